@@ -1,0 +1,174 @@
+"""What becomes of attempts (exchange `warrener.status`), and which agents live (`warrener.heartbeats`)."""
+
+from enum import StrEnum
+from typing import Any, Literal
+from uuid import UUID
+
+from pydantic import Field
+
+from warrener_contracts.events.envelope import AgentId, Event, EventData, Instant, JobType, QueueName
+
+
+class ErrorKind(StrEnum):
+    """What kind of failure: it decides who is to blame and whether a retry may help."""
+
+    ERROR = "error"  # the handler raised
+    TIMEOUT = "timeout"  # it ran too long
+    CRASH = "crash"  # its executor died
+    BAD_ARGUMENTS = "bad_arguments"  # the handler's signature refused them
+    BAD_RESULT = "bad_result"  # what it returned is not what it declared, or cannot be sent
+    LOST = "lost"  # its agent fell silent
+    NOT_STARTED = "not_started"  # no agent took it in time
+
+
+class ErrorInfo(EventData):
+    """A failure as a person wants to read it."""
+
+    kind: ErrorKind
+    type: str  # the exception's class, or the kind again
+    message: str
+    stack: str | None = None
+    retryable: bool = True
+
+
+class AttemptData(EventData):
+    """Which attempt, and whose word it is. A result counts only from the current attempt."""
+
+    job_id: UUID
+    attempt: int = Field(ge=1)
+    job_type: JobType
+    agent_id: AgentId
+
+
+class AttemptStartedData(AttemptData):
+    """It runs. Sent for attempts that outlive a short announcement delay, and at once for exclusive ones."""
+
+    started_at: Instant
+
+
+class AttemptStarted(Event[AttemptStartedData]):
+    """`attempt.started.<job type>`."""
+
+    type: Literal["attempt.started.v1"] = "attempt.started.v1"
+
+
+class AttemptProgressedData(AttemptData):
+    """How far it is: `fraction` of 1, and a word about it."""
+
+    fraction: float = Field(ge=0.0, le=1.0)
+    note: str = Field(default="", max_length=500)
+
+
+class AttemptProgressed(Event[AttemptProgressedData]):
+    """`attempt.progressed.<job type>`."""
+
+    type: Literal["attempt.progressed.v1"] = "attempt.progressed.v1"
+
+
+class EndedData(AttemptData):
+    """When it ran."""
+
+    started_at: Instant
+    finished_at: Instant
+
+
+class AttemptSucceededData(EndedData):
+    """The recorded result. `recorded_attempt` differs from `attempt` where an earlier attempt had completed
+    and its word was lost: the work is not done twice, its outcome is told again."""
+
+    result: Any = None
+    recorded_attempt: int
+    follow_ups: int = 0
+
+
+class AttemptSucceeded(Event[AttemptSucceededData]):
+    """`attempt.succeeded.<job type>`."""
+
+    type: Literal["attempt.succeeded.v1"] = "attempt.succeeded.v1"
+
+
+class AttemptFailedData(EndedData):
+    """It ran and did not succeed; nothing of its transaction stays."""
+
+    error: ErrorInfo
+    retry_after_seconds: float | None = Field(default=None, ge=0)  # the handler's own wish
+
+
+class AttemptFailed(Event[AttemptFailedData]):
+    """`attempt.failed.<job type>`."""
+
+    type: Literal["attempt.failed.v1"] = "attempt.failed.v1"
+
+
+class AttemptCancelledData(EndedData):
+    """It was stopped because somebody asked."""
+
+    reason: str
+
+
+class AttemptCancelled(Event[AttemptCancelledData]):
+    """`attempt.cancelled.<job type>`."""
+
+    type: Literal["attempt.cancelled.v1"] = "attempt.cancelled.v1"
+
+
+class AttemptReleasedData(AttemptData):
+    """The agent gives it back unharmed, as when it drains; not charged."""
+
+    reason: str
+
+
+class AttemptReleased(Event[AttemptReleasedData]):
+    """`attempt.released.<job type>`."""
+
+    type: Literal["attempt.released.v1"] = "attempt.released.v1"
+
+
+class AttemptTimedOutData(AttemptData):
+    """The watchdog's word: it has run longer than its timeout and its agent has not said so."""
+
+    timeout_seconds: float
+
+
+class AttemptTimedOut(Event[AttemptTimedOutData]):
+    """`attempt.timed_out.<job type>`."""
+
+    type: Literal["attempt.timed_out.v1"] = "attempt.timed_out.v1"
+
+
+class AttemptLostData(AttemptData):
+    """The watchdog's word: its agent has not been heard of since `last_seen_at`."""
+
+    last_seen_at: Instant
+
+
+class AttemptLost(Event[AttemptLostData]):
+    """`attempt.lost.<job type>`."""
+
+    type: Literal["attempt.lost.v1"] = "attempt.lost.v1"
+
+
+class RunningAttempt(EventData):
+    """One line of a heartbeat."""
+
+    job_id: UUID
+    attempt: int = Field(ge=1)
+
+
+class AgentHeartbeatData(EventData):
+    """This agent receives work; it renews the leases of what it runs."""
+
+    agent_id: AgentId
+    host: str
+    pid: int
+    queues: tuple[QueueName, ...]
+    slots: int
+    running: tuple[RunningAttempt, ...] = ()
+    started_at: Instant
+    draining: bool = False
+
+
+class AgentHeartbeat(Event[AgentHeartbeatData]):
+    """`agent.<agent id>`; sent by the path that receives work, so a deaf agent falls silent."""
+
+    type: Literal["agent.heartbeat.v1"] = "agent.heartbeat.v1"

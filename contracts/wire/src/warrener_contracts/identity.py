@@ -1,0 +1,22 @@
+"""Which job a request means, and which request a follow-up is: derived, so that a repeat is recognised."""
+
+from uuid import UUID, uuid5
+
+# uuid5(NAMESPACE_DNS, "warrener.requests"); fixed for ever: changing it would make repeats look new.
+_REQUESTS = UUID("ab072b26-5e10-5f7a-9430-d93ed956ccca")
+
+
+def job_id_of(source: str, event_id: str) -> UUID:
+    """The job that the request (source, id) asks for: the id itself if it is a UUID, else a UUIDv5 of both.
+
+    CloudEvents promises that source and id together are unique; a UUID is unique by itself.
+    """
+    try:
+        return UUID(event_id)
+    except ValueError:
+        return uuid5(_REQUESTS, f"{source}\n{event_id}")
+
+
+def follow_up_id(parent: UUID, key: str) -> UUID:
+    """The job id of the follow-up `key` of `parent`: the same whichever attempt asks for it."""
+    return uuid5(parent, f"follow-up\n{key}")

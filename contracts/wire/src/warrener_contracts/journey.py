@@ -1,0 +1,174 @@
+"""The journey of a job as data: what every event does to a job in every state.
+
+An event about an attempt is first compared with the job's current attempt (the fence): the word of an older
+attempt is ignored, that of a newer one is impossible, because only the supervisor makes attempts and it records
+them before it dispatches them. What is left stands in JOURNEY: for each pair of state and signal a transition
+(to one of several states, which the judge chooses by policy), or ignored with the reason, or impossible.
+`docs/journey-of-a-job.md` is generated from it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType
+
+from warrener_contracts.states import TERMINAL, JobState
+
+WAITING, QUEUED, RUNNING, RETRYING = JobState.WAITING, JobState.QUEUED, JobState.RUNNING, JobState.RETRYING
+SUCCEEDED, DEAD, CANCELLED, EXPIRED = JobState.SUCCEEDED, JobState.DEAD, JobState.CANCELLED, JobState.EXPIRED
+
+
+class Signal(StrEnum):
+    """What can happen to a job."""
+
+    REQUESTED = "requested"  # the request came again
+    DUE = "due"  # the time it waited for has come
+    CANCEL_REQUESTED = "cancel_requested"
+    DEADLINE_PASSED = "deadline_passed"
+    OVERDUE = "overdue"  # queued too long, or the ladder lost its wake-up
+    ALIVE = "alive"  # started, progressed, or listed in a heartbeat
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    STOPPED = "stopped"  # attempt.cancelled
+    RELEASED = "released"
+    TIMED_OUT = "timed_out"
+    LOST = "lost"
+
+
+OF_AN_ATTEMPT = frozenset(
+    {
+        Signal.ALIVE,
+        Signal.SUCCEEDED,
+        Signal.FAILED,
+        Signal.STOPPED,
+        Signal.RELEASED,
+        Signal.TIMED_OUT,
+        Signal.LOST,
+    }
+)
+"""The signals that carry an attempt number."""
+
+
+class Fence(StrEnum):
+    """An event's attempt, compared with the job's current one."""
+
+    OLDER = "older"
+    CURRENT = "current"
+    NEWER = "newer"
+
+
+@dataclass(frozen=True, slots=True)
+class To:
+    """The job goes to one of these states (its own among them: something about it changes)."""
+
+    states: tuple[JobState, ...]
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ignored:
+    """Nothing changes, for this reason."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Impossible:
+    """Cannot happen unless something is broken: the message is parked and an alarm is raised."""
+
+    why: str
+
+
+Step = To | Ignored | Impossible
+
+
+def _to(*states: JobState, why: str) -> To:
+    return To(states, why)
+
+
+_NO_ATTEMPT = Impossible("no attempt has been dispatched yet")
+_REPEAT = Ignored("a repeat of the request: it is answered with the state, and a dispatch is told again")
+_TRIED_AGAIN = "attempts are left: another one after a delay; none are left, or no retry can mend it: dead"
+
+_IN_FLIGHT: Mapping[Signal, Step] = {
+    Signal.REQUESTED: _REPEAT,
+    Signal.ALIVE: _to(RUNNING, why="its agent says that it runs"),
+    Signal.SUCCEEDED: _to(SUCCEEDED, why="the result of the current attempt"),
+    Signal.FAILED: _to(RETRYING, DEAD, why=_TRIED_AGAIN),
+    Signal.STOPPED: _to(CANCELLED, RETRYING, why="stopped because somebody asked; if nobody did: tried again"),
+    Signal.RELEASED: _to(RETRYING, why="given back unharmed; tried again at once, not charged"),
+    Signal.TIMED_OUT: _to(RETRYING, DEAD, why=_TRIED_AGAIN),
+    Signal.LOST: _to(RETRYING, DEAD, CANCELLED, why="its agent is gone; tried elsewhere, counted as a loss"),
+    Signal.DEADLINE_PASSED: _to(EXPIRED, why="it cannot finish in time any more"),
+}
+
+_WAITING: Mapping[Signal, Step] = {
+    **dict.fromkeys(OF_AN_ATTEMPT, _NO_ATTEMPT),
+    Signal.REQUESTED: _REPEAT,
+    Signal.DUE: _to(QUEUED, why="its time has come: attempt 1 is dispatched"),
+    Signal.CANCEL_REQUESTED: _to(CANCELLED, why="it has not begun"),
+    Signal.DEADLINE_PASSED: _to(EXPIRED, why="it cannot finish in time any more"),
+    Signal.OVERDUE: Ignored("the scheduler watches what waits"),
+}
+
+_QUEUED: Mapping[Signal, Step] = {
+    **_IN_FLIGHT,
+    Signal.DUE: Ignored("it is dispatched already"),
+    Signal.CANCEL_REQUESTED: _to(CANCELLED, why="no agent has said that it runs; those that hold it are told"),
+    Signal.OVERDUE: _to(QUEUED, why="nobody took it in time: dispatched again under a new attempt number"),
+}
+
+_RUNNING: Mapping[Signal, Step] = {
+    **_IN_FLIGHT,
+    Signal.DUE: Ignored("it runs already"),
+    Signal.CANCEL_REQUESTED: _to(RUNNING, why="its agent is told to stop it; it ends when the agent says so"),
+    Signal.OVERDUE: Ignored("it runs: its lease and its timeout are watched instead"),
+}
+
+_RETRYING: Mapping[Signal, Step] = {
+    **_IN_FLIGHT,
+    Signal.DUE: _to(QUEUED, why="its delay is over: the next attempt is dispatched"),
+    Signal.CANCEL_REQUESTED: _to(CANCELLED, why="the next attempt has not begun; agents are told"),
+    Signal.OVERDUE: _to(QUEUED, why="the ladder has lost its wake-up: the same attempt is dispatched again"),
+}
+
+
+def _over(state: JobState) -> Mapping[Signal, Step]:
+    return {signal: Ignored(f"the job has {state.value} already" if state is SUCCEEDED or state is EXPIRED
+                            else f"the job is {state.value} already") for signal in Signal}
+
+
+JOURNEY: Mapping[tuple[JobState, Signal], Step] = MappingProxyType(
+    {
+        (state, signal): step
+        for state, steps in (
+            (WAITING, _WAITING),
+            (QUEUED, _QUEUED),
+            (RUNNING, _RUNNING),
+            (RETRYING, _RETRYING),
+            *((state, _over(state)) for state in sorted(TERMINAL)),
+        )
+        for signal, step in steps.items()
+    }
+)
+"""Complete: every pair of state and signal has one step."""
+
+STALE = Ignored("the word of an earlier attempt: the fence refuses it")
+UNHEARD_OF = Impossible("the word of an attempt that was never made")
+
+
+def fence(current: int, told: int) -> Fence:
+    """How the attempt that an event tells of stands to the job's current one."""
+    if told < current:
+        return Fence.OLDER
+    return Fence.CURRENT if told == current else Fence.NEWER
+
+
+def step(state: JobState, signal: Signal, where: Fence = Fence.CURRENT) -> Step:
+    """What `signal` does to a job in `state`."""
+    if signal in OF_AN_ATTEMPT:
+        if where is Fence.OLDER:
+            return STALE
+        if where is Fence.NEWER:
+            return UNHEARD_OF
+    return JOURNEY[state, signal]

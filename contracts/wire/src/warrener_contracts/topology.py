@@ -1,0 +1,198 @@
+"""The exchanges and queues of Warrener, declared once; the same on RabbitMQ 3.10, 4.0 and 4.3.
+
+Arguments of a queue cannot be changed once it exists, so what stands here is part of the wire. Which
+arguments are safe on every version was measured; `docs/explanation/topology.md` gives the reasons.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from types import MappingProxyType
+
+REQUESTS = "warrener.requests"
+DISPATCH = "warrener.dispatch"
+STATUS = "warrener.status"
+HEARTBEATS = "warrener.heartbeats"
+CONTROL = "warrener.control"
+DELAY = "warrener.delay"
+RETURN = "warrener.return"
+DEAD = "warrener.dead"
+EVENTS = "warrener.events"
+UNROUTABLE = "warrener.unroutable"
+
+MAX_BODY = 1024 * 1024  # bytes; what is larger is refused at the edge: send a URL to it instead
+MAX_MESSAGE = 8 * MAX_BODY  # what services say among themselves: a request in its envelope, batches of outcomes
+
+# Nothing here may be dropped after too many deliveries; -1 drops at the first one on RabbitMQ 3.10.
+_UNLIMITED_DELIVERIES = 1_000_000
+_WORK_DELIVERIES = 20
+_BACKLOG = 10_000_000  # messages; beyond it publishers are refused and keep what they have
+
+Argument = str | int
+Arguments = Mapping[str, Argument]
+_NONE: Arguments = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """A durable exchange; `alternate` receives what no queue is bound for."""
+
+    name: str
+    kind: str = "topic"
+    alternate: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """Messages of `exchange` that match `key` go to the queue."""
+
+    exchange: str
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """A queue and what is bound to it. `exclusive` ones live as long as their connection."""
+
+    name: str
+    bindings: tuple[Binding, ...]
+    arguments: Arguments = field(default_factory=lambda: _NONE)
+    exclusive: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """What one service needs to exist before it works."""
+
+    exchanges: tuple[Exchange, ...]
+    queues: tuple[Queue, ...]
+
+    def with_queues(self, queues: Iterable[Queue]) -> "Topology":
+        """This topology and these queues too."""
+        return Topology(self.exchanges, (*self.queues, *queues))
+
+
+@dataclass(frozen=True, slots=True)
+class Rung:
+    """One step of the delay ladder: a queue in which every message waits the same time."""
+
+    name: str
+    delay: timedelta
+
+    @property
+    def queue(self) -> str:
+        """The name of its queue."""
+        return f"warrener.delay.{self.name}"
+
+
+RUNGS = (
+    Rung("1s", timedelta(seconds=1)),
+    Rung("5s", timedelta(seconds=5)),
+    Rung("15s", timedelta(seconds=15)),
+    Rung("1m", timedelta(minutes=1)),
+    Rung("5m", timedelta(minutes=5)),
+    Rung("15m", timedelta(minutes=15)),
+    Rung("1h", timedelta(hours=1)),
+)
+
+
+def rung_for(delay: timedelta) -> Rung | None:
+    """The highest rung that is not longer than `delay`; None where no rung is that short.
+
+    A wake-up that comes early finds `not_before` in its message and climbs again with what is left; so a delay of
+    70 s is 1m + 5s + 5s, and precision is that of the shortest rung.
+    """
+    fitting = [rung for rung in RUNGS if rung.delay <= delay]
+    return fitting[-1] if fitting else None
+
+
+EXCHANGES = (
+    Exchange(UNROUTABLE, kind="fanout"),
+    Exchange(REQUESTS),
+    Exchange(DISPATCH),
+    Exchange(STATUS, alternate=UNROUTABLE),
+    Exchange(HEARTBEATS),
+    Exchange(CONTROL),
+    Exchange(DELAY, alternate=UNROUTABLE),
+    Exchange(RETURN, alternate=UNROUTABLE),
+    Exchange(DEAD, alternate=UNROUTABLE),
+    Exchange(EVENTS),
+)
+
+
+def _work_queue(name: str, dead_key: str, *bindings: Binding) -> Queue:
+    """A queue that loses nothing: quorum, refusing when full, dead-lettering at least once."""
+    arguments: dict[str, Argument] = {
+        "x-queue-type": "quorum",
+        "x-overflow": "reject-publish",
+        "x-max-length": _BACKLOG,
+        "x-dead-letter-exchange": DEAD,
+        "x-dead-letter-routing-key": dead_key,
+        "x-dead-letter-strategy": "at-least-once",
+        "x-delivery-limit": _WORK_DELIVERIES,
+        "x-queue-leader-locator": "balanced",
+    }
+    return Queue(name, bindings, MappingProxyType(arguments))
+
+
+def _last_resort(name: str, exchange: str) -> Queue:
+    """A queue behind which there is nothing: it never gives a message up."""
+    arguments: dict[str, Argument] = {"x-queue-type": "quorum", "x-delivery-limit": _UNLIMITED_DELIVERIES}
+    return Queue(name, (Binding(exchange, "#"),), MappingProxyType(arguments))
+
+
+def _rung_queue(rung: Rung) -> Queue:
+    arguments: dict[str, Argument] = {
+        "x-queue-type": "quorum",
+        "x-message-ttl": int(rung.delay.total_seconds() * 1000),
+        "x-overflow": "reject-publish",
+        "x-dead-letter-strategy": "at-least-once",
+        "x-dead-letter-exchange": RETURN,  # no routing key: `<rung>.<where it returns to>` is kept
+    }
+    return Queue(rung.queue, (Binding(DELAY, f"{rung.name}.#"),), MappingProxyType(arguments))
+
+
+REQUESTS_QUEUE = _work_queue("warrener.requests", "dead.requests", Binding(REQUESTS, "#"))
+STATUS_QUEUE = _work_queue("warrener.status", "dead.status", Binding(STATUS, "#"))
+DEAD_QUEUE = _last_resort("warrener.dead", DEAD)
+UNROUTABLE_QUEUE = _last_resort("warrener.unroutable", UNROUTABLE)
+HEARTBEATS_QUEUE = Queue(
+    "warrener.heartbeats",
+    (Binding(HEARTBEATS, "#"),),
+    # A heartbeat that nobody read in a minute says nothing any more.
+    MappingProxyType(
+        {"x-queue-type": "classic", "x-message-ttl": 60_000, "x-max-length": 100_000, "x-overflow": "drop-head"}
+    ),
+)
+RUNG_QUEUES = tuple(_rung_queue(rung) for rung in RUNGS)
+
+TOPOLOGY = Topology(
+    EXCHANGES,
+    (REQUESTS_QUEUE, STATUS_QUEUE, DEAD_QUEUE, UNROUTABLE_QUEUE, HEARTBEATS_QUEUE, *RUNG_QUEUES),
+)
+
+
+def dispatch_queue(queue: str) -> Queue:
+    """Where attempts for `queue` wait for an agent, whether they come straight or by the ladder."""
+    return _work_queue(
+        f"warrener.queue.{queue}",
+        f"dead.queue.{queue}",
+        Binding(DISPATCH, f"{queue}.#"),
+        Binding(RETURN, f"*.{queue}.#"),
+    )
+
+
+def control_queue(agent_id: str, queues: Iterable[str]) -> Queue:
+    """The agent's own ear for control; it goes when the agent goes."""
+    keys = ("all", f"agent.{agent_id}", *(f"queue.{queue}" for queue in queues))
+    return Queue(f"warrener.control.{agent_id}", tuple(Binding(CONTROL, key) for key in keys), exclusive=True)
+
+
+def reply_queue(address: str) -> Queue:
+    """An asker's own ear for answers."""
+    return Queue(f"warrener.reply.{address}", (Binding(EVENTS, reply_key(address)),), exclusive=True)
+
+
+def reply_key(address: str) -> str:
+    """The routing key of answers to `address` (a request's `reply_to`)."""
+    return f"reply.{address}"

@@ -1,0 +1,191 @@
+"""The Bus: messages in batches, whatever carries them.
+
+Every implementation passes `tests/conformance/test_bus.py`. The port is batch-shaped because one message at a time
+costs ten times as much on both sides (docs/explanation/performance.md): deliveries arrive in batches, publishes leave
+in batches with one wait for their confirms, acknowledgements go by range.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol
+
+
+class Outgoing(Protocol):
+    """A message to publish. `message_id` must be unique among those in flight."""
+
+    @property
+    def exchange(self) -> str: ...
+    @property
+    def routing_key(self) -> str: ...
+    @property
+    def body(self) -> bytes: ...
+    @property
+    def content_type(self) -> str: ...
+    @property
+    def message_id(self) -> str: ...
+    @property
+    def type(self) -> str: ...
+    @property
+    def headers(self) -> Mapping[str, str]: ...
+    @property
+    def persistent(self) -> bool: ...
+    @property
+    def mandatory(self) -> bool: ...
+
+
+class ExchangeSpec(Protocol):
+    """An exchange to declare; durable."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def kind(self) -> str: ...
+    @property
+    def alternate(self) -> str | None: ...
+
+
+class BindingSpec(Protocol):
+    """What brings messages to a queue."""
+
+    @property
+    def exchange(self) -> str: ...
+    @property
+    def key(self) -> str: ...
+
+
+class QueueSpec(Protocol):
+    """A queue to declare; durable unless exclusive."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def bindings(self) -> Sequence[BindingSpec]: ...
+    @property
+    def arguments(self) -> Mapping[str, str | int]: ...
+    @property
+    def exclusive(self) -> bool: ...
+
+
+class TopologySpec(Protocol):
+    """Exchanges and queues that must exist. Kept by the bus and declared again after every reconnect."""
+
+    @property
+    def exchanges(self) -> Sequence[ExchangeSpec]: ...
+    @property
+    def queues(self) -> Sequence[QueueSpec]: ...
+
+
+class Fate(StrEnum):
+    """What became of a published message."""
+
+    CONFIRMED = "confirmed"  # every queue it was routed to has it safe (or none was bound, and it was not mandatory)
+    UNROUTABLE = "unroutable"  # mandatory, and no queue is bound for its key: nobody has it
+    REFUSED = "refused"  # the broker said no, as a full queue does: nobody has it
+    UNKNOWN = "unknown"  # no answer came in time or the connection broke: publish it again, under the same id
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """A message as it arrived. `epoch` names the channel it came by: a tag dies with its channel."""
+
+    body: bytes
+    routing_key: str
+    exchange: str
+    redelivered: bool
+    tag: int
+    epoch: int
+    content_type: str | None = None
+    message_id: str | None = None
+    type: str | None = None
+    headers: Mapping[str, object] = field(default_factory=dict[str, object])
+
+
+class Subscription(Protocol):
+    """Deliveries of one queue, as an asynchronous iterator of batches.
+
+    A batch holds all that has arrived since the last one (at least one, at most the prefetch). Iteration survives
+    lost connections and cancelled consumers: it goes on when the queue can be consumed again, and ends after stop().
+    """
+
+    @property
+    def live(self) -> bool:
+        """Whether the broker delivers to this consumer now: connected, consuming, not cancelled."""
+        ...
+
+    def __aiter__(self) -> AsyncIterator[list[Delivery]]: ...
+
+    async def ack(self, deliveries: Iterable[Delivery]) -> None:
+        """Tell the broker that these are done; by range where they are contiguous.
+
+        Deliveries of an earlier epoch are passed over: the broker gives them out again by itself.
+        """
+        ...
+
+    async def reject(self, deliveries: Iterable[Delivery], *, requeue: bool) -> None:
+        """Give them back (counted as a delivery by the broker), or dead-letter them with requeue=False."""
+        ...
+
+    async def stop(self) -> None:
+        """Receive no more; iteration ends once what has arrived was handed out. What is not acknowledged then
+        goes back when the bus closes. May be called twice."""
+        ...
+
+
+Handler = Callable[[Delivery], Awaitable[None]]
+
+
+class Bus(Protocol):
+    """One service's connections to the broker. Never deaf without knowing: see `Subscription.live`."""
+
+    async def start(self) -> None:
+        """Connect, patiently: retries with back-off until the broker answers, saying so once in the log.
+
+        Raises BusCredentialsRefused at once where waiting would not help.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Disconnect; unacknowledged deliveries go back to their queues. May be called twice, or never started."""
+        ...
+
+    async def declare(self, topology: TopologySpec) -> None:
+        """Make these exist, and again after each reconnect. Raises TopologyMismatch where something else
+        exists by such a name."""
+        ...
+
+    async def publish(self, messages: Sequence[Outgoing], *, timeout: float = 10.0) -> list[Fate]:
+        """Publish all, wait once for all confirms, return what became of each, in order.
+
+        Never raises for the broker's sake: what is not certain within `timeout` seconds is UNKNOWN.
+        """
+        ...
+
+    async def subscribe(self, queue: str, *, prefetch: int) -> Subscription:
+        """Consume `queue`, with at most `prefetch` unacknowledged."""
+        ...
+
+    async def listen(self, queue: str, handler: Handler) -> Subscription:
+        """Consume a low-rate queue one message at a time: acknowledged after `handler` returns, given back by
+        reject if it raises. On RabbitMQ this is a FastStream subscriber."""
+        ...
+
+    async def ping(self, *, timeout: float = 5.0) -> None:
+        """A confirmed loop-back: publish to a queue of our own and receive it. Raises BusUnreachable."""
+        ...
+
+
+class BusError(Exception):
+    """The root of what a bus raises."""
+
+
+class BusCredentialsRefused(BusError):
+    """The broker is there and refuses this user, password or virtual host; waiting will not help."""
+
+
+class BusUnreachable(BusError):
+    """The broker did not answer in time."""
+
+
+class TopologyMismatch(BusError):
+    """An exchange or queue exists with other properties than ours."""

@@ -1,0 +1,164 @@
+"""The state store: one port, three implementations, one conformance suite (`tests/conformance/test_store.py`).
+
+Every write takes a batch and is one statement; every change is conditional, so that any number of schedulers and
+supervisors may work at once and a repeat changes nothing.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+from uuid import UUID
+
+from warrener_contracts.states import JobState
+from warrener_store.rows import (
+    AgentRow,
+    AttemptRow,
+    DeadLetter,
+    JobFilter,
+    JobRow,
+    JobTypeRow,
+    Lease,
+    ParkedMessage,
+    StateCount,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Inserted:
+    """What became of one job of an insert. `row` is what the store holds now under its id or its key."""
+
+    row: JobRow
+    new: bool  # False: a job by this id, or with this idempotency key, was there before
+
+
+@dataclass(frozen=True, slots=True)
+class Save:
+    """One change of one job: the new row, and what goes with it in the same transaction.
+
+    Applied only where the store holds version `row.version - 1` in a state that is not terminal.
+    """
+
+    row: JobRow
+    attempt: AttemptRow | None = None
+    dead_letter: DeadLetter | None = None
+
+
+class StateStore(Protocol):
+    """Where schedules, jobs, attempts and dead letters are kept. Errors of the database are StoreUnavailable
+    (try again) or StoreRefused (a constraint: a bug)."""
+
+    async def start(self) -> None:
+        """Connect. Raises StoreNotMigrated where the tables are not those of this version."""
+        ...
+
+    async def close(self) -> None:
+        """Disconnect. May be called twice, or never started."""
+        ...
+
+    async def ping(self) -> None:
+        """One round trip. Raises StoreUnavailable."""
+        ...
+
+    # -- jobs, by those who decide ------------------------------------------------------------------------
+
+    async def insert_jobs(self, rows: Sequence[JobRow]) -> list[Inserted]:
+        """Insert those that are new by id and by idempotency key; one answer for each, in order.
+
+        Two rows of one batch may mean the same job: the first is inserted.
+        """
+        ...
+
+    async def jobs_by_id(self, job_ids: Collection[UUID]) -> dict[UUID, JobRow]:
+        """The jobs that exist of these."""
+        ...
+
+    async def save_jobs(self, saves: Sequence[Save]) -> set[UUID]:
+        """Apply each change whose version still holds; return the ids of those that were applied.
+
+        Job, attempt and dead letter are written together or not at all. An attempt row that exists stays as it is.
+        """
+        ...
+
+    async def claim_due(
+        self, states: Collection[JobState], now: datetime, until: datetime, limit: int
+    ) -> list[JobRow]:
+        """Jobs in these states with `wake_at <= now`, oldest first, claimed by moving their `wake_at` to `until`.
+
+        No two callers get the same row; whoever dies with a claim loses it at `until`.
+        """
+        ...
+
+    async def claim_deadlines(self, now: datetime, until: datetime, limit: int) -> list[JobRow]:
+        """Jobs that are not over with `deadline_at <= now`, claimed in the same way (by `wake_at`)."""
+        ...
+
+    async def renew_leases(self, leases: Sequence[Lease]) -> set[UUID]:
+        """Extend the leases of jobs that run this attempt under this agent; return the ids of those."""
+        ...
+
+    async def add_watchers(self, watchers: Sequence[tuple[UUID, str]]) -> None:
+        """Add reply addresses to jobs that are not over; at most 8 a job, the oldest give way."""
+        ...
+
+    # -- what agents announce -----------------------------------------------------------------------------
+
+    async def put_job_types(self, job_types: Sequence[JobTypeRow]) -> None:
+        """Insert or replace by name; an older announcement does not replace a newer one."""
+        ...
+
+    async def job_types(self, names: Collection[str] | None = None) -> dict[str, JobTypeRow]:
+        """The job types of these names, or all."""
+        ...
+
+    async def put_agents(self, agents: Sequence[AgentRow]) -> None:
+        """Insert or update by agent id; an older word does not replace a newer one."""
+        ...
+
+    async def agents(self) -> list[AgentRow]:
+        """All agents ever heard of, the last seen first."""
+        ...
+
+    # -- what is buried -----------------------------------------------------------------------------------
+
+    async def park(self, messages: Sequence[ParkedMessage]) -> None:
+        """Keep these; a repeat changes nothing."""
+        ...
+
+    async def parked(self, limit: int = 50) -> list[ParkedMessage]:
+        """The newest first."""
+        ...
+
+    # -- questions ----------------------------------------------------------------------------------------
+
+    async def list_jobs(self, which: JobFilter) -> list[JobRow]:
+        """Jobs, newest first by id."""
+        ...
+
+    async def attempts_of(self, job_id: UUID) -> list[AttemptRow]:
+        """The attempts of one job that are over, in order."""
+        ...
+
+    async def dead_letters(self, limit: int = 50) -> list[DeadLetter]:
+        """The newest first."""
+        ...
+
+    async def count_jobs(self) -> list[StateCount]:
+        """How many jobs of each type are in each state."""
+        ...
+
+
+class StoreError(Exception):
+    """The root of what a store raises."""
+
+
+class StoreUnavailable(StoreError):
+    """The database does not answer, is locked or full; nothing was changed, try again."""
+
+
+class StoreRefused(StoreError):
+    """The database refused what the code must never ask for: a bug."""
+
+
+class StoreNotMigrated(StoreError):
+    """The tables are missing, or not those of this version."""

@@ -1,0 +1,190 @@
+"""The rows of the state store as frozen values: what decisions are made from and what they make."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any
+from uuid import UUID
+
+from warrener_contracts.events import ErrorInfo, JobFinishedData, JsonObject
+from warrener_contracts.policy import Guarantee, JobPolicy
+from warrener_contracts.states import JobState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRow:
+    """One job. `version` grows by one with every change; a save counts only from the version before.
+
+    `wake_at` is when somebody must look at it: the scheduler at what waits, the supervisor at the rest.
+    None once it is over.
+    """
+
+    # What was asked for; never changes.
+    job_id: UUID
+    job_type: str
+    queue: str
+    arguments: JsonObject
+    guarantee: Guarantee
+    policy: JobPolicy
+    source: str
+    idempotency_key: str | None = None
+    parent_id: UUID | None = None
+    traceparent: str | None = None
+    tracestate: str | None = None
+    requested_at: datetime
+    accepted_at: datetime
+    deadline_at: datetime | None = None
+    fingerprint: str = ""  # of the request: the same id with another content is a conflict
+
+    # What has become of it.
+    version: int = 1
+    state: JobState
+    attempt: int = 0  # the current attempt, the fencing token; 0: none was dispatched
+    failures: int = 0  # attempts charged to the job
+    losses: int = 0  # attempts lost with their agent
+    owner: str | None = None  # the agent that says it runs the current attempt
+    watchers: tuple[str, ...] = ()  # reply addresses
+    cancel_reason: str | None = None  # set: somebody asked to cancel it
+    due_at: datetime | None = None  # when the current wait is over
+    wake_at: datetime | None = None
+    dispatched_at: datetime | None = None
+    started_at: datetime | None = None  # of the current attempt
+    lease_until: datetime | None = None
+    finished_at: datetime | None = None
+    progress: float | None = None
+    progress_note: str | None = None
+    result: Any = None
+    error: ErrorInfo | None = None  # of the last attempt that went wrong
+    updated_at: datetime
+
+    def finished_data(self) -> JobFinishedData:
+        """What the world is told about a job that is over."""
+        if self.finished_at is None:
+            raise ValueError(f"expected a job that is over, got {self.job_id} in state {self.state}")
+        return JobFinishedData(
+            job_id=self.job_id,
+            job_type=self.job_type,
+            state=self.state,
+            attempt=self.attempt,
+            result=self.result,
+            error=None if self.state is JobState.SUCCEEDED else self.error,
+            parent_id=self.parent_id,
+            requested_at=self.requested_at,
+            finished_at=self.finished_at,
+        )
+
+
+class AttemptEnd(StrEnum):
+    """How an attempt ended."""
+
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    RELEASED = "released"
+    TIMED_OUT = "timed_out"
+    LOST = "lost"
+    NOT_STARTED = "not_started"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptRow:
+    """One attempt that is over; written once, by the supervisor."""
+
+    job_id: UUID
+    attempt: int
+    end: AttemptEnd
+    agent_id: str | None
+    dispatched_at: datetime | None
+    started_at: datetime | None
+    finished_at: datetime
+    error: ErrorInfo | None
+    verdict: str  # "done", "retry at …", "dead: …": what the supervisor made of it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetter:
+    """A job whose attempts are used up."""
+
+    job_id: UUID
+    job_type: str
+    attempts: int
+    reason: str
+    error: ErrorInfo | None
+    died_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParkedMessage:
+    """A message that cannot be understood, as it came."""
+
+    parked_id: str  # the same message parked twice is one row
+    queue: str
+    reason: str
+    detail: str
+    content_type: str | None
+    body: bytes
+    parked_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobTypeRow:
+    """A job type as the latest agent announced it."""
+
+    name: str
+    queue: str
+    arguments_schema: JsonObject
+    result_schema: JsonObject | None
+    guarantee: Guarantee
+    policy: JobPolicy
+    description: str
+    announced_by: str
+    announced_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentRow:
+    """An agent as its last heartbeat told."""
+
+    agent_id: str
+    host: str
+    pid: int
+    queues: tuple[str, ...]
+    slots: int
+    running: int
+    draining: bool
+    started_at: datetime
+    last_seen_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """An agent's word that it runs this attempt."""
+
+    job_id: UUID
+    attempt: int
+    agent_id: str
+    until: datetime
+    wake_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobFilter:
+    """Which jobs to list; None: any. Newest first."""
+
+    states: tuple[JobState, ...] = ()
+    job_type: str | None = None
+    parent_id: UUID | None = None
+    before: UUID | None = None  # jobs that sort before this one, for the next page
+    limit: int = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateCount:
+    """How many jobs of a type are in a state."""
+
+    job_type: str
+    state: JobState
+    jobs: int
+
+
+GRACE = timedelta(seconds=10)  # how long a claimed row is left to the one that claimed it

@@ -1,0 +1,138 @@
+"""The ledger: where an agent claims an attempt and records its completion, so that neither happens twice.
+
+Every implementation passes `tests/conformance/test_ledger.py`. One row a job: the highest attempt claimed, who holds
+it until when, and the outcome once there is one.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Protocol
+from uuid import UUID
+
+
+class Grant(StrEnum):
+    """The ledger's answer to a claim."""
+
+    GRANTED = "granted"
+    COMPLETED = "completed"  # the job has a recorded outcome: repeat that, do not run it
+    HELD = "held"  # another live agent holds this attempt: look again later
+    SUPERSEDED = "superseded"  # a later attempt was claimed: drop this one
+    CANCELLED = "cancelled"  # the job was cancelled before it was claimed: report that
+
+
+@dataclass(frozen=True, slots=True)
+class FollowUp:
+    """A job that a handler asks for; requested only if the attempt succeeds. `request` is its JobRequested
+    event as JSON, with an id derived from the parent and the key."""
+
+    key: str
+    request: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """A success, recorded: what to tell however often it is asked for."""
+
+    job_id: UUID
+    attempt: int
+    result: Any
+    follow_ups: tuple[FollowUp, ...]
+    started_at: datetime
+    finished_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """An agent wants to run this attempt."""
+
+    job_id: UUID
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """The answer to one claim; `completion` where it is COMPLETED."""
+
+    grant: Grant
+    completion: Completion | None = None
+
+
+class Transaction(Protocol):
+    """A transaction of the ledger's database, for a handler's own writes."""
+
+    async def execute(
+        self, statement: str, parameters: Mapping[str, Any] | Sequence[Mapping[str, Any]] = ()
+    ) -> list[Mapping[str, Any]]:
+        """Run one SQL statement with named parameters (`:name`); with several mappings, once for each.
+
+        Returns the rows, if it gives any.
+        """
+        ...
+
+
+class OpenTransaction(Transaction, Protocol):
+    """What the agent does with it; the handler sees only `Transaction`."""
+
+    async def complete(self, completion: Completion) -> bool:
+        """Record the completion and commit everything together. False, and everything rolled back, where the
+        claim is no longer this agent's: fenced."""
+        ...
+
+
+class Ledger(Protocol):
+    """Claims, completions and transactions. Fenced: what a superseded or expired holder records is refused."""
+
+    async def start(self) -> None:
+        """Connect, and make the tables where they are missing."""
+        ...
+
+    async def close(self) -> None:
+        """Disconnect. May be called twice, or never started."""
+        ...
+
+    async def ping(self) -> None:
+        """One round trip. Raises LedgerUnavailable."""
+        ...
+
+    async def claim(self, claims: Sequence[Claim], *, agent_id: str, now: datetime, until: datetime) -> list[Granted]:
+        """Claim attempts for `agent_id` until `until`; one answer for each, in order.
+
+        A higher attempt supersedes a lower one. The same attempt is granted again to its holder, and to
+        another agent once the holder's lease has run out.
+        """
+        ...
+
+    async def renew(self, claims: Sequence[Claim], *, agent_id: str, until: datetime) -> set[UUID]:
+        """Extend the leases; return the jobs that are still this agent's. The others must stop."""
+        ...
+
+    async def complete(self, completions: Sequence[Completion], *, agent_id: str) -> set[UUID]:
+        """Record successes of claims that this agent holds; return the jobs recorded. The others were fenced."""
+        ...
+
+    async def release(self, claims: Sequence[Claim], *, agent_id: str) -> None:
+        """Let go of claims that did not succeed: the same attempt may be claimed again at once."""
+        ...
+
+    async def cancel(self, job_ids: Collection[UUID], *, now: datetime) -> None:
+        """Remember that these are cancelled, so that a later claim is told so. Completed ones stay completed."""
+        ...
+
+    def transaction(self, claim: Claim, *, agent_id: str) -> AbstractAsyncContextManager[OpenTransaction]:
+        """Open a transaction for the holder of a claim. Rolled back on leaving, unless it was completed."""
+        ...
+
+    async def forget(self, before: datetime) -> int:
+        """Delete rows whose completion is older; return how many. The longest redelivery must be younger."""
+        ...
+
+
+class LedgerError(Exception):
+    """The root of what a ledger raises."""
+
+
+class LedgerUnavailable(LedgerError):
+    """The database does not answer, is locked or full; nothing was changed, try again."""
