@@ -1,0 +1,139 @@
+"""A whole Warrener for a test: real service processes, started, looked at and killed one by one."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import monotonic
+from typing import TypeVar
+
+T = TypeVar("T")
+ROOT = Path(__file__).parents[2]
+
+
+def until(fact: Callable[[], T | None], what: str, *, within: float = 60.0) -> T:
+    """Wait until `fact` returns something true, and return it; fails with `what` was waited for."""
+    deadline = monotonic() + within
+    pause = threading.Event()
+    while not (found := fact()):
+        if monotonic() > deadline:
+            raise AssertionError(f"expected {what} within {within:.0f} s, got {found!r}")
+        pause.wait(0.05)
+    return found
+
+
+def free_port() -> int:
+    """A port that nobody listens on now."""
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+@dataclass
+class ServiceProcess:
+    """One service of the warren."""
+
+    name: str
+    process: subprocess.Popen[bytes]
+    health_port: int
+    log: Path
+
+    def ready(self) -> bool:
+        """What it says of itself at /ready."""
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.health_port}/ready", timeout=10):
+                return True
+        except (urllib.error.URLError, OSError):
+            if self.process.poll() is not None:
+                raise AssertionError(f"{self.name} ended with {self.process.returncode}:\n{self.said()}") from None
+            return False
+
+    def said(self) -> str:
+        """The end of its log."""
+        return self.log.read_text(errors="replace")[-8000:]
+
+    def kill(self) -> None:
+        """kill -9."""
+        self.process.kill()
+        self.process.wait(30)
+
+    def signal(self, number: signal.Signals) -> None:
+        """Any signal: SIGTERM drains, SIGSTOP freezes."""
+        self.process.send_signal(number)
+
+    def end(self) -> int:
+        """SIGTERM, and the exit code."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGCONT)
+            self.process.terminate()
+        try:
+            return self.process.wait(40)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            return -9
+
+
+@dataclass
+class Warren:
+    """Where its services work: a broker, a store, a ledger, and the modules with the handlers."""
+
+    folder: Path
+    broker_url: str
+    store_url: str
+    ledger_url: str
+    environment: Mapping[str, str] = field(default_factory=dict[str, str])
+    services: list[ServiceProcess] = field(default_factory=list[ServiceProcess])
+
+    def start(self, service: str, *arguments: str, **environment: str) -> ServiceProcess:
+        """Start one service; returns at once."""
+        number = len(self.services)
+        port, log = free_port(), self.folder / f"{service}-{number}.log"
+        settings = {
+            **{name: value for name, value in os.environ.items() if not name.startswith("WARRENER_")},
+            "WARRENER_BROKER_URL": self.broker_url,
+            "WARRENER_STORE_URL": self.store_url,
+            "WARRENER_LEDGER_URL": self.ledger_url,
+            "WARRENER_HEALTH_PORT": str(port),
+            "PYTHONPATH": f"{self.folder}{os.pathsep}{ROOT}",
+            **self.environment,
+            **environment,
+        }
+        with log.open("wb") as out:
+            process = subprocess.Popen(
+                [sys.executable, "-m", f"warrener_{service}", *arguments],
+                cwd=self.folder,
+                env=settings,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+            )
+        self.services.append(ServiceProcess(service, process, port, log))
+        return self.services[-1]
+
+    def start_all(self, *modules: str, agents: int = 1, slots: int = 10) -> None:
+        """A scheduler, a supervisor and agents; returns when all are ready."""
+        self.start("scheduler")
+        self.start("supervisor")
+        for _ in range(agents):
+            self.start("agent", *modules, "--slots", str(slots))
+        self.wait_ready()
+
+    def wait_ready(self) -> None:
+        """Until each service that runs says so."""
+        for service in self.services:
+            if service.process.poll() is None:
+                until(service.ready, f"{service.name} to be ready")
+
+    def end(self) -> None:
+        """Stop all, the agents first."""
+        for service in reversed(self.services):
+            with suppress(ProcessLookupError):
+                service.end()
