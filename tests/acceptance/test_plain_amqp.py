@@ -1,0 +1,156 @@
+"""A request from a plain AMQP tool runs; one that cannot be understood gets its reason, is kept, and stops nothing."""
+
+import asyncio
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import aio_pika
+import pytest
+from warren import Warren, until
+
+from warrener_contracts.identity import job_id_of
+from warrener_contracts.states import JobState
+from warrener_store import open_store
+from warrener_store.rows import JobRow, ParkedMessage
+
+pytestmark = pytest.mark.skipif(
+    shutil.which("amqp-publish") is None, reason="amqp-publish is not here: install the package amqp-tools"
+)
+
+HANDLERS = """
+from warrener_agent import Agent
+
+agent = Agent()
+
+@agent.job("hello.greet")
+async def greet(name: str) -> str:
+    return f"Hello, {name}!"
+"""
+
+
+@pytest.fixture
+def greeting(warren: Warren) -> Warren:
+    """A warren that can greet, and whose scheduler has heard of it."""
+    (warren.folder / "greeting.py").write_text(HANDLERS)
+    warren.start_all("greeting")
+    until(lambda: asyncio.run(_job_types(warren)), "the job type to be announced")
+    return warren
+
+
+def test_a_request_from_a_plain_tool_runs(greeting: Warren) -> None:
+    publish(greeting, "hello.greet", request("order-17", name="Grace"))
+
+    job = finished(greeting, job_id_of("shop", "order-17"))
+
+    assert job.state is JobState.SUCCEEDED
+    assert job.result == "Hello, Grace!"
+
+
+def test_the_same_request_twice_is_one_job(greeting: Warren) -> None:
+    for _ in range(2):
+        publish(greeting, "hello.greet", request("order-17", name="Grace"))
+    publish(greeting, "hello.greet", request("order-18", name="Ada"))
+
+    finished(greeting, job_id_of("shop", "order-18"))
+    job = finished(greeting, job_id_of("shop", "order-17"))
+
+    assert job.attempt == 1
+
+
+def test_what_cannot_be_understood_is_kept_with_the_reason_and_stops_nothing(greeting: Warren) -> None:
+    bad: dict[str, tuple[str, bytes]] = {
+        "not_json": ("hello.greet", b'{"specversion": "1.0", '),
+        "unknown_version": ("hello.greet", request("v2", type="job.requested.v2", name="x")),
+        "missing_id": ("hello.greet", request(None, name="x")),
+        "bad_arguments": ("hello.greet", request("bad", name=7)),
+        "unknown_job_type": ("hello.shout", request("shout", job_type="hello.shout", name="x")),
+        "too_large": ("hello.greet", request("big", name="x" * 2 * 1024 * 1024)),
+    }
+    for key, body in bad.values():
+        publish(greeting, key, body)
+    publish(greeting, "hello.greet", request("after", name="Ada"))
+
+    assert finished(greeting, job_id_of("shop", "after")).result == "Hello, Ada!"
+    parked = until(
+        lambda: (kept := asyncio.run(_parked(greeting))) if len(kept) >= len(bad) else None, "all to be parked"
+    )
+    assert {message.reason: message.body for message in parked} == {
+        reason: body for reason, (_, body) in bad.items()
+    }
+    assert all(message.detail for message in parked)
+    until(lambda: asyncio.run(_left(greeting)) == 0, "the queues to be empty: nothing loops")
+
+
+def request(
+    event_id: str | None, *, type: str = "job.requested.v1", job_type: str = "hello.greet", **arguments: object
+) -> bytes:
+    """The body that a person would type."""
+    event: dict[str, Any] = {
+        "specversion": "1.0",
+        "source": "shop",
+        "type": type,
+        "data": {"job_type": job_type, "arguments": arguments},
+    }
+    return json.dumps(event if event_id is None else {**event, "id": event_id}).encode()
+
+
+def publish(warren: Warren, key: str, body: bytes) -> None:
+    """By Debian's amqp-publish, which knows nothing of us."""
+    file = Path(warren.folder, "body.json")
+    file.write_bytes(body)
+    with file.open("rb") as source:
+        subprocess.run(
+            ["amqp-publish", "--url", warren.broker_url, "--exchange", "warrener.requests", "--routing-key", key,
+             "--persistent", "--content-type", "application/cloudevents+json"],
+            stdin=source,
+            check=True,
+            timeout=30,
+        )
+
+
+def finished(warren: Warren, job_id: UUID) -> JobRow:
+    """The job once it is over."""
+    return until(lambda: asyncio.run(_finished(warren, job_id)), f"job {job_id} to finish")
+
+
+async def _finished(warren: Warren, job_id: UUID) -> JobRow | None:
+    store = open_store(warren.store_url)
+    await store.start()
+    try:
+        job = (await store.jobs_by_id([job_id])).get(job_id)
+        return job if job and job.state.terminal else None
+    finally:
+        await store.close()
+
+
+async def _job_types(warren: Warren) -> bool:
+    store = open_store(warren.store_url)
+    await store.start()
+    try:
+        return bool(await store.job_types(["hello.greet"]))
+    finally:
+        await store.close()
+
+
+async def _parked(warren: Warren) -> list[ParkedMessage]:
+    store = open_store(warren.store_url)
+    await store.start()
+    try:
+        return await store.parked()
+    finally:
+        await store.close()
+
+
+async def _left(warren: Warren) -> int:
+    connection = await aio_pika.connect(warren.broker_url)
+    async with connection:
+        channel = await connection.channel()
+        queues = [
+            await channel.declare_queue(name, passive=True)
+            for name in ("warrener.requests", "warrener.dead", "warrener.unroutable", "warrener.queue.default")
+        ]
+        return sum(queue.declaration_result.message_count or 0 for queue in queues)
