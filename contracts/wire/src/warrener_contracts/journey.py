@@ -37,6 +37,7 @@ class Signal(StrEnum):
 
 OF_AN_ATTEMPT = frozenset(
     {
+        Signal.OVERDUE,
         Signal.ALIVE,
         Signal.SUCCEEDED,
         Signal.FAILED,
@@ -88,16 +89,21 @@ def _to(*states: JobState, why: str) -> To:
 
 _NO_ATTEMPT = Impossible("no attempt has been dispatched yet")
 _REPEAT = Ignored("a repeat of the request: it is answered with the state, and a dispatch is told again")
-_TRIED_AGAIN = "attempts are left: another one after a delay; none are left, or no retry can mend it: dead"
+_TRIED_AGAIN = (
+    "attempts are left: another one after a delay; none are left, or no retry can mend it: dead; "
+    "somebody asked to cancel it: cancelled"
+)
 
 _IN_FLIGHT: Mapping[Signal, Step] = {
     Signal.REQUESTED: _REPEAT,
     Signal.ALIVE: _to(RUNNING, why="its agent says that it runs"),
     Signal.SUCCEEDED: _to(SUCCEEDED, why="the result of the current attempt"),
-    Signal.FAILED: _to(RETRYING, DEAD, why=_TRIED_AGAIN),
+    Signal.FAILED: _to(RETRYING, DEAD, CANCELLED, why=_TRIED_AGAIN),
     Signal.STOPPED: _to(CANCELLED, RETRYING, why="stopped because somebody asked; if nobody did: tried again"),
-    Signal.RELEASED: _to(RETRYING, why="given back unharmed; tried again at once, not charged"),
-    Signal.TIMED_OUT: _to(RETRYING, DEAD, why=_TRIED_AGAIN),
+    Signal.RELEASED: _to(
+        RETRYING, CANCELLED, why="given back unharmed: tried again at once, uncharged; cancelled if asked for"
+    ),
+    Signal.TIMED_OUT: _to(RETRYING, DEAD, CANCELLED, why=_TRIED_AGAIN),
     Signal.LOST: _to(RETRYING, DEAD, CANCELLED, why="its agent is gone; tried elsewhere, counted as a loss"),
     Signal.DEADLINE_PASSED: _to(EXPIRED, why="it cannot finish in time any more"),
 }

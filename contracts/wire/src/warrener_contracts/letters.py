@@ -18,6 +18,7 @@ from warrener_contracts.events import (
     Event,
     JobCancelRequested,
     JobDead,
+    JobDeadlinePassed,
     JobDeduplicated,
     JobFinished,
     JobRejected,
@@ -146,6 +147,11 @@ def _(event: JobRequested) -> tuple[str, str]:
 @_address.register
 def _(event: JobCancelRequested) -> tuple[str, str]:
     return topology.REQUESTS, "job.cancel_requested"
+
+
+@_address.register
+def _(event: JobDeadlinePassed) -> tuple[str, str]:
+    return topology.STATUS, "job.deadline_passed"
 
 
 @_address.register

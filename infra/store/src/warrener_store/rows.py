@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
-from warrener_contracts.events import ErrorInfo, JobFinishedData, JsonObject
+from warrener_contracts.events import AttemptDispatchedData, ErrorInfo, JobFinishedData, JsonObject
 from warrener_contracts.policy import Guarantee, JobPolicy
 from warrener_contracts.states import JobState
 
@@ -71,6 +71,22 @@ class JobRow:
             parent_id=self.parent_id,
             requested_at=self.requested_at,
             finished_at=self.finished_at,
+        )
+
+    def dispatched_data(self) -> AttemptDispatchedData:
+        """What an agent is told of the current attempt; `not_before` where it is still to wait."""
+        return AttemptDispatchedData(
+            job_id=self.job_id,
+            attempt=self.attempt,
+            job_type=self.job_type,
+            queue=self.queue,
+            arguments=self.arguments,
+            guarantee=self.guarantee,
+            timeout=self.policy.timeout,
+            max_attempts=self.policy.max_attempts,
+            deadline=self.deadline_at,
+            requested_at=self.requested_at,
+            not_before=self.due_at if self.state is JobState.RETRYING else None,
         )
 
 

@@ -39,6 +39,8 @@ from warrener_contracts.events.status import (
     AttemptFailedData,
     AttemptLost,
     AttemptLostData,
+    AttemptOverdue,
+    AttemptOverdueData,
     AttemptProgressed,
     AttemptProgressedData,
     AttemptReleased,
@@ -51,6 +53,8 @@ from warrener_contracts.events.status import (
     AttemptTimedOutData,
     ErrorInfo,
     ErrorKind,
+    JobDeadlinePassed,
+    JobDeadlinePassedData,
     RunningAttempt,
 )
 
@@ -58,10 +62,12 @@ __all__ = [
     "AgentAnnounced", "AgentAnnouncedData", "AgentHeartbeat", "AgentHeartbeatData", "AttemptCancel",
     "AttemptCancelData", "AttemptCancelled", "AttemptCancelledData", "AttemptData", "AttemptDispatched",
     "AttemptDispatchedData", "AttemptFailed", "AttemptFailedData", "AttemptLost", "AttemptLostData",
+    "AttemptOverdue", "AttemptOverdueData",
     "AttemptProgressed", "AttemptProgressedData", "AttemptReleased", "AttemptReleasedData", "AttemptStarted",
     "AttemptStartedData", "AttemptSucceeded", "AttemptSucceededData", "AttemptTimedOut", "AttemptTimedOutData",
     "ErrorInfo", "ErrorKind", "Event", "EventData", "Instant", "JobCancelRequested", "JobCancelRequestedData",
-    "JobDead", "JobDeadData", "JobDeduplicated", "JobDeduplicatedData", "JobFinished", "JobFinishedData",
+    "JobDead", "JobDeadData", "JobDeadlinePassed", "JobDeadlinePassedData", "JobDeduplicated",
+    "JobDeduplicatedData", "JobFinished", "JobFinishedData",
     "JobRejected", "JobRejectedData", "JobRequested", "JobRequestedData", "JobRetrying", "JobRetryingData",
     "JobTypeDeclaration", "JsonObject", "Reason", "RunningAttempt",
 ]

@@ -148,6 +148,31 @@ class AttemptLost(Event[AttemptLostData]):
     type: Literal["attempt.lost.v1"] = "attempt.lost.v1"
 
 
+class AttemptOverdueData(AttemptData):
+    """The watchdog's word: no agent has shown a sign of it, and the time for that is over."""
+
+    dispatched_at: Instant | None = None  # None: it is not certain that it was dispatched at all
+
+
+class AttemptOverdue(Event[AttemptOverdueData]):
+    """`attempt.overdue.<job type>`."""
+
+    type: Literal["attempt.overdue.v1"] = "attempt.overdue.v1"
+
+
+class JobDeadlinePassedData(EventData):
+    """The watchdog's word: the job is not over, and its deadline is."""
+
+    job_id: UUID
+    deadline: Instant
+
+
+class JobDeadlinePassed(Event[JobDeadlinePassedData]):
+    """`job.deadline_passed`."""
+
+    type: Literal["job.deadline_passed.v1"] = "job.deadline_passed.v1"
+
+
 class RunningAttempt(EventData):
     """One line of a heartbeat."""
 
