@@ -1,7 +1,7 @@
-"""The state store: one port, three implementations, one conformance suite (`tests/conformance/test_store.py`).
+"""The state store: one port, three implementations, one suite (`tests/conformance/test_store.py`).
 
-Every write takes a batch and is one statement; every change is conditional, so that any number of schedulers and
-supervisors may work at once and a repeat changes nothing.
+Every write takes a batch and is one statement; every change is conditional, so that any number of schedulers
+and supervisors may work at once and a repeat changes nothing.
 """
 
 from collections.abc import Collection, Sequence
@@ -36,7 +36,8 @@ class Inserted:
 class Save:
     """One change of one job: the new row, and what goes with it in the same transaction.
 
-    Applied only where the store holds version `row.version - 1` in a state that is not terminal.
+    Applied only where the store holds version `row.version - 1` in a state that is not terminal. Of the row,
+    only what has become of the job is written; what was asked for stays as it was inserted.
     """
 
     row: JobRow
@@ -46,7 +47,11 @@ class Save:
 
 class StateStore(Protocol):
     """Where schedules, jobs, attempts and dead letters are kept. Errors of the database are StoreUnavailable
-    (try again) or StoreRefused (a constraint: a bug)."""
+    (try again) or StoreRefused (a constraint: a bug).
+
+    Every change of a job (a save, a claim, a lease, a watcher) makes its version grow by one, so that a save
+    that was decided on an older row is not applied.
+    """
 
     async def start(self) -> None:
         """Connect. Raises StoreNotMigrated where the tables are not those of this version."""
@@ -76,29 +81,40 @@ class StateStore(Protocol):
     async def save_jobs(self, saves: Sequence[Save]) -> set[UUID]:
         """Apply each change whose version still holds; return the ids of those that were applied.
 
-        Job, attempt and dead letter are written together or not at all. An attempt row that exists stays as it is.
+        Job, attempt and dead letter are written together or not at all. An attempt row that exists stays as
+        it is. Several saves of one job in a batch must be successive versions; they are applied together or
+        not at all.
         """
         ...
 
     async def claim_due(
         self, states: Collection[JobState], now: datetime, until: datetime, limit: int
     ) -> list[JobRow]:
-        """Jobs in these states with `wake_at <= now`, oldest first, claimed by moving their `wake_at` to `until`.
+        """Jobs in these states with `wake_at <= now`, oldest first, claimed by moving it to `until`.
 
         No two callers get the same row; whoever dies with a claim loses it at `until`.
         """
         ...
 
     async def claim_deadlines(self, now: datetime, until: datetime, limit: int) -> list[JobRow]:
-        """Jobs that are not over with `deadline_at <= now`, claimed in the same way (by `wake_at`)."""
+        """Jobs that are not over with `deadline_at <= now`, the earliest first, claimed in the same way.
+
+        The claim is kept beside `wake_at`, which does not move: a deadline may pass long before a job is due.
+        """
         ...
 
     async def renew_leases(self, leases: Sequence[Lease]) -> set[UUID]:
-        """Extend the leases of jobs that run this attempt under this agent; return the ids of those."""
+        """Extend the leases of jobs that run this attempt under this agent; return the ids of those.
+
+        A lease that is held for longer already stays as it is: an old heartbeat shortens nothing.
+        """
         ...
 
-    async def add_watchers(self, watchers: Sequence[tuple[UUID, str]]) -> None:
-        """Add reply addresses to jobs that are not over; at most 8 a job, the oldest give way."""
+    async def add_watchers(self, watchers: Sequence[tuple[UUID, str]]) -> set[UUID]:
+        """Add reply addresses to jobs that are not over; at most 8 a job, the oldest give way.
+
+        Returns the ids of those jobs. The others are over (or unknown): nobody else will tell their watchers.
+        """
         ...
 
     # -- what agents announce -----------------------------------------------------------------------------
@@ -152,13 +168,16 @@ class StoreError(Exception):
     """The root of what a store raises."""
 
 
-class StoreUnavailable(StoreError):
-    """The database does not answer, is locked or full; nothing was changed, try again."""
+class StoreUnavailable(StoreError):  # noqa: N818 - it says what is the matter
+    """The database does not answer, is locked or full: try again.
+
+    Where the connection broke, the change may have been made all the same; every operation may be repeated.
+    """
 
 
-class StoreRefused(StoreError):
+class StoreRefused(StoreError):  # noqa: N818 - as above
     """The database refused what the code must never ask for: a bug."""
 
 
-class StoreNotMigrated(StoreError):
+class StoreNotMigrated(StoreError):  # noqa: N818 - as above
     """The tables are missing, or not those of this version."""

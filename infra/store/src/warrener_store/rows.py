@@ -90,6 +90,26 @@ class JobRow:
         )
 
 
+ASKED = (
+    "job_id",
+    "job_type",
+    "queue",
+    "arguments",
+    "guarantee",
+    "policy",
+    "source",
+    "idempotency_key",
+    "parent_id",
+    "traceparent",
+    "tracestate",
+    "requested_at",
+    "accepted_at",
+    "deadline_at",
+    "fingerprint",
+)
+"""The fields of a JobRow that are written once: what was asked for."""
+
+
 class AttemptEnd(StrEnum):
     """How an attempt ended."""
 

@@ -1,0 +1,231 @@
+"""The state store in memory: for tests, for the simulation, and as the plainest statement of what a store is.
+
+Nothing here awaits anything, so each operation is atomic. It passes the same conformance suite as the
+databases.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any, TypeVar
+from uuid import UUID
+
+from warrener_contracts.states import JobState
+from warrener_store.chains import Chain, chains
+from warrener_store.encoding import decode, encode
+from warrener_store.newest import newest
+from warrener_store.port import Inserted, Save, StateStore, StoreRefused
+from warrener_store.rows import (
+    ASKED,
+    AgentRow,
+    AttemptRow,
+    DeadLetter,
+    JobFilter,
+    JobRow,
+    JobTypeRow,
+    Lease,
+    ParkedMessage,
+    StateCount,
+)
+from warrener_store.rules import broken_attempt_rule, broken_job_rule
+from warrener_store.watching import watched_by
+
+
+class MemoryStore(StateStore):
+    """Keeps everything in dictionaries until it is thrown away; start and close change nothing."""
+
+    def __init__(self) -> None:
+        self._jobs: dict[UUID, JobRow] = {}
+        self._by_key: dict[str, UUID] = {}
+        self._deadlines: dict[UUID, datetime] = {}  # of jobs that are not over; moved by claims
+        self._attempts: dict[tuple[UUID, int], AttemptRow] = {}
+        self._dead_letters: dict[UUID, DeadLetter] = {}
+        self._job_types: dict[str, JobTypeRow] = {}
+        self._agents: dict[str, AgentRow] = {}
+        self._parked: dict[str, ParkedMessage] = {}
+
+    async def start(self) -> None:
+        """There is nothing to connect to."""
+
+    async def close(self) -> None:
+        """What is stored stays: others may share it."""
+
+    async def ping(self) -> None:
+        """Always answers."""
+
+    # -- jobs, by those who decide ------------------------------------------------------------------------
+
+    async def insert_jobs(self, rows: Sequence[JobRow]) -> list[Inserted]:
+        for row in rows:
+            _allow(row)
+        return [self._insert(row) for row in rows]
+
+    def _insert(self, row: JobRow) -> Inserted:
+        held = self._jobs.get(row.job_id)
+        if held is None and row.idempotency_key is not None and row.idempotency_key in self._by_key:
+            held = self._jobs[self._by_key[row.idempotency_key]]
+        if held is not None:
+            return Inserted(held, new=False)
+        self._jobs[row.job_id] = row = _own(row)
+        if row.idempotency_key is not None:
+            self._by_key[row.idempotency_key] = row.job_id
+        if row.deadline_at is not None and not row.state.terminal:
+            self._deadlines[row.job_id] = row.deadline_at
+        return Inserted(row, new=True)
+
+    async def jobs_by_id(self, job_ids: Collection[UUID]) -> dict[UUID, JobRow]:
+        return {job_id: self._jobs[job_id] for job_id in job_ids if job_id in self._jobs}
+
+    async def save_jobs(self, saves: Sequence[Save]) -> set[UUID]:
+        applicable = [chain for chain in chains(saves) if self._applies(chain)]
+        for chain in applicable:
+            _allow(chain.row)
+            for attempt in chain.attempts:
+                _allow_attempt(attempt)
+        for chain in applicable:
+            self._apply(chain)
+        return {chain.row.job_id for chain in applicable}
+
+    def _applies(self, chain: Chain) -> bool:
+        held = self._jobs.get(chain.row.job_id)
+        return held is not None and held.version == chain.held and not held.state.terminal
+
+    def _apply(self, chain: Chain) -> None:
+        job_id = chain.row.job_id
+        self._jobs[job_id] = _asked_as(self._jobs[job_id], _own(chain.row))
+        if chain.row.state.terminal:
+            self._deadlines.pop(job_id, None)
+        for attempt in chain.attempts:
+            self._attempts.setdefault((job_id, attempt.attempt), attempt)
+        for letter in chain.dead_letters:
+            self._dead_letters.setdefault(job_id, letter)
+
+    async def claim_due(
+        self, states: Collection[JobState], now: datetime, until: datetime, limit: int
+    ) -> list[JobRow]:
+        due = sorted(
+            (row.wake_at, row.job_id)
+            for row in self._jobs.values()
+            if row.state in states and row.wake_at is not None and row.wake_at <= now
+        )
+        return [self._change(job_id, wake_at=until) for _, job_id in due[:limit]]
+
+    async def claim_deadlines(self, now: datetime, until: datetime, limit: int) -> list[JobRow]:
+        due = sorted((at, job_id) for job_id, at in self._deadlines.items() if at <= now)[:limit]
+        self._deadlines.update((job_id, until) for _, job_id in due)
+        return [self._change(job_id) for _, job_id in due]
+
+    async def renew_leases(self, leases: Sequence[Lease]) -> set[UUID]:
+        renewed: set[UUID] = set()
+        for lease in leases:
+            row = self._jobs.get(lease.job_id)
+            if row is None or row.state is not JobState.RUNNING or row.lease_until is None:
+                continue
+            if (row.attempt, row.owner) == (lease.attempt, lease.agent_id):
+                renewed.add(lease.job_id)
+                if lease.until > row.lease_until:
+                    self._change(lease.job_id, lease_until=lease.until, wake_at=lease.wake_at)
+        return renewed
+
+    async def add_watchers(self, watchers: Sequence[tuple[UUID, str]]) -> set[UUID]:
+        more: dict[UUID, list[str]] = {}
+        for job_id, address in watchers:
+            more.setdefault(job_id, []).append(address)
+        live = {job_id for job_id in more if job_id in self._jobs and not self._jobs[job_id].state.terminal}
+        for job_id in live:
+            self._change(job_id, watchers=watched_by(self._jobs[job_id].watchers, more[job_id]))
+        return live
+
+    def _change(self, job_id: UUID, **changes: object) -> JobRow:
+        row = self._jobs[job_id]
+        self._jobs[job_id] = row = replace(row, version=row.version + 1, **changes)  # type: ignore[arg-type]
+        return row
+
+    # -- what agents announce -----------------------------------------------------------------------------
+
+    async def put_job_types(self, job_types: Sequence[JobTypeRow]) -> None:
+        everything = (*self._job_types.values(), *job_types)
+        self._job_types = newest(everything, lambda row: row.name, lambda row: row.announced_at)
+
+    async def job_types(self, names: Collection[str] | None = None) -> dict[str, JobTypeRow]:
+        return {name: row for name, row in self._job_types.items() if names is None or name in names}
+
+    async def put_agents(self, agents: Sequence[AgentRow]) -> None:
+        everything = (*self._agents.values(), *agents)
+        self._agents = newest(everything, lambda row: row.agent_id, lambda row: row.last_seen_at)
+
+    async def agents(self) -> list[AgentRow]:
+        return _latest(self._agents.values(), lambda row: (row.last_seen_at, row.agent_id))
+
+    # -- what is buried -----------------------------------------------------------------------------------
+
+    async def park(self, messages: Sequence[ParkedMessage]) -> None:
+        for message in messages:
+            self._parked.setdefault(message.parked_id, message)
+
+    async def parked(self, limit: int = 50) -> list[ParkedMessage]:
+        return _latest(self._parked.values(), lambda row: (row.parked_at, row.parked_id))[:limit]
+
+    # -- questions ----------------------------------------------------------------------------------------
+
+    async def list_jobs(self, which: JobFilter) -> list[JobRow]:
+        chosen = (row for row in self._jobs.values() if _matches(row, which))
+        return _latest(chosen, lambda row: row.job_id)[: which.limit]
+
+    async def attempts_of(self, job_id: UUID) -> list[AttemptRow]:
+        return [
+            row for (of, _), row in sorted(self._attempts.items(), key=lambda item: item[0]) if of == job_id
+        ]
+
+    async def dead_letters(self, limit: int = 50) -> list[DeadLetter]:
+        return _latest(self._dead_letters.values(), lambda row: (row.died_at, row.job_id))[:limit]
+
+    async def count_jobs(self) -> list[StateCount]:
+        counts = Counter((row.job_type, row.state) for row in self._jobs.values())
+        return [
+            StateCount(job_type=name, state=state, jobs=jobs)
+            for (name, state), jobs in sorted(counts.items())
+        ]
+
+
+R = TypeVar("R")
+
+
+def _latest(rows: Iterable[R], order: Callable[[R], Any]) -> list[R]:
+    return sorted(rows, key=order, reverse=True)
+
+
+def _matches(row: JobRow, which: JobFilter) -> bool:
+    return (
+        (not which.states or row.state in which.states)
+        and which.job_type in (None, row.job_type)
+        and which.parent_id in (None, row.parent_id)
+        and (which.before is None or row.job_id < which.before)
+    )
+
+
+def _own(row: JobRow) -> JobRow:
+    """A copy that nobody else can change, in the form in which a database gives it back."""
+    return replace(row, arguments=decode(encode(row.arguments)), result=decode(encode(row.result)))
+
+
+def _asked_as(held: JobRow, row: JobRow) -> JobRow:
+    """`row` with what was asked for as it is stored: that never changes."""
+    return replace(row, **{name: getattr(held, name) for name in ASKED})
+
+
+def _allow(row: JobRow) -> None:
+    broken = broken_job_rule(row)
+    if broken is not None:
+        raise StoreRefused(
+            f"expected a job row that keeps the rule {broken}, got {row.job_id} in state {row.state}"
+        )
+
+
+def _allow_attempt(row: AttemptRow) -> None:
+    broken = broken_attempt_rule(row)
+    if broken is not None:
+        raise StoreRefused(
+            f"expected an attempt row that keeps the rule {broken}, got {row.attempt} of {row.job_id}"
+        )
