@@ -1,0 +1,135 @@
+"""`/live` and `/ready` over HTTP, from a thread of their own.
+
+The standard library's server is enough for a probe every few seconds, and costs no dependency. It answers from
+outside the event loop, so that a loop which is blocked is seen as not live, instead of not answering at all.
+"""
+
+import asyncio
+import json
+import threading
+from collections.abc import Coroutine
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from warrener_runtime.health.report import Readiness, Report
+from warrener_runtime.lifecycle.component import Managed
+
+LOOP_SECONDS = 5.0
+_READY_SECONDS = 15.0
+_SOCKET_SECONDS = 5.0
+_POLL_SECONDS = 0.05
+
+Answer = tuple[HTTPStatus, dict[str, object]]
+
+
+class HealthServer(Managed):
+    """Serves the health of one service; port 0 takes a free one, see `port`."""
+
+    def __init__(
+        self, service: str, readiness: Readiness, *, host: str, port: int, loop_seconds: float = LOOP_SECONDS
+    ) -> None:
+        super().__init__("health")
+        self.host = host
+        self.port = port
+        self._wanted = port
+        self._service = service
+        self._readiness = readiness
+        self._loop_seconds = loop_seconds
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._server: ThreadingHTTPServer | None = None
+        self._thread: threading.Thread | None = None
+
+    async def _on_start(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        try:
+            self._server = ThreadingHTTPServer((self.host, self._wanted), self._handler())
+        except OSError as error:
+            raise OSError(
+                f"expected to serve health at {self.host}:{self._wanted}, got: {error.strerror}; "
+                "set WARRENER_HEALTH_HOST and WARRENER_HEALTH_PORT to an address that is free (0: off)"
+            ) from error
+        self.port = self._server.server_address[1]
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, args=(_POLL_SECONDS,), name="health", daemon=True
+        )
+        self._thread.start()
+
+    async def _on_stop(self) -> None:
+        server, self._server = self._server, None
+        thread, self._thread = self._thread, None
+        if server is None:
+            return
+        if thread is not None:
+            await asyncio.to_thread(server.shutdown)
+        server.server_close()
+
+    def answer(self, path: str) -> Answer:
+        """What to say to a request; called in a thread of the server."""
+        if path == "/live":
+            return self._live()
+        if path == "/ready":
+            return self._ready()
+        return HTTPStatus.NOT_FOUND, {"error": f"expected /live or /ready, got {path}"}
+
+    def _live(self) -> Answer:
+        if self._ask(_nothing(), self._loop_seconds) is None:
+            return self._blocked()
+        return HTTPStatus.OK, {"service": self._service, "status": "live"}
+
+    def _ready(self) -> Answer:
+        report = self._ask(self._readiness.report(), _READY_SECONDS)
+        if report is None:
+            return self._blocked()
+        status = HTTPStatus.OK if report.ready else HTTPStatus.SERVICE_UNAVAILABLE
+        return status, {
+            "service": self._service,
+            "status": "ready" if report.ready else "not ready",
+            "checks": {name: wrong or "ok" for name, wrong in report.checks.items()},
+        }
+
+    def _blocked(self) -> Answer:
+        wrong = "the event loop does not answer: something blocks it"
+        return HTTPStatus.SERVICE_UNAVAILABLE, {"service": self._service, "status": "blocked", "error": wrong}
+
+    def _ask(self, question: Coroutine[Any, Any, Report], seconds: float) -> Report | None:
+        assert self._loop is not None
+        try:
+            future: Future[Report] = asyncio.run_coroutine_threadsafe(question, self._loop)
+        except RuntimeError:  # the loop is closed
+            question.close()
+            return None
+        try:
+            return future.result(seconds)
+        except FutureTimeoutError:
+            future.cancel()
+            return None
+
+    def _handler(self) -> type[BaseHTTPRequestHandler]:
+        answer = self.answer
+
+        class Handler(BaseHTTPRequestHandler):
+            timeout = _SOCKET_SECONDS
+            server_version = "warrener"
+            sys_version = ""
+
+            def do_GET(self) -> None:
+                status, content = answer(self.path.partition("?")[0])
+                body = json.dumps(content).encode()
+                self.send_response(status)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(body)))
+                self.send_header("Cache-Control", "no-store")
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - http.server's name
+                """Probes are not worth a line each."""
+
+        return Handler
+
+
+async def _nothing() -> Report:
+    return Report({})

@@ -1,0 +1,55 @@
+"""The main of a service: from its settings to its exit code."""
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TypeVar
+
+from warrener_runtime import logs
+from warrener_runtime.lifecycle.service import Service
+from warrener_runtime.lifecycle.serving import Exit, Serving
+from warrener_runtime.settings import ServiceSettings, SettingsError, load
+from warrener_runtime.telemetry import Telemetry
+
+S = TypeVar("S", bound=ServiceSettings)
+
+
+def main(
+    name: str,
+    kind: type[S],
+    build: Callable[[S, Telemetry], Awaitable[Service]],
+    overrides: Mapping[str, object] | None = None,
+) -> int:
+    """Load the settings and serve. Settings that cannot be used are explained on standard error; the code is 2."""
+    try:
+        settings = load(kind, **(overrides or {}))
+    except SettingsError as error:
+        return _explain(name, error)
+    return serve(name, settings, lambda telemetry: build(settings, telemetry))
+
+
+def serve(name: str, settings: ServiceSettings, build: Callable[[Telemetry], Awaitable[Service]]) -> int:
+    """Run a service until SIGTERM or SIGINT, then drain it within `drain_grace`, then stop it.
+
+    A second signal ends the drain. The exit code is 0 after a clean end, 1 if the service could not start or stop,
+    2 if its settings cannot be used, and 70 if it was deaf for too long and gave up.
+    """
+    logs.configure(name, level=settings.log_level, format=settings.log_format)
+    try:
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            return runner.run(Serving(name, settings, build).run())
+    except SettingsError as error:
+        return _explain(name, error)
+
+
+def _explain(name: str, error: SettingsError) -> int:
+    print(f"{name} cannot start with these settings:\n{error}", file=sys.stderr)
+    return Exit.SETTINGS
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    try:
+        import uvloop  # noqa: PLC0415 - faster where it is to be had, not needed where it is not
+    except ImportError:
+        return None
+    return uvloop.new_event_loop

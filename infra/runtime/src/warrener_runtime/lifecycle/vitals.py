@@ -1,0 +1,57 @@
+"""What the parts of a process say about whether it can do its work."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
+
+Check = Callable[[], Awaitable[None]]
+
+
+class NotReady(Exception):
+    """This part cannot do its work now; the message says why."""
+
+
+class Deaf(Exception):
+    """A consumer has heard nothing from the broker for so long that only a fresh process will help."""
+
+
+class Vitals:
+    """Checks by name, filled by the parts themselves while they live, so that no wiring can forget one.
+
+    The parts find it by `vitals_here`: whatever is started under `serve` belongs to that service.
+    """
+
+    def __init__(self) -> None:
+        self._checks: dict[str, Check] = {}
+        self._given_up = asyncio.Event()
+        self.reason: Exception | None = None
+
+    @property
+    def checks(self) -> dict[str, Check]:
+        """Every check, as of now. One that raises says that its part is not ready."""
+        return dict(self._checks)
+
+    def watch(self, name: str, check: Check) -> None:
+        """Ask this check from now on."""
+        self._checks[name] = check
+
+    def forget(self, name: str) -> None:
+        """Ask it no more."""
+        self._checks.pop(name, None)
+
+    def give_up(self, reason: Exception) -> None:
+        """End the process: it cannot recover by itself. The first reason counts."""
+        self.reason = self.reason or reason
+        self._given_up.set()
+
+    async def until_given_up(self) -> Exception:
+        """Wait until a part gives up, and return its reason."""
+        await self._given_up.wait()
+        assert self.reason is not None
+        return self.reason
+
+
+vitals_here: ContextVar[Vitals | None] = ContextVar("warrener_vitals", default=None)
+"""The vitals of the service that this task belongs to; None where none is served, as in a test."""

@@ -1,0 +1,119 @@
+"""Logs: every record is a sentence, an `action` that machines can search for, and its context."""
+
+import json
+import logging
+import sys
+from collections.abc import MutableMapping
+from typing import Any, Literal, Protocol, Self, TextIO, cast
+
+import structlog
+from structlog.typing import EventDict, Processor
+
+from warrener_runtime.settings.secrets import mask
+from warrener_runtime.telemetry.context import current
+
+LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
+
+
+class Log(Protocol):
+    """A structlog logger whose every record names its action."""
+
+    def debug(self, event: str, /, *, action: str, **context: object) -> None: ...
+    def info(self, event: str, /, *, action: str, **context: object) -> None: ...
+    def warning(self, event: str, /, *, action: str, **context: object) -> None: ...
+    def error(self, event: str, /, *, action: str, **context: object) -> None: ...
+    def exception(self, event: str, /, *, action: str, **context: object) -> None:
+        """An error, with the traceback of the exception that is being handled."""
+        ...
+
+    def bind(self, **context: object) -> Self:
+        """The same logger with more context, such as job_id and attempt."""
+        ...
+
+
+def get_logger(name: str) -> Log:
+    """The logger of one part. May be called at import: the configuration is looked up when it is used."""
+    return cast("Log", structlog.get_logger(part=name))
+
+
+def configure(
+    service: str,
+    *,
+    level: str = "info",
+    format: Literal["json", "console"] = "json",  # noqa: A002 - the word of the setting
+    stream: TextIO | None = None,
+) -> None:
+    """Send all records to `stream` (standard error): ours from `level`, those of libraries from WARNING."""
+    output = stream or sys.stderr
+    shared = _shared_processors(service)
+    renderer = _renderer(format, output)
+    structlog.configure(
+        processors=[*shared, *renderer],
+        wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level.lower()]),
+        logger_factory=structlog.WriteLoggerFactory(file=output),
+        cache_logger_on_first_use=False,  # loggers of modules must follow a later configure()
+    )
+    _adopt_stdlib(output, shared, renderer)
+
+
+def _shared_processors(service: str) -> list[Processor]:
+    def add_service(_logger: Any, _method: str, record: EventDict) -> EventDict:
+        record.setdefault("service", service)
+        return record
+
+    return [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        add_service,
+        add_trace,
+    ]
+
+
+def add_trace(_logger: Any, _method: str, record: EventDict) -> EventDict:
+    """The trace that this task is in, so that a log line leads to its trace and back."""
+    context = current.get()
+    if context.traceparent and (trace_id := context.trace_id):
+        record.setdefault("trace_id", trace_id)
+        record.setdefault("span_id", context.span_id)
+    return record
+
+
+def hide_secrets(_logger: Any, _method: str, record: EventDict) -> EventDict:
+    """The last word before rendering: no URL leaves with its password."""
+    for key, value in record.items():
+        if isinstance(value, str) and "://" in value:
+            record[key] = mask(value)
+    return record
+
+
+def _renderer(format: str, output: TextIO) -> list[Processor]:  # noqa: A002 - the word of the setting
+    if format == "console":
+        return [hide_secrets, structlog.dev.ConsoleRenderer(colors=output.isatty(), sort_keys=False)]
+    return [
+        structlog.processors.format_exc_info,
+        hide_secrets,
+        structlog.processors.EventRenamer("message"),
+        structlog.processors.JSONRenderer(serializer=json.dumps, default=str),
+    ]
+
+
+def _adopt_stdlib(output: TextIO, shared: list[Processor], renderer: list[Processor]) -> None:
+    formatter = structlog.stdlib.ProcessorFormatter(
+        foreign_pre_chain=[*shared, _name_library],
+        processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *renderer],
+    )
+    handler = logging.StreamHandler(output)
+    handler.setFormatter(formatter)
+    root = logging.getLogger()
+    root.handlers = [handler]
+    root.setLevel(logging.WARNING)
+    logging.captureWarnings(capture=True)
+
+
+def _name_library(_logger: Any, _method: str, record: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Foreign records get an action too: `library.<name of the logger>`."""
+    source: logging.LogRecord = record["_record"]
+    record.setdefault("part", source.name)
+    record.setdefault("action", f"library.{source.name.split('.')[0]}")
+    return record

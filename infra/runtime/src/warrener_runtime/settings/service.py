@@ -1,0 +1,82 @@
+"""The settings that every service has; a service adds its own by subclassing."""
+
+from collections.abc import Iterable
+from contextvars import ContextVar
+from typing import Annotated, ClassVar, Literal
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, Field, PrivateAttr
+from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
+
+from warrener_runtime.settings.secrets import mask_value
+
+PREFIX = "WARRENER_"
+
+values_of_file: ContextVar[dict[str, object]] = ContextVar("values_of_file")
+"""What `load` read from the TOML file, on its way to the source that pydantic-settings asks."""
+
+
+def _amqp_url(url: str) -> str:
+    parts = urlsplit(url)
+    if parts.scheme not in {"amqp", "amqps"} or not parts.hostname:
+        raise ValueError("a URL like amqp://user:password@host:5672/vhost")
+    return url
+
+
+def _http_url(url: str) -> str:
+    parts = urlsplit(url)
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise ValueError("a URL like http://host:4317")
+    return url
+
+
+BrokerUrl = Annotated[str, AfterValidator(_amqp_url)]
+HttpUrl = Annotated[str, AfterValidator(_http_url)]
+
+
+class ServiceSettings(BaseSettings):
+    """What any service can be told. Made by `load`, which explains what is wrong with a value."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX, env_ignore_empty=True, extra="ignore", frozen=True, validate_default=True
+    )
+
+    section: ClassVar[str | None] = None
+    """The table of the TOML file whose keys are for this service alone, and win over those at the top."""
+
+    broker_url: BrokerUrl = "amqp://guest:guest@127.0.0.1:5672/"
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    log_format: Literal["json", "console"] = "json"
+    health_host: str = "127.0.0.1"
+    health_port: Annotated[int, Field(ge=0, le=65535)] | None = None
+    """Where /live and /ready are served; none or 0 means nowhere."""
+    otlp_endpoint: HttpUrl | None = None
+    """Where traces go; none means that none are made."""
+    otlp_protocol: Literal["grpc", "http/protobuf"] = "grpc"
+    drain_grace: Annotated[float, Field(ge=0, le=86400)] = 30.0
+    """Seconds that running work may take to finish after SIGTERM."""
+    give_up_deaf_after: Annotated[float, Field(gt=0)] = 120.0
+    """Seconds without hearing the broker after which the process ends, so that a fresh one is started."""
+
+    _hints: tuple[str, ...] = PrivateAttr(default=())
+
+    @property
+    def hints(self) -> tuple[str, ...]:
+        """What looks like a mistake though it is not an error, such as a variable that nobody reads."""
+        return self._hints
+
+    def __repr_args__(self) -> Iterable[tuple[str | None, object]]:
+        """Secrets are masked wherever the settings are printed."""
+        return [(name, mask_value(name or "", value)) for name, value in super().__repr_args__()]
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        from_file = InitSettingsSource(settings_cls, init_kwargs=values_of_file.get({}))
+        return init_settings, env_settings, from_file

@@ -1,0 +1,102 @@
+"""One service's traces: made, sampled and sent, or not made at all."""
+
+import asyncio
+import threading
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Self
+
+from warrener_runtime.clock import Clock
+from warrener_runtime.settings import ServiceSettings
+from warrener_runtime.telemetry.context import NO_CONTEXT, TraceContext
+from warrener_runtime.telemetry.span import Attributes, Kind, NoSpan, Span
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import ReadableSpan
+
+    from warrener_runtime.telemetry.recording import Recorder
+
+_SHUTDOWN_SECONDS = 5.0
+
+
+class Telemetry:
+    """Makes the spans of one service. Never disturbs it: what cannot be sent is dropped.
+
+    Each service has its own `service.name`, also where several live in one process: nothing here is global.
+    """
+
+    def __init__(self, recorder: "Recorder | None" = None) -> None:
+        self._recorder = recorder
+
+    @classmethod
+    def of(cls, service_name: str, settings: ServiceSettings) -> Self:
+        """Spans go to `otlp_endpoint` in the background; without one, none are made."""
+        if settings.otlp_endpoint is None:
+            return cls.silent()
+        from warrener_runtime.telemetry.export import exporting  # noqa: PLC0415 - the SDK is loaded if it is used
+
+        return cls(exporting(service_name, settings.otlp_endpoint, settings.otlp_protocol))
+
+    @classmethod
+    def silent(cls) -> Self:
+        """No spans; contexts that come in are handed on."""
+        return cls()
+
+    @classmethod
+    def in_memory(cls, service_name: str, *, clock: Clock | None = None) -> Self:
+        """Spans are kept for `spans()`. With a clock, they carry its times."""
+        from warrener_runtime.telemetry.recording import keeping  # noqa: PLC0415 - the SDK is loaded if it is used
+
+        return cls(keeping(service_name, clock))
+
+    def span(
+        self,
+        name: str,
+        *,
+        kind: Kind = "internal",
+        parent: TraceContext | None = None,
+        links: Sequence[TraceContext] = (),
+        attributes: Attributes | None = None,
+        start_ns: int | None = None,
+    ) -> Span:
+        """Begin a span under `parent`, or a new trace if there is none. End it by leaving its `with` block.
+
+        A parent that is not sampled is handed on: nobody recorded its beginning.
+        """
+        if self._recorder is None or (parent and parent.trace_id and not parent.sampled):
+            return NoSpan(parent or NO_CONTEXT)
+        return self._recorder.span(name, kind, parent, links, attributes, start_ns)
+
+    def spans(self) -> "tuple[ReadableSpan, ...]":
+        """The spans that ended so far; of `in_memory` alone."""
+        if self._recorder is None or self._recorder.kept is None:
+            raise TypeError("expected Telemetry.in_memory(), got one that keeps no spans")
+        return self._recorder.kept.get_finished_spans()
+
+    async def shutdown(self, timeout: float = _SHUTDOWN_SECONDS) -> None:  # noqa: ASYNC109 - a bound, as everywhere here
+        """Send what is left, for at most `timeout` seconds; then let go. May be called twice."""
+        if self._recorder is None:
+            return
+        recorder, self._recorder = self._recorder, None
+        if recorder.kept is not None:
+            self._recorder = recorder  # what is kept can still be read
+            return
+        # A thread of its own that nobody joins: a collector that does not answer must not hold the process.
+        loop, done = asyncio.get_running_loop(), asyncio.Event()
+
+        def flush() -> None:
+            recorder.shutdown(timeout)
+            _tell(loop, done)
+
+        threading.Thread(target=flush, name="telemetry-shutdown", daemon=True).start()
+        try:
+            async with asyncio.timeout(timeout):
+                await done.wait()
+        except TimeoutError:
+            return
+
+
+def _tell(loop: asyncio.AbstractEventLoop, done: asyncio.Event) -> None:
+    try:
+        loop.call_soon_threadsafe(done.set)
+    except RuntimeError:  # the loop was closed: nobody waits any more
+        return
