@@ -1,0 +1,29 @@
+"""Messages in batches: the port, RabbitMQ, and a broker in memory."""
+
+from warrener_runtime.bus.port import (
+    Bus,
+    BusCredentialsRefused,
+    BusError,
+    BusUnreachable,
+    Delivery,
+    Fate,
+    Handler,
+    Outgoing,
+    Subscription,
+    TopologyMismatch,
+    TopologySpec,
+)
+
+__all__ = [
+    "Bus",
+    "BusCredentialsRefused",
+    "BusError",
+    "BusUnreachable",
+    "Delivery",
+    "Fate",
+    "Handler",
+    "Outgoing",
+    "Subscription",
+    "TopologyMismatch",
+    "TopologySpec",
+]

@@ -1,8 +1,8 @@
 """The Bus: messages in batches, whatever carries them.
 
-Every implementation passes `tests/conformance/test_bus.py`. The port is batch-shaped because one message at a time
-costs ten times as much on both sides (docs/explanation/performance.md): deliveries arrive in batches, publishes leave
-in batches with one wait for their confirms, acknowledgements go by range.
+Every implementation passes `tests/conformance/test_bus.py`. The port is batch-shaped because one message at a
+time costs ten times as much on both sides (docs/explanation/performance.md): deliveries arrive in batches,
+publishes leave in batches with one wait for their confirms, acknowledgements go by range.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
@@ -79,8 +79,10 @@ class TopologySpec(Protocol):
 class Fate(StrEnum):
     """What became of a published message."""
 
-    CONFIRMED = "confirmed"  # every queue it was routed to has it safe (or none was bound, and it was not mandatory)
-    UNROUTABLE = "unroutable"  # mandatory, and no queue is bound for its key: nobody has it
+    CONFIRMED = (
+        "confirmed"  # every queue it was routed to has it safe (also: none was, and it was not mandatory)
+    )
+    UNROUTABLE = "unroutable"  # no such exchange, or mandatory and no queue bound for its key: nobody has it
     REFUSED = "refused"  # the broker said no, as a full queue does: nobody has it
     UNKNOWN = "unknown"  # no answer came in time or the connection broke: publish it again, under the same id
 
@@ -104,8 +106,9 @@ class Delivery:
 class Subscription(Protocol):
     """Deliveries of one queue, as an asynchronous iterator of batches.
 
-    A batch holds all that has arrived since the last one (at least one, at most the prefetch). Iteration survives
-    lost connections and cancelled consumers: it goes on when the queue can be consumed again, and ends after stop().
+    A batch holds all that has arrived since the last one (at least one, at most the prefetch). Iteration
+    survives lost connections and cancelled consumers: it goes on when the queue can be consumed again, and
+    ends after stop().
     """
 
     @property
@@ -146,7 +149,7 @@ class Bus(Protocol):
         ...
 
     async def close(self) -> None:
-        """Disconnect; unacknowledged deliveries go back to their queues. May be called twice, or never started."""
+        """Disconnect; unacknowledged deliveries go back. May be called twice, or never started."""
         ...
 
     async def declare(self, topology: TopologySpec) -> None:

@@ -1,0 +1,38 @@
+"""What a consumer has received and nobody has taken yet: the buffer behind every subscription."""
+
+import asyncio
+
+from warrener_runtime.bus.port import Delivery
+
+
+class Arrivals:
+    """Deliveries go in one by one and come out in batches: all that arrived since the last one."""
+
+    def __init__(self) -> None:
+        self._waiting: list[Delivery] = []
+        self._news = asyncio.Event()
+        self._ended = False
+
+    def put(self, delivery: Delivery) -> None:
+        """Add one; whoever waits for a batch wakes."""
+        self._waiting.append(delivery)
+        self._news.set()
+
+    def forget(self) -> None:
+        """Their channel is gone: the broker gives them out again by itself."""
+        self._waiting.clear()
+        if not self._ended:
+            self._news.clear()
+
+    def end(self) -> None:
+        """Nothing more will arrive; what did is still handed out."""
+        self._ended = True
+        self._news.set()
+
+    async def batch(self) -> list[Delivery]:
+        """The next batch, or an empty one after the end."""
+        while not self._waiting and not self._ended:
+            self._news.clear()
+            await self._news.wait()
+        taken, self._waiting = self._waiting, []
+        return taken

@@ -1,0 +1,284 @@
+"""The memory broker: routing, queues, dead letters and the ladder, with faults on order."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Protocol
+
+from warrener_runtime.bus.memory.exchanges import Exchanges
+from warrener_runtime.bus.memory.expiry import Expiry
+from warrener_runtime.bus.memory.message import Death, Message, dead_letter, message_of
+from warrener_runtime.bus.memory.queue import Consumer, MemoryQueue
+from warrener_runtime.bus.port import Fate, Outgoing, QueueSpec, TopologyMismatch, TopologySpec
+from warrener_runtime.clock import Clock, SystemClock
+
+
+class Connection(Protocol):
+    """A client as the broker sees it."""
+
+    def connected(self) -> None:
+        """The broker takes it in."""
+        ...
+
+    def disconnected(self) -> None:
+        """The broker has dropped it: what it did not acknowledge goes back."""
+        ...
+
+    def queues_changed(self) -> None:
+        """A queue was declared: consumers that found none may try again."""
+        ...
+
+
+class MemoryBroker:
+    """A broker for one process, true to what Warrener relies on in RabbitMQ.
+
+    Topic, fanout and direct exchanges with alternates; limits that refuse publishers; time-to-live with
+    dead-lettering (the delay ladder), driven by `clock` alone; delivery limits; exclusive queues. What waits
+    in quorum queues, and what is persistent, survives `restart()`.
+    """
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        self._clock = clock or SystemClock()
+        self._exchanges = Exchanges()
+        self._queues: dict[str, MemoryQueue] = {}
+        self._connections: list[Connection] = []
+        self._expiry = Expiry(self._clock, self._expire)
+        self._lost_confirms = 0
+        self._duplicates = 0
+        self.running = asyncio.Event()
+        self.running.set()
+
+    @property
+    def clock(self) -> Clock:
+        """What its time goes by."""
+        return self._clock
+
+    # -- connections ---------------------------------------------------------------------------------------
+
+    def connect(self, connection: Connection) -> None:
+        """Take in a client, at once or when the broker runs again."""
+        self._connections.append(connection)
+        if self.running.is_set():
+            connection.connected()
+
+    def disconnect(self, connection: Connection) -> None:
+        """A client leaves: what it did not acknowledge goes back, its exclusive queues go."""
+        if connection in self._connections:
+            self._connections.remove(connection)
+            self._drop(connection)
+
+    def _drop(self, connection: Connection) -> None:
+        connection.disconnected()
+        for queue in [queue for queue in self._queues.values() if queue.owner is connection]:
+            self.delete_queue(queue.name)
+
+    # -- topology ------------------------------------------------------------------------------------------
+
+    def declare(self, topology: TopologySpec, owner: Connection) -> None:
+        """Make these exist; exclusive queues belong to `owner`. Raises TopologyMismatch."""
+        for exchange in topology.exchanges:
+            self._exchanges.declare(exchange)
+        for queue in topology.queues:
+            self._declare_queue(queue, owner)
+        self._rehome()
+        for connection in self._connections:
+            connection.queues_changed()
+
+    def _declare_queue(self, spec: QueueSpec, owner: Connection) -> None:
+        known = self._queues.get(spec.name)
+        wanted = owner if spec.exclusive else None
+        if known is None:
+            self._queues[spec.name] = MemoryQueue(spec.name, spec.arguments, wanted)
+        elif known.owner is not wanted or known.arguments != dict(spec.arguments):
+            raise TopologyMismatch(
+                f"expected queue {spec.name!r} with {dict(spec.arguments)}, got one with {known.arguments}"
+                " or of another connection; delete it, or choose another name"
+            )
+        for binding in spec.bindings:
+            self._exchanges.bind(binding.exchange, spec.name, binding.key)
+
+    # -- publishing ----------------------------------------------------------------------------------------
+
+    def publish(self, outgoing: Outgoing) -> Fate:
+        """Route one message and say what became of it."""
+        message = message_of(outgoing)
+        fate = self._route(message, mandatory=outgoing.mandatory)
+        if self._duplicates and fate is Fate.CONFIRMED:
+            self._duplicates -= 1
+            self._route(message, mandatory=False)
+        if self._lost_confirms:
+            self._lost_confirms -= 1
+            return Fate.UNKNOWN
+        return fate
+
+    def _route(self, message: Message, *, mandatory: bool) -> Fate:
+        if not self._exchanges.knows(message.exchange):
+            return Fate.UNROUTABLE
+        names = self._exchanges.route(message.exchange, message.routing_key)
+        queues = [self._queues[name] for name in names if name in self._queues]
+        if not queues:
+            return Fate.UNROUTABLE if mandatory else Fate.CONFIRMED
+        stored = [self._store(queue, message) for queue in queues]
+        return Fate.CONFIRMED if all(stored) else Fate.REFUSED
+
+    def _store(self, queue: MemoryQueue, message: Message) -> bool:
+        if queue.full:
+            return False
+        dropped = queue.add(message, self._clock.monotonic())
+        for old in dropped:
+            self._bury(queue, old, "maxlen")
+        queue.hand_out()
+        if queue.rules.ttl is not None:
+            self._expiry.watch(queue)
+        return True
+
+    # -- consuming -----------------------------------------------------------------------------------------
+
+    def consume(self, queue: str, consumer: Consumer, connection: Connection) -> bool:
+        """Let it take from `queue`; False where there is none, or where it is another connection's own."""
+        found = self._queues.get(queue)
+        if found is None or (found.owner is not None and found.owner is not connection):
+            return False
+        found.consumers.append(consumer)
+        found.hand_out()
+        return True
+
+    def cancel_consumers(self, queue: str) -> None:
+        """Every consumer of `queue` is told that it is none any more, as when a queue moves in a cluster."""
+        found = self._queues[queue]
+        cancelled, found.consumers = found.consumers, []
+        for consumer in cancelled:
+            consumer.cancelled()
+
+    def cancel(self, queue: str, consumer: Consumer) -> None:
+        """It takes no more."""
+        found = self._queues.get(queue)
+        if found is not None and consumer in found.consumers:
+            found.consumers.remove(consumer)
+
+    def room(self, queue: str) -> None:
+        """A consumer has room again."""
+        if (found := self._queues.get(queue)) is not None:
+            found.hand_out()
+        self._rehome()
+
+    def give_back(self, queue: str, messages: Sequence[Message]) -> None:
+        """Not acknowledged: back to their places, or dead-lettered where that happened too often."""
+        if (found := self._queues.get(queue)) is None:
+            return
+        for message in messages:
+            if not found.give_back(message):
+                self._bury(found, message, "delivery_limit")
+        found.hand_out()
+        if found.rules.ttl is not None:
+            self._expiry.watch(found)
+
+    def dead_letter(self, queue: str, messages: Sequence[Message]) -> None:
+        """Rejected for good."""
+        if (found := self._queues.get(queue)) is not None:
+            for message in messages:
+                self._bury(found, message, "rejected")
+
+    # -- dead letters and time -----------------------------------------------------------------------------
+
+    def _expire(self, queue: MemoryQueue) -> None:
+        for message in queue.take_expired(self._clock.monotonic()):
+            self._bury(queue, message, "expired")
+
+    def _bury(self, queue: MemoryQueue, message: Message, reason: str) -> None:
+        exchange = queue.rules.dead_letter_exchange
+        if exchange is None:
+            return
+        death = Death(queue.name, reason, self._clock.now(), exchange, queue.rules.dead_letter_key)
+        sent = dead_letter(message, death)
+        if self._route(sent, mandatory=True) is not Fate.CONFIRMED and queue.rules.dead_letters_surely:
+            queue.homeless.append(sent)
+
+    def _rehome(self) -> None:
+        """Dead letters that found no queue, or a full one, try again: at least once means until then."""
+        for queue in list(self._queues.values()):
+            for _ in range(len(queue.homeless)):
+                message = queue.homeless.popleft()
+                if self._route(message, mandatory=True) is not Fate.CONFIRMED:
+                    queue.homeless.append(message)
+
+    # -- what tests look at --------------------------------------------------------------------------------
+
+    def ready(self, queue: str) -> int:
+        """How many messages wait in `queue` for a consumer; 0 if there is no such queue."""
+        return len(self._queues[queue]) if queue in self._queues else 0
+
+    def peek(self, queue: str) -> list[Message]:
+        """What waits in `queue`, oldest first."""
+        return self._queues[queue].peek() if queue in self._queues else []
+
+    def has_queue(self, queue: str) -> bool:
+        """Whether it exists."""
+        return queue in self._queues
+
+    # -- faults on order -----------------------------------------------------------------------------------
+
+    def stop(self) -> None:
+        """The broker is gone, as by kill -9: connections break, publishers get no answer, time goes on."""
+        if not self.running.is_set():
+            return
+        self.running.clear()
+        self._expiry.pause()
+        for connection in list(self._connections):
+            self._drop(connection)
+        for queue in self._queues.values():
+            queue.purge(fleeting_only=True)
+
+    def start(self) -> None:
+        """The broker is back, with what was persistent; clients reconnect."""
+        if self.running.is_set():
+            return
+        self.running.set()
+        for queue in self._queues.values():
+            if queue.rules.ttl is not None:
+                self._expiry.watch(queue)
+        for connection in list(self._connections):
+            connection.connected()
+
+    def restart(self) -> None:
+        """Stop and start."""
+        self.stop()
+        self.start()
+
+    def drop_connections(self) -> None:
+        """Every connection breaks and comes back at once; what was unacknowledged is delivered again."""
+        for connection in list(self._connections):
+            self._drop(connection)
+        for connection in list(self._connections):
+            if self.running.is_set():
+                connection.connected()
+
+    def lose_confirms(self, count: int) -> None:
+        """The next `count` messages are taken, and their publishers never hear of it (Fate.UNKNOWN)."""
+        self._lost_confirms += count
+
+    def duplicate(self, count: int) -> None:
+        """The next `count` routed messages arrive twice."""
+        self._duplicates += count
+
+    def mute(self, queue: str, *, muted: bool = True) -> None:
+        """A consumer that is connected and hears nothing: the deaf service of guarantee G8."""
+        self._queues[queue].muted = muted
+        self._queues[queue].hand_out()
+
+    def delete_queue(self, queue: str) -> None:
+        """It goes with all that waits in it; its consumers are cancelled."""
+        found = self._queues.pop(queue, None)
+        if found is None:
+            return
+        self._exchanges.forget_queue(queue)
+        self._expiry.forget(found)
+        for consumer in found.consumers:
+            consumer.cancelled()
+
+    def delete_exchange(self, exchange: str) -> None:
+        """It goes with its bindings."""
+        self._exchanges.delete(exchange)
+
+    def purge(self, queue: str) -> None:
+        """Empty it."""
+        self._queues[queue].purge()

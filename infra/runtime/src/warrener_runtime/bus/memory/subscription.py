@@ -1,0 +1,129 @@
+"""A consumer of the memory broker, in batches."""
+
+from collections.abc import AsyncIterator, Iterable
+
+from warrener_runtime.bus.arrivals import Arrivals
+from warrener_runtime.bus.memory.broker import Connection, MemoryBroker
+from warrener_runtime.bus.memory.message import Message
+from warrener_runtime.bus.port import Delivery
+
+
+class MemorySubscription:
+    """Takes from one queue, as far as its prefetch goes; attached again by its bus after every loss."""
+
+    def __init__(self, broker: MemoryBroker, connection: Connection, queue: str, prefetch: int) -> None:
+        self._broker = broker
+        self._connection = connection
+        self._queue = queue
+        self._prefetch = prefetch
+        self._arrivals = Arrivals()
+        self._unacked: dict[int, Message] = {}
+        self._epoch = 0
+        self._tag = 0
+        self._attached = False
+        self._stopped = False
+
+    @property
+    def live(self) -> bool:
+        """Whether the broker delivers to it now."""
+        return self._attached
+
+    @property
+    def lost(self) -> bool:
+        """Whether it should be attached and is not."""
+        return not self._attached and not self._stopped
+
+    # -- what the bus does with it -------------------------------------------------------------------------
+
+    def attach(self) -> None:
+        """Consume, under a new epoch, if it does not yet."""
+        if not self.lost:
+            return
+        self._epoch += 1
+        self._tag = 0
+        self._attached = self._broker.consume(self._queue, self, self._connection)
+
+    def detach(self) -> None:
+        """The connection is gone: what is unacknowledged goes back, and what nobody took yet is forgotten."""
+        self._broker.cancel(self._queue, self)
+        self._lose()
+
+    # -- what the broker does with it ----------------------------------------------------------------------
+
+    def has_room(self) -> bool:
+        """Whether the prefetch allows one more."""
+        return len(self._unacked) < self._prefetch
+
+    def take(self, message: Message) -> None:
+        """A delivery arrives."""
+        self._tag += 1
+        self._unacked[self._tag] = message
+        self._arrivals.put(_delivery(message, self._tag, self._epoch))
+
+    def cancelled(self) -> None:
+        """The broker cancelled it: its channel is given up, and its bus attaches it again."""
+        self._lose()
+        self._connection.queues_changed()
+
+    def _lose(self) -> None:
+        self._attached = False
+        self._epoch += 1
+        self._arrivals.forget()
+        returned, self._unacked = list(self._unacked.values()), {}
+        self._broker.give_back(self._queue, returned)
+
+    # -- what its user does with it ------------------------------------------------------------------------
+
+    def __aiter__(self) -> AsyncIterator[list[Delivery]]:
+        return self
+
+    async def __anext__(self) -> list[Delivery]:
+        """All that has arrived since the last batch."""
+        batch = await self._arrivals.batch()
+        if not batch:
+            raise StopAsyncIteration
+        return batch
+
+    async def ack(self, deliveries: Iterable[Delivery]) -> None:
+        """Done with these; those of an earlier epoch are passed over."""
+        if self._settle(deliveries):
+            self._broker.room(self._queue)
+
+    async def reject(self, deliveries: Iterable[Delivery], *, requeue: bool) -> None:
+        """Give them back, or dead-letter them."""
+        messages = self._settle(deliveries)
+        if requeue:
+            self._broker.give_back(self._queue, messages)
+        else:
+            self._broker.dead_letter(self._queue, messages)
+        self._broker.room(self._queue)
+
+    async def stop(self) -> None:
+        """Receive no more; what has arrived is still handed out and may be acknowledged."""
+        self._stopped = True
+        self._attached = False
+        self._broker.cancel(self._queue, self)
+        self._arrivals.end()
+
+    def _settle(self, deliveries: Iterable[Delivery]) -> list[Message]:
+        """The messages behind these deliveries that are still ours to settle."""
+        mine = [one.tag for one in deliveries if one.epoch == self._epoch and one.tag in self._unacked]
+        return [self._unacked.pop(tag) for tag in mine]
+
+
+def _delivery(message: Message, tag: int, epoch: int) -> Delivery:
+    headers = dict(message.headers)
+    if message.returned:
+        headers["x-delivery-count"] = message.returned
+    return Delivery(
+        body=message.body,
+        routing_key=message.routing_key,
+        exchange=message.exchange,
+        redelivered=message.returned > 0,
+        tag=tag,
+        epoch=epoch,
+        content_type=message.content_type,
+        message_id=message.message_id,
+        type=message.type,
+        headers=headers,
+    )
