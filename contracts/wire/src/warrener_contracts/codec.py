@@ -73,7 +73,7 @@ def decode(
         return [_decode_one(body)]
     try:
         elements: object = json.loads(body)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:  # nested too deeply
         return [Unreadable(Reason.NOT_JSON, f"expected a JSON array, got: {error}", body, {})]
     if not isinstance(elements, list):
         return [Unreadable(Reason.NOT_AN_EVENT, "expected a JSON array of events, got one value", body, {})]
@@ -115,7 +115,7 @@ def _upcast(body: bytes) -> Readable | None:
 def _raw(body: bytes) -> JsonObject | None:
     try:
         raw: object = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return {str(key): value for key, value in raw.items()} if isinstance(raw, dict) else None
 
