@@ -5,28 +5,46 @@ from datetime import timedelta
 
 from pydantic import TypeAdapter, ValidationError
 
-_SHORT = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s)?(?:(\d+)ms)?")
+LONGEST = timedelta(days=36_500)
+"""Longer ones are refused: a time that far away plus a delay is past what datetime can hold."""
+
+_SHORT = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s)?(?:(\d+)ms)?", re.ASCII)
 _ISO = TypeAdapter(timedelta)
 
 
-def duration(value: timedelta | float | str) -> timedelta:
-    """Return `value` as a non-negative timedelta; raises ValueError that says what was expected."""
-    span = _read(value)
-    if span is None or span < timedelta(0):
-        raise ValueError(f'expected a duration such as 90, "90s", "2m", "1h30m" or "PT2M", got {value!r}')
+def duration(value: object) -> timedelta:
+    """Return `value` as a timedelta from 0 to LONGEST; raises ValueError that says what was expected."""
+    try:
+        span = _read(value)
+    except (OverflowError, ValueError):  # infinite, not a number, or past what timedelta can hold
+        span = None
+    if span is None or not timedelta(0) <= span <= LONGEST:
+        raise ValueError(
+            'expected a duration of at most 100 years such as 90, "90s", "2m", "1h30m" or "PT2M", '
+            f"got {_shown(value)}"
+        )
     return span
 
 
-def _read(value: timedelta | float | str) -> timedelta | None:
+def _read(value: object) -> timedelta | None:
     if isinstance(value, timedelta):
         return value
-    if isinstance(value, int | float):
+    if isinstance(value, int | float) and not isinstance(value, bool):
         return timedelta(seconds=value)
-    match = _SHORT.fullmatch(value)
-    if match and value:
+    return _parse(value) if isinstance(value, str) else None
+
+
+def _parse(text: str) -> timedelta | None:
+    match = _SHORT.fullmatch(text)
+    if match and text:
         days, hours, minutes, seconds, milliseconds = (float(part or 0) for part in match.groups())
         return timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds, milliseconds=milliseconds)
     try:
-        return _ISO.validate_python(value)
+        return _ISO.validate_python(text)
     except ValidationError:
         return None
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:60]}…"

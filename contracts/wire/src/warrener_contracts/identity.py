@@ -1,9 +1,14 @@
 """Which job a request means, and which request a follow-up is: derived, so that a repeat is recognised."""
 
+import re
 from uuid import UUID, uuid5
 
 # uuid5(NAMESPACE_DNS, "warrener.requests"); fixed for ever: changing it would make repeats look new.
 _REQUESTS = UUID("ab072b26-5e10-5f7a-9430-d93ed956ccca")
+# UUID() alone takes more, such as underscores among the digits: two different ids would be one job.
+_UUID = re.compile(
+    r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|[0-9a-f]{32}", re.ASCII | re.IGNORECASE
+)
 
 
 def job_id_of(source: str, event_id: str) -> UUID:
@@ -11,10 +16,9 @@ def job_id_of(source: str, event_id: str) -> UUID:
 
     CloudEvents promises that source and id together are unique; a UUID is unique by itself.
     """
-    try:
+    if _UUID.fullmatch(event_id):
         return UUID(event_id)
-    except ValueError:
-        return uuid5(_REQUESTS, f"{source}\n{event_id}")
+    return uuid5(_REQUESTS, f"{source}\n{event_id}")
 
 
 def follow_up_id(parent: UUID, key: str) -> UUID:

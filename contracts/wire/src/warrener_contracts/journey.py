@@ -1,9 +1,10 @@
 """The journey of a job as data: what every event does to a job in every state.
 
 An event about an attempt is first compared with the job's current attempt (the fence): the word of an older
-attempt is ignored, that of a newer one is impossible, because only the supervisor makes attempts and it records
-them before it dispatches them. What is left stands in JOURNEY: for each pair of state and signal a transition
-(to one of several states, which the judge chooses by policy), or ignored with the reason, or impossible.
+attempt is ignored, that of a newer one is impossible, because only the supervisor makes attempts and it
+records them before it dispatches them. What is left stands in JOURNEY: for each pair of state and signal a
+transition (to one of several states, which the judge chooses by policy), or ignored with the reason, or
+impossible.
 `docs/journey-of-a-job.md` is generated from it.
 """
 
@@ -99,7 +100,9 @@ _IN_FLIGHT: Mapping[Signal, Step] = {
     Signal.ALIVE: _to(RUNNING, why="its agent says that it runs"),
     Signal.SUCCEEDED: _to(SUCCEEDED, why="the result of the current attempt"),
     Signal.FAILED: _to(RETRYING, DEAD, CANCELLED, why=_TRIED_AGAIN),
-    Signal.STOPPED: _to(CANCELLED, RETRYING, why="stopped because somebody asked; if nobody did: tried again"),
+    Signal.STOPPED: _to(
+        CANCELLED, RETRYING, why="stopped because somebody asked; if nobody did: tried again"
+    ),
     Signal.RELEASED: _to(
         RETRYING, CANCELLED, why="given back unharmed: tried again at once, uncharged; cancelled if asked for"
     ),
@@ -120,7 +123,9 @@ _WAITING: Mapping[Signal, Step] = {
 _QUEUED: Mapping[Signal, Step] = {
     **_IN_FLIGHT,
     Signal.DUE: Ignored("it is dispatched already"),
-    Signal.CANCEL_REQUESTED: _to(CANCELLED, why="no agent has said that it runs; those that hold it are told"),
+    Signal.CANCEL_REQUESTED: _to(
+        CANCELLED, why="no agent has said that it runs; those that hold it are told"
+    ),
     Signal.OVERDUE: _to(QUEUED, why="nobody took it in time: dispatched again under a new attempt number"),
 }
 
@@ -139,9 +144,16 @@ _RETRYING: Mapping[Signal, Step] = {
 }
 
 
+_OVER: Mapping[JobState, str] = {
+    SUCCEEDED: "the job has succeeded already",
+    DEAD: "the job is dead already",
+    CANCELLED: "the job is cancelled already",
+    EXPIRED: "the job has expired already",
+}
+
+
 def _over(state: JobState) -> Mapping[Signal, Step]:
-    return {signal: Ignored(f"the job has {state.value} already" if state is SUCCEEDED or state is EXPIRED
-                            else f"the job is {state.value} already") for signal in Signal}
+    return dict.fromkeys(Signal, Ignored(_OVER[state]))
 
 
 JOURNEY: Mapping[tuple[JobState, Signal], Step] = MappingProxyType(

@@ -2,29 +2,16 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
-from functools import singledispatch
+from datetime import datetime
 from typing import Any
+from uuid import UUID, uuid5
 
 from pydantic import BaseModel
 
 from warrener_contracts import topology
-from warrener_contracts.events import (
-    AgentAnnounced,
-    AgentHeartbeat,
-    AttemptCancel,
-    AttemptData,
-    AttemptDispatched,
-    Event,
-    JobCancelRequested,
-    JobDead,
-    JobDeadlinePassed,
-    JobDeduplicated,
-    JobFinished,
-    JobRejected,
-    JobRequested,
-    JobRetrying,
-)
+from warrener_contracts.addresses import address_of
+from warrener_contracts.events import AgentHeartbeat, AttemptCancel, AttemptDispatched, Event
+from warrener_contracts.portable import legible
 
 EVENT_TYPE = "application/cloudevents+json"
 BATCH_TYPE = "application/cloudevents-batch+json"
@@ -48,22 +35,13 @@ class Letter:
 # Nobody has to listen to these; the others wait for a queue, or say that there is none.
 _MANDATORY = frozenset({topology.REQUESTS, topology.DISPATCH})
 _FLEETING = (AgentHeartbeat, AttemptCancel)
+_SHORT = 255  # bytes; what AMQP allows a message id to have
+_LONG_NAMES = UUID("b40e0853-b43a-5cff-81b0-74ce3fbc7d87")  # uuid5(NAMESPACE_DNS, "warrener.long-names")
 
 
 def letter_for(event: Event[Any]) -> Letter:
     """`event` as one message, at the address that its kind has."""
-    exchange, key = _address(event)
-    return Letter(
-        exchange=exchange,
-        routing_key=key,
-        body=encode(event),
-        content_type=EVENT_TYPE,
-        message_id=event.id,
-        type=event.type,
-        headers=trace_headers(event),
-        persistent=not isinstance(event, _FLEETING),
-        mandatory=exchange in _MANDATORY,
-    )
+    return _letter(event, encode(event))
 
 
 def reply_letter(event: Event[Any], address: str) -> Letter:
@@ -72,35 +50,45 @@ def reply_letter(event: Event[Any], address: str) -> Letter:
         letter_for(event),
         exchange=topology.EVENTS,
         routing_key=topology.reply_key(address),
-        message_id=f"{event.id}>{address}",
+        message_id=message_id(f"{event.id}>{address}"),
     )
 
 
 def batch_letter(events: Iterable[Event[Any]]) -> Letter:
-    """Events of one address kind in one message; the routing key is that of the first one.
+    """Events of one exchange in one message; the routing key is that of the first one.
 
-    Each element keeps its own trace context; the message has none.
+    Each element keeps its own trace context; the message has none. The caller keeps it within MAX_MESSAGE, or
+    MAX_BODY for requests. Raises ValueError for no events, or for events of several exchanges.
     """
     told = list(events)
+    exchanges = {address_of(event)[0] for event in told}
+    if len(exchanges) != 1:
+        raise ValueError(
+            f"expected events of one exchange, got {sorted(exchanges)}: make one letter for each"
+        )
     body = b"[" + b",".join(encode(event) for event in told) + b"]"
-    first = letter_for(told[0])
-    return replace(first, body=body, content_type=BATCH_TYPE, headers={}, type="batch")
+    name = message_id(f"{told[0].id}+{len(told) - 1}")
+    return replace(_letter(told[0], body), content_type=BATCH_TYPE, message_id=name, headers={}, type="batch")
+
+
+def is_early(event: AttemptDispatched, now: datetime) -> bool:
+    """Whether an attempt has come before its time and belongs back into the ladder (`delayed_letter`)."""
+    due = event.data.not_before
+    return due is not None and topology.rung_for(due - now) is not None
 
 
 def delayed_letter(event: AttemptDispatched, now: datetime) -> Letter:
-    """A dispatch that waits in the ladder until `not_before`, or goes at once where no rung is that short."""
+    """A dispatch by way of the ladder until `not_before`; straight to its queue if it is not early."""
     letter = letter_for(event)
-    left = (event.data.not_before or now) - now
-    rung = topology.rung_for(left + _TOLERANCE)
-    if rung is None:
-        return letter
+    rung = topology.rung_for((event.data.not_before or now) - now)
+    return letter if rung is None else by_rung(letter, rung)
+
+
+def by_rung(letter: Letter, rung: topology.Rung) -> Letter:
+    """A dispatch that first waits on `rung`, whatever its time is."""
     return replace(
         letter, exchange=topology.DELAY, routing_key=f"{rung.name}.{letter.routing_key}", mandatory=False
     )
-
-
-# A wake-up up to this much early counts as on time: the rungs end on whole seconds, clocks do not.
-_TOLERANCE = timedelta(milliseconds=250)
 
 
 def parked_letter(
@@ -114,13 +102,23 @@ def parked_letter(
         content_type=content_type or "application/octet-stream",
         message_id=message_id,
         type="parked",
-        headers={"warrener-reason": reason, "warrener-detail": detail[:2000], "warrener-queue": queue},
+        headers={
+            "warrener-reason": reason,
+            "warrener-detail": legible(detail, 2000),
+            "warrener-queue": queue,
+        },
     )
 
 
 def encode(event: BaseModel) -> bytes:
-    """The event as JSON; attributes without a value are left out, as CloudEvents asks."""
+    """The event as JSON; attributes without a value are left out, as CloudEvents asks. Nulls inside of
+    arguments and results stay."""
     return event.model_dump_json(exclude_none=True).encode()
+
+
+def message_id(name: str) -> str:
+    """`name` as a message id: itself where AMQP allows it, else a UUIDv5 of it."""
+    return name if len(name.encode()) <= _SHORT else str(uuid5(_LONG_NAMES, name))
 
 
 def trace_headers(event: Event[Any]) -> dict[str, str]:
@@ -129,71 +127,16 @@ def trace_headers(event: Event[Any]) -> dict[str, str]:
     return {name: value for name, value in context.items() if value}
 
 
-@singledispatch
-def _address(event: Event[Any]) -> tuple[str, str]:
-    """Every status event goes by its type; the others say where."""
-    data: object = event.data
-    if isinstance(data, AttemptData):
-        what = event.type.removeprefix("attempt.").rsplit(".", 1)[0]
-        return topology.STATUS, f"attempt.{what}.{data.job_type}"
-    raise TypeError(f"expected an event of the wire, got {event.type!r}: it has no address")
-
-
-@_address.register
-def _(event: JobRequested) -> tuple[str, str]:
-    return topology.REQUESTS, event.data.job_type
-
-
-@_address.register
-def _(event: JobCancelRequested) -> tuple[str, str]:
-    return topology.REQUESTS, "job.cancel_requested"
-
-
-@_address.register
-def _(event: JobDeadlinePassed) -> tuple[str, str]:
-    return topology.STATUS, "job.deadline_passed"
-
-
-@_address.register
-def _(event: AgentAnnounced) -> tuple[str, str]:
-    return topology.REQUESTS, "agent.announced"
-
-
-@_address.register
-def _(event: AttemptDispatched) -> tuple[str, str]:
-    return topology.DISPATCH, f"{event.data.queue}.{event.data.job_type}"
-
-
-@_address.register
-def _(event: AgentHeartbeat) -> tuple[str, str]:
-    return topology.HEARTBEATS, f"agent.{event.data.agent_id}"
-
-
-@_address.register
-def _(event: AttemptCancel) -> tuple[str, str]:
-    return topology.CONTROL, "all"
-
-
-@_address.register
-def _(event: JobRejected) -> tuple[str, str]:
-    return topology.EVENTS, f"job.rejected.{event.data.job_type or 'unknown'}"
-
-
-@_address.register
-def _(event: JobDeduplicated) -> tuple[str, str]:
-    return topology.EVENTS, "job.deduplicated"
-
-
-@_address.register
-def _(event: JobFinished) -> tuple[str, str]:
-    return topology.EVENTS, f"job.finished.{event.data.state}.{event.data.job_type}"
-
-
-@_address.register
-def _(event: JobRetrying) -> tuple[str, str]:
-    return topology.EVENTS, f"job.retrying.{event.data.job_type}"
-
-
-@_address.register
-def _(event: JobDead) -> tuple[str, str]:
-    return topology.EVENTS, f"job.dead.{event.data.job_type}"
+def _letter(event: Event[Any], body: bytes) -> Letter:
+    exchange, key = address_of(event)
+    return Letter(
+        exchange=exchange,
+        routing_key=key,
+        body=body,
+        content_type=EVENT_TYPE,
+        message_id=message_id(event.id),
+        type=event.type,
+        headers=trace_headers(event),
+        persistent=not isinstance(event, _FLEETING),
+        mandatory=exchange in _MANDATORY,
+    )

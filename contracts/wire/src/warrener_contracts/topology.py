@@ -21,7 +21,9 @@ EVENTS = "warrener.events"
 UNROUTABLE = "warrener.unroutable"
 
 MAX_BODY = 1024 * 1024  # bytes; what is larger is refused at the edge: send a URL to it instead
-MAX_MESSAGE = 8 * MAX_BODY  # what services say among themselves: a request in its envelope, batches of outcomes
+MAX_MESSAGE = (
+    8 * MAX_BODY
+)  # what services say among themselves: a request in its envelope, batches of outcomes
 
 # Nothing here may be dropped after too many deliveries; -1 drops at the first one on RabbitMQ 3.10.
 _UNLIMITED_DELIVERIES = 1_000_000
@@ -96,14 +98,26 @@ RUNGS = (
 )
 
 
-def rung_for(delay: timedelta) -> Rung | None:
-    """The highest rung that is not longer than `delay`; None where no rung is that short.
+# A wake-up up to this much early counts as on time: the rungs end on whole seconds, clocks do not.
+_ON_TIME = timedelta(milliseconds=250)
+_LATEST = timedelta(seconds=5)
 
-    A wake-up that comes early finds `not_before` in its message and climbs again with what is left; so a delay of
-    70 s is 1m + 5s + 5s, and precision is that of the shortest rung.
+
+def rung_for(delay: timedelta) -> Rung | None:
+    """The rung on which a message with `delay` still to go waits next; None where it may go at once.
+
+    That is the shortest rung that ends in time or a little late (a tenth of the delay, at most 5 s), else the
+    longest that ends early: whoever receives a wake-up that is early (`letters.is_early`) sends it up again
+    with what is left. So 59 s is 1m, and 70 s is 1m + 5s + 5s. Nothing goes more than a quarter of a second
+    early, and what is shorter than the shortest rung waits there: sent back at once it would run in a circle
+    until its time has come.
     """
-    fitting = [rung for rung in RUNGS if rung.delay <= delay]
-    return fitting[-1] if fitting else None
+    if delay <= _ON_TIME:
+        return None
+    late = max(min(delay * 0.1, _LATEST), _ON_TIME)
+    early = [rung for rung in RUNGS if rung.delay <= delay]
+    over = next((rung for rung in RUNGS if delay - _ON_TIME <= rung.delay <= delay + late), None)
+    return over or (early[-1] if early else RUNGS[0])
 
 
 EXCHANGES = (
@@ -161,7 +175,12 @@ HEARTBEATS_QUEUE = Queue(
     (Binding(HEARTBEATS, "#"),),
     # A heartbeat that nobody read in a minute says nothing any more.
     MappingProxyType(
-        {"x-queue-type": "classic", "x-message-ttl": 60_000, "x-max-length": 100_000, "x-overflow": "drop-head"}
+        {
+            "x-queue-type": "classic",
+            "x-message-ttl": 60_000,
+            "x-max-length": 100_000,
+            "x-overflow": "drop-head",
+        }
     ),
 )
 RUNG_QUEUES = tuple(_rung_queue(rung) for rung in RUNGS)

@@ -5,7 +5,10 @@ from enum import StrEnum
 from typing import Any, Literal
 from uuid import UUID
 
-from warrener_contracts.events.envelope import Event, EventData, Instant, JobType
+from pydantic import Field
+
+from warrener_contracts.events.envelope import Event, EventData
+from warrener_contracts.events.fields import AttemptNumber, Instant, JobType, Sentence
 from warrener_contracts.events.status import ErrorInfo
 from warrener_contracts.states import JobState
 
@@ -30,24 +33,24 @@ class Reason(StrEnum):
     DELIVERY_LIMIT = "delivery_limit"  # the broker gave it up after too many deliveries
 
 
-class JobRejectedData(EventData):
+class JobRejectedData(EventData, frozen=True):
     """A request that was not accepted, and why. No job exists by this id unless it existed before."""
 
-    request_id: str
-    request_source: str
+    request_id: str = Field(description="As it came; empty where none could be read.")
+    request_source: str = Field(description="As it came; empty where none could be read.")
     job_id: UUID | None = None
-    job_type: str | None = None
+    job_type: str | None = Field(default=None, description="As it came: it may not be a job type at all.")
     reason: Reason
-    detail: str
+    detail: Sentence = Field(description="What was expected, what came, what to do.")
 
 
-class JobRejected(Event[JobRejectedData]):
+class JobRejected(Event[JobRejectedData], frozen=True):
     """Goes to the asker's reply address, if there is one, and to `job.rejected.<job type>`."""
 
     type: Literal["job.rejected.v1"] = "job.rejected.v1"
 
 
-class JobDeduplicatedData(EventData):
+class JobDeduplicatedData(EventData, frozen=True):
     """The idempotency key was used before: `job_id` is the job that stands for this request."""
 
     requested_job_id: UUID
@@ -55,59 +58,59 @@ class JobDeduplicatedData(EventData):
     idempotency_key: str
 
 
-class JobDeduplicated(Event[JobDeduplicatedData]):
+class JobDeduplicated(Event[JobDeduplicatedData], frozen=True):
     """Goes to the asker alone."""
 
     type: Literal["job.deduplicated.v1"] = "job.deduplicated.v1"
 
 
-class JobFinishedData(EventData):
+class JobFinishedData(EventData, frozen=True):
     """A job has reached a terminal state, which it never leaves."""
 
     job_id: UUID
     job_type: JobType
     state: JobState
-    attempt: int
-    result: Any = None
+    attempt: int = Field(ge=0, description="The last attempt; 0: none was dispatched.")
+    result: Any = Field(default=None, description="Any JSON value; of a job that succeeded.")
     error: ErrorInfo | None = None
     parent_id: UUID | None = None
     requested_at: Instant
     finished_at: Instant
 
 
-class JobFinished(Event[JobFinishedData]):
+class JobFinished(Event[JobFinishedData], frozen=True):
     """`job.finished.<state>.<job type>`, and to the reply addresses of its askers."""
 
     type: Literal["job.finished.v1"] = "job.finished.v1"
 
 
-class JobRetryingData(EventData):
+class JobRetryingData(EventData, frozen=True):
     """An attempt went wrong; the next one is due at `due_at`."""
 
     job_id: UUID
     job_type: JobType
-    next_attempt: int
+    next_attempt: AttemptNumber
     due_at: Instant
     error: ErrorInfo
 
 
-class JobRetrying(Event[JobRetryingData]):
+class JobRetrying(Event[JobRetryingData], frozen=True):
     """`job.retrying.<job type>`."""
 
     type: Literal["job.retrying.v1"] = "job.retrying.v1"
 
 
-class JobDeadData(EventData):
+class JobDeadData(EventData, frozen=True):
     """A job has used up its attempts, or met an error that no retry can mend; a dead letter keeps it."""
 
     job_id: UUID
     job_type: JobType
-    attempts: int
-    reason: str
+    attempts: int = Field(ge=0)
+    reason: Sentence
     error: ErrorInfo | None = None
 
 
-class JobDead(Event[JobDeadData]):
+class JobDead(Event[JobDeadData], frozen=True):
     """`job.dead.<job type>`; beside the `job.finished` of the same job."""
 
     type: Literal["job.dead.v1"] = "job.dead.v1"

@@ -5,41 +5,52 @@ from uuid import UUID
 
 from pydantic import Field
 
-from warrener_contracts.events.envelope import Event, EventData, Instant, JobType, JsonObject, QueueName
+from warrener_contracts.events.envelope import Event, EventData
+from warrener_contracts.events.fields import (
+    AttemptNumber,
+    Instant,
+    JobType,
+    JsonObject,
+    QueueName,
+    Sentence,
+)
 from warrener_contracts.policy import Duration, Guarantee
 
 
-class AttemptDispatchedData(EventData):
+class AttemptDispatchedData(EventData, frozen=True):
     """Try this job. `attempt` is the fencing token: only the highest one counts."""
 
     job_id: UUID
-    attempt: int = Field(ge=1)
+    attempt: AttemptNumber
     job_type: JobType
     queue: QueueName
     arguments: JsonObject
     guarantee: Guarantee = Guarantee.IDEMPOTENT
     timeout: Duration
-    max_attempts: int
+    max_attempts: int = Field(ge=1, le=1000)
     deadline: Instant | None = None
     requested_at: Instant
-    not_before: Instant | None = None  # when it waits in the delay ladder
+    not_before: Instant | None = Field(
+        default=None,
+        description="It waits in the delay ladder until then; an agent that gets it early puts it back.",
+    )
 
 
-class AttemptDispatched(Event[AttemptDispatchedData]):
+class AttemptDispatched(Event[AttemptDispatchedData], frozen=True):
     """May arrive more than once; the ledger lets one through."""
 
     type: Literal["attempt.dispatched.v1"] = "attempt.dispatched.v1"
 
 
-class AttemptCancelData(EventData):
-    """Stop what you run of this job, and do not start it any more. None: every attempt."""
+class AttemptCancelData(EventData, frozen=True):
+    """Stop what you run of this job, and do not start it any more."""
 
     job_id: UUID
-    attempt: int | None = None
-    reason: str
+    attempt: AttemptNumber | None = Field(default=None, description="None: every attempt.")
+    reason: Sentence
 
 
-class AttemptCancel(Event[AttemptCancelData]):
-    """Control: `queue.<queue>` or `agent.<agent id>` of `warrener.control`."""
+class AttemptCancel(Event[AttemptCancelData], frozen=True):
+    """Control, to all agents: whoever does not run the job passes it over."""
 
     type: Literal["attempt.cancel.v1"] = "attempt.cancel.v1"

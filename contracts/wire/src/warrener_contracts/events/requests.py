@@ -5,67 +5,83 @@ from uuid import UUID
 
 from pydantic import Field
 
-from warrener_contracts.events.envelope import (
+from warrener_contracts.events.envelope import Event, EventData
+from warrener_contracts.events.fields import (
     AgentId,
-    Event,
-    EventData,
+    DeclaredJobType,
     Instant,
     JobType,
-    JsonObject,
+    PortableObject,
     QueueName,
+    ReplyAddress,
+    Sentence,
 )
 from warrener_contracts.policy import Duration, Guarantee, JobPolicy, PolicyOverrides
 
 
-class JobRequestedData(EventData):
+class JobRequestedData(EventData, frozen=True):
     """One job, please. The event's `id` makes it: a repeat with the same id asks for the same job."""
 
     job_type: JobType
-    arguments: JsonObject = Field(default_factory=dict)
-    queue: QueueName | None = None  # None: the queue that the job type declares
-    idempotency_key: str | None = Field(default=None, min_length=1, max_length=200)
-    not_before: Instant | None = None
-    delay: Duration | None = None  # from acceptance; an alternative to not_before
-    deadline: Instant | None = None  # not finished by then: expired
-    expires_after: Duration | None = None  # deadline counted from acceptance
-    parent_id: UUID | None = None  # the job whose handler asked for this one
-    reply_to: str | None = Field(default=None, pattern=r"^[A-Za-z0-9_-]{1,80}$")
-    policy: PolicyOverrides | None = None
+    arguments: PortableObject = Field(default_factory=dict)
+    queue: QueueName | None = Field(default=None, description="None: the queue that the job type declares.")
+    idempotency_key: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=200,
+        description="A second request with this key makes no second job.",
+    )
+    not_before: Instant | None = Field(default=None, description="Not dispatched before then.")
+    delay: Duration | None = Field(
+        default=None, description="Counted from acceptance; with not_before too, the later of both counts."
+    )
+    deadline: Instant | None = Field(default=None, description="Not finished by then: expired.")
+    expires_after: Duration | None = Field(
+        default=None, description="Counted from acceptance; with deadline too, the earlier of both counts."
+    )
+    parent_id: UUID | None = Field(default=None, description="The job whose handler asked for this one.")
+    reply_to: ReplyAddress | None = Field(
+        default=None,
+        description="Answers go to exchange warrener.events with the routing key reply.<reply_to>.",
+    )
+    policy: PolicyOverrides | None = Field(default=None, description="What this job chooses for itself.")
 
 
-class JobRequested(Event[JobRequestedData]):
+class JobRequested(Event[JobRequestedData], frozen=True):
     """The only door by which a job enters."""
 
     type: Literal["job.requested.v1"] = "job.requested.v1"
 
 
-class JobCancelRequestedData(EventData):
+class JobCancelRequestedData(EventData, frozen=True):
     """Stop this job; what is cancelled never succeeds later."""
 
     job_id: UUID
-    reason: str = "asked for"
-    reply_to: str | None = Field(default=None, pattern=r"^[A-Za-z0-9_-]{1,80}$")
+    reason: Sentence = "asked for"
+    reply_to: ReplyAddress | None = None
 
 
-class JobCancelRequested(Event[JobCancelRequestedData]):
+class JobCancelRequested(Event[JobCancelRequestedData], frozen=True):
     """Applied by the supervisor's rules, whatever state the job is in."""
 
     type: Literal["job.cancel_requested.v1"] = "job.cancel_requested.v1"
 
 
-class JobTypeDeclaration(EventData):
+class JobTypeDeclaration(EventData, frozen=True):
     """What an agent knows how to run."""
 
-    name: JobType
+    name: DeclaredJobType
     queue: QueueName = "default"
-    arguments_schema: JsonObject
-    result_schema: JsonObject | None = None
+    arguments_schema: PortableObject = Field(
+        description="JSON Schema; a request with other arguments is rejected."
+    )
+    result_schema: PortableObject | None = Field(default=None, description="JSON Schema of the result.")
     guarantee: Guarantee = Guarantee.IDEMPOTENT
     policy: JobPolicy = JobPolicy()
-    description: str = ""
+    description: Sentence = ""
 
 
-class AgentAnnouncedData(EventData):
+class AgentAnnouncedData(EventData, frozen=True):
     """An agent has started and can run these job types."""
 
     agent_id: AgentId
@@ -73,7 +89,7 @@ class AgentAnnouncedData(EventData):
     job_types: tuple[JobTypeDeclaration, ...]
 
 
-class AgentAnnounced(Event[AgentAnnouncedData]):
+class AgentAnnounced(Event[AgentAnnouncedData], frozen=True):
     """Sent before the agent receives its first attempt, and again when its declarations change."""
 
     type: Literal["agent.announced.v1"] = "agent.announced.v1"

@@ -6,7 +6,17 @@ from uuid import UUID
 
 from pydantic import Field
 
-from warrener_contracts.events.envelope import AgentId, Event, EventData, Instant, JobType, QueueName
+from warrener_contracts.durations import LONGEST
+from warrener_contracts.events.envelope import Event, EventData
+from warrener_contracts.events.fields import (
+    AgentId,
+    AttemptNumber,
+    Instant,
+    JobType,
+    QueueName,
+    Sentence,
+    Trace,
+)
 
 
 class ErrorKind(StrEnum):
@@ -21,179 +31,183 @@ class ErrorKind(StrEnum):
     NOT_STARTED = "not_started"  # no agent took it in time
 
 
-class ErrorInfo(EventData):
+class ErrorInfo(EventData, frozen=True):
     """A failure as a person wants to read it."""
 
     kind: ErrorKind
-    type: str  # the exception's class, or the kind again
-    message: str
-    stack: str | None = None
-    retryable: bool = True
+    type: Sentence = Field(description="The exception's class, or the kind again.")
+    message: Sentence
+    stack: Trace | None = None
+    retryable: bool = Field(default=True, description="False: no retry can mend it.")
 
 
-class AttemptData(EventData):
+class AttemptData(EventData, frozen=True):
     """Which attempt, and whose word it is. A result counts only from the current attempt."""
 
     job_id: UUID
-    attempt: int = Field(ge=1)
+    attempt: AttemptNumber
     job_type: JobType
     agent_id: AgentId
 
 
-class AttemptStartedData(AttemptData):
+class AttemptStartedData(AttemptData, frozen=True):
     """It runs. Sent for attempts that outlive a short announcement delay, and at once for exclusive ones."""
 
     started_at: Instant
 
 
-class AttemptStarted(Event[AttemptStartedData]):
+class AttemptStarted(Event[AttemptStartedData], frozen=True):
     """`attempt.started.<job type>`."""
 
     type: Literal["attempt.started.v1"] = "attempt.started.v1"
 
 
-class AttemptProgressedData(AttemptData):
+class AttemptProgressedData(AttemptData, frozen=True):
     """How far it is: `fraction` of 1, and a word about it."""
 
     fraction: float = Field(ge=0.0, le=1.0)
-    note: str = Field(default="", max_length=500)
+    note: Sentence = ""
 
 
-class AttemptProgressed(Event[AttemptProgressedData]):
+class AttemptProgressed(Event[AttemptProgressedData], frozen=True):
     """`attempt.progressed.<job type>`."""
 
     type: Literal["attempt.progressed.v1"] = "attempt.progressed.v1"
 
 
-class EndedData(AttemptData):
+class EndedData(AttemptData, frozen=True):
     """When it ran."""
 
     started_at: Instant
     finished_at: Instant
 
 
-class AttemptSucceededData(EndedData):
+class AttemptSucceededData(EndedData, frozen=True):
     """The recorded result. `recorded_attempt` differs from `attempt` where an earlier attempt had completed
     and its word was lost: the work is not done twice, its outcome is told again."""
 
-    result: Any = None
-    recorded_attempt: int
-    follow_ups: int = 0
+    result: Any = Field(default=None, description="Any JSON value.")
+    recorded_attempt: AttemptNumber
+    follow_ups: int = Field(default=0, ge=0, description="How many jobs the handler asked for.")
 
 
-class AttemptSucceeded(Event[AttemptSucceededData]):
+class AttemptSucceeded(Event[AttemptSucceededData], frozen=True):
     """`attempt.succeeded.<job type>`."""
 
     type: Literal["attempt.succeeded.v1"] = "attempt.succeeded.v1"
 
 
-class AttemptFailedData(EndedData):
+class AttemptFailedData(EndedData, frozen=True):
     """It ran and did not succeed; nothing of its transaction stays."""
 
     error: ErrorInfo
-    retry_after_seconds: float | None = Field(default=None, ge=0)  # the handler's own wish
+    retry_after_seconds: float | None = Field(
+        default=None, ge=0, le=LONGEST.total_seconds(), description="The handler's own wish."
+    )
 
 
-class AttemptFailed(Event[AttemptFailedData]):
+class AttemptFailed(Event[AttemptFailedData], frozen=True):
     """`attempt.failed.<job type>`."""
 
     type: Literal["attempt.failed.v1"] = "attempt.failed.v1"
 
 
-class AttemptCancelledData(EndedData):
+class AttemptCancelledData(EndedData, frozen=True):
     """It was stopped because somebody asked."""
 
-    reason: str
+    reason: Sentence
 
 
-class AttemptCancelled(Event[AttemptCancelledData]):
+class AttemptCancelled(Event[AttemptCancelledData], frozen=True):
     """`attempt.cancelled.<job type>`."""
 
     type: Literal["attempt.cancelled.v1"] = "attempt.cancelled.v1"
 
 
-class AttemptReleasedData(AttemptData):
+class AttemptReleasedData(AttemptData, frozen=True):
     """The agent gives it back unharmed, as when it drains; not charged."""
 
-    reason: str
+    reason: Sentence
 
 
-class AttemptReleased(Event[AttemptReleasedData]):
+class AttemptReleased(Event[AttemptReleasedData], frozen=True):
     """`attempt.released.<job type>`."""
 
     type: Literal["attempt.released.v1"] = "attempt.released.v1"
 
 
-class AttemptTimedOutData(AttemptData):
+class AttemptTimedOutData(AttemptData, frozen=True):
     """The watchdog's word: it has run longer than its timeout and its agent has not said so."""
 
-    timeout_seconds: float
+    timeout_seconds: float = Field(ge=0)
 
 
-class AttemptTimedOut(Event[AttemptTimedOutData]):
+class AttemptTimedOut(Event[AttemptTimedOutData], frozen=True):
     """`attempt.timed_out.<job type>`."""
 
     type: Literal["attempt.timed_out.v1"] = "attempt.timed_out.v1"
 
 
-class AttemptLostData(AttemptData):
+class AttemptLostData(AttemptData, frozen=True):
     """The watchdog's word: its agent has not been heard of since `last_seen_at`."""
 
     last_seen_at: Instant
 
 
-class AttemptLost(Event[AttemptLostData]):
+class AttemptLost(Event[AttemptLostData], frozen=True):
     """`attempt.lost.<job type>`."""
 
     type: Literal["attempt.lost.v1"] = "attempt.lost.v1"
 
 
-class AttemptOverdueData(AttemptData):
+class AttemptOverdueData(AttemptData, frozen=True):
     """The watchdog's word: no agent has shown a sign of it, and the time for that is over."""
 
-    dispatched_at: Instant | None = None  # None: it is not certain that it was dispatched at all
+    dispatched_at: Instant | None = Field(
+        default=None, description="None: it is not certain that it was dispatched at all."
+    )
 
 
-class AttemptOverdue(Event[AttemptOverdueData]):
+class AttemptOverdue(Event[AttemptOverdueData], frozen=True):
     """`attempt.overdue.<job type>`."""
 
     type: Literal["attempt.overdue.v1"] = "attempt.overdue.v1"
 
 
-class JobDeadlinePassedData(EventData):
+class JobDeadlinePassedData(EventData, frozen=True):
     """The watchdog's word: the job is not over, and its deadline is."""
 
     job_id: UUID
     deadline: Instant
 
 
-class JobDeadlinePassed(Event[JobDeadlinePassedData]):
+class JobDeadlinePassed(Event[JobDeadlinePassedData], frozen=True):
     """`job.deadline_passed`."""
 
     type: Literal["job.deadline_passed.v1"] = "job.deadline_passed.v1"
 
 
-class RunningAttempt(EventData):
+class RunningAttempt(EventData, frozen=True):
     """One line of a heartbeat."""
 
     job_id: UUID
-    attempt: int = Field(ge=1)
+    attempt: AttemptNumber
 
 
-class AgentHeartbeatData(EventData):
+class AgentHeartbeatData(EventData, frozen=True):
     """This agent receives work; it renews the leases of what it runs."""
 
     agent_id: AgentId
-    host: str
-    pid: int
+    host: Sentence
+    pid: int = Field(ge=0)
     queues: tuple[QueueName, ...]
-    slots: int
+    slots: int = Field(ge=0)
     running: tuple[RunningAttempt, ...] = ()
     started_at: Instant
     draining: bool = False
 
 
-class AgentHeartbeat(Event[AgentHeartbeatData]):
+class AgentHeartbeat(Event[AgentHeartbeatData], frozen=True):
     """`agent.<agent id>`; sent by the path that receives work, so a deaf agent falls silent."""
 
     type: Literal["agent.heartbeat.v1"] = "agent.heartbeat.v1"

@@ -1,0 +1,105 @@
+"""Where each event goes: exchange and routing key."""
+
+from functools import singledispatch
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from warrener_contracts import topology
+from warrener_contracts.events import (
+    AgentAnnounced,
+    AgentHeartbeat,
+    AttemptCancel,
+    AttemptData,
+    AttemptDispatched,
+    Event,
+    JobCancelRequested,
+    JobDead,
+    JobDeadlinePassed,
+    JobDeduplicated,
+    JobFinished,
+    JobRejected,
+    JobRequested,
+    JobRetrying,
+)
+from warrener_contracts.events.fields import JobType
+
+_JOB_TYPE: TypeAdapter[str] = TypeAdapter(JobType)
+
+
+@singledispatch
+def address_of(event: Event[Any]) -> tuple[str, str]:
+    """The exchange and the routing key of `event`. Status events go by their type; the others say where."""
+    data: object = event.data
+    if isinstance(data, AttemptData):
+        what = event.type.removeprefix("attempt.").rsplit(".", 1)[0]
+        return topology.STATUS, f"attempt.{what}.{data.job_type}"
+    raise TypeError(f"expected an event of the wire, got {event.type!r}: it has no address")
+
+
+@address_of.register
+def _(event: JobRequested) -> tuple[str, str]:
+    return topology.REQUESTS, event.data.job_type
+
+
+@address_of.register
+def _(event: JobCancelRequested) -> tuple[str, str]:
+    return topology.REQUESTS, "job.cancel_requested"
+
+
+@address_of.register
+def _(event: JobDeadlinePassed) -> tuple[str, str]:
+    return topology.STATUS, "job.deadline_passed"
+
+
+@address_of.register
+def _(event: AgentAnnounced) -> tuple[str, str]:
+    return topology.REQUESTS, "agent.announced"
+
+
+@address_of.register
+def _(event: AttemptDispatched) -> tuple[str, str]:
+    return topology.DISPATCH, f"{event.data.queue}.{event.data.job_type}"
+
+
+@address_of.register
+def _(event: AgentHeartbeat) -> tuple[str, str]:
+    return topology.HEARTBEATS, f"agent.{event.data.agent_id}"
+
+
+@address_of.register
+def _(event: AttemptCancel) -> tuple[str, str]:
+    return topology.CONTROL, "all"
+
+
+@address_of.register
+def _(event: JobRejected) -> tuple[str, str]:
+    return topology.EVENTS, f"job.rejected.{_word(event.data.job_type)}"
+
+
+@address_of.register
+def _(event: JobDeduplicated) -> tuple[str, str]:
+    return topology.EVENTS, "job.deduplicated"
+
+
+@address_of.register
+def _(event: JobFinished) -> tuple[str, str]:
+    return topology.EVENTS, f"job.finished.{event.data.state}.{event.data.job_type}"
+
+
+@address_of.register
+def _(event: JobRetrying) -> tuple[str, str]:
+    return topology.EVENTS, f"job.retrying.{event.data.job_type}"
+
+
+@address_of.register
+def _(event: JobDead) -> tuple[str, str]:
+    return topology.EVENTS, f"job.dead.{event.data.job_type}"
+
+
+def _word(job_type: str | None) -> str:
+    """A rejected request may hold anything as its job type; a routing key may not."""
+    try:
+        return _JOB_TYPE.validate_python(job_type)
+    except ValidationError:
+        return "unknown"

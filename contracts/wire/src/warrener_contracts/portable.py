@@ -1,0 +1,87 @@
+"""What JSON or Python allows and not everybody can keep.
+
+PostgreSQL holds no U+0000, JSON has no NaN and no infinity (1e400 reads as one), and half a surrogate pair is
+no character. A value with one of them would be accepted here and refused further on, again and again; so it
+is refused at the door.
+"""
+
+import math
+from collections.abc import Iterator
+from typing import Any, TypeGuard
+
+_NUL = "\0"
+
+
+def suspect(body: bytes) -> bool:
+    """Whether JSON `body` may hold U+0000 or NaN: cheap, and right when it says no."""
+    return b"\\u0000" in body or b"NaN" in body or b"Infinity" in body
+
+
+def unportable(value: object) -> str | None:
+    """Where in a JSON-like `value` something stands that not everybody can keep, and what; None: nowhere."""
+    return None if _portable(value) else next(_findings(value), None)
+
+
+def is_object(value: object) -> TypeGuard[dict[str, Any]]:
+    """Whether a JSON-like value is an object."""
+    return isinstance(value, dict)
+
+
+def is_array(value: object) -> TypeGuard[list[Any] | tuple[Any, ...]]:
+    """Whether a JSON-like value is an array."""
+    return isinstance(value, list | tuple)
+
+
+def legible(text: str, limit: int) -> str:
+    """`text` with what cannot be sent replaced by U+FFFD, and cut in the middle to `limit` characters."""
+    if len(text) > limit:
+        half = limit // 2 - 2
+        text = f"{text[:half]} … {text[-half:]}"
+    if _clean(text):
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace").replace(_NUL, "\ufffd")
+
+
+def _portable(value: object) -> bool:
+    # A list of what is still to be looked at, not recursion: the depth is the sender's choice.
+    left: list[object] = [value]
+    while left:
+        item = left.pop()
+        if isinstance(item, str):
+            if not _clean(item):
+                return False
+        elif is_object(item):
+            left.extend(item)
+            left.extend(item.values())
+        elif is_array(item):
+            left.extend(item)
+        elif isinstance(item, float) and not math.isfinite(item):
+            return False
+    return True
+
+
+def _clean(text: str) -> bool:
+    return _NUL not in text and (text.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in text))
+
+
+def _findings(value: object) -> Iterator[str]:
+    left: list[tuple[str, object]] = [("", value)]
+    while left:
+        path, item = left.pop()
+        if is_object(item):
+            for key, inner in item.items():
+                yield from _complaints(f"{path}.{key!r}", key)
+                left.append((f"{path}.{key}", inner))
+        elif is_array(item):
+            left.extend((f"{path}.{index}", inner) for index, inner in enumerate(item))
+        else:
+            yield from _complaints(path, item)
+
+
+def _complaints(path: str, item: object) -> Iterator[str]:
+    where = f"at {path.removeprefix('.')!r}" if path else "here"
+    if isinstance(item, float) and not math.isfinite(item):
+        yield f"{where}: expected a finite number, got {item}: JSON has no such number"
+    if isinstance(item, str) and not _clean(item):
+        what = "the character U+0000" if _NUL in item else "half a surrogate pair, which is no character"
+        yield f"{where}: expected text that every database can keep, got {what}"

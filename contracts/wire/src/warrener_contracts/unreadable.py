@@ -1,0 +1,135 @@
+"""What came instead of an event, and why it could not be read: a sentence for the one who sent it."""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID, uuid5
+
+from pydantic import TypeAdapter, ValidationError
+from pydantic_core import ErrorDetails
+
+from warrener_contracts.events import JsonObject, Reason
+from warrener_contracts.events.fields import ReplyAddress
+from warrener_contracts.portable import is_array, is_object, legible
+
+# uuid5(NAMESPACE_DNS, "warrener.parked"); fixed for ever: the same bytes are the same parked message.
+_PARKED = UUID("fffe47f1-c9bd-5dc2-9d27-28cbd2f6f9dd")
+_DETAIL = 2_000  # characters
+_ADDRESS: TypeAdapter[str] = TypeAdapter(ReplyAddress)
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """What came instead of an event. `asker` is what could be read of it: anything may stand in it, so an
+    answer is made from the properties below, which are safe to send on."""
+
+    reason: Reason
+    detail: str
+    body: bytes
+    asker: Mapping[str, Any]
+
+    @property
+    def identity(self) -> str:
+        """A name for it: the same bytes are the same parked message."""
+        return str(uuid5(_PARKED, self.body.hex()))
+
+    @property
+    def request_id(self) -> str:
+        """The `id` as it came; empty if there was none."""
+        return _text(self.asker.get("id"))
+
+    @property
+    def request_source(self) -> str:
+        """The `source` as it came; empty if there was none."""
+        return _text(self.asker.get("source"))
+
+    @property
+    def job_type(self) -> str | None:
+        """The job type as it came; it may not be one at all."""
+        return _text(self._data.get("job_type")) or None
+
+    @property
+    def reply_to(self) -> str | None:
+        """Where the asker waits for an answer, if that is an address at all."""
+        try:
+            return _ADDRESS.validate_python(self._data.get("reply_to"), strict=True)
+        except ValidationError:
+            return None
+
+    @property
+    def _data(self) -> Mapping[str, Any]:
+        data: object = self.asker.get("data")
+        return data if is_object(data) else {}
+
+
+def unreadable(
+    reason: Reason, detail: str, body: bytes, asker: Mapping[str, Any] | None = None
+) -> Unreadable:
+    """An Unreadable whose detail can be sent and stored, whatever the body held."""
+    return Unreadable(
+        reason, legible(detail, _DETAIL), body, read_leniently(body) if asker is None else asker
+    )
+
+
+def read_leniently(body: bytes) -> JsonObject:
+    """The JSON object in `body`, read as far as Python can; empty if there is none."""
+    try:
+        raw: object = json.loads(body)
+    except (ValueError, RecursionError):
+        return {}
+    return raw if is_object(raw) else {}
+
+
+def explain(body: bytes, error: ValidationError, known: Iterable[str]) -> Unreadable:
+    """Why `body` is not an event of one of the `known` types."""
+    complaints = error.errors(include_url=False, include_context=False, include_input=False)
+    asker = read_leniently(body)
+    if complaints[0]["type"] == "json_invalid":
+        return unreadable(
+            Reason.NOT_JSON, f"expected one CloudEvent as JSON, got {complaints[0]['msg']}", body, asker
+        )
+    reason, detail = _diagnose(asker, complaints, sorted(known))
+    return unreadable(reason, detail, body, asker)
+
+
+def _diagnose(raw: JsonObject, complaints: list[ErrorDetails], known: list[str]) -> tuple[Reason, str]:
+    named = raw.get("type")
+    if not isinstance(named, str) or ("specversion",) in {complaint["loc"][1:] for complaint in complaints}:
+        return Reason.NOT_AN_EVENT, (
+            'expected one CloudEvent with "specversion": "1.0" and a "type" (several go under the content '
+            f"type application/cloudevents-batch+json), got type {_shown(named)} and "
+            f"specversion {_shown(raw.get('specversion'))}"
+        )
+    if named not in known:
+        return _unknown(named, known)
+    if raw.get("id", "") in (None, ""):
+        return Reason.MISSING_ID, (
+            'expected an "id" that is the same whenever this request is repeated (a UUID is best), got none: '
+            "without it a repeat could not be told from a new request"
+        )
+    lines = (f"{'.'.join(str(part) for part in e['loc'][1:])}: {e['msg']}" for e in complaints[:10])
+    return Reason.BAD_FIELDS, f"{named}: {'; '.join(lines)}"
+
+
+def _unknown(named: str, known: list[str]) -> tuple[Reason, str]:
+    stem, _, version = named.rpartition(".")
+    versions = [
+        known_type.rpartition(".")[2] for known_type in known if known_type.rpartition(".")[0] == stem
+    ]
+    if versions:
+        return (
+            Reason.UNKNOWN_VERSION,
+            f"expected {stem} in version {', '.join(versions)}, got {_shown(version)}",
+        )
+    return Reason.UNKNOWN_EVENT, f"expected one of {', '.join(known)}, got {_shown(named)}"
+
+
+def _shown(value: object) -> str:
+    if is_object(value) or is_array(value):
+        return "an object" if is_object(value) else "an array"
+    return legible(repr(value), 200)
+
+
+def _text(value: object) -> str:
+    return legible(value, 200) if isinstance(value, str) else ""
