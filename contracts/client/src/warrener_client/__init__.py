@@ -1,1 +1,50 @@
-""""""
+"""Ask Warrener for a job and wait for its result.
+
+    async with Client("amqp://…") as client:
+        job = await client.request("flights.load", {"path": "2013-01-01.csv"})
+        report = await job.result()
+
+`request` returns when the broker has confirmed: from then on the job reaches an end, whatever dies
+(guarantee G1). `SyncClient` is the same client for code without an event loop.
+"""
+
+from warrener_client.asking import Ask
+from warrener_client.client import Client
+from warrener_client.errors import (
+    BadRequest,
+    ClientClosed,
+    ClientError,
+    JobCancelled,
+    JobDead,
+    JobExpired,
+    JobFailed,
+    JobRejected,
+    NotConfirmed,
+    RequestTooLarge,
+    ResultMismatch,
+    ResultTimeout,
+    Unroutable,
+)
+from warrener_client.job import Job
+from warrener_client.sync import SyncClient, SyncJob
+
+__all__ = [
+    "Ask",
+    "BadRequest",
+    "Client",
+    "ClientClosed",
+    "ClientError",
+    "Job",
+    "JobCancelled",
+    "JobDead",
+    "JobExpired",
+    "JobFailed",
+    "JobRejected",
+    "NotConfirmed",
+    "RequestTooLarge",
+    "ResultMismatch",
+    "ResultTimeout",
+    "SyncClient",
+    "SyncJob",
+    "Unroutable",
+]

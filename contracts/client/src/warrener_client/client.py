@@ -1,0 +1,211 @@
+"""The client: asks for jobs, and hears how they end."""
+
+import os
+from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Sequence
+from contextlib import ExitStack
+from datetime import datetime
+from types import TracebackType
+from typing import Any, Self
+from uuid import UUID
+
+from warrener_client.asking import Arguments, Ask, Envelope, Span, event_of, sealed
+from warrener_client.attendant import GLANCE, Attendant
+from warrener_client.bulk import AT_ONCE, pipelined
+from warrener_client.desk import Desk
+from warrener_client.errors import ClientClosed, NotConfirmed
+from warrener_client.job import Job
+from warrener_client.post import Post
+from warrener_client.tracing import RequestSpans
+from warrener_contracts.codec import Readable, decode
+from warrener_contracts.events import JobCancelRequested, JobCancelRequestedData
+from warrener_contracts.identity import job_id_of
+from warrener_contracts.letters import Letter, letter_for
+from warrener_contracts.policy import PolicyOverrides
+from warrener_contracts.topology import TOPOLOGY, reply_queue
+from warrener_runtime.bus.port import Bus, Delivery, Subscription
+from warrener_runtime.clock import Clock, Entropy, SystemClock, SystemEntropy
+from warrener_runtime.lifecycle import Consumer, Group, Loop, Resource
+from warrener_runtime.telemetry import Telemetry, ambient
+
+DEFAULT_URL = "amqp://guest:guest@127.0.0.1:5672/"
+_PREFETCH = 1000
+
+
+class Client:
+    """Asks for jobs over the broker. Waiting costs no polling: answers come to a queue of our own, and what
+    may have been lost with that queue is asked for again under the same id.
+
+    - `url`: the broker; None: WARRENER_BROKER_URL, else a broker on this machine. Or `bus`, which is ours to
+      close.
+    - `source`: who asks, in every event. A text id is unique for its source; a UUID is unique by itself.
+    - `confirm_timeout`: seconds that `request`, `request_batch` and `cancel` wait for the broker's confirm.
+    - `ask_again_after`: seconds after which what is still awaited is asked for again.
+    - `telemetry`: makes a span for each request; None: the caller's OpenTelemetry does, if it is configured.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        bus: Bus | None = None,
+        source: str = "warrener.client",
+        confirm_timeout: float | None = 30.0,
+        ask_again_after: float = 60.0,
+        telemetry: Telemetry | None = None,
+        clock: Clock | None = None,
+        entropy: Entropy | None = None,
+    ) -> None:
+        self.source = source
+        self._clock = clock or SystemClock()
+        self._entropy = entropy or SystemEntropy()
+        self._confirm_timeout = confirm_timeout
+        self._spans = RequestSpans(telemetry)
+        self._bus = bus or _open(url, source)
+        self.address = self._entropy.new_id().hex
+        ear_queue = reply_queue(self.address)
+        self._topology = TOPOLOGY.with_queues([ear_queue])
+        self._post = Post(self._bus, TOPOLOGY, self._clock)
+        self._desk = Desk()
+        ear = Consumer("answers", self._bus, ear_queue.name, _PREFETCH, self._hear, clock=self._clock)
+        self._attendant = Attendant(ear, self._desk, self._post, self._clock, ask_again_after)
+        self._life = Group(
+            Resource("bus", self._connect, self._bus.close),
+            ear,
+            Loop("attendant", self._attendant.glance, every=GLANCE, clock=self._clock),
+            name="client",
+        )
+        self._open = False
+
+    async def start(self) -> None:
+        """Connect, patiently, and declare what requests need: they are kept even while no service runs
+        yet."""
+        await self._life.start()
+        self._open = True
+
+    async def close(self) -> None:
+        """Disconnect. What waits gets ClientClosed; the jobs go on. May be called twice, or never started."""
+        self._open = False
+        await self._post.close()
+        self._desk.close()
+        await self._life.stop()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def request(
+        self,
+        job_type: str,
+        arguments: Arguments | None = None,
+        *,
+        id: UUID | str | None = None,  # noqa: A002 - the word of the wire
+        idempotency_key: str | None = None,
+        queue: str | None = None,
+        delay: Span | None = None,
+        not_before: datetime | None = None,
+        deadline: datetime | None = None,
+        expires_after: Span | None = None,
+        policy: PolicyOverrides | dict[str, Any] | None = None,
+        parent_id: UUID | None = None,
+    ) -> Job:
+        """Ask for one job; returns when the broker has confirmed that it keeps the request.
+
+        Raises BadRequest (RequestTooLarge among them) before anything is sent, NotConfirmed, ClientClosed.
+        Whether the scheduler accepts it is told by the handle: JobRejected.
+        """
+        ask = Ask(
+            job_type=job_type,
+            arguments={} if arguments is None else arguments,
+            id=id,
+            idempotency_key=idempotency_key,
+            queue=queue,
+            delay=delay,
+            not_before=not_before,
+            deadline=deadline,
+            expires_after=expires_after,
+            policy=policy,
+            parent_id=parent_id,
+        )
+        return (await self.request_batch([ask]))[0]
+
+    async def request_batch(self, asks: Sequence[Ask]) -> list[Job]:
+        """Ask for several jobs with one wait for the confirms; handles in order. One bad ask sends none."""
+        return await self._request(asks, self._confirm_timeout)
+
+    def request_many(
+        self, asks: Iterable[Ask] | AsyncIterable[Ask], *, batch: int = AT_ONCE
+    ) -> AsyncGenerator[Job]:
+        """Ask for any number of jobs: batches are pipelined, handles come in order as they are confirmed.
+
+        A full queue or a lost connection slows this down and loses nothing: it waits for as long as it
+        takes. Reads ahead of what is confirmed by a few batches at most.
+        """
+        return pipelined(asks, self.request_patiently, batch)
+
+    async def request_patiently(self, asks: Sequence[Ask]) -> list[Job]:
+        """As request_batch, waiting for the confirms for as long as it takes."""
+        return await self._request(asks, None)
+
+    async def cancel(self, job_id: UUID, reason: str = "asked for") -> None:
+        """Ask to stop a job; returns when the broker has confirmed. What is cancelled never succeeds later;
+        a job that is over stays what it is."""
+        event = JobCancelRequested(
+            id=str(self._entropy.new_id()),
+            source=self.source,
+            time=self._clock.now(),
+            subject=str(job_id),
+            data=JobCancelRequestedData(job_id=job_id, reason=reason),
+        )
+        await self._send([letter_for(event)], self._confirm_timeout, job_id)
+
+    async def _request(self, asks: Sequence[Ask], patience: float | None) -> list[Job]:
+        around = ambient()
+        with ExitStack() as spans:
+            letters: list[tuple[Ask, UUID, Letter]] = []
+            for ask in asks:
+                event_id = str(ask.id or self._entropy.new_id())
+                job_id = job_id_of(self.source, event_id)
+                context = spans.enter_context(self._spans.over(ask.job_type, job_id, around))
+                envelope = Envelope(event_id, self.source, self._clock.now(), self.address, *context)
+                letters.append((ask, job_id, sealed(event_of(ask, envelope))))
+            now = self._clock.monotonic()
+            jobs = [
+                Job(ask.job_type, self._desk.expect(job_id, letter, now), self._desk)
+                for ask, job_id, letter in letters
+            ]
+            if letters:
+                await self._send([letter for _, _, letter in letters], patience, letters[0][1])
+        return jobs
+
+    async def _send(self, letters: list[Letter], patience: float | None, first: UUID) -> None:
+        if not self._open:
+            raise ClientClosed(
+                "expected an open client, got a closed one: use `async with Client(…) as client`"
+            )
+        try:
+            await self._post.send(letters, patience)
+        except TimeoutError:
+            raise NotConfirmed(first, len(letters) - 1, patience or 0) from None
+
+    async def _connect(self) -> None:
+        await self._bus.start()
+        await self._bus.declare(self._topology)
+
+    async def _hear(self, ear: Subscription, batch: list[Delivery]) -> None:
+        for delivery in batch:
+            self._attendant.saw(delivery.epoch)
+            for found in decode(delivery.body, delivery.content_type):
+                if isinstance(found, Readable):
+                    self._desk.take(found.event)
+        await ear.ack(batch)
+
+
+def _open(url: str | None, name: str) -> Bus:
+    from warrener_runtime.bus import open_bus  # noqa: PLC0415 - who brings a bus need not load RabbitMQ's client
+
+    return open_bus(url or os.environ.get("WARRENER_BROKER_URL") or DEFAULT_URL, name=name)

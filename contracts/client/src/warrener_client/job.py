@@ -1,0 +1,101 @@
+"""The handle of one job."""
+
+import asyncio
+from typing import Any, TypeVar, overload
+from uuid import UUID
+
+from pydantic import TypeAdapter, ValidationError
+
+from warrener_client.desk import Desk
+from warrener_client.errors import (
+    JobCancelled,
+    JobDead,
+    JobExpired,
+    JobFailed,
+    JobRejected,
+    ResultMismatch,
+    ResultTimeout,
+)
+from warrener_client.pending import Pending
+from warrener_contracts.events import JobFinishedData, JobRejectedData
+from warrener_contracts.states import JobState
+
+T = TypeVar("T")
+
+_ENDS: dict[JobState, type[JobFailed]] = {
+    JobState.DEAD: JobDead,
+    JobState.CANCELLED: JobCancelled,
+    JobState.EXPIRED: JobExpired,
+}
+
+
+class Job:
+    """A job that was asked for; the broker has the request safe. Several tasks may wait on one handle."""
+
+    __slots__ = ("_desk", "_pending", "job_type")
+
+    def __init__(self, job_type: str, pending: Pending, desk: Desk) -> None:
+        self.job_type = job_type
+        self._pending = pending
+        self._desk = desk
+
+    def __repr__(self) -> str:
+        return f"<Job {self.job_type} {self.job_id}>"
+
+    @property
+    def job_id(self) -> UUID:
+        """Its id. Changes once where the idempotency key turns out to stand for an earlier job: then that
+        one's."""
+        return self._pending.job_id
+
+    @property
+    def deduplicated(self) -> bool:
+        """Whether the idempotency key was used before, and this is the handle of the job that it stands
+        for."""
+        return self._pending.deduplicated
+
+    @property
+    def over(self) -> bool:
+        """Whether its end is known here; it may be over without our having heard."""
+        return self._pending.answer is not None
+
+    async def outcome(self, *, timeout: float | None = None) -> JobFinishedData:
+        """How it ended, whichever way. Raises JobRejected, ResultTimeout, ClientClosed."""
+        try:
+            async with asyncio.timeout(timeout):
+                answer = await self._desk.wait(self._pending)
+        except TimeoutError:
+            raise ResultTimeout(self.job_id, timeout or 0) from None
+        if isinstance(answer, JobRejectedData):
+            raise JobRejected(answer)
+        return answer
+
+    @overload
+    async def result(self, *, timeout: float | None = None) -> Any: ...
+    @overload
+    async def result(self, *, as_: type[T], timeout: float | None = None) -> T: ...
+
+    async def result(self, *, as_: Any = None, timeout: float | None = None) -> Any:
+        """Its result as JSON data, or validated as `as_` (a model, a dataclass, any type that pydantic
+        knows).
+
+        Raises JobDead, JobCancelled or JobExpired (all of them JobFailed), JobRejected, ResultMismatch,
+        ResultTimeout, ClientClosed. Giving up waiting does not stop the job.
+        """
+        return read_result(await self.outcome(timeout=timeout), as_)
+
+
+def read_result(ended: JobFinishedData, as_: Any) -> Any:
+    """The result of a job that is over; raises where it has none, or one of another shape."""
+    if failed := _ENDS.get(ended.state):
+        raise failed(ended)
+    if as_ is None:
+        return ended.result
+    try:
+        return TypeAdapter[Any](as_).validate_python(ended.result)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise ResultMismatch(
+            ended.job_id, getattr(as_, "__name__", str(as_)), ended.result, f"{where}: {first['msg']}"
+        ) from error

@@ -1,0 +1,170 @@
+"""The same client for code without an event loop: one runs in a thread of its own and drives the one Client.
+
+The methods are made from those of Client, so that names, parameters and guarantees are the same by
+construction.
+"""
+
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from concurrent.futures import Future
+from functools import wraps
+from itertools import islice
+from types import TracebackType
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar, overload
+from uuid import UUID
+
+from warrener_client.asking import Ask
+from warrener_client.bulk import AT_ONCE, ON_THE_WAY
+from warrener_client.client import Client
+from warrener_client.job import Job
+from warrener_client.loop_thread import LoopThread
+from warrener_contracts.events import JobFinishedData
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+
+class SyncJob:
+    """The handle of one job; as Job, with calls that block. May be used from several threads."""
+
+    __slots__ = ("_job", "_loop")
+
+    def __init__(self, job: Job, loop: LoopThread) -> None:
+        self._job = job
+        self._loop = loop
+
+    def __repr__(self) -> str:
+        return repr(self._job)
+
+    @property
+    def job_type(self) -> str:
+        """What it is asked to run."""
+        return self._job.job_type
+
+    @property
+    def job_id(self) -> UUID:
+        """See Job.job_id."""
+        return self._job.job_id
+
+    @property
+    def deduplicated(self) -> bool:
+        """See Job.deduplicated."""
+        return self._job.deduplicated
+
+    @property
+    def over(self) -> bool:
+        """See Job.over."""
+        return self._job.over
+
+    def outcome(self, *, timeout: float | None = None) -> JobFinishedData:
+        """See Job.outcome."""
+        return self._loop.run(self._job.outcome(timeout=timeout))
+
+    @overload
+    def result(self, *, timeout: float | None = None) -> Any: ...
+    @overload
+    def result(self, *, as_: type[T], timeout: float | None = None) -> T: ...
+
+    def result(self, *, as_: Any = None, timeout: float | None = None) -> Any:
+        """See Job.result."""
+        return self._loop.run(self._job.result(as_=as_, timeout=timeout))
+
+
+def _one_job(
+    method: Callable[Concatenate[Client, P], Coroutine[Any, Any, Job]],
+) -> Callable[Concatenate["SyncClient", P], SyncJob]:
+    @wraps(method)
+    def twin(self: "SyncClient", /, *args: P.args, **kwargs: P.kwargs) -> SyncJob:
+        return self._handle(self._loop.run(method(self._client, *args, **kwargs)))
+
+    return twin
+
+
+def _jobs(
+    method: Callable[Concatenate[Client, P], Coroutine[Any, Any, list[Job]]],
+) -> Callable[Concatenate["SyncClient", P], list[SyncJob]]:
+    @wraps(method)
+    def twin(self: "SyncClient", /, *args: P.args, **kwargs: P.kwargs) -> list[SyncJob]:
+        return [self._handle(job) for job in self._loop.run(method(self._client, *args, **kwargs))]
+
+    return twin
+
+
+def _nothing(
+    method: Callable[Concatenate[Client, P], Coroutine[Any, Any, None]],
+) -> Callable[Concatenate["SyncClient", P], None]:
+    @wraps(method)
+    def twin(self: "SyncClient", /, *args: P.args, **kwargs: P.kwargs) -> None:
+        self._loop.run(method(self._client, *args, **kwargs))
+
+    return twin
+
+
+class SyncClient:
+    """As Client, with calls that block; takes the same parameters. May be used from several threads."""
+
+    def __init__(self, url: str | None = None, **options: Any) -> None:
+        self._loop = LoopThread("warrener-client")
+        self._url, self._options = url, options
+        self._made: Client | None = None
+
+    @property
+    def _client(self) -> Client:
+        if self._made is None:
+            self._made = Client(self._url, **self._options)
+        return self._made
+
+    def start(self) -> None:
+        """See Client.start."""
+        self._loop.start()
+        self._loop.run(self._begin())
+
+    def close(self) -> None:
+        """See Client.close."""
+        if self._loop.running:
+            if self._made is not None:
+                self._loop.run(self._made.close())
+            self._loop.stop()
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    request = _one_job(Client.request)
+    request_batch = _jobs(Client.request_batch)
+    cancel = _nothing(Client.cancel)
+
+    def request_many(self, asks: Iterable[Ask], *, batch: int = AT_ONCE) -> Iterator[SyncJob]:
+        """See Client.request_many. `asks` is read in the caller's thread."""
+        sending: deque[Future[list[Job]]] = deque()
+        source = iter(asks)
+        try:
+            while some := list(islice(source, batch)):
+                if len(sending) >= ON_THE_WAY:
+                    yield from self._handles(sending[0])
+                    sending.popleft()
+                sending.append(self._loop.submit(self._client.request_patiently(some)))
+            while sending:
+                yield from self._handles(sending[0])
+                sending.popleft()
+        finally:
+            for future in sending:
+                future.cancel()
+
+    async def _begin(self) -> None:
+        await self._client.start()  # made here, inside the loop that it will live in
+
+    def _handles(self, sending: Future[list[Job]]) -> list[SyncJob]:
+        return [self._handle(job) for job in self._loop.await_(sending)]
+
+    def _handle(self, job: Job) -> SyncJob:
+        return SyncJob(job, self._loop)

@@ -1,0 +1,192 @@
+"""For tests of code that asks for jobs: somebody who answers, on a real bus or the one in memory, without
+services.
+
+    broker = MemoryBroker()
+    async with StandIn(MemoryBus(broker), {"flights.load": lambda arguments: {"rows": 842}}) as warren:
+        async with Client(bus=MemoryBus(broker)) as client:
+            job = await client.request("flights.load", {"path": "2013-01-01.csv"})
+            assert await job.result() == {"rows": 842}
+        assert warren.requests[0].data.arguments == {"path": "2013-01-01.csv"}
+"""
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
+from types import TracebackType
+from typing import Any, Self
+from uuid import UUID
+
+from warrener_contracts.codec import Readable, decode
+from warrener_contracts.events import (
+    ErrorInfo,
+    ErrorKind,
+    Event,
+    JobCancelRequested,
+    JobDeduplicated,
+    JobDeduplicatedData,
+    JobFinished,
+    JobFinishedData,
+    JobRejected,
+    JobRejectedData,
+    JobRequested,
+    JsonObject,
+    Reason,
+)
+from warrener_contracts.identity import job_id_of
+from warrener_contracts.letters import reply_letter
+from warrener_contracts.states import JobState
+from warrener_contracts.topology import REQUESTS_QUEUE, TOPOLOGY
+from warrener_runtime.bus.port import Bus, Delivery, Subscription
+from warrener_runtime.clock import Clock, SystemClock, SystemEntropy
+from warrener_runtime.lifecycle import Consumer, Group, Resource
+from warrener_runtime.publishing import publish_all
+
+Handler = Callable[[JsonObject], Any | Awaitable[Any]]
+
+
+class Reject(Exception):
+    """Raised by a handler: the request is refused."""
+
+    def __init__(self, reason: Reason, detail: str) -> None:
+        self.reason, self.detail = reason, detail
+        super().__init__(detail)
+
+
+class StandIn:
+    """Answers requests as the services would, with what `handlers` return: a result, or an exception (the
+    job is dead; Reject: refused). Keeps the rules of the wire: a repeat is answered with the same, a used
+    idempotency key
+    with the job that it stands for, a cancelled job never succeeds."""
+
+    def __init__(self, bus: Bus, handlers: Mapping[str, Handler], *, clock: Clock | None = None) -> None:
+        self.requests: list[JobRequested] = []
+        """Every request as it came, repeats among them."""
+        self._bus = bus
+        self._handlers = handlers
+        self._clock = clock or SystemClock()
+        self._entropy = SystemEntropy()
+        self._answers: dict[UUID, asyncio.Future[Event[Any]]] = {}
+        self._keys: dict[str, UUID] = {}
+        self._work: set[asyncio.Task[None]] = set()
+        self._life = Group(
+            Resource("bus", self._connect, bus.close),
+            Consumer("requests", bus, REQUESTS_QUEUE.name, 100, self._receive, clock=clock),
+        )
+
+    async def __aenter__(self) -> Self:
+        await self._life.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for task in self._work:
+            task.cancel()
+        await asyncio.gather(*self._work, return_exceptions=True)
+        await self._life.stop()
+
+    async def _connect(self) -> None:
+        await self._bus.start()
+        await self._bus.declare(TOPOLOGY)
+
+    async def _receive(self, requests: Subscription, batch: list[Delivery]) -> None:
+        for delivery in batch:
+            for found in decode(delivery.body, delivery.content_type):
+                if isinstance(found, Readable) and isinstance(found.event, JobRequested):
+                    self._begin(self._reply(found.event))
+                elif isinstance(found, Readable) and isinstance(found.event, JobCancelRequested):
+                    self._cancel(found.event.data.job_id)
+        await requests.ack(batch)
+
+    def _begin(self, work: "asyncio._CoroutineLike[None]") -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._work.add(task)
+        task.add_done_callback(self._work.discard)
+
+    async def _reply(self, request: JobRequested) -> None:
+        self.requests.append(request)
+        asked_for = job_id_of(request.source, request.id)
+        job_id = self._keys.setdefault(request.data.idempotency_key or str(asked_for), asked_for)
+        if job_id != asked_for:
+            await self._tell(request, self._deduplicated(request, asked_for, job_id))
+        answer = self._answers.get(job_id)
+        if answer is None:
+            answer = self._answers[job_id] = asyncio.get_running_loop().create_future()
+            self._begin(self._perform(request, job_id, answer))
+        await self._tell(request, await asyncio.shield(answer))
+
+    async def _perform(
+        self, request: JobRequested, job_id: UUID, answer: "asyncio.Future[Event[Any]]"
+    ) -> None:
+        event = await self._outcome(request, job_id)
+        if not answer.done():
+            answer.set_result(event)
+
+    async def _outcome(self, request: JobRequested, job_id: UUID) -> Event[Any]:
+        job_type = request.data.job_type
+        handler = self._handlers.get(job_type)
+        if handler is None:
+            unknown = Reject(Reason.UNKNOWN_JOB_TYPE, f"no agent announced {job_type}")
+            return self._rejected(request, job_id, unknown)
+        try:
+            result = handler(request.data.arguments)
+            if inspect.isawaitable(result):
+                result = await result
+        except Reject as refusal:
+            return self._rejected(request, job_id, refusal)
+        except Exception as error:  # noqa: BLE001 - whatever the handler raises is the job's error
+            info = ErrorInfo(kind=ErrorKind.ERROR, type=type(error).__name__, message=str(error))
+            return self._finished(job_id, job_type, JobState.DEAD, error=info)
+        return self._finished(job_id, job_type, JobState.SUCCEEDED, result=result)
+
+    def _cancel(self, job_id: UUID) -> None:
+        answer = self._answers.get(job_id)
+        if answer is not None and not answer.done():
+            answer.set_result(self._finished(job_id, "unknown", JobState.CANCELLED))
+
+    async def _tell(self, request: JobRequested, event: Event[Any]) -> None:
+        if request.data.reply_to:
+            await publish_all(self._bus, [reply_letter(event, request.data.reply_to)], clock=self._clock)
+
+    def _finished(
+        self,
+        job_id: UUID,
+        job_type: str,
+        state: JobState,
+        *,
+        result: Any = None,
+        error: ErrorInfo | None = None,
+    ) -> JobFinished:
+        now = self._clock.now()
+        data = JobFinishedData(
+            job_id=job_id,
+            job_type=job_type,
+            state=state,
+            attempt=1,
+            result=result,
+            error=error,
+            requested_at=now,
+            finished_at=now,
+        )
+        return JobFinished(id=str(self._entropy.new_id()), source="stand-in", time=now, data=data)
+
+    def _rejected(self, request: JobRequested, job_id: UUID, refusal: Reject) -> JobRejected:
+        data = JobRejectedData(
+            request_id=request.id,
+            request_source=request.source,
+            job_id=job_id,
+            job_type=request.data.job_type,
+            reason=refusal.reason,
+            detail=refusal.detail,
+        )
+        return JobRejected(
+            id=str(self._entropy.new_id()), source="stand-in", time=self._clock.now(), data=data
+        )
+
+    def _deduplicated(self, request: JobRequested, asked_for: UUID, job_id: UUID) -> JobDeduplicated:
+        data = JobDeduplicatedData(
+            requested_job_id=asked_for, job_id=job_id, idempotency_key=request.data.idempotency_key or ""
+        )
+        return JobDeduplicated(
+            id=str(self._entropy.new_id()), source="stand-in", time=self._clock.now(), data=data
+        )

@@ -1,0 +1,113 @@
+"""Many requests at once: in order, pipelined, and none is lost where the broker slows or goes away."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+
+from warrener_client import Ask, Client
+from warrener_client.testing import StandIn
+from warrener_contracts.topology import REQUESTS_QUEUE
+from warrener_runtime.bus import Bus, Fate, Outgoing
+from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
+
+Buses = Callable[[], Bus]
+
+
+def numbers(count: int) -> Iterator[Ask]:
+    return (Ask("number.square", {"n": n}) for n in range(count))
+
+
+async def test_handles_come_in_order_and_every_job_is_answered(client: Client, new_bus: Buses) -> None:
+    async with StandIn(new_bus(), {"number.square": lambda given: given["n"] ** 2}) as warren:
+        jobs = [job async for job in client.request_many(numbers(1200), batch=100)]
+        results = await asyncio.gather(*(job.result(timeout=60) for job in jobs))
+    assert results == [n**2 for n in range(1200)]
+    assert len({request.id for request in warren.requests}) == 1200
+
+
+async def test_an_asynchronous_source_will_do_and_one_batch_may_be_all(client: Client) -> None:
+    async def source() -> AsyncIterator[Ask]:
+        for ask in numbers(3):
+            yield ask
+
+    jobs = [job async for job in client.request_many(source())]
+    assert len(jobs) == 3
+    assert await client.request_batch([]) == []
+    assert [job async for job in client.request_many([])] == []
+
+
+async def test_the_same_id_twice_in_one_batch_is_one_job(client: Client, new_bus: Buses) -> None:
+    ask = Ask("number.square", {"n": 3}, id="three")
+    async with StandIn(new_bus(), {"number.square": lambda given: given["n"] ** 2}):
+        first, second = await client.request_batch([ask, ask])
+        assert first.job_id == second.job_id
+        assert await first.result(timeout=20) == await second.result(timeout=20) == 9
+
+
+async def test_the_source_is_read_no_further_than_a_few_batches_ahead(client: Client) -> None:
+    read = 0
+
+    def source() -> Iterator[Ask]:
+        nonlocal read
+        for ask in numbers(10_000):
+            read += 1
+            yield ask
+
+    stream = client.request_many(source(), batch=10)
+    await anext(stream)
+    assert read <= 60
+
+
+class ReluctantBus(MemoryBus):
+    """Refuses every message the first time, as a full queue does."""
+
+    refused = 0
+
+    async def publish(self, messages: Sequence[Outgoing], *, timeout: float = 10.0) -> list[Fate]:
+        fresh = {message.message_id for message in messages} - self._seen
+        self._seen |= fresh
+        self.refused += len(fresh)
+        kept = [message for message in messages if message.message_id not in fresh]
+        fates = dict(
+            zip(
+                (message.message_id for message in kept),
+                await super().publish(kept, timeout=timeout),
+                strict=True,
+            )
+        )
+        return [fates.get(message.message_id, Fate.REFUSED) for message in messages]
+
+    def __init__(self, broker: MemoryBroker) -> None:
+        super().__init__(broker)
+        self._seen: set[str] = set()
+
+
+async def test_a_full_queue_slows_the_asker_and_loses_nothing() -> None:
+    broker = MemoryBroker()
+    reluctant = ReluctantBus(broker)
+    async with Client(bus=reluctant) as client:
+        jobs = [job async for job in client.request_many(numbers(50), batch=10)]
+    assert reluctant.refused == 50
+    kept = {message.message_id for message in broker.peek(REQUESTS_QUEUE.name)}
+    assert kept == {str(job.job_id) for job in jobs}
+
+
+async def test_a_broker_that_goes_and_comes_back_costs_time_and_no_request() -> None:
+    broker = MemoryBroker()
+    async with Client(bus=MemoryBus(broker)) as client:
+        stream = client.request_many(numbers(50), batch=10)
+        jobs = [await anext(stream)]
+        broker.lose_confirms(5)
+        broker.restart()
+        jobs += [job async for job in stream]
+    kept = {message.message_id for message in broker.peek(REQUESTS_QUEUE.name)}
+    assert kept == {str(job.job_id) for job in jobs}
+    assert len(jobs) == 50
+
+
+async def test_leaving_a_stream_early_gives_up_what_was_begun() -> None:
+    broker = MemoryBroker()
+    async with Client(bus=MemoryBus(broker)) as client:
+        stream = client.request_many(numbers(100), batch=5)
+        await anext(stream)
+        await stream.aclose()
+        assert not [task for task in asyncio.all_tasks() if "request_patiently" in repr(task)]

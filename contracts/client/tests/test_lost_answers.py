@@ -1,0 +1,143 @@
+"""Answers travel through a queue that lives as long as a connection; losing it must not mean waiting for
+ever."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+
+import pytest
+
+from warrener_client import Client, Job, NotConfirmed, Unroutable
+from warrener_client.testing import StandIn
+from warrener_contracts.topology import REQUESTS_QUEUE
+from warrener_runtime.bus import Fate, Outgoing
+from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
+from warrener_runtime.virtual_clock import VirtualClock
+
+
+@pytest.fixture
+def clock() -> VirtualClock:
+    return VirtualClock()
+
+
+@pytest.fixture
+def broker(clock: VirtualClock) -> MemoryBroker:
+    return MemoryBroker(clock)
+
+
+@pytest.fixture
+async def client(broker: MemoryBroker, clock: VirtualClock) -> AsyncIterator[Client]:
+    async with Client(bus=MemoryBus(broker), clock=clock, ask_again_after=60) as opened:
+        yield opened
+
+
+class Gate:
+    """Work that ends when the test says so."""
+
+    def __init__(self) -> None:
+        self.open = asyncio.Event()
+        self.begun = asyncio.Event()
+
+    async def work(self, _: object) -> str:
+        self.begun.set()
+        await self.open.wait()
+        return "done"
+
+
+async def until_settled(clock: VirtualClock, task: "asyncio.Task[str]", *, within: float) -> str:
+    await clock.run_until(task.done, within=within)
+    return await task
+
+
+def waits(job: Job) -> "asyncio.Task[str]":
+    return asyncio.create_task(job.result())
+
+
+async def test_after_a_reconnect_what_is_awaited_is_asked_for_again(
+    client: Client, broker: MemoryBroker, clock: VirtualClock
+) -> None:
+    gate = Gate()
+    async with StandIn(MemoryBus(broker), {"slow.work": gate.work}, clock=clock) as warren:
+        job = await client.request("slow.work")
+        waiting = waits(job)
+        await gate.begun.wait()
+        broker.mute(f"warrener.reply.{client.address}")
+        gate.open.set()
+        await clock.advance(1)
+        broker.stop()  # the answer goes with the queue
+        await clock.advance(1)
+        broker.start()
+        assert await until_settled(clock, waiting, within=20) == "done"
+    assert len(warren.requests) == 2
+    assert {request.id for request in warren.requests} == {str(job.job_id)}
+
+
+async def test_what_was_asked_before_the_reconnect_and_is_awaited_after_it_is_asked_for_again(
+    client: Client, broker: MemoryBroker, clock: VirtualClock
+) -> None:
+    async with StandIn(MemoryBus(broker), {"quick.work": lambda _: "done"}, clock=clock):
+        broker.mute(f"warrener.reply.{client.address}")
+        job = await client.request("quick.work")
+        await clock.advance(1)
+        broker.stop()  # the answer goes with the queue
+        await clock.advance(1)
+        broker.start()
+        await clock.advance(1)
+        assert not job.over
+        assert await until_settled(clock, waits(job), within=5) == "done"
+
+
+async def test_an_answer_that_never_came_is_asked_for_at_long_intervals(
+    client: Client, broker: MemoryBroker, clock: VirtualClock
+) -> None:
+    gate = Gate()
+    async with StandIn(MemoryBus(broker), {"slow.work": gate.work}, clock=clock) as warren:
+        job = await client.request("slow.work")
+        waiting = waits(job)
+        await gate.begun.wait()
+        await clock.advance(50)
+        assert len(warren.requests) == 1
+        broker.purge(f"warrener.reply.{client.address}")
+        await clock.advance(30)
+        assert len(warren.requests) == 2
+        gate.open.set()
+        assert await until_settled(clock, waiting, within=5) == "done"
+        await clock.advance(300)
+    assert len(warren.requests) == 2
+
+
+async def test_nobody_asks_again_for_what_nobody_awaits(
+    client: Client, broker: MemoryBroker, clock: VirtualClock
+) -> None:
+    job = await client.request("slow.work")
+    broker.restart()
+    await clock.advance(300)
+    assert len(broker.peek(REQUESTS_QUEUE.name)) == 1
+    assert not job.over
+
+
+async def test_a_deleted_queue_of_requests_is_made_again(client: Client, broker: MemoryBroker) -> None:
+    broker.delete_queue(REQUESTS_QUEUE.name)
+    job = await client.request("flights.load")
+    assert [message.message_id for message in broker.peek(REQUESTS_QUEUE.name)] == [str(job.job_id)]
+
+
+async def test_without_a_confirm_in_time_the_asker_learns_what_to_do(broker: MemoryBroker) -> None:
+    async with Client(bus=MemoryBus(broker), confirm_timeout=0.05) as client:
+        broker.stop()
+        with pytest.raises(NotConfirmed, match=r"within 0\.05 s, got none: ask again with the same id"):
+            await client.request("flights.load")
+        broker.start()
+        assert await client.request("flights.load")
+
+
+class Homeless(MemoryBus):
+    """A broker on which whatever is declared is gone at once."""
+
+    async def publish(self, messages: Sequence[Outgoing], *, timeout: float = 10.0) -> list[Fate]:
+        return [Fate.UNROUTABLE] * len(messages)
+
+
+async def test_where_nothing_can_keep_requests_the_asker_is_told(broker: MemoryBroker) -> None:
+    async with Client(bus=Homeless(broker)) as client:
+        with pytest.raises(Unroutable, match="warrener topology --check"):
+            await client.request("flights.load")

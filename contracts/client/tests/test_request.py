@@ -1,0 +1,213 @@
+"""A job is asked for, and its end is heard."""
+
+import asyncio
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from uuid import UUID, uuid4
+
+import pytest
+from pydantic import BaseModel
+
+from warrener_client import (
+    Ask,
+    BadRequest,
+    Client,
+    ClientClosed,
+    JobCancelled,
+    JobDead,
+    JobFailed,
+    JobRejected,
+    RequestTooLarge,
+    ResultMismatch,
+    ResultTimeout,
+)
+from warrener_client.testing import Reject, StandIn
+from warrener_contracts.events import Reason
+from warrener_contracts.policy import Backoff, PolicyOverrides
+from warrener_runtime.bus import Bus
+
+Buses = Callable[[], Bus]
+
+
+class Report(BaseModel):
+    rows: int
+    day: datetime
+
+
+async def test_a_request_is_answered_with_the_result(client: Client, new_bus: Buses) -> None:
+    async with StandIn(new_bus(), {"flights.load": lambda given: {"loaded": given["path"]}}) as warren:
+        job = await client.request("flights.load", {"path": Path("2013-01-01.csv")})
+        assert await job.result(timeout=20) == {"loaded": "2013-01-01.csv"}
+    assert job.over
+    assert not job.deduplicated
+    assert warren.requests[0].id == str(job.job_id)
+    assert warren.requests[0].source == "warrener.client"
+
+
+async def test_a_result_is_validated_as_the_model_that_is_asked_for(client: Client, new_bus: Buses) -> None:
+    answer = {"rows": 842, "day": "2013-01-01T00:00:00Z"}
+    async with StandIn(new_bus(), {"flights.load": lambda _: answer}):
+        job = await client.request("flights.load")
+        assert await job.result(as_=Report, timeout=20) == Report(
+            rows=842, day=datetime(2013, 1, 1, tzinfo=UTC)
+        )
+        with pytest.raises(ResultMismatch, match=r"expected int as the result of job .*, got another shape"):
+            await job.result(as_=int, timeout=20)
+
+
+async def test_everything_that_may_be_chosen_arrives(client: Client, new_bus: Buses) -> None:
+    parent, job_id = uuid4(), uuid4()
+    moment = datetime(2030, 1, 1, tzinfo=UTC)
+    async with StandIn(new_bus(), {"mail.send": lambda _: None}) as warren:
+        job = await client.request(
+            "mail.send",
+            {"to": "someone"},
+            id=job_id,
+            idempotency_key="welcome-17",
+            queue="mails",
+            not_before=moment,
+            deadline=moment + timedelta(hours=1),
+            policy=PolicyOverrides(max_attempts=2, backoff=Backoff(first=timedelta(seconds=3))),
+            parent_id=parent,
+        )
+        assert await job.result(timeout=20) is None
+    asked = warren.requests[0].data
+    assert job.job_id == job_id
+    assert (asked.queue, asked.idempotency_key, asked.parent_id) == ("mails", "welcome-17", parent)
+    assert (asked.not_before, asked.deadline) == (moment, moment + timedelta(hours=1))
+    assert asked.policy is not None
+    assert asked.policy.max_attempts == 2
+
+
+async def test_a_text_id_is_the_same_job_for_everybody_of_that_source(client: Client, new_bus: Buses) -> None:
+    async with (
+        Client(bus=new_bus()) as another,
+        StandIn(new_bus(), {"order.ship": lambda _: "shipped"}) as warren,
+    ):
+        first = await client.request("order.ship", {"order": 17}, id="order-17")
+        second = await another.request("order.ship", {"order": 17}, id="order-17")
+        assert first.job_id == second.job_id
+        assert await first.result(timeout=20) == await second.result(timeout=20) == "shipped"
+    assert [request.id for request in warren.requests] == ["order-17", "order-17"]
+
+
+async def test_a_dead_job_tells_the_error(client: Client, new_bus: Buses) -> None:
+    def fail(_: object) -> None:
+        raise ValueError("line 3 has 7 columns")
+
+    async with StandIn(new_bus(), {"flights.load": fail}):
+        job = await client.request("flights.load")
+        with pytest.raises(
+            JobDead, match=r"dead after attempt 1: ValueError: line 3 has 7 columns"
+        ) as caught:
+            await job.result(timeout=20)
+    assert isinstance(caught.value, JobFailed)
+    assert (caught.value.kind, caught.value.message) == ("error", "line 3 has 7 columns")
+    assert caught.value.job_id == job.job_id
+
+
+async def test_a_refused_request_tells_the_reason(client: Client, new_bus: Buses) -> None:
+    def refuse(_: object) -> None:
+        raise Reject(Reason.BAD_ARGUMENTS, "path: expected a string, got 7")
+
+    async with StandIn(new_bus(), {"flights.load": refuse}):
+        unknown = await client.request("no.such.type", id="x-1")
+        wrong = await client.request("flights.load", {"path": 7})
+        with pytest.raises(JobRejected) as caught:
+            await wrong.result(timeout=20)
+        with pytest.raises(JobRejected, match=r"no\.such\.type x-1 was rejected \(unknown_job_type\)"):
+            await unknown.result(timeout=20)
+    assert (caught.value.reason, caught.value.detail) == (
+        Reason.BAD_ARGUMENTS,
+        "path: expected a string, got 7",
+    )
+
+
+async def test_a_used_idempotency_key_gives_the_handle_of_the_job_that_it_stands_for(
+    client: Client, new_bus: Buses
+) -> None:
+    gate = asyncio.Event()
+
+    async def slow(_: object) -> str:
+        await gate.wait()
+        return "once"
+
+    async with StandIn(new_bus(), {"mail.send": slow}):
+        first = await client.request("mail.send", idempotency_key="welcome-17")
+        second = await client.request("mail.send", idempotency_key="welcome-17")
+        third = await client.request("mail.send", idempotency_key="welcome-17")
+        results = asyncio.gather(
+            first.result(timeout=20), second.result(timeout=20), third.result(timeout=20)
+        )
+        gate.set()
+        assert tuple(await results) == ("once", "once", "once")
+    assert first.job_id == second.job_id == third.job_id
+    assert (first.deduplicated, second.deduplicated) == (False, True)
+
+
+async def test_a_cancelled_job_says_so(client: Client, new_bus: Buses) -> None:
+    async with StandIn(new_bus(), {"slow.work": lambda _: asyncio.Event().wait()}):
+        job = await client.request("slow.work")
+        waiting = asyncio.create_task(job.result(timeout=20))
+        await client.cancel(job.job_id, "changed my mind")
+        with pytest.raises(JobCancelled):
+            await waiting
+
+
+async def test_who_has_waited_long_enough_may_wait_again(client: Client, new_bus: Buses) -> None:
+    gate = asyncio.Event()
+
+    async def slow(_: object) -> str:
+        await gate.wait()
+        return "late"
+
+    async with StandIn(new_bus(), {"slow.work": slow}):
+        job = await client.request("slow.work")
+        with pytest.raises(ResultTimeout, match="it goes on") as caught:
+            await job.result(timeout=0.01)
+        assert isinstance(caught.value, TimeoutError)
+        gate.set()
+        assert await job.result(timeout=20) == "late"
+
+
+async def test_a_request_is_kept_before_any_service_has_ever_run(client: Client, new_bus: Buses) -> None:
+    job = await client.request("flights.load", {"path": "a.csv"})
+    assert not job.over
+    async with StandIn(new_bus(), {"flights.load": lambda _: "loaded"}):
+        assert await job.result(timeout=20) == "loaded"
+
+
+async def test_what_cannot_be_sent_is_refused_at_once_with_what_was_expected(client: Client) -> None:
+    with pytest.raises(RequestTooLarge, match=r"at most 1048576 bytes, got \d+ for flights.load") as caught:
+        await client.request("flights.load", {"csv": "x" * 1024 * 1024})
+    assert caught.value.size > caught.value.limit
+    with pytest.raises(BadRequest, match=r"job_type: .*, got 'flights load'"):
+        await client.request("flights load")
+    with pytest.raises(BadRequest, match=r"delay: expected a duration .*, got 'soon'$"):
+        await client.request("flights.load", delay="soon")
+    with pytest.raises(BadRequest, match=r"arguments of flights\.load that JSON can carry"):
+        await client.request("flights.load", {"path": object()})
+
+
+async def test_other_content_under_the_id_of_a_request_that_is_held_is_refused(client: Client) -> None:
+    first = await client.request("order.ship", {"order": 17}, id="order-17")
+    with pytest.raises(BadRequest, match="expected the same content under the same id"):
+        await client.request("order.ship", {"order": 18}, id="order-17")
+    assert isinstance(first.job_id, UUID)
+
+
+async def test_a_closed_client_says_so_to_those_who_wait_and_to_those_who_ask(new_bus: Buses) -> None:
+    client = Client(bus=new_bus())
+    with pytest.raises(ClientClosed, match="expected an open client"):
+        await client.request("flights.load")
+    await client.start()
+    job = await client.request("flights.load")
+    waiting = asyncio.create_task(job.result())
+    await asyncio.wait({waiting}, timeout=0)
+    await client.close()
+    await client.close()
+    with pytest.raises(ClientClosed, match="ask again with the same id"):
+        await waiting
+    with pytest.raises(ClientClosed):
+        await client.request_batch([Ask("flights.load")])
