@@ -2,7 +2,7 @@
 
 
 class Backoff:
-    """Delays that double from `first` to `ceiling`, and begin again after a success. It does not wait itself."""
+    """Delays that double from `first` to `ceiling`, and begin again after a success. Pure."""
 
     def __init__(self, first: float = 0.1, ceiling: float = 10.0) -> None:
         self._first = first

@@ -32,7 +32,7 @@ class Gatherer(Generic[T, R]):
         self._closed = False
 
     async def submit(self, item: T) -> R:
-        """The result of this item, once its batch is committed. Raises what `commit` raised, or that we are closed."""
+        """The result of this item. Raises what the commit of its batch raised, or GathererClosed."""
         if self._closed:
             raise GathererClosed("expected an open gatherer, got a closed one; submit before close()")
         future: asyncio.Future[R] = asyncio.get_running_loop().create_future()

@@ -12,6 +12,16 @@ from structlog.typing import EventDict, Processor
 from warrener_runtime.settings.secrets import mask
 from warrener_runtime.telemetry.context import current
 
+_OUR_PACKAGES = (
+    "warrener",
+    "warrener_agent",
+    "warrener_client",
+    "warrener_runtime",
+    "warrener_scheduler",
+    "warrener_store",
+    "warrener_supervisor",
+)
+
 LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 
 
@@ -53,7 +63,7 @@ def configure(
         logger_factory=structlog.WriteLoggerFactory(file=output),
         cache_logger_on_first_use=False,  # loggers of modules must follow a later configure()
     )
-    _adopt_stdlib(output, shared, renderer)
+    _adopt_stdlib(output, LEVELS[level.lower()], shared, renderer)
 
 
 def _shared_processors(service: str) -> list[Processor]:
@@ -98,9 +108,9 @@ def _renderer(format: str, output: TextIO) -> list[Processor]:  # noqa: A002 - t
     ]
 
 
-def _adopt_stdlib(output: TextIO, shared: list[Processor], renderer: list[Processor]) -> None:
+def _adopt_stdlib(output: TextIO, level: int, shared: list[Processor], renderer: list[Processor]) -> None:
     formatter = structlog.stdlib.ProcessorFormatter(
-        foreign_pre_chain=[*shared, _name_library],
+        foreign_pre_chain=[*shared, structlog.stdlib.ExtraAdder(), _name_library],
         processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *renderer],
     )
     handler = logging.StreamHandler(output)
@@ -108,6 +118,8 @@ def _adopt_stdlib(output: TextIO, shared: list[Processor], renderer: list[Proces
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(logging.WARNING)
+    for package in _OUR_PACKAGES:
+        logging.getLogger(package).setLevel(level)
     logging.captureWarnings(capture=True)
 
 

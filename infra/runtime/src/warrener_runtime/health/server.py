@@ -1,7 +1,7 @@
 """`/live` and `/ready` over HTTP, from a thread of their own.
 
-The standard library's server is enough for a probe every few seconds, and costs no dependency. It answers from
-outside the event loop, so that a loop which is blocked is seen as not live, instead of not answering at all.
+The standard library's server is enough for a probe every few seconds, and costs no dependency. It answers
+from outside the event loop, so that a blocked loop is told as not live, instead of not answering at all.
 """
 
 import asyncio
@@ -15,7 +15,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from warrener_runtime.health.report import Readiness, Report
-from warrener_runtime.lifecycle.component import Managed
 
 LOOP_SECONDS = 5.0
 _READY_SECONDS = 15.0
@@ -25,13 +24,12 @@ _POLL_SECONDS = 0.05
 Answer = tuple[HTTPStatus, dict[str, object]]
 
 
-class HealthServer(Managed):
+class HealthServer:
     """Serves the health of one service; port 0 takes a free one, see `port`."""
 
     def __init__(
         self, service: str, readiness: Readiness, *, host: str, port: int, loop_seconds: float = LOOP_SECONDS
     ) -> None:
-        super().__init__("health")
         self.host = host
         self.port = port
         self._wanted = port
@@ -42,7 +40,8 @@ class HealthServer(Managed):
         self._server: ThreadingHTTPServer | None = None
         self._thread: threading.Thread | None = None
 
-    async def _on_start(self) -> None:
+    async def open(self) -> None:
+        """Serve. Raises OSError, with what to do, if the address cannot be had."""
         self._loop = asyncio.get_running_loop()
         try:
             self._server = ThreadingHTTPServer((self.host, self._wanted), self._handler())
@@ -57,7 +56,8 @@ class HealthServer(Managed):
         )
         self._thread.start()
 
-    async def _on_stop(self) -> None:
+    async def close(self) -> None:
+        """Serve no more. May be called twice, or never opened."""
         server, self._server = self._server, None
         thread, self._thread = self._thread, None
         if server is None:

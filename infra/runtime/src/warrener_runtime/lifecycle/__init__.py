@@ -1,8 +1,9 @@
-"""How services live: start, drain, stop, written once; loops and consumers on top of it; and the main of a service."""
+"""How services live: start, drain and stop, loops and consumers, and the main of a service."""
 
 from warrener_runtime.lifecycle.component import Component, Managed, StoppedWhileStarting
 from warrener_runtime.lifecycle.consumer import Consumer
 from warrener_runtime.lifecycle.group import Group
+from warrener_runtime.lifecycle.hearing import HearingWatch
 from warrener_runtime.lifecycle.loop import Loop
 from warrener_runtime.lifecycle.resource import Resource
 from warrener_runtime.lifecycle.serve import main, serve
@@ -14,6 +15,7 @@ __all__ = [
     "Consumer",
     "Deaf",
     "Group",
+    "HearingWatch",
     "Loop",
     "Managed",
     "NotReady",

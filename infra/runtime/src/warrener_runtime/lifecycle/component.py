@@ -10,7 +10,7 @@ log = get_logger("lifecycle")
 
 
 class Component(Protocol):
-    """Something that starts and stops. All three may be called at any time, in any order, by several tasks at once."""
+    """Something that starts and stops. All may be called at any time, in any order, by several at once."""
 
     async def start(self) -> None:
         """Return once it works. Raises if it cannot, and then nothing of it is left."""
@@ -30,7 +30,7 @@ class StoppedWhileStarting(Exception):
 
 
 class Managed:
-    """Puts the calls in order, so that a component only says what to do in `_on_start`, `_on_drain` and `_on_stop`.
+    """Puts the calls in order, so that a component only says what to do in its three hooks.
 
     - The hooks never overlap, except that `_on_stop` follows a cancelled `_on_start` or `_on_drain`.
     - A second `start` joins the first. A `start` during a `stop` waits for it, and then begins anew.
@@ -117,7 +117,7 @@ class Managed:
 
 
 def being_cancelled() -> bool:
-    """Whether somebody cancelled the current task, as opposed to something it waits for having been cancelled."""
+    """Whether somebody cancelled the current task, and not just what it waits for."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 
@@ -140,6 +140,6 @@ def _spawn(work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
 
 
 def _look_at_exception(task: asyncio.Task[None]) -> None:
-    """Whoever waits gets it; where nobody waits any more, asyncio must not complain of it when it cleans up."""
+    """Whoever waits gets it; where nobody waits any more, asyncio must not complain."""
     if not task.cancelled():
         task.exception()

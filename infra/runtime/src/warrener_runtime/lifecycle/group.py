@@ -11,8 +11,8 @@ log = get_logger("lifecycle")
 class Group(Managed):
     """Starts its components in order, drains and stops them in reverse order.
 
-    If one cannot start, those before it are stopped. One that fails to drain or to stop does not keep the others
-    from it; what they raised comes together at the end.
+    If one cannot start, those before it are stopped. One that fails to drain or to stop does not keep the
+    others from it; what they raised comes together at the end.
     """
 
     def __init__(self, *components: Component, name: str = "group") -> None:

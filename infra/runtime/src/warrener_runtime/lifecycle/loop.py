@@ -12,7 +12,7 @@ log = get_logger("lifecycle")
 
 
 class Loop(Managed):
-    """Runs `body` every `every` seconds, counted from start to start without catching up; or back to back (None).
+    """Runs `body` every `every` seconds, from start to start, never catching up; or back to back (None).
 
     An error is logged and backed off, and the loop goes on. Draining lets the current turn end.
     """

@@ -20,7 +20,7 @@ def main(
     build: Callable[[S, Telemetry], Awaitable[Service]],
     overrides: Mapping[str, object] | None = None,
 ) -> int:
-    """Load the settings and serve. Settings that cannot be used are explained on standard error; the code is 2."""
+    """Load the settings and serve. Settings that cannot be used are explained on standard error."""
     try:
         settings = load(kind, **(overrides or {}))
     except SettingsError as error:
@@ -31,8 +31,8 @@ def main(
 def serve(name: str, settings: ServiceSettings, build: Callable[[Telemetry], Awaitable[Service]]) -> int:
     """Run a service until SIGTERM or SIGINT, then drain it within `drain_grace`, then stop it.
 
-    A second signal ends the drain. The exit code is 0 after a clean end, 1 if the service could not start or stop,
-    2 if its settings cannot be used, and 70 if it was deaf for too long and gave up.
+    A second signal ends the drain. The exit code is 0 after a clean end, 1 if the service could not start or
+    stop, 2 if its settings cannot be used, and 70 if it was deaf for too long and gave up.
     """
     logs.configure(name, level=settings.log_level, format=settings.log_format)
     try:

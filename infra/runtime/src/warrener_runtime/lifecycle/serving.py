@@ -4,14 +4,16 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from enum import IntEnum
 
+from warrener_runtime.bus.port import BusError
 from warrener_runtime.health import HealthServer, Readiness
 from warrener_runtime.lifecycle.component import Component
 from warrener_runtime.lifecycle.group import Group
+from warrener_runtime.lifecycle.resource import Resource
 from warrener_runtime.lifecycle.service import Service
 from warrener_runtime.lifecycle.signals import StopSignals
 from warrener_runtime.lifecycle.vitals import Check, Deaf, NotReady, Vitals, vitals_here
 from warrener_runtime.logs import get_logger
-from warrener_runtime.settings import ServiceSettings, SettingsError
+from warrener_runtime.settings import ServiceSettings, SettingsError, mask
 from warrener_runtime.telemetry import Telemetry
 
 log = get_logger("service")
@@ -37,7 +39,7 @@ class Serving:
         self._name = name
         self._settings = settings
         self._build = build
-        self._vitals = Vitals()
+        self._vitals = Vitals(give_up_deaf_after=settings.give_up_deaf_after)
         self._service: Service | None = None
         self._phase = "starting"
 
@@ -53,6 +55,9 @@ class Serving:
                 return await self._live(telemetry, signals)
         except SettingsError:
             raise
+        except (BusError, OSError) as error:  # the world's fault: a traceback would hide the sentence
+            log.error("The service cannot work and ends.", action="service.failed", reason=mask(str(error)))  # noqa: TRY400
+            return Exit.FAILURE
         except Exception:
             log.exception("The service failed and ends.", action="service.failed")
             return Exit.FAILURE
@@ -109,7 +114,7 @@ class Serving:
             async with asyncio.timeout(_STOP_SECONDS):
                 await component.stop()
         except TimeoutError:
-            log.error(
+            log.warning(
                 "The service did not let go in time.", action="service.stop_timeout", seconds=_STOP_SECONDS
             )
             return code or Exit.FAILURE
@@ -145,8 +150,8 @@ class Serving:
         port = self._settings.health_port
         if not port:
             return Group(name="no health server")
-        readiness = Readiness(self._checks)
-        return HealthServer(self._name, readiness, host=self._settings.health_host, port=port)
+        server = HealthServer(self._name, Readiness(self._checks), host=self._settings.health_host, port=port)
+        return Resource("health", server.open, server.close)
 
     def _checks(self) -> Mapping[str, Check]:
         declared: Mapping[str, Check] = self._service.ready if self._service else {}

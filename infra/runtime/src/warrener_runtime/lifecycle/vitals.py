@@ -23,7 +23,8 @@ class Vitals:
     The parts find it by `vitals_here`: whatever is started under `serve` belongs to that service.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, give_up_deaf_after: float = 120.0) -> None:
+        self.give_up_deaf_after = give_up_deaf_after
         self._checks: dict[str, Check] = {}
         self._given_up = asyncio.Event()
         self.reason: Exception | None = None

@@ -5,7 +5,6 @@ from difflib import get_close_matches
 from typing import Any, TypeVar, cast
 
 from pydantic import ValidationError
-from pydantic_settings import SettingsError as SourceError
 
 from warrener_runtime.settings.errors import SettingsError, problems_in
 from warrener_runtime.settings.file import CONFIG_VARIABLE, FileValues, read_file
@@ -32,8 +31,6 @@ def load(kind: type[S], **overrides: object) -> S:
     except ValidationError as error:
         problems = problems_in(error, lambda field: _origin(field, given, file))
         raise SettingsError(problems, hints) from None  # the cause would print what is masked
-    except SourceError as error:
-        raise SettingsError([f"{PREFIX}*: expected JSON for a value of many parts: {error}"], hints) from None
     finally:
         values_of_file.reset(token)
     settings._hints = tuple(hints)  # noqa: SLF001 - the constructor would take it for a setting

@@ -9,6 +9,7 @@ from pydantic import AfterValidator, Field, PrivateAttr
 from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from warrener_runtime.settings.secrets import mask_value
+from warrener_runtime.settings.variables import Variables
 
 PREFIX = "WARRENER_"
 
@@ -19,7 +20,7 @@ values_of_file: ContextVar[dict[str, object]] = ContextVar("values_of_file")
 def _amqp_url(url: str) -> str:
     parts = urlsplit(url)
     if parts.scheme not in {"amqp", "amqps"} or not parts.hostname:
-        raise ValueError("a URL like amqp://user:password@host:5672/vhost")
+        raise ValueError("a URL like amqp://host:5672/vhost")
     return url
 
 
@@ -79,4 +80,4 @@ class ServiceSettings(BaseSettings):
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         from_file = InitSettingsSource(settings_cls, init_kwargs=values_of_file.get({}))
-        return init_settings, env_settings, from_file
+        return init_settings, Variables(settings_cls), from_file

@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal
 from urllib.parse import urlsplit, urlunsplit
 
@@ -55,8 +55,11 @@ def _traces_url(endpoint: str) -> str:
 class ForbearingExporter(SpanExporter):
     """Passes spans on. A failure costs these spans, and one line in the log a minute at most."""
 
-    def __init__(self, inner: SpanExporter, endpoint: str) -> None:
+    def __init__(
+        self, inner: SpanExporter, endpoint: str, *, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
         self._inner = inner
+        self._monotonic = monotonic
         self._endpoint = mask(endpoint)
         self._complained_at: float | None = None
         self._lost = 0
@@ -79,7 +82,7 @@ class ForbearingExporter(SpanExporter):
 
     def _complain(self, lost: int, reason: str) -> None:
         self._lost += lost
-        now = time.monotonic()
+        now = self._monotonic()
         if self._complained_at is not None and now - self._complained_at < _COMPLAIN_EVERY_SECONDS:
             return
         self._complained_at = now

@@ -64,7 +64,9 @@ class Telemetry:
         """
         if self._recorder is None or (parent and parent.trace_id and not parent.sampled):
             return NoSpan(parent or NO_CONTEXT)
-        return self._recorder.span(name, kind, parent, links, attributes, start_ns)
+        return self._recorder.span(
+            name, kind=kind, parent=parent, links=links, attributes=attributes, start_ns=start_ns
+        )
 
     def spans(self) -> "tuple[ReadableSpan, ...]":
         """The spans that ended so far; of `in_memory` alone."""
@@ -72,7 +74,7 @@ class Telemetry:
             raise TypeError("expected Telemetry.in_memory(), got one that keeps no spans")
         return self._recorder.kept.get_finished_spans()
 
-    async def shutdown(self, timeout: float = _SHUTDOWN_SECONDS) -> None:  # noqa: ASYNC109 - a bound, as everywhere here
+    async def shutdown(self, timeout: float = _SHUTDOWN_SECONDS) -> None:
         """Send what is left, for at most `timeout` seconds; then let go. May be called twice."""
         if self._recorder is None:
             return
@@ -84,7 +86,7 @@ class Telemetry:
         loop, done = asyncio.get_running_loop(), asyncio.Event()
 
         def flush() -> None:
-            recorder.shutdown(timeout)
+            recorder.shutdown()
             _tell(loop, done)
 
         threading.Thread(target=flush, name="telemetry-shutdown", daemon=True).start()

@@ -53,6 +53,7 @@ class Recorder:
     def span(
         self,
         name: str,
+        *,
         kind: Kind,
         parent: TraceContext | None,
         links: Sequence[TraceContext],
@@ -74,7 +75,7 @@ class Recorder:
             return NoSpan(context)
         return RecordedSpan(span, context, self._now_ns)
 
-    def shutdown(self, timeout: float) -> None:
+    def shutdown(self) -> None:
         """Send what is left and end the threads. Blocks."""
         self._provider.shutdown()
 

@@ -1,0 +1,247 @@
+"""A consumer on a broker: outages lose nothing and bury nothing, and nobody is deaf without notice (G8)."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pytest
+from structlog.testing import capture_logs
+
+from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
+from warrener_runtime.bus.port import Delivery, Fate, Subscription
+from warrener_runtime.lifecycle import Consumer, Deaf, NotReady, Vitals
+from warrener_runtime.lifecycle.vitals import vitals_here
+from warrener_runtime.virtual_clock import VirtualClock
+
+QUEUE = "letters"
+DELIVERY_LIMIT = 3
+
+
+@dataclass(frozen=True)
+class Binding:
+    exchange: str = "post"
+    key: str = "#"
+
+
+@dataclass(frozen=True)
+class Exchange:
+    name: str
+    kind: str = "topic"
+    alternate: str | None = None
+
+
+@dataclass(frozen=True)
+class Queue:
+    name: str
+    arguments: Mapping[str, str | int]
+    bindings: Sequence[Binding] = (Binding(),)
+    exclusive: bool = False
+
+
+@dataclass(frozen=True)
+class Topology:
+    exchanges: Sequence[Exchange]
+    queues: Sequence[Queue]
+
+
+TOPOLOGY = Topology(
+    [Exchange("post"), Exchange("grave")],
+    [
+        Queue(
+            QUEUE,
+            {"x-queue-type": "quorum", "x-delivery-limit": DELIVERY_LIMIT, "x-dead-letter-exchange": "grave"},
+        ),
+        Queue("graveyard", {"x-queue-type": "quorum"}, [Binding("grave")]),
+    ],
+)
+
+
+@dataclass(frozen=True)
+class Letter:
+    message_id: str
+    exchange: str = "post"
+    routing_key: str = "a"
+    content_type: str = "text/plain"
+    type: str = "letter"
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    persistent: bool = True
+    mandatory: bool = True
+
+    @property
+    def body(self) -> bytes:
+        return self.message_id.encode()
+
+
+class Office:
+    """What a service does with its letters; a test may take its store away."""
+
+    def __init__(self) -> None:
+        self.handled: list[str] = []
+        self.store_is_up = True
+        self.tries = 0
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    async def handle(self, subscription: Subscription, batch: list[Delivery]) -> None:
+        self.tries += 1
+        await self.gate.wait()
+        if not self.store_is_up:
+            raise ConnectionError("the store does not answer")
+        self.handled += [delivery.body.decode() for delivery in batch]
+        await subscription.ack(batch)
+
+
+@dataclass
+class Scene:
+    """A broker, a service's consumer on it, and the clock that both go by."""
+
+    clock: VirtualClock
+    broker: MemoryBroker
+    bus: MemoryBus
+    office: Office
+    vitals: Vitals
+    consumer: Consumer
+
+    async def send(self, *names: str) -> None:
+        fates = await self.bus.publish([Letter(name) for name in names])
+        assert set(fates) == {Fate.CONFIRMED}
+        await self.clock.settle()
+
+    async def complaints(self) -> list[str]:
+        """What the checks say that are asked for /ready."""
+        found: list[str] = []
+        for check in self.vitals.checks.values():
+            try:
+                await check()
+            except NotReady as error:
+                found.append(str(error))
+        return found
+
+
+@pytest.fixture
+async def scene() -> AsyncIterator[Scene]:
+    clock = VirtualClock()
+    broker = MemoryBroker(clock)
+    bus, office, vitals = MemoryBus(broker), Office(), Vitals(give_up_deaf_after=120)
+    vitals_here.set(vitals)
+    await bus.start()
+    await bus.declare(TOPOLOGY)
+    consumer = Consumer("office", bus, QUEUE, 10, office.handle, clock=clock, deaf_after=15)
+    with capture_logs():
+        yield Scene(clock, broker, bus, office, vitals, consumer)
+        await consumer.stop()
+        await bus.close()
+
+
+async def test_letters_are_handled_and_acknowledged(scene: Scene) -> None:
+    await scene.consumer.start()
+    await scene.send("a", "b", "c")
+    assert scene.office.handled == ["a", "b", "c"]
+    assert scene.broker.ready(QUEUE) == 0
+    assert await scene.complaints() == []
+
+
+async def test_an_outage_of_the_store_buries_nothing_however_long_it_lasts(scene: Scene) -> None:
+    """A rejection would count as a delivery, and the fourth would dead-letter good work."""
+    await scene.consumer.start()
+    scene.office.store_is_up = False
+    await scene.send("a", "b")
+    await scene.clock.advance(600)
+    assert scene.office.tries > 10 * DELIVERY_LIMIT
+    assert await scene.complaints() == [
+        f"messages of queue {QUEUE} cannot be handled: ConnectionError: the store does not answer"
+    ]
+    scene.office.store_is_up = True
+    await scene.clock.advance(10)
+    assert scene.office.handled == ["a", "b"]
+    assert scene.broker.ready("graveyard") == 0
+    assert await scene.complaints() == []
+
+
+async def test_pauses_grow_while_an_outage_lasts(scene: Scene) -> None:
+    await scene.consumer.start()
+    scene.office.store_is_up = False
+    await scene.send("a")
+    await scene.clock.advance(60)
+    assert scene.office.tries < 20
+
+
+async def test_draining_finishes_what_runs_and_takes_nothing_new(scene: Scene) -> None:
+    await scene.consumer.start()
+    scene.office.gate.clear()
+    await scene.send("a")
+    draining = asyncio.create_task(scene.consumer.drain())
+    await scene.clock.settle()
+    assert not draining.done()
+    scene.office.gate.set()
+    await draining
+    await scene.send("b")
+    assert scene.office.handled == ["a"]
+    assert scene.broker.ready(QUEUE) == 1
+
+
+async def test_draining_in_an_outage_gives_the_batch_back(scene: Scene) -> None:
+    await scene.consumer.start()
+    scene.office.store_is_up = False
+    await scene.send("a")
+    await scene.consumer.drain()
+    await scene.consumer.stop()
+    await scene.bus.close()
+    assert scene.broker.ready(QUEUE) == 1
+    assert scene.broker.ready("graveyard") == 0
+
+
+async def test_a_broken_connection_is_survived(scene: Scene) -> None:
+    await scene.consumer.start()
+    await scene.send("a")
+    scene.broker.drop_connections()
+    await scene.clock.settle()
+    await scene.send("b")
+    assert scene.office.handled == ["a", "b"]
+
+
+async def test_g8_deaf_means_not_ready_and_then_a_fresh_process(scene: Scene) -> None:
+    await scene.consumer.start()
+    scene.broker.stop()
+    await scene.clock.advance(10)
+    assert await scene.complaints() == []  # a reconnect takes that long
+    await scene.clock.advance(10)
+    assert await scene.complaints() == ["office hears nothing from the broker"]
+    assert scene.vitals.reason is None
+    await scene.clock.advance(110)
+    assert isinstance(scene.vitals.reason, Deaf)
+
+
+async def test_g8_who_hears_again_is_ready_again_and_the_clock_begins_anew(scene: Scene) -> None:
+    await scene.consumer.start()
+    for _ in range(3):
+        scene.broker.stop()
+        await scene.clock.advance(100)
+        scene.broker.start()
+        await scene.clock.advance(5)
+    assert await scene.complaints() == []
+    assert scene.vitals.reason is None
+
+
+async def test_g8_a_queue_that_was_deleted_is_consumed_again(scene: Scene) -> None:
+    await scene.consumer.start()
+    scene.broker.delete_queue(QUEUE)
+    await scene.clock.advance(20)
+    await scene.send("a")
+    assert scene.office.handled == ["a"]
+    assert await scene.complaints() == []
+
+
+async def test_g8_a_queue_that_is_not_there_is_noticed(scene: Scene) -> None:
+    lost = Consumer("lost", scene.bus, "nowhere", 10, scene.office.handle, clock=scene.clock, deaf_after=15)
+    await lost.start()
+    await scene.clock.advance(20)
+    assert await scene.complaints() == ["lost hears nothing from the broker"]
+    await lost.stop()
+
+
+async def test_who_has_stopped_is_asked_no_more(scene: Scene) -> None:
+    await scene.consumer.start()
+    assert scene.vitals.checks
+    await scene.consumer.stop()
+    assert not scene.vitals.checks

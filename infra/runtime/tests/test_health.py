@@ -1,0 +1,116 @@
+"""Health over HTTP: it tells the truth, quickly, and also when the event loop is stuck."""
+
+import asyncio
+import json
+import threading
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from http.client import HTTPConnection
+from typing import Any
+
+import pytest
+
+from warrener_runtime.health import HealthServer, Readiness
+from warrener_runtime.virtual_clock import VirtualClock
+
+Checks = dict[str, Callable[[], Awaitable[None]]]
+
+
+async def fine() -> None:
+    """All is well."""
+
+
+async def broken() -> None:
+    raise ConnectionError("postgresql://me:secret@db/jobs does not answer")
+
+
+async def endless() -> None:
+    await asyncio.Event().wait()
+
+
+def ask(port: int, path: str) -> tuple[int, dict[str, Any]]:
+    connection = HTTPConnection("127.0.0.1", port, timeout=10)
+    try:
+        connection.request("GET", path)
+        response = connection.getresponse()
+        return response.status, json.loads(response.read())
+    finally:
+        connection.close()
+
+
+@pytest.fixture
+def checks() -> Checks:
+    return {"broker": fine}
+
+
+@pytest.fixture
+async def server(checks: Checks) -> AsyncIterator[HealthServer]:
+    readiness = Readiness(lambda: checks, timeout=0.05)
+    found = HealthServer("test", readiness, host="127.0.0.1", port=0, loop_seconds=0.2)
+    await found.open()
+    yield found
+    await found.close()
+
+
+async def test_live_and_ready(server: HealthServer) -> None:
+    assert await asyncio.to_thread(ask, server.port, "/live") == (200, {"service": "test", "status": "live"})
+    assert await asyncio.to_thread(ask, server.port, "/ready") == (
+        200,
+        {"service": "test", "status": "ready", "checks": {"broker": "ok"}},
+    )
+
+
+async def test_not_ready_says_what_is_wrong_without_secrets(server: HealthServer, checks: Checks) -> None:
+    checks |= {"store": broken, "ledger": endless}
+    status, content = await asyncio.to_thread(ask, server.port, "/ready?verbose")
+    assert status == 503
+    assert content["status"] == "not ready"
+    assert content["checks"] == {
+        "broker": "ok",
+        "store": "postgresql://me:***@db/jobs does not answer",
+        "ledger": "no answer within 0.05 s",
+    }
+
+
+async def test_another_path_is_answered_with_the_right_ones(server: HealthServer) -> None:
+    status, content = await asyncio.to_thread(ask, server.port, "/metrics")
+    assert (status, content) == (404, {"error": "expected /live or /ready, got /metrics"})
+
+
+async def test_a_blocked_event_loop_is_not_live(server: HealthServer) -> None:
+    answers: list[tuple[int, dict[str, Any]]] = []
+    probe = threading.Thread(target=lambda: answers.append(ask(server.port, "/live")))
+    probe.start()
+    probe.join()  # the loop cannot run while we wait here, as if a handler had blocked it
+    assert answers[0][0] == 503
+    assert answers[0][1]["status"] == "blocked"
+
+
+async def test_a_port_that_is_taken_is_said_with_what_to_do(server: HealthServer) -> None:
+    second = HealthServer("test", Readiness(dict), host="127.0.0.1", port=server.port)
+    with pytest.raises(OSError, match=r"set WARRENER_HEALTH_HOST and WARRENER_HEALTH_PORT"):
+        await second.open()
+    await second.close()
+
+
+async def test_checks_are_asked_once_a_second_however_often_others_ask() -> None:
+    clock, asked = VirtualClock(), list[float]()
+
+    async def count() -> None:
+        asked.append(clock.monotonic())
+
+    readiness = Readiness(lambda: {"broker": count}, clock=clock)
+    await asyncio.gather(*(readiness.report() for _ in range(20)))
+    await clock.advance(0.9)
+    await readiness.report()
+    await clock.advance(0.2)
+    await readiness.report()
+    assert asked == [0, 1.1]
+
+
+async def test_checks_are_asked_at_the_same_time() -> None:
+    readiness = Readiness(lambda: {str(number): endless for number in range(50)}, timeout=0.05)
+    began = time.monotonic()
+    report = await readiness.report()
+    assert not report.ready
+    assert time.monotonic() - began < 1

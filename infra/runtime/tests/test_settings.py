@@ -1,0 +1,176 @@
+"""Settings: where they come from, which one wins, and what a mistake is answered with."""
+
+import os
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+from pydantic import Field
+
+from warrener_runtime.settings import ServiceSettings, SettingsError, load, mask
+
+
+class BreadSettings(ServiceSettings):
+    """A service with a setting of its own."""
+
+    section: ClassVar[str | None] = "bakery"
+    loaves: int = 3
+    ovens: list[str] = Field(default_factory=list[str])
+
+
+@pytest.fixture(autouse=True)
+def nothing_set(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No variables, and no file where we are."""
+    for name in [name for name in os.environ if name.startswith("WARRENER_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+
+
+def write(path: Path, text: str) -> Path:
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_flags_win_over_variables_over_the_file_over_defaults(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    assert load(BreadSettings).loaves == 3
+    write(tmp_path / "warrener.toml", "loaves = 4\nlog_level = 'debug'")
+    assert load(BreadSettings).loaves == 4
+    monkeypatch.setenv("WARRENER_LOAVES", "5")
+    assert load(BreadSettings).loaves == 5
+    settings = load(BreadSettings, loaves=6, log_format=None)
+    assert (settings.loaves, settings.log_level, settings.log_format) == (6, "debug", "json")
+
+
+def test_a_table_of_the_service_wins_over_what_all_services_share(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = write(
+        tmp_path / "elsewhere.toml", "loaves = 4\ndrain_grace = 7\n[bakery]\nloaves = 9\n[other]\nloaves = 1"
+    )
+    monkeypatch.setenv("WARRENER_CONFIG", str(file))
+    settings = load(BreadSettings)
+    assert (settings.loaves, settings.drain_grace) == (9, 7)
+
+
+def test_an_empty_variable_is_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WARRENER_OTLP_ENDPOINT", "")
+    assert load(ServiceSettings).otlp_endpoint is None
+
+
+@pytest.mark.parametrize(
+    ("variable", "came", "sentence"),
+    [
+        ("WARRENER_LOAVES", "many", "WARRENER_LOAVES: expected a valid integer, got 'many'"),
+        ("WARRENER_LOG_FORMAT", "xml", "WARRENER_LOG_FORMAT: expected 'json' or 'console', got 'xml'"),
+        (
+            "WARRENER_HEALTH_PORT",
+            "70000",
+            "WARRENER_HEALTH_PORT: expected less than or equal to 65535, got '70000'",
+        ),
+        (
+            "WARRENER_BROKER_URL",
+            "localhost",
+            "WARRENER_BROKER_URL: expected a URL like amqp://host:5672/vhost, got 'localhost'",
+        ),
+        ("WARRENER_OVENS", "[big", "WARRENER_OVENS: expected a valid list, got '[big'"),
+    ],
+)
+def test_a_wrong_variable_is_named_with_what_was_expected_and_what_came(
+    monkeypatch: pytest.MonkeyPatch, variable: str, came: str, sentence: str
+) -> None:
+    monkeypatch.setenv(variable, came)
+    with pytest.raises(SettingsError) as caught:
+        load(BreadSettings)
+    assert str(caught.value) == sentence
+
+
+@pytest.mark.parametrize("written", ["big, small", '["big", "small"]'])
+def test_a_list_is_written_with_commas_or_as_json(monkeypatch: pytest.MonkeyPatch, written: str) -> None:
+    monkeypatch.setenv("WARRENER_OVENS", written)
+    assert load(BreadSettings).ovens == ["big", "small"]
+
+
+def test_a_wrong_key_is_named_with_its_file(tmp_path: Path) -> None:
+    file = write(tmp_path / "warrener.toml", "[bakery]\nloaves = 'many'")
+    with pytest.raises(SettingsError) as caught:
+        load(BreadSettings)
+    assert str(caught.value) == f"{file.name}: bakery.loaves: expected a valid integer, got 'many'"
+
+
+def test_a_wrong_flag_is_named_as_the_flag_that_it_is() -> None:
+    with pytest.raises(SettingsError, match=r"^--drain-grace: expected greater than or equal to 0, got -1"):
+        load(ServiceSettings, drain_grace=-1)
+
+
+def test_all_mistakes_are_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WARRENER_LOAVES", "many")
+    monkeypatch.setenv("WARRENER_LOG_LEVEL", "loud")
+    with pytest.raises(SettingsError) as caught:
+        load(BreadSettings)
+    assert len(caught.value.problems) == 2
+
+
+def test_a_flag_that_does_not_exist_is_a_mistake_of_the_programmer() -> None:
+    with pytest.raises(TypeError, match="expected fields of ServiceSettings"):
+        load(ServiceSettings, loafs=1)
+
+
+def test_a_file_that_is_not_there_or_not_toml_is_said(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("WARRENER_CONFIG", str(tmp_path / "missing.toml"))
+    with pytest.raises(SettingsError, match=r"WARRENER_CONFIG: expected a file that can be read"):
+        load(ServiceSettings)
+    monkeypatch.setenv("WARRENER_CONFIG", str(write(tmp_path / "bad.toml", "loaves = = 3")))
+    with pytest.raises(SettingsError, match=r"expected TOML, got a mistake"):
+        load(ServiceSettings)
+
+
+def test_a_slip_of_the_pen_gets_a_hint_and_the_setting_of_another_service_does_not(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("WARRENER_BROKER_ULR", "amqp://elsewhere/")
+    monkeypatch.setenv("WARRENER_LOAVES", "5")  # a setting of the bakery, which is not asked here
+    write(tmp_path / "warrener.toml", "drain_grase = 5\nsomething_else = 1")
+    hints = load(ServiceSettings).hints
+    assert len(hints) == 2
+    assert "WARRENER_BROKER_ULR looks like a slip of the pen for WARRENER_BROKER_URL" in hints[0]
+    assert "drain_grase looks like a slip of the pen for drain_grace" in hints[1]
+
+
+def test_the_hint_stands_beside_the_error_that_it_may_explain(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WARRENER_LOG_LEVLE", "debug")
+    monkeypatch.setenv("WARRENER_LOG_LEVEL", "loud")
+    with pytest.raises(SettingsError, match="hint: WARRENER_LOG_LEVLE"):
+        load(ServiceSettings)
+
+
+def test_passwords_are_never_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = load(ServiceSettings, broker_url="amqp://me:secret@host/")
+    assert settings.broker_url == "amqp://me:secret@host/"
+    assert "secret" not in repr(settings) + str(settings)
+    monkeypatch.setenv("WARRENER_BROKER_URL", "http://me:secret@host/")
+    with pytest.raises(SettingsError) as caught:
+        load(ServiceSettings)
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "masked"),
+    [
+        ("amqp://me:secret@host:5672/", "amqp://me:***@host:5672/"),
+        ("amqp://me:se@cret@host/", "amqp://me:***@host/"),
+        (
+            "cannot reach postgresql+asyncpg://me:secret@db/jobs now",
+            "cannot reach postgresql+asyncpg://me:***@db/jobs now",
+        ),
+        ("amqp://:secret@host/", "amqp://:***@host/"),
+        ("amqp://host:5672/", "amqp://host:5672/"),
+        ("amqp://me@host:5672/", "amqp://me@host:5672/"),
+        ("12:30 at me@home", "12:30 at me@home"),
+    ],
+)
+def test_a_password_is_hidden_wherever_it_stands(text: str, masked: str) -> None:
+    assert mask(text) == masked

@@ -1,0 +1,280 @@
+"""Traces: contexts as strings, parents by name, silence that is free, and exports that disturb nobody."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from concurrent import futures
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib import import_module
+from typing import Any
+
+import pytest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
+    ExportTraceServiceRequest,
+    ExportTraceServiceResponse,
+)
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
+from opentelemetry.trace import SpanKind, StatusCode
+from structlog.testing import capture_logs
+
+from warrener_runtime.settings import ServiceSettings
+from warrener_runtime.telemetry import NO_CONTEXT, Telemetry, TraceContext, ambient, names
+from warrener_runtime.telemetry.export import ForbearingExporter
+from warrener_runtime.telemetry.span import NoSpan
+from warrener_runtime.virtual_clock import VirtualClock
+
+# Neither has types.
+grpc: Any = import_module("grpc")
+trace_service: Any = import_module("opentelemetry.proto.collector.trace.v1.trace_service_pb2_grpc")
+
+TRACE_ID = "0af7651916cd43dd8448eb211c80319c"
+SAMPLED = TraceContext(f"00-{TRACE_ID}-b7ad6b7169203331-01", "vendor=1")
+UNSAMPLED = TraceContext(f"00-{TRACE_ID}-b7ad6b7169203331-00")
+
+
+@pytest.mark.parametrize(
+    "traceparent",
+    [
+        None,
+        "",
+        "nonsense",
+        f"00-{'0' * 32}-b7ad6b7169203331-01",
+        f"00-{TRACE_ID}-{'0' * 16}-01",
+        f"00-{TRACE_ID.upper()}-b7ad6b7169203331-01",
+        f"ff-{TRACE_ID}-b7ad6b7169203331-01",
+        f"00-{TRACE_ID}-b7ad6b7169203331-01-more",
+        f"00-{TRACE_ID[1:]}-b7ad6b7169203331-01",
+    ],
+)
+def test_a_context_that_is_none_is_taken_for_none(traceparent: str | None) -> None:
+    context = TraceContext(traceparent)
+    assert context.trace_id is None
+    assert not context.sampled
+    telemetry = Telemetry.in_memory("s")
+    with telemetry.span("root", parent=context):
+        pass
+    assert telemetry.spans()[0].parent is None
+
+
+def test_a_context_of_a_later_version_is_understood() -> None:
+    assert TraceContext(f"01-{TRACE_ID}-b7ad6b7169203331-01-what-will-be").trace_id == TRACE_ID
+
+
+def test_a_span_hangs_under_the_parent_that_is_named_and_under_no_other() -> None:
+    telemetry = Telemetry.in_memory("s")
+    with telemetry.span("outer") as outer:
+        with telemetry.span("named", parent=SAMPLED) as named:
+            pass
+        with telemetry.span("root"):
+            pass
+    spans = {span.name: span for span in telemetry.spans()}
+    assert named.context.trace_id == TRACE_ID
+    assert named.context.tracestate == "vendor=1"
+    parent = spans["named"].parent
+    assert parent is not None
+    assert f"{parent.span_id:016x}" == SAMPLED.span_id
+    assert spans["root"].parent is None
+    assert outer.context.trace_id != TRACE_ID
+
+
+def test_one_trace_goes_through_services_that_have_names_of_their_own() -> None:
+    scheduler, agent = Telemetry.in_memory("scheduler"), Telemetry.in_memory("agent")
+    with scheduler.span(names.accept("bake"), kind="consumer") as accepted:
+        pass
+    with agent.span(names.attempt("bake"), kind="consumer", parent=accepted.context):
+        pass
+    (one,), (two,) = scheduler.spans(), agent.spans()
+    assert (one.name, two.name) == ("accept bake", "attempt bake")
+    assert one.context is not None
+    assert two.parent is not None
+    assert (two.parent.trace_id, two.parent.span_id) == (one.context.trace_id, one.context.span_id)
+    assert [span.resource.attributes["service.name"] for span in (one, two)] == ["scheduler", "agent"]
+
+
+def test_a_span_has_links_a_kind_attributes_and_the_times_that_are_said() -> None:
+    telemetry = Telemetry.in_memory("s")
+    with telemetry.span(
+        "wait", kind="producer", links=[SAMPLED, NO_CONTEXT], attributes={names.ATTEMPT: 2}, start_ns=1_000
+    ) as span:
+        span.set(names.JOB_ID, "j1")
+        span.end_at(5_000)
+    (found,) = telemetry.spans()
+    assert (found.start_time, found.end_time, found.kind) == (1_000, 5_000, SpanKind.PRODUCER)
+    assert [f"{link.context.trace_id:032x}" for link in found.links] == [TRACE_ID]
+    assert dict(found.attributes or {}) == {"warrener.attempt": 2, "warrener.job.id": "j1"}
+
+
+def test_an_exception_marks_the_span_as_failed_without_its_secrets() -> None:
+    telemetry = Telemetry.in_memory("s")
+    with pytest.raises(ConnectionError), telemetry.span("work"):
+        raise ConnectionError("amqp://me:secret@host/ refuses")
+    (found,) = telemetry.spans()
+    assert found.status.status_code is StatusCode.ERROR
+    assert found.status.description == "amqp://me:***@host/ refuses"
+    assert (found.attributes or {})["error.type"] == "ConnectionError"
+
+
+async def test_spans_of_a_simulation_carry_its_time() -> None:
+    clock = VirtualClock()
+    telemetry = Telemetry.in_memory("s", clock=clock)
+    with telemetry.span("work"):
+        await clock.advance(90)
+    (found,) = telemetry.spans()
+    assert found.start_time is not None
+    assert found.end_time is not None
+    assert found.end_time - found.start_time == 90 * 10**9
+
+
+async def test_each_task_has_the_context_of_its_own_span() -> None:
+    telemetry, both = Telemetry.in_memory("s"), asyncio.Barrier(2)
+
+    async def work(name: str) -> bool:
+        with telemetry.span(name) as span:
+            await both.wait()
+            return ambient() == span.context
+
+    assert all(await asyncio.gather(work("a"), work("b")))
+    assert ambient() == NO_CONTEXT
+
+
+def test_silence_hands_on_what_came_in() -> None:
+    silent = Telemetry.of("s", ServiceSettings())
+    with silent.span("work", parent=SAMPLED) as span:
+        assert span.context == SAMPLED
+        assert not span.recording
+        span.set("a", 1)
+        span.fail("no matter")
+    with silent.span("root") as root:
+        assert root.context == NO_CONTEXT
+
+
+def test_what_its_beginner_does_not_record_is_not_recorded_and_handed_on() -> None:
+    telemetry = Telemetry.in_memory("s")
+    with telemetry.span("work", parent=UNSAMPLED) as span:
+        assert span.context == UNSAMPLED
+        assert isinstance(span, NoSpan)
+    assert telemetry.spans() == ()
+
+
+def test_silence_is_nearly_free() -> None:
+    """Ten thousand spans that nobody wants, in a small part of a second (about one microsecond each)."""
+    silent = Telemetry.silent()
+    began = time.perf_counter()
+    for _ in range(10_000):
+        with silent.span("work", parent=SAMPLED, attributes=None) as span:
+            span.set("a", 1)
+    assert time.perf_counter() - began < 0.5
+
+
+class Collector:
+    """What a collector hears, by either transport."""
+
+    def __init__(self) -> None:
+        self.spans: list[tuple[str, str]] = []
+
+    def hear(self, request: Any) -> None:
+        for resource in request.resource_spans:
+            service = {item.key: item.value.string_value for item in resource.resource.attributes}[
+                "service.name"
+            ]
+            self.spans += [(service, span.name) for scope in resource.scope_spans for span in scope.spans]
+
+    def Export(self, request: Any, context: Any) -> Any:  # noqa: N802 - gRPC's name
+        self.hear(request)
+        return ExportTraceServiceResponse()
+
+
+@pytest.fixture
+def grpc_collector() -> Iterator[tuple[Collector, str]]:
+    collector = Collector()
+    server = grpc.server(futures.ThreadPoolExecutor(1))
+    trace_service.add_TraceServiceServicer_to_server(collector, server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    yield collector, f"http://127.0.0.1:{port}"
+    server.stop(None).wait()
+
+
+@pytest.fixture
+def http_collector() -> Iterator[tuple[Collector, str]]:
+    collector = Collector()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            if self.path == "/v1/traces":
+                assert self.headers.get("Content-Encoding") is None
+                collector.hear(ExportTraceServiceRequest.FromString(body))
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - http.server's name
+            """Quiet."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+    thread.start()
+    yield collector, f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+async def test_spans_reach_a_collector_by_grpc(grpc_collector: tuple[Collector, str]) -> None:
+    collector, endpoint = grpc_collector
+    await send_one(ServiceSettings(otlp_endpoint=endpoint, otlp_protocol="grpc"))
+    assert collector.spans == [("scheduler", "accept bake")]
+
+
+async def test_spans_reach_a_collector_by_http(http_collector: tuple[Collector, str]) -> None:
+    collector, endpoint = http_collector
+    await send_one(ServiceSettings(otlp_endpoint=endpoint, otlp_protocol="http/protobuf"))
+    assert collector.spans == [("scheduler", "accept bake")]
+
+
+async def send_one(settings: ServiceSettings) -> None:
+    telemetry = Telemetry.of("scheduler", settings)
+    with telemetry.span(names.accept("bake")):
+        pass
+    await telemetry.shutdown()
+    await telemetry.shutdown()
+    with telemetry.span("too late") as span:
+        assert not span.recording
+
+
+@pytest.mark.parametrize("protocol", ["grpc", "http/protobuf"])
+async def test_a_collector_that_is_not_there_neither_disturbs_nor_delays(protocol: str) -> None:
+    settings = ServiceSettings.model_validate(
+        {"otlp_endpoint": "http://127.0.0.1:1", "otlp_protocol": protocol}
+    )
+    telemetry = Telemetry.of("s", settings)
+    with telemetry.span("work"):
+        pass
+    began = time.monotonic()
+    await telemetry.shutdown(timeout=0.3)
+    assert time.monotonic() - began < 2
+
+
+class Broken(SpanExporter):
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        raise ConnectionError("http://me:secret@collector/ is away")
+
+    def shutdown(self) -> None: ...
+
+
+def test_failures_are_told_once_a_minute_at_most() -> None:
+    now = 0.0
+    exporter = ForbearingExporter(Broken(), "http://me:secret@collector/", monotonic=lambda: now)
+    telemetry = Telemetry.in_memory("s")
+    with telemetry.span("work"):
+        pass
+    with capture_logs() as records:
+        for now in (0.0, 1.0, 59.0, 61.0, 62.0):  # noqa: B007 - the clock of the exporter reads it
+            assert exporter.export(telemetry.spans()) is SpanExportResult.FAILURE
+    assert [(record["action"], record["lost"]) for record in records] == [
+        ("telemetry.export_failed", 1),
+        ("telemetry.export_failed", 3),
+    ]
+    assert "secret" not in str(records)
