@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
-# PostgreSQL's text cannot hold NUL, UTF-8 cannot hold lone surrogates. SUB (0x1a) announces an escape, so it is
+# PostgreSQL cannot hold NUL in text, UTF-8 no lone surrogates. SUB (0x1a) announces an escape, so it is
 # escaped too.
 _UNSTORABLE = re.compile("[\x00\x1a\ud800-\udfff]")
 _ESCAPED = re.compile("\x1a([0-9a-f]{4})")

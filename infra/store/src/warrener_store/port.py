@@ -168,16 +168,16 @@ class StoreError(Exception):
     """The root of what a store raises."""
 
 
-class StoreUnavailable(StoreError):  # noqa: N818 - it says what is the matter
+class StoreUnavailable(StoreError):
     """The database does not answer, is locked or full: try again.
 
     Where the connection broke, the change may have been made all the same; every operation may be repeated.
     """
 
 
-class StoreRefused(StoreError):  # noqa: N818 - as above
+class StoreRefused(StoreError):
     """The database refused what the code must never ask for: a bug."""
 
 
-class StoreNotMigrated(StoreError):  # noqa: N818 - as above
+class StoreNotMigrated(StoreError):
     """The tables are missing, or not those of this version."""

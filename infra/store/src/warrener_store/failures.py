@@ -1,0 +1,86 @@
+"""Errors of databases and drivers as the three that the port knows."""
+
+import sqlite3
+from collections.abc import Generator
+from contextlib import contextmanager
+
+from asyncpg.exceptions import DataError
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+
+from warrener_store.port import StoreError, StoreNotMigrated, StoreRefused, StoreUnavailable
+
+MIGRATE = "run `warrener migrate`"
+
+_UNDEFINED_TABLE = "42P01"
+# Classes of SQLSTATE in which the database refuses however often it is asked: data, integrity, syntax,
+# rights.
+_REFUSALS = frozenset({"22", "23", "42", "44"})
+_SQLITE_REFUSALS = frozenset(
+    {
+        sqlite3.SQLITE_ERROR,
+        sqlite3.SQLITE_TOOBIG,
+        sqlite3.SQLITE_CONSTRAINT,
+        sqlite3.SQLITE_MISMATCH,
+        sqlite3.SQLITE_MISUSE,
+        sqlite3.SQLITE_RANGE,
+    }
+)
+
+
+class Conflict(StoreUnavailable):
+    """The database broke off one of two transactions that stood in each other's way: begin again at once."""
+
+
+@contextmanager
+def translated(where: object) -> Generator[None]:
+    """Raise what goes wrong inside as StoreUnavailable, StoreRefused or StoreNotMigrated."""
+    try:
+        yield
+    except DBAPIError as error:
+        raise _meaning(error.orig or error, where, lost=error.connection_invalidated) from error
+    except sqlite3.Error as error:
+        raise _meaning(error, where) from error
+    except (SQLAlchemyError, OSError, TimeoutError) as error:  # no connection was free, or none could be made
+        raise StoreUnavailable(
+            f"the store {where} does not answer: {_sentence(error)}; it is tried again"
+        ) from error
+
+
+def _meaning(origin: BaseException, where: object, *, lost: bool = False) -> StoreError:
+    if isinstance(origin, sqlite3.Error):
+        return _meaning_for_sqlite(origin, where)
+    state: str = getattr(origin, "sqlstate", None) or ""
+    if state == _UNDEFINED_TABLE:
+        return _not_migrated(where)
+    if state.startswith("40"):
+        return Conflict(f"the store {where} broke off a transaction: {_sentence(origin)}; it is tried again")
+    if state[:2] in _REFUSALS or (not state and not lost and isinstance(origin.__cause__, DataError)):
+        return _refused(origin, where)
+    return _unavailable(origin, where)
+
+
+def _meaning_for_sqlite(origin: sqlite3.Error, where: object) -> StoreError:
+    if "no such table" in str(origin):
+        return _not_migrated(where)
+    # Extended codes keep the primary one in their low byte. No code: the driver itself refused the values.
+    code = getattr(origin, "sqlite_errorcode", sqlite3.SQLITE_MISUSE) & 0xFF
+    return _refused(origin, where) if code in _SQLITE_REFUSALS else _unavailable(origin, where)
+
+
+def _not_migrated(where: object) -> StoreError:
+    return StoreNotMigrated(f"the store {where} has no tables of this version; {MIGRATE}")
+
+
+def _refused(origin: BaseException, where: object) -> StoreError:
+    return StoreRefused(f"the store {where} refused a statement: {_sentence(origin)}")
+
+
+def _unavailable(origin: BaseException, where: object) -> StoreError:
+    return StoreUnavailable(
+        f"the store {where} does not answer as it should: {_sentence(origin)}; it is tried again"
+    )
+
+
+def _sentence(error: BaseException | None) -> str:
+    """The first line of an error, or its name if it says nothing."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

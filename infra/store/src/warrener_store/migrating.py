@@ -1,0 +1,66 @@
+"""Bring the tables of a database to a revision: all steps in one transaction, one migrator at a time."""
+
+from alembic import command
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.util import CommandError
+from sqlalchemy import Connection, text
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+from sqlalchemy.pool import NullPool
+
+from warrener_store.address import PostgresAddress, SqliteAddress, address_of
+from warrener_store.failures import translated
+from warrener_store.port import StoreError
+from warrener_store.schema import VERSION_TABLE
+from warrener_store.sqlite_engine import sqlite_engine
+
+_ONE_MIGRATOR = 0x77617272656E  # PostgreSQL's advisory lock by which one migrator waits for the other
+
+
+class UnknownRevision(StoreError):
+    """There is no such step in the history of the tables."""
+
+
+async def migrate(url: str, to: str = "head") -> None:
+    """Bring the tables to revision `to`, up or down ("base": none). Doing it again changes nothing."""
+    address = address_of(url)
+    with translated(address):
+        engine = _engine(address)
+        try:
+            async with engine.connect() as connection, connection.begin():
+                await connection.execute(text(_lock(address)))
+                await connection.run_sync(_bring, to)
+        finally:
+            await engine.dispose()
+
+
+def script_config() -> Config:
+    """Alembic's configuration: the steps are part of this package."""
+    config = Config()
+    config.set_main_option("script_location", "warrener_store:migrations")
+    config.set_main_option("path_separator", "os")
+    return config
+
+
+def _engine(address: PostgresAddress | SqliteAddress) -> AsyncEngine:
+    if isinstance(address, SqliteAddress):
+        return sqlite_engine(address)
+    return create_async_engine(address.url, poolclass=NullPool, connect_args=dict(address.connect))
+
+
+def _lock(address: PostgresAddress | SqliteAddress) -> str:
+    if isinstance(address, SqliteAddress):
+        return "BEGIN IMMEDIATE"  # the driver is told to begin nothing by itself
+    return f"SELECT pg_advisory_xact_lock({_ONE_MIGRATOR})"
+
+
+def _bring(connection: Connection, to: str) -> None:
+    config = script_config()
+    config.attributes["connection"] = connection
+    opts = {"version_table": VERSION_TABLE}
+    current = MigrationContext.configure(connection, opts=opts).get_current_revision() or ""
+    down = to == "base" or (to != "head" and to < current)
+    try:
+        (command.downgrade if down else command.upgrade)(config, to)
+    except CommandError as error:
+        raise UnknownRevision(f'expected a revision such as "head" or "0001", got {to}: {error}') from error

@@ -1,0 +1,23 @@
+"""From a url to a store. The drivers are imported when one is opened: who needs the port alone waits less."""
+
+from warrener_store.port import StateStore
+
+
+def open_store(url: str) -> StateStore:
+    """The store at `sqlite:///path` or `postgresql://…`, not yet connected; `start` connects it.
+
+    Raises StoreUrlError where the url names none.
+    """
+    from warrener_store.address import SqliteAddress, address_of  # noqa: PLC0415 - see above
+    from warrener_store.postgres import PostgresStore  # noqa: PLC0415
+    from warrener_store.sqlite import SqliteStore  # noqa: PLC0415
+
+    address = address_of(url)
+    return SqliteStore(address) if isinstance(address, SqliteAddress) else PostgresStore(address)
+
+
+async def migrate(url: str, to: str = "head") -> None:
+    """Bring the tables to revision `to`, up or down ("base": none). Doing it again changes nothing."""
+    from warrener_store.migrating import migrate as bring  # noqa: PLC0415 - Alembic is big and seldom needed
+
+    await bring(url, to)

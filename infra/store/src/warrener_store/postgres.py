@@ -1,0 +1,228 @@
+"""The state store in PostgreSQL: each operation is one statement and one round trip, committed by itself."""
+
+from collections.abc import Collection, Iterable, Sequence
+from datetime import datetime
+from functools import cache
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy.ext.asyncio import create_async_engine
+from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
+
+from warrener_contracts.states import JobState
+from warrener_store.address import PostgresAddress
+from warrener_store.chains import Chain, attempts_of, chains, dead_letters_of
+from warrener_store.encoding import escape
+from warrener_store.failures import Conflict, translated
+from warrener_store.insertion import firsts, settled
+from warrener_store.newest import newest
+from warrener_store.port import Inserted, Save, StateStore
+from warrener_store.questions import Questions
+from warrener_store.records.agents import (
+    AGENT_COLUMNS,
+    JOB_TYPE_COLUMNS,
+    agent_out,
+    job_type_in,
+    job_type_out,
+)
+from warrener_store.records.ends import (
+    ATTEMPT_COLUMNS,
+    DEAD_LETTER_COLUMNS,
+    PARKED_COLUMNS,
+    attempt_out,
+    dead_letter_out,
+    parked_out,
+)
+from warrener_store.records.form import NATIVE
+from warrener_store.records.jobs import JOB_COLUMNS, become_out, job_in, job_out
+from warrener_store.rows import AgentRow, JobRow, JobTypeRow, Lease, ParkedMessage
+from warrener_store.schema import check_version
+from warrener_store.sql import statement
+from warrener_store.watching import MOST_WATCHERS
+
+_CONNECT_SECONDS = 10
+_STATEMENT_SECONDS = 60  # a server that is silent for longer is gone, or the network is
+
+_again = retry(
+    retry=retry_if_exception_type(Conflict),
+    stop=stop_after_attempt(8),
+    wait=wait_random_exponential(multiplier=0.01, max=0.5),
+    reraise=True,
+)
+
+
+class PostgresStore(Questions, StateStore):
+    """Safe for any number of tasks, processes and hosts at once."""
+
+    form = NATIVE
+
+    def __init__(self, address: PostgresAddress, *, connections: int = 10) -> None:
+        self._address = address
+        self._engine = create_async_engine(
+            address.url,
+            isolation_level="AUTOCOMMIT",  # one statement is one transaction: no BEGIN, no COMMIT to wait for
+            pool_size=connections,
+            max_overflow=0,
+            connect_args={
+                "timeout": _CONNECT_SECONDS,
+                "command_timeout": _STATEMENT_SECONDS,
+                **address.connect,
+            },
+        )
+
+    async def start(self) -> None:
+        """Connect. Raises StoreNotMigrated where the tables are not those of this version."""
+        check_version([row[0] for row in await self._ask("schema_version")], self._address)
+
+    async def close(self) -> None:
+        """Disconnect. May be called twice, or never started."""
+        await self._engine.dispose()
+
+    async def _ask(self, name: str, *parameters: Any) -> Sequence[Sequence[Any]]:
+        return await self._ask_text(_statement(name), parameters)
+
+    async def _ask_text(self, text: str, parameters: Sequence[Any]) -> Sequence[Sequence[Any]]:
+        with translated(self._address):
+            async with self._engine.connect() as connection:
+                return (await connection.exec_driver_sql(text, tuple(parameters))).fetchall()
+
+    @_again
+    async def _change(self, name: str, *parameters: Any) -> Sequence[Sequence[Any]]:
+        """Run a statement that changes something; again where the database broke off a circle of waiting."""
+        text = _statement(name)
+        with translated(self._address):
+            async with self._engine.connect() as connection:
+                result = await connection.exec_driver_sql(text, parameters)
+                return result.fetchall() if result.returns_rows else ()
+
+    # -- jobs, by those who decide ------------------------------------------------------------------------
+
+    async def insert_jobs(self, rows: Sequence[JobRow]) -> list[Inserted]:
+        """Insert those that are new by id and by idempotency key; one answer for each, in order."""
+        answers: dict[int, Inserted] = {}
+        while len(answers) < len(rows):
+            # More than one round only where a row was kept out by another of its batch that was kept out too.
+            left = {place: row for place, row in enumerate(rows) if place not in answers}
+            new = {row[0] for row in await self._insert(firsts(tuple(left.values())))}
+            held = (
+                await self._held(row for row in left.values() if row.job_id not in new)
+                if _more(left, new)
+                else ()
+            )
+            answers |= settled(left, new, held)
+        return [answers[place] for place in range(len(rows))]
+
+    async def _insert(self, rows: Sequence[JobRow]) -> Sequence[Sequence[Any]]:
+        return await self._change(
+            "insert_jobs", *_arrays(len(JOB_COLUMNS), (job_out(row, NATIVE) for row in rows))
+        )
+
+    async def _held(self, rows: Iterable[JobRow]) -> list[JobRow]:
+        asked = list(rows)
+        keys = [escape(row.idempotency_key) for row in asked if row.idempotency_key is not None]
+        found = await self._ask("jobs_by_id_or_key", [row.job_id for row in asked], keys)
+        return [job_in(values, NATIVE) for values in found]
+
+    async def jobs_by_id(self, job_ids: Collection[UUID]) -> dict[UUID, JobRow]:
+        """The jobs that exist of these."""
+        if not job_ids:
+            return {}
+        found = (job_in(values, NATIVE) for values in await self._ask("jobs_by_id", list(job_ids)))
+        return {row.job_id: row for row in found}
+
+    async def save_jobs(self, saves: Sequence[Save]) -> set[UUID]:
+        """Apply each change whose version still holds; return the ids of those that were applied."""
+        batch = chains(saves)
+        if not batch:
+            return set()
+        attempts = (attempt_out(row, NATIVE) for row in attempts_of(batch))
+        letters = (dead_letter_out(row, NATIVE) for row in dead_letters_of(batch))
+        changed = await self._change(
+            "save_jobs",
+            *_arrays(_TOLD, (_told(chain) for chain in batch)),
+            *_arrays(len(ATTEMPT_COLUMNS), attempts),
+            *_arrays(len(DEAD_LETTER_COLUMNS), letters),
+        )
+        return {row[0] for row in changed}
+
+    async def claim_due(
+        self, states: Collection[JobState], now: datetime, until: datetime, limit: int
+    ) -> list[JobRow]:
+        """Jobs in these states with `wake_at <= now`, oldest first, claimed by moving it to `until`."""
+        return _oldest_first(
+            await self._change("claim_due", [state.value for state in states], now, until, limit)
+        )
+
+    async def claim_deadlines(self, now: datetime, until: datetime, limit: int) -> list[JobRow]:
+        """Jobs that are not over with `deadline_at <= now`, the earliest first, claimed in the same way."""
+        return _oldest_first(await self._change("claim_deadlines", now, until, limit))
+
+    async def renew_leases(self, leases: Sequence[Lease]) -> set[UUID]:
+        """Extend the leases of jobs that run this attempt under this agent; return the ids of those."""
+        longest = newest(
+            leases, lambda told: (told.job_id, told.attempt, told.agent_id), lambda told: told.until
+        )
+        told = ((it.job_id, it.attempt, escape(it.agent_id), it.until, it.wake_at) for it in longest.values())
+        return {row[0] for row in await self._change("renew_leases", *_arrays(5, told))}
+
+    async def add_watchers(self, watchers: Sequence[tuple[UUID, str]]) -> set[UUID]:
+        """Add reply addresses to jobs that are not over; return the ids of those jobs."""
+        told = _arrays(2, ((job_id, escape(address)) for job_id, address in watchers))
+        return {row[0] for row in await self._change("add_watchers", *told, MOST_WATCHERS)}
+
+    # -- what agents announce -----------------------------------------------------------------------------
+
+    async def put_job_types(self, job_types: Sequence[JobTypeRow]) -> None:
+        """Insert or replace by name; an older announcement does not replace a newer one."""
+        rows = newest(job_types, lambda row: row.name, lambda row: row.announced_at).values()
+        told = _arrays(len(JOB_TYPE_COLUMNS), (job_type_out(row, NATIVE) for row in rows))
+        await self._change("put_job_types", *told)
+
+    async def job_types(self, names: Collection[str] | None = None) -> dict[str, JobTypeRow]:
+        """The job types of these names, or all."""
+        asked = None if names is None else [escape(name) for name in names]
+        found = (job_type_in(values, NATIVE) for values in await self._ask("job_types", asked))
+        return {row.name: row for row in found}
+
+    async def put_agents(self, agents: Sequence[AgentRow]) -> None:
+        """Insert or update by agent id; an older word does not replace a newer one."""
+        rows = newest(agents, lambda row: row.agent_id, lambda row: row.last_seen_at).values()
+        await self._change(
+            "put_agents", *_arrays(len(AGENT_COLUMNS), (agent_out(row, NATIVE) for row in rows))
+        )
+
+    # -- what is buried -----------------------------------------------------------------------------------
+
+    async def park(self, messages: Sequence[ParkedMessage]) -> None:
+        """Keep these; a repeat changes nothing."""
+        await self._change(
+            "park", *_arrays(len(PARKED_COLUMNS), (parked_out(row, NATIVE) for row in messages))
+        )
+
+
+_TOLD = 21  # job_id, the version held, and the columns that a save writes
+
+
+def _told(chain: Chain) -> tuple[Any, ...]:
+    return (chain.row.job_id, chain.held, *become_out(chain.row, NATIVE))
+
+
+def _arrays(width: int, rows: Iterable[tuple[Any, ...]]) -> list[list[Any]]:
+    """One array for each column; empty ones where there is no row."""
+    return [list(column) for column in zip(*rows, strict=True)] or [[] for _ in range(width)]
+
+
+def _more(rows: dict[int, JobRow], new: set[UUID]) -> bool:
+    return len(rows) > len(new)
+
+
+def _oldest_first(found: Sequence[Sequence[Any]]) -> list[JobRow]:
+    """UPDATE … RETURNING gives rows in any order; when they were due stands behind their columns."""
+    return [
+        job_in(values, NATIVE) for values in sorted(found, key=lambda row: (row[len(JOB_COLUMNS)], row[0]))
+    ]
+
+
+@cache
+def _statement(name: str) -> str:
+    return statement("postgres", name)

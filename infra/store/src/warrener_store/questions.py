@@ -1,0 +1,65 @@
+"""What both databases are asked in the same words."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+from warrener_store.listing import listing
+from warrener_store.records.agents import agent_in
+from warrener_store.records.ends import attempt_in, count_in, dead_letter_in, parked_in
+from warrener_store.records.form import Form
+from warrener_store.records.jobs import job_in
+from warrener_store.rows import (
+    AgentRow,
+    AttemptRow,
+    DeadLetter,
+    JobFilter,
+    JobRow,
+    ParkedMessage,
+    StateCount,
+)
+
+
+class Questions(ABC):
+    """The questions of the port; a database adds how a statement is run and in what form it gives values."""
+
+    form: Form
+
+    @abstractmethod
+    async def _ask(self, name: str, *parameters: Any) -> Sequence[Sequence[Any]]:
+        """Run the statement of this name, which changes nothing."""
+
+    @abstractmethod
+    async def _ask_text(self, text: str, parameters: Sequence[Any]) -> Sequence[Sequence[Any]]:
+        """Run this statement, which changes nothing; its parameters are `$1`, `$2` …"""
+
+    async def ping(self) -> None:
+        """One round trip. Raises StoreUnavailable."""
+        await self._ask_text("SELECT 1", ())
+
+    async def agents(self) -> list[AgentRow]:
+        """All agents ever heard of, the last seen first."""
+        return [agent_in(values, self.form) for values in await self._ask("agents")]
+
+    async def parked(self, limit: int = 50) -> list[ParkedMessage]:
+        """The newest first."""
+        return [parked_in(values, self.form) for values in await self._ask("parked", limit)]
+
+    async def list_jobs(self, which: JobFilter) -> list[JobRow]:
+        """Jobs, newest first by id."""
+        text, parameters = listing(which, self.form)
+        return [job_in(values, self.form) for values in await self._ask_text(text, parameters)]
+
+    async def attempts_of(self, job_id: UUID) -> list[AttemptRow]:
+        """The attempts of one job that are over, in order."""
+        found = await self._ask("attempts_of", self.form.id_out(job_id))
+        return [attempt_in(values, self.form) for values in found]
+
+    async def dead_letters(self, limit: int = 50) -> list[DeadLetter]:
+        """The newest first."""
+        return [dead_letter_in(values, self.form) for values in await self._ask("dead_letters", limit)]
+
+    async def count_jobs(self) -> list[StateCount]:
+        """How many jobs of each type are in each state."""
+        return [count_in(values) for values in await self._ask("count_jobs")]

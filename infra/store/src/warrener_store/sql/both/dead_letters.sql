@@ -1,0 +1,6 @@
+-- The newest dead letters.
+SELECT
+  job_id, job_type, attempts, reason, error, died_at
+FROM warrener_dead_letters
+ORDER BY died_at DESC, job_id DESC
+LIMIT $1

@@ -1,0 +1,6 @@
+-- The messages parked last.
+SELECT
+  parked_id, queue, reason, detail, content_type, body, parked_at
+FROM warrener_parked
+ORDER BY parked_at DESC, parked_id DESC
+LIMIT $1

@@ -1,0 +1,96 @@
+-- Write what has become of jobs, with the attempts and the dead letters that belong to it, and move the counts.
+--
+-- A job is written only where its version is still the one that was judged and it is not over.
+WITH told AS (
+  SELECT *
+  FROM unnest(
+    $1::uuid[], $2::integer[], $3::integer[], $4::text[], $5::integer[], $6::integer[], $7::integer[],
+    $8::text[], $9::text[], $10::text[], $11::timestamptz[], $12::timestamptz[], $13::timestamptz[],
+    $14::timestamptz[], $15::timestamptz[], $16::timestamptz[], $17::double precision[], $18::text[],
+    $19::text[], $20::text[], $21::timestamptz[]
+  ) AS told (
+    job_id, held, version, state, attempt, failures, losses, owner, watchers, cancel_reason, due_at, wake_at,
+    dispatched_at, started_at, lease_until, finished_at, progress, progress_note, result, error, updated_at
+  )
+),
+locked AS (
+  -- All rows are locked before one is written, in the order of their ids: two supervisors with overlapping batches
+  -- wait for each other, but never in a circle. NO KEY: the id stays, so attempt rows may refer to it meanwhile.
+  SELECT job.job_id, job.state AS left_state
+  FROM warrener_jobs AS job
+  JOIN told ON told.job_id = job.job_id
+  WHERE job.version = told.held AND job.finished_at IS NULL
+  ORDER BY job.job_id
+  FOR NO KEY UPDATE OF job
+),
+changed AS (
+  -- The version is compared again: a row that changed while it was waited for is left alone.
+  UPDATE warrener_jobs AS job
+  SET
+    version = told.version,
+    state = told.state,
+    attempt = told.attempt,
+    failures = told.failures,
+    losses = told.losses,
+    owner = told.owner,
+    watchers = told.watchers,
+    cancel_reason = told.cancel_reason,
+    due_at = told.due_at,
+    wake_at = told.wake_at,
+    dispatched_at = told.dispatched_at,
+    started_at = told.started_at,
+    lease_until = told.lease_until,
+    finished_at = told.finished_at,
+    progress = told.progress,
+    progress_note = told.progress_note,
+    result = told.result,
+    error = told.error,
+    updated_at = told.updated_at,
+    deadline_wake_at = CASE WHEN told.finished_at IS NULL THEN job.deadline_wake_at END
+  FROM locked
+  JOIN told ON told.job_id = locked.job_id
+  WHERE job.job_id = locked.job_id AND job.version = told.held AND job.finished_at IS NULL
+  RETURNING job.job_id, job.job_type, job.state, locked.left_state
+),
+ended AS (
+  INSERT INTO warrener_attempts (
+    job_id, attempt, ended_as, agent_id, dispatched_at, started_at, finished_at, error, verdict
+  )
+  SELECT past.*
+  FROM unnest(
+    $22::uuid[], $23::integer[], $24::text[], $25::text[], $26::timestamptz[], $27::timestamptz[],
+    $28::timestamptz[], $29::text[], $30::text[]
+  ) AS past (
+    job_id, attempt, ended_as, agent_id, dispatched_at, started_at, finished_at, error, verdict
+  )
+  JOIN changed ON changed.job_id = past.job_id
+  ON CONFLICT DO NOTHING
+),
+buried AS (
+  INSERT INTO warrener_dead_letters (
+    job_id, job_type, attempts, reason, error, died_at
+  )
+  SELECT letter.*
+  FROM unnest(
+    $31::uuid[], $32::text[], $33::integer[], $34::text[], $35::text[], $36::timestamptz[]
+  ) AS letter (
+    job_id, job_type, attempts, reason, error, died_at
+  )
+  JOIN changed ON changed.job_id = letter.job_id
+  ON CONFLICT DO NOTHING
+),
+counted AS (
+  -- Groups first, so all jobs are locked before the first count is; and in one order.
+  INSERT INTO warrener_job_counts AS held (job_type, state, slot, jobs)
+  SELECT moved.job_type, moved.state, pg_backend_pid() % 16, sum(moved.jobs)
+  FROM (
+    SELECT job_type, left_state AS state, -1 AS jobs FROM changed
+    UNION ALL
+    SELECT job_type, state, 1 AS jobs FROM changed
+  ) AS moved
+  GROUP BY moved.job_type, moved.state
+  HAVING sum(moved.jobs) <> 0
+  ORDER BY moved.job_type, moved.state
+  ON CONFLICT (job_type, state, slot) DO UPDATE SET jobs = held.jobs + excluded.jobs
+)
+SELECT job_id FROM changed

@@ -1,0 +1,6 @@
+-- Jobs that are due. warrener_jobs_due holds only what is not over, so finished jobs cost nothing here.
+SELECT {job}
+FROM warrener_jobs AS job
+WHERE job.state IN (SELECT value FROM json_each(?1)) AND job.wake_at <= ?2
+ORDER BY job.wake_at
+LIMIT ?3

@@ -1,0 +1,238 @@
+"""The state store in a SQLite file, for one host: several processes may use it, one writes at a time.
+
+A batch is one transaction, begun IMMEDIATE: what it has read cannot change before it has written. SQLite is
+called and not asked over a network, so inside the transaction a statement is run for each row: its fastest
+way.
+"""
+
+import asyncio
+import sqlite3
+from collections import Counter
+from collections.abc import AsyncGenerator, Collection, Iterable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import datetime
+from functools import cache
+from typing import Any, cast
+from uuid import UUID
+
+import aiosqlite
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from warrener_contracts.states import JobState
+from warrener_store.address import SqliteAddress
+from warrener_store.chains import Chain, attempts_of, chains, dead_letters_of
+from warrener_store.encoding import encode, escape
+from warrener_store.failures import MIGRATE, translated
+from warrener_store.insertion import Known, in_turn
+from warrener_store.port import Inserted, Save, StateStore, StoreNotMigrated
+from warrener_store.questions import Questions
+from warrener_store.records.agents import agent_out, job_type_in, job_type_out
+from warrener_store.records.ends import attempt_out, dead_letter_out, parked_out
+from warrener_store.records.form import TEXTUAL, texts_in, texts_out
+from warrener_store.records.jobs import become_out, job_in, job_out
+from warrener_store.rows import AgentRow, JobRow, JobTypeRow, Lease, ParkedMessage
+from warrener_store.schema import check_version
+from warrener_store.sql import numbered, statement
+from warrener_store.sqlite_engine import BUSY_SECONDS, sqlite_engine
+from warrener_store.watching import watched_by
+
+
+class SqliteStore(Questions, StateStore):
+    """Safe for any number of tasks and processes of one host."""
+
+    form = TEXTUAL
+
+    def __init__(self, address: SqliteAddress, *, busy_seconds: float = BUSY_SECONDS) -> None:
+        self._address = address
+        self._engine = sqlite_engine(address, busy_seconds=busy_seconds)
+        # SQLite lets waiting writers poll; in this process they queue.
+        self._writer = asyncio.Lock()
+
+    async def start(self) -> None:
+        """Connect. Raises StoreNotMigrated where the tables are not those of this version."""
+        if not await asyncio.to_thread(self._address.path.exists):
+            raise StoreNotMigrated(f"expected a store at {self._address}, got no such file; {MIGRATE}")
+        check_version([row[0] for row in await self._ask("schema_version")], self._address)
+
+    async def close(self) -> None:
+        """Disconnect. May be called twice, or never started."""
+        await self._engine.dispose()
+
+    async def _ask(self, name: str, *parameters: Any) -> Sequence[Sequence[Any]]:
+        return await self._ask_text(_statement(name), parameters)
+
+    async def _ask_text(self, text: str, parameters: Sequence[Any]) -> Sequence[Sequence[Any]]:
+        with translated(self._address):
+            async with self._engine.connect() as connection:
+                return list(await (await _driver(connection)).execute_fetchall(numbered(text), parameters))
+
+    @asynccontextmanager
+    async def _writing(self) -> AsyncGenerator["_Transaction"]:
+        """A transaction that is committed at the end, or rolled back whatever goes wrong inside."""
+        async with self._writer:
+            with translated(self._address):
+                async with self._engine.connect() as connection:
+                    driver = await _driver(connection)
+                    try:
+                        await driver.execute("BEGIN IMMEDIATE")
+                        yield _Transaction(driver)
+                        await driver.commit()
+                    except BaseException:
+                        await driver.rollback()
+                        raise
+
+    # -- jobs, by those who decide ------------------------------------------------------------------------
+
+    async def insert_jobs(self, rows: Sequence[JobRow]) -> list[Inserted]:
+        """Insert those that are new by id and by idempotency key; one answer for each, in order."""
+        if not rows:
+            return []
+        ids = encode([str(row.job_id) for row in rows])
+        keys = encode([escape(row.idempotency_key) for row in rows if row.idempotency_key is not None])
+        async with self._writing() as transaction:
+            held = await transaction.ask("jobs_by_id_or_key", ids, keys)
+            answers = in_turn(rows, Known.of(job_in(values, TEXTUAL) for values in held))
+            new = [answer.row for answer in answers if answer.new]
+            await transaction.run("insert_job", (job_out(row, TEXTUAL) for row in new))
+            await transaction.count(Counter((escape(row.job_type), row.state.value) for row in new))
+        return answers
+
+    async def jobs_by_id(self, job_ids: Collection[UUID]) -> dict[UUID, JobRow]:
+        """The jobs that exist of these."""
+        if not job_ids:
+            return {}
+        asked = encode([str(job_id) for job_id in job_ids])
+        found = (job_in(values, TEXTUAL) for values in await self._ask("jobs_by_id", asked))
+        return {row.job_id: row for row in found}
+
+    async def save_jobs(self, saves: Sequence[Save]) -> set[UUID]:
+        """Apply each change whose version still holds; return the ids of those that were applied."""
+        batch = chains(saves)
+        if not batch:
+            return set()
+        judged = encode([(str(chain.row.job_id), chain.held) for chain in batch])
+        async with self._writing() as transaction:
+            found = {UUID(row[0]): row for row in await transaction.ask("saveable_jobs", judged)}
+            applied = [chain for chain in batch if chain.row.job_id in found]
+            await transaction.run("save_job", (_become(chain) for chain in applied))
+            await transaction.run(
+                "insert_attempt", (attempt_out(row, TEXTUAL) for row in attempts_of(applied))
+            )
+            letters = (dead_letter_out(row, TEXTUAL) for row in dead_letters_of(applied))
+            await transaction.run("insert_dead_letter", letters)
+            moved = Counter((str(found[chain.row.job_id][1]), chain.row.state.value) for chain in applied)
+            moved.subtract((str(row[1]), str(row[2])) for row in found.values())
+            await transaction.count(moved)
+        return set(found)
+
+    async def claim_due(
+        self, states: Collection[JobState], now: datetime, until: datetime, limit: int
+    ) -> list[JobRow]:
+        """Jobs in these states with `wake_at <= now`, oldest first, claimed by moving it to `until`."""
+        names = encode([state.value for state in states])
+        found = await self._claim(("due_jobs", names, _text(now), limit), "claim_due", until)
+        return [replace(row, version=row.version + 1, wake_at=until) for row in found]
+
+    async def claim_deadlines(self, now: datetime, until: datetime, limit: int) -> list[JobRow]:
+        """Jobs that are not over with `deadline_at <= now`, the earliest first, claimed in the same way."""
+        found = await self._claim(("overdue_jobs", _text(now), limit), "claim_overdue", until)
+        return [replace(row, version=row.version + 1) for row in found]
+
+    async def _claim(self, question: tuple[Any, ...], change: str, until: datetime) -> list[JobRow]:
+        if not await self._ask(*question):
+            return []  # most looks find nothing, and need not wait for the writer
+        async with self._writing() as transaction:
+            found = [job_in(values, TEXTUAL) for values in await transaction.ask(*question)]
+            await transaction.run(change, [(encode([str(row.job_id) for row in found]), _text(until))])
+        return found
+
+    async def renew_leases(self, leases: Sequence[Lease]) -> set[UUID]:
+        """Extend the leases of jobs that run this attempt under this agent; return the ids of those."""
+        if not leases:
+            return set()
+        told = encode([(str(lease.job_id), lease.attempt, escape(lease.agent_id)) for lease in leases])
+        async with self._writing() as transaction:
+            held = [leases[int(row[0])] for row in await transaction.ask("held_leases", told)]
+            extended = ((str(it.job_id), _text(it.until), _text(it.wake_at)) for it in held)
+            await transaction.run("extend_lease", extended)
+        return {lease.job_id for lease in held}
+
+    async def add_watchers(self, watchers: Sequence[tuple[UUID, str]]) -> set[UUID]:
+        """Add reply addresses to jobs that are not over; return the ids of those jobs."""
+        more: dict[str, list[str]] = {}
+        for job_id, address in watchers:
+            more.setdefault(str(job_id), []).append(address)
+        if not more:
+            return set()
+        async with self._writing() as transaction:
+            live = await transaction.ask("watchers_of", encode(list(more)))
+            watched = ((row[0], texts_out(watched_by(texts_in(row[1]), more[row[0]]))) for row in live)
+            await transaction.run("set_watchers", watched)
+        return {UUID(row[0]) for row in live}
+
+    # -- what agents announce -----------------------------------------------------------------------------
+
+    async def put_job_types(self, job_types: Sequence[JobTypeRow]) -> None:
+        """Insert or replace by name; an older announcement does not replace a newer one."""
+        await self._put("put_job_type", (job_type_out(row, TEXTUAL) for row in job_types))
+
+    async def job_types(self, names: Collection[str] | None = None) -> dict[str, JobTypeRow]:
+        """The job types of these names, or all."""
+        asked = None if names is None else encode([escape(name) for name in names])
+        found = (job_type_in(values, TEXTUAL) for values in await self._ask("job_types", asked))
+        return {row.name: row for row in found}
+
+    async def put_agents(self, agents: Sequence[AgentRow]) -> None:
+        """Insert or update by agent id; an older word does not replace a newer one."""
+        await self._put("put_agent", (agent_out(row, TEXTUAL) for row in agents))
+
+    # -- what is buried -----------------------------------------------------------------------------------
+
+    async def park(self, messages: Sequence[ParkedMessage]) -> None:
+        """Keep these; a repeat changes nothing."""
+        await self._put("park", (parked_out(row, TEXTUAL) for row in messages))
+
+    async def _put(self, name: str, rows: Iterable[tuple[Any, ...]]) -> None:
+        async with self._writing() as transaction:
+            await transaction.run(name, rows)
+
+
+class _Transaction:
+    """What is done between BEGIN and COMMIT. Each step is one visit to the connection's thread."""
+
+    def __init__(self, driver: aiosqlite.Connection) -> None:
+        self._driver = driver
+
+    async def ask(self, name: str, *parameters: Any) -> list[sqlite3.Row]:
+        """The rows that the statement of this name gives."""
+        return list(await self._driver.execute_fetchall(_statement(name), parameters))
+
+    async def run(self, name: str, rows: Iterable[tuple[Any, ...]]) -> None:
+        """Run the statement of this name for each of these rows."""
+        batch = list(rows)
+        if batch:
+            await self._driver.executemany(_statement(name), batch)
+
+    async def count(self, moved: Counter[tuple[str, str]]) -> None:
+        """Move the counts of (job type as the column keeps it, state)."""
+        changes = ((job_type, state, jobs) for (job_type, state), jobs in sorted(moved.items()) if jobs)
+        await self.run("count_moved", changes)
+
+
+async def _driver(connection: AsyncConnection) -> aiosqlite.Connection:
+    """The connection itself: a statement through SQLAlchemy visits its thread four times, here once."""
+    return cast("aiosqlite.Connection", (await connection.get_raw_connection()).driver_connection)
+
+
+def _become(chain: Chain) -> tuple[Any, ...]:
+    return (*become_out(chain.row, TEXTUAL), str(chain.row.job_id))
+
+
+def _text(moment: datetime) -> str:
+    return cast("str", TEXTUAL.moment_out(moment))
+
+
+@cache
+def _statement(name: str) -> str:
+    return statement("sqlite", name)
