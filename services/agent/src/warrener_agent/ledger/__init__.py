@@ -1,0 +1,29 @@
+"""Where attempts are claimed and their completions recorded; `open_ledger` chooses by the URL."""
+
+from warrener_agent.ledger.opening import open_ledger
+from warrener_agent.ledger.port import (
+    Claim,
+    Completion,
+    FollowUp,
+    Grant,
+    Granted,
+    Ledger,
+    LedgerError,
+    LedgerUnavailable,
+    OpenTransaction,
+    Transaction,
+)
+
+__all__ = [
+    "Claim",
+    "Completion",
+    "FollowUp",
+    "Grant",
+    "Granted",
+    "Ledger",
+    "LedgerError",
+    "LedgerUnavailable",
+    "OpenTransaction",
+    "Transaction",
+    "open_ledger",
+]

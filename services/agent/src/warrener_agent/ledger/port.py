@@ -1,7 +1,7 @@
 """The ledger: where an agent claims an attempt and records its completion, so that neither happens twice.
 
-Every implementation passes `tests/conformance/test_ledger.py`. One row a job: the highest attempt claimed, who holds
-it until when, and the outcome once there is one.
+Every implementation passes `tests/conformance/test_ledger.py`. One row a job: the highest attempt claimed,
+who holds it until when, and the outcome once there is one.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -83,7 +83,8 @@ class OpenTransaction(Transaction, Protocol):
 
 
 class Ledger(Protocol):
-    """Claims, completions and transactions. Fenced: what a superseded or expired holder records is refused."""
+    """Claims, completions and transactions. Fenced: what a superseded or expired holder records is
+    refused."""
 
     async def start(self) -> None:
         """Connect, and make the tables where they are missing."""
@@ -97,7 +98,9 @@ class Ledger(Protocol):
         """One round trip. Raises LedgerUnavailable."""
         ...
 
-    async def claim(self, claims: Sequence[Claim], *, agent_id: str, now: datetime, until: datetime) -> list[Granted]:
+    async def claim(
+        self, claims: Sequence[Claim], *, agent_id: str, now: datetime, until: datetime
+    ) -> list[Granted]:
         """Claim attempts for `agent_id` until `until`; one answer for each, in order.
 
         A higher attempt supersedes a lower one. The same attempt is granted again to its holder, and to
@@ -110,7 +113,8 @@ class Ledger(Protocol):
         ...
 
     async def complete(self, completions: Sequence[Completion], *, agent_id: str) -> set[UUID]:
-        """Record successes of claims that this agent holds; return the jobs recorded. The others were fenced."""
+        """Record successes of claims that this agent holds; return the jobs recorded. The others were
+        fenced."""
         ...
 
     async def release(self, claims: Sequence[Claim], *, agent_id: str) -> None:
@@ -118,7 +122,8 @@ class Ledger(Protocol):
         ...
 
     async def cancel(self, job_ids: Collection[UUID], *, now: datetime) -> None:
-        """Remember that these are cancelled, so that a later claim is told so. Completed ones stay completed."""
+        """Remember that these are cancelled, so that a later claim is told so. Completed ones stay
+        completed."""
         ...
 
     def transaction(self, claim: Claim, *, agent_id: str) -> AbstractAsyncContextManager[OpenTransaction]:

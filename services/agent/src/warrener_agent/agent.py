@@ -1,0 +1,75 @@
+"""The face of an agent: the jobs it knows how to run."""
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, TypeVar, Unpack
+
+from warrener_agent.failures import JobDefinitionError
+from warrener_agent.kinds import ExecutorName, JobKind, Options, kind_of
+from warrener_contracts.policy import Guarantee
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Agent:
+    """Job types and their handlers. Declares, and does nothing else: `python -m warrener_agent` serves it."""
+
+    def __init__(self) -> None:
+        self._kinds: dict[str, JobKind] = {}
+
+    @property
+    def kinds(self) -> Mapping[str, JobKind]:
+        """What it serves, by job type."""
+        return MappingProxyType(self._kinds)
+
+    def job(
+        self,
+        name: str,
+        *,
+        queue: str = "default",
+        guarantee: Guarantee | str = Guarantee.IDEMPOTENT,
+        executor: ExecutorName | None = None,
+        no_retry: tuple[type[BaseException], ...] = (),
+        **options: Unpack[Options],
+    ) -> Callable[[F], F]:
+        """Serve the job type `name` with the decorated function, which stays a function that anybody may
+        call.
+
+        Its signature is the contract: arguments are checked by the annotations, the result by the return
+        type, and a parameter annotated with `JobContext` is given the running attempt. An exception is tried
+        again, up to `max_attempts`, unless it is `Fail` or one of `no_retry`. `executor` is "coroutine" for
+        an `async def` and "thread" for a plain function if not said; only a "process" can be stopped whatever
+        it does.
+
+        Raises JobDefinitionError for what cannot be served.
+        """
+
+        def declare(handler: F) -> F:
+            kind = kind_of(
+                name,
+                handler,
+                queue=queue,
+                guarantee=guarantee,
+                executor=executor,
+                no_retry=no_retry,
+                options=options,
+            )
+            self._add(kind)
+            return handler
+
+        return declare
+
+    def include(self, other: "Agent") -> None:
+        """Serve what `other` serves too. Raises JobDefinitionError where both serve one name."""
+        for kind in other.kinds.values():
+            self._add(kind)
+
+    def _add(self, kind: JobKind) -> None:
+        known = self._kinds.get(kind.name)
+        if known is not None and known.handler is not kind.handler:
+            raise JobDefinitionError(
+                f"{kind.name}: expected one handler, got "
+                f"{known.handler.__module__}.{known.handler.__qualname__} and "
+                f"{kind.handler.__module__}.{kind.handler.__qualname__}; give one of them another name"
+            )
+        self._kinds[kind.name] = kind

@@ -1,0 +1,44 @@
+"""announce: what must exist and be known before the first attempt is received."""
+
+from collections.abc import Iterable
+
+from warrener_agent.kinds import JobKind
+from warrener_agent.workplace import Workplace
+from warrener_contracts.events import AgentAnnounced, AgentAnnouncedData
+from warrener_contracts.letters import letter_for
+from warrener_contracts.topology import TOPOLOGY, control_queue, dispatch_queue
+from warrener_runtime.lifecycle import Managed
+from warrener_runtime.logs import get_logger
+from warrener_runtime.publishing import publish_all
+
+_log = get_logger("agent.announce")
+
+
+class Announcer(Managed):
+    """Declares the queues when it starts, then tells the scheduler what this agent can run."""
+
+    def __init__(self, at: Workplace, kinds: Iterable[JobKind]) -> None:
+        super().__init__("announcer")
+        self._at, self._kinds = at, tuple(kinds)
+
+    async def _on_start(self) -> None:
+        own = (control_queue(self._at.agent_id, self._at.queues), *map(dispatch_queue, self._at.queues))
+        await self._at.bus.declare(TOPOLOGY.with_queues(own))
+        event = AgentAnnounced(
+            id=str(self._at.entropy.new_id()),
+            source=f"warrener/agent/{self._at.agent_id}",
+            time=self._at.clock.now(),
+            data=AgentAnnouncedData(
+                agent_id=self._at.agent_id,
+                queues=self._at.queues,
+                job_types=tuple(kind.declaration for kind in self._kinds),
+            ),
+        )
+        await publish_all(self._at.bus, [letter_for(event)], clock=self._at.clock)
+        _log.info(
+            "The agent has announced its job types.",
+            action="agent.announced",
+            agent_id=self._at.agent_id,
+            queues=list(self._at.queues),
+            job_types=[kind.name for kind in self._kinds],
+        )

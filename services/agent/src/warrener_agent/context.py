@@ -1,0 +1,152 @@
+"""What a handler may ask of its agent while it runs."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Protocol
+from uuid import UUID
+
+from pydantic_core import to_jsonable_python
+
+from warrener_agent.ledger.port import Transaction
+from warrener_contracts.durations import duration
+
+Parameters = Mapping[str, Any] | Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptFacts:
+    """Which attempt this is."""
+
+    job_id: UUID
+    job_type: str
+    attempt: int
+    max_attempts: int
+    deadline: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """A follow-up that a handler asks for; `arguments` are JSON already."""
+
+    job_type: str
+    arguments: dict[str, Any]
+    key: str | None
+    queue: str | None
+    delay_seconds: float | None
+
+
+class Desk(Protocol):
+    """The agent's side of a running attempt, whatever thread or process the handler runs in."""
+
+    async def execute(self, statement: str, parameters: Parameters) -> list[Mapping[str, Any]]: ...
+    def execute_blocking(self, statement: str, parameters: Parameters) -> list[Mapping[str, Any]]: ...
+    def request(self, wish: Wish) -> UUID: ...
+    def progress(self, fraction: float, note: str) -> None: ...
+
+
+class SyncTransaction(Protocol):
+    """`Transaction`, for handlers that are plain functions."""
+
+    def execute(self, statement: str, parameters: Parameters = ()) -> list[Mapping[str, Any]]:
+        """Run one SQL statement with named parameters (`:name`); with several mappings, once for each.
+
+        Returns the rows, if it gives any.
+        """
+        ...
+
+
+class JobContext:
+    """The attempt that a handler runs, handed to the parameter that is annotated with this class."""
+
+    def __init__(self, facts: AttemptFacts, desk: Desk) -> None:
+        self._facts = facts
+        self._desk = desk
+
+    @property
+    def job_id(self) -> UUID:
+        """The job; the same in every attempt."""
+        return self._facts.job_id
+
+    @property
+    def job_type(self) -> str:
+        """The name under which this handler was asked for."""
+        return self._facts.job_type
+
+    @property
+    def attempt(self) -> int:
+        """Which try this is: 1, 2, 3, …"""
+        return self._facts.attempt
+
+    @property
+    def max_attempts(self) -> int:
+        """How many tries the job has."""
+        return self._facts.max_attempts
+
+    @property
+    def deadline(self) -> datetime:
+        """When this attempt is stopped: its timeout, or the job's deadline where that comes first."""
+        return self._facts.deadline
+
+    @property
+    def idempotency_key(self) -> str:
+        """What to send to others with an effect that must not happen twice: the same in every attempt."""
+        return str(self._facts.job_id)
+
+    @property
+    def fence(self) -> int:
+        """A number that grows with each attempt: others can refuse the word of an older one."""
+        return self._facts.attempt
+
+    async def transaction(self) -> Transaction:
+        """The attempt's transaction of the ledger's database; asked for again, it is the same one.
+
+        What is written through it is committed together with the result and the follow-ups when the handler
+        returns, and rolled back when it raises, is stopped, or was overtaken by another attempt. It begins
+        with the first statement. On SQLite one handler writes at a time: read and compute first, write last.
+        """
+        return _Transaction(self._desk)
+
+    def transaction_sync(self) -> SyncTransaction:
+        """`transaction` for handlers that run in a thread or a child process."""
+        return _SyncTransaction(self._desk)
+
+    def request(
+        self,
+        job_type: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        key: str | None = None,
+        queue: str | None = None,
+        delay: timedelta | float | str | None = None,
+    ) -> UUID:
+        """Ask for a follow-up job once this attempt has succeeded, and only then; returns its job id.
+
+        `key` tells the follow-ups of one job apart: the same key is the same job, whichever attempt asks.
+        Without one they are told apart by their order, so ask in the same order in each attempt.
+        """
+        plain: dict[str, Any] = to_jsonable_python(dict(arguments or {}))
+        seconds = None if delay is None else duration(delay).total_seconds()
+        return self._desk.request(Wish(job_type, plain, key, queue, seconds))
+
+    def progress(self, fraction: float, note: str = "") -> None:
+        """Say how far it is, from 0 to 1. Cheap: at most one message a second is sent, the latest one."""
+        if not 0.0 <= fraction <= 1.0:
+            raise ValueError(f"expected a fraction from 0 to 1, got {fraction!r}")
+        self._desk.progress(float(fraction), note[:500])
+
+
+class _Transaction:
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    async def execute(self, statement: str, parameters: Parameters = ()) -> list[Mapping[str, Any]]:
+        return await self._desk.execute(statement, parameters)
+
+
+class _SyncTransaction:
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    def execute(self, statement: str, parameters: Parameters = ()) -> list[Mapping[str, Any]]:
+        return self._desk.execute_blocking(statement, parameters)

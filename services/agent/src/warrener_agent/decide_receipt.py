@@ -1,0 +1,106 @@
+"""What to do with what came from a dispatch queue. Pure."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from warrener_agent.ledger.port import Claim, Completion, Grant, Granted
+from warrener_agent.outcomes import Cancelled, Doubtful, Dropped, Released, Settled, Succeeded
+from warrener_contracts.codec import Readable, Unreadable
+from warrener_contracts.events import AttemptDispatched, Reason
+
+# Rungs end on whole seconds, clocks do not: so much too early is on time.
+_TOLERANCE = timedelta(milliseconds=250)
+
+
+@dataclass(frozen=True, slots=True)
+class Park:
+    """It cannot be understood here; it is kept with the reason."""
+
+    reason: Reason
+    detail: str
+
+
+class Way(StrEnum):
+    """Where a dispatched attempt goes first."""
+
+    ADOPT = "adopt"  # it runs here already: this is a later delivery of the same message
+    DELAY = "delay"  # it came before its time: up the ladder again
+    NO_SLOT = "no_slot"  # waiting is in the ladder, never in an agent
+    CLAIM = "claim"
+
+
+class Then(StrEnum):
+    """What follows the ledger's answer to a claim."""
+
+    START = "start"
+    TELL_AGAIN = "tell_again"  # it has succeeded: its recorded outcome is told, nothing is run
+    LOOK_AGAIN = "look_again"  # a live other holds it: back by the shortest rung
+    DROP = "drop"
+    TELL_CANCELLED = "tell_cancelled"
+
+
+def read(element: Readable | Unreadable) -> AttemptDispatched | Park:
+    """An element of a message, if it is for this door."""
+    if isinstance(element, Unreadable):
+        return Park(element.reason, element.detail)
+    if not isinstance(element.event, AttemptDispatched):
+        return Park(
+            Reason.WRONG_DOOR, f"expected attempt.dispatched in a dispatch queue, got {element.event.type}"
+        )
+    return element.event
+
+
+def way(event: AttemptDispatched, now: datetime, *, runs_here: bool, slot_free: bool) -> Way:
+    """Where `event` goes first."""
+    if runs_here:
+        return Way.ADOPT
+    if event.data.not_before is not None and event.data.not_before > now + _TOLERANCE:
+        return Way.DELAY
+    return Way.CLAIM if slot_free else Way.NO_SLOT
+
+
+def then(granted: Granted) -> Then:
+    """What follows the ledger's answer."""
+    match granted.grant:
+        case Grant.GRANTED:
+            return Then.START
+        case Grant.COMPLETED:
+            return Then.TELL_AGAIN
+        case Grant.HELD:
+            return Then.LOOK_AGAIN
+        case Grant.SUPERSEDED:
+            return Then.DROP
+        case Grant.CANCELLED:
+            return Then.TELL_CANCELLED
+
+
+def resolve(doubt: Doubtful, granted: Granted) -> Settled:
+    """What a doubtful outcome is, now that the ledger was asked for the same claim once more.
+
+    A commit whose answer was lost shows as COMPLETED; if the claim is granted instead, nothing of the attempt
+    was kept and nobody else has it, so it is given back.
+    """
+    match granted.grant:
+        case Grant.COMPLETED:
+            completion = granted.completion
+            assert completion is not None
+            return Succeeded(completion, recorded=True)
+        case Grant.CANCELLED:
+            return Cancelled("cancelled while it ran")
+        case Grant.GRANTED:
+            return Released(doubt.why)
+        case Grant.HELD | Grant.SUPERSEDED:
+            return Dropped(f"{doubt.why}; the ledger says {granted.grant.value}")
+
+
+def claim_of(event: AttemptDispatched) -> Claim:
+    """The claim to it."""
+    return Claim(event.data.job_id, event.data.attempt)
+
+
+def recorded(granted: Granted) -> Completion:
+    """The completion that a COMPLETED answer carries."""
+    if granted.completion is None:
+        raise ValueError("expected a completion with the answer COMPLETED, got none")
+    return granted.completion

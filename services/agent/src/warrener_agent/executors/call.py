@@ -1,0 +1,84 @@
+"""Calling a handler, the same in every executor: nothing that it does escapes."""
+
+import asyncio
+import inspect
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic_core import PydanticSerializationError
+
+from warrener_agent.context import AttemptFacts, Desk, JobContext
+from warrener_agent.executors.failure import failure, refusal
+from warrener_agent.executors.port import Ended, Raised, Returned
+from warrener_agent.kinds import JobKind
+from warrener_contracts.events import ErrorKind
+from warrener_contracts.topology import MAX_BODY
+
+
+async def call(kind: JobKind, facts: AttemptFacts, arguments: Mapping[str, Any], desk: Desk) -> Ended:
+    """Run an `async def` handler in this event loop. Raises CancelledError where we ourselves are
+    cancelled."""
+    given = _arguments(kind, facts, arguments, desk)
+    if isinstance(given, Raised):
+        return given
+    try:
+        value = await kind.handler(**given)
+    except BaseException as error:  # SystemExit of a handler is its failure, not the agent's end
+        task = asyncio.current_task()
+        if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+            raise
+        return failure(error, kind.no_retry)
+    return _result(kind, value)
+
+
+def call_blocking(kind: JobKind, facts: AttemptFacts, arguments: Mapping[str, Any], desk: Desk) -> Ended:
+    """Run any handler in this thread."""
+    if inspect.iscoroutinefunction(kind.handler):
+        return asyncio.run(call(kind, facts, arguments, desk))
+    given = _arguments(kind, facts, arguments, desk)
+    if isinstance(given, Raised):
+        return given
+    try:
+        value = kind.handler(**given)
+    except BaseException as error:  # noqa: BLE001 - SystemExit of a handler is its failure, not the agent's end
+        return failure(error, kind.no_retry)
+    return _result(kind, value)
+
+
+def _arguments(
+    kind: JobKind, facts: AttemptFacts, arguments: Mapping[str, Any], desk: Desk
+) -> dict[str, Any] | Raised:
+    try:
+        given = kind.signature.read(arguments)
+    except ValidationError as error:
+        return refusal(ErrorKind.BAD_ARGUMENTS, f"{kind.name}: {_lines(error)}")
+    except Exception as error:  # noqa: BLE001 - a validator of the user's that raises what it likes
+        return failure(error, kind.no_retry)
+    if kind.signature.context is not None:
+        given[kind.signature.context] = JobContext(facts, desk)
+    return given
+
+
+def _result(kind: JobKind, value: Any) -> Ended:
+    try:
+        result = kind.signature.write(value)
+        size = len(json.dumps(result))
+    except ValidationError as error:
+        return refusal(ErrorKind.BAD_RESULT, f"{kind.name} returned what it did not declare: {_lines(error)}")
+    except (PydanticSerializationError, ValueError, TypeError) as error:
+        return refusal(ErrorKind.BAD_RESULT, f"{kind.name} returned what cannot be sent as JSON: {error}")
+    if size > MAX_BODY:
+        return refusal(
+            ErrorKind.BAD_RESULT,
+            f"expected a result of at most {MAX_BODY} bytes of {kind.name}, got {size}: put the data "
+            "elsewhere and "
+            "return its URL",
+        )
+    return Returned(result)
+
+
+def _lines(error: ValidationError) -> str:
+    errors = error.errors(include_url=False)
+    return "; ".join(f"{'.'.join(str(part) for part in one['loc'])}: {one['msg']}" for one in errors[:10])

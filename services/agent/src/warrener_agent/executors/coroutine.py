@@ -1,0 +1,45 @@
+"""Attempts as coroutines of the agent's own event loop."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from warrener_agent.context import AttemptFacts, Desk
+from warrener_agent.executors.call import call
+from warrener_agent.executors.port import Ended
+from warrener_agent.kinds import JobKind
+
+_PATIENCE = 5.0
+"""Seconds that a cancelled handler may take to tidy up."""
+
+
+class CoroutineExecutor:
+    """Each handler in a task of its own, which can be cancelled."""
+
+    def begin(
+        self, kind: JobKind, facts: AttemptFacts, arguments: Mapping[str, Any], desk: Desk
+    ) -> "CoroutineExecution":
+        return CoroutineExecution(
+            asyncio.create_task(call(kind, facts, arguments, desk), name=f"{kind.name} {facts.job_id}")
+        )
+
+    async def close(self) -> None:
+        """Nothing is kept."""
+
+
+class CoroutineExecution:
+    """A task."""
+
+    def __init__(self, task: asyncio.Task[Ended]) -> None:
+        self._task = task
+
+    async def ended(self) -> Ended:
+        return await asyncio.shield(self._task)
+
+    async def stop(self) -> bool:
+        self._task.cancel()
+        await asyncio.wait({self._task}, timeout=_PATIENCE)
+        return self._task.done()
+
+    async def gone(self) -> None:
+        await asyncio.wait({self._task})

@@ -1,0 +1,45 @@
+"""A failure as a person wants to read it. Pure."""
+
+import traceback
+
+from warrener_agent.executors.port import Raised
+from warrener_agent.failures import Fail, RetryAfter
+from warrener_contracts.events import ErrorInfo, ErrorKind
+
+_MESSAGE = 4_000
+_STACK = 16_000
+
+
+def failure(error: BaseException, no_retry: tuple[type[BaseException], ...]) -> Raised:
+    """What a handler raised: the stack begins in the handler, and its end is what is kept."""
+    own = error.__traceback__.tb_next if error.__traceback__ else None
+    stack = "".join(traceback.format_exception(type(error), error, own))
+    info = ErrorInfo(
+        kind=ErrorKind.ERROR,
+        type=_name(type(error)),
+        message=str(error)[:_MESSAGE],
+        stack=stack[-_STACK:],
+        retryable=not isinstance(error, (Fail, *no_retry)),
+    )
+    return Raised(info, error.delay.total_seconds() if isinstance(error, RetryAfter) else None)
+
+
+def refusal(kind: ErrorKind, message: str) -> Raised:
+    """What no other attempt can mend."""
+    return Raised(ErrorInfo(kind=kind, type=kind.value, message=message[:_MESSAGE], retryable=False))
+
+
+def timed_out(seconds: float) -> Raised:
+    """It ran too long."""
+    message = f"expected it to end within {seconds:g} s, it was still running"
+    return Raised(ErrorInfo(kind=ErrorKind.TIMEOUT, type=ErrorKind.TIMEOUT.value, message=message))
+
+
+def crashed(how: str) -> Raised:
+    """Its executor died."""
+    message = f"expected the child process to report the end of the handler, it {how}"
+    return Raised(ErrorInfo(kind=ErrorKind.CRASH, type=ErrorKind.CRASH.value, message=message))
+
+
+def _name(kind: type[BaseException]) -> str:
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"

@@ -1,0 +1,57 @@
+"""What every executor does."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from warrener_agent.context import AttemptFacts, Desk
+from warrener_agent.kinds import JobKind
+from warrener_contracts.events import ErrorInfo
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """The handler returned; `result` is JSON."""
+
+    result: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """The handler raised, or could not be called, or its executor died."""
+
+    error: ErrorInfo
+    retry_after_seconds: float | None = None
+
+
+Ended = Returned | Raised
+
+
+class Execution(Protocol):
+    """One handler that runs."""
+
+    async def ended(self) -> Ended:
+        """Wait for its end. Whatever the handler does becomes data: this raises nothing of it."""
+        ...
+
+    async def stop(self) -> bool:
+        """Stop it. False where it cannot be stopped and still runs, abandoned."""
+        ...
+
+    async def gone(self) -> None:
+        """Wait until nothing of it runs any more."""
+        ...
+
+
+class Executor(Protocol):
+    """Runs handlers."""
+
+    def begin(
+        self, kind: JobKind, facts: AttemptFacts, arguments: Mapping[str, Any], desk: Desk
+    ) -> Execution:
+        """Begin to run the handler of `kind`."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of what is kept for later."""
+        ...

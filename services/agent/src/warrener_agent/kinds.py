@@ -1,0 +1,124 @@
+"""A job type as an agent serves it: the declaration for the others, and the handler."""
+
+import importlib
+import inspect
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import reduce
+from typing import Any, Literal, TypedDict
+
+from pydantic import ValidationError
+
+from warrener_agent.failures import JobDefinitionError
+from warrener_agent.signature import Handler, Signature, signature_of
+from warrener_contracts.events import JobTypeDeclaration
+from warrener_contracts.policy import Backoff, Guarantee, JobPolicy
+
+ExecutorName = Literal["coroutine", "thread", "process"]
+_REMEMBERED = "__warrener_jobs__"
+
+
+class Options(TypedDict, total=False):
+    """What a job type may choose; what it leaves out has the default of `JobPolicy`."""
+
+    max_attempts: int
+    max_losses: int
+    timeout: timedelta | float | str
+    start_timeout: timedelta | float | str
+    backoff: Backoff
+
+
+@dataclass(frozen=True, slots=True)
+class JobKind:
+    """One job type of an agent."""
+
+    declaration: JobTypeDeclaration
+    handler: Handler
+    signature: Signature
+    executor: ExecutorName
+    no_retry: tuple[type[BaseException], ...]
+
+    @property
+    def name(self) -> str:
+        return self.declaration.name
+
+
+def kind_of(
+    name: str,
+    handler: Handler,
+    *,
+    queue: str,
+    guarantee: Guarantee | str,
+    executor: ExecutorName | None,
+    no_retry: tuple[type[BaseException], ...],
+    options: Options,
+) -> JobKind:
+    """The job type `name`, run by `handler`. Raises JobDefinitionError that says what is wrong with it."""
+    if inspect.isgeneratorfunction(handler) or inspect.isasyncgenfunction(handler):
+        raise JobDefinitionError(f"{name}: expected a handler that returns its result, got a generator")
+    chosen = _executor(name, handler, executor)
+    signature = signature_of(handler, name)
+    try:
+        declaration = JobTypeDeclaration(
+            name=name,
+            queue=queue,
+            arguments_schema=signature.arguments_schema,
+            result_schema=signature.result_schema,
+            guarantee=Guarantee(guarantee),
+            policy=JobPolicy.model_validate(dict(options)),
+            description=inspect.getdoc(handler) or "",
+        )
+    except ValidationError as error:
+        lines = [f"{'.'.join(str(part) for part in one['loc'])}: {one['msg']}" for one in error.errors()]
+        raise JobDefinitionError(f"{name}: {'; '.join(lines)}") from error
+    except ValueError as error:
+        raise JobDefinitionError(f"{name}: {error}; one of {', '.join(Guarantee)}") from error
+    kind = JobKind(declaration, handler, signature, chosen, no_retry)
+    _remember(kind)
+    return kind
+
+
+def _executor(name: str, handler: Handler, chosen: ExecutorName | None) -> ExecutorName:
+    waits = inspect.iscoroutinefunction(handler)
+    if chosen is None:
+        return "coroutine" if waits else "thread"
+    if chosen not in ("coroutine", "thread", "process"):
+        raise JobDefinitionError(
+            f'{name}: expected executor "coroutine", "thread" or "process", got {chosen!r}'
+        )
+    if chosen == "coroutine" and not waits:
+        raise JobDefinitionError(
+            f"{name}: expected an `async def` for executor coroutine, got a plain function: it would "
+            "stop the whole "
+            "agent while it runs"
+        )
+    if chosen == "process" and "<locals>" in handler.__qualname__:
+        raise JobDefinitionError(
+            f"{name}: expected a handler at the top of its module for executor process, got "
+            f"{handler.__qualname__}: "
+            "the child process could not find it"
+        )
+    return chosen
+
+
+def _remember(kind: JobKind) -> None:
+    """On the function itself, where a child process that has imported its module finds it."""
+    jobs: dict[str, JobKind] = getattr(kind.handler, _REMEMBERED, {})
+    setattr(kind.handler, _REMEMBERED, {**jobs, kind.name: kind})
+
+
+def recall(module: str, qualname: str, job_type: str) -> JobKind:
+    """The job type of a handler in another process. Raises ImportError that says what was looked for."""
+    found: Callable[..., Any] = reduce(
+        lambda owner, part: getattr(owner, part, None), qualname.split("."), _module(module)
+    )
+    kind: JobKind | None = getattr(found, _REMEMBERED, {}).get(job_type)
+    if kind is None:
+        raise ImportError(f"expected the handler of {job_type} as {module}.{qualname}, found {found!r}")
+    return kind
+
+
+def _module(name: str) -> Any:
+    return sys.modules.get(name) or importlib.import_module(name)

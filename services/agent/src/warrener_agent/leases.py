@@ -1,0 +1,76 @@
+"""The claims of what runs: renewed in one batch, and handlers stopped before another may have their claim."""
+
+from warrener_agent.ledger.port import LedgerUnavailable
+from warrener_agent.receipts import acknowledge
+from warrener_agent.running import Stop
+from warrener_agent.workplace import Workplace
+from warrener_runtime.logs import get_logger
+
+_log = get_logger("agent.leases")
+
+_MARGIN = 0.3
+"""The share of the lease before its end at which a handler is stopped that could not be renewed."""
+
+
+class Leases:
+    """Keeps the claims of what runs."""
+
+    def __init__(self, at: Workplace) -> None:
+        self._at = at
+
+    async def renew(self) -> None:
+        """Renew all; who has lost his claim must stop."""
+        runs = list(self._at.running)
+        if not runs:
+            return
+        asked = self._at.clock.monotonic()
+        until = self._at.clock.now() + self._at.lease
+        try:
+            kept = await self._at.ledger.renew(
+                [run.claim for run in runs], agent_id=self._at.agent_id, until=until
+            )
+        except LedgerUnavailable as error:
+            _log.warning(
+                "Leases cannot be renewed: the ledger does not answer.",
+                action="agent.renew_failed",
+                error=str(error),
+                running=len(runs),
+            )
+            return
+        for run in runs:
+            if run.data.job_id in kept:
+                run.lease_good_until = asked + self._at.lease.total_seconds()
+            else:
+                run.ask_to_stop(Stop.FENCED, "the claim was lost")
+
+    async def watch(self) -> None:
+        """Stop what could not be renewed in time, and acknowledge what has run for very long.
+
+        Another agent may take a claim when its lease is over; what still runs then must have stopped by
+        itself.
+        """
+        now = self._at.clock.monotonic()
+        margin = self._at.lease.total_seconds() * _MARGIN
+        for run in self._at.running:
+            if now > run.lease_good_until - margin and run.stop is None:
+                _log.error(
+                    "An attempt is stopped: its lease could not be renewed.",
+                    action="agent.self_fenced",
+                    job_id=str(run.data.job_id),
+                    attempt=run.data.attempt,
+                )
+                run.ask_to_stop(Stop.FENCED, "its lease could not be renewed")
+        await self._acknowledge_old(now)
+
+    async def _acknowledge_old(self, now: float) -> None:
+        """The broker closes a channel whose delivery is too old; past half of that the claim is the owner."""
+        old = [
+            (run, receipt)
+            for run in self._at.running
+            for receipt in run.receipts
+            if now - receipt.received_at > self._at.settings.agent_early_ack
+        ]
+        for run, receipt in old:
+            run.receipts.remove(receipt)
+            receipt.settle()
+        await acknowledge(receipt for _, receipt in old)

@@ -1,0 +1,144 @@
+"""The ledger in PostgreSQL: one table beside the handlers' own ones."""
+
+from collections.abc import AsyncGenerator, Collection, Sequence
+from contextlib import asynccontextmanager
+from datetime import datetime
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+import asyncpg
+
+from warrener_agent.ledger import postgres_sql as sql
+from warrener_agent.ledger.answers import Found, answers, highest
+from warrener_agent.ledger.port import Claim, Completion, Granted, LedgerUnavailable
+from warrener_agent.ledger.postgres_errors import unavailable
+from warrener_agent.ledger.postgres_transaction import PostgresTransaction
+from warrener_agent.ledger.records import follow_ups_of, follow_ups_text, result_of, result_text
+
+if TYPE_CHECKING:
+    Pool = asyncpg.Pool[asyncpg.Record]
+
+_TRANSACTIONS = 64
+"""Connections for handlers' transactions; a further handler waits for one."""
+_SILENCE = 15.0
+"""Seconds after which a server that says nothing counts as gone."""
+
+
+class PostgresLedger:
+    """A `Ledger` in the database at `url`. Claims have connections of their own: handlers that hold all
+    theirs do not keep leases from being renewed."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._claims: Pool | None = None
+        self._handlers: Pool | None = None
+
+    async def start(self) -> None:
+        if self._claims is not None:
+            return
+        with unavailable():
+            claims = await asyncpg.create_pool(self._url, min_size=1, max_size=3, command_timeout=_SILENCE)
+            try:
+                async with claims.acquire() as connection:
+                    await _make_table(connection)
+                handlers = await asyncpg.create_pool(self._url, min_size=0, max_size=_TRANSACTIONS)
+            except BaseException:
+                await claims.close()
+                raise
+        self._claims, self._handlers = claims, handlers
+
+    async def close(self) -> None:
+        pools = (self._handlers, self._claims)
+        self._handlers = self._claims = None
+        for pool in pools:
+            if pool is not None:
+                await pool.close()
+
+    async def ping(self) -> None:
+        with unavailable():
+            await self._pool().execute("SELECT 1")
+
+    async def claim(
+        self, claims: Sequence[Claim], *, agent_id: str, now: datetime, until: datetime
+    ) -> list[Granted]:
+        wanted = highest(claims)
+        with unavailable():
+            told = await self._pool().fetch(sql.CLAIM, *_pairs(wanted), agent_id, until, now)
+            granted = {Claim(row["job_id"], row["attempt"]) for row in told}
+            refused = [claim.job_id for claim in wanted if claim not in granted]
+            rows = await self._pool().fetch(sql.LOOK, refused) if refused else []
+        return answers(claims, granted, {row["job_id"]: _found(row) for row in rows})
+
+    async def renew(self, claims: Sequence[Claim], *, agent_id: str, until: datetime) -> set[UUID]:
+        with unavailable():
+            rows = await self._pool().fetch(sql.RENEW, *_pairs(claims), agent_id, until)
+        return {row["job_id"] for row in rows}
+
+    async def complete(self, completions: Sequence[Completion], *, agent_id: str) -> set[UUID]:
+        told = sorted(completions, key=lambda one: one.job_id)
+        values = (
+            [one.job_id for one in told],
+            [one.attempt for one in told],
+            [result_text(one.result) for one in told],
+            [follow_ups_text(one.follow_ups) for one in told],
+            [one.started_at for one in told],
+            [one.finished_at for one in told],
+        )
+        with unavailable():
+            rows = await self._pool().fetch(sql.COMPLETE, *values, agent_id)
+        return {row["job_id"] for row in rows}
+
+    async def release(self, claims: Sequence[Claim], *, agent_id: str) -> None:
+        with unavailable():
+            await self._pool().execute(sql.RELEASE, *_pairs(claims), agent_id)
+
+    async def cancel(self, job_ids: Collection[UUID], *, now: datetime) -> None:
+        with unavailable():
+            await self._pool().execute(sql.CANCEL, sorted(job_ids), now)
+
+    @asynccontextmanager
+    async def transaction(self, claim: Claim, *, agent_id: str) -> AsyncGenerator[PostgresTransaction]:
+        self._pool()
+        assert self._handlers is not None
+        one = PostgresTransaction(self._handlers, claim, agent_id)
+        try:
+            yield one
+        finally:
+            await one.end()
+
+    async def forget(self, before: datetime) -> int:
+        with unavailable():
+            return int(await self._pool().fetchval(sql.FORGET, before))
+
+    def _pool(self) -> "Pool":
+        if self._claims is None:
+            raise LedgerUnavailable("expected a started ledger, got one that is closed; call start() first")
+        return self._claims
+
+
+async def _make_table(connection: "asyncpg.pool.PoolConnectionProxy[asyncpg.Record]") -> None:
+    if await connection.fetchval("SELECT to_regclass('warrener_ledger')") is not None:
+        return  # an agent may work where it may not create tables
+    async with connection.transaction():
+        # Several agents start at once, and IF NOT EXISTS alone lets two of them collide.
+        await connection.execute("SELECT pg_advisory_xact_lock(hashtext('warrener_ledger'))")
+        await connection.execute(sql.TABLE)
+
+
+def _pairs(claims: Sequence[Claim]) -> tuple[list[UUID], list[int]]:
+    told = sorted(claims, key=lambda claim: claim.job_id)
+    return [claim.job_id for claim in told], [claim.attempt for claim in told]
+
+
+def _found(row: "asyncpg.Record") -> Found:
+    completion = None
+    if row["finished_at"] is not None:
+        completion = Completion(
+            row["job_id"],
+            row["attempt"],
+            result_of(row["result"]),
+            follow_ups_of(row["follow_ups"]),
+            row["started_at"],
+            row["finished_at"],
+        )
+    return Found(row["attempt"], row["cancelled_at"] is not None, completion)

@@ -1,0 +1,83 @@
+"""The statements of the ledger in PostgreSQL. One statement a batch; rows are locked in the order of their
+ids."""
+
+TABLE = """
+CREATE TABLE IF NOT EXISTS warrener_ledger (
+    job_id uuid PRIMARY KEY,
+    attempt integer NOT NULL,
+    agent_id text,
+    lease_until timestamptz,
+    cancelled_at timestamptz,
+    result text,
+    follow_ups text,
+    started_at timestamptz,
+    finished_at timestamptz,
+    CHECK ((finished_at IS NULL) = (result IS NULL))
+)
+"""
+
+CLAIM = """
+INSERT INTO warrener_ledger AS held (job_id, attempt, agent_id, lease_until)
+SELECT job_id, attempt, $3, $4 FROM unnest($1::uuid[], $2::integer[]) AS wanted (job_id, attempt)
+ON CONFLICT (job_id) DO UPDATE
+    SET attempt = excluded.attempt, agent_id = excluded.agent_id, lease_until = excluded.lease_until
+    WHERE held.finished_at IS NULL AND held.cancelled_at IS NULL AND (
+        excluded.attempt > held.attempt
+        OR excluded.attempt = held.attempt
+            AND (held.agent_id IS NULL OR held.agent_id = excluded.agent_id OR held.lease_until <= $5)
+    )
+RETURNING job_id, attempt
+"""
+
+LOOK = """
+SELECT job_id, attempt, cancelled_at, result, follow_ups, started_at, finished_at
+FROM warrener_ledger WHERE job_id = ANY ($1::uuid[])
+"""
+
+_MINE = """
+FROM (
+    SELECT row.job_id FROM warrener_ledger AS row
+    JOIN unnest($1::uuid[], $2::integer[]) AS asked (job_id, attempt)
+        ON row.job_id = asked.job_id AND row.attempt = asked.attempt
+    WHERE row.agent_id = $3
+    ORDER BY row.job_id FOR UPDATE OF row
+) AS mine
+WHERE held.job_id = mine.job_id
+"""
+
+RENEW = f"""
+UPDATE warrener_ledger AS held SET lease_until = $4 {_MINE} AND held.cancelled_at IS NULL
+RETURNING held.job_id
+"""  # noqa: S608 - both parts are ours
+
+RELEASE = f"UPDATE warrener_ledger AS held SET agent_id = NULL, lease_until = NULL {_MINE}"  # noqa: S608 - ours
+
+COMPLETE = """
+UPDATE warrener_ledger AS held
+SET result = done.result, follow_ups = done.follow_ups,
+    started_at = done.started_at, finished_at = done.finished_at
+FROM unnest($1::uuid[], $2::integer[], $3::text[], $4::text[], $5::timestamptz[], $6::timestamptz[])
+    AS done (job_id, attempt, result, follow_ups, started_at, finished_at)
+WHERE held.job_id = done.job_id AND held.attempt = done.attempt AND held.agent_id = $7
+    AND held.finished_at IS NULL AND held.cancelled_at IS NULL
+RETURNING held.job_id
+"""
+
+CANCEL = """
+INSERT INTO warrener_ledger AS held (job_id, attempt, cancelled_at)
+SELECT job_id, 0, $2 FROM unnest($1::uuid[]) AS asked (job_id)
+ON CONFLICT (job_id) DO UPDATE SET cancelled_at = excluded.cancelled_at
+    WHERE held.finished_at IS NULL AND held.cancelled_at IS NULL
+"""
+
+FORGET = """
+WITH gone AS (
+    DELETE FROM warrener_ledger
+    WHERE finished_at < $1
+        OR finished_at IS NULL AND coalesce(lease_until, cancelled_at) IS NOT NULL
+            AND coalesce(lease_until, $1 - interval '1 second') < $1
+            AND coalesce(cancelled_at, $1 - interval '1 second') < $1
+    RETURNING finished_at
+)
+SELECT count(*) FROM gone WHERE finished_at IS NOT NULL
+"""

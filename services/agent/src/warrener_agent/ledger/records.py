@@ -1,0 +1,28 @@
+"""Completions as the columns of a row. JSON stands in text columns, in ASCII: what a handler returns may hold
+NUL characters and lone surrogates, which PostgreSQL's own JSON type refuses."""
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from warrener_agent.ledger.port import FollowUp
+
+
+def result_text(result: Any) -> str:
+    """The result as a column."""
+    return json.dumps(result, separators=(",", ":"))
+
+
+def follow_ups_text(follow_ups: Iterable[FollowUp]) -> str:
+    """The follow-ups as a column."""
+    return json.dumps([[one.key, one.request.decode()] for one in follow_ups], separators=(",", ":"))
+
+
+def result_of(column: str) -> Any:
+    """The result again."""
+    return json.loads(column)
+
+
+def follow_ups_of(column: str) -> tuple[FollowUp, ...]:
+    """The follow-ups again."""
+    return tuple(FollowUp(key, request.encode()) for key, request in json.loads(column))

@@ -1,0 +1,178 @@
+"""The claims' file, used from one thread: each method is one short transaction, each change one statement a
+batch."""
+
+import json
+import sqlite3
+from collections.abc import Collection, Iterable, Sequence
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from warrener_agent.ledger.answers import Found
+from warrener_agent.ledger.port import Claim, Completion
+from warrener_agent.ledger.records import follow_ups_of, follow_ups_text, result_of, result_text
+from warrener_agent.ledger.sqlite_files import immediate, moment
+
+_CLAIMS = """
+    CREATE TABLE IF NOT EXISTS warrener_claims (
+        job_id TEXT PRIMARY KEY, attempt INTEGER NOT NULL, agent_id TEXT, lease_until TEXT, cancelled_at TEXT
+    ) WITHOUT ROWID
+"""
+
+_CLAIM = """
+    INSERT INTO warrener_claims (job_id, attempt, agent_id, lease_until)
+    SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]'), :agent, :until
+    FROM json_each(:batch) WHERE true
+    ON CONFLICT (job_id) DO UPDATE
+        SET attempt = excluded.attempt, agent_id = excluded.agent_id, lease_until = excluded.lease_until
+        WHERE cancelled_at IS NULL AND (
+            excluded.attempt > attempt
+            OR excluded.attempt = attempt
+                AND (agent_id IS NULL OR agent_id = excluded.agent_id OR lease_until <= :now)
+        )
+    RETURNING job_id, attempt
+"""
+
+_MINE = """
+    FROM (
+        SELECT json_extract(value, '$[0]') AS job, json_extract(value, '$[1]') AS number
+        FROM json_each(:batch)
+    )
+    WHERE job_id = job AND attempt = number AND agent_id = :agent
+"""
+
+_RENEW = f"""
+    UPDATE warrener_claims SET lease_until = :until {_MINE} AND cancelled_at IS NULL RETURNING job_id
+"""  # noqa: S608 - both parts are ours
+_RELEASE = f"UPDATE warrener_claims SET agent_id = NULL, lease_until = NULL {_MINE}"  # noqa: S608 - ours
+
+_COMPLETE = """
+    INSERT INTO warrener_completions (job_id, attempt, result, follow_ups, started_at, finished_at)
+    SELECT c.job_id, c.attempt, json_extract(value, '$[2]'), json_extract(value, '$[3]'),
+        json_extract(value, '$[4]'), json_extract(value, '$[5]')
+    FROM json_each(:batch) JOIN warrener_claims AS c
+        ON c.job_id = json_extract(value, '$[0]') AND c.attempt = json_extract(value, '$[1]')
+    WHERE c.agent_id = :agent AND c.cancelled_at IS NULL
+    ON CONFLICT (job_id) DO NOTHING
+    RETURNING job_id
+"""
+
+_CANCEL = """
+    INSERT INTO warrener_claims (job_id, attempt, cancelled_at)
+    SELECT value, 0, :now FROM json_each(:batch) WHERE true
+    ON CONFLICT (job_id) DO UPDATE SET cancelled_at = coalesce(cancelled_at, excluded.cancelled_at)
+"""
+
+_COMPLETED = """
+    SELECT job_id, attempt, result, follow_ups, started_at, finished_at FROM warrener_completions
+    WHERE job_id IN (SELECT value FROM json_each(?))
+"""
+_HELD = """
+    SELECT job_id, attempt, cancelled_at IS NOT NULL FROM warrener_claims
+    WHERE job_id IN (SELECT value FROM json_each(?))
+"""
+_FORGET_CLAIMS = """
+    DELETE FROM warrener_claims
+    WHERE coalesce(lease_until, '') < :before AND coalesce(cancelled_at, '') < :before
+        AND (lease_until IS NOT NULL OR cancelled_at IS NOT NULL)
+"""
+
+
+class ClaimsFile:
+    """Claims, and the completions that came without a transaction; reads the completions of the handlers'
+    file."""
+
+    def __init__(self, effects: sqlite3.Connection, claims: sqlite3.Connection) -> None:
+        self._effects, self._claims = effects, claims
+        claims.execute(_CLAIMS)
+
+    def close(self) -> None:
+        self._claims.close()
+        self._effects.close()
+
+    def ping(self) -> None:
+        with immediate(self._claims):
+            self._effects.execute("SELECT 1").fetchone()
+
+    def claim(
+        self, claims: Sequence[Claim], agent_id: str, now: datetime, until: datetime
+    ) -> tuple[set[Claim], dict[UUID, Found]]:
+        """Which were granted, and what stands in the way of the others."""
+        with immediate(self._claims):
+            found = self._completed([claim.job_id for claim in claims])
+            batch = _pairs(claim for claim in claims if claim.job_id not in found)
+            values = {"batch": batch, "agent": agent_id, "now": moment(now), "until": moment(until)}
+            granted = {
+                Claim(UUID(job), attempt) for job, attempt in self._claims.execute(_CLAIM, values).fetchall()
+            }
+            refused = [claim.job_id for claim in claims if claim not in granted and claim.job_id not in found]
+            for job, attempt, cancelled in self._claims.execute(_HELD, (_ids(refused),)).fetchall():
+                found[UUID(job)] = Found(attempt, bool(cancelled))
+        return granted, found
+
+    def _completed(self, job_ids: Sequence[UUID]) -> dict[UUID, Found]:
+        ids = (_ids(job_ids),)
+        here = self._claims.execute(_COMPLETED, ids).fetchall()
+        there = self._effects.execute(_COMPLETED, ids).fetchall()
+        told = (_completion(row) for row in (*here, *there))
+        return {one.job_id: Found(one.attempt, cancelled=False, completion=one) for one in told}
+
+    def renew(self, claims: Sequence[Claim], agent_id: str, until: datetime) -> set[UUID]:
+        values = {"batch": _pairs(claims), "agent": agent_id, "until": moment(until)}
+        return self._change(_RENEW, values)
+
+    def release(self, claims: Sequence[Claim], agent_id: str) -> None:
+        self._change(_RELEASE, {"batch": _pairs(claims), "agent": agent_id})
+
+    def complete(self, completions: Sequence[Completion], agent_id: str) -> set[UUID]:
+        # A completion of the handlers' file cannot be here too: a completed job is never granted again.
+        batch = json.dumps([columns(one) for one in completions])
+        return self._change(_COMPLETE, {"batch": batch, "agent": agent_id})
+
+    def cancel(self, job_ids: Collection[UUID], now: datetime) -> None:
+        self._change(_CANCEL, {"batch": _ids(job_ids), "now": moment(now)})
+
+    def forget(self, before: datetime) -> int:
+        with immediate(self._claims):
+            told = self._claims.execute(FORGET, {"before": moment(before)}).rowcount
+            self._claims.execute(_FORGET_CLAIMS, {"before": moment(before)})
+        return told
+
+    def _change(self, statement: str, values: dict[str, str]) -> set[UUID]:
+        with immediate(self._claims):
+            return {UUID(job) for (job,) in self._claims.execute(statement, values).fetchall()}
+
+
+FORGET = "DELETE FROM warrener_completions WHERE finished_at < :before"
+
+
+def columns(completion: Completion) -> list[Any]:
+    """A completion as a row."""
+    return [
+        str(completion.job_id),
+        completion.attempt,
+        result_text(completion.result),
+        follow_ups_text(completion.follow_ups),
+        moment(completion.started_at),
+        moment(completion.finished_at),
+    ]
+
+
+def _completion(row: tuple[str, int, str, str, str, str]) -> Completion:
+    job, attempt, result, follow_ups, started_at, finished_at = row
+    return Completion(
+        UUID(job),
+        attempt,
+        result_of(result),
+        follow_ups_of(follow_ups),
+        datetime.fromisoformat(started_at),
+        datetime.fromisoformat(finished_at),
+    )
+
+
+def _pairs(claims: Iterable[Claim]) -> str:
+    return json.dumps([[str(claim.job_id), claim.attempt] for claim in claims])
+
+
+def _ids(job_ids: Iterable[UUID]) -> str:
+    return json.dumps([str(job_id) for job_id in job_ids])

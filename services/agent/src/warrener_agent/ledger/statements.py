@@ -1,0 +1,53 @@
+"""What a handler may send to the database in its transaction."""
+
+import re
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+_TOKENS: Final = re.compile(
+    r"""
+      '(?:[^']|'')*'                          # a string
+    | "(?:[^"]|"")*"                          # a quoted name
+    | --[^\n]*                                # a comment
+    | /\*.*?\*/
+    | (?P<dollar>\$(?:[A-Za-z_]\w*)?\$).*?(?P=dollar)
+    | ::                                      # a cast
+    | (?<!\w):(?P<name>[A-Za-z_]\w*)
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_CONTROL: Final = re.compile(
+    r"\s*(?:BEGIN|START\s+TRANSACTION|COMMIT|END|ABORT|ROLLBACK(?!\s+(?:TRANSACTION\s+|WORK\s+)?TO\b)|PREPARE\s+TRANSACTION)\b",
+    re.IGNORECASE,
+)
+
+
+class Numbered(NamedTuple):
+    """A statement with `$1`, `$2` … and the name that each of them stands for."""
+
+    text: str
+    names: tuple[str, ...]
+
+
+@lru_cache(maxsize=512)
+def numbered(statement: str) -> Numbered:
+    """`statement` with its named parameters (`:name`) numbered as PostgreSQL wants them; strings, quoted
+    names, comments and casts are left alone."""
+    places: dict[str, int] = {}
+
+    def replace(token: re.Match[str]) -> str:
+        name = token["name"]
+        return token[0] if name is None else f"${places.setdefault(name, len(places) + 1)}"
+
+    text = _TOKENS.sub(replace, statement)
+    return Numbered(text, tuple(places))
+
+
+def refuse_control(statement: str) -> None:
+    """Raise ValueError for what would end the transaction under the agent's hands."""
+    if _CONTROL.match(statement):
+        raise ValueError(
+            f"expected a statement inside the transaction, got {statement.strip()[:40]!r}: it commits "
+            "together "
+            "with the result when the handler returns, and is rolled back when the handler raises"
+        )

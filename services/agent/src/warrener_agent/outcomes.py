@@ -1,0 +1,55 @@
+"""What became of an attempt, as the agent sees it. Pure data."""
+
+from dataclasses import dataclass
+
+from warrener_agent.ledger.port import Completion
+from warrener_contracts.events import ErrorInfo
+
+
+@dataclass(frozen=True, slots=True)
+class Succeeded:
+    """The handler returned. `recorded`: it stands in the ledger already."""
+
+    completion: Completion
+    recorded: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The handler raised, ran too long, or its executor died."""
+
+    error: ErrorInfo
+    retry_after_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    """It was stopped, or not started, because somebody asked."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """It is given back unharmed."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Doubtful:
+    """The claim was lost, or the ledger refused the completion or did not say: it must be asked what
+    holds."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """It is another's by now: nothing is said about it."""
+
+    why: str
+
+
+Settled = Succeeded | Failed | Cancelled | Released | Dropped
+Outcome = Settled | Doubtful

@@ -1,0 +1,102 @@
+"""presence: the agent says that it lives, as long as it hears."""
+
+import asyncio
+import os
+import socket
+from collections.abc import Callable
+
+from warrener_agent.workplace import Workplace
+from warrener_contracts import topology
+from warrener_contracts.events import AgentHeartbeat, AgentHeartbeatData, RunningAttempt
+from warrener_contracts.letters import Letter, letter_for
+from warrener_runtime.lifecycle import Managed
+from warrener_runtime.logs import get_logger
+
+_log = get_logger("agent.presence")
+
+PULSE = "application/x-warrener-pulse"
+
+
+class Presence:
+    """Heartbeats. Before each one the agent sends itself a pulse through the broker: only if that arrives,
+    and the queues of work deliver too, the heartbeat goes. A deaf agent falls silent, and its work is given
+    to others."""
+
+    def __init__(self, at: Workplace, hears_work: Callable[[], bool]) -> None:
+        self._at, self._hears_work = at, hears_work
+        self._started_at = at.clock.now()
+        self._heard = asyncio.Event()
+        self.draining = False
+
+    def heard(self) -> None:
+        """Something arrived on the control queue."""
+        self._heard.set()
+
+    async def beat(self) -> None:
+        """One pulse, and one heartbeat if it came back."""
+        self._heard.clear()
+        await self._at.bus.publish([self._pulse()])
+        if not await self._pulse_arrives() or not (self.draining or self._hears_work()):
+            _log.warning(
+                "The agent hears nothing, so it says nothing: no heartbeat is sent.",
+                action="agent.deaf",
+                running=len(self._at.running),
+            )
+            return
+        await self._at.bus.publish([letter_for(self._heartbeat())])
+
+    async def _pulse_arrives(self) -> bool:
+        hearing = asyncio.create_task(self._heard.wait())
+        patience = asyncio.create_task(self._at.clock.sleep(self._at.settings.agent_heartbeat))
+        try:
+            await asyncio.wait({hearing, patience}, return_when=asyncio.FIRST_COMPLETED)
+            return self._heard.is_set()
+        finally:
+            hearing.cancel()
+            patience.cancel()
+
+    def _pulse(self) -> Letter:
+        return Letter(
+            exchange=topology.CONTROL,
+            routing_key=f"agent.{self._at.agent_id}",
+            body=b"",
+            content_type=PULSE,
+            message_id=str(self._at.entropy.new_id()),
+            type="pulse",
+            headers={},
+            persistent=False,
+        )
+
+    def _heartbeat(self) -> AgentHeartbeat:
+        running = tuple(
+            RunningAttempt(job_id=run.data.job_id, attempt=run.data.attempt) for run in self._at.running
+        )
+        return AgentHeartbeat(
+            id=str(self._at.entropy.new_id()),
+            source=f"warrener/agent/{self._at.agent_id}",
+            time=self._at.clock.now(),
+            data=AgentHeartbeatData(
+                agent_id=self._at.agent_id,
+                host=socket.gethostname(),
+                pid=os.getpid(),
+                queues=self._at.queues,
+                slots=self._at.running.slots,
+                running=running,
+                started_at=self._started_at,
+                draining=self.draining,
+            ),
+        )
+
+
+class Farewell(Managed):
+    """Notes that the agent drains, so that its heartbeats say so. It drains first, as it stands last."""
+
+    def __init__(self, presence: Presence) -> None:
+        super().__init__("farewell")
+        self._presence = presence
+
+    async def _on_start(self) -> None:
+        self._presence.draining = False
+
+    async def _on_drain(self) -> None:
+        self._presence.draining = True

@@ -1,0 +1,43 @@
+"""What an agent can be told."""
+
+from typing import Annotated, ClassVar
+
+from pydantic import Field, field_validator
+from pydantic_settings import NoDecode
+
+from warrener_contracts.events.fields import QueueName
+from warrener_runtime.settings import ServiceSettings
+
+Seconds = Annotated[float, Field(gt=0)]
+
+
+class AgentSettings(ServiceSettings):
+    """Settings of the agent: `WARRENER_*`, or the table `agent` of the TOML file."""
+
+    section: ClassVar[str | None] = "agent"
+
+    ledger_url: str = "sqlite:///.warrener/ledger.db"
+    """Where attempts are claimed: a file that the agents of this host share, or PostgreSQL."""
+    agent_slots: Annotated[int, Field(ge=1, le=10_000)] = 10
+    """How many attempts of each queue run at once."""
+    agent_queues: Annotated[tuple[QueueName, ...], NoDecode] = ()
+    """The queues to serve, separated by commas; none means those that the job types declare."""
+    agent_modules: Annotated[tuple[str, ...], NoDecode] = ()
+    """The modules with the handlers, separated by commas, where none are given on the command line."""
+    agent_lease: Seconds = 10.0
+    """How long a claim holds without being renewed; an agent that cannot renew stops its handlers before."""
+    agent_heartbeat: Seconds = 5.0
+    """How often the agent says that it lives and what it runs."""
+    agent_early_ack: Seconds = 900.0
+    """After how long a running attempt's delivery is acknowledged: half the broker's consumer timeout."""
+    agent_announce_after: Annotated[float, Field(ge=0)] = 0.5
+    """An attempt that runs longer than this is announced as started."""
+
+    @field_validator("agent_queues", "agent_modules", mode="before")
+    @classmethod
+    def _by_commas(cls, value: object) -> object:
+        return (
+            tuple(part.strip() for part in value.split(",") if part.strip())
+            if isinstance(value, str)
+            else value
+        )

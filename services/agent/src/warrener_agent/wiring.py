@@ -1,0 +1,131 @@
+"""The composition root: which parts an agent has, and in which order they start and drain."""
+
+import os
+import re
+import socket
+from functools import partial
+
+from warrener_agent.agent import Agent
+from warrener_agent.announce import Announcer
+from warrener_agent.control import Control
+from warrener_agent.executors.coroutine import CoroutineExecutor
+from warrener_agent.executors.port import Executor
+from warrener_agent.executors.process import ProcessExecutor
+from warrener_agent.executors.thread import ThreadExecutor
+from warrener_agent.kinds import ExecutorName
+from warrener_agent.leases import Leases
+from warrener_agent.ledger import Ledger, open_ledger
+from warrener_agent.listening import Ear
+from warrener_agent.perform import Performer
+from warrener_agent.presence import Farewell, Presence
+from warrener_agent.progress import ProgressLine
+from warrener_agent.receive import Receiver
+from warrener_agent.report import Reporter
+from warrener_agent.running import Running
+from warrener_agent.settings import AgentSettings
+from warrener_agent.status_events import Speaker
+from warrener_agent.workplace import Workplace
+from warrener_contracts.topology import control_queue, dispatch_queue
+from warrener_runtime.bus import Bus, open_bus
+from warrener_runtime.clock import Clock, Entropy, SystemClock, SystemEntropy
+from warrener_runtime.lifecycle import Component, Consumer, Group, Loop, Resource, Service
+from warrener_runtime.settings import SettingsError
+from warrener_runtime.telemetry import Telemetry
+
+
+def assemble(  # noqa: PLR0917 - the parts that every service is assembled from, in the order they all share
+    agent: Agent,
+    bus: Bus,
+    ledger: Ledger,
+    clock: Clock,
+    entropy: Entropy,
+    telemetry: Telemetry,
+    settings: AgentSettings,
+) -> Component:
+    """An agent that serves `agent`; `bus` and `ledger` are started by the caller.
+
+    The parts drain in reverse order: first nothing is received any more, then what runs ends and is reported,
+    and leases are renewed and heartbeats sent until that is done.
+    """
+    agent_id = _agent_id(entropy)
+    queues: tuple[str, ...] = settings.agent_queues or tuple(
+        sorted({kind.declaration.queue for kind in agent.kinds.values()})
+    )
+    at = Workplace(
+        agent_id=agent_id,
+        queues=queues,
+        bus=bus,
+        ledger=ledger,
+        clock=clock,
+        entropy=entropy,
+        settings=settings,
+        running=Running(settings.agent_slots),
+        speaker=Speaker(agent_id),
+    )
+    return _parts(at, agent, telemetry)
+
+
+def _parts(at: Workplace, agent: Agent, telemetry: Telemetry) -> Component:
+    reporter, progress, leases = Reporter(at), ProgressLine(at), Leases(at)
+    performer = Performer(at, agent.kinds, _executors(), reporter, progress, telemetry=telemetry)
+    receiver = Receiver(at, performer, reporter)
+    consumers = [_consumer(at, receiver, queue) for queue in at.queues]
+    presence = Presence(at, lambda: all(consumer.live for consumer in consumers))
+    control = Control(at, presence)
+    every, lease = partial(Loop, clock=at.clock), at.settings.agent_lease
+    return Group(
+        Announcer(at, agent.kinds.values()),
+        Ear(at.bus, control_queue(at.agent_id, at.queues).name, control.hear),
+        every("heartbeats", presence.beat, every=at.settings.agent_heartbeat),
+        every("leases", leases.renew, every=lease * 0.3),
+        every("lease watch", leases.watch, every=lease * 0.05),
+        reporter,
+        progress,
+        every("starts", progress.announce_due, every=0.25),
+        performer,
+        receiver,
+        *consumers,
+        Farewell(presence),
+        name="agent",
+    )
+
+
+def _consumer(at: Workplace, receiver: Receiver, queue: str) -> Consumer:
+    # As many unacknowledged as slots: what waits, waits in the queue, where another agent can take it.
+    return Consumer(
+        f"attempts of {queue}",
+        at.bus,
+        dispatch_queue(queue).name,
+        at.settings.agent_slots,
+        partial(receiver.handle, queue),
+        clock=at.clock,
+    )
+
+
+async def production(agent: Agent, settings: AgentSettings, telemetry: Telemetry) -> Service:
+    """An agent on the broker and the ledger that the settings name."""
+    if not agent.kinds:
+        raise SettingsError(["expected at least one job type, got none; declare one with @agent.job(...)"])
+    clock, entropy = SystemClock(), SystemEntropy()
+    try:
+        ledger = open_ledger(settings.ledger_url)
+    except ValueError as error:
+        raise SettingsError([f"WARRENER_LEDGER_URL: {error}"]) from error
+    bus = open_bus(settings.broker_url, name="warrener-agent")
+    component = Group(
+        Resource("ledger", ledger.start, ledger.close),
+        Resource("bus", bus.start, bus.close),
+        assemble(agent, bus, ledger, clock, entropy, telemetry, settings),
+        name="agent and what it stands on",
+    )
+    return Service(component, ready={"broker": bus.ping, "ledger": ledger.ping})
+
+
+def _executors() -> dict[ExecutorName, Executor]:
+    return {"coroutine": CoroutineExecutor(), "thread": ThreadExecutor(), "process": ProcessExecutor()}
+
+
+def _agent_id(entropy: Entropy) -> str:
+    """New at each start: a claim is granted again to its holder, and a restarted agent is another one."""
+    host = re.sub(r"[^A-Za-z0-9-]", "-", socket.gethostname())[:60]
+    return f"{host}-{os.getpid()}-{entropy.new_id().hex[-8:]}"

@@ -1,0 +1,31 @@
+"""What all parts of one agent share."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from warrener_agent.ledger.port import Ledger
+from warrener_agent.running import Running
+from warrener_agent.settings import AgentSettings
+from warrener_agent.status_events import Speaker
+from warrener_runtime.bus.port import Bus
+from warrener_runtime.clock import Clock, Entropy
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workplace:
+    """One agent's identity, its seams, and the table of what it runs."""
+
+    agent_id: str
+    queues: tuple[str, ...]
+    bus: Bus
+    ledger: Ledger
+    clock: Clock
+    entropy: Entropy
+    settings: AgentSettings
+    running: Running
+    speaker: Speaker
+
+    @property
+    def lease(self) -> timedelta:
+        """How long a claim holds without being renewed."""
+        return timedelta(seconds=self.settings.agent_lease)
