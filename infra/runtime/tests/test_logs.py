@@ -25,9 +25,10 @@ def refuse() -> None:
 def as_before() -> Iterator[None]:
     """Logging is global to a process: leave it as it was found."""
     root = logging.getLogger()
+    before = structlog.get_config()
     handlers, level = root.handlers[:], root.level
     yield
-    structlog.reset_defaults()
+    structlog.configure(**before)
     structlog.contextvars.clear_contextvars()
     logging.captureWarnings(capture=False)
     root.handlers, root.level = handlers, level
@@ -128,6 +129,18 @@ def test_for_people_there_is_a_plainer_form() -> None:
     assert "A letter came." in line
     assert "action=letter.came" in line
     assert "secret" not in line
+
+
+def test_a_program_that_configures_nothing_hears_of_trouble_alone_and_not_on_its_output(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    log = logs.get_logger("p")
+    log.info("All is well.", action="a")
+    log.warning("Something is wrong.", action="b")
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "All is well." not in err
+    assert "Something is wrong." in err
 
 
 def test_what_cannot_be_written_as_json_is_written_as_text() -> None:

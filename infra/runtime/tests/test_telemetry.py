@@ -14,7 +14,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceRequest,
     ExportTraceServiceResponse,
 )
-from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from opentelemetry.trace import SpanKind, StatusCode
 from structlog.testing import capture_logs
@@ -136,6 +136,17 @@ async def test_each_task_has_the_context_of_its_own_span() -> None:
             return ambient() == span.context
 
     assert all(await asyncio.gather(work("a"), work("b")))
+    assert ambient() == NO_CONTEXT
+
+
+def test_what_a_handler_traces_by_itself_hangs_under_our_span() -> None:
+    telemetry, handlers = Telemetry.in_memory("s"), TracerProvider()
+    with telemetry.span("attempt") as span:
+        assert ambient() == span.context
+        with handlers.get_tracer("handler").start_as_current_span("step") as step:
+            assert f"{step.get_span_context().trace_id:032x}" == span.context.trace_id
+            assert ambient().span_id == f"{step.get_span_context().span_id:016x}"
+        assert ambient() == span.context
     assert ambient() == NO_CONTEXT
 
 

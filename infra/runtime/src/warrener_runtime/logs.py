@@ -41,6 +41,22 @@ class Log(Protocol):
         ...
 
 
+def _quiet(_logger: Any, method: str, record: EventDict) -> EventDict:
+    """In a program that configures no logs, as one that uses our client, only trouble is worth a line."""
+    if LEVELS.get(method, logging.ERROR) < logging.WARNING:
+        raise structlog.DropEvent
+    return record
+
+
+def _to_stderr(*_names: object) -> structlog.PrintLogger:
+    return structlog.PrintLogger(sys.stderr)  # looked up at each line: others may have replaced it
+
+
+if not structlog.is_configured():
+    # Standard output belongs to the program; whoever configures structlog, before or after, has it their way.
+    structlog.configure(processors=[_quiet, *structlog.get_config()["processors"]], logger_factory=_to_stderr)
+
+
 def get_logger(name: str) -> Log:
     """The logger of one part. May be called at import: the configuration is looked up when it is used."""
     return cast("Log", structlog.get_logger(part=name))

@@ -1,10 +1,17 @@
 """The W3C trace context as it travels: two strings."""
 
+import re
 from contextvars import ContextVar
 from typing import NamedTuple
 
-_UNKNOWN_VERSION = "ff"
-_LENGTHS = (2, 32, 16, 2)
+# Of a later version than 00 we read what we know, as the standard asks; ff is none, and zeros identify nothing.
+_TRACEPARENT = re.compile(
+    r"(?!ff)[0-9a-f]{2}"
+    r"-(?!0{32})(?P<trace_id>[0-9a-f]{32})"
+    r"-(?!0{16})(?P<span_id>[0-9a-f]{16})"
+    r"-(?P<flags>[0-9a-f]{2})"
+    r"(?:(?<!^00.{53})-.*)?"
+)
 
 
 class TraceContext(NamedTuple):
@@ -16,36 +23,23 @@ class TraceContext(NamedTuple):
     @property
     def trace_id(self) -> str | None:
         """The identifier of the trace in hexadecimal, or None if there is no valid context."""
-        parts = self._parts()
-        return parts[1] if parts else None
+        found = self._read()
+        return found["trace_id"] if found else None
 
     @property
     def span_id(self) -> str | None:
         """The identifier of the span in hexadecimal, or None if there is no valid context."""
-        parts = self._parts()
-        return parts[2] if parts else None
+        found = self._read()
+        return found["span_id"] if found else None
 
     @property
-    def sampled(self) -> bool:
-        """Whether the one who began the trace records it."""
-        parts = self._parts()
-        return bool(parts and int(parts[3], 16) & 1)
+    def sampled(self) -> bool | None:
+        """Whether the one who began the trace records it; None if there is no valid context."""
+        found = self._read()
+        return bool(int(found["flags"], 16) & 1) if found else None
 
-    def _parts(self) -> list[str] | None:
-        parts = (self.traceparent or "").split("-")
-        if len(parts) < len(_LENGTHS) or parts[0] == _UNKNOWN_VERSION:
-            return None
-        if parts[0] == "00" and len(parts) != len(_LENGTHS):
-            return None
-        if any(len(part) != length for part, length in zip(parts, _LENGTHS, strict=False)):
-            return None
-        if not all(_is_hexadecimal(part) for part in parts[:4]):
-            return None
-        return None if not int(parts[1], 16) or not int(parts[2], 16) else parts
-
-
-def _is_hexadecimal(text: str) -> bool:
-    return all(character in "0123456789abcdef" for character in text)
+    def _read(self) -> re.Match[str] | None:
+        return _TRACEPARENT.fullmatch(self.traceparent) if self.traceparent else None
 
 
 NO_CONTEXT = TraceContext()
@@ -55,14 +49,11 @@ current: ContextVar[TraceContext] = ContextVar("warrener_trace_context", default
 
 
 def ambient() -> TraceContext:
-    """The context of the span around us: ours, or else the one of the program that calls us."""
-    ours = current.get()
-    if ours.traceparent:
-        return ours
+    """The context of the innermost span around us, whoever made it: OpenTelemetry's current one, or ours."""
     from opentelemetry import trace  # noqa: PLC0415 - only who asks for it pays for the import
 
     found = trace.get_current_span().get_span_context()
     if not found.is_valid:
-        return NO_CONTEXT
+        return current.get()
     parent = f"00-{found.trace_id:032x}-{found.span_id:016x}-{found.trace_flags & 0xFF:02x}"
     return TraceContext(parent, found.trace_state.to_header() or None)

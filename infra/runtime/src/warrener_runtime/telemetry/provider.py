@@ -62,7 +62,7 @@ class Telemetry:
 
         A parent that is not sampled is handed on: nobody recorded its beginning.
         """
-        if self._recorder is None or (parent and parent.trace_id and not parent.sampled):
+        if self._recorder is None or (parent and parent.sampled is False):
             return NoSpan(parent or NO_CONTEXT)
         return self._recorder.span(
             name, kind=kind, parent=parent, links=links, attributes=attributes, start_ns=start_ns

@@ -10,6 +10,9 @@ from warrener_runtime.telemetry import names
 from warrener_runtime.telemetry.context import TraceContext, current
 
 if TYPE_CHECKING:
+    from contextvars import Token
+
+    from opentelemetry.context import Context
     from opentelemetry.trace import Span as SdkSpan
 
 Kind = Literal["internal", "producer", "consumer", "client", "server"]
@@ -77,9 +80,9 @@ class NoSpan:
 
 
 class RecordedSpan:
-    """A span of the SDK."""
+    """A span of the SDK. Inside, it is OpenTelemetry's current one: what a handler traces hangs under it."""
 
-    __slots__ = ("_end_ns", "_now_ns", "_outer", "_span", "context")
+    __slots__ = ("_attached", "_end_ns", "_now_ns", "_outer", "_span", "context")
 
     recording = True
 
@@ -91,6 +94,7 @@ class RecordedSpan:
         self._now_ns = now_ns
         self._end_ns: int | None = None
         self._outer = context
+        self._attached: Token[Context] | None = None
 
     def set(self, name: str, value: Attribute) -> None:
         self._span.set_attribute(name, value)
@@ -106,14 +110,22 @@ class RecordedSpan:
         self._end_ns = end_ns
 
     def __enter__(self) -> Self:
+        from opentelemetry.context import attach  # noqa: PLC0415 - the SDK is loaded if it is used
+        from opentelemetry.trace import set_span_in_context  # noqa: PLC0415 - likewise
+
         self._outer = current.get()
         current.set(self.context)
+        self._attached = attach(set_span_in_context(self._span))
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        from opentelemetry.context import detach  # noqa: PLC0415 - the SDK is loaded if it is used
+
         if error is not None:
             self.fail(error)
         current.set(self._outer)
+        if self._attached is not None:
+            detach(self._attached)
         self._span.end(self._now_ns() if self._end_ns is None else self._end_ns)
