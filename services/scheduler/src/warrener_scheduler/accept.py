@@ -1,0 +1,205 @@
+"""accept: requests become jobs. Insert → commit → publish the dispatch → confirmed → acknowledge the request.
+
+Safe to be killed anywhere and run again with the same batch: the insert then changes nothing and the dispatch
+is published again. The request is its own outbox.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from uuid import UUID
+
+from warrener_contracts.events import JobRequested, Reason
+from warrener_contracts.letters import Letter
+from warrener_contracts.states import JobState
+from warrener_runtime.bus.port import Bus, Delivery, Subscription
+from warrener_runtime.clock import Clock
+from warrener_runtime.logs import get_logger
+from warrener_runtime.telemetry import Telemetry, TraceContext, names
+from warrener_scheduler import answers
+from warrener_scheduler.acceptance import Accepted, Rejected, decide, job_of
+from warrener_scheduler.announce import Announce
+from warrener_scheduler.arguments import ArgumentChecker, UnusableSchema
+from warrener_scheduler.intake import take_in
+from warrener_scheduler.publishing import publish
+from warrener_scheduler.repeats import Repeat, repeated
+from warrener_store.port import Inserted, StateStore, StoreRefused
+from warrener_store.rows import JobRow, JobTypeRow
+
+_log = get_logger("accept")
+
+Outcome = JobRow | Repeat | Rejected
+"""What became of a request: a new job, an earlier one, or none."""
+
+
+class Accept:
+    """The verb that hears the requests queue."""
+
+    def __init__(
+        self, bus: Bus, store: StateStore, clock: Clock, telemetry: Telemetry, announce: Announce
+    ) -> None:
+        self._bus = bus
+        self._store = store
+        self._clock = clock
+        self._telemetry = telemetry
+        self._announce = announce
+        self._checker = ArgumentChecker()
+        self._unusable: set[str] = set()
+
+    async def handle(self, subscription: Subscription, deliveries: list[Delivery]) -> None:
+        """Carry out one batch. Raises for infrastructure's sake alone, and then nothing is acknowledged.
+
+        Announcements come first: a request may stand in the same batch as the first word of its agent.
+        """
+        intake = take_in(deliveries)
+        await self._announce.carry_out(intake.announcements)
+        letters = await self._accept(intake.requests)
+        now = self._clock.now()
+        letters += [answers.forwarded(event) for event in intake.cancels]
+        letters += [
+            letter for found, of in intake.unreadable for letter in answers.unreadable(found, of, now)
+        ]
+        letters += intake.strayed
+        for found, _ in intake.unreadable:
+            _warn(found.reason, found.detail)
+        await publish(self._bus, letters, self._clock)
+        await subscription.ack(deliveries)
+        _log.debug("Requests were accepted.", action="accept.done", requests=len(intake.requests))
+
+    async def _accept(self, requests: Sequence[JobRequested]) -> list[Letter]:
+        if not requests:
+            return []
+        now = self._clock.now()
+        traced = [self._traced(event) for event in requests]
+        outcomes = await self._outcomes(traced, now)
+        watched = await self._watch(traced, outcomes)
+        return [
+            letter
+            for event, outcome in zip(traced, outcomes, strict=True)
+            for letter in _letters(event, outcome, watched, now)
+        ]
+
+    def _traced(self, event: JobRequested) -> JobRequested:
+        """`event` under our span: the row and all attempts hang there. Without a context the trace begins
+        here."""
+        parent = TraceContext(event.traceparent, event.tracestate) if event.traceparent else None
+        attributes = {names.JOB_ID: str(job_of(event))}
+        with self._telemetry.span(
+            names.accept(event.data.job_type), kind="consumer", parent=parent, attributes=attributes
+        ) as span:
+            traceparent, tracestate = span.context
+        return event.model_copy(update={"traceparent": traceparent, "tracestate": tracestate})
+
+    # -- deciding -----------------------------------------------------------------------------------------
+
+    async def _outcomes(self, requests: Sequence[JobRequested], now: datetime) -> list[Outcome]:
+        """One outcome for each request, with every new job in the store."""
+        job_types = await self._store.job_types({event.data.job_type for event in requests})
+        decisions = [
+            decide(event, job_types.get(event.data.job_type), self._problem(event, job_types), now)
+            for event in requests
+        ]
+        accepted = [decision.row for decision in decisions if isinstance(decision, Accepted)]
+        inserted = iter(await self._insert(accepted) if accepted else [])
+        rejected = [
+            job_of(event)
+            for event, decision in zip(requests, decisions, strict=True)
+            if isinstance(decision, Rejected)
+        ]
+        earlier = await self._store.jobs_by_id(rejected) if rejected else {}
+        return [
+            _settle(event, next(inserted) if isinstance(decision, Accepted) else decision, earlier)
+            for event, decision in zip(requests, decisions, strict=True)
+        ]
+
+    def _problem(self, event: JobRequested, job_types: Mapping[str, JobTypeRow]) -> str | None:
+        job_type = job_types.get(event.data.job_type)
+        if job_type is None:
+            return None
+        try:
+            return self._checker.problem(job_type.arguments_schema, event.data.arguments)
+        except UnusableSchema as error:
+            self._warn_unusable(job_type.name, str(error))
+            return None
+
+    async def _insert(self, rows: Sequence[JobRow]) -> list[Inserted | Rejected]:
+        try:
+            return list(await self._store.insert_jobs(rows))
+        except StoreRefused:  # one of them is poisonous: the others must not suffer for it
+            return [await self._insert_alone(row) for row in rows]
+
+    async def _insert_alone(self, row: JobRow) -> Inserted | Rejected:
+        try:
+            return (await self._store.insert_jobs([row]))[0]
+        except StoreRefused as error:
+            return Rejected(Reason.BAD_FIELDS, f"the store refuses it: {error}")
+
+    # -- telling ------------------------------------------------------------------------------------------
+
+    async def _watch(
+        self, requests: Sequence[JobRequested], outcomes: Sequence[Outcome]
+    ) -> Mapping[UUID, JobRow]:
+        """Add those who ask again to the watchers; the rows of jobs that were over before that.
+
+        Nobody else will tell these: the supervisor told the watchers that it found when the job ended.
+        """
+        wanted = [
+            (outcome.row.job_id, event.data.reply_to)
+            for event, outcome in zip(requests, outcomes, strict=True)
+            if isinstance(outcome, Repeat) and event.data.reply_to
+        ]
+        if not wanted:
+            return {}
+        live = await self._store.add_watchers(wanted)
+        return await self._store.jobs_by_id({job_id for job_id, _ in wanted} - live)
+
+    def _warn_unusable(self, job_type: str, why: str) -> None:
+        """Once for each schema: the agent checks arguments too, so jobs go on."""
+        if f"{job_type}\n{why}" in self._unusable:
+            return
+        self._unusable.add(f"{job_type}\n{why}")
+        _log.warning(
+            "A job type's schema cannot be used: its arguments are not checked here.",
+            action="accept.unusable_schema",
+            job_type=job_type,
+            reason=why,
+        )
+
+
+def _settle(event: JobRequested, found: Inserted | Rejected, earlier: Mapping[UUID, JobRow]) -> Outcome:
+    """A request that would be rejected today may be the repeat of one that was accepted before the job type
+    changed or went: then that job stands."""
+    if isinstance(found, Inserted):
+        return found.row if found.new else repeated(event, found.row)
+    row = earlier.get(job_of(event))
+    return found if row is None else repeated(event, row)
+
+
+def _letters(
+    event: JobRequested, outcome: Outcome, over: Mapping[UUID, JobRow], now: datetime
+) -> list[Letter]:
+    match outcome:
+        case JobRow() as row:
+            return [answers.dispatch_letter(row, now)] if row.state is JobState.QUEUED else []
+        case Repeat() as repeat:
+            return _repeat_letters(event, repeat, over, now)
+        case Rejected() as rejected:
+            _warn(rejected.reason, rejected.detail, event_id=event.id, job_type=event.data.job_type)
+            return answers.rejection(event, rejected, now)
+
+
+def _repeat_letters(
+    event: JobRequested, repeat: Repeat, over: Mapping[UUID, JobRow], now: datetime
+) -> list[Letter]:
+    letters = [answers.dispatch_letter(repeat.row, now)] if repeat.dispatch else []
+    address = event.data.reply_to
+    if address and repeat.instead_of is not None:
+        letters.append(answers.deduplicated_letter(event, repeat.row, address, now))
+    if address and (row := over.get(repeat.row.job_id)) is not None:
+        letters.append(answers.finished_letter(row, address))
+    return letters
+
+
+def _warn(reason: Reason, detail: str, **context: object) -> None:
+    _log.warning(
+        "A request was rejected.", action="accept.rejected", reason=reason.value, detail=detail, **context
+    )

@@ -1,0 +1,72 @@
+"""Are these arguments what the job type asks for? Pure: no schema is fetched from anywhere."""
+
+import json
+from collections import OrderedDict
+
+import jsonschema_rs
+
+from warrener_contracts.events import JsonObject
+
+_MOST_PROBLEMS = 5
+_MOST_SHOWN = 120  # characters of a value
+_MOST_KEPT = 1000  # compiled schemas
+
+
+class UnusableSchema(Exception):
+    """The library cannot compile it; arguments cannot be checked against it."""
+
+
+class ArgumentChecker:
+    """Checks arguments against schemas, each compiled once."""
+
+    def __init__(self) -> None:
+        self._compiled: OrderedDict[str, jsonschema_rs.Validator] = OrderedDict()
+
+    def problem(self, schema: JsonObject, arguments: JsonObject) -> str | None:
+        """What is wrong with `arguments`: where, what was expected, what came. None if nothing is.
+
+        Raises UnusableSchema where `schema` is none.
+        """
+        errors = self._validator(schema).iter_errors(arguments)
+        lines = [_sentence(error) for error, _ in zip(errors, range(_MOST_PROBLEMS), strict=False)]
+        return "; ".join(lines) or None
+
+    def _validator(self, schema: JsonObject) -> jsonschema_rs.Validator:
+        key = json.dumps(schema, sort_keys=True)
+        if (known := self._compiled.get(key)) is not None:
+            self._compiled.move_to_end(key)
+            return known
+        try:
+            compiled = jsonschema_rs.validator_for(schema, retriever=_refuse)
+        except (ValueError, jsonschema_rs.ReferencingError) as error:
+            raise UnusableSchema(str(error).partition("\n")[0]) from error
+        self._compiled[key] = compiled
+        if len(self._compiled) > _MOST_KEPT:
+            self._compiled.popitem(last=False)
+        return compiled
+
+
+def _refuse(uri: str) -> JsonObject:
+    """A schema comes whole; fetching parts of it would let whoever announces one make us call anywhere."""
+    raise ValueError(f"expected a schema without outside references, got {uri}")
+
+
+def _sentence(error: jsonschema_rs.ValidationError) -> str:
+    where = ".".join(["arguments", *(str(part) for part in error.instance_path)])
+    match error.kind.name:
+        case "type":
+            expected = " or ".join(str(kind) for kind in error.kind.value)
+            return f"{where}: expected {expected}, got {_shown(error.instance)}"
+        case "required":
+            return f"{where}: expected {error.kind.value!r}, got none"
+        case "additionalProperties":
+            return f"{where}: expected no {', '.join(repr(name) for name in error.kind.value)}, got one"
+        case "enum":
+            return f"{where}: expected one of {_shown(error.kind.value)}, got {_shown(error.instance)}"
+        case _:
+            return f"{where}: {error.message[:300]}"
+
+
+def _shown(value: object) -> str:
+    text = json.dumps(value, default=str)
+    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}…"

@@ -1,0 +1,83 @@
+"""dispatch: jobs that waited for their time are sent to the agents when it has come.
+
+Marked, published, and then marked as published: a crash before the last step leaves a row whose `wake_at` is
+near and whose `dispatched_at` is not set, and the supervisor's watchdog has it dispatched again. An agent's
+word about attempt 1 always finds attempt 1 in the store.
+"""
+
+from dataclasses import replace
+from datetime import datetime
+
+from warrener_contracts.states import JobState
+from warrener_runtime.bus.port import Bus
+from warrener_runtime.clock import Clock
+from warrener_runtime.logs import get_logger
+from warrener_scheduler.answers import dispatch_letter
+from warrener_scheduler.publishing import publish
+from warrener_store.port import Save, StateStore
+from warrener_store.rows import GRACE, JobRow
+
+_log = get_logger("dispatch")
+
+
+class Dispatch:
+    """The verb that watches what waits."""
+
+    def __init__(self, bus: Bus, store: StateStore, clock: Clock, limit: int = 500) -> None:
+        self._bus = bus
+        self._store = store
+        self._clock = clock
+        self._limit = limit
+
+    async def look(self) -> None:
+        """Dispatch everything that is due."""
+        while await self._some() >= self._limit:
+            pass  # there is more of the same moment
+
+    async def _some(self) -> int:
+        now = self._clock.now()
+        claimed = await self._store.claim_due([JobState.WAITING], now, now + GRACE, self._limit)
+        begun = [begin(row, now) for row in claimed if not _hopeless(row, now)]
+        applied = await self._save(begun)
+        await publish(self._bus, [dispatch_letter(row, now) for row in applied], self._clock)
+        await self._save([confirm(row, self._clock.now()) for row in applied])
+        if applied:
+            _log.info("Jobs that waited were dispatched.", action="dispatch.done", jobs=len(applied))
+        return len(claimed)
+
+    async def _save(self, rows: list[JobRow]) -> list[JobRow]:
+        """The rows that were applied; the others were changed by somebody else, as by a cancel."""
+        if not rows:
+            return []
+        applied = await self._store.save_jobs([Save(row) for row in rows])
+        return [row for row in rows if row.job_id in applied]
+
+
+def begin(row: JobRow, now: datetime) -> JobRow:
+    """Attempt 1, not known to be published."""
+    return replace(
+        row,
+        version=row.version + 1,
+        state=JobState.QUEUED,
+        attempt=1,
+        due_at=None,
+        wake_at=now + GRACE,
+        dispatched_at=None,
+        updated_at=now,
+    )
+
+
+def confirm(row: JobRow, now: datetime) -> JobRow:
+    """The broker has its dispatch: it may wait for an agent as long as its policy says."""
+    return replace(
+        row,
+        version=row.version + 1,
+        wake_at=now + row.policy.start_timeout,
+        dispatched_at=now,
+        updated_at=now,
+    )
+
+
+def _hopeless(row: JobRow, now: datetime) -> bool:
+    """Its deadline has passed: the supervisor ends it."""
+    return row.deadline_at is not None and row.deadline_at <= now

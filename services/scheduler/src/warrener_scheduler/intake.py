@@ -1,0 +1,44 @@
+"""What one batch of the requests queue holds, sorted by what is to be done with it. Pure."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from warrener_contracts.codec import Unreadable, decode
+from warrener_contracts.events import AgentAnnounced, JobCancelRequested, JobRequested, Reason
+from warrener_contracts.letters import Letter
+from warrener_contracts.topology import MAX_BODY
+from warrener_runtime.bus.port import Delivery
+from warrener_scheduler.answers import parked_event
+
+
+@dataclass(slots=True)
+class Intake:
+    """The events of a batch by kind; what cannot be read, with the message it stood in; what has lost its
+    way."""
+
+    requests: list[JobRequested] = field(default_factory=list[JobRequested])
+    cancels: list[JobCancelRequested] = field(default_factory=list[JobCancelRequested])
+    announcements: list[AgentAnnounced] = field(default_factory=list[AgentAnnounced])
+    unreadable: list[tuple[Unreadable, Delivery]] = field(default_factory=list[tuple[Unreadable, Delivery]])
+    strayed: list[Letter] = field(default_factory=list[Letter])
+
+
+def take_in(deliveries: Iterable[Delivery]) -> Intake:
+    """Sort the events of these messages; each is judged by itself, also within one message."""
+    intake = Intake()
+    for delivery in deliveries:
+        for found in decode(delivery.body, delivery.content_type, limit=MAX_BODY):
+            if isinstance(found, Unreadable):
+                intake.unreadable.append((found, delivery))
+                continue
+            match found.event:
+                case JobRequested() as event:
+                    intake.requests.append(event)
+                case JobCancelRequested() as event:
+                    intake.cancels.append(event)
+                case AgentAnnounced() as event:
+                    intake.announcements.append(event)
+                case event:
+                    detail = f"expected a request here, got {event.type}"
+                    intake.strayed.append(parked_event(event, Reason.WRONG_DOOR, detail))
+    return intake

@@ -1,0 +1,70 @@
+"""The scheduler put together: the only place that knows which bus and which store."""
+
+from warrener_contracts.topology import REQUESTS_QUEUE, TOPOLOGY
+from warrener_runtime.bus import Bus, open_bus
+from warrener_runtime.clock import Clock, Entropy, SystemClock, SystemEntropy
+from warrener_runtime.lifecycle import Component, Consumer, Group, Loop, Resource, Service
+from warrener_runtime.logs import get_logger
+from warrener_runtime.telemetry import Telemetry
+from warrener_scheduler.accept import Accept
+from warrener_scheduler.announce import Announce
+from warrener_scheduler.dispatch import Dispatch
+from warrener_scheduler.settings import SchedulerSettings
+from warrener_store import StateStore, StoreUnavailable, open_store
+from warrener_store.patience import start_patiently
+
+NAME = "warrener-scheduler"
+
+_log = get_logger("scheduler")
+
+
+def assemble(  # noqa: PLR0917 - the same six for every service
+    bus: Bus,
+    store: StateStore,
+    clock: Clock,
+    entropy: Entropy,
+    telemetry: Telemetry,
+    settings: SchedulerSettings,
+) -> Component:
+    """The scheduler on a bus and a store that work already. Any number of them may run at once."""
+    del entropy  # every id here is derived, so that a repeat is recognised
+    accept = Accept(bus, store, clock, telemetry, Announce(bus, store, clock))
+    dispatch = Dispatch(bus, store, clock)
+    return Group(
+        Resource("topology", lambda: bus.declare(TOPOLOGY), _nothing),
+        Consumer(
+            "accept",
+            bus,
+            REQUESTS_QUEUE.name,
+            settings.requests_prefetch,
+            accept.handle,
+            clock=clock,
+            give_up_after=settings.give_up_deaf_after,
+        ),
+        Loop("dispatch", dispatch.look, every=settings.dispatch_every, clock=clock),
+        name=NAME,
+    )
+
+
+async def production(settings: SchedulerSettings, telemetry: Telemetry) -> Service:
+    """The scheduler on RabbitMQ and a database."""
+    clock = SystemClock()
+    bus = open_bus(settings.broker_url, name=NAME)
+    store = open_store(settings.store_url)
+    component = Group(
+        Resource(
+            "store", lambda: start_patiently(store, sleep=clock.sleep, waiting=_say_waiting), store.close
+        ),
+        Resource("bus", bus.start, bus.close),
+        assemble(bus, store, clock, SystemEntropy(), telemetry, settings),
+        name="production",
+    )
+    return Service(component, {"broker": bus.ping, "store": store.ping})
+
+
+async def _nothing() -> None:
+    """What was declared stays."""
+
+
+def _say_waiting(error: StoreUnavailable) -> None:
+    _log.warning("The store does not answer yet; waiting for it.", action="store.waiting", error=str(error))

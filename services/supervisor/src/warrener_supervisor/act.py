@@ -1,0 +1,72 @@
+"""Carrying out: what was judged is saved, what is to be told is published."""
+
+from collections.abc import Iterable, Sequence
+from uuid import UUID
+
+from warrener_contracts.letters import Letter
+from warrener_contracts.topology import DISPATCH, Topology, dispatch_queue
+from warrener_runtime.bus.port import Bus
+from warrener_runtime.clock import Clock
+from warrener_runtime.logs import get_logger
+from warrener_runtime.publishing import Unroutable, publish_all
+from warrener_store.port import Save, StateStore, StoreRefused
+from warrener_supervisor.fold import Folded
+
+_log = get_logger("act")
+
+
+async def publish(bus: Bus, letters: Iterable[Letter], clock: Clock) -> None:
+    """Return once the broker has confirmed all of these; the queue of a dispatch is declared if it is
+    missing.
+
+    Raises what `publish_all` raises; nothing may be acknowledged then.
+    """
+    unique = list({letter.message_id: letter for letter in letters}.values())
+    if not unique:
+        return
+    try:
+        await publish_all(bus, unique, clock=clock)
+    except Unroutable as stray:
+        strays = {letter.message_id for letter in stray.letters}
+        homeless = [letter for letter in unique if letter.message_id in strays]
+        queues = sorted({_queue_of(letter) for letter in homeless if letter.exchange == DISPATCH})
+        _log.warning(
+            "Queues of dispatched attempts are missing: declared.", action="act.declare", queues=queues
+        )
+        await bus.declare(Topology((), tuple(dispatch_queue(queue) for queue in queues)))
+        await publish_all(bus, homeless, clock=clock)
+
+
+async def save(store: StateStore, folded: Sequence[Folded]) -> tuple[set[UUID], set[UUID]]:
+    """Save what was judged; the jobs of which it was applied, and those whose change the store refuses.
+
+    A refused change is a bug or a poisonous value: the others of its batch must not suffer for it.
+    """
+    changes = [each for each in folded if each.saves]
+    if not changes:
+        return set(), set()
+    try:
+        return await store.save_jobs([change for each in changes for change in each.saves]), set()
+    except StoreRefused:
+        return await _save_one_by_one(store, changes)
+
+
+async def _save_one_by_one(store: StateStore, changes: Sequence[Folded]) -> tuple[set[UUID], set[UUID]]:
+    applied: set[UUID] = set()
+    refused: set[UUID] = set()
+    for each in changes:
+        saves: list[Save] = each.saves
+        try:
+            applied |= await store.save_jobs(saves)
+        except StoreRefused:
+            refused.add(each.row.job_id)
+            _log.exception(
+                "The store refuses what was judged: the events are parked.",
+                action="act.refused",
+                job_id=str(each.row.job_id),
+            )
+    return applied, refused
+
+
+def _queue_of(dispatch: Letter) -> str:
+    return dispatch.routing_key.partition(".")[0]

@@ -1,0 +1,84 @@
+"""How a job gets to run: signs of life, and dispatches that nobody took. Pure."""
+
+from dataclasses import replace
+from datetime import datetime
+
+from warrener_contracts.events import AttemptOverdue, AttemptProgressed, AttemptStarted
+from warrener_contracts.states import JobState
+from warrener_store.rows import AttemptEnd, AttemptRow, JobRow
+from warrener_supervisor.moment import Moment
+from warrener_supervisor.rules import Rules
+from warrener_supervisor.verdicts import Ignored, Judgement, Tell
+
+
+def alive(row: JobRow, event: AttemptStarted | AttemptProgressed, at: Moment) -> Judgement | Ignored:
+    """Its agent says that it runs: the lease is renewed, whatever else it says is noted."""
+    started_at = _started_at(row, event, at.now)
+    if _another_holds(row, event, started_at):
+        return Ignored(f"the attempt is held by {row.owner}, not by {event.data.agent_id}")
+    lease_until = at.now + at.rules.lease
+    running = replace(
+        row,
+        state=JobState.RUNNING,
+        owner=event.data.agent_id,
+        started_at=started_at,
+        lease_until=lease_until,
+        due_at=None,
+        wake_at=watched_until(row, started_at, lease_until, at.rules),
+        updated_at=at.now,
+    )
+    if isinstance(event, AttemptProgressed):
+        running = replace(running, progress=event.data.fraction, progress_note=event.data.note or None)
+    return Judgement(running, "running")
+
+
+def watched_until(row: JobRow, started_at: datetime, lease_until: datetime, rules: Rules) -> datetime:
+    """When the watchdog must look at a running attempt: its lease or its time has run out."""
+    return min(lease_until, started_at + row.policy.timeout + rules.timeout_grace)
+
+
+def dispatched_again(row: JobRow, event: AttemptOverdue, at: Moment) -> Judgement:
+    """Nobody took it in time. The ladder's lost wake-up is given again; what was queued gets a new number,
+    as an agent may yet come with the old one. Neither is charged to the job."""
+    queued = replace(
+        row,
+        state=JobState.QUEUED,
+        due_at=None,
+        dispatched_at=at.now,
+        wake_at=at.now + row.policy.start_timeout,
+        updated_at=at.now,
+    )
+    if row.state is JobState.RETRYING:
+        return Judgement(queued, "dispatched again", tells=frozenset({Tell.DISPATCH}))
+    given_up = AttemptRow(
+        job_id=row.job_id,
+        attempt=row.attempt,
+        end=AttemptEnd.NOT_STARTED,
+        agent_id=row.owner,
+        dispatched_at=row.dispatched_at,
+        started_at=None,
+        finished_at=at.now,
+        error=None,
+        verdict=f"dispatched again: no agent took attempt {event.data.attempt} in time",
+    )
+    return Judgement(
+        replace(queued, attempt=row.attempt + 1),
+        "dispatched again",
+        attempt=given_up,
+        tells=frozenset({Tell.DISPATCH}),
+    )
+
+
+def _started_at(row: JobRow, event: AttemptStarted | AttemptProgressed, now: datetime) -> datetime:
+    if isinstance(event, AttemptProgressed):
+        return row.started_at or now
+    # By our clock it started between its dispatch and now, whatever the clock of the agent says.
+    return max(min(event.data.started_at, now), row.dispatched_at or row.accepted_at)
+
+
+def _another_holds(row: JobRow, event: AttemptStarted | AttemptProgressed, started_at: datetime) -> bool:
+    """The ledger grants an attempt again when its holder has fallen silent: the later start holds it."""
+    if row.state is not JobState.RUNNING or row.owner in (None, event.data.agent_id):
+        return False
+    later = row.started_at is None or started_at > row.started_at
+    return isinstance(event, AttemptProgressed) or not later

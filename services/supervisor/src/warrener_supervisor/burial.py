@@ -1,0 +1,97 @@
+"""What a dead-lettered or unroutable message was, from what the broker and the services wrote on it. Pure."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, cast
+from uuid import uuid5
+
+from warrener_contracts.codec import Unreadable, decode
+from warrener_contracts.events import AttemptDispatched, AttemptLost, AttemptLostData, Reason
+from warrener_contracts.identity import job_id_of
+from warrener_runtime.bus.port import Delivery
+from warrener_store.rows import ParkedMessage
+from warrener_supervisor.source import SOURCE
+
+_BROKERS_WORDS = {"delivery_limit": Reason.DELIVERY_LIMIT.value}
+"""The broker's reasons that have a name of ours; the others (expired, rejected, maxlen) are kept as they
+are."""
+
+
+def burial(delivery: Delivery, now: datetime) -> ParkedMessage:
+    """The row that keeps this message."""
+    queue, reason, detail = _story(delivery)
+    named = delivery.message_id or str(uuid5(job_id_of(queue, "parked"), delivery.body.hex()))
+    parked_by_us = "warrener-reason" in delivery.headers
+    return ParkedMessage(
+        parked_id=named if parked_by_us else f"{queue}:{named}",
+        queue=queue,
+        reason=reason,
+        detail=detail,
+        content_type=delivery.content_type,
+        body=delivery.body,
+        parked_at=now,
+    )
+
+
+def lost_dispatches(delivery: Delivery, now: datetime) -> list[AttemptLost]:
+    """The attempts that nobody will run because the broker gave their dispatch up."""
+    if _death(delivery) is None:
+        return []
+    found = decode(delivery.body, delivery.content_type)
+    events = [each.event for each in found if not isinstance(each, Unreadable)]
+    return [_lost(event, now) for event in events if isinstance(event, AttemptDispatched)]
+
+
+def _lost(event: AttemptDispatched, now: datetime) -> AttemptLost:
+    data = event.data
+    return AttemptLost(
+        id=f"{data.job_id}:{data.attempt}:undeliverable",
+        source=SOURCE,
+        time=now,
+        subject=str(data.job_id),
+        traceparent=event.traceparent,
+        tracestate=event.tracestate,
+        data=AttemptLostData(
+            job_id=data.job_id,
+            attempt=data.attempt,
+            job_type=data.job_type,
+            agent_id="none",
+            last_seen_at=event.time or data.requested_at,
+        ),
+    )
+
+
+def _story(delivery: Delivery) -> tuple[str, str, str]:
+    """Which queue it comes from, why it is here, and a sentence about that."""
+    headers = delivery.headers
+    if reason := headers.get("warrener-reason"):
+        return (
+            str(headers.get("warrener-queue", "unknown")),
+            str(reason),
+            str(headers.get("warrener-detail", "")),
+        )
+    if death := _death(delivery):
+        word = str(death.get("reason", "unknown"))
+        queue = str(death.get("queue", "unknown"))
+        return queue, _BROKERS_WORDS.get(word, word), f"the broker gave it up ({word}) in queue {queue}"
+    where = f"{delivery.exchange}:{delivery.routing_key}"
+    return (
+        where,
+        Reason.UNROUTABLE.value,
+        f"no queue is bound to {delivery.exchange} for {delivery.routing_key}",
+    )
+
+
+def _death(delivery: Delivery) -> Mapping[str, Any] | None:
+    """The last of the deaths that the broker has written on it, if it died in a work queue.
+
+    A wait in the ladder ends in a death too (`expired`, in a rung); that alone is nothing to bury.
+    """
+    deaths = delivery.headers.get("x-death")
+    if not isinstance(deaths, list) or not deaths:
+        return None
+    last = cast("list[object]", deaths)[0]  # the newest stands first
+    if not isinstance(last, dict):
+        return None
+    death = cast("dict[str, Any]", last)
+    return None if str(death.get("queue", "")).startswith("warrener.delay.") else death

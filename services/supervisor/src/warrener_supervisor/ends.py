@@ -1,0 +1,113 @@
+"""How a job ends: succeeded, dead, cancelled, expired. Pure. What is over is never woken again."""
+
+from dataclasses import replace
+from datetime import datetime
+
+from warrener_contracts.events import AttemptSucceeded, JobCancelRequested, JobDeadlinePassed
+from warrener_contracts.journey import Signal
+from warrener_contracts.states import JobState
+from warrener_store.rows import AttemptEnd, AttemptRow, DeadLetter, JobRow
+from warrener_store.watching import watched_by
+from warrener_supervisor.moment import Moment
+from warrener_supervisor.verdicts import Judgement, Tell
+
+
+def succeeded(row: JobRow, event: AttemptSucceeded, at: Moment) -> Judgement:
+    """The result of the current attempt. A cancel that came too late changes nothing: the effects are
+    there."""
+    data = event.data
+    over = replace(_over(row, JobState.SUCCEEDED, at.now), result=data.result, owner=data.agent_id)
+    verdict = (
+        "done"
+        if data.recorded_attempt == row.attempt
+        else f"done: recorded by attempt {data.recorded_attempt}"
+    )
+    record = AttemptRow(
+        job_id=row.job_id,
+        attempt=row.attempt,
+        end=AttemptEnd.SUCCEEDED,
+        agent_id=data.agent_id,
+        dispatched_at=row.dispatched_at,
+        started_at=data.started_at,
+        finished_at=data.finished_at,
+        error=None,
+        verdict=verdict,
+    )
+    return Judgement(over, "done", attempt=record, tells=tidings(over.state, Signal.SUCCEEDED))
+
+
+def dead(row: JobRow, record: AttemptRow, reason: str, now: datetime) -> Judgement:
+    """No attempt is left, or none would help: a dead letter keeps it."""
+    letter = DeadLetter(
+        job_id=row.job_id,
+        job_type=row.job_type,
+        attempts=row.attempt,
+        reason=reason,
+        error=row.error,
+        died_at=now,
+    )
+    return Judgement(
+        _over(row, JobState.DEAD, now),
+        "dead",
+        attempt=replace(record, verdict=f"dead: {reason}"),
+        dead_letter=letter,
+        tells=tidings(JobState.DEAD, None),
+    )
+
+
+def cancelled(row: JobRow, record: AttemptRow | None, now: datetime) -> Judgement:
+    """Somebody asked, and no attempt runs any more."""
+    attempt = record and replace(record, verdict=f"cancelled: {row.cancel_reason or 'its agent stopped it'}")
+    return Judgement(
+        _over(row, JobState.CANCELLED, now),
+        "cancelled",
+        attempt=attempt,
+        tells=tidings(JobState.CANCELLED, None),
+    )
+
+
+def cancel_requested(row: JobRow, event: JobCancelRequested, at: Moment) -> Judgement:
+    """What runs is told to stop and ends when its agent says so; everything else ends here. The asker
+    watches."""
+    data = event.data
+    watchers = watched_by(row.watchers, [data.reply_to]) if data.reply_to else row.watchers
+    asked = replace(row, cancel_reason=row.cancel_reason or data.reason, watchers=watchers, updated_at=at.now)
+    if row.state is JobState.RUNNING:
+        return Judgement(asked, "told to stop", tells=frozenset({Tell.CANCEL}))
+    ruling = cancelled(asked, None, at.now)
+    return replace(ruling, tells=tidings(JobState.CANCELLED, Signal.CANCEL_REQUESTED))
+
+
+def expired(row: JobRow, event: JobDeadlinePassed, at: Moment) -> Judgement:
+    """Its deadline has passed, whatever it was doing."""
+    over = _over(row, JobState.EXPIRED, at.now)
+    record = None
+    if row.state is JobState.RUNNING:
+        record = AttemptRow(
+            job_id=row.job_id,
+            attempt=row.attempt,
+            end=AttemptEnd.CANCELLED,
+            agent_id=row.owner,
+            dispatched_at=row.dispatched_at,
+            started_at=row.started_at,
+            finished_at=at.now,
+            error=None,
+            verdict=f"expired: its deadline was {event.data.deadline.isoformat()}",
+        )
+    return Judgement(over, "expired", attempt=record, tells=tidings(over.state, Signal.DEADLINE_PASSED))
+
+
+def tidings(state: JobState, signal: Signal | None) -> frozenset[Tell]:
+    """What is told of a job that this signal has brought to this terminal state."""
+    tells = {Tell.FINISHED}
+    if state is JobState.DEAD:
+        tells.add(Tell.DEAD)
+    if signal in (Signal.CANCEL_REQUESTED, Signal.DEADLINE_PASSED):
+        tells.add(Tell.CANCEL)  # an agent may hold an attempt of it
+    return frozenset(tells)
+
+
+def _over(row: JobRow, state: JobState, now: datetime) -> JobRow:
+    return replace(
+        row, state=state, due_at=None, wake_at=None, lease_until=None, finished_at=now, updated_at=now
+    )

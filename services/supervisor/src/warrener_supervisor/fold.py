@@ -1,0 +1,64 @@
+"""Several events about one job, judged in order against what the one before made of it. Pure."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from warrener_contracts.events import Event
+from warrener_store.port import Save
+from warrener_store.rows import JobRow
+from warrener_supervisor.judgement import judge
+from warrener_supervisor.moment import Moment
+from warrener_supervisor.verdicts import Ignored, Judgement, Parked, Ruling, Tell
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """An event before the judge, and the chance that was drawn for it."""
+
+    event: Event[Any]
+    chance: float
+
+
+@dataclass(slots=True)
+class Folded:
+    """What a batch makes of one job: its rulings one by one, and the saves that carry them all out.
+
+    As few saves as can be: one, but for each further attempt that ended in the same batch one more.
+    """
+
+    row: JobRow
+    saves: list[Save] = field(default_factory=list[Save])
+    rulings: list[tuple[Event[Any], Ruling]] = field(default_factory=list[tuple[Event[Any], Ruling]])
+    tells: set[Tell] = field(default_factory=set[Tell])
+    answers: list[str] = field(default_factory=list[str])
+
+    def add(self, event: Event[Any], ruling: Ruling) -> None:
+        """Take in the next ruling."""
+        self.rulings.append((event, ruling))
+        match ruling:
+            case Judgement():
+                self._change(ruling)
+            case Ignored(tells=tells, answer=answer):
+                self.tells |= tells
+                self.answers.extend([answer] if answer else [])
+            case Parked():
+                pass
+
+    def _change(self, ruling: Judgement) -> None:
+        self.tells |= ruling.tells
+        last = self.saves[-1] if self.saves else None
+        if last is None or (last.attempt is not None and ruling.attempt is not None):
+            self.row = replace(ruling.row, version=self.row.version + 1)
+            self.saves.append(Save(self.row, ruling.attempt, ruling.dead_letter))
+            return
+        self.row = replace(ruling.row, version=last.row.version)
+        self.saves[-1] = Save(self.row, last.attempt or ruling.attempt, ruling.dead_letter)
+
+
+def fold(row: JobRow, cases: Iterable[Case], at: Moment) -> Folded:
+    """Judge `cases` in order, beginning with the job as `row`."""
+    folded = Folded(row)
+    for case in cases:
+        folded.add(case.event, judge(folded.row, case.event, replace(at, chance=case.chance)))
+    return folded

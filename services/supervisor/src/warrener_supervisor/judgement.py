@@ -1,0 +1,105 @@
+"""The judge: what an event means for a job. Pure; `journey.step` says what may happen, policy chooses among
+it."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from warrener_contracts import journey
+from warrener_contracts.events import (
+    AttemptCancelled,
+    AttemptFailed,
+    AttemptLost,
+    AttemptOverdue,
+    AttemptProgressed,
+    AttemptReleased,
+    AttemptStarted,
+    AttemptSucceeded,
+    AttemptTimedOut,
+    Event,
+    JobCancelRequested,
+    JobDeadlinePassed,
+    Reason,
+)
+from warrener_contracts.journey import Fence, Signal, Step, To
+from warrener_contracts.states import JobState
+from warrener_store.rows import JobRow
+from warrener_supervisor import beginnings, ends, trials
+from warrener_supervisor.moment import Moment
+from warrener_supervisor.overtaken import overtaken
+from warrener_supervisor.signals import SIGNALS, attempt_of, fence_of
+from warrener_supervisor.verdicts import NOTHING, Ignored, Judgement, Parked, Ruling, Tell
+
+
+def judge(row: JobRow, event: Event[Any], at: Moment) -> Ruling:
+    """What `event` does to the job that is now as `row`.
+
+    A judgement's state is always one that the journey allows for this state, signal and fence.
+    """
+    signal, where = SIGNALS[type(event)], fence_of(row, event)
+    step = journey.step(row.state, signal, where)
+    if isinstance(step, journey.Impossible):
+        return Parked(Reason.IMPOSSIBLE, _contradiction(row, event, step.why))
+    if isinstance(step, journey.Ignored):
+        return Ignored(step.why, _told_again(row, signal, where, event), _late_asker(event))
+    if why := overtaken(row, event, at.now):
+        return Ignored(why, _told_again(row, signal, where, event))
+    ruling = _DECIDE[type(event)](row, event, at)
+    assert isinstance(ruling, Ignored) or _allowed(step, ruling.row.state), (row.state, signal, ruling)
+    return ruling
+
+
+_DECIDE: Mapping[type[Event[Any]], Callable[[JobRow, Any, Moment], Judgement | Ignored]] = {
+    AttemptStarted: beginnings.alive,
+    AttemptProgressed: beginnings.alive,
+    AttemptSucceeded: ends.succeeded,
+    AttemptFailed: trials.failed,
+    AttemptCancelled: trials.stopped,
+    AttemptReleased: trials.released,
+    AttemptTimedOut: trials.timed_out,
+    AttemptLost: trials.lost,
+    AttemptOverdue: beginnings.dispatched_again,
+    JobCancelRequested: ends.cancel_requested,
+    JobDeadlinePassed: ends.expired,
+}
+
+
+def _allowed(step: Step, state: JobState) -> bool:
+    return isinstance(step, To) and state in step.states
+
+
+def _contradiction(row: JobRow, event: Event[Any], why: str) -> str:
+    return (
+        f"{why}: {event.type} tells of attempt {attempt_of(event) or '-'}, but the job is {row.state.value} "
+        f"with attempt {row.attempt}"
+    )
+
+
+_BRINGS_ABOUT: Mapping[Signal, frozenset[JobState]] = {
+    signal: frozenset(
+        state
+        for (_, of), step in journey.JOURNEY.items()
+        if of is signal and isinstance(step, To)
+        for state in step.states
+    )
+    for signal in Signal
+}
+
+
+def _told_again(row: JobRow, signal: Signal, where: Fence, event: Event[Any]) -> frozenset[Tell]:
+    """What this event has brought about, if it has: whoever saved it may have died before saying so.
+
+    Said twice does no harm: receivers tell repeats by the event's id, agents by the ledger.
+    """
+    if signal is Signal.ALIVE or row.state not in _BRINGS_ABOUT[signal]:
+        return NOTHING
+    if row.state.terminal:
+        return ends.tidings(row.state, signal) if where is Fence.CURRENT else NOTHING
+    if row.state not in (JobState.QUEUED, JobState.RETRYING):
+        return NOTHING
+    if where is Fence.OLDER and attempt_of(event) != row.attempt - 1:
+        return NOTHING
+    return frozenset({Tell.DISPATCH, Tell.RETRYING} if row.state is JobState.RETRYING else {Tell.DISPATCH})
+
+
+def _late_asker(event: Event[Any]) -> str | None:
+    return event.data.reply_to if isinstance(event, JobCancelRequested) else None

@@ -1,0 +1,187 @@
+"""observe: what becomes of attempts, heard in batches, judged, saved, told, and only then acknowledged.
+
+Safe to be killed anywhere and run again with the same batch: a save counts once by its version, and an event
+whose effect is in the row already repeats what there was to tell.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+from warrener_contracts.codec import Unreadable, decode
+from warrener_contracts.events import Event, Reason
+from warrener_contracts.letters import Letter
+from warrener_contracts.states import JobState
+from warrener_contracts.topology import STATUS_QUEUE
+from warrener_runtime.bus.port import Bus, Delivery, Subscription
+from warrener_runtime.clock import Clock, Entropy
+from warrener_runtime.logs import get_logger
+from warrener_runtime.telemetry import Telemetry, TraceContext, names
+from warrener_store.port import StateStore
+from warrener_store.rows import JobRow
+from warrener_supervisor import act
+from warrener_supervisor.fold import Case, Folded, fold
+from warrener_supervisor.moment import Moment
+from warrener_supervisor.parking import parked_bytes, parked_event
+from warrener_supervisor.rules import Rules
+from warrener_supervisor.signals import SIGNALS, attempt_of, job_of
+from warrener_supervisor.tidings import letters_of
+from warrener_supervisor.verdicts import Judgement, Parked
+
+_log = get_logger("observe")
+
+_MOST_ROUNDS = 20  # others save the same jobs meanwhile; each round at least one of us gets on
+
+
+class Contended(Exception):
+    """Others changed the same jobs again and again; the batch is tried anew after a pause."""
+
+
+class Observe:
+    """The verb that hears the status queue."""
+
+    def __init__(
+        self,
+        bus: Bus,
+        store: StateStore,
+        clock: Clock,
+        *,
+        entropy: Entropy,
+        telemetry: Telemetry,
+        rules: Rules,
+    ) -> None:
+        self._bus = bus
+        self._store = store
+        self._clock = clock
+        self._entropy = entropy
+        self._telemetry = telemetry
+        self._rules = rules
+
+    async def handle(self, subscription: Subscription, deliveries: list[Delivery]) -> None:
+        """Judge one batch. Raises for infrastructure's sake alone, and then nothing is acknowledged."""
+        cases, letters = self._read(deliveries)
+        letters += await self._settle(cases)
+        await act.publish(self._bus, letters, self._clock)
+        await subscription.ack(deliveries)
+        _log.debug(
+            "News of attempts was judged.", action="observe.judged", events=len(cases), told=len(letters)
+        )
+
+    def _read(self, deliveries: Iterable[Delivery]) -> tuple[list[Case], list[Letter]]:
+        cases: list[Case] = []
+        parked: list[Letter] = []
+        for delivery in deliveries:
+            for found in decode(delivery.body, delivery.content_type):
+                if isinstance(found, Unreadable):
+                    _warn(found.reason, found.detail)
+                    parked.append(parked_bytes(found, delivery, STATUS_QUEUE.name))
+                elif type(found.event) in SIGNALS:
+                    cases.append(Case(found.event, self._entropy.chance()))
+                else:
+                    parked.append(_park(found.event, Reason.WRONG_DOOR, "expected news of attempts here"))
+        return cases, parked
+
+    async def _settle(self, cases: Sequence[Case]) -> list[Letter]:
+        """Judge and save until every case counts; what there is to tell."""
+        left: dict[UUID, list[Case]] = {}
+        for case in cases:
+            left.setdefault(job_of(case.event), []).append(case)
+        letters: list[Letter] = []
+        for _ in range(_MOST_ROUNDS):
+            if not left:
+                return letters
+            letters += await self._round(left)
+        if left:
+            raise Contended(f"expected to save {len(left)} jobs in {_MOST_ROUNDS} rounds, others were faster")
+        return letters
+
+    async def _round(self, left: dict[UUID, list[Case]]) -> list[Letter]:
+        rows = await self._store.jobs_by_id(left.keys())
+        letters = [letter for job_id in left.keys() - rows.keys() for letter in _unknown(left.pop(job_id))]
+        at = Moment(self._clock.now(), self._rules)
+        judged = [fold(rows[job_id], cases, at) for job_id, cases in left.items()]
+        applied, refused = await act.save(self._store, judged)
+        for folded in judged:
+            job_id = folded.row.job_id
+            if job_id in refused:
+                letters += [
+                    _park(case.event, Reason.BAD_FIELDS, "the store refuses it") for case in left.pop(job_id)
+                ]
+            elif job_id in applied or not folded.saves:
+                del left[job_id]
+                letters += self._tell(folded)
+        return letters
+
+    def _tell(self, folded: Folded) -> list[Letter]:
+        letters = letters_of(
+            folded.row,
+            folded.tells,
+            answers=folded.answers,
+            now=self._clock.now(),
+            trace=self._trace(folded),
+            rules=self._rules,
+        )
+        for event, ruling in folded.rulings:
+            if isinstance(ruling, Parked):
+                letters.append(_park(event, ruling.reason, ruling.why))
+        _say_if_dead(folded)
+        return letters
+
+    def _trace(self, folded: Folded) -> TraceContext:
+        """A span for each judgement under the span of its attempt; the context of the last one."""
+        last = TraceContext(folded.row.traceparent, folded.row.tracestate)
+        for event, ruling in folded.rulings:
+            if not isinstance(ruling, Judgement):
+                continue
+            parent = TraceContext(event.traceparent, event.tracestate) if event.traceparent else last
+            with self._telemetry.span(
+                names.judge(folded.row.job_type),
+                parent=parent,
+                attributes=_attributes(folded.row, event, ruling),
+            ) as span:
+                last = span.context
+        return last
+
+
+def _attributes(row: JobRow, event: Event[Any], ruling: Judgement) -> Mapping[str, str | int]:
+    return {
+        names.JOB_ID: str(row.job_id),
+        names.ATTEMPT: attempt_of(event) or row.attempt,
+        names.OUTCOME: event.type,
+        names.VERDICT: ruling.verdict,
+    }
+
+
+def _unknown(cases: Iterable[Case]) -> list[Letter]:
+    return [
+        _park(case.event, Reason.UNKNOWN_JOB, f"no job {job_of(case.event)} is in the store")
+        for case in cases
+    ]
+
+
+def _park(event: Event[Any], reason: Reason, detail: str) -> Letter:
+    _warn(reason, detail, event=event.type, event_id=event.id)
+    return parked_event(event, STATUS_QUEUE.name, reason, detail)
+
+
+def _warn(reason: Reason, detail: str, **context: object) -> None:
+    _log.error(
+        "A status event cannot be used and is parked.",
+        action="observe.parked",
+        reason=reason.value,
+        detail=detail,
+        **context,
+    )
+
+
+def _say_if_dead(folded: Folded) -> None:
+    row = folded.row
+    if folded.saves and row.state is JobState.DEAD:
+        _log.warning(
+            "A job is dead.",
+            action="observe.dead",
+            job_id=str(row.job_id),
+            job_type=row.job_type,
+            attempts=row.attempt,
+            error=row.error.message if row.error else None,
+        )

@@ -1,0 +1,65 @@
+"""Words that were true when they were said, and are not any more: the judge passes over them. Pure.
+
+They are narrower than the fence, which compares attempts: here it is the same attempt, and something newer is
+known about it.
+"""
+
+from datetime import datetime
+from typing import Any
+
+from warrener_contracts.events import (
+    AttemptCancelled,
+    AttemptFailed,
+    AttemptLost,
+    AttemptOverdue,
+    AttemptReleased,
+    Event,
+    JobDeadlinePassed,
+)
+from warrener_contracts.states import JobState
+from warrener_store.rows import JobRow
+
+
+def overtaken(row: JobRow, event: Event[Any], now: datetime) -> str | None:
+    """Why `event` no longer counts, or None if it does."""
+    match event:
+        case AttemptLost():
+            return _heard_since(row, now)
+        case AttemptOverdue():
+            return _dispatched_since(row, now)
+        case AttemptFailed() | AttemptCancelled():
+            return _held_by_another(row, event.data.agent_id, event.data.started_at)
+        case AttemptReleased():
+            return _held_by_another(row, event.data.agent_id, None)
+        case JobDeadlinePassed() if row.deadline_at is None or row.deadline_at > now:
+            return "its deadline has not passed"
+        case _:
+            return None
+
+
+def _heard_since(row: JobRow, now: datetime) -> str | None:
+    if row.lease_until is not None and row.lease_until > now:
+        return f"its agent was heard of since: the lease holds until {row.lease_until.isoformat()}"
+    return None
+
+
+def _dispatched_since(row: JobRow, now: datetime) -> str | None:
+    if (
+        row.state is JobState.QUEUED
+        and row.dispatched_at
+        and row.dispatched_at + row.policy.start_timeout > now
+    ):
+        return f"it was dispatched again at {row.dispatched_at.isoformat()}"
+    return None
+
+
+def _held_by_another(row: JobRow, agent_id: str, started_at: datetime | None) -> str | None:
+    """The ledger grants an attempt to one agent at a time: of two that tell of it, the later start holds it.
+
+    A success is not asked: only the holder's is recorded in the ledger, and only recorded ones are told.
+    """
+    if row.state is not JobState.RUNNING or row.owner in (None, agent_id):
+        return None
+    if started_at is not None and row.started_at is not None and started_at > row.started_at:
+        return None
+    return f"the attempt is held by {row.owner} now, not by {agent_id}"

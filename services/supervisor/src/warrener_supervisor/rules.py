@@ -1,0 +1,20 @@
+"""The periods by which the supervisor judges."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from warrener_contracts.topology import RUNGS
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """How long to believe in what is not heard of."""
+
+    lease: timedelta = timedelta(seconds=30)  # an agent that says nothing for so long is gone
+    ladder_grace: timedelta = timedelta(seconds=15)  # so long after its time, a wake-up is lost
+    timeout_grace: timedelta = timedelta(
+        seconds=10
+    )  # an agent stops its attempts itself, and is given time for it
+    longest_ladder: timedelta = RUNGS[-1].delay  # what waits longer waits in the store alone
+    shortest_delay: timedelta = RUNGS[0].delay  # no rung is shorter: a shorter delay would spin
+    claim: timedelta = timedelta(seconds=10)  # the watchdog's word is repeated after it, if it was not heard

@@ -1,0 +1,28 @@
+"""What the supervisor can be told."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from warrener_runtime.settings import ServiceSettings
+
+Prefetch = Annotated[int, Field(ge=1, le=10_000)]
+Seconds = Annotated[float, Field(gt=0, le=86_400)]
+
+
+class SupervisorSettings(ServiceSettings):
+    """Environment `WARRENER_*`, or a TOML file."""
+
+    section = "supervisor"
+
+    store_url: str = "sqlite:///warrener.db"
+    status_prefetch: Prefetch = 500
+    """How many outcomes are judged in one batch at most."""
+    watch_every: Seconds = 1.0
+    """Seconds between looks at timeouts, leases and deadlines."""
+    lease: Seconds = 30.0
+    """Seconds of silence after which an agent counts as lost; heartbeats come every 5."""
+    ladder_grace: Seconds = 15.0
+    """Seconds after its time that a delayed attempt may take to come down the ladder."""
+    timeout_grace: Seconds = 10.0
+    """Seconds that an agent has to end an attempt that runs too long, before the watchdog does."""

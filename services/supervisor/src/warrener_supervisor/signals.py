@@ -1,0 +1,60 @@
+"""What an event of the status exchange means for a job: its signal, its job, its attempt."""
+
+from collections.abc import Mapping
+from typing import Any
+from uuid import UUID
+
+from warrener_contracts.events import (
+    AttemptCancelled,
+    AttemptData,
+    AttemptFailed,
+    AttemptLost,
+    AttemptOverdue,
+    AttemptProgressed,
+    AttemptReleased,
+    AttemptStarted,
+    AttemptSucceeded,
+    AttemptTimedOut,
+    Event,
+    JobCancelRequested,
+    JobCancelRequestedData,
+    JobDeadlinePassed,
+    JobDeadlinePassedData,
+)
+from warrener_contracts.journey import OF_AN_ATTEMPT, Fence, Signal, fence
+from warrener_store.rows import JobRow
+
+SIGNALS: Mapping[type[Event[Any]], Signal] = {
+    AttemptStarted: Signal.ALIVE,
+    AttemptProgressed: Signal.ALIVE,
+    AttemptSucceeded: Signal.SUCCEEDED,
+    AttemptFailed: Signal.FAILED,
+    AttemptCancelled: Signal.STOPPED,
+    AttemptReleased: Signal.RELEASED,
+    AttemptTimedOut: Signal.TIMED_OUT,
+    AttemptLost: Signal.LOST,
+    AttemptOverdue: Signal.OVERDUE,
+    JobCancelRequested: Signal.CANCEL_REQUESTED,
+    JobDeadlinePassed: Signal.DEADLINE_PASSED,
+}
+"""Every event that the supervisor judges; the others have come to the wrong door."""
+
+
+def job_of(event: Event[Any]) -> UUID:
+    """The job that a judged event is about."""
+    data: AttemptData | JobCancelRequestedData | JobDeadlinePassedData = event.data
+    return data.job_id
+
+
+def attempt_of(event: Event[Any]) -> int | None:
+    """The attempt that it tells of, if it is about one."""
+    data: object = event.data
+    return data.attempt if isinstance(data, AttemptData) else None
+
+
+def fence_of(row: JobRow, event: Event[Any]) -> Fence:
+    """How the event stands to the job's current attempt; what is about the whole job is always current."""
+    told = attempt_of(event)
+    if told is None or SIGNALS[type(event)] not in OF_AN_ATTEMPT:
+        return Fence.CURRENT
+    return fence(row.attempt, told)

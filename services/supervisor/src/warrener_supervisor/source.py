@@ -1,0 +1,3 @@
+"""Who the supervisor is on the wire."""
+
+SOURCE = "warrener/supervisor"

@@ -1,0 +1,173 @@
+"""What is told, rendered from the row that was saved. Pure: the same row gives the same messages, under the
+same ids, so that telling twice is a repeat and not a second word."""
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+
+from warrener_contracts import topology
+from warrener_contracts.events import (
+    AttemptCancel,
+    AttemptCancelData,
+    AttemptDispatched,
+    Event,
+    JobDead,
+    JobDeadData,
+    JobFinished,
+    JobRetrying,
+    JobRetryingData,
+)
+from warrener_contracts.letters import Letter, delayed_letter, letter_for, reply_letter
+from warrener_contracts.states import JobState
+from warrener_runtime.telemetry import TraceContext
+from warrener_store.rows import JobRow
+from warrener_supervisor.rules import Rules
+from warrener_supervisor.source import SOURCE
+from warrener_supervisor.verdicts import Tell
+
+
+def letters_of(
+    row: JobRow,
+    tells: Iterable[Tell],
+    *,
+    answers: Iterable[str],
+    now: datetime,
+    trace: TraceContext,
+    rules: Rules,
+) -> list[Letter]:
+    """Everything that `tells` asks to be said of `row`, and `answers` to those who asked when it was over.
+
+    What was to be said before the job went on in the same batch is left out.
+    """
+    told = set(tells)
+    letters: list[Letter] = []
+    if row.state in (JobState.QUEUED, JobState.RETRYING):
+        if Tell.DISPATCH in told and not _kept_in_store(row, now, rules):
+            letters.append(dispatch_letter(row, now))
+        if Tell.RETRYING in told and row.state is JobState.RETRYING:
+            letters.extend(letter_for(event) for event in _retrying(row, now, trace))
+    if Tell.CANCEL in told:
+        letters.append(cancel_letter(row, now, trace))
+    if row.state.terminal:
+        letters.extend(_endings(row, told, answers, now, trace))
+    return letters
+
+
+def dispatch_letter(row: JobRow, now: datetime) -> Letter:
+    """The current attempt: by the ladder while it is to wait, else straight. Hangs under the row's trace, so
+    that all attempts of a job are siblings."""
+    event = AttemptDispatched(
+        id=f"{row.job_id}:{row.attempt}",
+        source=SOURCE,
+        time=now,
+        subject=str(row.job_id),
+        traceparent=row.traceparent,
+        tracestate=row.tracestate,
+        data=row.dispatched_data(),
+    )
+    letter = delayed_letter(event, now)
+    if letter.exchange == topology.DISPATCH and event.data.not_before is not None:
+        # No rung is short enough for what is left: it is due as good as now.
+        due = event.model_copy(update={"data": event.data.model_copy(update={"not_before": None})})
+        return letter_for(due)
+    return letter
+
+
+def cancel_letter(row: JobRow, now: datetime, trace: TraceContext) -> Letter:
+    """To every agent that serves the job's queue: stop all attempts of what is over or was cancelled, else
+    those before the current one."""
+    over = row.state.terminal or row.cancel_reason is not None
+    event = AttemptCancel(
+        id=f"{row.job_id}:{row.attempt}:cancel",
+        source=SOURCE,
+        time=now,
+        subject=str(row.job_id),
+        traceparent=trace.traceparent,
+        tracestate=trace.tracestate,
+        data=AttemptCancelData(
+            job_id=row.job_id,
+            attempt=None if over else row.attempt - 1,
+            reason=row.cancel_reason or (f"the job is {row.state.value}" if over else "it took too long"),
+        ),
+    )
+    return control_letter(event, row.queue)
+
+
+def control_letter(event: AttemptCancel, queue: str) -> Letter:
+    """`event` to the agents that serve `queue` alone."""
+    whole = letter_for(event)
+    return Letter(
+        exchange=whole.exchange,
+        routing_key=f"queue.{queue}",
+        body=whole.body,
+        content_type=whole.content_type,
+        message_id=whole.message_id,
+        type=whole.type,
+        headers=whole.headers,
+        persistent=whole.persistent,
+    )
+
+
+def _endings(
+    row: JobRow, told: set[Tell], answers: Iterable[str], now: datetime, trace: TraceContext
+) -> list[Letter]:
+    finished = JobFinished(
+        id=f"{row.job_id}:finished",
+        source=SOURCE,
+        time=row.finished_at,
+        subject=str(row.job_id),
+        traceparent=trace.traceparent,
+        tracestate=trace.tracestate,
+        data=row.finished_data(),
+    )
+    addresses = [*answers]
+    letters: list[Letter] = []
+    if Tell.FINISHED in told:
+        letters.append(letter_for(finished))
+        addresses.extend(row.watchers)
+    if Tell.DEAD in told and row.state is JobState.DEAD:
+        letters.append(letter_for(_dead(row, now, trace)))
+    letters.extend(reply_letter(finished, address) for address in dict.fromkeys(addresses))
+    return letters
+
+
+def _dead(row: JobRow, now: datetime, trace: TraceContext) -> Event[Any]:
+    reason = row.error.message if row.error else "its attempts are used up"
+    return JobDead(
+        id=f"{row.job_id}:dead",
+        source=SOURCE,
+        time=now,
+        subject=str(row.job_id),
+        traceparent=trace.traceparent,
+        tracestate=trace.tracestate,
+        data=JobDeadData(
+            job_id=row.job_id, job_type=row.job_type, attempts=row.attempt, reason=reason, error=row.error
+        ),
+    )
+
+
+def _retrying(row: JobRow, now: datetime, trace: TraceContext) -> list[Event[Any]]:
+    if row.error is None or row.due_at is None:
+        return []  # given back unharmed: nothing went wrong
+    return [
+        JobRetrying(
+            id=f"{row.job_id}:{row.attempt}:retrying",
+            source=SOURCE,
+            time=now,
+            subject=str(row.job_id),
+            traceparent=trace.traceparent,
+            tracestate=trace.tracestate,
+            data=JobRetryingData(
+                job_id=row.job_id,
+                job_type=row.job_type,
+                next_attempt=row.attempt,
+                due_at=row.due_at,
+                error=row.error,
+            ),
+        )
+    ]
+
+
+def _kept_in_store(row: JobRow, now: datetime, rules: Rules) -> bool:
+    """Too long a wait for the ladder: the watchdog dispatches it when it is due."""
+    return row.due_at is not None and row.due_at - now > rules.longest_ladder

@@ -1,0 +1,142 @@
+"""An attempt went wrong: another one, or the end. Pure."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+from warrener_contracts.events import (
+    AttemptCancelled,
+    AttemptFailed,
+    AttemptLost,
+    AttemptReleased,
+    AttemptTimedOut,
+    ErrorInfo,
+    ErrorKind,
+)
+from warrener_contracts.states import JobState
+from warrener_store.rows import AttemptEnd, AttemptRow, JobRow
+from warrener_supervisor import ends
+from warrener_supervisor.moment import Moment
+from warrener_supervisor.verdicts import Judgement, Tell
+
+_LONGEST_WISH = timedelta(days=366)  # a handler may ask for a delay, but not for the end of time
+
+
+def failed(row: JobRow, event: AttemptFailed, at: Moment) -> Judgement:
+    """The handler failed; the attempt is charged. No retry can mend what it calls not retryable."""
+    data = event.data
+    charged = replace(row, failures=row.failures + 1, error=data.error)
+    record = _record(row, AttemptEnd.FAILED, at, data.agent_id, data.error)
+    record = replace(record, started_at=data.started_at, finished_at=data.finished_at)
+    delay = row.policy.backoff.delay(charged.failures, at.chance)
+    if data.retry_after_seconds is not None:
+        delay = timedelta(seconds=min(data.retry_after_seconds, _LONGEST_WISH.total_seconds()))
+    if not data.error.retryable:
+        return _last(charged, record, "no retry can mend it", at)
+    return _again_if_left(charged, record, delay, at)
+
+
+def timed_out(row: JobRow, event: AttemptTimedOut, at: Moment) -> Judgement:
+    """It ran too long and its agent did not stop it; charged like a failure. The agent is told to stop."""
+    message = (
+        f"it ran for more than {event.data.timeout_seconds:g} s, and {event.data.agent_id} did not end it"
+    )
+    error = ErrorInfo(kind=ErrorKind.TIMEOUT, type="timeout", message=message)
+    charged = replace(row, failures=row.failures + 1, error=error)
+    record = _record(row, AttemptEnd.TIMED_OUT, at, event.data.agent_id, error)
+    ruling = _again_if_left(charged, record, row.policy.backoff.delay(charged.failures, at.chance), at)
+    return replace(ruling, tells=ruling.tells | {Tell.CANCEL})
+
+
+def lost(row: JobRow, event: AttemptLost, at: Moment) -> Judgement:
+    """Its agent is gone. Not the job's fault, so counted apart; but a job that ends every agent must end
+    too."""
+    since = event.data.last_seen_at.isoformat()
+    message = f"agent {event.data.agent_id} has not been heard of since {since}"
+    error = ErrorInfo(kind=ErrorKind.LOST, type="lost", message=message)
+    charged = replace(row, losses=row.losses + 1, error=error)
+    record = _record(row, AttemptEnd.LOST, at, event.data.agent_id, error)
+    if row.cancel_reason is not None:
+        return ends.cancelled(charged, record, at.now)
+    if charged.losses > row.policy.max_losses:
+        return _last(charged, record, f"lost with its agent {charged.losses} times", at)
+    return _again(charged, record, row.policy.backoff.delay(charged.losses, at.chance), at)
+
+
+def released(row: JobRow, event: AttemptReleased, at: Moment) -> Judgement:
+    """Given back unharmed: another agent may have it at once, and nothing is charged."""
+    record = _record(row, AttemptEnd.RELEASED, at, event.data.agent_id, None)
+    if row.cancel_reason is not None:
+        return ends.cancelled(row, record, at.now)
+    ruling = _again(row, record, timedelta(0), at)
+    return replace(ruling, tells=frozenset({Tell.DISPATCH}))
+
+
+def stopped(row: JobRow, event: AttemptCancelled, at: Moment) -> Judgement:
+    """Stopped because somebody asked. If nobody did, the agent was mistaken: charged, or it would go on for
+    ever."""
+    data = event.data
+    record = _record(row, AttemptEnd.CANCELLED, at, data.agent_id, None)
+    record = replace(record, started_at=data.started_at, finished_at=data.finished_at)
+    if row.cancel_reason is not None:
+        return ends.cancelled(row, record, at.now)
+    message = f"agent {data.agent_id} stopped it, and nobody had asked for that: {data.reason}"
+    error = ErrorInfo(kind=ErrorKind.ERROR, type="stopped", message=message)
+    charged = replace(row, failures=row.failures + 1, error=error)
+    if charged.failures >= row.policy.max_attempts:
+        return ends.cancelled(charged, replace(record, error=error), at.now)
+    delay = row.policy.backoff.delay(charged.failures, at.chance)
+    return _again(charged, replace(record, error=error), delay, at)
+
+
+def _again_if_left(charged: JobRow, record: AttemptRow, delay: timedelta, at: Moment) -> Judgement:
+    if charged.cancel_reason is not None:
+        return ends.cancelled(charged, record, at.now)
+    if charged.failures >= charged.policy.max_attempts:
+        return _last(charged, record, f"its {charged.policy.max_attempts} attempts are used up", at)
+    return _again(charged, record, delay, at)
+
+
+def _again(charged: JobRow, record: AttemptRow, delay: timedelta, at: Moment) -> Judgement:
+    """Attempt n+1, due after `delay`; the row is the truth about that, the ladder only wakes it."""
+    wait = max(delay, at.rules.shortest_delay) if delay else delay
+    due_at = at.now + wait
+    row = replace(
+        charged,
+        state=JobState.RETRYING,
+        attempt=charged.attempt + 1,
+        owner=None,
+        started_at=None,
+        lease_until=None,
+        progress=None,
+        progress_note=None,
+        due_at=due_at,
+        wake_at=due_at if wait > at.rules.longest_ladder else due_at + at.rules.ladder_grace,
+        dispatched_at=at.now,
+        updated_at=at.now,
+    )
+    return Judgement(
+        row,
+        "retry",
+        attempt=replace(record, verdict=f"retry at {due_at.isoformat()}"),
+        tells=frozenset({Tell.DISPATCH, Tell.RETRYING}),
+    )
+
+
+def _last(charged: JobRow, record: AttemptRow, reason: str, at: Moment) -> Judgement:
+    if charged.cancel_reason is not None:
+        return ends.cancelled(charged, record, at.now)
+    return ends.dead(charged, record, reason, at.now)
+
+
+def _record(row: JobRow, end: AttemptEnd, at: Moment, agent_id: str, error: ErrorInfo | None) -> AttemptRow:
+    return AttemptRow(
+        job_id=row.job_id,
+        attempt=row.attempt,
+        end=end,
+        agent_id=agent_id,
+        dispatched_at=row.dispatched_at,
+        started_at=row.started_at,
+        finished_at=at.now,
+        error=error,
+        verdict="",
+    )

@@ -1,0 +1,56 @@
+"""What the judge can say, as data."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from warrener_contracts.events import Reason
+from warrener_store.rows import AttemptRow, DeadLetter, JobRow
+
+
+class Tell(StrEnum):
+    """Something to be said about a job, rendered from its row once that is safe (`tidings`)."""
+
+    DISPATCH = "dispatch"  # the current attempt, to the agents
+    RETRYING = "retrying"  # to the world: another attempt will be made
+    FINISHED = "finished"  # to the world and to those who watch the job
+    DEAD = "dead"  # to the world
+    CANCEL = "cancel"  # to the agents: stop what you run of it
+
+
+NOTHING: frozenset[Tell] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """The job has changed: what it is now, and what goes with it. Versions are counted by the one who
+    saves."""
+
+    row: JobRow
+    verdict: str
+    attempt: AttemptRow | None = None
+    dead_letter: DeadLetter | None = None
+    tells: frozenset[Tell] = NOTHING
+
+
+@dataclass(frozen=True, slots=True)
+class Ignored:
+    """Nothing changes, for this reason.
+
+    `tells` repeats what an earlier delivery of the same event may have saved and not said; `answer` is an
+    asker who came when all was over.
+    """
+
+    why: str
+    tells: frozenset[Tell] = NOTHING
+    answer: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Parked:
+    """It cannot be: kept for a person to look at."""
+
+    reason: Reason
+    why: str
+
+
+Ruling = Judgement | Ignored | Parked

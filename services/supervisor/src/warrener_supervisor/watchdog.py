@@ -1,0 +1,73 @@
+"""watchdog: looks at the jobs whose time has come and says so on the status exchange; the judge hears it
+there."""
+
+from collections.abc import Callable
+from datetime import datetime
+
+from warrener_contracts.letters import Letter, letter_for
+from warrener_contracts.states import JobState
+from warrener_runtime.bus.port import Bus, Fate
+from warrener_runtime.clock import Clock
+from warrener_runtime.logs import get_logger
+from warrener_store.port import StateStore
+from warrener_supervisor.notices import deadline_notice, notice
+from warrener_supervisor.rules import Rules
+
+_log = get_logger("watchdog")
+
+_WATCHED = (JobState.QUEUED, JobState.RUNNING, JobState.RETRYING)
+
+
+class Watchdog:
+    """The verb that watches time. What it says and nobody hears it says again when its claim has run out."""
+
+    def __init__(
+        self,
+        bus: Bus,
+        store: StateStore,
+        clock: Clock,
+        rules: Rules,
+        *,
+        hears: Callable[[], bool],
+        limit: int = 500,
+    ) -> None:
+        self._bus = bus
+        self._store = store
+        self._clock = clock
+        self._rules = rules
+        self._hears = hears
+        self._limit = limit
+        self._heard_since: datetime | None = None
+
+    async def look(self) -> None:
+        """One look at everything that is due."""
+        now = self._clock.now()
+        hearing = self._hearing(now)
+        while await self._say(now, hearing=hearing) >= self._limit:
+            pass  # there is more of the same moment
+
+    def _hearing(self, now: datetime) -> bool:
+        """Whether heartbeats were heard for as long as a lease lasts: after a break every lease looks
+        lapsed."""
+        if not self._hears():
+            self._heard_since = None
+            return False
+        self._heard_since = self._heard_since or now
+        return now - self._heard_since >= self._rules.lease
+
+    async def _say(self, now: datetime, *, hearing: bool) -> int:
+        until = now + self._rules.claim
+        due = await self._store.claim_due(_WATCHED, now, until, self._limit)
+        late = await self._store.claim_deadlines(now, until, self._limit)
+        events = [notice(row, now, self._rules, hearing=hearing) for row in due]
+        events += [deadline_notice(row, now) for row in late]
+        await self._publish([letter_for(event) for event in events if event is not None])
+        return max(len(due), len(late))
+
+    async def _publish(self, letters: list[Letter]) -> None:
+        """Once, and not until it succeeds: what was true before an outage need not be true after it."""
+        if not letters:
+            return
+        fates = await self._bus.publish(letters)
+        unheard = sum(fate is not Fate.CONFIRMED for fate in fates)
+        _log.info("Jobs are due for judgement.", action="watchdog.said", jobs=len(letters), unheard=unheard)

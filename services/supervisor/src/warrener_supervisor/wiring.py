@@ -1,0 +1,110 @@
+"""The supervisor put together: the only place that knows which bus and which store."""
+
+from datetime import timedelta
+
+from warrener_contracts.topology import DEAD_QUEUE, HEARTBEATS_QUEUE, STATUS_QUEUE, TOPOLOGY, UNROUTABLE_QUEUE
+from warrener_runtime.bus import Bus, open_bus
+from warrener_runtime.clock import Clock, Entropy, SystemClock, SystemEntropy
+from warrener_runtime.lifecycle import Component, Consumer, Group, Loop, Resource, Service
+from warrener_runtime.logs import get_logger
+from warrener_runtime.telemetry import Telemetry
+from warrener_store import StateStore, StoreUnavailable, open_store
+from warrener_store.patience import start_patiently
+from warrener_supervisor.bury import Bury
+from warrener_supervisor.observe import Observe
+from warrener_supervisor.presence import Presence
+from warrener_supervisor.rules import Rules
+from warrener_supervisor.settings import SupervisorSettings
+from warrener_supervisor.watchdog import Watchdog
+
+NAME = "warrener-supervisor"
+_BEATS_AT_ONCE = 200
+_BURIALS_AT_ONCE = 50
+
+_log = get_logger("supervisor")
+
+
+def assemble(  # noqa: PLR0917 - the same six for every service
+    bus: Bus,
+    store: StateStore,
+    clock: Clock,
+    entropy: Entropy,
+    telemetry: Telemetry,
+    settings: SupervisorSettings,
+) -> Component:
+    """The supervisor on a bus and a store that work already. Any number of them may run at once."""
+    rules = rules_of(settings)
+    observe = Observe(bus, store, clock, entropy=entropy, telemetry=telemetry, rules=rules)
+    presence = Presence(bus, store, clock, rules)
+    bury = Bury(bus, store, clock)
+    deaf = settings.give_up_deaf_after
+    hearts = Consumer(
+        "presence",
+        bus,
+        HEARTBEATS_QUEUE.name,
+        _BEATS_AT_ONCE,
+        presence.handle,
+        clock=clock,
+        give_up_after=deaf,
+    )
+    watchdog = Watchdog(bus, store, clock, rules, hears=lambda: hearts.live)
+    return Group(
+        Resource("topology", lambda: bus.declare(TOPOLOGY), _nothing),
+        Consumer(
+            "observe",
+            bus,
+            STATUS_QUEUE.name,
+            settings.status_prefetch,
+            observe.handle,
+            clock=clock,
+            give_up_after=deaf,
+        ),
+        hearts,
+        *(
+            Consumer(
+                f"bury {queue.name}",
+                bus,
+                queue.name,
+                _BURIALS_AT_ONCE,
+                bury.handle,
+                clock=clock,
+                give_up_after=deaf,
+            )
+            for queue in (DEAD_QUEUE, UNROUTABLE_QUEUE)
+        ),
+        Loop("watchdog", watchdog.look, every=settings.watch_every, clock=clock),
+        name=NAME,
+    )
+
+
+def rules_of(settings: SupervisorSettings) -> Rules:
+    """The periods that the settings choose."""
+    return Rules(
+        lease=timedelta(seconds=settings.lease),
+        ladder_grace=timedelta(seconds=settings.ladder_grace),
+        timeout_grace=timedelta(seconds=settings.timeout_grace),
+    )
+
+
+async def production(settings: SupervisorSettings, telemetry: Telemetry) -> Service:
+    """The supervisor on RabbitMQ and a database."""
+    clock = SystemClock()
+    bus = open_bus(settings.broker_url, name=NAME)
+    store = open_store(settings.store_url)
+    component = Group(
+        Resource(
+            "store", lambda: start_patiently(store, sleep=clock.sleep, waiting=_say_waiting), store.close
+        ),
+        Resource("bus", bus.start, bus.close),
+        assemble(bus, store, clock, SystemEntropy(), telemetry, settings),
+        name="production",
+    )
+    return Service(component, {"broker": bus.ping, "store": store.ping})
+
+
+async def _nothing() -> None:
+    """What was declared stays."""
+
+
+def _say_waiting(error: StoreUnavailable) -> None:
+    _log.warning("The store does not answer yet; waiting for it.", action="store.waiting", error=str(error))
