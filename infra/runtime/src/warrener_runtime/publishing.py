@@ -1,12 +1,12 @@
 """Publishing that does not give up: what must reach the broker is sent until the broker has it."""
 
-import logging
 from collections.abc import Sequence
 
 from warrener_runtime.bus.port import Bus, BusError, Fate, Outgoing
 from warrener_runtime.clock import Clock
+from warrener_runtime.logs import get_logger
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 
 _FIRST_PAUSE = 0.05
 _LONGEST_PAUSE = 5.0
@@ -50,10 +50,11 @@ async def publish_all(bus: Bus, letters: Sequence[Outgoing], *, clock: Clock) ->
 async def _back_off(count: int, rounds: int, clock: Clock) -> None:
     pause = min(_FIRST_PAUSE * 2 ** min(rounds, _PAUSE_DOUBLINGS), _LONGEST_PAUSE)
     _log.warning(
-        "The broker refused or did not confirm %d messages; they are published again in %.2f s."
-        " If this lasts, look at the broker: full queues, an alarm, or no connection.",
-        count,
-        pause,
-        extra={"messages": count, "round": rounds},
+        "The broker refused or did not confirm some messages; they are published again. If this lasts,"
+        " look at the broker: full queues, an alarm, or no connection.",
+        action="publishing.again",
+        messages=count,
+        round=rounds + 1,
+        pause=pause,
     )
     await clock.sleep(pause)

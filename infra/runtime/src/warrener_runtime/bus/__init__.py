@@ -1,5 +1,6 @@
 """Messages in batches: the port, RabbitMQ, and a broker in memory."""
 
+from warrener_runtime.bus.opening import open_bus
 from warrener_runtime.bus.port import (
     Bus,
     BusCredentialsRefused,
@@ -26,4 +27,5 @@ __all__ = [
     "Subscription",
     "TopologyMismatch",
     "TopologySpec",
+    "open_bus",
 ]

@@ -2,13 +2,14 @@
 
 import asyncio
 import contextlib
-import logging
 from collections.abc import AsyncIterator, Iterable
 
+from warrener_runtime.backoff import Backoff
 from warrener_runtime.bus.port import Delivery, Handler, Subscription
 from warrener_runtime.clock import Clock
+from warrener_runtime.logs import get_logger
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 
 # A message that its handler cannot take comes back at once; without a pause the two would spin.
 _FIRST_PAUSE = 0.1
@@ -23,7 +24,7 @@ class Listening:
         self._handler = handler
         self._clock = clock
         self._queue = queue
-        self._failures = 0
+        self._backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
         self._task = asyncio.get_running_loop().create_task(self._work(), name=f"listen {queue}")
 
     @property
@@ -66,16 +67,16 @@ class Listening:
         try:
             await self._handler(delivery)
         except Exception:  # noqa: BLE001 - a handler may raise what it likes; its message is given back
-            self._failures += 1
-            pause = min(_FIRST_PAUSE * 2 ** (self._failures - 1), _LONGEST_PAUSE)
+            pause = self._backoff.failed()
             _log.exception(
-                "The handler of queue %s failed; the message goes back in %.1f s. Look at the error above.",
-                self._queue,
-                pause,
-                extra={"queue": self._queue, "message_id": delivery.message_id},
+                "The handler of a message failed; the message goes back to its queue. Look at the traceback.",
+                action="bus.handler_failed",
+                queue=self._queue,
+                message_id=delivery.message_id,
+                pause=pause,
             )
             await self._clock.sleep(pause)
             await self._subscription.reject([delivery], requeue=True)
         else:
-            self._failures = 0
+            self._backoff.succeeded()
             await self._subscription.ack([delivery])

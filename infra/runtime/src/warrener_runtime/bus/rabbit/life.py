@@ -1,0 +1,57 @@
+"""One life of a consumer: what it received and what of that is not settled yet."""
+
+import asyncio
+from collections.abc import Iterable
+
+import aiormq
+
+from warrener_runtime.bus.arrivals import Arrivals
+from warrener_runtime.bus.port import Delivery
+
+
+class Life:
+    """From opening a channel to losing it. Delivery tags mean nothing beyond it."""
+
+    def __init__(self, epoch: int, arrivals: Arrivals) -> None:
+        self._epoch = epoch
+        self._arrivals = arrivals
+        self._gone = asyncio.Event()
+        self.channel: aiormq.Channel | None = None
+        self.unsettled: dict[int, None] = {}  # tags as they came, so ascending
+
+    @property
+    def epoch(self) -> int:
+        """What its deliveries are marked with."""
+        return self._epoch
+
+    @property
+    def over(self) -> bool:
+        """Whether the broker delivers nothing to it any more."""
+        return self._gone.is_set() or self.channel is None or self.channel.is_closed
+
+    def opened(self, channel: aiormq.Channel) -> None:
+        """Acknowledge on this channel."""
+        self.channel = channel
+
+    def arrived(self, delivery: Delivery) -> None:
+        """One more to settle."""
+        if not self._gone.is_set():
+            self.unsettled[delivery.tag] = None
+            self._arrivals.put(delivery)
+
+    def gone(self) -> None:
+        """It is over; the broker gives out again what is unsettled."""
+        self._gone.set()
+
+    async def end(self) -> None:
+        """Wait until it is over."""
+        await self._gone.wait()
+
+    def take(self, deliveries: Iterable[Delivery]) -> set[int]:
+        """The tags of those that are of this life and still to settle."""
+        return {one.tag for one in deliveries if one.epoch == self._epoch and one.tag in self.unsettled}
+
+    def settled(self, tags: Iterable[int]) -> None:
+        """These are done with."""
+        for tag in tags:
+            del self.unsettled[tag]

@@ -1,0 +1,125 @@
+"""A connection that comes back: the only place where we reconnect."""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_random_exponential
+from yarl import URL
+
+from warrener_runtime.bus.rabbit.connection import Connection, close_quietly, connect
+from warrener_runtime.bus.rabbit.faults import LinkLost, broker_faults
+from warrener_runtime.bus.rabbit.frames import ended
+from warrener_runtime.logs import get_logger
+
+_log = get_logger(__name__)
+
+_FIRST_PAUSE = 0.2  # seconds, doubled at every failure and spread at random below that
+_LONGEST_PAUSE = 5.0
+
+Prepare = Callable[[Connection], Awaitable[None]]
+
+
+class Link:
+    """Keeps one connection up. `prepare` makes a new one ready for use before anybody gets it."""
+
+    def __init__(self, url: URL, purpose: str, prepare: Prepare) -> None:
+        self._url = url
+        self._purpose = purpose
+        self._prepare = prepare
+        self._connection: Connection | None = None
+        self._changed = asyncio.Event()
+        self._keeper: asyncio.Task[None] | None = None
+        self._closed = False
+
+    @property
+    def up(self) -> bool:
+        """Whether there is a connection that nobody knows to be broken."""
+        return self._connection is not None and not self._connection.is_closed
+
+    async def start(self) -> None:
+        """Connect, patiently. Raises BusCredentialsRefused at once."""
+        connection = await self._established(self._tries(patient_when_refused=False))
+        self._keeper = asyncio.get_running_loop().create_task(
+            self._keep(connection), name=f"keep the {self._purpose} connection"
+        )
+
+    async def close(self) -> None:
+        """Disconnect for good; whoever waits for the connection gets LinkLost."""
+        self._closed = True
+        if self._keeper is not None:
+            self._keeper.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._keeper
+        self._changed.set()
+
+    async def connected(self) -> Connection:
+        """The connection, as soon as there is one. Raises LinkLost once the link is closed."""
+        while not self.up:
+            if self._closed:
+                raise LinkLost(f"the {self._purpose} connection is closed for good")
+            self._changed.clear()
+            await self._changed.wait()
+        assert self._connection is not None
+        return self._connection
+
+    async def _keep(self, connection: Connection) -> None:
+        try:
+            while True:
+                await ended(connection)
+                self._connection = None
+                _log.warning(
+                    f"The {self._purpose} connection to the broker is lost; reconnecting.",
+                    action="bus.lost",
+                    broker=self._where,
+                )
+                connection = await self._established(self._tries(patient_when_refused=True))
+        finally:
+            self._connection = None
+            await close_quietly(connection)
+
+    async def _established(self, tries: AsyncRetrying) -> Connection:
+        async for attempt in tries:
+            with attempt:
+                self._connection = await self._ready_connection()
+        assert self._connection is not None
+        if tries.statistics["attempt_number"] > 1 or self._keeper is not None:
+            _log.info(
+                f"The {self._purpose} connection to the broker is up.", action="bus.up", broker=self._where
+            )
+        self._changed.set()
+        return self._connection
+
+    async def _ready_connection(self) -> Connection:
+        connection = await connect(self._url)
+        try:
+            with broker_faults():
+                await self._prepare(connection)
+        except BaseException:
+            await close_quietly(connection)
+            raise
+        return connection
+
+    def _tries(self, *, patient_when_refused: bool) -> AsyncRetrying:
+        # At the start wrong credentials are a mistake to be told; later they may be a broker that is half up.
+        # Whatever it is, the keeper may not die of it: the service would be deaf and not know.
+        faults = Exception if patient_when_refused else LinkLost
+        return AsyncRetrying(
+            retry=retry_if_exception_type(faults),
+            wait=wait_random_exponential(multiplier=_FIRST_PAUSE, max=_LONGEST_PAUSE),
+            before_sleep=self._say_once,
+        )
+
+    def _say_once(self, state: RetryCallState) -> None:
+        if state.attempt_number == 1 and state.outcome is not None:
+            _log.warning(
+                f"The broker cannot be reached for the {self._purpose} connection; trying until it can."
+                " Start it, or correct the broker URL.",
+                action="bus.unreachable",
+                broker=self._where,
+                error=str(state.outcome.exception()),
+            )
+
+    @property
+    def _where(self) -> str:
+        return f"{self._url.host}:{self._url.port}{self._url.path}"
