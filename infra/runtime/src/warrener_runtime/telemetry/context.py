@@ -4,7 +4,7 @@ import re
 from contextvars import ContextVar
 from typing import NamedTuple
 
-# Of a later version than 00 we read what we know, as the standard asks; ff is none, and zeros identify nothing.
+# Of a version after 00 we read what we know, as the standard asks; ff is none, and zeros identify nothing.
 _TRACEPARENT = re.compile(
     r"(?!ff)[0-9a-f]{2}"
     r"-(?!0{32})(?P<trace_id>[0-9a-f]{32})"
