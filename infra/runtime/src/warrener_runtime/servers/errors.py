@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-_TAIL = 2000  # characters; enough for the last error of a server's log
+_LINES = 12
 
 
 class ServerError(Exception):
@@ -17,9 +17,14 @@ class ServerFailed(ServerError):
     """The server is installed, but did not start, stop or answer."""
 
 
-def with_log(sentence: str, log: Path) -> str:
-    """The sentence, and the end of the log that explains it."""
+def with_log(sentence: str, log: Path, since: int) -> str:
+    """The sentence, and what the log says of it: the first errors after byte `since`, or else its last lines.
+
+    The first ones, because a server that fails to start reports the cause first and then every consequence.
+    """
     if not log.exists():
         return sentence
-    tail = log.read_text(encoding="utf-8", errors="replace")[-_TAIL:].strip()
-    return f"{sentence} The end of {log}:\n{tail}" if tail else sentence
+    lines = log.read_bytes()[since:].decode(errors="replace").splitlines()
+    errors = [line for line in lines if "error" in line.lower() or "FATAL" in line]
+    telling = errors[:_LINES] or lines[-_LINES:]
+    return "\n".join([f"{sentence} From {log}:", *telling]) if telling else sentence

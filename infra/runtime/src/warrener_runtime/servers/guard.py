@@ -1,4 +1,4 @@
-"""The process between us and a private server: `python -m warrener_runtime.servers.guard SPEC`.
+"""The process between us and a private server: `python -m warrener_runtime.servers.guard`.
 
 It starts the server's programs and stays until the last one, the server proper, has ended; then it ends
 those that are left, and itself with the server's exit code. It holds the reading end of a pipe of whoever
@@ -25,8 +25,8 @@ _PR_SET_CHILD_SUBREAPER = 36
 _LOOK_AGAIN = 1.0  # seconds; a fork of our parent may hold the pipe open, so its id is looked at too
 
 
-def main(encoded: str) -> int:
-    """Run the server and return its exit code."""
+def main() -> int:
+    """Run the server that the first line of our input describes, and return its exit code."""
     parent = os.getppid()
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(_PR_SET_CHILD_SUBREAPER, 1)  # what loses its parent becomes ours, so that we find and end it
@@ -34,7 +34,7 @@ def main(encoded: str) -> int:
     os.set_blocking(wake, False)
     signal.set_wakeup_fd(wake)
     signal.signal(signal.SIGCHLD, _noticed)
-    spec = Spec.decode(encoded)
+    spec = Spec.decode(sys.stdin.readline())
     try:
         server = [_start(command, spec, libc) for command in spec.commands][-1]
         print(server.pid, flush=True)  # for whoever wants to send it a signal
@@ -89,5 +89,5 @@ def _noticed(_number: int, _frame: types.FrameType | None) -> None:
 
 
 if __name__ == "__main__":
-    code = main(sys.argv[1])
+    code = main()
     sys.exit(code if code >= 0 else 128 - code)

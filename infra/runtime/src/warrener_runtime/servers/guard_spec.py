@@ -1,4 +1,4 @@
-"""What a guard is to run, as one argument of its command line."""
+"""What a guard is to run, as one line of its input."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -16,7 +16,7 @@ class Spec:
     group: int | None = None
 
     def encode(self) -> str:
-        """As one argument of a command line."""
+        """As one line."""
         return json.dumps(asdict(self))
 
     @classmethod

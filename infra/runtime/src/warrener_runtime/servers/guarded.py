@@ -25,6 +25,7 @@ class Guarded:
         self._spec = spec
         self._guard: subprocess.Popen[str] | None = None
         self._server: int | None = None
+        self._log_began_at = 0
 
     @property
     def running(self) -> bool:
@@ -42,34 +43,32 @@ class Guarded:
         """Start, and return when `ready` says so; on failure nothing is left behind."""
         if self.running:
             return
-        self._guard = subprocess.Popen(  # noqa: S603 - our own program
-            [sys.executable, "-m", "warrener_runtime.servers.guard", self._spec.encode()],
+        log = Path(self._spec.log)
+        self._log_began_at = log.stat().st_size if log.exists() else 0
+        self._guard = subprocess.Popen(
+            [sys.executable, "-m", "warrener_runtime.servers.guard"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
             start_new_session=True,
         )
-        assert self._guard.stdout is not None
-        with self._guard.stdout as told:
-            line = told.readline()
-        self._server = int(line or 0)
         try:
+            self._server = self._told(self._guard)
             self._wait_until(ready, timeout)
         except BaseException:
             self.kill()
             raise
 
-    def send(self, number: signal.Signals) -> None:
-        """Signal the server's own process."""
-        os.kill(self.pid, number)
+    def stop(self, number: signal.Signals, timeout: float, pid: int | None = None) -> None:
+        """Ask it to end with the signal it understands so; SIGKILL and an error if it does not in time.
 
-    def stop(self, number: signal.Signals, timeout: float) -> None:
-        """Ask it to end with the signal it understands so; SIGKILL and an error if it does not in time."""
+        `pid` is the process that understands it, if it is not the one that was started.
+        """
         if self._guard is None or not self.running:
             return
         self.resume()
         with contextlib.suppress(ProcessLookupError):
-            self.send(number)
+            os.kill(pid or self.pid, number)
         try:
             self._guard.wait(timeout)
         except subprocess.TimeoutExpired:
@@ -102,6 +101,17 @@ class Guarded:
         if self._guard is not None and self.running:
             signal_descendants(self._guard.pid, signal.SIGCONT)
 
+    def _told(self, guard: "subprocess.Popen[str]") -> int:
+        """Tell the guard what to run; it tells the server's process id."""
+        assert guard.stdin is not None
+        assert guard.stdout is not None
+        guard.stdin.write(self._spec.encode() + "\n")
+        guard.stdin.flush()
+        with guard.stdout as told:
+            if line := told.readline():
+                return int(line)
+        raise ServerFailed(self._explained("expected {} to start, got an error of its guard"))
+
     def _wait_until(self, ready: Callable[[], bool], timeout: float) -> None:
         deadline = time.monotonic() + timeout
         while not ready():
@@ -114,7 +124,7 @@ class Guarded:
             time.sleep(_POLL)
 
     def _explained(self, sentence: str) -> str:
-        return with_log(sentence.format(self._what) + ".", Path(self._spec.log))
+        return with_log(sentence.format(self._what) + ".", Path(self._spec.log), self._log_began_at)
 
     def _let_go(self) -> None:
         if self._guard is not None and self._guard.stdin is not None:

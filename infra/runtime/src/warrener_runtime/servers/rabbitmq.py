@@ -82,13 +82,16 @@ class PrivateRabbitMQ:
 
     def start(self) -> None:
         """Start the node and wait until it speaks AMQP. Nothing happens if it runs."""
+        if self.running:
+            return
         self._files.write()
+        self._files.pid_file.unlink(missing_ok=True)  # of a killed one: its process id may be another's now
         self._processes.start(self._is_ready, self._start_within)
 
     def stop(self) -> None:
         """End it in order; it keeps what it has."""
         self._control.close()
-        self._processes.stop(signal.SIGTERM, _STOP_WITHIN)
+        self._processes.stop(signal.SIGTERM, _STOP_WITHIN, self._virtual_machine())
 
     def kill(self) -> None:
         """SIGKILL, as a power cut would end it (but for the disk's cache)."""
@@ -148,6 +151,13 @@ class PrivateRabbitMQ:
             folder=str(files.folder),
             log=str(files.log),
         )
+
+    def _virtual_machine(self) -> int | None:
+        """The process that understands SIGTERM; before it there may be programs that do not pass it on."""
+        try:
+            return int(self._files.pid_file.read_text(encoding="ascii"))
+        except (OSError, ValueError):
+            return None
 
     def _is_ready(self) -> bool:
         """It speaks AMQP, and answers questions."""

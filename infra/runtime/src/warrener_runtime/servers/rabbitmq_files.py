@@ -14,9 +14,6 @@ from warrener_runtime.servers.rabbitmq_install import RabbitMQInstallation
 MANAGEMENT, PROMETHEUS, DISTRIBUTION, EPMD = 1, 2, 3, 4
 OFFSETS = (0, MANAGEMENT, PROMETHEUS, DISTRIBUTION, EPMD)
 
-# Erlang's schedulers spin for work by default, and eat the cores that the services are to have.
-_QUIET = "+sbwt none +sbwtdcpu none +sbwtdio none"
-
 
 @dataclass(frozen=True, slots=True)
 class NodeFiles:
@@ -37,6 +34,11 @@ class NodeFiles:
     def log(self) -> Path:
         """Where the node writes all it has to say."""
         return self.folder / "node.log"
+
+    @property
+    def pid_file(self) -> Path:
+        """Where the virtual machine says its process id."""
+        return self.folder / "pid"
 
     @property
     def cookie(self) -> Path:
@@ -87,7 +89,10 @@ class NodeFiles:
             "RABBITMQ_MNESIA_BASE": str(folder / "mnesia"),
             "RABBITMQ_LOG_BASE": str(folder / "log"),
             "RABBITMQ_LOGS": "-",
-            "RABBITMQ_PID_FILE": str(folder / "pid"),
+            "RABBITMQ_PID_FILE": str(self.pid_file),
             # The node's working folder is its own, so the name is enough, whatever the folder is called.
-            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": f'{_QUIET} -eval file:eval("{control.SCRIPT}").',
+            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": f'-eval file:eval("{control.SCRIPT}").',
+            # The script then becomes the virtual machine and does not wait for it, so it dies with the guard.
+            "RABBITMQ_ALLOW_INPUT": "1",
+            "RABBITMQ_SERVER_START_ARGS": "-noinput",
         }
