@@ -1,0 +1,304 @@
+"""The judge against the journey: for every state, signal and fence, and along random histories."""
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from services.supervisor.tests import words
+from services.supervisor.tests.words import JOB, NOW, OF_SIGNAL, MakeRow
+
+from warrener_contracts import journey
+from warrener_contracts.events import ErrorInfo, ErrorKind, Event, Reason
+from warrener_contracts.journey import OF_AN_ATTEMPT, Fence, Signal, To
+from warrener_contracts.policy import Backoff, Guarantee, JobPolicy
+from warrener_contracts.states import JobState
+from warrener_store.rows import AttemptEnd, JobRow
+from warrener_store.rules import broken_job_rule
+from warrener_supervisor.fold import Case, fold
+from warrener_supervisor.judgement import judge
+from warrener_supervisor.moment import Moment
+from warrener_supervisor.rules import Rules
+from warrener_supervisor.verdicts import Ignored, Judgement, Parked, Tell
+
+AT = Moment(NOW, Rules())
+SIGNALS = sorted(OF_SIGNAL)
+
+
+@pytest.mark.parametrize(
+    ("state", "signal", "where"),
+    [
+        (state, signal, where)
+        for state in JobState
+        for signal in SIGNALS
+        for where in Fence
+        if state is not JobState.WAITING or where is Fence.NEWER or signal not in OF_AN_ATTEMPT
+    ],  # what waits has no attempt that anybody could tell of
+)
+def test_the_judge_does_what_the_journey_says(
+    make_row: MakeRow, state: JobState, signal: Signal, where: Fence
+) -> None:
+    current = 0 if state is JobState.WAITING else 3
+    told = {Fence.OLDER: current - 1, Fence.CURRENT: current, Fence.NEWER: current + 1}[where]
+    row = make_row(state, attempt=current, dispatched_at=None, deadline_at=NOW)
+
+    ruling = judge(row, OF_SIGNAL[signal](told), AT)
+
+    step = journey.step(state, signal, where if signal in OF_AN_ATTEMPT else Fence.CURRENT)
+    match step:
+        case To(states=states):
+            assert isinstance(ruling, Judgement)
+            assert ruling.row.state in states
+            assert broken_job_rule(ruling.row) is None
+        case journey.Ignored():
+            assert isinstance(ruling, Ignored)
+        case journey.Impossible():
+            assert isinstance(ruling, Parked)
+            assert ruling.reason is Reason.IMPOSSIBLE
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> list[tuple[str, int, bool]]:
+    """Signals about attempts near the current one, with errors that a retry may mend or not."""
+    one = st.tuples(st.sampled_from([signal.value for signal in SIGNALS]), st.integers(-1, 1), st.booleans())
+    return draw(st.lists(one, max_size=40))
+
+
+@given(history=histories(), attempts=st.integers(1, 4), losses=st.integers(0, 3), chance=st.floats(0, 0.999))
+@settings(max_examples=300, deadline=None)
+def test_along_any_history_a_job_keeps_its_promises(
+    history: list[tuple[str, int, bool]], attempts: int, losses: int, chance: float
+) -> None:
+    policy = JobPolicy(max_attempts=attempts, max_losses=losses, backoff=Backoff())
+    row, now = _queued(policy), NOW
+    ended: set[int] = set()
+    for signal, offset, mendable in history:
+        now += timedelta(seconds=60)
+        before = row
+        ruling = judge(
+            row,
+            _word(Signal(signal), max(1, row.attempt + offset), mendable=mendable),
+            Moment(now, Rules(), chance),
+        )
+        if not isinstance(ruling, Judgement):
+            continue
+        row = ruling.row
+        assert not before.state.terminal, "a terminal state is never left"
+        assert row.attempt in (before.attempt, before.attempt + 1), "attempts grow by one"
+        assert row.failures <= attempts
+        assert row.losses <= losses + 1
+        assert broken_job_rule(row) is None
+        assert (ruling.dead_letter is not None) == (row.state is JobState.DEAD)
+        if row.attempt > before.attempt:
+            assert ruling.attempt is not None
+            assert ruling.attempt.attempt == before.attempt
+            assert Tell.DISPATCH in ruling.tells
+        if ruling.attempt is not None:
+            assert ruling.attempt.attempt not in ended, "an attempt ends once"
+            ended.add(ruling.attempt.attempt)
+        assert (Tell.FINISHED in ruling.tells) == row.state.terminal
+        if row.state is JobState.RETRYING and row.due_at:
+            assert row.due_at >= now
+
+
+@given(history=histories(), cuts=st.lists(st.integers(1, 5), min_size=1, max_size=40))
+@settings(max_examples=200, deadline=None)
+def test_how_events_are_cut_into_batches_does_not_matter(
+    history: list[tuple[str, int, bool]], cuts: list[int]
+) -> None:
+    cases = [
+        Case(_word(Signal(signal), max(1, 2 + offset), mendable=mendable), 0.5)
+        for signal, offset, mendable in history
+    ]
+    whole = fold(_queued(JobPolicy(max_attempts=3)), cases, AT)
+    row = _queued(JobPolicy(max_attempts=3))
+    rest = list(cases)
+    for cut in [*cuts, len(cases)]:
+        batch, rest = rest[:cut], rest[cut:]
+        folded = fold(row, batch, AT)
+        assert [save.row.version for save in folded.saves] == [
+            row.version + nth for nth in range(1, len(folded.saves) + 1)
+        ]
+        row = folded.row
+    assert replace(row, version=0) == replace(whole.row, version=0)
+
+
+def _queued(policy: JobPolicy) -> JobRow:
+    return JobRow(
+        job_id=JOB,
+        job_type="flights.load",
+        queue="default",
+        arguments={},
+        guarantee=Guarantee.IDEMPOTENT,
+        policy=policy,
+        source="test",
+        requested_at=NOW,
+        accepted_at=NOW,
+        deadline_at=NOW + timedelta(hours=20),
+        state=JobState.QUEUED,
+        attempt=1,
+        dispatched_at=NOW,
+        wake_at=NOW,
+        updated_at=NOW,
+    )
+
+
+def _word(signal: Signal, attempt: int, *, mendable: bool) -> Event[Any]:
+    if signal is Signal.FAILED:
+        error = ErrorInfo(kind=ErrorKind.ERROR, type="Boom", message="boom", retryable=mendable)
+        return words.failed(attempt, error)
+    return OF_SIGNAL[signal](attempt)
+
+
+# -- what the policy chooses -------------------------------------------------------------------------------
+
+
+def _judged(row: JobRow, event: Event[Any]) -> Judgement:
+    ruling = judge(row, event, AT)
+    assert isinstance(ruling, Judgement), ruling
+    return ruling
+
+
+def test_a_failure_is_tried_again_after_its_backoff(make_row: MakeRow) -> None:
+    ruling = _judged(make_row(JobState.RUNNING), words.failed())
+    row = ruling.row
+    assert (row.state, row.attempt, row.failures, row.owner) == (JobState.RETRYING, 2, 1, None)
+    assert row.due_at == NOW + timedelta(seconds=1)
+    assert row.wake_at == NOW + timedelta(seconds=16)
+    assert ruling.attempt is not None
+    assert ruling.attempt.end is AttemptEnd.FAILED
+    assert ruling.tells == {Tell.DISPATCH, Tell.RETRYING}
+
+
+def test_a_handlers_own_wish_for_a_delay_wins(make_row: MakeRow) -> None:
+    row = _judged(make_row(JobState.RUNNING), words.failed(retry_after_seconds=90)).row
+    assert row.due_at == NOW + timedelta(seconds=90)
+
+
+def test_a_delay_longer_than_the_ladder_waits_in_the_store(make_row: MakeRow) -> None:
+    row = _judged(make_row(JobState.RUNNING), words.failed(retry_after_seconds=7200)).row
+    assert row.wake_at == row.due_at == NOW + timedelta(hours=2)
+
+
+def test_a_wish_for_the_end_of_time_is_cut(make_row: MakeRow) -> None:
+    row = _judged(make_row(JobState.RUNNING), words.failed(retry_after_seconds=3_000_000_000)).row
+    assert row.due_at == NOW + timedelta(days=366)
+
+
+def test_the_last_failure_is_death(make_row: MakeRow) -> None:
+    ruling = _judged(make_row(JobState.RUNNING, attempt=3, failures=2), words.failed(3))
+    assert ruling.row.state is JobState.DEAD
+    assert ruling.dead_letter is not None
+    assert "3 attempts are used up" in ruling.dead_letter.reason
+    assert ruling.tells == {Tell.FINISHED, Tell.DEAD}
+
+
+def test_what_no_retry_can_mend_dies_at_once(make_row: MakeRow) -> None:
+    error = ErrorInfo(kind=ErrorKind.BAD_ARGUMENTS, type="TypeError", message="no", retryable=False)
+    ruling = _judged(make_row(JobState.RUNNING), words.failed(error=error))
+    assert ruling.row.state is JobState.DEAD
+
+
+def test_losses_are_counted_apart_from_failures(make_row: MakeRow) -> None:
+    row = _judged(make_row(JobState.RUNNING, losses=1, failures=2), words.lost()).row
+    assert (row.state, row.losses, row.failures) == (JobState.RETRYING, 2, 2)
+    dead = _judged(make_row(JobState.RUNNING, losses=2), words.lost()).row
+    assert dead.state is JobState.DEAD
+
+
+def test_a_released_attempt_is_given_to_another_at_once_and_not_charged(make_row: MakeRow) -> None:
+    ruling = _judged(make_row(JobState.RUNNING), words.released())
+    row = ruling.row
+    assert (row.state, row.attempt, row.failures, row.due_at) == (JobState.RETRYING, 2, 0, NOW)
+    assert ruling.tells == {Tell.DISPATCH}
+
+
+def test_a_timeout_tells_the_agent_to_stop(make_row: MakeRow) -> None:
+    ruling = _judged(make_row(JobState.RUNNING), words.timed_out())
+    assert ruling.row.failures == 1
+    assert Tell.CANCEL in ruling.tells
+
+
+@pytest.mark.parametrize("word", [words.failed, words.timed_out, words.lost, words.released, words.stopped])
+def test_what_was_asked_to_be_cancelled_is_not_tried_again(make_row: MakeRow, word: Any) -> None:
+    row = make_row(JobState.RUNNING, cancel_reason="no need")
+    assert _judged(row, word()).row.state is JobState.CANCELLED
+
+
+def test_a_result_that_was_there_before_the_cancel_counts(make_row: MakeRow) -> None:
+    row = make_row(JobState.RUNNING, cancel_reason="no need")
+    assert _judged(row, words.succeeded(result=7)).row.result == 7
+
+
+def test_cancelling_what_runs_waits_for_its_agent(make_row: MakeRow) -> None:
+    ruling = _judged(make_row(JobState.RUNNING), words.cancel("me"))
+    assert ruling.row.state is JobState.RUNNING
+    assert (ruling.row.cancel_reason, ruling.row.watchers) == ("asked for", ("me",))
+    assert ruling.tells == {Tell.CANCEL}
+
+
+def test_cancelling_what_is_over_answers_the_asker_alone(make_row: MakeRow) -> None:
+    ruling = judge(make_row(JobState.SUCCEEDED), words.cancel("me"), AT)
+    assert ruling == Ignored("the job has succeeded already", frozenset(), "me")
+
+
+# -- what was overtaken ------------------------------------------------------------------------------------
+
+
+def test_an_agent_that_was_heard_of_since_is_not_lost(make_row: MakeRow) -> None:
+    row = make_row(JobState.RUNNING, lease_until=NOW + timedelta(seconds=20))
+    assert isinstance(judge(row, words.lost(), AT), Ignored)
+
+
+def test_a_failure_told_by_one_who_no_longer_holds_the_attempt_is_passed_over(make_row: MakeRow) -> None:
+    row = make_row(JobState.RUNNING, owner="agent-2")
+    earlier, later = NOW - timedelta(minutes=1), NOW - timedelta(seconds=1)
+    assert isinstance(judge(row, words.failed(agent="agent-1", at=earlier), AT), Ignored)
+    assert isinstance(judge(row, words.failed(agent="agent-3", at=later), AT), Judgement)
+
+
+def test_of_two_agents_that_run_an_attempt_the_later_start_holds_it(make_row: MakeRow) -> None:
+    row = make_row(JobState.RUNNING, owner="agent-1")
+    taken = _judged(row, words.started(agent="agent-2", at=NOW - timedelta(seconds=1))).row
+    assert taken.owner == "agent-2"
+    assert isinstance(judge(taken, words.started(agent="agent-1"), AT), Ignored)
+
+
+def test_an_agents_clock_cannot_move_a_start_out_of_its_time(make_row: MakeRow) -> None:
+    row = make_row(JobState.QUEUED)
+    early = _judged(row, words.started(at=NOW - timedelta(days=1))).row
+    late = _judged(row, words.started(at=NOW + timedelta(days=1))).row
+    assert (early.started_at, late.started_at) == (row.dispatched_at, NOW)
+
+
+# -- what a crash may have kept from being told --------------------------------------------------------------
+
+
+def test_an_event_whose_effect_is_saved_repeats_what_there_was_to_tell(make_row: MakeRow) -> None:
+    stories: list[tuple[JobRow, Event[Any]]] = [
+        (make_row(JobState.RUNNING), words.succeeded()),
+        (make_row(JobState.RUNNING), words.failed()),
+        (make_row(JobState.RUNNING, failures=2), words.failed()),
+        (make_row(JobState.RUNNING), words.released()),
+        (make_row(JobState.RUNNING), words.lost()),
+        (make_row(JobState.QUEUED, dispatched_at=None), words.overdue()),
+        (make_row(JobState.RETRYING), words.overdue()),
+        (make_row(JobState.QUEUED), words.cancel()),
+        (make_row(JobState.RUNNING), words.cancel()),
+        (make_row(JobState.RUNNING, deadline_at=NOW), words.deadline()),
+        (make_row(JobState.RUNNING, cancel_reason="no"), words.stopped()),
+    ]
+    for before, event in stories:
+        first = _judged(before, event)
+        again = judge(first.row, event, AT)
+        assert not isinstance(again, Parked)
+        assert first.tells - {Tell.RETRYING, Tell.CANCEL} <= again.tells, event.type
+        if isinstance(again, Judgement):
+            assert replace(again.row, updated_at=NOW) == replace(first.row, updated_at=NOW)
+
+
+def test_a_stale_word_tells_nothing_once_the_next_attempt_runs(make_row: MakeRow) -> None:
+    ruling = judge(make_row(JobState.RUNNING, attempt=2), words.failed(1), AT)
+    assert ruling == Ignored(journey.STALE.why)
