@@ -91,11 +91,12 @@ Index(
     postgresql_where=sql("idempotency_key IS NOT NULL"),
     sqlite_where=sql("idempotency_key IS NOT NULL"),
 )
-# Claims ask for some states: with the state in the index, rows that are due for another service cost no
-# visit.
+# In the order of claims, also where a million jobs are due at one moment. Claims ask for some states: with
+# the state in the index, rows that are due for another service cost no visit.
 Index(
     "warrener_jobs_due",
     jobs.c.wake_at,
+    jobs.c.job_id,
     jobs.c.state,
     postgresql_where=sql("wake_at IS NOT NULL"),
     sqlite_where=sql("wake_at IS NOT NULL"),
@@ -103,6 +104,7 @@ Index(
 Index(
     "warrener_jobs_deadline",
     jobs.c.deadline_wake_at,
+    jobs.c.job_id,
     postgresql_where=sql("deadline_wake_at IS NOT NULL"),
     sqlite_where=sql("deadline_wake_at IS NOT NULL"),
 )

@@ -70,8 +70,8 @@ def _make_jobs() -> None:
         *_job_rules(),
     )
     _index("warrener_jobs_key", "idempotency_key", where="idempotency_key IS NOT NULL", unique=True)
-    _index("warrener_jobs_due", "wake_at", "state", where="wake_at IS NOT NULL")
-    _index("warrener_jobs_deadline", "deadline_wake_at", where="deadline_wake_at IS NOT NULL")
+    _index("warrener_jobs_due", "wake_at", "job_id", "state", where="wake_at IS NOT NULL")
+    _index("warrener_jobs_deadline", "deadline_wake_at", "job_id", where="deadline_wake_at IS NOT NULL")
     _index("warrener_jobs_parent", "parent_id", "job_id", where="parent_id IS NOT NULL")
     op.create_index("warrener_jobs_listed", "warrener_jobs", ["state", "job_type", "job_id"])
     op.create_index("warrener_jobs_by_state", "warrener_jobs", ["state", "job_id"])

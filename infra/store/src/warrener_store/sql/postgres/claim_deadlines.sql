@@ -3,7 +3,7 @@ WITH due AS (
   SELECT job_id, deadline_wake_at
   FROM warrener_jobs
   WHERE deadline_wake_at <= $1::timestamptz
-  ORDER BY deadline_wake_at
+  ORDER BY deadline_wake_at, job_id
   LIMIT $3::bigint
   FOR NO KEY UPDATE SKIP LOCKED
 )

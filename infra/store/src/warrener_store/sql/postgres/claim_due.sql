@@ -5,7 +5,7 @@ WITH due AS (
   SELECT job_id, wake_at
   FROM warrener_jobs
   WHERE state = ANY($1::text[]) AND wake_at <= $2::timestamptz
-  ORDER BY wake_at
+  ORDER BY wake_at, job_id
   LIMIT $4::bigint
   FOR NO KEY UPDATE SKIP LOCKED
 )

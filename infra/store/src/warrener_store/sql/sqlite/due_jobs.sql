@@ -2,5 +2,5 @@
 SELECT {job}
 FROM warrener_jobs AS job
 WHERE job.state IN (SELECT value FROM json_each(?1)) AND job.wake_at <= ?2
-ORDER BY job.wake_at
+ORDER BY job.wake_at, job.job_id
 LIMIT ?3

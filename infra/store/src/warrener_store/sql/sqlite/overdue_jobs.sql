@@ -2,5 +2,5 @@
 SELECT {job}
 FROM warrener_jobs AS job
 WHERE job.deadline_wake_at <= ?1
-ORDER BY job.deadline_wake_at
+ORDER BY job.deadline_wake_at, job.job_id
 LIMIT ?2

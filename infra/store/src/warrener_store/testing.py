@@ -1,0 +1,90 @@
+"""Rows for tests: complete and allowed, so that a test names only what it is about."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import uuid4
+
+from warrener_contracts.events import ErrorInfo
+from warrener_contracts.policy import Guarantee, JobPolicy
+from warrener_contracts.states import JobState
+from warrener_store.port import Save
+from warrener_store.rows import AttemptEnd, AttemptRow, DeadLetter, JobRow
+
+NOON = datetime(2026, 11, 20, 12, 0, 0, 123456, tzinfo=UTC)
+"""A moment with microseconds."""
+
+
+def after(seconds: float) -> datetime:
+    """So long after noon."""
+    return NOON + timedelta(seconds=seconds)
+
+
+def waiting_job(**fields: Any) -> JobRow:
+    """A job that waits; it is due at noon."""
+    plain: dict[str, Any] = {
+        "job_id": uuid4(),
+        "job_type": "flights.load",
+        "queue": "default",
+        "arguments": {"path": "2013-01-01.csv"},
+        "guarantee": Guarantee.IDEMPOTENT,
+        "policy": JobPolicy(),
+        "source": "test",
+        "requested_at": NOON,
+        "accepted_at": NOON,
+        "state": JobState.WAITING,
+        "wake_at": NOON,
+        "updated_at": NOON,
+    }
+    return JobRow(**(plain | fields))
+
+
+def queued_job(**fields: Any) -> JobRow:
+    """A job whose first attempt was dispatched at noon."""
+    return waiting_job(**({"state": JobState.QUEUED, "attempt": 1, "dispatched_at": NOON} | fields))
+
+
+def running_job(**fields: Any) -> JobRow:
+    """A job whose first attempt runs under agent "a1", with a lease of 30 seconds."""
+    running = {"state": JobState.RUNNING, "owner": "a1", "started_at": NOON, "lease_until": after(30)}
+    return queued_job(**(running | fields))
+
+
+def changed(row: JobRow, **changes: Any) -> Save:
+    """The save of the next version of this row."""
+    return Save(replace(row, version=row.version + 1, **changes))
+
+
+def succeeded(row: JobRow, result: Any = None) -> Save:
+    """The save that ends this job well."""
+    over = changed(row, state=JobState.SUCCEEDED, result=result, wake_at=None, finished_at=after(60))
+    return replace(over, attempt=attempt_of(row, AttemptEnd.SUCCEEDED))
+
+
+def died(row: JobRow, error: ErrorInfo | None = None) -> Save:
+    """The save that buries this job."""
+    over = changed(row, state=JobState.DEAD, error=error, wake_at=None, finished_at=after(60))
+    letter = DeadLetter(
+        job_id=row.job_id,
+        job_type=row.job_type,
+        attempts=row.attempt,
+        reason="attempts used up",
+        error=error,
+        died_at=after(60),
+    )
+    return replace(over, attempt=attempt_of(row, AttemptEnd.FAILED, error=error), dead_letter=letter)
+
+
+def attempt_of(row: JobRow, end: AttemptEnd, *, error: ErrorInfo | None = None) -> AttemptRow:
+    """The current attempt of this job, over."""
+    return AttemptRow(
+        job_id=row.job_id,
+        attempt=row.attempt,
+        end=end,
+        agent_id=row.owner,
+        dispatched_at=row.dispatched_at,
+        started_at=row.started_at,
+        finished_at=after(60),
+        error=error,
+        verdict="done" if end is AttemptEnd.SUCCEEDED else "dead: attempts used up",
+    )
