@@ -75,12 +75,10 @@ def test_what_cannot_be_understood_is_kept_with_the_reason_and_stops_nothing(gre
     publish(greeting, "hello.greet", request("after", name="Ada"))
 
     assert finished(greeting, job_id_of("shop", "after")).result == "Hello, Ada!"
-    parked = until(
-        lambda: (kept := asyncio.run(_parked(greeting))) if len(kept) >= len(bad) else None, "all to be parked"
-    )
+    parked = until(lambda: _all_parked(greeting, len(bad)), "all to be parked")
     assert {message.reason: message.body for message in parked} == {
         reason: body for reason, (_, body) in bad.items()
-    }
+    }, "kept as they came"
     assert all(message.detail for message in parked)
     until(lambda: asyncio.run(_left(greeting)) == 0, "the queues to be empty: nothing loops")
 
@@ -134,6 +132,11 @@ async def _job_types(warren: Warren) -> bool:
         return bool(await store.job_types(["hello.greet"]))
     finally:
         await store.close()
+
+
+def _all_parked(warren: Warren, number: int) -> list[ParkedMessage] | None:
+    kept = asyncio.run(_parked(warren))
+    return kept if len(kept) >= number else None
 
 
 async def _parked(warren: Warren) -> list[ParkedMessage]:
