@@ -122,8 +122,12 @@ class Reporter(Managed):
         doubts = [
             _claim(one) for one, end in zip(reports, outcomes, strict=True) if isinstance(end, Doubtful)
         ]
-        answers = iter(await self._patiently(lambda: self._ask(doubts)) if doubts else ())
-        return [resolve(end, next(answers)) if isinstance(end, Doubtful) else end for end in outcomes]
+        answers = await self._patiently(lambda: self._ask(doubts)) if doubts else []
+        ends = dict(zip(doubts, answers, strict=True))
+        return [
+            resolve(end, _claim(one), ends[_claim(one)]) if isinstance(end, Doubtful) else end
+            for one, end in zip(reports, outcomes, strict=True)
+        ]
 
     async def _ask(self, claims: list[Claim]) -> list[Granted]:
         now = self._at.clock.now()

@@ -17,7 +17,7 @@ from warrener_agent.leases import Leases
 from warrener_agent.ledger import Ledger, open_ledger
 from warrener_agent.listening import Ear
 from warrener_agent.perform import Performer
-from warrener_agent.presence import Farewell, Presence
+from warrener_agent.presence import Door, Presence
 from warrener_agent.progress import ProgressLine
 from warrener_agent.receive import Receiver
 from warrener_agent.report import Reporter
@@ -85,7 +85,7 @@ def _parts(at: Workplace, agent: Agent, telemetry: Telemetry) -> Component:
         performer,
         receiver,
         *consumers,
-        Farewell(presence),
+        Door(presence),
         name="agent",
     )
 
