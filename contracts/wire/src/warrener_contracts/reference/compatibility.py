@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from warrener_contracts.events import JsonObject
-from warrener_contracts.portable import is_object
+from warrener_contracts.portable import is_array, is_object
 
 _SAYS_NOTHING = frozenset({"title", "description", "examples", "$defs", "$id", "$schema", "$comment"})
 _COMPARED_APART = frozenset({"properties", "required", "enum", "anyOf", "items", "type", "default"})
@@ -69,6 +69,15 @@ class _Tree:
 
     def get(self, key: str) -> Any:
         return self.node.get(key)
+
+    def whole(self, key: str) -> Any:
+        """What stands under a keyword that is compared as a whole, with the references in it followed too."""
+        return self._whole(self.node.get(key))
+
+    def _whole(self, value: Any) -> Any:
+        if is_object(value):
+            return {name: self._whole(inner) for name, inner in self.below(value).node.items()}
+        return [self._whole(inner) for inner in value] if is_array(value) else value
 
 
 def _compare(path: str, old: _Tree, new: _Tree) -> Iterator[str]:
@@ -151,7 +160,7 @@ def _limits(where: str, old: _Tree, new: _Tree) -> Iterator[str]:
     changes."""
     keys = (old.node.keys() | new.node.keys()) - _SAYS_NOTHING - _COMPARED_APART
     for key in sorted(keys):
-        before, after = old.get(key), new.get(key)
+        before, after = old.whole(key), new.whole(key)
         if before == after:
             continue
         yield f"{where}: {key} was {before!r}, is {after!r}: {_direction(key, before, after)}"

@@ -1,8 +1,10 @@
 """One golden example of each event: complete, so that every field is seen, and as it might be on a
 Tuesday."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
+from functools import cache
+from types import MappingProxyType
 from typing import Any
 from uuid import UUID
 
@@ -257,7 +259,8 @@ def _answers() -> list[e.Event[Any]]:
     ]
 
 
-def golden() -> dict[str, e.Event[Any]]:
+@cache
+def golden() -> Mapping[str, e.Event[Any]]:
     """The example of each event, by its CloudEvents `type`."""
     told = [*_requests(), *_dispatch(), *_status(), *_answers()]
-    return {type_of(type(event)): event for event in told}
+    return MappingProxyType({type_of(type(event)): event for event in told})
