@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
 from tests.wheels.wheelhouse import Wheelhouse
 
 ROOT = Path(__file__).parents[2]

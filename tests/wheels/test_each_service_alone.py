@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
 from tests.wheels.alone import Alone
+
 from warrener_runtime.servers import PrivateRabbitMQ, ServerMissing
 from warrener_runtime.servers.ports import free_block
 from warrener_store import migrate
