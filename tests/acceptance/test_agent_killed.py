@@ -1,7 +1,7 @@
 """An agent is killed by SIGKILL, for real and on a real broker, at the two moments that hurt most (G4).
 
-The fault stands here and not in the product: the agent's process is assembled from the product's parts on a bus
-that kills its process right before or right after the outcome is published.
+The fault stands here and not in the product: the agent's process is assembled from the product's parts on a
+bus that kills its process right before or right after the outcome is published.
 """
 
 import asyncio

@@ -29,5 +29,7 @@ class AgentSettings(ServiceSettings):
     """How often the agent says that it lives and what it runs."""
     agent_early_ack: Seconds = 900.0
     """After how long a running attempt's delivery is acknowledged: half the broker's consumer timeout."""
+    agent_remember: Seconds = 7 * 86400.0
+    """How long the ledger remembers a completion: longer than any message about it may be on its way."""
     agent_announce_after: Annotated[float, Field(ge=0)] = 0.5
     """An attempt that runs longer than this is announced as started."""
