@@ -78,7 +78,7 @@ async def load(
 
 async def watch(store: StateStore, warren: Warren, victim: str) -> None:
     """Show how far it is until all jobs are over, or patience is."""
-    console.print(f"[bold]3[/] One job lists the files and asks for one job each; at {KILL_AT} the {victim} is killed")
+    console.print(f"[bold]3[/] One job lists the files, and asks for one each; at {KILL_AT} the {victim} dies")
     columns = TextColumn("  {task.description:<34}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
     with Progress(*columns, console=console, transient=False) as progress:
         bar = progress.add_task("loading", total=DAYS)
@@ -111,7 +111,7 @@ def report(summary: Summary, warren: Warren, victim: str, data: Path) -> int:
         reason = job.error.message.splitlines()[0] if job.error else "no error told"
         console.print(f"  dead: {name} ({summary.damaged.get(name, '?')}) after {job.attempt}: {reason}", soft_wrap=True)
     done = summary.states[JobState.SUCCEEDED]
-    console.print(f"  from first to last                 {summary.seconds:>9.1f} s, {done / max(summary.seconds, 0.1):.0f} jobs/s")
+    console.print(f"  first request to last success      {summary.seconds:>9.1f} s, {done / max(summary.seconds, 0.1):.0f} jobs/s")
     console.print(f"  killed: {victim}; started again by `warrener up`: {', '.join(warren.restarted) or 'nobody'}")
     mistakes = summary.mistakes() + ([] if warren.restarted else [f"expected the {victim} to die, got no death"])
     for mistake in mistakes:
@@ -120,7 +120,7 @@ def report(summary: Summary, warren: Warren, victim: str, data: Path) -> int:
         console.print("[bold green]Every row is there exactly once.[/]")
     console.print("\n[bold]Where to look next[/]")
     console.print(f"  WARRENER_STORE_URL=sqlite:///{data / 'state.db'} .venv/bin/warrener dead", soft_wrap=True)
-    console.print("  README.md: run your own handlers; docs/journey-of-a-job.md: what happened to each of these jobs")
+    console.print("  README.md, to run handlers of your own; docs/journey-of-a-job.md, for what happened to these")
     return 1 if mistakes else 0
 
 

@@ -51,8 +51,8 @@ class Summary:
 
     @property
     def seconds(self) -> float:
-        """From the first acceptance to the last end."""
-        ends = [job.finished_at for job in self.jobs if job.finished_at]
+        """From the first acceptance to the last success: the file that hangs takes its own time."""
+        ends = [job.finished_at for job in self.jobs if job.finished_at and job.state is JobState.SUCCEEDED]
         return (max(ends) - min(job.accepted_at for job in self.jobs)).total_seconds() if ends else 0.0
 
     def mistakes(self) -> list[str]:
