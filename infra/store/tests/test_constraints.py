@@ -58,29 +58,31 @@ async def refused(engine: AsyncEngine, statement: str, because: str) -> None:
             await connection.execute(text(statement))
 
 
-@pytest.mark.parametrize(
-    ("rule", "change"), [(rule, change) for rule, changes in JOB_UPDATES.items() for change in changes]
-)
 async def test_a_job_cannot_be_brought_to_what_may_not_be(
-    store: StateStore, engine: AsyncEngine, rule: str, change: str
+    store: StateStore, engine: AsyncEngine, subtests: pytest.Subtests
 ) -> None:
     await store.insert_jobs([queued_job()])
-    await refused(engine, f"UPDATE warrener_jobs SET {change}", rule)
+    for rule, changes in JOB_UPDATES.items():
+        for change in changes:
+            with subtests.test(rule=rule, change=change):
+                await refused(engine, f"UPDATE warrener_jobs SET {change}", rule)
 
 
-@pytest.mark.parametrize(("rule", "update"), OTHER_UPDATES.items())
 async def test_nor_can_what_is_kept_beside_it(
-    store: StateStore, engine: AsyncEngine, rule: str, update: str
+    store: StateStore, engine: AsyncEngine, subtests: pytest.Subtests
 ) -> None:
     row = running_job()
     await store.insert_jobs([row])
     await store.save_jobs([died(row)])
-    await refused(engine, f"UPDATE {update}", rule)
+    for rule, update in OTHER_UPDATES.items():
+        with subtests.test(rule=rule):
+            await refused(engine, f"UPDATE {update}", rule)
 
 
-@pytest.mark.parametrize(("rule", "insert"), INSERTS.items())
-async def test_nor_what_agents_announce(engine: AsyncEngine, rule: str, insert: str) -> None:
-    await refused(engine, f"INSERT INTO {insert}", rule)
+async def test_nor_what_agents_announce(engine: AsyncEngine, subtests: pytest.Subtests) -> None:
+    for rule, insert in INSERTS.items():
+        with subtests.test(rule=rule):
+            await refused(engine, f"INSERT INTO {insert}", rule)
 
 
 def test_every_check_of_every_table_is_tried() -> None:
@@ -123,9 +125,10 @@ async def test_a_parked_message_is_kept_once(engine: AsyncEngine) -> None:
     await refused(engine, row, "(?i)unique")
 
 
-@pytest.mark.parametrize("column", ["job_type", "arguments", "policy", "state", "attempt", "watchers"])
 async def test_what_every_job_has_cannot_be_missing(
-    store: StateStore, engine: AsyncEngine, column: str
+    store: StateStore, engine: AsyncEngine, subtests: pytest.Subtests
 ) -> None:
     await store.insert_jobs([queued_job()])
-    await refused(engine, f"UPDATE warrener_jobs SET {column} = NULL", "(?i)not.null")
+    for column in ("job_type", "arguments", "policy", "state", "attempt", "watchers"):
+        with subtests.test(column=column):
+            await refused(engine, f"UPDATE warrener_jobs SET {column} = NULL", "(?i)not.null")
