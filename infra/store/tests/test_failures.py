@@ -24,7 +24,7 @@ from warrener_store import (
 from warrener_store.address import PostgresAddress, SqliteAddress, address_of
 from warrener_store.failures import Conflict, translated
 from warrener_store.postgres import PostgresStore
-from warrener_store.rows import JobFilter
+from warrener_store.rows import JobFilter, JobRow
 from warrener_store.sqlite import SqliteStore
 from warrener_store.testing import changed, queued_job, succeeded
 
@@ -160,6 +160,27 @@ class TestSqliteFails:
             await store.start()
         await store.close()
         assert not (tmp_path / "store.db").exists()
+
+
+async def test_several_processes_write_one_store_and_none_is_turned_away(url: str) -> None:
+    stores = [open_store(url) for _ in range(3)]  # to a database, as good as three processes
+    for store in stores:
+        await store.start()
+    rows = [[queued_job() for _ in range(100)] for _ in stores]
+
+    async def work(store: StateStore, mine: list[JobRow]) -> int:
+        saved = 0
+        for start in range(0, len(mine), 10):
+            batch = mine[start : start + 10]
+            await store.insert_jobs(batch)
+            saved += len(await store.save_jobs([succeeded(row) for row in batch]))
+        return saved
+
+    done = await asyncio.gather(*(work(store, mine) for store, mine in zip(stores, rows, strict=True)))
+    assert done == [100, 100, 100]
+    assert [count.jobs for count in await stores[0].count_jobs()] == [300]
+    for store in stores:
+        await store.close()
 
 
 async def test_a_cancelled_operation_leaves_a_store_that_works(store: StateStore) -> None:
