@@ -10,6 +10,7 @@ from pathlib import Path
 from stat import S_ISREG
 
 from examples.flights.days import HEADER
+
 from warrener_contracts.states import JobState
 from warrener_store import StateStore
 from warrener_store.rows import AttemptEnd, AttemptRow, JobFilter, JobRow
@@ -63,9 +64,12 @@ class Summary:
             f"expected each row once, got {self.loaded.rows - self.loaded.distinct} twice": (
                 self.loaded.rows != self.loaded.distinct
             ),
-            f"expected {len(self.expected)} files, got {self.loaded.files}": self.loaded.files != len(self.expected),
-            f"expected one job a file, got {len(self.jobs)}": len(self.jobs) != len(self.expected) + len(self.damaged),
-            f"expected the damaged files to be dead jobs, got {sorted(self.dead)}": set(self.dead) != set(self.damaged),
+            f"expected {len(self.expected)} files, got {self.loaded.files}": self.loaded.files
+            != len(self.expected),
+            f"expected one job a file, got {len(self.jobs)}": len(self.jobs)
+            != len(self.expected) + len(self.damaged),
+            f"expected the damaged files to be dead jobs, got {sorted(self.dead)}": set(self.dead)
+            != set(self.damaged),
             f"expected no other end, got {dict(self.states)}": (
                 self.states[JobState.SUCCEEDED] != len(self.expected)
             ),
@@ -105,5 +109,7 @@ def _lines(file: Path) -> int:
 def _count_rows(ledger: Path) -> Loaded:
     with closing(sqlite3.connect(f"file:{ledger}?mode=ro", uri=True)) as database:
         rows, files = database.execute("SELECT count(*), count(DISTINCT file) FROM flights").fetchone()
-        (distinct,) = database.execute("SELECT count(*) FROM (SELECT DISTINCT file, line FROM flights)").fetchone()
+        (distinct,) = database.execute(
+            "SELECT count(*) FROM (SELECT DISTINCT file, line FROM flights)"
+        ).fetchone()
     return Loaded(rows, distinct, files)

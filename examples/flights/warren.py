@@ -12,11 +12,22 @@ import psutil
 
 
 class Warren:
-    """The embedded default in a folder of its own: a private RabbitMQ, SQLite, the services and two agents."""
+    """The embedded default in a folder of its own: a private RabbitMQ, SQLite, the services, two agents."""
 
     def __init__(self, folder: Path, module: str) -> None:
         self._folder = folder
-        self._command = [sys.executable, "-m", "warrener", "up", module, "--agents", "2", "--slots", "2", "--json"]
+        self._command = [
+            sys.executable,
+            "-m",
+            "warrener",
+            "up",
+            module,
+            "--agents",
+            "2",
+            "--slots",
+            "2",
+            "--json",
+        ]
         self._ready = threading.Event()
         self._ended = threading.Event()
         self._last: list[str] = []
@@ -25,8 +36,11 @@ class Warren:
 
     def start(self, *, within: float = 90.0) -> None:
         """Start it, and wait until every service is ready and the job types are announced."""
-        self._process = subprocess.Popen(
-            [*self._command, "--data", str(self._folder)], stdout=subprocess.PIPE, text=True, start_new_session=True
+        self._process = subprocess.Popen(  # noqa: S603 - our own command, in our own folder
+            [*self._command, "--data", str(self._folder)],
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
         )
         threading.Thread(target=self._listen, args=(self._process,), daemon=True).start()
         if not self._ready.wait(within) or self._ended.is_set():
@@ -38,7 +52,7 @@ class Warren:
         return str(endpoints["broker_url"])
 
     def kill(self, victim: str) -> int:
-        """kill -9 the broker, the scheduler, the supervisor or the first agent; returns its process number."""
+        """kill -9 the broker, the scheduler, the supervisor or the first agent; its process number."""
         assert self._process is not None
         module = {"broker": "beam.smp"}.get(victim, f"warrener_{victim}")
         for process in psutil.Process(self._process.pid).children(recursive=True):

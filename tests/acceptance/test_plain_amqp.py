@@ -1,4 +1,4 @@
-"""A request from a plain AMQP tool runs; one that cannot be understood gets its reason, is kept, and stops nothing."""
+"""A request from a plain AMQP tool runs; one that cannot be understood is kept with its reason."""
 
 import asyncio
 import json
@@ -10,7 +10,7 @@ from uuid import UUID
 
 import aio_pika
 import pytest
-from warren import Warren, until
+from tests.acceptance.warren import Warren, until
 
 from warrener_contracts.identity import job_id_of
 from warrener_contracts.states import JobState
@@ -64,7 +64,7 @@ def test_the_same_request_twice_is_one_job(greeting: Warren) -> None:
 def test_what_cannot_be_understood_is_kept_with_the_reason_and_stops_nothing(greeting: Warren) -> None:
     bad: dict[str, tuple[str, bytes]] = {
         "not_json": ("hello.greet", b'{"specversion": "1.0", '),
-        "unknown_version": ("hello.greet", request("v2", type="job.requested.v2", name="x")),
+        "unknown_version": ("hello.greet", request("v2", kind="job.requested.v2", name="x")),
         "missing_id": ("hello.greet", request(None, name="x")),
         "bad_arguments": ("hello.greet", request("bad", name=7)),
         "unknown_job_type": ("hello.shout", request("shout", job_type="hello.shout", name="x")),
@@ -84,13 +84,17 @@ def test_what_cannot_be_understood_is_kept_with_the_reason_and_stops_nothing(gre
 
 
 def request(
-    event_id: str | None, *, type: str = "job.requested.v1", job_type: str = "hello.greet", **arguments: object
+    event_id: str | None,
+    *,
+    kind: str = "job.requested.v1",
+    job_type: str = "hello.greet",
+    **arguments: object,
 ) -> bytes:
     """The body that a person would type."""
     event: dict[str, Any] = {
         "specversion": "1.0",
         "source": "shop",
-        "type": type,
+        "type": kind,
         "data": {"job_type": job_type, "arguments": arguments},
     }
     return json.dumps(event if event_id is None else {**event, "id": event_id}).encode()
@@ -102,8 +106,18 @@ def publish(warren: Warren, key: str, body: bytes) -> None:
     file.write_bytes(body)
     with file.open("rb") as source:
         subprocess.run(
-            ["amqp-publish", "--url", warren.broker_url, "--exchange", "warrener.requests", "--routing-key", key,
-             "--persistent", "--content-type", "application/cloudevents+json"],
+            [
+                "amqp-publish",
+                "--url",
+                warren.broker_url,
+                "--exchange",
+                "warrener.requests",
+                "--routing-key",
+                key,
+                "--persistent",
+                "--content-type",
+                "application/cloudevents+json",
+            ],
             stdin=source,
             check=True,
             timeout=30,
@@ -154,6 +168,11 @@ async def _left(warren: Warren) -> int:
         channel = await connection.channel()
         queues = [
             await channel.declare_queue(name, passive=True)
-            for name in ("warrener.requests", "warrener.dead", "warrener.unroutable", "warrener.queue.default")
+            for name in (
+                "warrener.requests",
+                "warrener.dead",
+                "warrener.unroutable",
+                "warrener.queue.default",
+            )
         ]
         return sum(queue.declaration_result.message_count or 0 for queue in queues)
