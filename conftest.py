@@ -97,10 +97,10 @@ def _running(make: Callable[[Path], S], folder: Path) -> Generator[S]:
     """A started server, which leaves nothing behind."""
     try:
         server = make(folder)
+        try:
+            server.start()
+            yield server
+        finally:
+            server.remove()
     except ServerMissing as missing:
         pytest.skip(str(missing))
-    try:
-        server.start()
-        yield server
-    finally:
-        server.remove()
