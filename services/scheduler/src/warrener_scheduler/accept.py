@@ -16,7 +16,7 @@ from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
 from warrener_runtime.telemetry import Telemetry, TraceContext, names
 from warrener_scheduler import answers
-from warrener_scheduler.acceptance import Accepted, Rejected, decide, job_of
+from warrener_scheduler.acceptance import Accepted, Decision, Rejected, decide, job_of
 from warrener_scheduler.announce import Announce
 from warrener_scheduler.arguments import ArgumentChecker, UnusableSchema
 from warrener_scheduler.intake import Asked, take_in
@@ -97,10 +97,7 @@ class Accept:
     async def _outcomes(self, requests: Sequence[JobRequested], now: datetime) -> list[Outcome]:
         """One outcome for each request, with every new job in the store."""
         job_types = await self._store.job_types({event.data.job_type for event in requests})
-        decisions = [
-            decide(event, job_types.get(event.data.job_type), self._problem(event, job_types), now)
-            for event in requests
-        ]
+        decisions = [self._decide(event, job_types, now) for event in requests]
         accepted = [decision.row for decision in decisions if isinstance(decision, Accepted)]
         inserted = iter(await self._insert(accepted) if accepted else [])
         rejected = [
@@ -113,6 +110,15 @@ class Accept:
             _settle(event, next(inserted) if isinstance(decision, Accepted) else decision, earlier)
             for event, decision in zip(requests, decisions, strict=True)
         ]
+
+    def _decide(self, event: JobRequested, job_types: Mapping[str, JobTypeRow], now: datetime) -> Decision:
+        """Decide; where we ourselves fail at a request, it is rejected and the others go on."""
+        try:
+            return decide(event, job_types.get(event.data.job_type), self._problem(event, job_types), now)
+        except Exception as error:  # noqa: BLE001 - one request must not stop the others
+            _log.exception("A request could not be decided: a bug.", action="accept.bug", event_id=event.id)
+            why = f"the scheduler failed at it: {type(error).__name__}: {error}"
+            return Rejected(Reason.IMPOSSIBLE, why)
 
     def _problem(self, event: JobRequested, job_types: Mapping[str, JobTypeRow]) -> str | None:
         job_type = job_types.get(event.data.job_type)

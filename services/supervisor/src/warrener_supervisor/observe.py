@@ -99,7 +99,7 @@ class Observe:
         rows = await self._store.jobs_by_id(left.keys())
         letters = [letter for job_id in left.keys() - rows.keys() for letter in _unknown(left.pop(job_id))]
         at = Moment(self._clock.now(), self._rules)
-        judged = [fold(rows[job_id], cases, at) for job_id, cases in left.items()]
+        judged = [_judge(rows[job_id], cases, at) for job_id, cases in left.items()]
         applied, refused = await act.save(self._store, judged)
         for folded in judged:
             job_id = folded.row.job_id
@@ -142,6 +142,16 @@ class Observe:
             ) as span:
                 last = span.context
         return last
+
+
+def _judge(row: JobRow, cases: Sequence[Case], at: Moment) -> Folded:
+    """Fold; where the judge itself fails at a job, its events are parked and the others go on."""
+    try:
+        return fold(row, cases, at)
+    except Exception as error:  # noqa: BLE001 - one job must not stop the others
+        _log.exception("The judge failed: a bug.", action="observe.bug", job_id=str(row.job_id))
+        parked = Parked(Reason.IMPOSSIBLE, f"the judge failed at it: {type(error).__name__}: {error}")
+        return Folded(row, rulings=[(case, parked) for case in cases])
 
 
 def _attributes(row: JobRow, event: Event[Any], ruling: Judgement) -> Mapping[str, str | int]:
