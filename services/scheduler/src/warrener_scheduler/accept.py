@@ -18,12 +18,13 @@ from warrener_runtime.telemetry import Telemetry, TraceContext, names
 from warrener_scheduler import answers
 from warrener_scheduler.acceptance import Accepted, Decision, Rejected, decide, job_of
 from warrener_scheduler.announce import Announce
-from warrener_scheduler.arguments import ArgumentChecker, UnusableSchema
+from warrener_scheduler.arguments import problem
 from warrener_scheduler.intake import Asked, take_in
+from warrener_scheduler.job_types import JobTypes, KnownType
 from warrener_scheduler.publishing import publish
 from warrener_scheduler.repeats import Repeat, repeated
 from warrener_store.port import Inserted, StateStore, StoreRefused
-from warrener_store.rows import JobRow, JobTypeRow
+from warrener_store.rows import JobRow
 
 _log = get_logger("accept")
 
@@ -42,8 +43,7 @@ class Accept:
         self._clock = clock
         self._telemetry = telemetry
         self._announce = announce
-        self._checker = ArgumentChecker()
-        self._unusable: set[str] = set()
+        self._job_types = JobTypes(store, clock)
 
     async def handle(self, subscription: Subscription, deliveries: list[Delivery]) -> None:
         """Carry out one batch. Raises for infrastructure's sake alone, and then nothing is acknowledged.
@@ -51,7 +51,9 @@ class Accept:
         Announcements come first: a request may stand in the same batch as the first word of its agent.
         """
         intake = take_in(deliveries)
-        await self._announce.carry_out(intake.announcements)
+        if intake.announcements:
+            await self._announce.carry_out(intake.announcements)
+            self._job_types.forget()
         letters = await self._accept(intake.requests)
         now = self._clock.now()
         letters += [answers.forwarded(event) for event in intake.cancels]
@@ -96,8 +98,8 @@ class Accept:
 
     async def _outcomes(self, requests: Sequence[JobRequested], now: datetime) -> list[Outcome]:
         """One outcome for each request, with every new job in the store."""
-        job_types = await self._store.job_types({event.data.job_type for event in requests})
-        decisions = [self._decide(event, job_types, now) for event in requests]
+        job_types = await self._job_types.named({event.data.job_type for event in requests})
+        decisions = [_decide(event, job_types.get(event.data.job_type), now) for event in requests]
         accepted = [decision.row for decision in decisions if isinstance(decision, Accepted)]
         inserted = iter(await self._insert(accepted) if accepted else [])
         rejected = [
@@ -110,25 +112,6 @@ class Accept:
             _settle(event, next(inserted) if isinstance(decision, Accepted) else decision, earlier)
             for event, decision in zip(requests, decisions, strict=True)
         ]
-
-    def _decide(self, event: JobRequested, job_types: Mapping[str, JobTypeRow], now: datetime) -> Decision:
-        """Decide; where we ourselves fail at a request, it is rejected and the others go on."""
-        try:
-            return decide(event, job_types.get(event.data.job_type), self._problem(event, job_types), now)
-        except Exception as error:  # noqa: BLE001 - one request must not stop the others
-            _log.exception("A request could not be decided: a bug.", action="accept.bug", event_id=event.id)
-            why = f"the scheduler failed at it: {type(error).__name__}: {error}"
-            return Rejected(Reason.IMPOSSIBLE, why)
-
-    def _problem(self, event: JobRequested, job_types: Mapping[str, JobTypeRow]) -> str | None:
-        job_type = job_types.get(event.data.job_type)
-        if job_type is None:
-            return None
-        try:
-            return self._checker.problem(job_type.arguments_schema, event.data.arguments)
-        except UnusableSchema as error:
-            self._warn_unusable(job_type.name, str(error))
-            return None
 
     async def _insert(self, rows: Sequence[JobRow]) -> list[Inserted | Rejected]:
         try:
@@ -161,17 +144,17 @@ class Accept:
         live = await self._store.add_watchers(wanted)
         return await self._store.jobs_by_id({job_id for job_id, _ in wanted} - live)
 
-    def _warn_unusable(self, job_type: str, why: str) -> None:
-        """Once for each schema: the agent checks arguments too, so jobs go on."""
-        if f"{job_type}\n{why}" in self._unusable:
-            return
-        self._unusable.add(f"{job_type}\n{why}")
-        _log.warning(
-            "A job type's schema cannot be used: its arguments are not checked here.",
-            action="accept.unusable_schema",
-            job_type=job_type,
-            reason=why,
-        )
+
+def _decide(event: JobRequested, known: KnownType | None, now: datetime) -> Decision:
+    """Decide; where we ourselves fail at a request, it is rejected and the others go on."""
+    try:
+        if known is None:
+            return decide(event, None, None, now)
+        wrong = problem(known.validator, event.data.arguments) if known.validator else None
+        return decide(event, known.row, wrong, now)
+    except Exception as error:  # noqa: BLE001 - one request must not stop the others
+        _log.exception("A request could not be decided: a bug.", action="accept.bug", event_id=event.id)
+        return Rejected(Reason.IMPOSSIBLE, f"the scheduler failed at it: {type(error).__name__}: {error}")
 
 
 def _settle(event: JobRequested, found: Inserted | Rejected, earlier: Mapping[UUID, JobRow]) -> Outcome:

@@ -6,7 +6,6 @@ from uuid import UUID
 
 from warrener_contracts.events import JobRequested, JobRequestedData, Reason
 from warrener_contracts.identity import job_id_of
-from warrener_contracts.policy import PolicyOverrides
 from warrener_contracts.states import JobState
 from warrener_scheduler.fingerprint import fingerprint
 from warrener_store.rows import JobRow, JobTypeRow
@@ -53,7 +52,7 @@ def decide(event: JobRequested, job_type: JobTypeRow | None, problem: str | None
 
 def _row(event: JobRequested, job_type: JobTypeRow, now: datetime) -> JobRow:
     data = event.data
-    policy = (data.policy or PolicyOverrides()).over(job_type.policy)
+    policy = data.policy.over(job_type.policy) if data.policy else job_type.policy
     due_at, deadline_at = _due_at(data, now), _deadline_at(data, now)
     waits = due_at > now or _hopeless(deadline_at, now)
     return JobRow(

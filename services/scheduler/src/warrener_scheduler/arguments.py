@@ -17,21 +17,13 @@ class UnusableSchema(Exception):
 
 
 class ArgumentChecker:
-    """Checks arguments against schemas, each compiled once."""
+    """Makes validators of schemas, each compiled once."""
 
     def __init__(self) -> None:
         self._compiled: OrderedDict[str, jsonschema_rs.Validator] = OrderedDict()
 
-    def problem(self, schema: JsonObject, arguments: JsonObject) -> str | None:
-        """What is wrong with `arguments`: where, what was expected, what came. None if nothing is.
-
-        Raises UnusableSchema where `schema` is none.
-        """
-        errors = self._validator(schema).iter_errors(arguments)
-        lines = [_sentence(error) for error, _ in zip(errors, range(_MOST_PROBLEMS), strict=False)]
-        return "; ".join(lines) or None
-
-    def _validator(self, schema: JsonObject) -> jsonschema_rs.Validator:
+    def validator(self, schema: JsonObject) -> jsonschema_rs.Validator:
+        """What checks against `schema`; raises UnusableSchema. Not for each request: it reads all of it."""
         key = json.dumps(schema, sort_keys=True)
         if (known := self._compiled.get(key)) is not None:
             self._compiled.move_to_end(key)
@@ -44,6 +36,15 @@ class ArgumentChecker:
         if len(self._compiled) > _MOST_KEPT:
             self._compiled.popitem(last=False)
         return compiled
+
+
+def problem(validator: jsonschema_rs.Validator, arguments: JsonObject) -> str | None:
+    """What is wrong with `arguments`: where, what was expected, what came. None if nothing is."""
+    if validator.is_valid(arguments):
+        return None
+    errors = validator.iter_errors(arguments)
+    lines = [_sentence(error) for error, _ in zip(errors, range(_MOST_PROBLEMS), strict=False)]
+    return "; ".join(lines)
 
 
 def _refuse(uri: str) -> JsonObject:

@@ -24,7 +24,7 @@ PortableObject = Annotated[JsonObject, AfterValidator(_portable)]
 def _in_utc(moment: datetime) -> datetime:
     if not 1970 <= moment.year < 9000:  # a delay is added to some: past the year 9999 that would overflow
         raise ValueError(f"expected a time from the year 1970 to 8999, got {moment.isoformat()}")
-    return moment.astimezone(UTC)
+    return moment if moment.tzinfo is UTC else moment.astimezone(UTC)
 
 
 Instant = Annotated[AwareDatetime, AfterValidator(_in_utc)]

@@ -1,0 +1,70 @@
+"""The job types that agents have announced, ready to check requests against."""
+
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+
+from jsonschema_rs import Validator
+
+from warrener_runtime.clock import Clock
+from warrener_runtime.logs import get_logger
+from warrener_scheduler.arguments import ArgumentChecker, UnusableSchema
+from warrener_store.port import StateStore
+from warrener_store.rows import JobTypeRow
+
+_log = get_logger("job_types")
+
+_FRESH = 1.0  # seconds; a request that meets an announcement may be judged by either side of it
+
+
+@dataclass(frozen=True, slots=True)
+class KnownType:
+    """A job type as it was read from the store. Without a validator its arguments are not checked here."""
+
+    row: JobTypeRow
+    validator: Validator | None
+    read_at: float
+
+
+class JobTypes:
+    """Job types by name, at most a second old. What is not known is looked for each time."""
+
+    def __init__(self, store: StateStore, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+        self._checker = ArgumentChecker()
+        self._known: dict[str, KnownType] = {}
+        self._unusable: set[tuple[str, str]] = set()
+
+    async def named(self, names: AbstractSet[str]) -> Mapping[str, KnownType]:
+        """Those of `names` that an agent has announced."""
+        now = self._clock.monotonic()
+        fresh = {name: known for name, known in self._known.items() if now - known.read_at < _FRESH}
+        if missing := names - fresh.keys():
+            rows = await self._store.job_types(missing)
+            fresh |= {name: KnownType(row, self._validator(row), now) for name, row in rows.items()}
+        self._known = fresh
+        return fresh
+
+    def forget(self) -> None:
+        """An agent has announced something: read them anew."""
+        self._known = {}
+
+    def _validator(self, row: JobTypeRow) -> Validator | None:
+        try:
+            return self._checker.validator(row.arguments_schema)
+        except UnusableSchema as error:
+            self._warn_unusable(row.name, str(error))
+            return None
+
+    def _warn_unusable(self, job_type: str, why: str) -> None:
+        """Once for each schema: the agent checks arguments too, so jobs go on."""
+        if (job_type, why) in self._unusable:
+            return
+        self._unusable.add((job_type, why))
+        _log.warning(
+            "A job type's schema cannot be used: its arguments are not checked here.",
+            action="accept.unusable_schema",
+            job_type=job_type,
+            reason=why,
+        )
