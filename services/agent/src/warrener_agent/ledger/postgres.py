@@ -22,6 +22,9 @@ _TRANSACTIONS = 64
 """Connections for handlers' transactions; a further handler waits for one."""
 _SILENCE = 15.0
 """Seconds after which a server that says nothing counts as gone."""
+_BY_KEY = {"enable_seqscan": "off", "enable_hashjoin": "off", "enable_mergejoin": "off"}
+"""Claims name their rows by key. A plan that was made while the table was small would read all of it, and is
+kept while it grows."""
 
 
 class PostgresLedger:
@@ -37,7 +40,9 @@ class PostgresLedger:
         if self._claims is not None:
             return
         with unavailable():
-            claims = await asyncpg.create_pool(self._url, min_size=1, max_size=3, command_timeout=_SILENCE)
+            claims = await asyncpg.create_pool(
+                self._url, min_size=1, max_size=3, command_timeout=_SILENCE, server_settings=_BY_KEY
+            )
             try:
                 async with claims.acquire() as connection:
                     await _make_table(connection)
@@ -107,8 +112,10 @@ class PostgresLedger:
             await one.end()
 
     async def forget(self, before: datetime) -> int:
-        with unavailable():
-            return int(await self._pool().fetchval(sql.FORGET, before))
+        self._pool()
+        assert self._handlers is not None
+        with unavailable():  # it reads the whole table: planned as PostgreSQL likes, and it may take its time
+            return int(await self._handlers.fetchval(sql.FORGET, before))
 
     def _pool(self) -> "Pool":
         if self._claims is None:

@@ -63,6 +63,9 @@ WHERE held.job_id = done.job_id AND held.attempt = done.attempt AND held.agent_i
 RETURNING held.job_id
 """
 
+BY_KEY = "SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off"
+"""For COMPLETE in a handler's transaction, whose other statements are planned as PostgreSQL likes."""
+
 CANCEL = """
 INSERT INTO warrener_ledger AS held (job_id, attempt, cancelled_at)
 SELECT job_id, 0, $2 FROM unnest($1::uuid[]) AS asked (job_id)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from warrener_agent.ledger.port import Claim, Completion, LedgerError
 from warrener_agent.ledger.postgres_errors import unavailable
-from warrener_agent.ledger.postgres_sql import COMPLETE
+from warrener_agent.ledger.postgres_sql import BY_KEY, COMPLETE
 from warrener_agent.ledger.records import follow_ups_text, result_text
 from warrener_agent.ledger.statements import numbered, refuse_control
 
@@ -63,6 +63,7 @@ class PostgresTransaction:
             [completion.finished_at],
         )
         with unavailable():
+            await connection.execute(BY_KEY)
             mine = await connection.fetch(COMPLETE, *values, self._agent_id)
             await connection.execute("COMMIT" if mine else "ROLLBACK")
         return bool(mine)

@@ -1,0 +1,72 @@
+"""The ledger's statements go by the key, however the table was when they were planned."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+import asyncpg
+import pytest
+
+from warrener_agent.ledger import Claim, Completion, Ledger, open_ledger
+
+if TYPE_CHECKING:
+    Connection = asyncpg.Connection[asyncpg.Record]  # generic in the stubs alone
+
+NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
+SOON = NOW + timedelta(seconds=10)
+BATCH = 100
+MANY = 100_000
+
+NEVER_ANALYZED = "ALTER TABLE warrener_ledger SET (autovacuum_enabled = false)"
+GROW = f"""
+INSERT INTO warrener_ledger (job_id, attempt, agent_id, lease_until)
+SELECT gen_random_uuid(), 1, 'ada', now() FROM generate_series(1, {MANY})
+"""
+ROWS_READ = """
+SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_user_tables WHERE relname = 'warrener_ledger'
+"""
+OTHERS = """
+SELECT count(*) FROM pg_stat_activity
+WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()
+"""
+
+
+@pytest.fixture
+async def connection(postgres_url: str) -> "AsyncGenerator[Connection]":
+    one = await asyncpg.connect(postgres_url)
+    yield one
+    await one.close()
+
+
+async def every_statement(ledger: Ledger) -> None:
+    """All that an agent does with a batch, and a handler's transaction."""
+    claims = [Claim(uuid4(), 1) for _ in range(BATCH)]
+    done = [Completion(one.job_id, 1, None, (), NOW, NOW) for one in claims]
+    await ledger.claim(claims, agent_id="ada", now=NOW, until=SOON)
+    await ledger.claim(claims, agent_id="bob", now=NOW, until=SOON)  # refused, so it looks at the rows
+    assert len(await ledger.renew(claims, agent_id="ada", until=SOON)) == BATCH
+    await ledger.cancel([uuid4()], now=NOW)
+    await ledger.release(claims[:10], agent_id="ada")
+    assert len(await ledger.complete(done[10:-1], agent_id="ada")) == BATCH - 11
+    async with ledger.transaction(claims[-1], agent_id="ada") as transaction:
+        await transaction.execute("SELECT 1")
+        assert await transaction.complete(done[-1])
+
+
+async def test_a_plan_made_while_the_table_was_small_does_not_read_it_all_when_it_is_large(
+    postgres_url: str, connection: "Connection"
+) -> None:
+    ledger = open_ledger(postgres_url)
+    await ledger.start()
+    await connection.execute(NEVER_ANALYZED)
+    for _ in range(8):  # PostgreSQL keeps a general plan from the sixth time on
+        await every_statement(ledger)
+    await connection.execute(GROW)
+    await every_statement(ledger)
+    await ledger.close()
+    async with asyncio.timeout(20):
+        while await connection.fetchval(OTHERS):
+            pass  # what a connection has read is counted when it is gone
+    assert await connection.fetchval(ROWS_READ) < 100 * BATCH
