@@ -1,9 +1,12 @@
 """Events as messages: addressed, sized and identified so that AMQP takes every one of them."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from warrener_contracts import letters, topology
 from warrener_contracts.codec import Readable, decode
@@ -19,9 +22,12 @@ from warrener_contracts.events import (
     Reason,
 )
 from warrener_contracts.letters import (
+    EVENT_TYPE,
+    MAX_GATHERED,
     Letter,
     batch_letter,
     delayed_letter,
+    gathered,
     is_early,
     letter_for,
     reply_letter,
@@ -149,6 +155,53 @@ def test_a_batch_for_several_exchanges_or_none_is_refused() -> None:
         batch_letter([requested("1"), EXAMPLES["job.dead.v1"]])
     with pytest.raises(ValueError, match="expected events of one exchange"):
         batch_letter([])
+
+
+def test_events_of_one_address_are_gathered_in_their_order_and_nothing_else_is() -> None:
+    dispatch = letter_for(dispatched(None))
+    mixed = [
+        letter_for(requested("1")),
+        dispatch,
+        letter_for(EXAMPLES["job.cancel_requested.v1"]),
+        letter_for(requested("2")),
+        replace(dispatch, message_id="the next one"),
+    ]
+    told = gathered(mixed)
+    assert told[1:] == [dispatch, mixed[2], mixed[4]]
+    first = told[0]
+    assert (first.exchange, first.routing_key, first.message_id) == (
+        "warrener.requests",
+        "flights.load",
+        "1+1",
+    )
+    assert (first.mandatory, first.persistent, first.headers) == (True, True, {})
+    assert [one.event for one in decode(first.body, first.content_type) if isinstance(one, Readable)] == [
+        requested("1"),
+        requested("2"),
+    ]
+    assert gathered(told) == told  # what is a batch already stays as it is
+
+
+def test_each_asker_gets_answers_of_its_own() -> None:
+    event = EXAMPLES["job.finished.v1"]
+    told = [reply_letter(event, "a"), letter_for(event), reply_letter(event, "b"), reply_letter(event, "a")]
+    found = gathered(told)
+    assert [letter.routing_key for letter in found] == ["reply.a", told[1].routing_key, "reply.b"]
+    assert len({letter.message_id for letter in found}) == 3
+
+
+@given(st.lists(st.integers(1, 2 * MAX_GATHERED), max_size=30))
+def test_no_gathered_message_is_large_and_none_is_empty(sizes: list[int]) -> None:
+    """What is larger by itself goes alone; nothing is lost, doubled or reordered."""
+    plain = letter_for(requested("1"))
+    whole = [
+        replace(plain, body=b'"%s"' % (b"x" * size), message_id=str(at)) for at, size in enumerate(sizes)
+    ]
+    found = gathered(whole)
+    assert len({letter.message_id for letter in found}) == len(found)
+    for letter in found:
+        assert letter.content_type == EVENT_TYPE or len(letter.body) <= MAX_GATHERED
+    assert b",".join(letter.body.strip(b"[]") for letter in found) == b",".join(one.body for one in whole)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from collections.abc import Coroutine, Iterable, Sequence
 from dataclasses import replace
 
 from warrener_client.errors import ClientClosed, Unroutable
-from warrener_contracts.letters import Letter
+from warrener_contracts.letters import Letter, gathered
 from warrener_contracts.topology import Topology
 from warrener_runtime.bus.port import Bus
 from warrener_runtime.clock import Clock
@@ -24,9 +24,9 @@ class Post:
         self._sending: set[asyncio.Task[None]] = set()
 
     async def send(self, letters: Sequence[Letter], patience: float | None) -> None:
-        """Return when the broker has all of them safe. Raises TimeoutError when `patience` ends before that
-        (None: never), Unroutable, ClientClosed."""
-        named = [self._named(letter) for letter in letters]
+        """Return when the broker has all of them safe, in as few messages as they fit. Raises Unroutable,
+        ClientClosed, and TimeoutError when `patience` ends before that (None: never)."""
+        named = [self._named(letter) for letter in gathered(letters)]
         try:
             async with asyncio.timeout(patience):
                 await self._until_closed(self._deliver(named))

@@ -1,9 +1,9 @@
 """Events as messages: which exchange, which routing key, which bytes."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID, uuid5
 
 from pydantic import BaseModel
@@ -32,9 +32,23 @@ class Letter:
     mandatory: bool = False
 
 
+class _Address(NamedTuple):
+    """What letters must have in common to be one message."""
+
+    exchange: str
+    routing_key: str
+    mandatory: bool
+    persistent: bool
+
+
+MAX_GATHERED = 32 * 1024
+"""Bytes of a gathered message; what is larger by itself goes alone. Some hundred events: more would save
+nothing, and a reader holds as many messages as its prefetch allows."""
+
 # Nobody has to listen to these; the others wait for a queue, or say that there is none.
 _MANDATORY = frozenset({topology.REQUESTS, topology.DISPATCH})
 _FLEETING = (AgentHeartbeat, AttemptCancel)
+_GATHERING = frozenset({topology.REQUESTS, topology.STATUS, topology.EVENTS})
 _SHORT = 255  # bytes; what AMQP allows a message id to have
 _LONG_NAMES = UUID("b40e0853-b43a-5cff-81b0-74ce3fbc7d87")  # uuid5(NAMESPACE_DNS, "warrener.long-names")
 
@@ -46,11 +60,16 @@ def letter_for(event: Event[Any]) -> Letter:
 
 def reply_letter(event: Event[Any], address: str) -> Letter:
     """`event` as an answer to one asker; its message id differs from that of the same event told to all."""
+    return addressed_to(letter_for(event), address)
+
+
+def addressed_to(letter: Letter, address: str) -> Letter:
+    """What `letter` says, as an answer to one asker: for many askers it is encoded once."""
     return replace(
-        letter_for(event),
+        letter,
         exchange=topology.EVENTS,
         routing_key=topology.reply_key(address),
-        message_id=message_id(f"{event.id}>{address}"),
+        message_id=message_id(f"{letter.message_id}>{address}"),
     )
 
 
@@ -69,6 +88,29 @@ def batch_letter(events: Iterable[Event[Any]]) -> Letter:
     body = b"[" + b",".join(encode(event) for event in told) + b"]"
     name = message_id(f"{told[0].id}+{len(told) - 1}")
     return replace(_letter(told[0], body), content_type=BATCH_TYPE, message_id=name, headers={}, type="batch")
+
+
+def gathered(letters: Iterable[Letter]) -> list[Letter]:
+    """The same events in fewer messages: those of one address together, in their order, up to MAX_GATHERED.
+
+    For requests, news of attempts and what is told of jobs: who reads these reads batches, and takes each
+    element by itself. All other letters stay as they are, above all a dispatch: one message is one attempt.
+    """
+    addresses: dict[_Address, list[Letter]] = {}
+    gathering: list[Letter | list[Letter]] = []
+    for letter in letters:
+        if letter.exchange not in _GATHERING or letter.content_type != EVENT_TYPE:
+            gathering.append(letter)
+            continue
+        address = _Address(letter.exchange, letter.routing_key, letter.mandatory, letter.persistent)
+        known = addresses.get(address)
+        if known is None:
+            known = addresses[address] = []
+            gathering.append(known)
+        known.append(letter)
+    return [
+        letter for found in gathering for letter in ([found] if isinstance(found, Letter) else _joined(found))
+    ]
 
 
 def is_early(event: AttemptDispatched, now: datetime) -> bool:
@@ -125,6 +167,34 @@ def trace_headers(event: Event[Any]) -> dict[str, str]:
     """W3C trace context, for tools that read headers and not bodies."""
     context = {"traceparent": event.traceparent, "tracestate": event.tracestate}
     return {name: value for name, value in context.items() if value}
+
+
+def _joined(letters: Sequence[Letter]) -> list[Letter]:
+    """Letters of one address, as many in a message as there is room for."""
+    parts: list[list[Letter]] = []
+    room = 0
+    for letter in letters:
+        size = len(letter.body) + 1  # and a comma
+        if size > room or not parts:
+            parts.append([])
+            room = MAX_GATHERED - 1
+        parts[-1].append(letter)
+        room -= size
+    return [_batch_of(part) for part in parts]
+
+
+def _batch_of(letters: Sequence[Letter]) -> Letter:
+    first = letters[0]
+    if len(letters) == 1:
+        return first
+    return replace(
+        first,
+        body=b"[" + b",".join(letter.body for letter in letters) + b"]",
+        content_type=BATCH_TYPE,
+        message_id=message_id(f"{first.message_id}+{len(letters) - 1}"),
+        type="batch",
+        headers={},
+    )
 
 
 def _letter(event: Event[Any], body: bytes) -> Letter:

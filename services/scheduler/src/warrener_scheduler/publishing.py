@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from warrener_contracts.letters import Letter
+from warrener_contracts.letters import Letter, gathered
 from warrener_contracts.topology import DISPATCH, Topology, dispatch_queue
 from warrener_runtime.bus.port import Bus
 from warrener_runtime.clock import Clock
@@ -13,11 +13,11 @@ _log = get_logger("publishing")
 
 
 async def publish(bus: Bus, letters: Iterable[Letter], clock: Clock) -> None:
-    """Return once the broker has confirmed all of these.
+    """Return once the broker has confirmed all of these, in as few messages as they fit.
 
     A dispatch waits for its agent even if no agent has served its queue yet: the queue is declared.
     """
-    unique = list({letter.message_id: letter for letter in letters}.values())
+    unique = gathered({letter.message_id: letter for letter in letters}.values())
     if not unique:
         return
     try:

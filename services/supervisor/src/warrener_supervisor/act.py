@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from uuid import UUID
 
-from warrener_contracts.letters import Letter
+from warrener_contracts.letters import Letter, gathered
 from warrener_contracts.topology import DISPATCH, Topology, dispatch_queue
 from warrener_runtime.bus.port import Bus
 from warrener_runtime.clock import Clock
@@ -16,12 +16,12 @@ _log = get_logger("act")
 
 
 async def publish(bus: Bus, letters: Iterable[Letter], clock: Clock) -> None:
-    """Return once the broker has confirmed all of these; the queue of a dispatch is declared if it is
-    missing.
+    """Return once the broker has confirmed all of these, in as few messages as they fit; the queue of a
+    dispatch is declared if it is missing.
 
     Raises what `publish_all` raises; nothing may be acknowledged then.
     """
-    unique = list({letter.message_id: letter for letter in letters}.values())
+    unique = gathered({letter.message_id: letter for letter in letters}.values())
     if not unique:
         return
     try:

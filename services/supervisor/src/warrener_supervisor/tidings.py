@@ -17,7 +17,7 @@ from warrener_contracts.events import (
     JobRetrying,
     JobRetryingData,
 )
-from warrener_contracts.letters import Letter, delayed_letter, letter_for, reply_letter
+from warrener_contracts.letters import Letter, addressed_to, delayed_letter, letter_for
 from warrener_contracts.states import JobState
 from warrener_runtime.telemetry import TraceContext
 from warrener_store.rows import JobRow
@@ -122,12 +122,13 @@ def _endings(
     )
     addresses = [*answers]
     letters: list[Letter] = []
+    to_all = letter_for(finished)
     if Tell.FINISHED in told:
-        letters.append(letter_for(finished))
+        letters.append(to_all)
         addresses.extend(row.watchers)
     if Tell.DEAD in told and row.state is JobState.DEAD:
         letters.append(letter_for(_dead(row, now, trace)))
-    letters.extend(reply_letter(finished, address) for address in dict.fromkeys(addresses))
+    letters.extend(addressed_to(to_all, address) for address in dict.fromkeys(addresses))
     return letters
 
 
