@@ -15,6 +15,6 @@ class SchedulerSettings(ServiceSettings):
     store_url: str = "sqlite:///.warrener/state.db"
     """PostgreSQL, or a SQLite file that all services of this host share."""
     requests_prefetch: Annotated[int, Field(ge=1, le=10_000)] = 500
-    """How many requests are accepted in one batch at most."""
+    """How many messages are accepted in one batch at most; as many again are fetched meanwhile."""
     dispatch_every: Annotated[float, Field(gt=0, le=60)] = 0.5
     """Seconds between looks at the jobs that wait for their time."""

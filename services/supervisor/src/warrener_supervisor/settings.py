@@ -18,7 +18,7 @@ class SupervisorSettings(ServiceSettings):
     store_url: str = "sqlite:///.warrener/state.db"
     """PostgreSQL, or a SQLite file that all services of this host share."""
     status_prefetch: Prefetch = 500
-    """How many outcomes are judged in one batch at most."""
+    """How many messages are judged in one batch at most; as many again are fetched meanwhile."""
     watch_every: Seconds = 1.0
     """Seconds between looks at timeouts, leases and deadlines."""
     lease: Seconds = 30.0

@@ -31,8 +31,13 @@ class Arrivals:
 
     async def batch(self) -> list[Delivery]:
         """The next batch, or an empty one after the end."""
-        while not self._waiting and not self._ended:
-            self._news.clear()
-            await self._news.wait()
+        while True:
+            while not self._waiting and not self._ended:
+                self._news.clear()
+                await self._news.wait()
+            seen = len(self._waiting)
+            await asyncio.sleep(0)  # the first of many woke us: let the reader hand over those it has
+            if len(self._waiting) == seen and (seen or self._ended):
+                break
         taken, self._waiting = self._waiting, []
         return taken

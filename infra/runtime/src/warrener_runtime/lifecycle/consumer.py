@@ -8,6 +8,7 @@ from warrener_runtime.bus.port import Bus, Delivery, Subscription
 from warrener_runtime.clock import Clock, SystemClock
 from warrener_runtime.lifecycle.component import Managed, being_cancelled, cancel
 from warrener_runtime.lifecycle.hearing import DEAF_AFTER, HearingWatch
+from warrener_runtime.lifecycle.portions import portions
 from warrener_runtime.lifecycle.vitals import NotReady, Vitals, vitals_here
 from warrener_runtime.logs import get_logger
 
@@ -24,6 +25,9 @@ class Consumer(Managed):
     delivery limit, and an outage of the store would bury good work. So `handle` must be repeatable, and judge
     each message by itself: what it raises is taken for an outage. What is not settled when we stop goes back
     to the queue by itself. Started means that the queue is consumed. See HearingWatch for the deaf.
+
+    `at_once`: `handle` gets at most so many messages, and not too many bytes (`portions`). With a prefetch of
+    twice that, the next ones arrive while it works. None: all that has arrived.
     """
 
     def __init__(
@@ -34,6 +38,7 @@ class Consumer(Managed):
         prefetch: int,
         handle: Handle,
         *,
+        at_once: int | None = None,
         clock: Clock | None = None,
         deaf_after: float = DEAF_AFTER,
         give_up_after: float | None = None,
@@ -43,6 +48,7 @@ class Consumer(Managed):
         self._queue = queue
         self._prefetch = prefetch
         self._handle = handle
+        self._at_once = at_once
         self._clock = clock or SystemClock()
         self._ears = HearingWatch(
             name, lambda: self.live, clock=self._clock, deaf_after=deaf_after, give_up_after=give_up_after
@@ -109,7 +115,7 @@ class Consumer(Managed):
                 subscription = self._subscription = await self._subscribe()
             try:
                 async for batch in subscription:
-                    await self._until_handled(subscription, batch)
+                    await self._in_portions(subscription, batch)
             except Exception:
                 log.exception(
                     "Receiving from a queue broke off; it is begun again.",
@@ -137,7 +143,13 @@ class Consumer(Managed):
                 )
                 await self._pause(delay)
 
-    async def _until_handled(self, subscription: Subscription, batch: list[Delivery]) -> None:
+    async def _in_portions(self, subscription: Subscription, batch: list[Delivery]) -> None:
+        for portion in portions(batch, self._at_once) if self._at_once else [batch]:
+            if not await self._until_handled(subscription, portion):
+                return
+
+    async def _until_handled(self, subscription: Subscription, batch: list[Delivery]) -> bool:
+        """False: we leave, and it goes back to the queue."""
         while True:
             try:
                 await self._handle(subscription, batch)
@@ -155,9 +167,9 @@ class Consumer(Managed):
                 self._trouble = f"{type(error).__name__}: {error}"
             else:
                 self._note_success()
-                return
+                return True
             if self._leaving:
-                return
+                return False
             await self._pause(self._backoff.failed())
 
     def _note_success(self) -> None:
