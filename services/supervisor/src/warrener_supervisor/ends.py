@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import datetime
+from typing import Any
 
 from warrener_contracts.events import AttemptSucceeded, JobCancelRequested, JobDeadlinePassed
 from warrener_contracts.journey import Signal
@@ -16,7 +17,7 @@ def succeeded(row: JobRow, event: AttemptSucceeded, at: Moment) -> Judgement:
     """The result of the current attempt. A cancel that came too late changes nothing: the effects are
     there."""
     data = event.data
-    over = replace(_over(row, JobState.SUCCEEDED, at.now), result=data.result, owner=data.agent_id)
+    over = _over(row, JobState.SUCCEEDED, at.now, result=data.result, owner=data.agent_id)
     verdict = (
         "done"
         if data.recorded_attempt == row.attempt
@@ -107,7 +108,16 @@ def tidings(state: JobState, signal: Signal | None) -> frozenset[Tell]:
     return frozenset(tells)
 
 
-def _over(row: JobRow, state: JobState, now: datetime) -> JobRow:
+def _over(row: JobRow, state: JobState, now: datetime, **more: Any) -> JobRow:
+    """All that changes, in one copy of the row."""
     return replace(
-        row, state=state, due_at=None, wake_at=None, lease_until=None, finished_at=now, updated_at=now
+        row,
+        version=row.version + 1,
+        state=state,
+        due_at=None,
+        wake_at=None,
+        lease_until=None,
+        finished_at=now,
+        updated_at=now,
+        **more,
     )

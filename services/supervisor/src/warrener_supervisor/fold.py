@@ -52,16 +52,21 @@ class Folded:
         self.tells |= ruling.tells
         last = self.saves[-1] if self.saves else None
         if last is None or (last.attempt is not None and ruling.attempt is not None):
-            self.row = replace(ruling.row, version=self.row.version + 1)
+            self.row = _numbered(ruling.row, self.row.version + 1)
             self.saves.append(Save(self.row, ruling.attempt, ruling.dead_letter))
             return
-        self.row = replace(ruling.row, version=last.row.version)
+        self.row = _numbered(ruling.row, last.row.version)
         self.saves[-1] = Save(self.row, last.attempt or ruling.attempt, ruling.dead_letter)
+
+
+def _numbered(row: JobRow, version: int) -> JobRow:
+    """A row is large, and copied only if it must be: most judgements have counted right."""
+    return row if row.version == version else replace(row, version=version)
 
 
 def fold(row: JobRow, cases: Iterable[Case], at: Moment) -> Folded:
     """Judge `cases` in order, beginning with the job as `row`."""
     folded = Folded(row)
     for case in cases:
-        folded.add(case, judge(folded.row, case.event, replace(at, chance=case.chance)))
+        folded.add(case, judge(folded.row, case.event, Moment(at.now, at.rules, case.chance)))
     return folded

@@ -22,8 +22,8 @@ NOTHING: frozenset[Tell] = frozenset()
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """The job has changed: what it is now, and what goes with it. Versions are counted by the one who
-    saves."""
+    """The job has changed: what it is now, and what goes with it. The version of `row` counts for nothing:
+    several judgements may be one save, and `fold` numbers the saves."""
 
     row: JobRow
     verdict: str
