@@ -1,9 +1,10 @@
 """The agent's side of a running attempt: its transaction, its follow-ups, its progress."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+from types import TracebackType
+from typing import Any, Self
 from uuid import UUID
 
 from warrener_agent.context import Parameters, Wish
@@ -15,7 +16,7 @@ Progress = Callable[[float, str], None]
 
 
 class LoopDesk:
-    """A `Desk` in the agent's event loop."""
+    """A `Desk` in the agent's event loop. Used with `async with`: it is closed whatever happens."""
 
     def __init__(
         self, ledger: Ledger, claim: Claim, agent_id: str, context: TraceContext, progress: Progress
@@ -67,24 +68,21 @@ class LoopDesk:
         transaction."""
         return None if self._transaction is None else await self._transaction.complete(completion)
 
-    async def close(self) -> None:
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         """Nothing of the handler gets through any more; what was not completed is rolled back."""
         self._closed = True
+        if self._statements or self._transaction is not None:
+            await asyncio.shield(self._end_transaction())
+
+    async def _end_transaction(self) -> None:
         statements = set(self._statements)
         for statement in statements:
             statement.cancel()
         if statements:
             await asyncio.wait(statements)
         await self._stack.aclose()
-
-
-@asynccontextmanager
-async def open_desk(
-    ledger: Ledger, claim: Claim, agent_id: str, context: TraceContext, progress: Progress
-) -> AsyncGenerator[LoopDesk]:
-    """A desk that is closed whatever happens."""
-    desk = LoopDesk(ledger, claim, agent_id, context, progress)
-    try:
-        yield desk
-    finally:
-        await asyncio.shield(desk.close())

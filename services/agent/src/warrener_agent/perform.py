@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 
 from warrener_agent.context import AttemptFacts
-from warrener_agent.desk import LoopDesk, open_desk
+from warrener_agent.deadlines import Deadlines
+from warrener_agent.desk import LoopDesk
 from warrener_agent.executors.failure import failure, timed_out
 from warrener_agent.executors.port import Ended, Execution, Executor, Raised, Returned
 from warrener_agent.kinds import ExecutorName, JobKind
@@ -45,12 +46,13 @@ class Performer(Managed):
         super().__init__("performer")
         self._at, self._kinds, self._executors = at, kinds, executors
         self._reporter, self._progress, self._telemetry = reporter, progress, telemetry
+        self._deadlines = Deadlines(at.running, at.clock)
         self._tasks: set[asyncio.Task[None]] = set()
 
     def begin(self, run: Run) -> None:
         """Run it; it is in the table from now on."""
         self._at.running.add(run)
-        task = asyncio.create_task(self._perform(run), name=f"attempt {run.data.job_id} {run.data.attempt}")
+        task = asyncio.create_task(self._perform(run), name="attempt")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -69,6 +71,7 @@ class Performer(Managed):
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
+        self._deadlines.close()
         for executor in self._executors.values():
             await executor.close()
 
@@ -110,7 +113,7 @@ class Performer(Managed):
             await self._progress.announce([run])
         facts = facts_of(run.data, run.started_at)
         progress = self._progress.of(run)
-        async with open_desk(self._at.ledger, run.claim, self._at.agent_id, run.context, progress) as desk:
+        async with LoopDesk(self._at.ledger, run.claim, self._at.agent_id, run.context, progress) as desk:
             execution = self._executors[kind.executor].begin(kind, facts, run.data.arguments, desk)
             try:
                 ended = await self._until_over(run, execution, facts)
@@ -125,19 +128,12 @@ class Performer(Managed):
 
     async def _until_over(self, run: Run, execution: Execution, facts: AttemptFacts) -> Ended | None:
         """How the handler ended; None where it was stopped."""
-        ending = asyncio.create_task(execution.ended())
-        stopping = asyncio.create_task(run.stopping.wait())
-        left = max(0.0, (facts.deadline - self._at.clock.now()).total_seconds())
-        timer = asyncio.create_task(self._at.clock.sleep(left))
-        try:
-            await asyncio.wait({ending, stopping, timer}, return_when=asyncio.FIRST_COMPLETED)
-            if ending.done():
-                return ending.result()
-            await self._stop(run, execution)
-            return _timed_out(run.data, facts) if run.stop is None else None
-        finally:
-            for task in (ending, stopping, timer):
-                task.cancel()
+        self._deadlines.watch(run, (facts.deadline - self._at.clock.now()).total_seconds())
+        await run.until_woken(execution.done)
+        if execution.done.done():
+            return execution.done.result()
+        await self._stop(run, execution)
+        return _timed_out(run.data, facts) if run.stop is None else None
 
     async def _stop(self, run: Run, execution: Execution) -> None:
         if await execution.stop():

@@ -134,7 +134,7 @@ class Receiver(Managed):
             case Then.START:
                 lease_good_until = asked + self._at.lease.total_seconds()
                 context = TraceContext(event.traceparent, event.tracestate)
-                self._performer.begin(Run(event, receipts, now, asked, lease_good_until, context))
+                self._performer.begin(Run(event, claim, receipts, now, asked, lease_good_until, context))
             case Then.TELL_AGAIN:
                 self._tell(event, receipts, now, Succeeded(recorded(answer), recorded=True))
             case Then.TELL_CANCELLED:

@@ -89,9 +89,7 @@ class Reporter(Managed):
             for receipt in report.receipts:
                 receipt.settle()
             if report.run is not None:
-                await self._at.running.remove(
-                    report.run
-                )  # first the slot: the next delivery comes with the ack
+                self._at.running.remove(report.run)  # first the slot: the next delivery comes with the ack
         await acknowledge(receipt for report in reports for receipt in report.receipts)
         return settled
 

@@ -3,9 +3,11 @@
 import asyncio
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from math import inf
+from typing import Any
 from uuid import UUID
 
 from warrener_agent.ledger.port import Claim
@@ -27,29 +29,40 @@ class Run:
     """One attempt that was granted to this agent, until it is reported."""
 
     event: AttemptDispatched
+    claim: Claim
     receipts: list[Receipt]
     started_at: datetime
-    began: float  # monotonic, as the next one
+    began: float  # monotonic, as lease_good_until and over_at
     lease_good_until: float
     context: TraceContext
     announced: bool = False
     stop: Stop | None = None
     stop_reason: str = ""
-    stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    over_at: float = inf
+    _waiter: asyncio.Future[None] | None = None
 
     @property
     def data(self) -> AttemptDispatchedData:
         return self.event.data
 
-    @property
-    def claim(self) -> Claim:
-        return Claim(self.event.data.job_id, self.event.data.attempt)
-
     def ask_to_stop(self, why: Stop, reason: str) -> None:
         """Stop it as soon as it can be stopped; the first reason counts."""
         if self.stop is None:
             self.stop, self.stop_reason = why, reason
-            self.stopping.set()
+            self.wake()
+
+    def wake(self, _: object = None) -> None:
+        """End `until_woken`."""
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    async def until_woken(self, done: asyncio.Future[Any]) -> None:
+        """Wait until `done` is done, or it is asked to stop, or its time is over. Leaves `done` alone."""
+        if self.stop is not None:
+            return
+        self._waiter = asyncio.get_running_loop().create_future()
+        done.add_done_callback(self.wake)
+        await self._waiter
 
 
 class Running:
@@ -59,8 +72,9 @@ class Running:
         self.slots = slots
         self._runs: dict[Claim, Run] = {}
         self._latest: dict[UUID, Run] = {}
-        self._abandoned: Counter[str] = Counter()
-        self._changed = asyncio.Condition()
+        self._taken: Counter[str] = Counter()
+        self._empty = asyncio.Event()
+        self._empty.set()
 
     def __iter__(self) -> Iterator[Run]:
         return iter(tuple(self._runs.values()))
@@ -74,8 +88,7 @@ class Running:
 
     def free(self, queue: str) -> int:
         """How many slots of a queue are free."""
-        taken = sum(run.data.queue == queue for run in self._runs.values())
-        return self.slots - taken - self._abandoned[queue]
+        return self.slots - self._taken[queue]
 
     def add(self, run: Run) -> None:
         """It takes a slot. An older attempt of the same job that still runs here has lost its claim to it."""
@@ -84,22 +97,25 @@ class Running:
             other.ask_to_stop(Stop.FENCED, f"attempt {run.data.attempt} was granted")
         self._latest[run.data.job_id] = run
         self._runs[run.claim] = run
+        self._taken[run.data.queue] += 1
+        self._empty.clear()
 
-    async def remove(self, run: Run) -> None:
+    def remove(self, run: Run) -> None:
         """It is reported: its slot is free."""
         if self._runs.get(run.claim) is run:
             del self._runs[run.claim]
+            self._taken[run.data.queue] -= 1
         if self._latest.get(run.data.job_id) is run:
             del self._latest[run.data.job_id]
-        async with self._changed:
-            self._changed.notify_all()
+        if not self._runs:
+            self._empty.set()
 
     def abandon(self, queue: str, gone: asyncio.Task[None]) -> None:
         """A handler that could not be stopped keeps a slot until it ends."""
-        self._abandoned[queue] += 1
-        gone.add_done_callback(lambda _: self._abandoned.subtract([queue]))
+        self._taken[queue] += 1
+        gone.add_done_callback(lambda _: self._taken.subtract([queue]))
 
     async def empty(self) -> None:
         """Wait until nothing runs."""
-        async with self._changed:
-            await self._changed.wait_for(lambda: not self._runs)
+        while self._runs:
+            await self._empty.wait()

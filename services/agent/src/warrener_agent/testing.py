@@ -7,6 +7,7 @@ Arguments and results go through the handler's signature, and the transaction is
 ledger.
 """
 
+import asyncio
 import tempfile
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -18,7 +19,7 @@ from uuid import UUID
 
 from warrener_agent.agent import Agent
 from warrener_agent.context import AttemptFacts
-from warrener_agent.desk import open_desk
+from warrener_agent.desk import LoopDesk
 from warrener_agent.executors.coroutine import CoroutineExecutor
 from warrener_agent.executors.port import Ended, Executor, Returned
 from warrener_agent.executors.process import ProcessExecutor
@@ -101,10 +102,10 @@ async def _run(kind: JobKind, arguments: dict[str, Any], ledger: Ledger, job_id:
     executor = _EXECUTORS[kind.executor]()
     said: list[tuple[float, str]] = []
     try:
-        async with open_desk(
+        async with LoopDesk(
             ledger, claim, _AGENT, NO_CONTEXT, lambda fraction, note: said.append((fraction, note))
         ) as desk:
-            ended: Ended = await executor.begin(kind, facts, arguments, desk).ended()
+            ended: Ended = await asyncio.shield(executor.begin(kind, facts, arguments, desk).done)
             if not isinstance(ended, Returned):
                 await ledger.release([claim], agent_id=_AGENT)
                 return Trial(error=ended.error, retry_after_seconds=ended.retry_after_seconds, progress=said)

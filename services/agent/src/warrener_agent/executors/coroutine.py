@@ -19,9 +19,7 @@ class CoroutineExecutor:
     def begin(
         self, kind: JobKind, facts: AttemptFacts, arguments: Mapping[str, Any], desk: Desk
     ) -> "CoroutineExecution":
-        return CoroutineExecution(
-            asyncio.create_task(call(kind, facts, arguments, desk), name=f"{kind.name} {facts.job_id}")
-        )
+        return CoroutineExecution(asyncio.create_task(call(kind, facts, arguments, desk), name=kind.name))
 
     async def close(self) -> None:
         """Nothing is kept."""
@@ -30,16 +28,13 @@ class CoroutineExecutor:
 class CoroutineExecution:
     """A task."""
 
-    def __init__(self, task: asyncio.Task[Ended]) -> None:
-        self._task = task
-
-    async def ended(self) -> Ended:
-        return await asyncio.shield(self._task)
+    def __init__(self, done: asyncio.Task[Ended]) -> None:
+        self.done = done
 
     async def stop(self) -> bool:
-        self._task.cancel()
-        await asyncio.wait({self._task}, timeout=_PATIENCE)
-        return self._task.done()
+        self.done.cancel()
+        await asyncio.wait({self.done}, timeout=_PATIENCE)
+        return self.done.done()
 
     async def gone(self) -> None:
-        await asyncio.wait({self._task})
+        await asyncio.wait({self.done})

@@ -1,5 +1,6 @@
 """What every executor does."""
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -30,8 +31,9 @@ Ended = Returned | Raised
 class Execution(Protocol):
     """One handler that runs."""
 
-    async def ended(self) -> Ended:
-        """Wait for its end. Whatever the handler does becomes data: this raises nothing of it."""
+    @property
+    def done(self) -> asyncio.Future[Ended]:
+        """Its end. Whatever the handler does becomes data: this raises nothing of it. Do not cancel it."""
         ...
 
     async def stop(self) -> bool:

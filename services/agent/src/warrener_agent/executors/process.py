@@ -49,7 +49,7 @@ class ProcessExecution:
     def __init__(self, executor: ProcessExecutor, assignment: Frame, desk: Desk) -> None:
         self._executor = executor
         self._child: ChildProcess | None = None
-        self._task = asyncio.create_task(self._run(assignment, desk))
+        self.done = asyncio.create_task(self._run(assignment, desk))
 
     async def _run(self, assignment: Frame, desk: Desk) -> Ended:
         self._child = await self._executor.borrow()
@@ -59,18 +59,15 @@ class ProcessExecution:
             self._executor.give_back(child)
         return ended
 
-    async def ended(self) -> Ended:
-        return await asyncio.shield(self._task)
-
     async def stop(self) -> bool:
-        self._task.cancel()
-        await asyncio.wait({self._task})
+        self.done.cancel()
+        await asyncio.wait({self.done})
         if self._child is not None:
             await self._child.kill()
         return True
 
     async def gone(self) -> None:
-        await asyncio.wait({self._task})
+        await asyncio.wait({self.done})
 
 
 def _assignment(kind: JobKind, facts: AttemptFacts, arguments: Mapping[str, Any]) -> Frame:

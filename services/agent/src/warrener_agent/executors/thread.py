@@ -36,23 +36,20 @@ class ThreadExecution:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._done: asyncio.Future[Ended] = loop.create_future()
+        self.done: asyncio.Future[Ended] = loop.create_future()
 
     def finish(self, ended: Ended) -> None:
         """Called by the thread as its last deed."""
         try:
-            self._loop.call_soon_threadsafe(self._done.set_result, ended)
+            self._loop.call_soon_threadsafe(self.done.set_result, ended)
         except RuntimeError:
             return  # the loop is closed: it was abandoned, and nobody wants to know any more
 
-    async def ended(self) -> Ended:
-        return await asyncio.shield(self._done)
-
     async def stop(self) -> bool:
-        return self._done.done()
+        return self.done.done()
 
     async def gone(self) -> None:
-        await asyncio.wait({self._done})
+        await asyncio.wait({self.done})
 
 
 class _ThreadDesk:

@@ -1,0 +1,46 @@
+"""When attempts have run for too long: one watch over all of them."""
+
+import asyncio
+from math import inf
+
+from warrener_agent.running import Run, Running
+from warrener_runtime.clock import Clock
+
+_SOON = 0.001
+"""Seconds for which it is not worth to sleep again."""
+
+
+class Deadlines:
+    """Wakes each run when its time is over. There is one sleep, until the earliest of them."""
+
+    def __init__(self, running: Running, clock: Clock) -> None:
+        self._running, self._clock = running, clock
+        self._sleeper: asyncio.Task[None] | None = None
+        self._until = inf
+
+    def watch(self, run: Run, seconds: float) -> None:
+        """Wake `run` in so many seconds, if it is still in the table of what runs."""
+        run.over_at = self._clock.monotonic() + seconds
+        if run.over_at < self._until:
+            self.close()
+            self._until = run.over_at
+            self._sleeper = asyncio.create_task(self._sleep(), name="deadlines")
+
+    def close(self) -> None:
+        """Wake nobody any more."""
+        if self._sleeper is not None:
+            self._sleeper.cancel()
+        self._sleeper, self._until = None, inf
+
+    async def _sleep(self) -> None:
+        while self._until < inf:
+            await self._clock.sleep(max(0.0, self._until - self._clock.monotonic()))
+            self._wake_due()
+            self._until = min((run.over_at for run in self._running), default=inf)
+
+    def _wake_due(self) -> None:
+        now = self._clock.monotonic() + _SOON
+        for run in self._running:
+            if run.over_at <= now:
+                run.over_at = inf
+                run.wake()
