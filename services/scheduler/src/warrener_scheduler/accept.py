@@ -14,7 +14,7 @@ from warrener_contracts.states import JobState
 from warrener_runtime.bus.port import Bus, Delivery, Subscription
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
-from warrener_runtime.telemetry import Telemetry, TraceContext, names
+from warrener_runtime.telemetry import NO_CONTEXT, Telemetry, TraceContext, names
 from warrener_scheduler import answers
 from warrener_scheduler.acceptance import Accepted, Decision, Rejected, decide, job_of
 from warrener_scheduler.announce import Announce
@@ -86,13 +86,17 @@ class Accept:
         here."""
         event = asked.event
         parent = TraceContext(event.traceparent, event.tracestate) if event.traceparent else None
+        context = self._span(event, parent) if self._telemetry.records(parent) else parent or NO_CONTEXT
+        if context == (event.traceparent, event.tracestate):
+            return asked  # as without telemetry: an event is not copied for nothing
+        return Asked(event.model_copy(update=context._asdict()), asked.came)
+
+    def _span(self, event: JobRequested, parent: TraceContext | None) -> TraceContext:
         attributes = {names.JOB_ID: str(job_of(event))}
         with self._telemetry.span(
             names.accept(event.data.job_type), kind="consumer", parent=parent, attributes=attributes
         ) as span:
-            traceparent, tracestate = span.context
-        traced = event.model_copy(update={"traceparent": traceparent, "tracestate": tracestate})
-        return Asked(traced, asked.came)
+            return span.context
 
     # -- deciding -----------------------------------------------------------------------------------------
 

@@ -135,6 +135,9 @@ class Observe:
                 continue
             event = case.event
             parent = TraceContext(event.traceparent, event.tracestate) if event.traceparent else last
+            if not self._telemetry.records(parent):
+                last = parent
+                continue
             with self._telemetry.span(
                 names.judge(folded.row.job_type),
                 parent=parent,

@@ -62,11 +62,15 @@ class Telemetry:
 
         A parent that is not sampled is handed on: nobody recorded its beginning.
         """
-        if self._recorder is None or (parent and parent.sampled is False):
+        if self._recorder is None or not self.records(parent):
             return NoSpan(parent or NO_CONTEXT)
         return self._recorder.span(
             name, kind=kind, parent=parent, links=links, attributes=attributes, start_ns=start_ns
         )
+
+    def records(self, parent: TraceContext | None) -> bool:
+        """Whether a span under `parent` would be kept. If not, who makes thousands need not even begin."""
+        return self._recorder is not None and not (parent and parent.sampled is False)
 
     def spans(self) -> "tuple[ReadableSpan, ...]":
         """The spans that ended so far; of `in_memory` alone."""
