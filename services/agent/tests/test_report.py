@@ -1,69 +1,89 @@
-"""How outcomes are bundled into messages."""
+"""The event that is written without its model is the event of the model."""
 
 from datetime import UTC, datetime
 from typing import Any
-from uuid import uuid4
+from uuid import UUID
 
-from warrener_agent.report import bundled
+from hypothesis import given
+from hypothesis import strategies as st
+
+from warrener_agent.ledger import Completion, FollowUp
+from warrener_agent.status_events import Speaker
 from warrener_contracts.codec import Readable, decode
 from warrener_contracts.events import (
-    AttemptReleased,
-    AttemptReleasedData,
+    AttemptDispatchedData,
     AttemptSucceeded,
     AttemptSucceededData,
-    Event,
 )
-from warrener_contracts.topology import MAX_BODY
+from warrener_contracts.letters import letter_for
+from warrener_contracts.policy import Guarantee
+from warrener_runtime.telemetry import TraceContext
 
-NOW = datetime(2026, 1, 1, tzinfo=UTC)
+TRACE = f"00-{'a' * 32}-{'b' * 16}-01"
+MOMENTS = st.datetimes(datetime(1970, 1, 2), datetime(8999, 1, 1), timezones=st.just(UTC))  # noqa: DTZ001 - hypothesis adds the zone
+ATTEMPTS = st.integers(1, 2**31 - 1)
+TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\0"))
+LEAVES = st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats(-1e300, 1e300) | TEXTS
+JSON = st.recursive(
+    LEAVES, lambda some: st.lists(some, max_size=4) | st.dictionaries(TEXTS, some, max_size=4), max_leaves=8
+)
+COMPLETIONS = st.builds(
+    Completion,
+    st.uuids(),
+    ATTEMPTS,
+    JSON,
+    st.lists(st.builds(FollowUp, TEXTS, st.binary()), max_size=2).map(tuple),
+    MOMENTS,
+    MOMENTS,
+)
+CONTEXTS = st.sampled_from([TraceContext(), TraceContext(TRACE), TraceContext(TRACE, "vendor=1")])
 
 
-def succeeded(result: str, job_type: str = "a.b") -> AttemptSucceeded:
-    data = AttemptSucceededData(
-        job_id=uuid4(),
-        attempt=1,
-        job_type=job_type,
-        agent_id="ada",
-        started_at=NOW,
-        finished_at=NOW,
-        result=result,
-        recorded_attempt=1,
+def dispatched(job_id: UUID, attempt: int) -> AttemptDispatchedData:
+    values: dict[str, Any] = {"timeout": 30, "max_attempts": 3, "arguments": {}, "queue": "default"}
+    return AttemptDispatchedData(
+        job_id=job_id,
+        attempt=attempt,
+        job_type="a.b",
+        guarantee=Guarantee.IDEMPOTENT,
+        requested_at=datetime.now(UTC),
+        **values,
     )
-    return AttemptSucceeded(id=str(uuid4()), source="test", data=data)
 
 
-def released() -> AttemptReleased:
-    data = AttemptReleasedData(job_id=uuid4(), attempt=1, job_type="a.b", agent_id="ada", reason="drained")
-    return AttemptReleased(id=str(uuid4()), source="test", data=data)
+@given(st.uuids(), ATTEMPTS, CONTEXTS, COMPLETIONS)
+def test_a_success_is_written_as_its_model_would_write_it(
+    event_id: UUID, attempt: int, context: TraceContext, completion: Completion
+) -> None:
+    about = dispatched(completion.job_id, attempt)
+    told = Speaker("ada").succeeded(event_id, about, context, completion)
+    event = AttemptSucceeded(
+        id=str(event_id),
+        source="warrener/agent/ada",
+        subject=str(completion.job_id),
+        time=completion.finished_at,
+        traceparent=context.traceparent,
+        tracestate=context.tracestate,
+        data=AttemptSucceededData(
+            job_id=completion.job_id,
+            attempt=attempt,
+            job_type="a.b",
+            agent_id="ada",
+            started_at=completion.started_at,
+            finished_at=completion.finished_at,
+            result=completion.result,
+            recorded_attempt=completion.attempt,
+            follow_ups=len(completion.follow_ups),
+        ),
+    )
+    modelled = letter_for(event)
+    (found,) = decode(told.body, told.content_type)
+    (expected,) = decode(modelled.body, modelled.content_type)
+    assert isinstance(found, Readable), found
+    assert isinstance(expected, Readable), expected
+    assert found.event == expected.event
+    assert _without_body(told) == _without_body(modelled)
 
 
-def test_events_of_one_routing_key_go_together_in_order_and_each_goes_once() -> None:
-    told: list[Event[Any]] = [
-        succeeded("1"),
-        released(),
-        succeeded("2"),
-        succeeded("3", "c.d"),
-        succeeded("4"),
-    ]
-    letters = bundled(told)
-    keys = {letter.routing_key: _events(letter.body, letter.content_type) for letter in letters}
-    assert keys == {
-        "attempt.released.a.b": [told[1]],
-        "attempt.succeeded.a.b": [told[0], told[2], told[4]],
-        "attempt.succeeded.c.d": [told[3]],
-    }
-    assert bundled([]) == []
-
-
-def test_no_bundle_is_larger_than_a_body_may_be() -> None:
-    told: list[Event[Any]] = [succeeded("x" * 300_000) for _ in range(7)] + [
-        succeeded("y" * (MAX_BODY - 1000))
-    ]
-    letters = bundled(told)
-    assert all(len(letter.body) <= MAX_BODY for letter in letters)
-    assert [one for letter in letters for one in _events(letter.body, letter.content_type)] == told
-    assert len(letters) < len(told)
-
-
-def _events(body: bytes, content_type: str) -> list[Event[Any]]:
-    return [found.event for found in decode(body, content_type) if isinstance(found, Readable)]
+def _without_body(letter: Any) -> list[Any]:
+    return [getattr(letter, name) for name in letter.__dataclass_fields__ if name != "body"]

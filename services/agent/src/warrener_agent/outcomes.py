@@ -51,5 +51,8 @@ class Dropped:
     why: str
 
 
-Settled = Succeeded | Failed | Cancelled | Released | Dropped
+Told = Failed | Cancelled | Released
+"""What went otherwise, and is said."""
+
+Settled = Succeeded | Told | Dropped
 Outcome = Settled | Doubtful

@@ -19,7 +19,7 @@ from warrener_agent.workplace import Workplace
 from warrener_contracts.events import AttemptDispatchedData, ErrorInfo, ErrorKind
 from warrener_runtime.lifecycle import Managed
 from warrener_runtime.logs import get_logger
-from warrener_runtime.telemetry import Telemetry, TraceContext, names
+from warrener_runtime.telemetry import Span, Telemetry, names
 
 _log = get_logger("agent.perform")
 
@@ -76,18 +76,11 @@ class Performer(Managed):
             await executor.close()
 
     async def _perform(self, run: Run) -> None:
-        attributes: dict[str, str | int] = {
-            names.JOB_ID: str(run.data.job_id),
-            names.JOB_TYPE: run.data.job_type,
-            names.ATTEMPT: run.data.attempt,
-            names.QUEUE: run.data.queue,
-            names.AGENT_ID: self._at.agent_id,
-        }
-        parent = TraceContext(run.event.traceparent, run.event.tracestate)
-        with self._telemetry.span(
-            names.attempt(run.data.job_type), kind="consumer", parent=parent, attributes=attributes
-        ) as span:
+        name = names.attempt(run.data.job_type)
+        with self._telemetry.span(name, kind="consumer", parent=run.context) as span:
             run.context = span.context
+            if span.recording:
+                self._describe(span, run.data)
             outcome = await self._outcome_or_blame(run)
             span.set(names.OUTCOME, type(outcome).__name__.lower())
             if isinstance(outcome, Failed):
@@ -95,6 +88,13 @@ class Performer(Managed):
             await self._reporter.submit(
                 Report(run.data, run.context, outcome, run.started_at, run.receipts, run)
             )
+
+    def _describe(self, span: Span, data: AttemptDispatchedData) -> None:
+        span.set(names.JOB_ID, str(data.job_id))
+        span.set(names.JOB_TYPE, data.job_type)
+        span.set(names.ATTEMPT, data.attempt)
+        span.set(names.QUEUE, data.queue)
+        span.set(names.AGENT_ID, self._at.agent_id)
 
     async def _outcome_or_blame(self, run: Run) -> Outcome:
         try:

@@ -29,6 +29,8 @@ class Presence:
         self._started_at = at.clock.now()
         self._heard = asyncio.Event()
         self._patient_until = 0.0
+        # What is younger will most often be over before anybody has read of it.
+        self._worth_telling = min(at.settings.agent_announce_after, at.settings.agent_heartbeat)
         self.open = self.draining = False
 
     def begin(self) -> None:
@@ -85,8 +87,11 @@ class Presence:
         )
 
     def _heartbeat(self) -> AgentHeartbeat:
+        since = self._at.clock.monotonic() - self._worth_telling
         running = tuple(
-            RunningAttempt(job_id=run.data.job_id, attempt=run.data.attempt) for run in self._at.running
+            RunningAttempt(job_id=run.data.job_id, attempt=run.data.attempt)
+            for run in self._at.running
+            if run.announced or run.began <= since
         )
         return AgentHeartbeat(
             id=str(self._at.entropy.new_id()),

@@ -4,11 +4,10 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 
-from warrener_agent.report import bundled
 from warrener_agent.running import Run
 from warrener_agent.status_events import HowFar
 from warrener_agent.workplace import Workplace
-from warrener_contracts.letters import letter_for
+from warrener_contracts.letters import gathered, letter_for
 from warrener_runtime.lifecycle import Managed
 
 _PACE = 1.0
@@ -42,7 +41,7 @@ class ProgressLine(Managed):
         ]
         for run in runs:
             run.announced = True
-        await self._at.bus.publish(bundled(events))
+        await self._at.bus.publish(gathered(map(letter_for, events)))
 
     def of(self, run: Run) -> "Progress":
         """Where the handler of `run` says how far it is."""

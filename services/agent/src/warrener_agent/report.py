@@ -2,26 +2,23 @@
 acknowledgement."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from itertools import groupby
-from typing import Any, TypeGuard, TypeVar
+from typing import TypeGuard, TypeVar
 from uuid import UUID
 
 from warrener_agent.decide_receipt import resolve
 from warrener_agent.ledger.port import Claim, Completion, FollowUp, Granted, LedgerUnavailable
-from warrener_agent.outcomes import Doubtful, Dropped, Outcome, Settled, Succeeded
+from warrener_agent.outcomes import Doubtful, Dropped, Outcome, Settled, Succeeded, Told
 from warrener_agent.publish import publish_surely
 from warrener_agent.receipts import Receipt, acknowledge
 from warrener_agent.running import Run
 from warrener_agent.status_events import Times
 from warrener_agent.workplace import Workplace
-from warrener_contracts.addresses import address_of
 from warrener_contracts.codec import Readable, decode
-from warrener_contracts.events import AttemptDispatchedData, Event
-from warrener_contracts.letters import Letter, batch_letter, letter_for
-from warrener_contracts.topology import MAX_BODY
+from warrener_contracts.events import AttemptDispatchedData
+from warrener_contracts.letters import Letter, gathered, letter_for
 from warrener_runtime.backoff import Backoff
 from warrener_runtime.gather import Gatherer
 from warrener_runtime.lifecycle import Managed
@@ -154,7 +151,6 @@ class Reporter(Managed):
 
     async def _tell(self, reports: list[Report], settled: list[Settled]) -> None:
         letters: list[Letter] = []
-        events: list[Event[Any]] = []
         for report, end in zip(reports, settled, strict=True):
             if isinstance(end, Succeeded):
                 letters += [_request(follow_up) for follow_up in end.completion.follow_ups]
@@ -166,35 +162,17 @@ class Reporter(Managed):
                     attempt=report.about.attempt,
                     why=end.why,
                 )
-            event = self._event(report, end)
-            if event is not None:
-                events.append(event)
-        letters += bundled(events)
+            else:
+                letters.append(self._letter(report, end))
         if letters:
-            await publish_surely(self._at, letters)
+            await publish_surely(self._at, gathered(letters))
 
-    def _event(self, report: Report, end: Settled) -> Event[Any] | None:
+    def _letter(self, report: Report, end: Succeeded | Told) -> Letter:
+        event_id = self._at.entropy.new_id()
+        if isinstance(end, Succeeded):
+            return self._at.speaker.succeeded(event_id, report.about, report.context, end.completion)
         times = Times(report.started_at, self._at.clock.now())
-        return self._at.speaker.ended(self._at.entropy.new_id(), report.about, times, report.context, end)
-
-
-def bundled(events: Iterable[Event[Any]]) -> list[Letter]:
-    """Few messages for many events: those of one routing key together, up to the size of a body."""
-    groups = groupby(sorted(events, key=_key), key=_key)
-    return [letter for _, group in groups for letter in _letters(list(group))]
-
-
-def _letters(events: list[Event[Any]]) -> list[Letter]:
-    """One message, in halves where it is too big: so most events are encoded once."""
-    letter = letter_for(events[0]) if len(events) == 1 else batch_letter(events)
-    if len(events) == 1 or len(letter.body) <= MAX_BODY:
-        return [letter]
-    half = len(events) // 2
-    return [*_letters(events[:half]), *_letters(events[half:])]
-
-
-def _key(event: Event[Any]) -> str:
-    return address_of(event)[1]
+        return letter_for(self._at.speaker.ended(event_id, report.about, times, report.context, end))
 
 
 def _request(follow_up: FollowUp) -> Letter:

@@ -4,7 +4,10 @@ from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from warrener_agent.outcomes import Cancelled, Dropped, Failed, Released, Settled, Succeeded
+from pydantic_core import to_json
+
+from warrener_agent.ledger.port import Completion
+from warrener_agent.outcomes import Cancelled, Failed, Released, Told
 from warrener_contracts.events import (
     AttemptCancelled,
     AttemptCancelledData,
@@ -17,11 +20,17 @@ from warrener_contracts.events import (
     AttemptReleasedData,
     AttemptStarted,
     AttemptStartedData,
-    AttemptSucceeded,
-    AttemptSucceededData,
     Event,
 )
+from warrener_contracts.letters import EVENT_TYPE, Letter
+from warrener_contracts.topology import STATUS
 from warrener_runtime.telemetry import TraceContext
+
+_SUCCEEDED = {
+    "specversion": "1.0",
+    "type": "attempt.succeeded.v1",
+    "datacontenttype": "application/json",
+}
 
 
 class Times(NamedTuple):
@@ -61,29 +70,46 @@ class Speaker:
         data = AttemptProgressedData(**self._which(about), fraction=fraction, note=note)
         return AttemptProgressed(data=data, **self._envelope(event_id, about, at, context))
 
+    def succeeded(
+        self, event_id: UUID, about: AttemptDispatchedData, context: TraceContext, completion: Completion
+    ) -> Letter:
+        """`attempt.succeeded`, ready to be published.
+
+        Most of what an agent says is this, and all of it is from our own hands: so it is written as it would
+        be after validation, without it. A test holds it to what the event's model reads and writes.
+        """
+        envelope = self._envelope(event_id, about, completion.finished_at, context)
+        data = {
+            **self._which(about),
+            "started_at": completion.started_at,
+            "finished_at": completion.finished_at,
+            "result": completion.result,
+            "recorded_attempt": completion.attempt,
+            "follow_ups": len(completion.follow_ups),
+        }
+        return Letter(
+            exchange=STATUS,
+            routing_key=f"attempt.succeeded.{about.job_type}",
+            body=to_json(
+                {**_SUCCEEDED, **{key: value for key, value in envelope.items() if value}, "data": data}
+            ),
+            content_type=EVENT_TYPE,
+            message_id=envelope["id"],
+            type=_SUCCEEDED["type"],
+            headers={name: value for name, value in context._asdict().items() if value},
+        )
+
     def ended(
         self,
         event_id: UUID,
         about: AttemptDispatchedData,
         times: Times,
         context: TraceContext,
-        outcome: Settled,
-    ) -> Event[Any] | None:
-        """What became of it; None where nothing is to be said."""
+        outcome: Told,
+    ) -> Event[Any]:
+        """What became of it where it did not succeed."""
         which, envelope = self._which(about), self._envelope(event_id, about, times.finished_at, context)
         match outcome:
-            case Succeeded(completion=completion):
-                return AttemptSucceeded(
-                    data=AttemptSucceededData(
-                        **which,
-                        started_at=completion.started_at,
-                        finished_at=completion.finished_at,
-                        result=completion.result,
-                        recorded_attempt=completion.attempt,
-                        follow_ups=len(completion.follow_ups),
-                    ),
-                    **envelope,
-                )
             case Failed(error, retry_after):
                 failed = AttemptFailedData(
                     **which,
@@ -102,8 +128,6 @@ class Speaker:
                 )
             case Released(reason):
                 return AttemptReleased(data=AttemptReleasedData(**which, reason=reason), **envelope)
-            case Dropped():
-                return None
 
     def _which(self, about: AttemptDispatchedData) -> dict[str, Any]:
         return {
