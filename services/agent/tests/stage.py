@@ -255,5 +255,10 @@ class Theatre:
                     raise KeyboardInterrupt
                 case "cancelled":
                     raise asyncio.CancelledError
+                case "cancels itself":
+                    task = asyncio.current_task()
+                    assert task is not None
+                    task.cancel()
+                    await asyncio.Event().wait()
                 case _:
                     raise RuntimeError(how)

@@ -73,6 +73,7 @@ async def test_many_at_once_are_each_reported_once(stage: Stage, theatre: Theatr
         ("exit", "SystemExit", True),
         ("interrupt", "KeyboardInterrupt", True),
         ("cancelled", "asyncio.exceptions.CancelledError", True),
+        ("cancels itself", "asyncio.exceptions.CancelledError", True),
         ("oops", "RuntimeError", True),
     ],
 )

@@ -131,7 +131,7 @@ class Performer(Managed):
         self._deadlines.watch(run, (facts.deadline - self._at.clock.now()).total_seconds())
         await run.until_woken(execution.done)
         if execution.done.done():
-            return execution.done.result()
+            return _end_of(execution.done)
         await self._stop(run, execution)
         return _timed_out(run.data, facts) if run.stop is None else None
 
@@ -173,6 +173,13 @@ def facts_of(data: AttemptDispatchedData, started_at: datetime) -> AttemptFacts:
     if data.deadline is not None:
         deadline = min(deadline, data.deadline)
     return AttemptFacts(data.job_id, data.job_type, data.attempt, data.max_attempts, deadline)
+
+
+def _end_of(done: asyncio.Future[Ended]) -> Ended:
+    try:
+        return done.result()
+    except asyncio.CancelledError as error:  # not by us: the handler cancelled its own task
+        return failure(error, ())
 
 
 def _timed_out(data: AttemptDispatchedData, facts: AttemptFacts) -> Raised:

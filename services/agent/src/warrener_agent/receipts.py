@@ -1,8 +1,8 @@
 """Deliveries, and when they may be acknowledged."""
 
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from itertools import groupby
 
 from warrener_runtime.bus.port import Delivery, Subscription
 
@@ -29,10 +29,10 @@ class Receipt:
 
 async def acknowledge(receipts: Iterable[Receipt]) -> None:
     """Acknowledge those that are due, by range where the bus can."""
-    due = {id(receipt): receipt for receipt in receipts if receipt.due}
-    ordered = sorted(due.values(), key=lambda receipt: id(receipt.subscription))
-    for _, group in groupby(ordered, key=lambda receipt: id(receipt.subscription)):
-        told = list(group)
-        for receipt in told:
+    due: defaultdict[Subscription, list[Delivery]] = defaultdict(list)
+    for receipt in receipts:
+        if receipt.due:
             receipt.acknowledged = True
-        await told[0].subscription.ack([receipt.delivery for receipt in told])
+            due[receipt.subscription].append(receipt.delivery)
+    for subscription, deliveries in due.items():
+        await subscription.ack(deliveries)
