@@ -141,6 +141,25 @@ async def test_letters_are_handled_and_acknowledged(scene: Scene) -> None:
     assert await scene.complaints() == []
 
 
+async def test_a_portion_is_settled_before_the_next_and_an_outage_holds_up_the_rest(scene: Scene) -> None:
+    office = scene.office
+    consumer = Consumer("office", scene.bus, QUEUE, 4, office.handle, at_once=2, clock=scene.clock)
+    office.gate.clear()
+    await consumer.start()
+    await scene.send("a", "b", "c", "d", "e")
+    office.store_is_up = False
+    office.gate.set()
+    await scene.clock.advance(60)
+    assert office.handled == []
+    office.store_is_up = True
+    tries = office.tries
+    await scene.clock.advance(10)
+    assert office.handled == ["a", "b", "c", "d", "e"]
+    assert office.tries == tries + 3
+    assert scene.broker.ready(QUEUE) == 0
+    await consumer.stop()
+
+
 async def test_an_outage_of_the_store_buries_nothing_however_long_it_lasts(scene: Scene) -> None:
     """A rejection would count as a delivery, and the fourth would dead-letter good work."""
     await scene.consumer.start()
