@@ -43,6 +43,7 @@ class Session:
         self._unblocked = asyncio.Event()
         self._unblocked.set()
         self.why_lost: AmqpError | None = None
+        self.blocked: str | None = None
 
     @property
     def up(self) -> bool:
@@ -115,8 +116,10 @@ class Session:
             case Opened() if not self._opened.done():
                 self._opened.set_result(happening)
             case Blocked():
+                self.blocked = happening.reason
                 self._unblocked.clear()
             case Unblocked():
+                self.blocked = None
                 self._unblocked.set()
             case Closed():
                 self._goodbye.set()
