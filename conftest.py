@@ -1,18 +1,32 @@
-"""The servers that tests run on: private processes of this test run, gone with it.
+"""The servers that tests run on; gone with the test run.
 
 `broker` and `postgres` live as long as the session; `vhost_url` and `postgres_url` give each test a fresh
-place of its own in them. A test that kills its broker takes `own_rabbitmq`.
+place of its own in them. A test that kills its server takes `own_rabbitmq` or `own_postgres`. They are
+private processes or containers, as tests/servers/choosing.py says; a test that can have neither is skipped
+and says why.
 """
 
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 from uuid import uuid4
 
 import pytest
+from tests.servers.choosing import chosen_servers
+from tests.servers.kinds import PostgresServer, RabbitMQServer, Server, Servers
 
-from warrener_runtime.servers import PrivatePostgres, PrivateRabbitMQ, ServerMissing
+from warrener_runtime.servers import ServerMissing
+
+S = TypeVar("S", bound=Server)
+
+
+@pytest.fixture(scope="session")
+def servers() -> Servers:
+    """What makes the servers."""
+    return chosen_servers()
 
 
 @pytest.fixture(scope="session")
@@ -29,19 +43,14 @@ def server_folders() -> Iterator[Callable[[str], Path]]:
 
 
 @pytest.fixture(scope="session")
-def broker(server_folders: Callable[[str], Path]) -> Iterator[PrivateRabbitMQ]:
+def broker(servers: Servers, server_folders: Callable[[str], Path]) -> Iterator[RabbitMQServer]:
     """The session's RabbitMQ. Leave it running: to kill one, take `own_rabbitmq`."""
-    try:
-        node = PrivateRabbitMQ(server_folders("rabbitmq"))
-    except ServerMissing as missing:
-        pytest.skip(str(missing))
-    node.start()
-    yield node
-    node.kill()
+    with _running(servers.rabbitmq, server_folders("rabbitmq")) as node:
+        yield node
 
 
 @pytest.fixture
-def vhost_url(broker: PrivateRabbitMQ) -> Iterator[str]:
+def vhost_url(broker: RabbitMQServer) -> Iterator[str]:
     """The URL of a virtual host in which nothing is declared yet."""
     name = f"test-{uuid4().hex[:12]}"
     yield broker.add_vhost(name)
@@ -49,31 +58,21 @@ def vhost_url(broker: PrivateRabbitMQ) -> Iterator[str]:
 
 
 @pytest.fixture
-def own_rabbitmq(server_folders: Callable[[str], Path]) -> Iterator[PrivateRabbitMQ]:
-    """A running node of this test's own, to kill, pause or restart. It costs five seconds."""
-    try:
-        node = PrivateRabbitMQ(server_folders("own-rabbitmq"))
-    except ServerMissing as missing:
-        pytest.skip(str(missing))
-    node.start()
-    yield node
-    node.kill()
+def own_rabbitmq(servers: Servers, server_folders: Callable[[str], Path]) -> Iterator[RabbitMQServer]:
+    """A running node of this test's own, to kill, pause or restart. It costs three seconds."""
+    with _running(servers.rabbitmq, server_folders("own-rabbitmq")) as node:
+        yield node
 
 
 @pytest.fixture(scope="session")
-def postgres(server_folders: Callable[[str], Path]) -> Iterator[PrivatePostgres]:
+def postgres(servers: Servers, server_folders: Callable[[str], Path]) -> Iterator[PostgresServer]:
     """The session's PostgreSQL."""
-    try:
-        server = PrivatePostgres(server_folders("postgres"))
-    except ServerMissing as missing:
-        pytest.skip(str(missing))
-    server.start()
-    yield server
-    server.kill()
+    with _running(servers.postgres, server_folders("postgres")) as server:
+        yield server
 
 
 @pytest.fixture
-def postgres_url(postgres: PrivatePostgres) -> Iterator[str]:
+def postgres_url(postgres: PostgresServer) -> Iterator[str]:
     """The URL of an empty database."""
     name = f"test_{uuid4().hex[:12]}"
     yield postgres.add_database(name)
@@ -81,12 +80,21 @@ def postgres_url(postgres: PrivatePostgres) -> Iterator[str]:
 
 
 @pytest.fixture
-def own_postgres(server_folders: Callable[[str], Path]) -> Iterator[PrivatePostgres]:
+def own_postgres(servers: Servers, server_folders: Callable[[str], Path]) -> Iterator[PostgresServer]:
     """A running PostgreSQL of this test's own, to kill, pause or restart."""
+    with _running(servers.postgres, server_folders("own-postgres")) as server:
+        yield server
+
+
+@contextmanager
+def _running(make: Callable[[Path], S], folder: Path) -> Generator[S]:
+    """A started server, which leaves nothing behind."""
     try:
-        server = PrivatePostgres(server_folders("own-postgres"))
+        server = make(folder)
     except ServerMissing as missing:
         pytest.skip(str(missing))
-    server.start()
-    yield server
-    server.kill()
+    try:
+        server.start()
+        yield server
+    finally:
+        server.remove()

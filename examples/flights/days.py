@@ -41,15 +41,19 @@ def read_day(path: Path) -> list[Flight]:
     """The flights of one file; raises WrongHeader or Damaged, with the line."""
     with path.open(newline="") as file:
         lines = csv.reader(file)
-        header = next(lines, [])
+        header = next(lines, list[str]())
         if header != HEADER:
-            raise WrongHeader(f"expected the columns {', '.join(HEADER[:3])}, … in {path.name}, got {header[:3]}")
+            raise WrongHeader(
+                f"expected the columns {', '.join(HEADER[:3])}, … in {path.name}, got {header[:3]}"
+            )
         return [_flight(path.name, number, line) for number, line in enumerate(lines, start=2)]
 
 
 def _flight(file: str, number: int, line: list[str]) -> Flight:
     if len(line) != len(HEADER):
-        raise Damaged(f"expected {len(HEADER)} values in line {number} of {file}, got {len(line)}: it is cut off")
+        raise Damaged(
+            f"expected {len(HEADER)} values in line {number} of {file}, got {len(line)}: it is cut off"
+        )
     cell = dict(zip(HEADER, line, strict=True))
     return Flight(
         file=file,
@@ -70,10 +74,31 @@ def _number(cell: str) -> int | None:
     return None if cell in {"", "NA"} else int(float(cell))
 
 
-HEADER = (
-    "year month day dep_time sched_dep_time dep_delay arr_time sched_arr_time arr_delay carrier flight tailnum "
-    "origin dest air_time distance hour minute time_hour"
-).split()
+HEADER = [
+    *(
+        "year",
+        "month",
+        "day",
+        "dep_time",
+        "sched_dep_time",
+        "dep_delay",
+        "arr_time",
+        "sched_arr_time",
+        "arr_delay",
+    ),
+    *(
+        "carrier",
+        "flight",
+        "tailnum",
+        "origin",
+        "dest",
+        "air_time",
+        "distance",
+        "hour",
+        "minute",
+        "time_hour",
+    ),
+]
 
 
 def write_days(folder: Path) -> Iterator[Path]:

@@ -1,23 +1,24 @@
 """The agent of the flights story: list the files of a folder, load each into a database.
 
-Each file is loaded in the transaction that the ledger gives the handler: its rows, the job's result and the claim
-commit together. Kill whatever you like while it runs: every row is there once.
+Each file is loaded in the transaction that the ledger gives the handler: its rows and the job's result commit
+together. Kill whatever you like while it runs: every row is there once.
 """
 
+import asyncio
 from pathlib import Path
 
+from examples.flights.days import WrongHeader, read_day
 from pydantic import BaseModel
 
-from examples.flights.days import WrongHeader, read_day
 from warrener_agent import Agent, JobContext
 
 agent = Agent()
 
 _TABLE = """
 CREATE TABLE IF NOT EXISTS flights (
-    file TEXT NOT NULL, line INTEGER NOT NULL, day TEXT NOT NULL, carrier TEXT NOT NULL, flight INTEGER NOT NULL,
-    origin TEXT NOT NULL, destination TEXT NOT NULL, departs_at TEXT NOT NULL, departure_delay INTEGER,
-    arrival_delay INTEGER, distance INTEGER NOT NULL
+    file TEXT NOT NULL, line INTEGER NOT NULL, day TEXT NOT NULL, carrier TEXT NOT NULL,
+    flight INTEGER NOT NULL, origin TEXT NOT NULL, destination TEXT NOT NULL, departs_at TEXT NOT NULL,
+    departure_delay INTEGER, arrival_delay INTEGER, distance INTEGER NOT NULL
 )
 """  # no unique key: a row that is loaded twice must be seen, not refused
 
@@ -43,7 +44,7 @@ class Report(BaseModel):
 @agent.job("flights.list", timeout="1m", guarantee="transactional")
 async def list_files(job: JobContext, folder: Path) -> Listing:
     """Make the table and ask for one `flights.load` for each file: all of it, or nothing."""
-    files = sorted(folder.glob("*.csv"))
+    files = await asyncio.to_thread(lambda: sorted(folder.glob("*.csv")))
     transaction = await job.transaction()
     await transaction.execute(_TABLE)
     for file in files:

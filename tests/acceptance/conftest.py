@@ -1,15 +1,11 @@
 """Fixtures of the acceptance tests: a warren of real processes on a real broker."""
 
 import asyncio
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))  # importlib mode does not: for `warren`
-
-from warren import Warren
+from tests.acceptance.warren import Warren
 
 from warrener_store import migrate
 

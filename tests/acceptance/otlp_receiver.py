@@ -1,7 +1,7 @@
 """A receiver of OTLP over HTTP: what Jaeger would be told."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -60,7 +60,7 @@ class Receiver(ThreadingHTTPServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    def do_POST(self) -> None:  # noqa: N802 - the name is http.server's
+    def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
         server = self.server
         assert isinstance(server, Receiver)
@@ -70,12 +70,12 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(200)
         self.end_headers()
 
-    def log_message(self, format: str, *args: object) -> None:
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name is http.server's
         """Not on the terminal."""
 
 
 @contextmanager
-def receiver() -> Iterator[Receiver]:
+def receiver() -> Generator[Receiver]:
     """A receiver, as long as it is needed."""
     server = Receiver()
     thread = threading.Thread(target=server.serve_forever, daemon=True)

@@ -2,8 +2,8 @@
 
 from collections import Counter
 
-from otlp_receiver import Receiver, SpanSeen, receiver
-from warren import Warren, until
+from tests.acceptance.otlp_receiver import Receiver, SpanSeen, receiver
+from tests.acceptance.warren import Warren, until
 
 from warrener_client import SyncClient
 
@@ -24,7 +24,10 @@ PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 def test_a_job_with_a_retry_is_one_connected_trace(warren: Warren) -> None:
     (warren.folder / "second_time.py").write_text(HANDLERS)
     with receiver() as jaeger:
-        warren.environment = {"WARRENER_OTLP_ENDPOINT": jaeger.endpoint, "WARRENER_OTLP_PROTOCOL": "http/protobuf"}
+        warren.environment = {
+            "WARRENER_OTLP_ENDPOINT": jaeger.endpoint,
+            "WARRENER_OTLP_PROTOCOL": "http/protobuf",
+        }
         warren.start_all("second_time")
         with SyncClient(warren.broker_url) as client:
             job = client.request("trace.second_time", {}, traceparent=PARENT)

@@ -1,4 +1,4 @@
-"""A request from a plain AMQP tool runs; one that cannot be understood gets its reason, is kept, and stops nothing."""
+"""A request from a plain AMQP tool runs; one that cannot be understood is kept with its reason."""
 
 import asyncio
 import json
@@ -10,7 +10,7 @@ from uuid import UUID
 
 import aio_pika
 import pytest
-from warren import Warren, until
+from tests.acceptance.warren import Warren, until
 
 from warrener_contracts.identity import job_id_of
 from warrener_contracts.states import JobState
@@ -64,7 +64,7 @@ def test_the_same_request_twice_is_one_job(greeting: Warren) -> None:
 def test_what_cannot_be_understood_is_kept_with_the_reason_and_stops_nothing(greeting: Warren) -> None:
     bad: dict[str, tuple[str, bytes]] = {
         "not_json": ("hello.greet", b'{"specversion": "1.0", '),
-        "unknown_version": ("hello.greet", request("v2", type="job.requested.v2", name="x")),
+        "unknown_version": ("hello.greet", request("v2", kind="job.requested.v2", name="x")),
         "missing_id": ("hello.greet", request(None, name="x")),
         "bad_arguments": ("hello.greet", request("bad", name=7)),
         "unknown_job_type": ("hello.shout", request("shout", job_type="hello.shout", name="x")),
@@ -75,24 +75,26 @@ def test_what_cannot_be_understood_is_kept_with_the_reason_and_stops_nothing(gre
     publish(greeting, "hello.greet", request("after", name="Ada"))
 
     assert finished(greeting, job_id_of("shop", "after")).result == "Hello, Ada!"
-    parked = until(
-        lambda: (kept := asyncio.run(_parked(greeting))) if len(kept) >= len(bad) else None, "all to be parked"
-    )
+    parked = until(lambda: _all_parked(greeting, len(bad)), "all to be parked")
     assert {message.reason: message.body for message in parked} == {
         reason: body for reason, (_, body) in bad.items()
-    }
+    }, "kept as they came"
     assert all(message.detail for message in parked)
     until(lambda: asyncio.run(_left(greeting)) == 0, "the queues to be empty: nothing loops")
 
 
 def request(
-    event_id: str | None, *, type: str = "job.requested.v1", job_type: str = "hello.greet", **arguments: object
+    event_id: str | None,
+    *,
+    kind: str = "job.requested.v1",
+    job_type: str = "hello.greet",
+    **arguments: object,
 ) -> bytes:
     """The body that a person would type."""
     event: dict[str, Any] = {
         "specversion": "1.0",
         "source": "shop",
-        "type": type,
+        "type": kind,
         "data": {"job_type": job_type, "arguments": arguments},
     }
     return json.dumps(event if event_id is None else {**event, "id": event_id}).encode()
@@ -104,8 +106,18 @@ def publish(warren: Warren, key: str, body: bytes) -> None:
     file.write_bytes(body)
     with file.open("rb") as source:
         subprocess.run(
-            ["amqp-publish", "--url", warren.broker_url, "--exchange", "warrener.requests", "--routing-key", key,
-             "--persistent", "--content-type", "application/cloudevents+json"],
+            [
+                "amqp-publish",
+                "--url",
+                warren.broker_url,
+                "--exchange",
+                "warrener.requests",
+                "--routing-key",
+                key,
+                "--persistent",
+                "--content-type",
+                "application/cloudevents+json",
+            ],
             stdin=source,
             check=True,
             timeout=30,
@@ -136,6 +148,11 @@ async def _job_types(warren: Warren) -> bool:
         await store.close()
 
 
+def _all_parked(warren: Warren, number: int) -> list[ParkedMessage] | None:
+    kept = asyncio.run(_parked(warren))
+    return kept if len(kept) >= number else None
+
+
 async def _parked(warren: Warren) -> list[ParkedMessage]:
     store = open_store(warren.store_url)
     await store.start()
@@ -151,6 +168,11 @@ async def _left(warren: Warren) -> int:
         channel = await connection.channel()
         queues = [
             await channel.declare_queue(name, passive=True)
-            for name in ("warrener.requests", "warrener.dead", "warrener.unroutable", "warrener.queue.default")
+            for name in (
+                "warrener.requests",
+                "warrener.dead",
+                "warrener.unroutable",
+                "warrener.queue.default",
+            )
         ]
         return sum(queue.declaration_result.message_count or 0 for queue in queues)

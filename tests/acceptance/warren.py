@@ -13,13 +13,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 T = TypeVar("T")
 ROOT = Path(__file__).parents[2]
 
 
-def until(fact: Callable[[], T | None], what: str, *, within: float = 60.0) -> T:
+def until(fact: Callable[[], T | Literal[False] | None], what: str, *, within: float = 60.0) -> T:
     """Wait until `fact` returns something true, and return it; fails with `what` was waited for."""
     deadline = monotonic() + within
     pause = threading.Event()
@@ -53,7 +53,9 @@ class ServiceProcess:
                 return True
         except (urllib.error.URLError, OSError):
             if self.process.poll() is not None:
-                raise AssertionError(f"{self.name} ended with {self.process.returncode}:\n{self.said()}") from None
+                raise AssertionError(
+                    f"{self.name} ended with {self.process.returncode}:\n{self.said()}"
+                ) from None
             return False
 
     def said(self) -> str:

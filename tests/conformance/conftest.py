@@ -1,23 +1,59 @@
-"""The implementations that the suites run on."""
+"""The implementations that the suites run on. Tables are made once a session; each test gets a copy."""
 
+import asyncio
+import shutil
 from collections.abc import AsyncGenerator
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
+from warrener_runtime.servers import PrivatePostgres
 from warrener_store import StateStore, migrate, open_store
 from warrener_store.memory import MemoryStore
 
+TEMPLATE = "store_template"
+
+
+@pytest.fixture(scope="session")
+def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A migrated file."""
+    path = tmp_path_factory.mktemp("template") / "store.db"
+    asyncio.run(migrate(f"sqlite:///{path}"))
+    return path
+
+
+@pytest.fixture(scope="session")
+def postgres_template(postgres: PrivatePostgres) -> PrivatePostgres:
+    """A server with a migrated database."""
+    asyncio.run(migrate(postgres.add_database(TEMPLATE)))
+    return postgres
+
+
+@pytest.fixture
+def sqlite_store_url(sqlite_template: Path, tmp_path: Path) -> str:
+    """A migrated file of this test's own."""
+    return f"sqlite:///{shutil.copy(sqlite_template, tmp_path / 'store.db')}"
+
+
+@pytest.fixture
+def postgres_store_url(postgres_template: PrivatePostgres) -> str:
+    """A migrated database of this test's own; it goes with the server."""
+    return postgres_template.add_database(f"store_{uuid4().hex[:12]}", TEMPLATE)
+
 
 @pytest.fixture(params=["memory", "sqlite", "postgres"])
-async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[StateStore]:
+def store_url(request: pytest.FixtureRequest) -> str | None:
+    """Where the store of this test is; None: in memory."""
     if request.param == "memory":
-        yield MemoryStore()
-        return
-    sqlite = f"sqlite:///{tmp_path}/store.db"
-    url = sqlite if request.param == "sqlite" else str(request.getfixturevalue("postgres_url"))
-    await migrate(url)
-    opened = open_store(url)
+        return None
+    return str(request.getfixturevalue(f"{request.param}_store_url"))
+
+
+@pytest.fixture
+async def store(store_url: str | None) -> AsyncGenerator[StateStore]:
+    """An empty store of each kind."""
+    opened = MemoryStore() if store_url is None else open_store(store_url)
     await opened.start()
     yield opened
     await opened.close()

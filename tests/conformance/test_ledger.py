@@ -1,23 +1,23 @@
 """What every ledger does, in SQLite and in PostgreSQL alike (guarantees G3 and G4)."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
 
 from warrener_agent.ledger import Claim, Completion, FollowUp, Grant, Ledger, LedgerError, open_ledger
+from warrener_agent.ledger.answers import highest
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 SOON = NOW + timedelta(seconds=10)
 LATER = NOW + timedelta(seconds=11)
 WAIT = 20.0
-
-Opener = Callable[[], Awaitable[Ledger]]
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -29,7 +29,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 @asynccontextmanager
-async def ledger_at(url: str) -> AsyncIterator[Ledger]:
+async def ledger_at(url: str) -> AsyncGenerator[Ledger]:
     """A ledger as one agent process has it."""
     ledger = open_ledger(url)
     await ledger.start()
@@ -242,13 +242,16 @@ async def test_g4_of_an_attempt_that_ends_early_nothing_stays(
         if here == step:
             raise Killed
 
-    with pytest.raises(Killed):
+    async def attempt() -> None:
         async with ledger.transaction(mine, agent_id="ada") as transaction:
             maybe_end("before the first statement")
             await transaction.execute("INSERT INTO effects VALUES ('one')")
             maybe_end("between two")
             await transaction.execute("INSERT INTO effects VALUES ('two')")
             maybe_end("before completing")
+
+    with pytest.raises(Killed):
+        await attempt()
     assert await effects(other) == []
     assert await claim(ledger, mine) == [Grant.GRANTED]
 
@@ -384,6 +387,7 @@ async def test_results_may_be_big_and_hold_anything_that_json_can(
 ) -> None:
     mine = job()
     await claim(ledger, mine)
+    odd: dict[str, Any]
     odd = {"nul": "a\x00b", "surrogate": "\ud800", "big": "ü" * 900_000, "deep": [[[[{}]]]], "n": 2**60}
     if by_transaction:
         async with ledger.transaction(mine, agent_id="ada") as transaction:
@@ -427,7 +431,5 @@ def test_a_url_that_means_no_ledger_is_refused() -> None:
 
 def test_claims_are_sorted_by_job() -> None:
     """Two agents that lock the same rows in different orders would wait for each other for ever."""
-    from warrener_agent.ledger.answers import highest
-
     claims = [Claim(UUID(int=number), 1) for number in (3, 1, 2)]
     assert [one.job_id.int for one in highest(claims)] == [1, 2, 3]

@@ -46,11 +46,11 @@ async def test_a_given_telemetry_gets_a_producer_span_for_each_request() -> None
         "request mail.send",
     ]
     assert {span.kind for span in spans} == {SpanKind.PRODUCER}
-    contexts = {span.name: context for span in spans if (context := span.get_span_context())}
-    assert len({context.trace_id for span in spans if (context := span.get_span_context())}) == 3
+    contexts = [(span.name, context) for span in spans if (context := span.get_span_context())]
+    assert len({context.trace_id for _, context in contexts}) == 3
     first = next(span for span in spans if span.name == "request flights.load")
     assert in_event == in_headers
-    assert TraceContext(in_event).span_id == f"{contexts[first.name].span_id:016x}"
+    assert TraceContext(in_event).span_id == f"{dict(contexts)[first.name].span_id:016x}"
     assert first.attributes is not None
     assert first.attributes["warrener.job.type"] == "flights.load"
 
@@ -61,6 +61,8 @@ async def test_without_anybody_who_looks_the_trace_that_we_are_in_is_handed_on()
         assert await asked(client, broker) == (None, None)
         with inside(TraceContext(OURS)):
             assert await asked(client, broker) == (OURS, OURS)
+        await client.request("flights.load", traceparent=OURS)
+        assert broker.peek(REQUESTS_QUEUE.name)[-1].headers == {"traceparent": OURS}
 
 
 async def test_the_callers_opentelemetry_makes_the_span_where_it_is_configured(

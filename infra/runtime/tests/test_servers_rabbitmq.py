@@ -70,6 +70,7 @@ async def test_what_was_confirmed_survives_a_kill(running: PrivateRabbitMQ) -> N
         message = aio_pika.Message(b"kept", delivery_mode=aio_pika.DeliveryMode.PERSISTENT)
         await channel.default_exchange.publish(message, "kept")
     url = running.url
+    running.settle()
     running.kill()
     assert not running.running
     running.start()

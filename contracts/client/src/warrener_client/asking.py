@@ -23,7 +23,8 @@ Span = timedelta | float | str
 @dataclass(frozen=True, slots=True)
 class Ask:
     """One job, please. `id` is the same whenever the same thing is asked for again: a UUID, or a text that is
-    unique for the client's `source`; None makes a new one."""
+    unique for the client's `source`; None makes a new one. `traceparent` continues that trace, not the one
+    around."""
 
     job_type: str
     arguments: Arguments = field(default_factory=dict[str, Any])
@@ -36,6 +37,7 @@ class Ask:
     expires_after: Span | None = None
     policy: PolicyOverrides | Mapping[str, Any] | None = None
     parent_id: UUID | None = None
+    traceparent: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

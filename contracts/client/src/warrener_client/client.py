@@ -25,7 +25,7 @@ from warrener_contracts.topology import TOPOLOGY, reply_queue
 from warrener_runtime.bus.port import Bus, Delivery, Subscription
 from warrener_runtime.clock import Clock, Entropy, SystemClock, SystemEntropy
 from warrener_runtime.lifecycle import Consumer, Group, Loop, Resource
-from warrener_runtime.telemetry import Telemetry, ambient
+from warrener_runtime.telemetry import Telemetry, TraceContext, ambient
 
 DEFAULT_URL = "amqp://guest:guest@127.0.0.1:5672/"
 _PREFETCH = 1000
@@ -112,6 +112,7 @@ class Client:
         expires_after: Span | None = None,
         policy: PolicyOverrides | dict[str, Any] | None = None,
         parent_id: UUID | None = None,
+        traceparent: str | None = None,
     ) -> Job:
         """Ask for one job; returns when the broker has confirmed that it keeps the request.
 
@@ -130,6 +131,7 @@ class Client:
             expires_after=expires_after,
             policy=policy,
             parent_id=parent_id,
+            traceparent=traceparent,
         )
         return (await self.request_batch([ask]))[0]
 
@@ -170,7 +172,8 @@ class Client:
             for ask in asks:
                 event_id = str(ask.id or self._entropy.new_id())
                 job_id = job_id_of(self.source, event_id)
-                context = spans.enter_context(self._spans.over(ask.job_type, job_id, around))
+                parent = TraceContext(ask.traceparent) if ask.traceparent else around
+                context = spans.enter_context(self._spans.over(ask.job_type, job_id, parent))
                 envelope = Envelope(event_id, self.source, self._clock.now(), self.address, *context)
                 letters.append((ask, job_id, sealed(event_of(ask, envelope))))
             now = self._clock.monotonic()

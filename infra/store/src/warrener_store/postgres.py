@@ -41,7 +41,8 @@ from warrener_store.sql import statement
 from warrener_store.watching import MOST_WATCHERS
 
 _CONNECT_SECONDS = 10
-_STATEMENT_SECONDS = 60  # a server that is silent for longer is gone, or the network is
+SILENCE = 60.0
+"""Seconds after which a server that says nothing is taken to be gone, or the network to it."""
 
 _again = retry(
     retry=retry_if_exception_type(Conflict),
@@ -56,7 +57,7 @@ class PostgresStore(Questions, StateStore):
 
     form = NATIVE
 
-    def __init__(self, address: PostgresAddress, *, connections: int = 10) -> None:
+    def __init__(self, address: PostgresAddress, *, connections: int = 10, silence: float = SILENCE) -> None:
         self._address = address
         self._engine = create_async_engine(
             address.url,
@@ -65,7 +66,7 @@ class PostgresStore(Questions, StateStore):
             max_overflow=0,
             connect_args={
                 "timeout": _CONNECT_SECONDS,
-                "command_timeout": _STATEMENT_SECONDS,
+                "command_timeout": silence,
                 **address.connect,
             },
         )

@@ -33,7 +33,7 @@ from warrener_store.records.form import TEXTUAL, texts_in, texts_out
 from warrener_store.records.jobs import become_out, job_in, job_out
 from warrener_store.rows import AgentRow, JobRow, JobTypeRow, Lease, ParkedMessage
 from warrener_store.schema import check_version
-from warrener_store.sql import numbered, statement
+from warrener_store.sql import Positional, positional, statement
 from warrener_store.sqlite_engine import BUSY_SECONDS, sqlite_engine
 from warrener_store.watching import watched_by
 
@@ -60,12 +60,16 @@ class SqliteStore(Questions, StateStore):
         await self._engine.dispose()
 
     async def _ask(self, name: str, *parameters: Any) -> Sequence[Sequence[Any]]:
-        return await self._ask_text(_statement(name), parameters)
+        return await self._read(_statement(name), parameters)
 
     async def _ask_text(self, text: str, parameters: Sequence[Any]) -> Sequence[Sequence[Any]]:
+        return await self._read(positional(text), parameters)
+
+    async def _read(self, asked: Positional, parameters: Sequence[Any]) -> Sequence[Sequence[Any]]:
         with translated(self._address):
             async with self._engine.connect() as connection:
-                return list(await (await _driver(connection)).execute_fetchall(numbered(text), parameters))
+                driver = await _driver(connection)
+                return list(await driver.execute_fetchall(asked.text, asked.arrange(parameters)))
 
     @asynccontextmanager
     async def _writing(self) -> AsyncGenerator["_Transaction"]:
@@ -206,13 +210,15 @@ class _Transaction:
 
     async def ask(self, name: str, *parameters: Any) -> list[sqlite3.Row]:
         """The rows that the statement of this name gives."""
-        return list(await self._driver.execute_fetchall(_statement(name), parameters))
+        asked = _statement(name)
+        return list(await self._driver.execute_fetchall(asked.text, asked.arrange(parameters)))
 
     async def run(self, name: str, rows: Iterable[tuple[Any, ...]]) -> None:
         """Run the statement of this name for each of these rows."""
-        batch = list(rows)
+        change = _statement(name)
+        batch = [change.arrange(row) for row in rows]
         if batch:
-            await self._driver.executemany(_statement(name), batch)
+            await self._driver.executemany(change.text, batch)
 
     async def count(self, moved: Counter[tuple[str, str]]) -> None:
         """Move the counts of (job type as the column keeps it, state)."""
@@ -234,5 +240,5 @@ def _text(moment: datetime) -> str:
 
 
 @cache
-def _statement(name: str) -> str:
-    return statement("sqlite", name)
+def _statement(name: str) -> Positional:
+    return positional(statement("sqlite", name))

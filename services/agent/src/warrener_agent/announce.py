@@ -3,13 +3,13 @@
 from collections.abc import Iterable
 
 from warrener_agent.kinds import JobKind
+from warrener_agent.publish import publish_surely
 from warrener_agent.workplace import Workplace
 from warrener_contracts.events import AgentAnnounced, AgentAnnouncedData
 from warrener_contracts.letters import letter_for
 from warrener_contracts.topology import TOPOLOGY, control_queue, dispatch_queue
 from warrener_runtime.lifecycle import Managed
 from warrener_runtime.logs import get_logger
-from warrener_runtime.publishing import publish_all
 
 _log = get_logger("agent.announce")
 
@@ -34,7 +34,7 @@ class Announcer(Managed):
                 job_types=tuple(kind.declaration for kind in self._kinds),
             ),
         )
-        await publish_all(self._at.bus, [letter_for(event)], clock=self._at.clock)
+        await publish_surely(self._at, [letter_for(event)])
         _log.info(
             "The agent has announced its job types.",
             action="agent.announced",

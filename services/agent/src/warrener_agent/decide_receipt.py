@@ -75,7 +75,7 @@ def then(granted: Granted) -> Then:
             return Then.TELL_CANCELLED
 
 
-def resolve(doubt: Doubtful, granted: Granted) -> Settled:
+def resolve(doubt: Doubtful, claim: Claim, granted: Granted) -> Settled:
     """What a doubtful outcome is, now that the ledger was asked for the same claim once more.
 
     A commit whose answer was lost shows as COMPLETED; if the claim is granted instead, nothing of the attempt
@@ -83,8 +83,9 @@ def resolve(doubt: Doubtful, granted: Granted) -> Settled:
     """
     match granted.grant:
         case Grant.COMPLETED:
-            completion = granted.completion
-            assert completion is not None
+            completion = recorded(granted)
+            if completion.attempt > claim.attempt:  # that one tells it
+                return Dropped(f"{doubt.why}; attempt {completion.attempt} has succeeded")
             return Succeeded(completion, recorded=True)
         case Grant.CANCELLED:
             return Cancelled("cancelled while it ran")

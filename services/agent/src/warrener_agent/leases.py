@@ -1,9 +1,13 @@
 """The claims of what runs: renewed in one batch, and handlers stopped before another may have their claim."""
 
-from warrener_agent.ledger.port import LedgerUnavailable
+from datetime import timedelta
+
+from warrener_agent.ledger.port import Ledger, LedgerUnavailable
 from warrener_agent.receipts import acknowledge
 from warrener_agent.running import Stop
 from warrener_agent.workplace import Workplace
+from warrener_runtime.backoff import Backoff
+from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
 
 _log = get_logger("agent.leases")
@@ -62,6 +66,15 @@ class Leases:
                 run.ask_to_stop(Stop.FENCED, "its lease could not be renewed")
         await self._acknowledge_old(now)
 
+    async def forget(self) -> None:
+        """Delete what is so old that no message about it can come any more."""
+        before = self._at.clock.now() - timedelta(seconds=self._at.settings.agent_remember)
+        forgotten = await self._at.ledger.forget(before)
+        if forgotten:
+            _log.info(
+                "Old completions were deleted from the ledger.", action="agent.forgot", completions=forgotten
+            )
+
     async def _acknowledge_old(self, now: float) -> None:
         """The broker closes a channel whose delivery is too old; past half of that the claim is the owner."""
         old = [
@@ -74,3 +87,22 @@ class Leases:
             run.receipts.remove(receipt)
             receipt.settle()
         await acknowledge(receipt for _, receipt in old)
+
+
+async def start_patiently(ledger: Ledger, clock: Clock) -> None:
+    """Start the ledger, however long its database takes to come."""
+    backoff = Backoff(first=0.5, ceiling=5.0)
+    while True:
+        try:
+            await ledger.start()
+        except LedgerUnavailable as error:
+            pause = backoff.failed()
+            _log.warning(
+                "The ledger is not there yet; trying again.",
+                action="agent.ledger_unavailable",
+                error=str(error),
+                pause=pause,
+            )
+            await clock.sleep(pause)
+        else:
+            return

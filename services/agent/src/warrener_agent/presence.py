@@ -26,7 +26,7 @@ class Presence:
         self._at, self._hears_work = at, hears_work
         self._started_at = at.clock.now()
         self._heard = asyncio.Event()
-        self.draining = False
+        self.open = self.draining = False
 
     def heard(self) -> None:
         """Something arrived on the control queue."""
@@ -34,6 +34,8 @@ class Presence:
 
     async def beat(self) -> None:
         """One pulse, and one heartbeat if it came back."""
+        if not self.open:
+            return
         self._heard.clear()
         await self._at.bus.publish([self._pulse()])
         if not await self._pulse_arrives() or not (self.draining or self._hears_work()):
@@ -88,15 +90,16 @@ class Presence:
         )
 
 
-class Farewell(Managed):
-    """Notes that the agent drains, so that its heartbeats say so. It drains first, as it stands last."""
+class Door(Managed):
+    """Opens when all parts have started, and says when the agent begins to drain: it stands last, so it
+    drains first. Heartbeats begin with it, and go on until the end."""
 
     def __init__(self, presence: Presence) -> None:
-        super().__init__("farewell")
+        super().__init__("door")
         self._presence = presence
 
     async def _on_start(self) -> None:
-        self._presence.draining = False
+        self._presence.open, self._presence.draining = True, False
 
     async def _on_drain(self) -> None:
         self._presence.draining = True

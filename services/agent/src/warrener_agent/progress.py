@@ -1,11 +1,12 @@
 """What is said about an attempt while it runs: that it started, and how far it is."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 
 from warrener_agent.report import bundled
 from warrener_agent.running import Run
+from warrener_agent.status_events import HowFar
 from warrener_agent.workplace import Workplace
 from warrener_contracts.letters import letter_for
 from warrener_runtime.lifecycle import Managed
@@ -43,30 +44,19 @@ class ProgressLine(Managed):
             run.announced = True
         await self._at.bus.publish(bundled(events))
 
-    def of(self, run: Run) -> Callable[[float, str], None]:
-        """Where a handler says how far it is: at once, and then the latest word once in a while."""
-        latest: list[tuple[float, str]] = []
+    def of(self, run: Run) -> "Progress":
+        """Where the handler of `run` says how far it is."""
+        return Progress(self, run)
 
-        def progress(fraction: float, note: str) -> None:
-            latest[:] = [(fraction, note)]
-            if len(latest) and not pacing():
-                tell()
+    def follow(self, progress: "Progress") -> None:
+        """Tell the latest word now, and again once in a while as long as there is a newer one."""
+        task = asyncio.create_task(self._tell(progress), name="progress")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
-        pacer: list[asyncio.Task[None]] = []
-
-        def pacing() -> bool:
-            return bool(pacer) and not pacer[-1].done()
-
-        def tell() -> None:
-            pacer[:] = [asyncio.create_task(self._pace(run, latest))]
-            self._tasks.add(pacer[0])
-            pacer[0].add_done_callback(self._tasks.discard)
-
-        return progress
-
-    async def _pace(self, run: Run, latest: list[tuple[float, str]]) -> None:
-        while latest and self._at.running.get(run.claim) is run:
-            how_far = latest.pop()
+    async def _tell(self, progress: "Progress") -> None:
+        run = progress.run
+        while (how_far := progress.take()) is not None and self._at.running.get(run.claim) is run:
             event = self._at.speaker.progressed(
                 self._at.entropy.new_id(), run.data, self._at.clock.now(), run.context, how_far
             )
@@ -79,3 +69,25 @@ class ProgressLine(Managed):
             task.cancel()
             with suppress(asyncio.CancelledError):
                 await task
+
+
+class Progress:
+    """How far one attempt is. Called by the handler as often as it likes; the latest word counts."""
+
+    def __init__(self, line: ProgressLine, run: Run) -> None:
+        self.run = run
+        self._line = line
+        self._latest: HowFar | None = None
+        self._followed = False
+
+    def __call__(self, fraction: float, note: str) -> None:
+        self._latest = (fraction, note)
+        if not self._followed:
+            self._followed = True
+            self._line.follow(self)
+
+    def take(self) -> HowFar | None:
+        """The latest word, if it was not taken yet; after None it has to be followed again."""
+        latest, self._latest = self._latest, None
+        self._followed = latest is not None
+        return latest

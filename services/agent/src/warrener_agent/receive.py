@@ -10,6 +10,7 @@ from warrener_agent.decide_receipt import Park, Then, Way, claim_of, read, recor
 from warrener_agent.ledger.port import Claim, Granted
 from warrener_agent.outcomes import Cancelled, Settled, Succeeded
 from warrener_agent.perform import Performer
+from warrener_agent.publish import publish_surely
 from warrener_agent.receipts import Receipt, acknowledge
 from warrener_agent.report import Report, Reporter
 from warrener_agent.running import Run
@@ -21,7 +22,6 @@ from warrener_contracts.letters import Letter, delayed_letter, letter_for, parke
 from warrener_runtime.bus.port import Delivery, Subscription
 from warrener_runtime.lifecycle import Managed
 from warrener_runtime.logs import get_logger
-from warrener_runtime.publishing import publish_all
 from warrener_runtime.telemetry import TraceContext
 
 _log = get_logger("agent.receive")
@@ -36,6 +36,7 @@ class Batch:
     claims: dict[Claim, tuple[AttemptDispatched, list[Receipt]]] = field(
         default_factory=dict[Claim, tuple[AttemptDispatched, list[Receipt]]]
     )
+    adopted: list[tuple[Run, Receipt]] = field(default_factory=list[tuple[Run, Receipt]])
 
     def send_away(self, letter: Letter, receipts: Sequence[Receipt]) -> None:
         """Somebody else keeps it from now on."""
@@ -65,8 +66,7 @@ class Receiver(Managed):
         await self._on_drain()
 
     async def handle(self, queue: str, subscription: Subscription, deliveries: list[Delivery]) -> None:
-        """Take in one batch. Raises LedgerUnavailable with nothing done, and may then be called again with
-        it."""
+        """Take in one batch. Raises LedgerUnavailable with nothing done, and may then be called again."""
         asked, now = self._at.clock.monotonic(), self._at.clock.now()
         batch = self._sort(queue, subscription, deliveries, now)
         claims = list(batch.claims)
@@ -76,8 +76,13 @@ class Receiver(Managed):
             )
             for claim, answer in zip(claims, granted, strict=True):
                 self._follow(batch, claim, answer, now, asked)
+        for run, receipt in batch.adopted:
+            if self._at.running.get(run.claim) is run:
+                run.receipts.append(receipt)
+            else:  # it was reported while the ledger was asked about others
+                batch.let_go([receipt])
         if batch.letters:
-            await publish_all(self._at.bus, batch.letters, clock=self._at.clock)
+            await publish_surely(self._at, batch.letters)
         for receipt in batch.done:
             receipt.settle()
         await acknowledge(batch.done)
@@ -109,7 +114,7 @@ class Receiver(Managed):
         match way(event, now, runs_here=run is not None, slot_free=slot_free):
             case Way.ADOPT:
                 assert run is not None
-                run.receipts.append(receipt)
+                batch.adopted.append((run, receipt))
             case Way.DELAY:
                 batch.send_away(delayed_letter(event, now), [receipt])
             case Way.NO_SLOT:

@@ -12,6 +12,7 @@ from uuid import UUID
 from warrener_agent.decide_receipt import resolve
 from warrener_agent.ledger.port import Claim, Completion, FollowUp, Granted, LedgerUnavailable
 from warrener_agent.outcomes import Doubtful, Dropped, Outcome, Settled, Succeeded
+from warrener_agent.publish import publish_surely
 from warrener_agent.receipts import Receipt, acknowledge
 from warrener_agent.running import Run
 from warrener_agent.status_events import Times
@@ -24,7 +25,6 @@ from warrener_runtime.backoff import Backoff
 from warrener_runtime.gather import Gatherer
 from warrener_runtime.lifecycle import Managed
 from warrener_runtime.logs import get_logger
-from warrener_runtime.publishing import Unroutable, publish_all
 from warrener_runtime.telemetry import TraceContext
 
 _log = get_logger("agent.report")
@@ -75,6 +75,7 @@ class Reporter(Managed):
             self._work.cancel()
         closing = asyncio.create_task(self._gatherer.close())
         await asyncio.wait({closing}, timeout=1)
+        closing.cancel()
 
     async def _commit(self, reports: list[Report]) -> Sequence[Settled]:
         self._work = asyncio.create_task(self._settle(reports))
@@ -122,8 +123,12 @@ class Reporter(Managed):
         doubts = [
             _claim(one) for one, end in zip(reports, outcomes, strict=True) if isinstance(end, Doubtful)
         ]
-        answers = iter(await self._patiently(lambda: self._ask(doubts)) if doubts else ())
-        return [resolve(end, next(answers)) if isinstance(end, Doubtful) else end for end in outcomes]
+        answers = await self._patiently(lambda: self._ask(doubts)) if doubts else []
+        ends = dict(zip(doubts, answers, strict=True))
+        return [
+            resolve(end, _claim(one), ends[_claim(one)]) if isinstance(end, Doubtful) else end
+            for one, end in zip(reports, outcomes, strict=True)
+        ]
 
     async def _ask(self, claims: list[Claim]) -> list[Granted]:
         now = self._at.clock.now()
@@ -167,25 +172,11 @@ class Reporter(Managed):
                 events.append(event)
         letters += bundled(events)
         if letters:
-            await self._publish(letters)
+            await publish_surely(self._at, letters)
 
     def _event(self, report: Report, end: Settled) -> Event[Any] | None:
         times = Times(report.started_at, self._at.clock.now())
         return self._at.speaker.ended(self._at.entropy.new_id(), report.about, times, report.context, end)
-
-    async def _publish(self, letters: Sequence[Letter]) -> None:
-        while True:
-            try:
-                return await publish_all(self._at.bus, letters, clock=self._at.clock)
-            except Unroutable as error:
-                # The queue of requests was deleted; the scheduler declares it again.
-                letters = [letter for letter in letters if letter in error.letters]
-                _log.error(
-                    "Follow-up jobs cannot be requested: nobody consumes requests; trying again.",
-                    action="agent.unroutable",
-                    error=str(error),
-                )
-                await self._at.clock.sleep(1.0)
 
 
 def bundled(events: Iterable[Event[Any]]) -> list[Letter]:

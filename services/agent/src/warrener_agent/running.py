@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from uuid import UUID
 
 from warrener_agent.ledger.port import Claim
 from warrener_agent.receipts import Receipt
@@ -57,6 +58,7 @@ class Running:
     def __init__(self, slots: int) -> None:
         self.slots = slots
         self._runs: dict[Claim, Run] = {}
+        self._latest: dict[UUID, Run] = {}
         self._abandoned: Counter[str] = Counter()
         self._changed = asyncio.Condition()
 
@@ -77,15 +79,18 @@ class Running:
 
     def add(self, run: Run) -> None:
         """It takes a slot. An older attempt of the same job that still runs here has lost its claim to it."""
-        for other in self:
-            if other.data.job_id == run.data.job_id and other.data.attempt < run.data.attempt:
-                other.ask_to_stop(Stop.FENCED, f"attempt {run.data.attempt} was granted")
+        other = self._latest.get(run.data.job_id)
+        if other is not None and other.data.attempt < run.data.attempt:
+            other.ask_to_stop(Stop.FENCED, f"attempt {run.data.attempt} was granted")
+        self._latest[run.data.job_id] = run
         self._runs[run.claim] = run
 
     async def remove(self, run: Run) -> None:
         """It is reported: its slot is free."""
         if self._runs.get(run.claim) is run:
             del self._runs[run.claim]
+        if self._latest.get(run.data.job_id) is run:
+            del self._latest[run.data.job_id]
         async with self._changed:
             self._changed.notify_all()
 

@@ -2,8 +2,7 @@
 
 from typing import Annotated, ClassVar
 
-from pydantic import Field, field_validator
-from pydantic_settings import NoDecode
+from pydantic import Field
 
 from warrener_contracts.events.fields import QueueName
 from warrener_runtime.settings import ServiceSettings
@@ -20,9 +19,9 @@ class AgentSettings(ServiceSettings):
     """Where attempts are claimed: a file that the agents of this host share, or PostgreSQL."""
     agent_slots: Annotated[int, Field(ge=1, le=10_000)] = 10
     """How many attempts of each queue run at once."""
-    agent_queues: Annotated[tuple[QueueName, ...], NoDecode] = ()
+    agent_queues: tuple[QueueName, ...] = ()
     """The queues to serve, separated by commas; none means those that the job types declare."""
-    agent_modules: Annotated[tuple[str, ...], NoDecode] = ()
+    agent_modules: tuple[str, ...] = ()
     """The modules with the handlers, separated by commas, where none are given on the command line."""
     agent_lease: Seconds = 10.0
     """How long a claim holds without being renewed; an agent that cannot renew stops its handlers before."""
@@ -30,14 +29,7 @@ class AgentSettings(ServiceSettings):
     """How often the agent says that it lives and what it runs."""
     agent_early_ack: Seconds = 900.0
     """After how long a running attempt's delivery is acknowledged: half the broker's consumer timeout."""
+    agent_remember: Seconds = 7 * 86400.0
+    """How long the ledger remembers a completion: longer than any message about it may be on its way."""
     agent_announce_after: Annotated[float, Field(ge=0)] = 0.5
     """An attempt that runs longer than this is announced as started."""
-
-    @field_validator("agent_queues", "agent_modules", mode="before")
-    @classmethod
-    def _by_commas(cls, value: object) -> object:
-        return (
-            tuple(part.strip() for part in value.split(",") if part.strip())
-            if isinstance(value, str)
-            else value
-        )

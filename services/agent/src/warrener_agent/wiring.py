@@ -13,11 +13,11 @@ from warrener_agent.executors.port import Executor
 from warrener_agent.executors.process import ProcessExecutor
 from warrener_agent.executors.thread import ThreadExecutor
 from warrener_agent.kinds import ExecutorName
-from warrener_agent.leases import Leases
+from warrener_agent.leases import Leases, start_patiently
 from warrener_agent.ledger import Ledger, open_ledger
 from warrener_agent.listening import Ear
 from warrener_agent.perform import Performer
-from warrener_agent.presence import Farewell, Presence
+from warrener_agent.presence import Door, Presence
 from warrener_agent.progress import ProgressLine
 from warrener_agent.receive import Receiver
 from warrener_agent.report import Reporter
@@ -79,13 +79,14 @@ def _parts(at: Workplace, agent: Agent, telemetry: Telemetry) -> Component:
         every("heartbeats", presence.beat, every=at.settings.agent_heartbeat),
         every("leases", leases.renew, every=lease * 0.3),
         every("lease watch", leases.watch, every=lease * 0.05),
+        every("forgetting", leases.forget, every=3600.0),
         reporter,
         progress,
         every("starts", progress.announce_due, every=0.25),
         performer,
         receiver,
         *consumers,
-        Farewell(presence),
+        Door(presence),
         name="agent",
     )
 
@@ -113,7 +114,7 @@ async def production(agent: Agent, settings: AgentSettings, telemetry: Telemetry
         raise SettingsError([f"WARRENER_LEDGER_URL: {error}"]) from error
     bus = open_bus(settings.broker_url, name="warrener-agent")
     component = Group(
-        Resource("ledger", ledger.start, ledger.close),
+        Resource("ledger", partial(start_patiently, ledger, clock), ledger.close),
         Resource("bus", bus.start, bus.close),
         assemble(agent, bus, ledger, clock, entropy, telemetry, settings),
         name="agent and what it stands on",

@@ -20,11 +20,15 @@ class Event(BaseModel, Generic[D], frozen=True):
     """
 
     specversion: Literal["1.0"] = "1.0"
-    id: Annotated[str, Field(min_length=1, max_length=200)]
-    source: Annotated[str, Field(min_length=1, max_length=200)]
+    id: Annotated[
+        str, Field(min_length=1, max_length=200, description="The same whenever the event is told again.")
+    ]
+    source: Annotated[
+        str, Field(min_length=1, max_length=200, description="Who says it: a URI reference of the speaker.")
+    ]
     type: str
     time: Annotated[Instant | None, Field(description="When it happened.")] = None
-    subject: str | None = None
+    subject: Annotated[str | None, Field(description="The job or the agent it is about.")] = None
     datacontenttype: Literal["application/json"] = "application/json"
     traceparent: Annotated[
         TraceParent,

@@ -20,12 +20,9 @@ def _portable(value: JsonObject) -> JsonObject:
 PortableObject = Annotated[JsonObject, AfterValidator(_portable)]
 """A JSON object from a stranger, with nothing in it that a database would refuse further on."""
 
-_EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
-_LATEST = datetime(9000, 1, 1, tzinfo=UTC)
-
 
 def _in_utc(moment: datetime) -> datetime:
-    if not _EARLIEST <= moment < _LATEST:  # a delay is added to some: past the year 9999 that would overflow
+    if not 1970 <= moment.year < 9000:  # a delay is added to some: past the year 9999 that would overflow
         raise ValueError(f"expected a time from the year 1970 to 8999, got {moment.isoformat()}")
     return moment.astimezone(UTC)
 

@@ -6,12 +6,16 @@ folder, never touches the distribution's own service, and dies with the process 
 
 from warrener_runtime.servers.errors import ServerError, ServerFailed, ServerMissing
 from warrener_runtime.servers.postgres import PrivatePostgres
+from warrener_runtime.servers.postgres_commands import PostgresCommands
 from warrener_runtime.servers.rabbitmq import PrivateRabbitMQ
+from warrener_runtime.servers.rabbitmq_commands import RabbitMQCommands
 from warrener_runtime.servers.rabbitmq_install import RabbitMQInstallation
 
 __all__ = [
+    "PostgresCommands",
     "PrivatePostgres",
     "PrivateRabbitMQ",
+    "RabbitMQCommands",
     "RabbitMQInstallation",
     "ServerError",
     "ServerFailed",

@@ -1,7 +1,7 @@
 """PostgreSQL as a child process."""
 
 import os
-import re
+import shutil
 import signal
 import subprocess
 from pathlib import Path
@@ -11,12 +11,12 @@ from warrener_runtime.servers.guard_spec import Spec
 from warrener_runtime.servers.guarded import Guarded
 from warrener_runtime.servers.ports import free_block
 from warrener_runtime.servers.postgres_cluster import OWNER, Cluster
+from warrener_runtime.servers.postgres_commands import PostgresCommands
 from warrener_runtime.servers.postgres_install import account, group_of, programs
 
 _START_WITHIN = 60.0  # seconds
 _STOP_WITHIN = 30.0
 _ANSWER_WITHIN = 60.0
-_DATABASE_NAME = re.compile(r"[a-z][a-z0-9_]*")
 _STATUS_LINE = 7  # of postmaster.pid, counted from 0; the same that pg_ctl waits for
 
 # No fsync: a killed server loses nothing (the kernel has the pages), a crashed machine may. It serves tests.
@@ -30,7 +30,7 @@ _SETTINGS = {
 }
 
 
-class PrivatePostgres:
+class PrivatePostgres(PostgresCommands):
     """A PostgreSQL of one's own on 127.0.0.1, never as root: where we are root, it runs as another user.
 
     `start` returns when it takes connections. Its data survives `stop` and `kill`, not a crash of the
@@ -82,6 +82,11 @@ class PrivatePostgres:
         """SIGKILL to all of its processes."""
         self._processes.kill()
 
+    def remove(self) -> None:
+        """SIGKILL, and its folder with all that it kept."""
+        self.kill()
+        shutil.rmtree(self._cluster.folder, ignore_errors=True)
+
     def restart(self) -> None:
         """Stop and start; every connection is closed."""
         self.stop()
@@ -94,15 +99,6 @@ class PrivatePostgres:
     def resume(self) -> None:
         """SIGCONT after `pause`."""
         self._processes.resume()
-
-    def add_database(self, name: str, template: str = "template1") -> str:
-        """A new database, a copy of `template` to which nobody may be connected; its URL. It takes 40 ms."""
-        self.execute(f'CREATE DATABASE "{_checked(name)}" TEMPLATE "{_checked(template)}"')
-        return self.url_of(name)
-
-    def drop_database(self, name: str) -> None:
-        """Delete a database; whoever is connected to it is thrown out."""
-        self.execute(f'DROP DATABASE IF EXISTS "{_checked(name)}" WITH (FORCE)')
 
     def execute(self, statement: str) -> str:
         """Run one statement by psql; what it prints."""
@@ -137,9 +133,3 @@ class PrivatePostgres:
         except OSError:
             return False
         return len(lines) > _STATUS_LINE and lines[_STATUS_LINE].strip() == "ready"
-
-
-def _checked(name: str) -> str:
-    if not _DATABASE_NAME.fullmatch(name):
-        raise ValueError(f"expected the name of a database of small letters, digits and '_', got {name!r}")
-    return name

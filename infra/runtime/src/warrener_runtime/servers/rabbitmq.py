@@ -1,6 +1,6 @@
 """A RabbitMQ node as a child process."""
 
-import re
+import shutil
 import signal
 import socket
 from collections.abc import Sequence
@@ -12,6 +12,7 @@ from warrener_runtime.servers.errors import ServerFailed
 from warrener_runtime.servers.guard_spec import Spec
 from warrener_runtime.servers.guarded import Guarded
 from warrener_runtime.servers.ports import free_block
+from warrener_runtime.servers.rabbitmq_commands import RabbitMQCommands
 from warrener_runtime.servers.rabbitmq_files import EPMD, MANAGEMENT, OFFSETS, NodeFiles
 from warrener_runtime.servers.rabbitmq_install import RabbitMQInstallation
 
@@ -20,10 +21,9 @@ _START = b"\x00\x0a\x00\x0a"  # class 10, method 10: Connection.Start
 _FRAME_HEAD = 7  # bytes: type, channel, size
 _ANSWER_WITHIN = 5.0  # seconds
 _STOP_WITHIN = 60.0
-_VHOST_NAME = re.compile(r"[A-Za-z0-9._-]+")
 
 
-class PrivateRabbitMQ:
+class PrivateRabbitMQ(RabbitMQCommands):
     """A node of one's own on 127.0.0.1, in a folder of its own, with an epmd of its own.
 
     `start` returns when the node speaks AMQP. The node ends with `stop`, or when this process dies in
@@ -94,9 +94,14 @@ class PrivateRabbitMQ:
         self._processes.stop(signal.SIGTERM, _STOP_WITHIN, self._virtual_machine())
 
     def kill(self) -> None:
-        """SIGKILL, as a power cut would end it (but for the disk's cache)."""
+        """SIGKILL, as a power cut would end it (but for the disk's cache); see `settle`."""
         self._control.close()
         self._processes.kill()
+
+    def remove(self) -> None:
+        """SIGKILL, and its folder with all that it kept."""
+        self.kill()
+        shutil.rmtree(self._files.folder, ignore_errors=True)
 
     def restart(self) -> None:
         """Stop and start; every connection is closed."""
@@ -114,31 +119,6 @@ class PrivateRabbitMQ:
     def evaluate(self, expressions: str) -> str:
         """Evaluate Erlang inside the node, for what AMQP cannot ask. It takes about a millisecond."""
         return self._control.evaluate(expressions)
-
-    def add_vhost(self, name: str) -> str:
-        """A new virtual host in which guest may do everything; its URL. It takes about 20 ms."""
-        quoted = _quoted(name)
-        self.evaluate(
-            f'ok = rabbit_vhost:add({quoted}, <<"warrener">>), '
-            f"ok = rabbit_auth_backend_internal:set_permissions("
-            f'<<"guest">>, {quoted}, <<".*">>, <<".*">>, <<".*">>, <<"warrener">>)'
-        )
-        return f"{self.url}{name}"
-
-    def drop_vhost(self, name: str) -> None:
-        """Delete a virtual host and all in it; the node does it while we go on."""
-        self.evaluate(f'spawn(fun() -> rabbit_vhost:delete({_quoted(name)}, <<"warrener">>) end)')
-
-    def close_connections(self, reason: str = "closed by the test") -> None:
-        """Close every client's connection, as an operator may (CONNECTION_FORCED)."""
-        text = reason.replace("\\", "").replace('"', "'")
-        self.evaluate(
-            f'[rabbit_networking:close_connection(C, "{text}") || C <- rabbit_networking:connections()]'
-        )
-
-    def version(self) -> str:
-        """Such as 3.10.8."""
-        return self.evaluate("rabbit_misc:version()").strip('"')
 
     def _spec(self) -> Spec:
         files = self._files
@@ -177,9 +157,3 @@ def _speaks_amqp(port: int) -> bool:
                 return answer.read(_FRAME_HEAD + len(_START))[_FRAME_HEAD:] == _START
     except OSError:
         return False
-
-
-def _quoted(name: str) -> str:
-    if not _VHOST_NAME.fullmatch(name):
-        raise ValueError(f"expected the name of a vhost of letters, digits, '.', '_' and '-', got {name!r}")
-    return f'<<"{name}">>'

@@ -5,7 +5,11 @@ batch inside one transaction; `both/` asks what both understand alike.
 """
 
 import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from importlib.resources import files
+from operator import itemgetter
+from typing import Any
 
 from warrener_store.records.jobs import JOB_COLUMNS
 
@@ -18,10 +22,30 @@ def statement(dialect: str, name: str) -> str:
     folder = files(__name__)
     own = folder / dialect / f"{name}.sql"
     text = (own if own.is_file() else folder / "both" / f"{name}.sql").read_text(encoding="utf-8")
-    text = text.replace("{job}", JOB)
-    return numbered(text) if dialect == "sqlite" else text
+    return text.replace("{job}", JOB)
 
 
-def numbered(text: str) -> str:
-    """PostgreSQL's `$1` as SQLite writes it: `?1`."""
-    return re.sub(r"\$(\d+)", r"?\1", text)
+@dataclass(frozen=True, slots=True)
+class Positional:
+    """A statement whose parameters stand where they are used, as SQLite's driver for Python wants them.
+
+    Some versions of it (3.12.0 to 3.12.3) take `?1` for a name and warn, so no numbers are left in the text.
+    """
+
+    text: str
+    arrange: Callable[[Sequence[Any]], Sequence[Any]]
+    """From the parameters by number to those by place."""
+
+
+def positional(text: str) -> Positional:
+    """The statement with `?` for `$1`, `?1` and the like; one without numbers has its parameters in place."""
+    order = [int(number) - 1 for number in _NUMBERED.findall(text)]
+    in_place = order == list(range(len(order)))
+    return Positional(_NUMBERED.sub("?", text), _as_they_are if in_place else itemgetter(*order))
+
+
+_NUMBERED = re.compile(r"[$?](\d+)")
+
+
+def _as_they_are(parameters: Sequence[Any]) -> Sequence[Any]:
+    return parameters

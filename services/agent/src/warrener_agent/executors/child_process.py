@@ -36,7 +36,7 @@ class ChildProcess:
                 str(theirs.fileno()),
                 stdin=asyncio.subprocess.DEVNULL,
                 pass_fds=(theirs.fileno(),),
-                start_new_session=True,  # a group of its own: what it starts dies with it, Ctrl-C is ours alone
+                start_new_session=True,  # what it starts dies with it, and Ctrl-C is ours alone
             )
         reader, writer = await asyncio.open_connection(sock=ours)
         return cls(process, reader, writer)

@@ -1,0 +1,91 @@
+# `make` says what there is to make. Every target may be run twice, and says what it does while it does it.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+
+PYTHON := .venv/bin/python
+# pytest's own, for a part: make test ARGS="infra/runtime -k restart"
+ARGS ?=
+# Which of the demo's processes dies on the way: agent, scheduler, supervisor or broker
+KILL ?= agent
+# How often make soak goes round
+ROUNDS ?= 10
+
+# The environment is made again when what it is made from has changed.
+READY := .venv/.ready
+MEMBERS := $(wildcard contracts/*/pyproject.toml services/*/pyproject.toml infra/*/pyproject.toml)
+
+.PHONY: help
+help: ## Say what there is to make
+	@printf 'Warrener: background jobs over RabbitMQ that do not get lost.\n\n'
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: setup
+setup: $(READY) ## Make .venv; install RabbitMQ and PostgreSQL if we may, or say what to install
+	@infra/setup/servers
+
+$(READY): pyproject.toml uv.lock $(MEMBERS)
+	@infra/setup/environment
+	@touch $@
+
+.PHONY: demo
+demo: setup ## Load a year of flights while an agent is killed (KILL=scheduler|supervisor|broker for another)
+	@WARRENER_DEMO_KILL=$(KILL) $(PYTHON) -m examples.flights.demo
+
+.PHONY: test
+test: setup ## Run the tests (ARGS="path -k word" for a part)
+	@echo "test: running the tests on servers of their own"
+	@$(PYTHON) -m pytest $(ARGS)
+
+.PHONY: test-brokers
+test-brokers: setup ## Run the broker's tests on RabbitMQ 4.0 and 4.3 too (needs root, mmdebstrap and bubblewrap)
+	@WARRENER_TEST_BROKERS=all $(PYTHON) -m pytest tests/compatibility $(ARGS)
+
+.PHONY: test-wheels
+test-wheels: $(READY) ## Build every wheel; start each service from its own in a fresh environment
+	@WARRENER_TEST_WHEELS=1 $(PYTHON) -m pytest tests/wheels $(ARGS)
+
+.PHONY: lint
+lint: $(READY) ## Check style, format and who imports whom
+	@echo "lint: ruff check, ruff format, import-linter"
+	@$(PYTHON) -m ruff check
+	@$(PYTHON) -m ruff format --check
+	@.venv/bin/lint-imports
+
+.PHONY: types
+types: $(READY) ## Check the types, by mypy and by pyright
+	@echo "types: mypy"
+	@$(PYTHON) -m mypy
+	@echo "types: pyright"
+	@$(PYTHON) -m pyright
+
+.PHONY: generate
+generate: $(READY) ## Write again what is generated from the models: schemas, golden events, documents
+	@$(PYTHON) contracts/wire/generate.py
+
+.PHONY: verify-generated
+verify-generated: $(READY) ## Fail if something generated is not what the models say now
+	@echo "verify-generated: schemas, golden events and documents"
+	@$(PYTHON) contracts/wire/generate.py --check
+
+.PHONY: check
+check: lint types verify-generated test ## All that a change must pass, but for the wheels and the images
+
+.PHONY: soak
+soak: setup ## Run the tests of real processes ROUNDS times, and stop at the first failure
+	@for round in $$(seq $(ROUNDS)); do \
+		echo "soak: round $$round of $(ROUNDS)"; \
+		$(PYTHON) -m pytest -q -x tests/acceptance tests/chaos $(ARGS); \
+	done
+
+.PHONY: ci
+ci: ## All that CI runs
+	@.ci/run
+
+.PHONY: clean
+clean: ## Remove what was made here: .venv, build/, caches
+	@echo "clean: removing .venv, build, dist and caches"
+	@rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

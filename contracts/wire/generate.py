@@ -1,0 +1,99 @@
+"""Write what is generated from the wire's code: schemas, golden examples, AsyncAPI, reference pages.
+
+    python contracts/wire/generate.py            write the files
+    python contracts/wire/generate.py --check    write nothing; say what is not up to date, and exit 1
+    python contracts/wire/generate.py --release  keep the schemas and examples of this version for ever
+
+Each of them also fails if a change would break a released event: see
+`warrener_contracts.reference.compatibility`.
+"""
+
+import argparse
+import difflib
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from warrener_contracts.reference.compatibility import gate
+from warrener_contracts.reference.documents import RELEASES, documents, snapshot, wire_version
+from warrener_contracts.reference.schemas import schemas
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
+    """Do what was asked for; return the exit code."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    choice = parser.add_mutually_exclusive_group()
+    choice.add_argument(
+        "--check", action="store_true", help="write nothing, print what differs, exit 1 if anything does"
+    )
+    choice.add_argument(
+        "--release", action="store_true", help="keep this version's schemas and examples for ever"
+    )
+    asked = parser.parse_args(arguments)
+    complaints = list(_breaks(root))
+    if asked.check:
+        complaints += _stale(root)
+    else:
+        _write(root)
+        if asked.release and not complaints:
+            complaints += _release(root)
+    for complaint in complaints:
+        print(complaint, file=sys.stderr)
+    return 1 if complaints else 0
+
+
+def _breaks(root: Path) -> Iterator[str]:
+    released = {
+        folder.name: {
+            file.stem: json.loads(file.read_text("utf-8")) for file in (folder / "schemas").glob("*.json")
+        }
+        for folder in sorted((root / RELEASES).glob("*"))
+    }
+    for complaint in gate(released, schemas()):
+        yield f"breaking change: {complaint}"
+
+
+def _stale(root: Path) -> Iterator[str]:
+    wanted = documents()
+    for path, text in wanted.items():
+        there = (root / path).read_text("utf-8") if (root / path).exists() else ""
+        if there != text:
+            lines = difflib.unified_diff(
+                there.splitlines(), text.splitlines(), str(path), "generated", lineterm=""
+            )
+            yield "\n".join([f"{path} is not up to date: run python contracts/wire/generate.py", *lines])
+    for leftover in _leftovers(root):
+        yield f"{leftover.relative_to(root)} belongs to no event: run python contracts/wire/generate.py"
+
+
+def _write(root: Path) -> None:
+    for path, text in documents().items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text(text, "utf-8")
+    for leftover in _leftovers(root):
+        leftover.unlink()
+
+
+def _leftovers(root: Path) -> list[Path]:
+    wanted = {root / path for path in documents()}
+    folders = {path.parent for path in wanted if path.parent.name in ("schemas", "golden")}
+    return sorted(path for folder in folders for path in folder.glob("*.json") if path not in wanted)
+
+
+def _release(root: Path) -> Iterator[str]:
+    folder = root / RELEASES / wire_version()
+    if folder.exists():
+        yield f"expected a version that is not released, got {wire_version()}: raise it in pyproject.toml"
+        return
+    for path, text in snapshot().items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(text, "utf-8")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,175 @@
+"""The gate: what a change to a released event would break.
+
+Services are upgraded one by one, and users when they like. So for a while the old writer is read by the new
+reader, and the new writer by the old reader; of every event Warrener is both. Therefore nothing that a
+released version says may change in either direction: not narrower (we would refuse what the old one writes)
+and not wider (the old one would refuse what we write). What may come is an optional field, which old
+readers pass over. Anything else is a new version of the event, with an up-caster from the one before it.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from warrener_contracts.events import JsonObject
+from warrener_contracts.portable import is_array, is_object
+
+_SAYS_NOTHING = frozenset({"title", "description", "examples", "$defs", "$id", "$schema", "$comment"})
+_COMPARED_APART = frozenset({"properties", "required", "enum", "anyOf", "items", "type", "default"})
+_LOWER = frozenset({"minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties"})
+_UPPER = frozenset({"maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties"})
+_NARROWER = "narrower: a reader of this version refuses what one of the released version writes"
+_WIDER = "wider: a reader of the released version refuses what one of this version writes"
+
+
+def gate(released: Mapping[str, Mapping[str, JsonObject]], schemas: Mapping[str, JsonObject]) -> list[str]:
+    """What `schemas` (by event type) would break of the releases (by release, then by event type)."""
+    return [
+        complaint
+        for release in sorted(released)
+        for complaint in _against(release, released[release], schemas)
+    ]
+
+
+def breaks(released: JsonObject, schema: JsonObject) -> list[str]:
+    """What is incompatible in `schema` with the released schema of the same event; empty if nothing is."""
+    return list(_compare("", _Tree(released), _Tree(schema)))
+
+
+def _against(
+    release: str, released: Mapping[str, JsonObject], schemas: Mapping[str, JsonObject]
+) -> Iterator[str]:
+    for name in sorted(released):
+        if name not in schemas:
+            yield f"{name} (released in {release}): gone; keep it in RELEASED, with an up-caster from it"
+            continue
+        for complaint in breaks(released[name], schemas[name]):
+            yield f"{name} (released in {release}): {complaint}"
+
+
+class _Tree:
+    """A place in a schema, with references followed."""
+
+    def __init__(self, node: JsonObject, root: JsonObject | None = None) -> None:
+        self.root = node if root is None else root
+        while reference := node.get("$ref"):
+            target: Any = self.root
+            for part in str(reference).removeprefix("#/").split("/"):
+                target = target[part]
+            node = {**target, **{key: value for key, value in node.items() if key != "$ref"}}
+        self.node = node
+
+    def below(self, node: JsonObject) -> "_Tree":
+        return _Tree(node, self.root)
+
+    def children(self, key: str) -> dict[str, "_Tree"]:
+        return {name: self.below(node) for name, node in self.node.get(key, {}).items()}
+
+    def branches(self) -> list["_Tree"]:
+        return [self.below(node) for node in self.node.get("anyOf", ())]
+
+    def get(self, key: str) -> Any:
+        return self.node.get(key)
+
+    def whole(self, key: str) -> Any:
+        """What stands under a keyword that is compared as a whole, with the references in it followed too."""
+        return self._whole(self.node.get(key))
+
+    def _whole(self, value: Any) -> Any:
+        if is_object(value):
+            return {name: self._whole(inner) for name, inner in self.below(value).node.items()}
+        return [self._whole(inner) for inner in value] if is_array(value) else value
+
+
+def _compare(path: str, old: _Tree, new: _Tree) -> Iterator[str]:
+    where = path or "the event"
+    yield from _fields(path, old, new)
+    yield from _choices(where, old, new)
+    yield from _branches(where, old, new)
+    if old.get("type") != new.get("type"):
+        yield f"{where}: its type was {old.get('type')}, is {new.get('type')}"
+    if old.get("default") != new.get("default"):
+        before, after = old.get("default"), new.get("default")
+        yield f"{where}: its default was {before!r}, is {after!r}: silence would mean another thing"
+    if is_object(old.get("items")) and is_object(new.get("items")):
+        yield from _compare(f"{where}[]", old.below(old.get("items")), new.below(new.get("items")))
+    elif old.get("items") != new.get("items"):
+        yield f"{where}: its items were {old.get('items')}, are {new.get('items')}"
+    yield from _limits(where, old, new)
+
+
+def _fields(path: str, old: _Tree, new: _Tree) -> Iterator[str]:
+    before, after = old.children("properties"), new.children("properties")
+    must_before: set[str] = set(old.get("required") or [])
+    must_after: set[str] = set(new.get("required") or [])
+    for name, field in before.items():
+        where = f"{path}.{name}".removeprefix(".")
+        if name not in after:
+            yield f"{where}: removed or renamed; the released version has it"
+            continue
+        if name in must_after - must_before:
+            yield f"{where}: required now, {_NARROWER}"
+        if name in must_before - must_after:
+            yield f"{where}: no longer required, {_WIDER}"
+        yield from _compare(where, field, after[name])
+    for name in sorted(must_after - before.keys()):
+        where = f"{path}.{name}".removeprefix(".")
+        yield f"{where}: a new required field, {_NARROWER}; make it optional"
+
+
+def _choices(where: str, old: _Tree, new: _Tree) -> Iterator[str]:
+    before, after = old.get("enum"), new.get("enum")
+    if before == after:
+        return
+    if before is None or after is None:
+        yield f"{where}: its choices were {before}, are {after}"
+        return
+    for value in before:
+        if value not in after:
+            yield f"{where}: the choice {value!r} is gone, {_NARROWER}"
+    for value in after:
+        if value not in before:
+            yield f"{where}: the choice {value!r} is new, {_WIDER}"
+
+
+def _branches(where: str, old: _Tree, new: _Tree) -> Iterator[str]:
+    """Alternatives are told apart by type and kept in order: each is compared with its counterpart."""
+    before, after = old.branches(), new.branches()
+    for branch in _unmatched(before, after):
+        yield f"{where}: no longer {_shown(branch)}, {_NARROWER}"
+    for branch in _unmatched(after, before):
+        yield f"{where}: {_shown(branch)} too, {_WIDER}"
+    for branch in before:
+        for counterpart in _counterparts(branch, after):
+            yield from _compare(where, branch, counterpart)
+
+
+def _unmatched(these: Sequence[_Tree], those: Sequence[_Tree]) -> list[_Tree]:
+    return [tree for tree in these if not _counterparts(tree, those)]
+
+
+def _counterparts(tree: _Tree, others: Sequence[_Tree]) -> list[_Tree]:
+    return [other for other in others if _shown(other) == _shown(tree)][:1]
+
+
+def _shown(tree: _Tree) -> str:
+    return str(tree.get("type") or tree.get("const") or "anything")
+
+
+def _limits(where: str, old: _Tree, new: _Tree) -> Iterator[str]:
+    """Everything else that restricts a value. A keyword that is not known here counts as a break when it
+    changes."""
+    keys = (old.node.keys() | new.node.keys()) - _SAYS_NOTHING - _COMPARED_APART
+    for key in sorted(keys):
+        before, after = old.whole(key), new.whole(key)
+        if before == after:
+            continue
+        yield f"{where}: {key} was {before!r}, is {after!r}: {_direction(key, before, after)}"
+
+
+def _direction(key: str, before: Any, after: Any) -> str:
+    if key in _LOWER | _UPPER:
+        wider = after is None or (
+            before is not None and (after < before if key in _LOWER else after > before)
+        )
+        return _WIDER if wider else _NARROWER
+    return "one of the two versions refuses what the other writes"

@@ -1,0 +1,44 @@
+"""Every generated file of the wire: where it stands in the repository, and what must be in it."""
+
+import json
+from importlib.metadata import version
+from pathlib import PurePosixPath
+
+from warrener_contracts.letters import encode
+from warrener_contracts.reference.asyncapi import asyncapi
+from warrener_contracts.reference.events_page import events_page
+from warrener_contracts.reference.examples import golden
+from warrener_contracts.reference.journey_page import journey_page
+from warrener_contracts.reference.schemas import schemas
+from warrener_contracts.reference.topology_page import topology_page
+
+WIRE = PurePosixPath("contracts/wire")
+RELEASES = WIRE / "released"
+"""One folder a release, with the schemas and the golden examples as they were released. It only grows."""
+
+
+def documents() -> dict[PurePosixPath, str]:
+    """The text of each file, by its path in the repository. The same code gives the same bytes."""
+    return {
+        **{WIRE / "schemas" / f"{name}.json": _json(schema) for name, schema in schemas().items()},
+        **{WIRE / "golden" / f"{name}.json": _json(json.loads(encode(e))) for name, e in golden().items()},
+        PurePosixPath("docs/reference/asyncapi.json"): _json(asyncapi(wire_version())),
+        PurePosixPath("docs/reference/events.md"): events_page(),
+        PurePosixPath("docs/reference/topology.md"): topology_page(),
+        PurePosixPath("docs/journey-of-a-job.md"): journey_page(),
+    }
+
+
+def snapshot() -> dict[PurePosixPath, str]:
+    """What a release keeps, by its path in the folder of the release."""
+    kept = ("schemas", "golden")
+    return {path.relative_to(WIRE): text for path, text in documents().items() if path.parent.name in kept}
+
+
+def wire_version() -> str:
+    """The version of the contracts."""
+    return version("warrener-contracts")
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False) + "\n"

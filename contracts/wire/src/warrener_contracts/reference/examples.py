@@ -1,0 +1,266 @@
+"""One golden example of each event: complete, so that every field is seen, and as it might be on a
+Tuesday."""
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from types import MappingProxyType
+from typing import Any
+from uuid import UUID
+
+from warrener_contracts import events as e
+from warrener_contracts.policy import Backoff, Guarantee, JobPolicy, PolicyOverrides
+from warrener_contracts.registry import type_of
+from warrener_contracts.states import JobState
+
+_NOON = datetime(2013, 1, 1, 12, 0, tzinfo=UTC)
+_JOB = UUID("019440f7-3a00-7c3e-8f21-5b0a4d9e6c11")
+_PARENT = UUID("019440f7-2c10-7b42-a9d0-1f6e83c7b205")
+_AGENT = "loader-7c9f.4121"
+_SCHEDULER, _SUPERVISOR = "warrener/scheduler", "warrener/supervisor"
+_ARGUMENTS = {"path": "flights/2013-01-01.csv", "carrier": None, "columns": ["dep_delay", "arr_delay"]}
+_RESULT = {"rows": 842, "origin": {"EWR": 305, "JFK": 297, "LGA": 240}, "first_departure": None}
+
+
+def _at(seconds: float) -> datetime:
+    return _NOON + timedelta(seconds=seconds)
+
+
+def _envelope(
+    number: int, source: str, seconds: float, subject: UUID | str = _JOB, event_id: str = ""
+) -> dict[str, Any]:
+    return {
+        "id": event_id or f"019440f7-{0x4000 + number:04x}-7000-8000-00000000{number:04x}",
+        "source": source,
+        "time": _at(seconds),
+        "subject": str(subject),
+        "traceparent": f"00-5b8efff798038103d269b633813fc60c-eee19b7ec3c1{number:04x}-01",
+        "tracestate": "airline=ops",
+    }
+
+
+def _attempt(number: int = 1) -> dict[str, Any]:
+    return {"job_id": _JOB, "attempt": number, "job_type": "flights.load", "agent_id": _AGENT}
+
+
+_ERROR = e.ErrorInfo(
+    kind=e.ErrorKind.ERROR,
+    type="psycopg.OperationalError",
+    message="connection to the flights database was lost while row 512 was written",
+    stack='Traceback (most recent call last):\n  File "flights.py", line 31, in load\n    insert(batch)\n',
+    retryable=True,
+)
+_DAMAGED = e.ErrorInfo(
+    kind=e.ErrorKind.BAD_ARGUMENTS,
+    type="flights.WrongHeader",
+    message="expected the column dep_delay, got departure_delay: the file is not of this year's form",
+    stack='Traceback (most recent call last):\n  File "flights.py", line 19, in load\n    check(header)\n',
+    retryable=False,
+)
+_POLICY = JobPolicy(
+    max_attempts=5,
+    max_losses=3,
+    timeout=timedelta(minutes=2),
+    start_timeout=timedelta(minutes=30),
+    backoff=Backoff(first=timedelta(seconds=2), factor=2.0, limit=timedelta(minutes=5), jitter=0.1),
+)
+_SCHEMA = {
+    "type": "object",
+    "properties": {"path": {"type": "string"}},
+    "required": ["path"],
+    "additionalProperties": True,
+}
+
+
+def _requests() -> Iterable[e.Event[Any]]:
+    return [
+        e.JobRequested(
+            **_envelope(1, "airline/operations", 0, event_id=str(_JOB)),
+            data=e.JobRequestedData(
+                job_type="flights.load",
+                arguments=_ARGUMENTS,
+                queue="loading",
+                idempotency_key="flights-2013-01-01",
+                not_before=_at(60),
+                delay=timedelta(seconds=30),
+                deadline=_at(7200),
+                expires_after=timedelta(hours=2),
+                parent_id=_PARENT,
+                reply_to="operations-desk-4",
+                policy=PolicyOverrides(
+                    max_attempts=3,
+                    timeout=timedelta(minutes=1),
+                    start_timeout=timedelta(minutes=10),
+                    backoff=_POLICY.backoff,
+                ),
+            ),
+        ),
+        e.JobCancelRequested(
+            **_envelope(2, "airline/operations", 5),
+            data=e.JobCancelRequestedData(
+                job_id=_JOB, reason="the file is being delivered again", reply_to="operations-desk-4"
+            ),
+        ),
+        e.AgentAnnounced(
+            **_envelope(3, f"warrener/agent/{_AGENT}", -60, _AGENT),
+            data=e.AgentAnnouncedData(
+                agent_id=_AGENT,
+                queues=("loading", "default"),
+                job_types=(
+                    e.JobTypeDeclaration(
+                        name="flights.load",
+                        queue="loading",
+                        arguments_schema=_SCHEMA,
+                        result_schema={"type": "object", "properties": {"rows": {"type": "integer"}}},
+                        guarantee=Guarantee.TRANSACTIONAL,
+                        policy=_POLICY,
+                        description="Loads the flights of one day into the database.",
+                    ),
+                ),
+            ),
+        ),
+    ]
+
+
+def _dispatch() -> list[e.Event[Any]]:
+    return [
+        e.AttemptDispatched(
+            **_envelope(4, _SCHEDULER, 0.02),
+            data=e.AttemptDispatchedData(
+                job_id=_JOB,
+                attempt=1,
+                job_type="flights.load",
+                queue="loading",
+                arguments=_ARGUMENTS,
+                guarantee=Guarantee.TRANSACTIONAL,
+                timeout=timedelta(minutes=1),
+                max_attempts=3,
+                deadline=_at(7200),
+                requested_at=_NOON,
+                not_before=_at(60),
+            ),
+        ),
+        e.AttemptCancel(
+            **_envelope(5, _SUPERVISOR, 6),
+            data=e.AttemptCancelData(job_id=_JOB, attempt=1, reason="the file is being delivered again"),
+        ),
+    ]
+
+
+def _status() -> list[e.Event[Any]]:
+    agent = f"warrener/agent/{_AGENT}"
+    ran: dict[str, Any] = {**_attempt(), "started_at": _at(61), "finished_at": _at(63.5)}
+    return [
+        e.AttemptStarted(
+            **_envelope(6, agent, 61.5), data=e.AttemptStartedData(**_attempt(), started_at=_at(61))
+        ),
+        e.AttemptProgressed(
+            **_envelope(7, agent, 62),
+            data=e.AttemptProgressedData(**_attempt(), fraction=0.6, note="row 512 of 842"),
+        ),
+        e.AttemptSucceeded(
+            **_envelope(8, agent, 63.5),
+            data=e.AttemptSucceededData(**ran, result=_RESULT, recorded_attempt=1, follow_ups=2),
+        ),
+        e.AttemptFailed(
+            **_envelope(9, agent, 63.5),
+            data=e.AttemptFailedData(**ran, error=_ERROR, retry_after_seconds=10.0),
+        ),
+        e.AttemptCancelled(
+            **_envelope(10, agent, 63.5),
+            data=e.AttemptCancelledData(**ran, reason="the file is being delivered again"),
+        ),
+        e.AttemptReleased(
+            **_envelope(11, agent, 62.5),
+            data=e.AttemptReleasedData(**_attempt(), reason="the agent drains: it was asked to stop"),
+        ),
+        e.AttemptTimedOut(
+            **_envelope(12, _SUPERVISOR, 131),
+            data=e.AttemptTimedOutData(**_attempt(), timeout_seconds=60.0),
+        ),
+        e.AttemptLost(
+            **_envelope(13, _SUPERVISOR, 95),
+            data=e.AttemptLostData(**_attempt(), last_seen_at=_at(64)),
+        ),
+        e.AttemptOverdue(
+            **_envelope(14, _SUPERVISOR, 1860),
+            data=e.AttemptOverdueData(**_attempt(), dispatched_at=_at(60)),
+        ),
+        e.JobDeadlinePassed(
+            **_envelope(15, _SUPERVISOR, 7201),
+            data=e.JobDeadlinePassedData(job_id=_JOB, deadline=_at(7200)),
+        ),
+        e.AgentHeartbeat(
+            **_envelope(16, agent, 65, _AGENT),
+            data=e.AgentHeartbeatData(
+                agent_id=_AGENT,
+                host="loader-7c9f",
+                pid=4121,
+                queues=("loading", "default"),
+                slots=4,
+                running=(e.RunningAttempt(job_id=_JOB, attempt=1),),
+                started_at=_at(-60),
+                draining=False,
+            ),
+        ),
+    ]
+
+
+def _answers() -> list[e.Event[Any]]:
+    return [
+        e.JobRejected(
+            **_envelope(17, _SCHEDULER, 0.01),
+            data=e.JobRejectedData(
+                request_id=str(_JOB),
+                request_source="airline/operations",
+                job_id=_JOB,
+                job_type="flights.load",
+                reason=e.Reason.BAD_ARGUMENTS,
+                detail='expected "path" to be a string, got 17: see the schema of flights.load',
+            ),
+        ),
+        e.JobDeduplicated(
+            **_envelope(18, _SCHEDULER, 0.01),
+            data=e.JobDeduplicatedData(
+                requested_job_id=UUID("019440f7-5b77-7e01-9c44-2a7d90f3b318"),
+                job_id=_JOB,
+                idempotency_key="flights-2013-01-01",
+            ),
+        ),
+        e.JobFinished(
+            **_envelope(19, _SUPERVISOR, 63.6),
+            data=e.JobFinishedData(
+                job_id=_JOB,
+                job_type="flights.load",
+                state=JobState.SUCCEEDED,
+                attempt=1,
+                result=_RESULT,
+                parent_id=_PARENT,
+                requested_at=_NOON,
+                finished_at=_at(63.5),
+            ),
+        ),
+        e.JobRetrying(
+            **_envelope(20, _SUPERVISOR, 63.6),
+            data=e.JobRetryingData(
+                job_id=_JOB, job_type="flights.load", next_attempt=2, due_at=_at(73.5), error=_ERROR
+            ),
+        ),
+        e.JobDead(
+            **_envelope(21, _SUPERVISOR, 63.6),
+            data=e.JobDeadData(
+                job_id=_JOB,
+                job_type="flights.load",
+                attempts=1,
+                reason="no retry can mend it: flights.WrongHeader",
+                error=_DAMAGED,
+            ),
+        ),
+    ]
+
+
+@cache
+def golden() -> Mapping[str, e.Event[Any]]:
+    """The example of each event, by its CloudEvents `type`."""
+    told = [*_requests(), *_dispatch(), *_status(), *_answers()]
+    return MappingProxyType({type_of(type(event)): event for event in told})

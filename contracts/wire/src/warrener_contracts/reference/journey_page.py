@@ -1,0 +1,110 @@
+"""`docs/journey-of-a-job.md`: the chart and the table of the journey."""
+
+from collections.abc import Iterator
+
+from warrener_contracts.journey import (
+    JOURNEY,
+    OF_AN_ATTEMPT,
+    STALE,
+    UNHEARD_OF,
+    Ignored,
+    Impossible,
+    Signal,
+    Step,
+    To,
+)
+from warrener_contracts.reference import GENERATED
+from warrener_contracts.states import TERMINAL, JobState
+
+_BROUGHT_BY = {
+    Signal.REQUESTED: "`job.requested` again",
+    Signal.DUE: "the clock: the scheduler's for what waits, the supervisor's for what waits past the ladder",
+    Signal.CANCEL_REQUESTED: "`job.cancel_requested`",
+    Signal.DEADLINE_PASSED: "`job.deadline_passed`, from the watchdog",
+    Signal.OVERDUE: "`attempt.overdue`, from the watchdog",
+    Signal.ALIVE: "`attempt.started`, `attempt.progressed`, or a line of `agent.heartbeat`",
+    Signal.SUCCEEDED: "`attempt.succeeded`",
+    Signal.FAILED: "`attempt.failed`",
+    Signal.STOPPED: "`attempt.cancelled`",
+    Signal.RELEASED: "`attempt.released`",
+    Signal.TIMED_OUT: "`attempt.timed_out`, from the watchdog",
+    Signal.LOST: "`attempt.lost`, from the watchdog or of a dispatch that the broker gave up",
+}
+
+_HEAD = f"""{GENERATED}
+# The journey of a job
+
+Every job is in one of eight states; the last four are terminal and are never left. What happens to it is a
+*signal*. For every state and every signal the table below says: a transition, ignored because …, or
+impossible. An impossible one means that something is broken: its message is parked and an alarm is raised.
+
+"""
+
+_FENCE = """## The fence
+
+A signal about an attempt (marked *attempt* below) is first compared with the job's current attempt. The
+number of the attempt is the fencing token: only the supervisor makes the next one, and it records it before
+it dispatches it.
+
+| the signal tells of | then |
+|---|---|
+| an older attempt | {older} |
+| the current attempt | the table below decides |
+| a newer attempt | {newer} |
+
+So the row of a job is always marked before its dispatch is published, by the scheduler as by the
+supervisor: an agent's word about an attempt finds that attempt in the store.
+"""
+
+
+def journey_page() -> str:
+    """The whole page."""
+    return "\n".join(_lines()).rstrip() + "\n"
+
+
+def _lines() -> Iterator[str]:
+    yield _HEAD.rstrip()
+    yield ""
+    yield "```mermaid"
+    yield "stateDiagram-v2"
+    yield "    [*] --> waiting: requested, and it must wait"
+    yield "    [*] --> queued: requested"
+    for (state, signal), step in JOURNEY.items():
+        if isinstance(step, To):
+            for target in step.states:
+                yield f"    {state} --> {target}: {signal}"
+    for state in _in_order(TERMINAL):
+        yield f"    {state} --> [*]"
+    yield "```"
+    yield ""
+    yield "## The signals"
+    yield ""
+    yield "| signal | | brought by |"
+    yield "|---|---|---|"
+    for signal in Signal:
+        yield f"| `{signal}` | {'attempt' if signal in OF_AN_ATTEMPT else 'job'} | {_BROUGHT_BY[signal]} |"
+    yield ""
+    yield _FENCE.format(older=f"ignored: {STALE.why}", newer=f"**impossible**: {UNHEARD_OF.why}").rstrip()
+    yield ""
+    yield f"## Every pair ({len(JOURNEY)})"
+    yield ""
+    yield "| state | signal | what happens | why |"
+    yield "|---|---|---|---|"
+    for state in JobState:
+        for signal in Signal:
+            step = JOURNEY[state, signal]
+            yield f"| `{state}` | `{signal}` | {_step(step)} | {step.why} |"
+
+
+def _in_order(states: frozenset[JobState]) -> list[JobState]:
+    return [state for state in JobState if state in states]
+
+
+def _step(step: Step) -> str:
+    match step:
+        case To(states):
+            return "→ " + " or ".join(f"`{state}`" for state in states)
+        case Ignored():
+            return "ignored"
+        case Impossible():
+            return "**impossible**"

@@ -1,0 +1,217 @@
+"""Who says each event to whom, and under which routing key."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from warrener_contracts import events as e
+from warrener_contracts import topology
+from warrener_contracts.registry import Kind
+
+
+class Party(StrEnum):
+    """Who speaks and listens on the wire."""
+
+    ANYONE = "anyone"
+    SCHEDULER = "scheduler"
+    AGENT = "agent"
+    SUPERVISOR = "supervisor"
+
+
+ANYONE, SCHEDULER, AGENT, SUPERVISOR = Party.ANYONE, Party.SCHEDULER, Party.AGENT, Party.SUPERVISOR
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One kind of address: an exchange and a routing key with parameters in braces."""
+
+    name: str
+    exchange: str
+    key: str
+    senders: tuple[Party, ...]
+    receivers: tuple[Party, ...]
+    kinds: tuple[Kind, ...]
+    about: str
+    persistent: bool = True
+
+    @property
+    def mandatory(self) -> bool:
+        """Whether the publisher is told when no queue is bound for the key."""
+        return self.exchange in {topology.REQUESTS, topology.DISPATCH}
+
+
+PARAMETERS: Mapping[str, str] = {
+    "job_type": "A job type: dotted words, such as flights.load.",
+    "queue": "The queue whose agents may take it; `default` if nothing else is said.",
+    "what": "What became of the attempt: the second word of the event's type.",
+    "agent_id": "The agent.",
+    "state": "The terminal state: succeeded, dead, cancelled or expired.",
+    "reply_to": "The reply address that the asker has put into its request.",
+    "rung": "The step of the delay ladder: " + ", ".join(rung.name for rung in topology.RUNGS) + ".",
+}
+
+_ATTEMPT_EVENTS: tuple[Kind, ...] = (
+    e.AttemptStarted,
+    e.AttemptProgressed,
+    e.AttemptSucceeded,
+    e.AttemptFailed,
+    e.AttemptCancelled,
+    e.AttemptReleased,
+    e.AttemptTimedOut,
+    e.AttemptLost,
+    e.AttemptOverdue,
+)
+
+ROUTES: tuple[Route, ...] = (
+    Route(
+        "job-requests",
+        topology.REQUESTS,
+        "{job_type}",
+        (ANYONE, AGENT),
+        (SCHEDULER,),
+        (e.JobRequested,),
+        "The only door by which a job enters. An agent asks here for the follow-ups of its jobs.",
+    ),
+    Route(
+        "cancel-requests",
+        topology.REQUESTS,
+        "job.cancel_requested",
+        (ANYONE,),
+        (SCHEDULER,),
+        (e.JobCancelRequested,),
+        "The scheduler passes it on, unchanged, to the supervisor.",
+    ),
+    Route(
+        "announcements",
+        topology.REQUESTS,
+        "agent.announced",
+        (AGENT,),
+        (SCHEDULER,),
+        (e.AgentAnnounced,),
+        "An agent tells what it can run, before it receives its first attempt.",
+    ),
+    Route(
+        "dispatch",
+        topology.DISPATCH,
+        "{queue}.{job_type}",
+        (SCHEDULER, SUPERVISOR),
+        (AGENT,),
+        (e.AttemptDispatched,),
+        "An attempt waits here until an agent has a free slot.",
+    ),
+    Route(
+        "delayed-dispatch",
+        topology.DELAY,
+        "{rung}.{queue}.{job_type}",
+        (SCHEDULER, SUPERVISOR, AGENT),
+        (AGENT,),
+        (e.AttemptDispatched,),
+        "The same by way of the delay ladder: it comes out on warrener.return under the same routing key.",
+    ),
+    Route(
+        "attempt-status",
+        topology.STATUS,
+        "attempt.{what}.{job_type}",
+        (AGENT, SUPERVISOR),
+        (SUPERVISOR,),
+        _ATTEMPT_EVENTS,
+        "Agents tell what became of an attempt; the watchdog tells what they cannot tell any more.",
+    ),
+    Route(
+        "cancel-judgement",
+        topology.STATUS,
+        "job.cancel_requested",
+        (SCHEDULER,),
+        (SUPERVISOR,),
+        (e.JobCancelRequested,),
+        "One service judges: the supervisor alone cancels.",
+    ),
+    Route(
+        "deadlines",
+        topology.STATUS,
+        "job.deadline_passed",
+        (SUPERVISOR,),
+        (SUPERVISOR,),
+        (e.JobDeadlinePassed,),
+        "The watchdog's word that a job's deadline has passed.",
+    ),
+    Route(
+        "heartbeats",
+        topology.HEARTBEATS,
+        "agent.{agent_id}",
+        (AGENT,),
+        (SUPERVISOR,),
+        (e.AgentHeartbeat,),
+        "Presence; it renews the leases of what the agent runs.",
+        persistent=False,
+    ),
+    Route(
+        "control",
+        topology.CONTROL,
+        "all",
+        (SUPERVISOR,),
+        (AGENT,),
+        (e.AttemptCancel,),
+        "To every agent: whoever does not run the job passes it over. A lost one costs time alone.",
+        persistent=False,
+    ),
+    Route(
+        "job-finished",
+        topology.EVENTS,
+        "job.finished.{state}.{job_type}",
+        (SUPERVISOR,),
+        (ANYONE,),
+        (e.JobFinished,),
+        "A job is over, for whoever binds a queue.",
+    ),
+    Route(
+        "job-retrying",
+        topology.EVENTS,
+        "job.retrying.{job_type}",
+        (SUPERVISOR,),
+        (ANYONE,),
+        (e.JobRetrying,),
+        "An attempt went wrong and there will be another.",
+    ),
+    Route(
+        "job-dead",
+        topology.EVENTS,
+        "job.dead.{job_type}",
+        (SUPERVISOR,),
+        (ANYONE,),
+        (e.JobDead,),
+        "A job has become a dead letter.",
+    ),
+    Route(
+        "job-rejected",
+        topology.EVENTS,
+        "job.rejected.{job_type}",
+        (SCHEDULER,),
+        (ANYONE,),
+        (e.JobRejected,),
+        "A request was refused; `unknown` stands for a job type that could not be read.",
+    ),
+    Route(
+        "job-deduplicated",
+        topology.EVENTS,
+        "job.deduplicated",
+        (SCHEDULER,),
+        (ANYONE,),
+        (e.JobDeduplicated,),
+        "A request was not needed: its idempotency key was used before.",
+    ),
+    Route(
+        "replies",
+        topology.EVENTS,
+        "reply.{reply_to}",
+        (SCHEDULER, SUPERVISOR),
+        (ANYONE,),
+        (e.JobFinished, e.JobRejected, e.JobDeduplicated),
+        "Answers to one asker, who has bound an exclusive queue to this key before asking.",
+    ),
+)
+
+
+def routes_of(kind: Kind) -> list[Route]:
+    """Where an event may be met."""
+    return [route for route in ROUTES if kind in route.kinds]

@@ -1,0 +1,48 @@
+"""The JSON Schema of each released event: what a writer must write and a reader may rely on."""
+
+from typing import Any
+
+from pydantic.json_schema import GenerateJsonSchema, models_json_schema
+
+from warrener_contracts.events import JsonObject
+from warrener_contracts.registry import RELEASED, Kind, type_of
+
+# Our reader fills these in; who writes an event by hand must not leave them out, as CloudEvents asks.
+_ASKED_FOR = ("specversion", "type")
+
+
+class _Plain(GenerateJsonSchema):
+    """Without a title for every field: it would only repeat the field's name."""
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        return False
+
+
+def schema_of(kind: Kind) -> JsonObject:
+    """The JSON Schema (draft 2020-12) of one event."""
+    schema = _complete(kind, kind.model_json_schema(schema_generator=_Plain))
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": f"urn:warrener:event:{type_of(kind)}",
+        **schema,
+    }
+
+
+def schemas() -> dict[str, JsonObject]:
+    """The schema of each released event, by its CloudEvents `type`."""
+    return {type_of(kind): schema_of(kind) for kind in RELEASED}
+
+
+def shared_schemas(reference: str) -> dict[str, JsonObject]:
+    """All events and their parts, by the name of their class, with references such as `reference` between
+    them."""
+    _, whole = models_json_schema(
+        [(kind, "validation") for kind in RELEASED], schema_generator=_Plain, ref_template=reference
+    )
+    parts: dict[str, JsonObject] = whole["$defs"]
+    return {**parts, **{kind.__name__: _complete(kind, parts[kind.__name__]) for kind in RELEASED}}
+
+
+def _complete(kind: Kind, schema: JsonObject) -> JsonObject:
+    required = [*_ASKED_FOR, *schema["required"]]
+    return {**schema, "title": type_of(kind), "required": required}

@@ -1,0 +1,212 @@
+"""What is generated is up to date, valid, and says the same as the code."""
+
+import json
+import re
+import runpy
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft7Validator, Draft202012Validator, FormatChecker
+
+from warrener_contracts.addresses import address_of
+from warrener_contracts.codec import BY_TYPE, type_of
+from warrener_contracts.events import JsonObject
+from warrener_contracts.letters import encode, letter_for
+from warrener_contracts.reference.asyncapi import asyncapi
+from warrener_contracts.reference.documents import documents, wire_version
+from warrener_contracts.reference.examples import golden
+from warrener_contracts.reference.fields_table import type_name
+from warrener_contracts.reference.routes import PARAMETERS, ROUTES, Route, routes_of
+from warrener_contracts.reference.schemas import schemas
+from warrener_contracts.topology import DELAY, EVENTS, EXCHANGES, STATUS
+
+ROOT = Path(__file__).resolve().parents[3]
+GENERATE = ROOT / "contracts" / "wire" / "generate.py"
+ABSENT = {"job.finished.v1": {"error"}}  # a job that succeeded has none
+
+
+@pytest.fixture(scope="module")
+def generate() -> Any:
+    return runpy.run_path(str(GENERATE))["main"]
+
+
+@pytest.fixture
+def tree(tmp_path: Path, generate: Any) -> Path:
+    shutil.copytree(ROOT / "contracts" / "wire" / "released", tmp_path / "contracts" / "wire" / "released")
+    assert generate([], root=tmp_path) == 0
+    return tmp_path
+
+
+def test_the_repository_is_up_to_date(generate: Any) -> None:
+    assert generate(["--check"]) == 0
+
+
+def test_check_tells_what_differs(generate: Any, tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = tree / "docs" / "journey-of-a-job.md"
+    page.write_text(page.read_text("utf-8").replace("waiting --> queued", "waiting --> dead"), "utf-8")
+    (tree / "contracts" / "wire" / "schemas" / "job.forgotten.v1.json").write_text("{}", "utf-8")
+    (tree / "contracts" / "wire" / "golden" / "job.dead.v1.json").unlink()
+    assert generate(["--check"], root=tree) == 1
+    said = capsys.readouterr().err
+    assert "docs/journey-of-a-job.md is not up to date" in said
+    assert "-    waiting --> dead: due" in said
+    assert "+    waiting --> queued: due" in said
+    assert "job.forgotten.v1.json belongs to no event" in said
+    assert "golden/job.dead.v1.json is not up to date" in said
+
+
+def test_writing_mends_it_and_takes_away_what_belongs_to_nothing(generate: Any, tree: Path) -> None:
+    left = tree / "contracts" / "wire" / "golden" / "job.forgotten.v1.json"
+    left.write_text("{}", "utf-8")
+    assert generate([], root=tree) == 0
+    assert not left.exists()
+    assert generate(["--check"], root=tree) == 0
+
+
+def test_a_breaking_change_fails_the_build(
+    generate: Any, tree: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The release had a field more than the code has now: somebody has removed it."""
+    released = tree / "contracts" / "wire" / "released" / wire_version() / "schemas" / "job.requested.v1.json"
+    schema = json.loads(released.read_text("utf-8"))
+    schema["$defs"]["JobRequestedData"]["properties"]["priority"] = {"type": "integer", "default": 0}
+    released.write_text(json.dumps(schema), "utf-8")
+    for arguments in (["--check"], [], ["--release"]):
+        assert generate(arguments, root=tree) == 1
+        said = capsys.readouterr().err
+        assert f"job.requested.v1 (released in {wire_version()}): data.priority: removed or renamed" in said
+
+
+def test_a_release_is_written_once_and_never_again(
+    generate: Any, tree: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tree / "contracts" / "wire" / "released" / wire_version()
+    shutil.rmtree(folder)
+    assert generate(["--release"], root=tree) == 0
+    kept = {file.relative_to(folder): file.read_bytes() for file in folder.rglob("*.json")}
+    assert len(kept) == 2 * len(BY_TYPE)
+    assert generate(["--release"], root=tree) == 1
+    assert "expected a version that is not released" in capsys.readouterr().err
+    assert {file.relative_to(folder): file.read_bytes() for file in folder.rglob("*.json")} == kept
+
+
+def test_the_same_code_gives_the_same_bytes() -> None:
+    assert documents() == documents()
+
+
+@pytest.mark.parametrize("name", sorted(BY_TYPE))
+def test_the_golden_example_fits_its_schema(name: str) -> None:
+    schema = schemas()[name]
+    Draft202012Validator.check_schema(schema)
+    validator: Any = Draft202012Validator(schema, format_checker=FormatChecker())
+    validator.validate(json.loads(encode(golden()[name])))
+
+
+@pytest.mark.parametrize("name", sorted(BY_TYPE))
+def test_the_golden_example_shows_every_field(name: str) -> None:
+    schema = schemas()[name]
+    assert list(_unseen(schema, schema, json.loads(encode(golden()[name])), ABSENT.get(name, set()))) == []
+
+
+def _unseen(node: JsonObject, root: JsonObject, value: Any, absent: set[str]) -> Iterator[str]:
+    node = _followed(node, root)
+    for name, inner in node.get("properties", {}).items():
+        if name in absent:
+            continue
+        if name not in value:
+            yield name
+        else:
+            yield from (f"{name}.{found}" for found in _unseen(inner, root, value[name], absent))
+    for element in value if "items" in node else ():
+        yield from _unseen(node["items"], root, element, absent)
+
+
+def _followed(node: JsonObject, root: JsonObject) -> JsonObject:
+    branches = [branch for branch in node.get("anyOf", ()) if "$ref" in branch]
+    node = branches[0] if branches else node
+    found: JsonObject = root["$defs"][node["$ref"].rpartition("/")[2]] if "$ref" in node else node
+    return found
+
+
+def test_the_asyncapi_document_is_valid() -> None:
+    official = json.loads((Path(__file__).parent / "asyncapi" / "3.0.0.json").read_text("utf-8"))
+    document = asyncapi("1.0.0")
+    validator: Any = Draft7Validator(official)
+    validator.validate(document)
+    document["channels"]["dispatch"]["adress"] = "a typing error"
+    assert not validator.is_valid(document)
+
+
+def test_every_reference_of_the_asyncapi_document_leads_somewhere() -> None:
+    document = asyncapi("1.0.0")
+    found = set(re.findall(r'"\$ref": "#/([^"]+)"', json.dumps(document)))
+    assert found
+    for reference in found:
+        node: Any = document
+        for part in reference.split("/"):
+            node = node[part]
+
+
+def test_the_asyncapi_document_names_everything_once() -> None:
+    document = asyncapi("1.0.0")
+    assert set(document["components"]["messages"]) == set(BY_TYPE)
+    shown = {channel["bindings"]["amqp"]["exchange"]["name"] for channel in document["channels"].values()}
+    unused = {exchange.name for exchange in EXCHANGES} - shown
+    assert unused == {
+        "warrener.unroutable",
+        "warrener.return",
+        "warrener.dead",
+    }  # nobody publishes events there
+    for channel in document["channels"].values():
+        assert set(re.findall(r"{(\w+)}", channel["address"])) == set(channel.get("parameters", {}))
+    assert {name for route in ROUTES for name in re.findall(r"{(\w+)}", route.key)} == set(PARAMETERS)
+
+
+def test_every_event_goes_where_the_reference_says() -> None:
+    for name, event in golden().items():
+        exchange, key = address_of(event)
+        matching = [route for route in routes_of(BY_TYPE[name]) if route.exchange == exchange]
+        assert [route for route in matching if _fits(route, key)], (name, exchange, key)
+        letter = letter_for(event)
+        assert (letter.mandatory, letter.persistent) == (matching[0].mandatory, matching[0].persistent)
+
+
+def test_what_goes_elsewhere_too_is_told_by_name() -> None:
+    """A cancel is passed on, an attempt may take the ladder, an answer goes to its asker."""
+    elsewhere = {
+        (type_of(kind), route.exchange)
+        for route in ROUTES
+        for kind in route.kinds
+        if address_of(golden()[type_of(kind)])[0] != route.exchange
+    }
+    assert elsewhere == {("job.cancel_requested.v1", STATUS), ("attempt.dispatched.v1", DELAY)}
+    replies = next(route for route in ROUTES if route.name == "replies")
+    assert replies.exchange == EVENTS
+
+
+def _fits(route: Route, key: str) -> bool:
+    pattern = re.sub(r"\\{\w+\\}", r"[A-Za-z0-9_.:@+-]+", re.escape(route.key))
+    return re.fullmatch(pattern, key) is not None
+
+
+def test_the_reference_speaks_of_every_event_and_every_part() -> None:
+    page = next(text for path, text in documents().items() if path.name == "events.md")
+    for name, schema in schemas().items():
+        assert f"\n## {name}\n" in page
+        for part in schema["$defs"]:
+            if not part.endswith("Data"):
+                assert f"\n### {part}\n" in page
+    for link in re.findall(r"\]\(#([a-z0-9_]+)\)", page):
+        titles = {
+            re.sub(r"[^a-z0-9_]", "", title.lower()) for title in re.findall(r"^#+ (.+)$", page, re.MULTILINE)
+        }
+        assert link in titles
+
+
+def test_a_field_of_any_kind_has_a_name_for_its_type() -> None:
+    assert type_name({}) == "any JSON value"
+    assert type_name({"anyOf": [{"type": "string", "format": "uuid"}, {"type": "null"}]}) == "UUID"
+    assert type_name({"type": "number", "minimum": 0.0, "maximum": 1.5}) == "number (0…1.5)"

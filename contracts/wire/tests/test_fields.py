@@ -1,0 +1,154 @@
+"""Fields take what can be kept and sent, and say what they expected."""
+
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from warrener_contracts import events
+from warrener_contracts.codec import BY_TYPE, RELEASED
+from warrener_contracts.events import (
+    AgentAnnounced,
+    AttemptCancelData,
+    ErrorInfo,
+    ErrorKind,
+    Event,
+    EventData,
+    JobRequested,
+    JobRequestedData,
+    JobTypeDeclaration,
+)
+from warrener_contracts.events.fields import RESERVED
+from warrener_contracts.portable import legible, suspect, unportable
+from warrener_contracts.reference.examples import golden
+
+
+def test_every_event_of_the_wire_is_released() -> None:
+    kinds = {getattr(events, name) for name in events.__all__}
+    assert {kind for kind in kinds if isinstance(kind, type) and issubclass(kind, Event)} - {Event} == set(
+        RELEASED
+    )
+    assert len(BY_TYPE) == len(RELEASED)
+
+
+@pytest.mark.parametrize("name", sorted(BY_TYPE))
+def test_events_and_what_they_say_are_frozen(name: str) -> None:
+    event = golden()[name]
+    with pytest.raises(ValidationError, match="frozen"):
+        event.id = "another"  # type: ignore[misc]  # that it is refused is what is tested
+    data: EventData = event.data
+    for field in type(data).model_fields:
+        with pytest.raises(ValidationError, match="frozen"):
+            setattr(data, field, None)
+
+
+@pytest.mark.parametrize("name", ["flights", "flights.load", "a-b_C.9", "jobs.load", "job-2.load", "x" * 120])
+def test_an_agent_may_declare_dotted_words(name: str) -> None:
+    assert JobTypeDeclaration(name=name, arguments_schema={}).name == name
+
+
+@pytest.mark.parametrize("name", [*RESERVED, "job.cancel_requested", "agent.announced", "schedule.put"])
+def test_words_of_the_wire_are_no_job_types(name: str) -> None:
+    """Their routing keys would be taken for those of Warrener's own requests."""
+    with pytest.raises(ValidationError, match="choose another first word"):
+        JobTypeDeclaration(name=name, arguments_schema={})
+
+
+@pytest.mark.parametrize("name", ["", ".", "a.", ".a", "a..b", "a b", "a.*", "a.#", "a\n", "é", "x" * 121])
+def test_what_cannot_be_a_routing_key_is_no_job_type(name: str) -> None:
+    for make in (
+        lambda: JobRequestedData(job_type=name),
+        lambda: JobTypeDeclaration(name=name, arguments_schema={}),
+    ):
+        with pytest.raises(ValidationError):
+            make()
+
+
+@pytest.mark.parametrize("agent_id", ["", "#", "*", "a b", "x" * 121])
+def test_what_cannot_be_a_routing_key_is_no_agent(agent_id: str) -> None:
+    with pytest.raises(ValidationError):
+        events.AgentAnnouncedData(agent_id=agent_id, queues=(), job_types=())
+
+
+def test_a_schema_that_no_database_keeps_is_refused_where_it_is_declared() -> None:
+    with pytest.raises(ValidationError, match=r"properties\.x\.default"):
+        JobTypeDeclaration(name="a", arguments_schema={"properties": {"x": {"default": float("nan")}}})
+
+
+def test_times_are_told_in_utc() -> None:
+    eastern = timezone(timedelta(hours=-5))
+    data = JobRequestedData(job_type="a", not_before=datetime(2013, 1, 1, 7, tzinfo=eastern))
+    assert data.not_before == datetime(2013, 1, 1, 12, tzinfo=UTC)
+    assert '"not_before":"2013-01-01T12:00:00Z"' in data.model_dump_json()
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ("00-5b8efff798038103d269b633813fc60c-eee19b7ec3c1b174-01", True),
+        ("01-5b8efff798038103d269b633813fc60c-eee19b7ec3c1b174-01-more", True),
+        ("00-5B8EFFF798038103D269B633813FC60C-eee19b7ec3c1b174-01", False),
+        ("00-5b8e-eee1-01", False),
+        ("", False),
+        (17, False),
+        (["00"], False),
+        (None, False),
+    ],
+)
+def test_a_trace_context_is_kept_if_it_is_one(given: Any, kept: bool) -> None:  # noqa: FBT001 - a table's column
+    event = JobRequested(
+        id="1", source="s", traceparent=given, tracestate="a=1", data=JobRequestedData(job_type="a")
+    )
+    assert event.traceparent == (given if kept else None)
+    assert event.tracestate == "a=1"
+
+
+def test_an_error_can_always_be_told() -> None:
+    """A handler may raise anything: file names that are no Unicode, bytes of a foreign protocol, a whole
+    book."""
+    error = ErrorInfo(
+        kind=ErrorKind.ERROR, type="Odd\0", message="flights\udcff.csv: " + "x" * 100_000, stack="s" * 10**6
+    )
+    assert error.type == "Odd\ufffd"
+    assert error.message.startswith("flights\ufffd.csv: xxx")
+    assert len(error.message) <= 4_000
+    assert len(error.stack or "") <= 64_000
+    assert ErrorInfo.model_validate_json(error.model_dump_json()) == error
+    with pytest.raises(ValidationError):
+        AttemptCancelData.model_validate({"job_id": "019440f7-3a00-7c3e-8f21-5b0a4d9e6c11", "reason": 17})
+
+
+def test_text_is_cut_in_the_middle_where_both_ends_matter() -> None:
+    assert legible("a" * 10, 10) == "a" * 10
+    cut = legible("begin" + "x" * 100 + "end", 20)
+    assert (cut.startswith("begin"), cut.endswith("end"), len(cut) <= 20) == (True, True, True)
+    assert legible("\ud83d\ude00 \ud83d", 20) == "\U0001f600 \ufffd"
+
+
+@pytest.mark.parametrize(
+    ("value", "where"),
+    [
+        ({"a": [1, {"b": float("nan")}]}, "'a.1.b'"),
+        ({"a": (float("inf"),)}, "'a.0'"),
+        ({"a": {"b\0": 1}}, "U+0000"),
+        ([["\ud800"]], "'0.0'"),
+        ("\0", "here"),
+    ],
+)
+def test_what_nobody_can_keep_is_found_where_it_stands(value: object, where: str) -> None:
+    assert where in (unportable(value) or "")
+
+
+def test_what_can_be_kept_is_kept() -> None:
+    deep: list[object] = []
+    for _ in range(100_000):
+        deep = [deep]
+    for value in (None, True, 17, 1.5, "é \U0001f600", {"a": [None, {"b": ""}]}, deep):
+        assert unportable(value) is None
+    assert not suspect(b'{"path": "flights.csv"}')
+    assert all(suspect(body) for body in (b'"\\u0000"', b"[NaN]", b"[-Infinity]"))
+
+
+def test_an_agent_announces_what_its_handlers_take() -> None:
+    assert isinstance(golden()["agent.announced.v1"], AgentAnnounced)

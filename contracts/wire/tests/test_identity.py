@@ -1,0 +1,45 @@
+"""Derived ids are fixed for ever: if one of these changes, repeats look new and jobs run twice."""
+
+from uuid import UUID
+
+import pytest
+
+from warrener_contracts.identity import follow_up_id, job_id_of
+
+JOB = UUID("019440f7-3a00-7c3e-8f21-5b0a4d9e6c11")
+
+
+@pytest.mark.parametrize(
+    ("source", "event_id", "job_id"),
+    [
+        ("airline/operations", "order-17", "d07d1ceb-c167-5ed9-bd66-3f728faf4f7a"),
+        ("airline/tickets", "order-17", "27a124bc-bad3-5f65-8782-ccb88e18134c"),
+        ("airline/operations", "order-18", "d321dcdc-3d09-5711-a38d-94b5116032d8"),
+        ("", "", "5b1b2d93-ea77-5ccc-a3a7-dcdba66c9c77"),
+        ("aéroport", "№ 17", "a6946d00-2c8a-5fdf-a052-997ccd452ebd"),
+    ],
+)
+def test_an_id_of_any_form_makes_a_job_id(source: str, event_id: str, job_id: str) -> None:
+    assert str(job_id_of(source, event_id)) == job_id
+
+
+@pytest.mark.parametrize("written", [str(JOB), str(JOB).upper(), JOB.hex])
+def test_a_uuid_is_the_job_id_whoever_asks(written: str) -> None:
+    assert job_id_of("airline", written) == job_id_of("harbour", written) == JOB
+
+
+@pytest.mark.parametrize(
+    "alike", [f"{{{JOB}}}", f"{JOB} ", "0_1" + "0" * 29, " 1" + "0" * 30, "+1" + "0" * 30]
+)
+def test_what_only_looks_like_a_uuid_is_a_name(alike: str) -> None:
+    assert job_id_of("airline", alike).version == 5
+    assert job_id_of("airline", alike) != job_id_of("harbour", alike)
+
+
+def test_source_and_id_are_not_run_together() -> None:
+    assert job_id_of("a", "bc") != job_id_of("ab", "c")
+
+
+def test_a_follow_up_has_the_same_id_whichever_attempt_asks_for_it() -> None:
+    assert str(follow_up_id(JOB, "index")) == "6b66363f-1ddf-58db-b1bf-708b83de8077"
+    assert follow_up_id(JOB, "index") != follow_up_id(JOB, "archive")

@@ -1,0 +1,108 @@
+"""The journey is complete, ends, and is drawn as it is."""
+
+import itertools
+from pathlib import Path
+
+import pytest
+
+from warrener_contracts.journey import (
+    JOURNEY,
+    OF_AN_ATTEMPT,
+    STALE,
+    UNHEARD_OF,
+    Fence,
+    Ignored,
+    Impossible,
+    Signal,
+    To,
+    fence,
+    step,
+)
+from warrener_contracts.reference.journey_page import journey_page
+from warrener_contracts.states import TERMINAL, JobState
+
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "journey-of-a-job.md"
+PAIRS = list(itertools.product(JobState, Signal))
+
+
+def test_every_pair_of_state_and_signal_has_exactly_one_step() -> None:
+    assert set(JOURNEY) == set(PAIRS)
+    assert len(PAIRS) == 96
+    for found in JOURNEY.values():
+        assert isinstance(found, To | Ignored | Impossible)
+        assert found.why
+
+
+@pytest.mark.parametrize("state", sorted(TERMINAL))
+def test_g2_a_terminal_state_is_never_left(state: JobState) -> None:
+    assert state.terminal
+    for signal, where in itertools.product(Signal, Fence):
+        assert not isinstance(step(state, signal, where), To)
+
+
+def test_every_state_can_be_reached_and_every_job_can_end() -> None:
+    edges = {
+        (state, target)
+        for (state, _), found in JOURNEY.items()
+        if isinstance(found, To)
+        for target in found.states
+    }
+    assert reachable({JobState.WAITING, JobState.QUEUED}, edges) == set(JobState)
+    backwards = {(target, state) for state, target in edges}
+    for end in (JobState.SUCCEEDED, JobState.DEAD, JobState.CANCELLED, JobState.EXPIRED):
+        assert set(JobState) - TERMINAL <= reachable({end}, backwards)
+
+
+def reachable(start: set[JobState], edges: set[tuple[JobState, JobState]]) -> set[JobState]:
+    found = set(start)
+    while more := {target for state, target in edges if state in found} - found:
+        found |= more
+    return found
+
+
+def test_a_transition_names_its_states_once() -> None:
+    for found in JOURNEY.values():
+        if isinstance(found, To):
+            assert found.states
+            assert len(set(found.states)) == len(found.states)
+
+
+@pytest.mark.parametrize(
+    ("current", "told", "expected"),
+    [
+        (2, 1, Fence.OLDER),
+        (2, 2, Fence.CURRENT),
+        (2, 3, Fence.NEWER),
+        (0, 1, Fence.NEWER),
+        (1000, 1, Fence.OLDER),
+    ],
+)
+def test_the_fence_compares_attempts(current: int, told: int, expected: Fence) -> None:
+    assert fence(current, told) is expected
+
+
+@pytest.mark.parametrize(("state", "signal"), PAIRS)
+def test_g3_the_fence_stands_before_the_table(state: JobState, signal: Signal) -> None:
+    if signal in OF_AN_ATTEMPT:
+        assert step(state, signal, Fence.OLDER) is STALE
+        assert step(state, signal, Fence.NEWER) is UNHEARD_OF
+    else:  # the word about a job holds whatever its attempt is
+        assert {id(step(state, signal, where)) for where in Fence} == {id(JOURNEY[state, signal])}
+    assert step(state, signal) is JOURNEY[state, signal]
+
+
+def test_who_is_cancelled_while_it_runs_is_never_tried_again_without_need() -> None:
+    """Whatever ends the attempt, the judge may cancel: somebody has asked for it."""
+    for signal in (Signal.FAILED, Signal.STOPPED, Signal.RELEASED, Signal.TIMED_OUT, Signal.LOST):
+        found = JOURNEY[JobState.RUNNING, signal]
+        assert isinstance(found, To)
+        assert JobState.CANCELLED in found.states
+
+
+def test_the_page_is_the_journey() -> None:
+    page = PAGE.read_text("utf-8")
+    assert page == journey_page()
+    for (state, signal), found in JOURNEY.items():
+        assert f"| `{state}` | `{signal}` |" in page
+        for target in found.states if isinstance(found, To) else ():
+            assert f"    {state} --> {target}: {signal}\n" in page

@@ -1,0 +1,208 @@
+"""Events as messages: addressed, sized and identified so that AMQP takes every one of them."""
+
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
+
+import pytest
+
+from warrener_contracts import letters, topology
+from warrener_contracts.codec import Readable, decode
+from warrener_contracts.events import (
+    AttemptDispatched,
+    Event,
+    JobCancelRequested,
+    JobCancelRequestedData,
+    JobRejected,
+    JobRejectedData,
+    JobRequested,
+    JobRequestedData,
+    Reason,
+)
+from warrener_contracts.letters import (
+    Letter,
+    batch_letter,
+    delayed_letter,
+    is_early,
+    letter_for,
+    reply_letter,
+)
+from warrener_contracts.reference.examples import golden
+from warrener_contracts.topology import RUNGS
+
+NOON = datetime(2013, 1, 1, 12, tzinfo=UTC)
+EXAMPLES = golden()
+
+
+def dispatched(after: float | None) -> AttemptDispatched:
+    event = EXAMPLES["attempt.dispatched.v1"]
+    due = None if after is None else NOON + timedelta(seconds=after)
+    assert isinstance(event, AttemptDispatched)
+    return event.model_copy(update={"data": event.data.model_copy(update={"not_before": due})})
+
+
+def requested(name: str) -> JobRequested:
+    return JobRequested(id=name, source="airline", data=JobRequestedData(job_type="flights.load"))
+
+
+ADDRESSES = {
+    "job.requested.v1": ("warrener.requests", "flights.load"),
+    "job.cancel_requested.v1": ("warrener.requests", "job.cancel_requested"),
+    "agent.announced.v1": ("warrener.requests", "agent.announced"),
+    "attempt.dispatched.v1": ("warrener.dispatch", "loading.flights.load"),
+    "attempt.cancel.v1": ("warrener.control", "all"),
+    "attempt.started.v1": ("warrener.status", "attempt.started.flights.load"),
+    "attempt.progressed.v1": ("warrener.status", "attempt.progressed.flights.load"),
+    "attempt.succeeded.v1": ("warrener.status", "attempt.succeeded.flights.load"),
+    "attempt.failed.v1": ("warrener.status", "attempt.failed.flights.load"),
+    "attempt.cancelled.v1": ("warrener.status", "attempt.cancelled.flights.load"),
+    "attempt.released.v1": ("warrener.status", "attempt.released.flights.load"),
+    "attempt.timed_out.v1": ("warrener.status", "attempt.timed_out.flights.load"),
+    "attempt.lost.v1": ("warrener.status", "attempt.lost.flights.load"),
+    "attempt.overdue.v1": ("warrener.status", "attempt.overdue.flights.load"),
+    "job.deadline_passed.v1": ("warrener.status", "job.deadline_passed"),
+    "agent.heartbeat.v1": ("warrener.heartbeats", "agent.loader-7c9f.4121"),
+    "job.rejected.v1": ("warrener.events", "job.rejected.flights.load"),
+    "job.deduplicated.v1": ("warrener.events", "job.deduplicated"),
+    "job.finished.v1": ("warrener.events", "job.finished.succeeded.flights.load"),
+    "job.retrying.v1": ("warrener.events", "job.retrying.flights.load"),
+    "job.dead.v1": ("warrener.events", "job.dead.flights.load"),
+}
+
+
+@pytest.mark.parametrize("name", sorted(EXAMPLES))
+def test_an_event_has_one_address(name: str) -> None:
+    letter = letter_for(EXAMPLES[name])
+    assert (letter.exchange, letter.routing_key) == ADDRESSES[name]
+    assert (letter.type, letter.message_id) == (name, EXAMPLES[name].id)
+    assert letter.content_type == "application/cloudevents+json"
+    assert letter.headers == {
+        "traceparent": EXAMPLES[name].traceparent,
+        "tracestate": "airline=ops",
+    }
+
+
+def test_an_event_from_nowhere_has_no_address() -> None:
+    with pytest.raises(TypeError, match=r"expected an event of the wire, got 'flight\.landed\.v1'"):
+        letter_for(
+            Event(id="1", source="airline", type="flight.landed.v1", data=JobRequestedData(job_type="a"))
+        )
+
+
+def test_only_what_nobody_must_hear_is_fleeting_and_requests_and_dispatches_must_arrive() -> None:
+    told = {name: letter_for(event) for name, event in EXAMPLES.items()}
+    assert {name for name, letter in told.items() if not letter.persistent} == {
+        "agent.heartbeat.v1",
+        "attempt.cancel.v1",
+    }
+    assert {name for name, letter in told.items() if letter.mandatory} == {
+        "job.requested.v1",
+        "job.cancel_requested.v1",
+        "agent.announced.v1",
+        "attempt.dispatched.v1",
+    }
+
+
+def test_an_id_longer_than_amqp_takes_becomes_a_uuid_of_it() -> None:
+    """A cancel is passed on under its own id: an id that AMQP refuses would come back for ever."""
+    data = JobCancelRequestedData(job_id=UUID(int=7))
+    names = ["é" * 200, "é" * 199 + "e", "short", "i" * 200]
+    ids = [letter_for(JobCancelRequested(id=name, source="airline", data=data)).message_id for name in names]
+    assert ids == ["e6550cf9-ac6c-5c6b-aaa7-86216249f28f", ids[1], "short", "i" * 200]
+    assert ids[0] != ids[1]
+    assert all(len(found.encode()) <= 255 for found in ids)
+
+
+def test_an_answer_goes_to_its_asker_under_an_id_of_its_own() -> None:
+    event = EXAMPLES["job.finished.v1"]
+    letter = reply_letter(event, "desk-4")
+    assert (letter.exchange, letter.routing_key) == ("warrener.events", "reply.desk-4")
+    assert letter.message_id == f"{event.id}>desk-4"
+    assert letter.body == letter_for(event).body
+    longest = reply_letter(event.model_copy(update={"id": "i" * 200}), "a" * 80)
+    assert len(longest.message_id) == 36
+
+
+@pytest.mark.parametrize("job_type", [None, "", "flights.#", "flights load", "x" * 500, "\u00e9"])
+def test_a_rejection_of_what_is_no_job_type_is_addressed_all_the_same(job_type: str | None) -> None:
+    data = JobRejectedData(
+        request_id="", request_source="", job_type=job_type, reason=Reason.BAD_FIELDS, detail="no"
+    )
+    assert letter_for(JobRejected(id="1", source="s", data=data)).routing_key == "job.rejected.unknown"
+
+
+def test_a_batch_is_one_message_and_each_element_keeps_its_trace() -> None:
+    told = [
+        requested("1"),
+        requested("2").model_copy(update={"traceparent": EXAMPLES["job.dead.v1"].traceparent}),
+    ]
+    letter = batch_letter(told)
+    assert decode(letter.body, letter.content_type) == [Readable(event) for event in told]
+    assert (letter.exchange, letter.routing_key) == ("warrener.requests", "flights.load")
+    assert letter.headers == {}
+    assert letter.mandatory
+    assert letter.message_id != letter_for(told[0]).message_id
+
+
+def test_a_batch_for_several_exchanges_or_none_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"\['warrener\.events', 'warrener\.requests'\]"):
+        batch_letter([requested("1"), EXAMPLES["job.dead.v1"]])
+    with pytest.raises(ValueError, match="expected events of one exchange"):
+        batch_letter([])
+
+
+@pytest.mark.parametrize(
+    ("after", "rung"),
+    [(None, None), (-60, None), (0, None), (0.25, None), (0.3, "1s"), (4.7, "5s"), (70, "1m"), (7200, "1h")],
+)
+def test_an_early_attempt_takes_the_ladder(after: float | None, rung: str | None) -> None:
+    event = dispatched(after)
+    letter = delayed_letter(event, NOON)
+    assert is_early(event, NOON) == (rung is not None)
+    if rung is None:
+        assert letter == letter_for(event)
+    else:
+        assert (letter.exchange, letter.routing_key) == ("warrener.delay", f"{rung}.loading.flights.load")
+        assert not letter.mandatory  # the ladder has an alternate exchange: nothing comes back
+
+
+def test_an_attempt_can_be_put_on_any_rung() -> None:
+    letter = letters.by_rung(letter_for(dispatched(None)), RUNGS[0])
+    assert (letter.exchange, letter.routing_key) == (topology.DELAY, "1s.loading.flights.load")
+
+
+def test_no_attempt_comes_to_its_agent_early_twice_at_the_same_moment() -> None:
+    """What an agent sends back waits at least on the shortest rung: it never runs in a circle."""
+    for tenths in range(1, 900):
+        now, hops, event = NOON, 0, dispatched(tenths / 10)
+        while is_early(event, now):
+            rung = delayed_letter(event, now).routing_key.partition(".")[0]
+            now += next(found.delay for found in RUNGS if found.name == rung)
+            hops += 1
+        late = (now - NOON).total_seconds() - tenths / 10
+        assert -0.25 <= late <= max(1, min(5, tenths / 100)), (tenths, late)
+        assert hops <= 9, (tenths, hops)
+
+
+def test_a_parked_message_is_kept_as_it_came_with_the_reason() -> None:
+    letter = letters.parked_letter(
+        queue="warrener.requests",
+        body=b"\xff",
+        reason=Reason.NOT_JSON,
+        detail="\ud800\0" + "x" * 5000,
+        message_id="17",
+        content_type=None,
+    )
+    assert letter == Letter(
+        exchange="warrener.dead",
+        routing_key="parked.warrener.requests",
+        body=b"\xff",
+        content_type="application/octet-stream",
+        message_id="17",
+        type="parked",
+        headers={
+            "warrener-reason": "not_json",
+            "warrener-detail": letter.headers["warrener-detail"],
+            "warrener-queue": "warrener.requests",
+        },
+    )
+    assert len(letter.headers["warrener-detail"].encode()) <= 2010

@@ -1,0 +1,177 @@
+"""The topology asks for what every supported broker has, and loses nothing on the way."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from warrener_contracts import topology
+from warrener_contracts.addresses import address_of
+from warrener_contracts.letters import delayed_letter, letter_for, parked_letter, reply_letter
+from warrener_contracts.reference.examples import golden
+from warrener_contracts.topology import DELAY, EXCHANGES, RUNGS, TOPOLOGY, Queue, dispatch_queue
+
+WORK = (topology.REQUESTS_QUEUE, topology.STATUS_QUEUE, dispatch_queue("loading"))
+LAST_RESORT = (topology.DEAD_QUEUE, topology.UNROUTABLE_QUEUE)
+EVERYTHING = TOPOLOGY.with_queues(
+    [
+        dispatch_queue("loading"),
+        topology.control_queue("loader-7c9f.4121", ["loading"]),
+        topology.reply_queue("desk-4"),
+    ]
+)
+# Arguments that RabbitMQ 3.10, 4.0 and 4.3 all take, in the same way (docs/explanation/topology.md).
+PORTABLE = {
+    "quorum": {
+        "x-queue-type",
+        "x-overflow",
+        "x-max-length",
+        "x-dead-letter-exchange",
+        "x-dead-letter-routing-key",
+        "x-dead-letter-strategy",
+        "x-delivery-limit",
+        "x-queue-leader-locator",
+        "x-message-ttl",
+    },
+    "classic": {"x-queue-type", "x-message-ttl", "x-max-length", "x-overflow"},
+}
+
+
+@pytest.mark.parametrize("queue", EVERYTHING.queues, ids=lambda queue: queue.name)
+def test_every_argument_means_the_same_on_every_broker(queue: Queue) -> None:
+    if queue.exclusive:
+        assert queue.arguments == {}
+    else:
+        assert set(queue.arguments) <= PORTABLE[str(queue.arguments["x-queue-type"])]
+    limit = queue.arguments.get("x-delivery-limit", 1)
+    assert isinstance(limit, int)
+    assert limit > 0  # -1 means unlimited on 4.x, and on 3.10 drops the message at its first redelivery
+
+
+@pytest.mark.parametrize("queue", WORK, ids=lambda queue: queue.name)
+def test_a_queue_that_carries_work_loses_nothing(queue: Queue) -> None:
+    assert queue.arguments == {
+        "x-queue-type": "quorum",
+        "x-overflow": "reject-publish",
+        "x-max-length": 10_000_000,
+        "x-dead-letter-exchange": "warrener.dead",
+        "x-dead-letter-routing-key": f"dead.{queue.name.removeprefix('warrener.')}",
+        "x-dead-letter-strategy": "at-least-once",
+        "x-delivery-limit": 20,
+        "x-queue-leader-locator": "balanced",
+    }
+
+
+@pytest.mark.parametrize("queue", LAST_RESORT, ids=lambda queue: queue.name)
+def test_the_last_resort_never_gives_a_message_up(queue: Queue) -> None:
+    assert queue.arguments == {"x-queue-type": "quorum", "x-delivery-limit": 1_000_000}
+
+
+def test_a_rung_keeps_every_message_the_same_time_and_hands_it_on_at_least_once() -> None:
+    assert [rung.name for rung in RUNGS] == ["1s", "5s", "15s", "1m", "5m", "15m", "1h"]
+    for rung, queue in zip(RUNGS, topology.RUNG_QUEUES, strict=True):
+        assert queue.name == rung.queue == f"warrener.delay.{rung.name}"
+        assert queue.arguments == {
+            "x-queue-type": "quorum",
+            "x-message-ttl": rung.delay.total_seconds() * 1000,
+            "x-overflow": "reject-publish",
+            "x-dead-letter-strategy": "at-least-once",
+            "x-dead-letter-exchange": "warrener.return",
+        }
+
+
+def test_what_comes_back_from_the_ladder_or_dies_has_somewhere_to_go() -> None:
+    """At-least-once dead-lettering keeps trying for ever where nothing is bound: an alternate exchange ends
+    that."""
+    alternates = {exchange.name: exchange.alternate for exchange in EXCHANGES}
+    for queue in EVERYTHING.queues:
+        if target := queue.arguments.get("x-dead-letter-exchange"):
+            assert alternates[str(target)] == "warrener.unroutable"
+    assert alternates["warrener.unroutable"] is None
+    assert {exchange.name for exchange in EXCHANGES if exchange.kind == "fanout"} == {"warrener.unroutable"}
+
+
+def test_the_publisher_is_told_where_it_waits_for_an_answer() -> None:
+    """With an alternate exchange a mandatory message is never returned: those two must not have one."""
+    assert [e.alternate for e in EXCHANGES if e.name in {"warrener.requests", "warrener.dispatch"}] == [
+        None,
+        None,
+    ]
+
+
+def test_names_are_unique_and_every_binding_leads_from_an_exchange_that_is_declared() -> None:
+    declared = [exchange.name for exchange in EXCHANGES]
+    names = [queue.name for queue in EVERYTHING.queues]
+    assert len(set(declared)) == len(declared)
+    assert len(set(names)) == len(names)
+    assert {binding.exchange for queue in EVERYTHING.queues for binding in queue.bindings} <= set(declared)
+
+
+def matches(pattern: list[str], words: list[str]) -> bool:
+    """As a topic exchange matches: `*` is one word, `#` any number of them."""
+    if not pattern:
+        return not words
+    if pattern[0] == "#":
+        return matches(pattern[1:], words) or (bool(words) and matches(pattern, words[1:]))
+    return bool(words) and pattern[0] in ("*", words[0]) and matches(pattern[1:], words[1:])
+
+
+def reached(exchange: str, key: str) -> Iterator[str]:
+    for queue in EVERYTHING.queues:
+        if any(b.exchange == exchange and matches(b.key.split("."), key.split(".")) for b in queue.bindings):
+            yield queue.name
+
+
+REACHED = {
+    "warrener.requests": ["warrener.requests"],
+    "warrener.dispatch": ["warrener.queue.loading"],
+    "warrener.status": ["warrener.status"],
+    "warrener.heartbeats": ["warrener.heartbeats"],
+    "warrener.control": ["warrener.control.loader-7c9f.4121"],
+    "warrener.events": [],  # subscribers own their queues
+}
+
+
+@pytest.mark.parametrize("name", sorted(golden()))
+def test_every_event_reaches_its_queue_and_no_other(name: str) -> None:
+    exchange, key = address_of(golden()[name])
+    assert list(reached(exchange, key)) == REACHED[exchange]
+
+
+def test_an_answer_reaches_its_asker() -> None:
+    letter = reply_letter(golden()["job.finished.v1"], "desk-4")
+    assert list(reached(letter.exchange, letter.routing_key)) == ["warrener.reply.desk-4"]
+
+
+@pytest.mark.parametrize("rung", RUNGS, ids=lambda rung: rung.name)
+def test_an_attempt_goes_up_each_rung_and_comes_back_to_its_queue(rung: topology.Rung) -> None:
+    key = f"{rung.name}.{letter_for(golden()['attempt.dispatched.v1']).routing_key}"
+    assert list(reached(DELAY, key)) == [rung.queue]
+    assert list(reached("warrener.return", key)) == ["warrener.queue.loading"]
+
+
+def test_a_queue_whose_name_begins_alike_gets_nothing_of_another() -> None:
+    for exchange, prefix in (("warrener.dispatch", ""), ("warrener.return", "1s.")):
+        for key in ("load.flights", "loading-2.flights.load", "default.loading.flights"):
+            assert list(reached(exchange, prefix + key)) == []
+
+
+def test_dead_letters_and_parked_messages_reach_the_dead() -> None:
+    parked = parked_letter(
+        queue="warrener.status", body=b"", reason="", detail="", message_id="1", content_type=None
+    )
+    keys = [str(queue.arguments["x-dead-letter-routing-key"]) for queue in WORK]
+    for key in (parked.routing_key, *keys):
+        assert list(reached("warrener.dead", key)) == ["warrener.dead"]
+    assert list(reached("warrener.unroutable", "anything.at.all")) == ["warrener.unroutable"]
+
+
+def test_a_control_order_reaches_all_one_queue_or_one_agent() -> None:
+    for key in ("all", "queue.loading", "agent.loader-7c9f.4121"):
+        assert list(reached("warrener.control", key)) == ["warrener.control.loader-7c9f.4121"]
+    assert list(reached("warrener.control", "agent.loader-7c9f")) == []
+
+
+def test_a_delayed_letter_stays_within_the_ladder() -> None:
+    event = golden()["attempt.dispatched.v1"]
+    assert event.time is not None
+    assert delayed_letter(event, event.time).exchange == DELAY  # type: ignore[arg-type]

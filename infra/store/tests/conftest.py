@@ -1,0 +1,48 @@
+"""Databases to break: migrated, empty, and open to raw SQL."""
+
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import pytest
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+
+from warrener_store import StateStore, migrate, open_store
+from warrener_store.address import SqliteAddress, address_of
+from warrener_store.sqlite_engine import sqlite_engine
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def empty_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A database without tables."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/store.db"
+    return str(request.getfixturevalue("postgres_url"))
+
+
+@pytest.fixture
+async def url(empty_url: str) -> str:
+    """A database with the tables of this version."""
+    await migrate(empty_url)
+    return empty_url
+
+
+@pytest.fixture
+async def store(url: str) -> AsyncGenerator[StateStore]:
+    """The store in that database."""
+    opened = open_store(url)
+    await opened.start()
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+async def engine(url: str) -> AsyncGenerator[AsyncEngine]:
+    """The way around the store."""
+    address = address_of(url)
+    made = (
+        sqlite_engine(address)
+        if isinstance(address, SqliteAddress)
+        else create_async_engine(address.url, isolation_level="AUTOCOMMIT")
+    )
+    yield made
+    await made.dispose()

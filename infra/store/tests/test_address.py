@@ -1,0 +1,54 @@
+"""Urls of stores: read, or refused with what was expected."""
+
+from pathlib import Path
+
+import pytest
+
+from warrener_store import open_store
+from warrener_store.address import PostgresAddress, SqliteAddress, StoreUrlError, address_of
+
+
+@pytest.mark.parametrize(
+    ("url", "path"),
+    [("sqlite:///a/b.db", "a/b.db"), ("sqlite:////a/b.db", "/a/b.db"), ("sqlite:///b.db", "b.db")],
+)
+def test_three_slashes_are_relative_and_four_absolute(url: str, path: str) -> None:
+    assert address_of(url) == SqliteAddress(Path(path))
+    assert str(address_of(url)) == url
+
+
+@pytest.mark.parametrize("scheme", ["postgresql", "postgres", "postgresql+asyncpg"])
+def test_a_postgres_url_goes_to_asyncpg(scheme: str) -> None:
+    address = address_of(f"{scheme}://user:hunter2@host:5433/base?sslmode=require&application_name=mine")
+    assert isinstance(address, PostgresAddress)
+    assert (
+        address.url.render_as_string(hide_password=False)
+        == "postgresql+asyncpg://user:hunter2@host:5433/base"
+    )
+    assert address.connect["ssl"] == "require"
+    assert address.connect["server_settings"]["application_name"] == "mine"
+
+
+@pytest.mark.parametrize(
+    ("url", "because"),
+    [
+        ("", "cannot be read"),
+        ("store.db", "cannot be read"),
+        ("mysql://user:hunter2@host/base", "mysql"),
+        ("sqlite://", "name a file"),
+        ("sqlite:///:memory:", "name a file"),
+        ("sqlite://here/b.db", "name a file"),
+        ("postgresql://user:hunter2@host", "name the database"),
+        ("postgresql://user:hunter2@host:port/base", "cannot be read"),
+        ("postgresql://user:hunter2@host/base?pool=9", "got pool; leave it out"),
+    ],
+)
+def test_a_bad_url_is_refused_with_what_was_expected(url: str, because: str) -> None:
+    with pytest.raises(StoreUrlError, match="expected") as refusal:
+        open_store(url)
+    assert because in str(refusal.value)
+    assert "hunter2" not in str(refusal.value)
+
+
+def test_a_password_is_not_shown() -> None:
+    assert str(address_of("postgresql://user:hunter2@host/base")) == "postgresql://user:***@host/base"

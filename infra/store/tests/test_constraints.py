@@ -1,0 +1,134 @@
+"""The databases refuse what the code forbids, also from whoever goes around the code."""
+
+import pytest
+from sqlalchemy import CheckConstraint, text
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from warrener_store import StateStore
+from warrener_store.rules import JOB_RULES
+from warrener_store.tables import METADATA
+from warrener_store.testing import died, queued_job, running_job
+
+MOMENT = "'2026-11-20T12:00:00.000000Z'"
+
+JOB_UPDATES = {
+    "state_known": ["state = 'flying'", "state = ''"],
+    "guarantee_known": ["guarantee = 'hoped'"],
+    "version_from_one": ["version = 0"],
+    "counts_not_negative": ["failures = -1", "losses = -1", "state = 'waiting', attempt = -1"],
+    "over_iff_finished_at": [f"finished_at = {MOMENT}", "state = 'dead', wake_at = NULL"],
+    "over_iff_never_woken": ["wake_at = NULL", f"state = 'dead', finished_at = {MOMENT}"],
+    "running_has_owner_and_lease": [
+        "state = 'running', owner = 'a1'",
+        f"state = 'running', lease_until = {MOMENT}",
+    ],
+    "attempt_where_dispatched": ["attempt = 0", "state = 'retrying', attempt = 0"],
+    "no_attempt_while_waiting": ["state = 'waiting'"],
+    "result_only_if_succeeded": [
+        "result = '1'",
+        f"state = 'dead', result = '1', wake_at = NULL, finished_at = {MOMENT}",
+    ],
+    "progress_is_a_fraction": ["progress = 1.01", "progress = -0.01"],
+    "deadline_watched_until_over": [
+        f"deadline_wake_at = {MOMENT}",
+        f"state = 'dead', wake_at = NULL, finished_at = {MOMENT}, deadline_at = {MOMENT}, "
+        f"deadline_wake_at = {MOMENT}",
+    ],
+}
+"""By the constraint that refuses them: updates of a queued job."""
+
+OTHER_UPDATES = {
+    "attempt_from_one": "warrener_attempts SET attempt = 0",
+    "end_known": "warrener_attempts SET ended_as = 'vanished'",
+    "attempts_not_negative": "warrener_dead_letters SET attempts = -1",
+    "counted_state_known": "warrener_job_counts SET state = 'flying'",
+}
+
+INSERTS = {
+    "guarantee_known": "warrener_job_types VALUES "
+    f"('t', 'q', '{{}}', NULL, 'hoped', '{{}}', '', 'a1', {MOMENT})",
+    "slots_not_negative": f"warrener_agents VALUES ('a1', 'h', 1, '[]', -1, 0, true, {MOMENT}, {MOMENT})",
+}
+
+
+async def refused(engine: AsyncEngine, statement: str, because: str) -> None:
+    async with engine.connect() as connection:
+        with pytest.raises(IntegrityError, match=because):
+            await connection.execute(text(statement))
+
+
+async def test_a_job_cannot_be_brought_to_what_may_not_be(
+    store: StateStore, engine: AsyncEngine, subtests: pytest.Subtests
+) -> None:
+    await store.insert_jobs([queued_job()])
+    for rule, changes in JOB_UPDATES.items():
+        for change in changes:
+            with subtests.test(rule=rule, change=change):
+                await refused(engine, f"UPDATE warrener_jobs SET {change}", rule)
+
+
+async def test_nor_can_what_is_kept_beside_it(
+    store: StateStore, engine: AsyncEngine, subtests: pytest.Subtests
+) -> None:
+    row = running_job()
+    await store.insert_jobs([row])
+    await store.save_jobs([died(row)])
+    for rule, update in OTHER_UPDATES.items():
+        with subtests.test(rule=rule):
+            await refused(engine, f"UPDATE {update}", rule)
+
+
+async def test_nor_what_agents_announce(engine: AsyncEngine, subtests: pytest.Subtests) -> None:
+    for rule, insert in INSERTS.items():
+        with subtests.test(rule=rule):
+            await refused(engine, f"INSERT INTO {insert}", rule)
+
+
+def test_every_check_of_every_table_is_tried() -> None:
+    checks = {
+        str(check.name)
+        for table in METADATA.tables.values()
+        for check in table.constraints
+        if isinstance(check, CheckConstraint)
+    }
+    assert checks == {*JOB_UPDATES, *OTHER_UPDATES, *INSERTS}
+
+
+def test_every_rule_of_the_code_is_a_check_of_the_database() -> None:
+    assert set(JOB_RULES) <= set(JOB_UPDATES)
+
+
+async def test_an_id_and_a_key_are_unique(store: StateStore, engine: AsyncEngine) -> None:
+    first, second = queued_job(idempotency_key="k"), queued_job()
+    await store.insert_jobs([first, second])
+    await refused(engine, f"UPDATE warrener_jobs SET job_id = '{first.job_id}'", "(?i)unique")
+    await refused(engine, "UPDATE warrener_jobs SET idempotency_key = 'k'", "(?i)unique")
+
+
+async def test_an_attempt_is_kept_once_and_only_of_a_job(store: StateStore, engine: AsyncEngine) -> None:
+    row = running_job()
+    await store.insert_jobs([row])
+    await store.save_jobs([died(row)])
+    again = "INSERT INTO warrener_attempts SELECT * FROM warrener_attempts"
+    await refused(engine, again, "(?i)unique")
+    unknown = "job_id = '00000000-0000-0000-0000-000000000001'"
+    await refused(engine, f"UPDATE warrener_attempts SET {unknown}", "(?i)foreign key")
+    await refused(engine, f"UPDATE warrener_dead_letters SET {unknown}", "(?i)foreign key")
+
+
+async def test_a_parked_message_is_kept_once(engine: AsyncEngine) -> None:
+    row = f"INSERT INTO warrener_parked VALUES ('m1', 'q', 'r', 'd', NULL, '', {MOMENT})"
+    async with engine.connect() as connection:
+        await connection.execute(text(row))
+        await connection.commit()
+    await refused(engine, row, "(?i)unique")
+
+
+async def test_what_every_job_has_cannot_be_missing(
+    store: StateStore, engine: AsyncEngine, subtests: pytest.Subtests
+) -> None:
+    await store.insert_jobs([queued_job()])
+    for column in ("job_type", "arguments", "policy", "state", "attempt", "watchers"):
+        with subtests.test(column=column):
+            await refused(engine, f"UPDATE warrener_jobs SET {column} = NULL", "(?i)not.null")

@@ -1,0 +1,220 @@
+"""What a store says when its database fails it, and that it goes on when the database is back."""
+
+import asyncio
+import sqlite3
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from asyncpg import exceptions
+from sqlalchemy import event
+from sqlalchemy.engine.interfaces import DBAPIConnection
+from sqlalchemy.exc import DBAPIError
+
+from warrener_runtime.servers import PrivatePostgres
+from warrener_store import (
+    StateStore,
+    StoreError,
+    StoreNotMigrated,
+    StoreRefused,
+    StoreUnavailable,
+    migrate,
+    open_store,
+)
+from warrener_store.address import PostgresAddress, SqliteAddress, address_of
+from warrener_store.failures import Conflict, translated
+from warrener_store.postgres import PostgresStore
+from warrener_store.rows import JobFilter, JobRow
+from warrener_store.sqlite import SqliteStore
+from warrener_store.testing import changed, queued_job, succeeded
+
+
+@pytest.fixture
+async def sqlite_url(tmp_path: Path) -> str:
+    url = f"sqlite:///{tmp_path}/store.db"
+    await migrate(url)
+    return url
+
+
+async def answers(store: StateStore) -> None:
+    """Ask until the store answers, as every caller does."""
+    async with asyncio.timeout(30):
+        while True:
+            with suppress(StoreUnavailable):
+                return await store.ping()
+
+
+class TestPostgresGoesAway:
+    async def test_a_killed_server_is_unavailable_and_then_back_with_everything(
+        self, own_postgres: PrivatePostgres
+    ) -> None:
+        url = own_postgres.add_database("store")
+        await migrate(url)
+        store = open_store(url)
+        await store.start()
+        row = queued_job()
+        await store.insert_jobs([row])
+        own_postgres.kill()
+        for attempt in (store.ping(), store.insert_jobs([queued_job()]), store.save_jobs([succeeded(row)])):
+            with pytest.raises(StoreUnavailable, match="tried again"):
+                await attempt
+        own_postgres.start()
+        await answers(store)
+        assert await store.save_jobs([succeeded(row)]) == {row.job_id}
+        await store.close()
+
+    async def test_a_silent_server_is_unavailable_in_time(self, own_postgres: PrivatePostgres) -> None:
+        url = own_postgres.add_database("store")
+        await migrate(url)
+        address = address_of(url)
+        assert isinstance(address, PostgresAddress)
+        store = PostgresStore(address, silence=0.5)
+        await store.start()
+        own_postgres.pause()
+        try:
+            with pytest.raises(StoreUnavailable):
+                await store.ping()
+        finally:
+            own_postgres.resume()
+        await answers(store)
+        await store.close()
+
+    async def test_a_server_that_is_not_there_is_unavailable(self, postgres_url: str) -> None:
+        store = open_store(postgres_url.rsplit("/", 1)[0] + "/no_such_database")
+        with pytest.raises(StoreUnavailable, match="no_such_database"):
+            await store.start()
+        await store.close()
+
+
+class TestSqliteFails:
+    async def test_a_lock_that_lasts_too_long_is_unavailable_and_then_free(self, sqlite_url: str) -> None:
+        address = address_of(sqlite_url)
+        assert isinstance(address, SqliteAddress)
+        store = SqliteStore(address, busy_seconds=0.05)
+        await store.start()
+        other = sqlite3.connect(address.path, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreUnavailable, match="locked"):
+            await store.insert_jobs([queued_job()])
+        assert await store.list_jobs(JobFilter()) == []  # readers do not wait
+        other.execute("COMMIT")
+        other.close()
+        assert (await store.insert_jobs([queued_job()]))[0].new
+        await store.close()
+
+    async def test_a_shorter_lock_is_waited_for(self, sqlite_url: str) -> None:
+        address = address_of(sqlite_url)
+        assert isinstance(address, SqliteAddress)
+        store = open_store(sqlite_url)
+        await store.start()
+        other = sqlite3.connect(address.path, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        insert = asyncio.create_task(store.insert_jobs([queued_job()]))
+        await store.ping()
+        assert not insert.done()
+        other.execute("COMMIT")
+        other.close()
+        assert (await insert)[0].new
+        await store.close()
+
+    @pytest.mark.parametrize(
+        ("setting", "mend", "says"),
+        [
+            ("PRAGMA max_page_count = 1", "PRAGMA max_page_count = 1000000", "full"),
+            ("PRAGMA query_only = ON", "PRAGMA query_only = OFF", "readonly"),
+        ],
+    )
+    async def test_a_full_disk_or_a_read_only_file_is_unavailable_and_then_mended(
+        self, sqlite_url: str, setting: str, mend: str, says: str
+    ) -> None:
+        address = address_of(sqlite_url)
+        assert isinstance(address, SqliteAddress)
+        store = SqliteStore(address)
+        settings = [setting]
+
+        @event.listens_for(store._engine.sync_engine, "checkout")
+        def disturb(connection: DBAPIConnection, *_: object) -> None:
+            connection.cursor().execute(settings[0])
+
+        _ = disturb
+        await store.start()
+        row = queued_job(arguments={"text": "x" * 100_000})
+        with pytest.raises(StoreUnavailable, match=says):
+            await store.insert_jobs([queued_job(), row])
+        assert await store.list_jobs(JobFilter()) == []
+        settings[0] = mend
+        assert (await store.insert_jobs([row]))[0].new
+        assert [count.jobs for count in await store.count_jobs()] == [1]
+        await store.close()
+
+    async def test_a_file_that_is_no_database_is_said_to_be_none(self, tmp_path: Path) -> None:
+        (tmp_path / "store.db").write_text("a diary" * 1000)
+        store = open_store(f"sqlite:///{tmp_path}/store.db")
+        with pytest.raises(StoreUnavailable, match="not a database"):
+            await store.start()
+        await store.close()
+
+    async def test_a_missing_file_is_not_made(self, tmp_path: Path) -> None:
+        store = open_store(f"sqlite:///{tmp_path}/store.db")
+        with pytest.raises(StoreNotMigrated, match="no such file"):
+            await store.start()
+        await store.close()
+        assert not (tmp_path / "store.db").exists()
+
+
+async def test_several_processes_write_one_store_and_none_is_turned_away(url: str) -> None:
+    stores = [open_store(url) for _ in range(3)]  # to a database, as good as three processes
+    for store in stores:
+        await store.start()
+    rows = [[queued_job() for _ in range(100)] for _ in stores]
+
+    async def work(store: StateStore, mine: list[JobRow]) -> int:
+        saved = 0
+        for start in range(0, len(mine), 10):
+            batch = mine[start : start + 10]
+            await store.insert_jobs(batch)
+            saved += len(await store.save_jobs([succeeded(row) for row in batch]))
+        return saved
+
+    done = await asyncio.gather(*(work(store, mine) for store, mine in zip(stores, rows, strict=True)))
+    assert done == [100, 100, 100]
+    assert [count.jobs for count in await stores[0].count_jobs()] == [300]
+    for store in stores:
+        await store.close()
+
+
+async def test_a_cancelled_operation_leaves_a_store_that_works(store: StateStore) -> None:
+    rows = [queued_job() for _ in range(50)]
+    await store.insert_jobs(rows)
+    for turns in range(12):
+        known = await store.jobs_by_id([row.job_id for row in rows])
+        saves = [changed(row, failures=row.failures + 1) for row in known.values()]
+        task = asyncio.create_task(store.save_jobs(saves))
+        for _ in range(turns):
+            await store.ping()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+    after = await store.jobs_by_id([row.job_id for row in rows])
+    assert len({row.failures for row in after.values()}) == 1  # each batch as a whole, or not at all
+    assert len(await store.save_jobs([succeeded(row) for row in after.values()])) == len(rows)
+    assert [count.jobs for count in await store.count_jobs()] == [len(rows)]
+
+
+@pytest.mark.parametrize(
+    ("error", "meaning"),
+    [
+        (exceptions.DiskFullError("No space left on device"), StoreUnavailable),
+        (exceptions.ReadOnlySQLTransactionError("cannot execute INSERT"), StoreUnavailable),
+        (exceptions.AdminShutdownError("terminating connection"), StoreUnavailable),
+        (exceptions.TooManyConnectionsError("sorry, too many clients already"), StoreUnavailable),
+        (exceptions.DeadlockDetectedError("deadlock detected"), Conflict),
+        (exceptions.CheckViolationError("violates check constraint"), StoreRefused),
+        (exceptions.UntranslatableCharacterError("\\u0000 cannot be converted"), StoreRefused),
+        (exceptions.PostgresSyntaxError("syntax error"), StoreRefused),
+        (exceptions.UndefinedTableError("relation does not exist"), StoreNotMigrated),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_each_kind_of_error_has_one_meaning(error: Exception, meaning: type[StoreError]) -> None:
+    with pytest.raises(meaning), translated("postgresql://here/store"):
+        raise DBAPIError("INSERT", None, error)

@@ -1,0 +1,157 @@
+"""Hot statements go by a primary key or by an index that finished jobs are not in, never through all jobs."""
+
+import re
+from collections.abc import AsyncGenerator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import asyncpg
+import pytest
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from warrener_contracts.states import JobState
+from warrener_store import migrate
+from warrener_store.address import PostgresAddress, SqliteAddress, address_of
+from warrener_store.listing import listing
+from warrener_store.records.form import NATIVE, TEXTUAL
+from warrener_store.rows import JobFilter
+from warrener_store.sql import positional, statement
+from warrener_store.sqlite_engine import sqlite_engine
+from warrener_store.testing import NOON, after
+
+if TYPE_CHECKING:
+    Postgres = asyncpg.Connection[asyncpg.Record]  # generic in the stubs alone
+
+FINISHED = 20_000
+
+MANY_FINISHED = f"""
+INSERT INTO warrener_jobs (
+  job_id, job_type, queue, arguments, guarantee, policy, source, requested_at, accepted_at,
+  fingerprint, version, state, attempt, failures, losses, watchers, finished_at, updated_at)
+SELECT gen_random_uuid(), 'flights.load', 'default', '{{}}', 'idempotent', '{{}}', 'test', now(),
+  now(), '', 2, 'succeeded', 1, 0, 0, '[]', now(), now()
+FROM generate_series(1, {FINISHED})
+"""
+FEW_LIVE = (
+    MANY_FINISHED.replace("finished_at,", "wake_at, idempotency_key,")
+    .replace("now(), now()\nFROM", "now(), gen_random_uuid()::text, now()\nFROM")
+    .replace("'succeeded'", "'queued'")
+    .replace(str(FINISHED), "200")
+)
+
+
+@pytest.fixture
+async def postgres_connection(postgres_url: str) -> "AsyncGenerator[Postgres]":
+    await migrate(postgres_url)
+    address = address_of(postgres_url)
+    assert isinstance(address, PostgresAddress)
+    connection = await asyncpg.connect(postgres_url, **address.connect)
+    await connection.execute(MANY_FINISHED)
+    await connection.execute(FEW_LIVE)
+    await connection.execute("ANALYZE")
+    yield connection
+    await connection.close()
+
+
+@pytest.fixture
+async def sqlite(tmp_path: Path) -> AsyncGenerator[AsyncEngine]:
+    url = f"sqlite:///{tmp_path}/store.db"
+    await migrate(url)
+    address = address_of(url)
+    assert isinstance(address, SqliteAddress)
+    engine = sqlite_engine(address)
+    yield engine
+    await engine.dispose()
+
+
+LISTS = [
+    JobFilter(),
+    JobFilter(states=(JobState.DEAD,)),
+    JobFilter(states=(JobState.RUNNING, JobState.SUCCEEDED), job_type="flights.load"),
+    JobFilter(job_type="rare"),
+    JobFilter(parent_id=uuid4()),
+    JobFilter(before=uuid4()),
+]
+
+
+HOT = {
+    "jobs_by_id": ([uuid4() for _ in range(100)],),
+    "jobs_by_id_or_key": ([uuid4() for _ in range(100)], [str(n) for n in range(100)]),
+    "claim_due": (["queued", "running", "retrying"], NOON, after(10), 100),
+    "claim_deadlines": (NOON, after(10), 100),
+    "renew_leases": ([uuid4()] * 50, [1] * 50, ["a1"] * 50, [NOON] * 50, [NOON] * 50),
+    "add_watchers": ([uuid4()] * 5, ["w"] * 5, 8),
+}
+
+
+async def test_postgres_walks_through_no_finished_jobs(
+    postgres_connection: "Postgres", subtests: pytest.Subtests
+) -> None:
+    for name, parameters in HOT.items():
+        with subtests.test(name):
+            plan = await explained(postgres_connection, statement("postgres", name), parameters)
+            assert "Seq Scan on warrener_jobs" not in plan, plan
+    text = statement("postgres", "save_jobs")
+    kinds = re.findall(r"\$\d+::([a-z ]+)\[\]", text)
+    samples = {"uuid": uuid4(), "integer": 1, "text": "x", "timestamptz": NOON, "double precision": 0.5}
+    plan = await explained(postgres_connection, text, [[samples[kind]] * 100 for kind in kinds])
+    assert "Seq Scan on warrener_jobs" not in plan, plan
+
+
+async def test_postgres_claims_by_the_index_of_what_is_due(postgres_connection: "Postgres") -> None:
+    parameters = (["waiting"], NOON, after(10), 100)
+    plan = await explained(postgres_connection, statement("postgres", "claim_due"), parameters)
+    assert "warrener_jobs_due" in plan, plan
+
+
+async def test_postgres_lists_a_page_without_reading_all(
+    postgres_connection: "Postgres", subtests: pytest.Subtests
+) -> None:
+    for which in LISTS:
+        with subtests.test(repr(which)):
+            plan = await explained(postgres_connection, *listing(which, NATIVE))
+            assert "Seq Scan on warrener_jobs" not in plan, plan
+
+
+async def explained(connection: "Postgres", text: str, parameters: Sequence[Any]) -> str:
+    rows = await connection.fetch(f"EXPLAIN {text}", *parameters)
+    return "\n".join(str(row[0]) for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("name", "index"),
+    [
+        ("jobs_by_id", "sqlite_autoindex_warrener_jobs_1"),
+        ("jobs_by_id_or_key", "warrener_jobs_key"),
+        ("saveable_jobs", "sqlite_autoindex_warrener_jobs_1"),
+        ("save_job", "sqlite_autoindex_warrener_jobs_1"),
+        ("due_jobs", "warrener_jobs_due"),
+        ("overdue_jobs", "warrener_jobs_deadline"),
+        ("claim_due", "sqlite_autoindex_warrener_jobs_1"),
+        ("claim_overdue", "sqlite_autoindex_warrener_jobs_1"),
+        ("held_leases", "sqlite_autoindex_warrener_jobs_1"),
+        ("watchers_of", "sqlite_autoindex_warrener_jobs_1"),
+    ],
+)
+async def test_sqlite_goes_by_the_index_that_was_made_for_it(
+    sqlite: AsyncEngine, name: str, index: str
+) -> None:
+    text = statement("sqlite", name)
+    plan = await planned(sqlite, text, [None] * max(int(n) for n in re.findall(r"\?(\d+)", text)))
+    assert index in plan, plan
+    assert not re.search(r"SCAN (job|warrener_jobs)\b", plan), plan
+
+
+@pytest.mark.parametrize("which", LISTS, ids=range(len(LISTS)))
+async def test_sqlite_lists_a_page_in_the_order_of_an_index(sqlite: AsyncEngine, which: JobFilter) -> None:
+    plan = await planned(sqlite, *listing(which, TEXTUAL))
+    assert not re.search(r"SCAN (job|warrener_jobs)\b(?! USING)", plan), plan
+
+
+async def planned(engine: AsyncEngine, text: str, parameters: Sequence[Any]) -> str:
+    async with engine.connect() as connection:
+        asked = positional(text)
+        values = tuple(asked.arrange(parameters))
+        result = await connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {asked.text}", values)
+        return "\n".join(str(row.detail) for row in result)

@@ -1,0 +1,124 @@
+"""For users' tests: run one attempt of a handler as an agent would, without a broker.
+
+    trial = await run(agent, "flights.load", {"path": "day.csv"})
+    assert trial.result == {"rows": 842}
+
+Arguments and results go through the handler's signature, and the transaction is a real one, of a SQLite
+ledger.
+"""
+
+import tempfile
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from warrener_agent.agent import Agent
+from warrener_agent.context import AttemptFacts
+from warrener_agent.desk import open_desk
+from warrener_agent.executors.coroutine import CoroutineExecutor
+from warrener_agent.executors.port import Ended, Executor, Returned
+from warrener_agent.executors.process import ProcessExecutor
+from warrener_agent.executors.thread import ThreadExecutor
+from warrener_agent.kinds import ExecutorName, JobKind
+from warrener_agent.ledger import Claim, Completion, Grant, Ledger, open_ledger
+from warrener_contracts.codec import Readable, decode
+from warrener_contracts.events import ErrorInfo, JobRequested
+from warrener_runtime.clock import SystemClock, SystemEntropy
+from warrener_runtime.telemetry import NO_CONTEXT
+
+_EXECUTORS: Mapping[ExecutorName, Callable[[], Executor]] = {
+    "coroutine": CoroutineExecutor,
+    "thread": ThreadExecutor,
+    "process": ProcessExecutor,
+}
+_AGENT = "test"
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What one attempt did."""
+
+    result: Any = None
+    error: ErrorInfo | None = None
+    retry_after_seconds: float | None = None
+    follow_ups: tuple[JobRequested, ...] = ()
+    progress: list[tuple[float, str]] = field(default_factory=list[tuple[float, str]])
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether the handler returned."""
+        return self.error is None
+
+
+@asynccontextmanager
+async def temporary_ledger() -> AsyncGenerator[Ledger]:
+    """A SQLite ledger that is gone afterwards."""
+    with tempfile.TemporaryDirectory(prefix="warrener-") as folder:
+        ledger = open_ledger(f"sqlite:///{Path(folder, 'ledger.db')}")
+        await ledger.start()
+        try:
+            yield ledger
+        finally:
+            await ledger.close()
+
+
+async def run(
+    agent: Agent,
+    job_type: str,
+    arguments: Mapping[str, Any] | None = None,
+    *,
+    ledger: Ledger | None = None,
+    job_id: UUID | None = None,
+    attempt: int = 1,
+) -> Trial:
+    """Run one attempt. A handler's exception is the trial's `error`, not ours.
+
+    Give it a `ledger` of yours (see `temporary_ledger`) to look at what its transaction wrote, and the same
+    `job_id` to try a job again. There is no timeout: the test has one.
+    """
+    kind = agent.kinds[job_type]
+    if ledger is not None:
+        return await _run(kind, dict(arguments or {}), ledger, job_id or SystemEntropy().new_id(), attempt)
+    async with temporary_ledger() as own:
+        return await _run(kind, dict(arguments or {}), own, job_id or SystemEntropy().new_id(), attempt)
+
+
+async def _run(kind: JobKind, arguments: dict[str, Any], ledger: Ledger, job_id: UUID, attempt: int) -> Trial:
+    started_at = SystemClock().now()
+    claim = Claim(job_id, attempt)
+    until = started_at + timedelta(days=1)
+    (granted,) = await ledger.claim([claim], agent_id=_AGENT, now=started_at, until=until)
+    if granted.grant is not Grant.GRANTED:
+        raise ValueError(
+            f"expected attempt {attempt} to be granted, got {granted.grant.value}; take a new job_id"
+        )
+    policy = kind.declaration.policy
+    facts = AttemptFacts(job_id, kind.name, attempt, policy.max_attempts, started_at + policy.timeout)
+    executor = _EXECUTORS[kind.executor]()
+    said: list[tuple[float, str]] = []
+    try:
+        async with open_desk(
+            ledger, claim, _AGENT, NO_CONTEXT, lambda fraction, note: said.append((fraction, note))
+        ) as desk:
+            ended: Ended = await executor.begin(kind, facts, arguments, desk).ended()
+            if not isinstance(ended, Returned):
+                await ledger.release([claim], agent_id=_AGENT)
+                return Trial(error=ended.error, retry_after_seconds=ended.retry_after_seconds, progress=said)
+            wished = desk.follow_ups
+            completion = Completion(job_id, attempt, ended.result, wished, started_at, SystemClock().now())
+            if await desk.complete(completion) is None:
+                await ledger.complete([completion], agent_id=_AGENT)
+        return Trial(ended.result, follow_ups=tuple(_request(one.request) for one in wished), progress=said)
+    finally:
+        await executor.close()
+
+
+def _request(body: bytes) -> JobRequested:
+    (read,) = decode(body)
+    assert isinstance(read, Readable)
+    assert isinstance(read.event, JobRequested)
+    return read.event

@@ -1,0 +1,252 @@
+"""A stage for an agent: a broker in memory, a SQLite ledger, and somebody who listens to what it says."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeVar
+from uuid import UUID, uuid4
+
+from warrener_agent import Agent, Fail, JobContext, RetryAfter
+from warrener_agent.ledger import Claim, Ledger, LedgerUnavailable, open_ledger
+from warrener_agent.settings import AgentSettings
+from warrener_agent.wiring import assemble
+from warrener_contracts.codec import Readable, decode
+from warrener_contracts.events import AttemptDispatched, AttemptDispatchedData, Event
+from warrener_contracts.letters import delayed_letter, letter_for
+from warrener_contracts.policy import Guarantee
+from warrener_contracts.topology import DEAD_QUEUE, HEARTBEATS_QUEUE, REQUESTS_QUEUE, STATUS_QUEUE, TOPOLOGY
+from warrener_runtime.bus import Bus, Fate, Outgoing, Subscription
+from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
+from warrener_runtime.clock import SystemClock, SystemEntropy
+from warrener_runtime.lifecycle import Component
+from warrener_runtime.telemetry import Telemetry
+
+E = TypeVar("E", bound=Event[Any])
+WAIT = 20.0
+
+
+@dataclass
+class Stage:
+    """Where agents play, and what was heard of them."""
+
+    broker: MemoryBroker
+    bus: MemoryBus
+    ledger_url: str
+    heard: list[Event[Any]] = field(default_factory=list[Event[Any]])
+    parked: list[str] = field(default_factory=list[str])
+    news: asyncio.Condition = field(default_factory=asyncio.Condition)
+    running: list[tuple[Component, Bus, Ledger]] = field(default_factory=list[tuple[Component, Bus, Ledger]])
+    _listeners: list[asyncio.Task[None]] = field(default_factory=list[asyncio.Task[None]])
+
+    async def enter(
+        self,
+        agent: Agent,
+        *,
+        bus: Bus | None = None,
+        ledger: Ledger | None = None,
+        telemetry: Telemetry | None = None,
+        start: bool = True,
+        **settings: Any,
+    ) -> Component:
+        """An agent with its own connection and its own view of the ledger; started unless said otherwise."""
+        bus = bus or MemoryBus(self.broker)
+        ledger = ledger or open_ledger(self.ledger_url)
+        await bus.start()
+        await ledger.start()
+        values: dict[str, Any] = {"agent_slots": 4, "agent_heartbeat": 0.2, **settings}
+        told = AgentSettings(**values)
+        one = assemble(
+            agent, bus, ledger, SystemClock(), SystemEntropy(), telemetry or Telemetry.silent(), told
+        )
+        self.running.append((one, bus, ledger))
+        if start:
+            await one.start()
+        return one
+
+    async def leave(self, one: Component) -> None:
+        """It stops, as after a kill: nothing is drained."""
+        (place,) = [place for place in self.running if place[0] is one]
+        self.running.remove(place)
+        await one.stop()
+        await place[1].close()
+        await place[2].close()
+
+    async def dispatch(
+        self,
+        job_type: str,
+        arguments: dict[str, Any] | None = None,
+        *,
+        job_id: UUID | None = None,
+        attempt: int = 1,
+        timeout: timedelta = timedelta(seconds=30),
+        **data: Any,
+    ) -> UUID:
+        """What the scheduler sends; returns the job's id."""
+        job_id = job_id or uuid4()
+        values: dict[str, Any] = {
+            "queue": "default",
+            "guarantee": Guarantee.IDEMPOTENT,
+            "max_attempts": 3,
+            "requested_at": datetime.now(UTC),
+            **data,
+        }
+        event = AttemptDispatched(
+            id=str(uuid4()),
+            source="test",
+            data=AttemptDispatchedData(
+                job_id=job_id,
+                attempt=attempt,
+                job_type=job_type,
+                arguments=arguments or {},
+                timeout=timeout,
+                **values,
+            ),
+        )
+        letter = letter_for(event) if not event.data.not_before else delayed_letter(event, datetime.now(UTC))
+        assert await self.bus.publish([letter]) == [Fate.CONFIRMED]
+        return job_id
+
+    async def until(self, fact: Callable[[], bool], what: str = "it to become true") -> None:
+        """Wait until what was heard makes `fact` true."""
+        try:
+            async with asyncio.timeout(WAIT), self.news:
+                await self.news.wait_for(fact)
+        except TimeoutError:
+            raise AssertionError(f"expected {what}, heard {[event.type for event in self.heard]}") from None
+
+    def of(self, kind: type[E], job_id: UUID | None = None) -> list[E]:
+        """What was heard of this kind, about this job."""
+        return [
+            event
+            for event in self.heard
+            if isinstance(event, kind) and job_id in (None, getattr(event.data, "job_id", None))
+        ]
+
+    async def hear(self, kind: type[E], job_id: UUID | None = None, *, times: int = 1) -> E:
+        """Wait for it, and return the last one."""
+        await self.until(lambda: len(self.of(kind, job_id)) >= times, f"{times} {kind.__name__}")
+        return self.of(kind, job_id)[-1]
+
+    async def effects(self) -> list[str]:
+        """What handlers wrote into the table `effects`."""
+        ledger = open_ledger(self.ledger_url)
+        await ledger.start()
+        try:
+            async with ledger.transaction(Claim(uuid4(), 1), agent_id="reader") as transaction:
+                return [str(row["note"]) for row in await transaction.execute("SELECT note FROM effects")]
+        finally:
+            await ledger.close()
+
+    async def listen(self) -> None:
+        """Be scheduler and supervisor: take everything in, and judge nothing."""
+        await self.bus.start()
+        await self.bus.declare(TOPOLOGY)
+        for queue in (REQUESTS_QUEUE, STATUS_QUEUE, HEARTBEATS_QUEUE, DEAD_QUEUE):
+            subscription = await self.bus.subscribe(queue.name, prefetch=1000)
+            self._listeners.append(asyncio.create_task(self._take(queue.name, subscription)))
+
+    async def _take(self, queue: str, subscription: Subscription) -> None:
+        async for batch in subscription:
+            async with self.news:
+                for delivery in batch:
+                    if queue == DEAD_QUEUE.name:
+                        self.parked.append(str(delivery.headers["warrener-reason"]))
+                        continue
+                    for element in decode(delivery.body, delivery.content_type):
+                        assert isinstance(element, Readable), element
+                        self.heard.append(element.event)
+                self.news.notify_all()
+            await subscription.ack(batch)
+
+    async def close(self) -> None:
+        for one, *_ in list(self.running):
+            await self.leave(one)
+        await self.bus.close()
+        await asyncio.gather(*self._listeners)
+
+
+class FaultyBus(MemoryBus):
+    """A connection that freezes at a chosen moment, as a process does that is about to be killed."""
+
+    def __init__(self, broker: MemoryBroker, frozen_type: str, *, when: str) -> None:
+        super().__init__(broker)
+        self._frozen_type, self._when = frozen_type, when
+        self.frozen = asyncio.Event()
+
+    async def publish(self, messages: Sequence[Outgoing], *, timeout: float = 10.0) -> list[Fate]:
+        hit = any(message.type == self._frozen_type for message in messages)
+        if hit and self._when == "before it is told":
+            await self._freeze()
+        fates = await super().publish(messages, timeout=timeout)
+        if hit:
+            await self._freeze()
+        return fates
+
+    async def _freeze(self) -> None:
+        self.frozen.set()
+        await asyncio.Event().wait()
+
+
+class UnpluggedLedger:
+    """A ledger whose database can be taken away: the fault is the test's."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self.gone = False
+
+    def __getattr__(self, name: str) -> Any:
+        if self.gone and name in {"renew", "claim", "complete", "release"}:
+            raise LedgerUnavailable("expected a database, got none")
+        return getattr(self._ledger, name)
+
+
+class Theatre:
+    """Handlers that the tests hold in their hands."""
+
+    def __init__(self) -> None:
+        self.agent = Agent()
+        self.begun: asyncio.Queue[str] = asyncio.Queue()
+        self.go_on = asyncio.Event()
+        self.calls = 0
+
+        @self.agent.job("greet")
+        async def greet(name: str) -> str:
+            self.calls += 1
+            return f"Hello, {name}!"
+
+        @self.agent.job("wait")
+        async def wait(job: JobContext) -> int:
+            self.calls += 1
+            self.begun.put_nowait(job.idempotency_key)
+            await self.go_on.wait()
+            return job.attempt
+
+        @self.agent.job("write", guarantee="transactional")
+        async def write(job: JobContext, note: str) -> str:
+            self.calls += 1
+            transaction = await job.transaction()
+            await transaction.execute("CREATE TABLE IF NOT EXISTS effects (note TEXT)")
+            await transaction.execute("INSERT INTO effects VALUES (:note)", {"note": note})
+            job.request("greet", {"name": note}, key="greeting")
+            if note == "bad":
+                raise ValueError("no good")
+            return note
+
+        @self.agent.job("fail", no_retry=(KeyError,))
+        async def fail(how: str) -> None:
+            match how:
+                case "for good":
+                    raise Fail("never")
+                case "listed":
+                    raise KeyError("x")
+                case "later":
+                    raise RetryAfter("5m", "busy")
+                case "exit":
+                    raise SystemExit(3)
+                case "interrupt":
+                    raise KeyboardInterrupt
+                case "cancelled":
+                    raise asyncio.CancelledError
+                case _:
+                    raise RuntimeError(how)

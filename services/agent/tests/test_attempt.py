@@ -1,0 +1,416 @@
+"""The journey of one attempt: from the dispatch queue to its reported end."""
+
+import asyncio
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import cast
+from uuid import uuid4
+
+import pytest
+from services.agent.tests.stage import FaultyBus, Stage, Theatre, UnpluggedLedger
+
+from warrener_agent import Agent, JobContext
+from warrener_agent.ledger import Ledger, open_ledger
+from warrener_contracts.events import (
+    AgentAnnounced,
+    AgentHeartbeat,
+    AttemptCancel,
+    AttemptCancelData,
+    AttemptCancelled,
+    AttemptFailed,
+    AttemptProgressed,
+    AttemptReleased,
+    AttemptStarted,
+    AttemptSucceeded,
+    JobRequested,
+    JobRequestedData,
+)
+from warrener_contracts.identity import follow_up_id
+from warrener_contracts.letters import Letter, letter_for
+from warrener_contracts.topology import DISPATCH
+from warrener_runtime.telemetry import Telemetry
+
+WORK = "warrener.queue.default"
+
+
+# -- what is said ------------------------------------------------------------------------------------------
+
+
+async def test_an_agent_announces_what_it_can_before_it_receives(stage: Stage, theatre: Theatre) -> None:
+    await stage.enter(theatre.agent)
+    announced = await stage.hear(AgentAnnounced)
+    assert {kind.name for kind in announced.data.job_types} == {"greet", "wait", "write", "fail"}
+    assert announced.data.queues == ("default",)
+
+
+async def test_a_job_succeeds_and_its_delivery_is_acknowledged(stage: Stage, theatre: Theatre) -> None:
+    one = await stage.enter(theatre.agent)
+    job = await stage.dispatch("greet", {"name": "Ada"})
+    told = (await stage.hear(AttemptSucceeded, job)).data
+    assert (told.result, told.attempt, told.recorded_attempt) == ("Hello, Ada!", 1, 1)
+    assert told.started_at <= told.finished_at
+    await one.drain()
+    await stage.leave(one)
+    assert stage.broker.ready(WORK) == 0
+    assert not stage.of(AttemptStarted), "a quick attempt is not announced"
+
+
+async def test_many_at_once_are_each_reported_once(stage: Stage, theatre: Theatre) -> None:
+    await stage.enter(theatre.agent, agent_slots=20)
+    jobs = [await stage.dispatch("greet", {"name": str(number)}) for number in range(200)]
+    await stage.until(lambda: len(stage.of(AttemptSucceeded)) >= len(jobs), "all to succeed")
+    told = {event.data.job_id: event.data.result for event in stage.of(AttemptSucceeded)}
+    assert told == {job: f"Hello, {number}!" for number, job in enumerate(jobs)}
+    assert theatre.calls == 200
+
+
+@pytest.mark.parametrize(
+    ("how", "kind", "retryable"),
+    [
+        ("for good", "warrener_agent.failures.Fail", False),
+        ("listed", "KeyError", False),
+        ("later", "warrener_agent.failures.RetryAfter", True),
+        ("exit", "SystemExit", True),
+        ("interrupt", "KeyboardInterrupt", True),
+        ("cancelled", "asyncio.exceptions.CancelledError", True),
+        ("oops", "RuntimeError", True),
+    ],
+)
+async def test_whatever_a_handler_raises_is_a_failure_with_its_stack(
+    stage: Stage, theatre: Theatre, how: str, kind: str, *, retryable: bool
+) -> None:
+    await stage.enter(theatre.agent)
+    job = await stage.dispatch("fail", {"how": how})
+    told = (await stage.hear(AttemptFailed, job)).data
+    assert (told.error.type, told.error.retryable) == (kind, retryable)
+    assert told.error.stack is not None
+    assert "in fail" in told.error.stack
+    assert told.retry_after_seconds == (300 if how == "later" else None)
+    after = await stage.dispatch("greet", {"name": "still there"})
+    await stage.hear(AttemptSucceeded, after)
+
+
+async def test_wrong_arguments_and_unknown_types_get_their_reason(stage: Stage, theatre: Theatre) -> None:
+    await stage.enter(theatre.agent)
+    wrong = await stage.dispatch("greet", {"nam": "Ada"})
+    assert (await stage.hear(AttemptFailed, wrong)).data.error.kind == "bad_arguments"
+    unknown = await stage.dispatch("unheard.of")
+    told = (await stage.hear(AttemptFailed, unknown)).data.error
+    assert told.type == "UnknownJobType"
+    assert "unheard.of" in told.message
+    assert told.retryable, "an agent that knows it may take it next time"
+
+
+async def test_g7_what_cannot_be_understood_is_parked_with_its_reason(stage: Stage, theatre: Theatre) -> None:
+    one = await stage.enter(theatre.agent)
+    wrong_door = letter_for(JobRequested(id="x", source="test", data=JobRequestedData(job_type="greet")))
+    for number, body in enumerate((b"{", b'{"specversion":"1.0"}', wrong_door.body)):
+        letter = Letter(DISPATCH, "default.greet", body, wrong_door.content_type, str(number), "x", {})
+        await stage.bus.publish([letter])
+    await stage.until(lambda: len(stage.parked) == 3)
+    assert stage.parked == ["not_json", "not_an_event", "wrong_door"]
+    await one.drain()
+    await stage.leave(one)
+    assert stage.broker.ready(WORK) == 0
+
+
+async def test_long_attempts_are_announced_and_exclusive_ones_at_once(stage: Stage, theatre: Theatre) -> None:
+    await stage.enter(theatre.agent, agent_announce_after=0.05)
+    job = await stage.dispatch("wait")
+    assert (await stage.hear(AttemptStarted, job)).data.job_id == job
+    exclusive = await stage.dispatch("greet", {"name": "x"}, guarantee="exclusive")
+    await stage.hear(AttemptSucceeded, exclusive)
+    kinds = [type(event) for event in stage.heard if getattr(event.data, "job_id", None) == exclusive]
+    assert kinds == [AttemptStarted, AttemptSucceeded]
+
+
+async def test_progress_is_told_and_throttled(stage: Stage) -> None:
+    agent = Agent()
+
+    @agent.job("busy")
+    async def busy(job: JobContext) -> None:
+        for step in range(1000):
+            job.progress(step / 1000, f"step {step}")
+        with pytest.raises(ValueError, match="from 0 to 1"):
+            job.progress(2)
+        await asyncio.Event().wait()
+
+    await stage.enter(agent)
+    job = await stage.dispatch("busy")
+    told = (await stage.hear(AttemptProgressed, job)).data
+    assert told.note == "step 999"
+    assert len(stage.of(AttemptProgressed)) == 1
+
+
+async def test_a_trace_goes_through_the_attempt_to_what_it_asks_for(stage: Stage, theatre: Theatre) -> None:
+    telemetry = Telemetry.in_memory("agent")
+    one = await stage.enter(theatre.agent, telemetry=telemetry)
+    job = await stage.dispatch("write", {"note": "x"})
+    told = await stage.hear(AttemptSucceeded, job)
+    asked = await stage.hear(JobRequested)
+    await one.drain()
+    (span,) = telemetry.spans()
+    assert span.name == "attempt write"
+    assert span.attributes is not None
+    assert span.attributes["warrener.job.id"] == str(job)
+    context = span.get_span_context()
+    assert context is not None
+    here = f"00-{context.trace_id:032x}-{context.span_id:016x}"
+    assert (told.traceparent or "").startswith(here)
+    assert (asked.traceparent or "").startswith(here)
+
+
+# -- once --------------------------------------------------------------------------------------------------
+
+
+async def test_g4_effects_result_and_follow_ups_come_together(stage: Stage, theatre: Theatre) -> None:
+    await stage.enter(theatre.agent)
+    job = await stage.dispatch("write", {"note": "good"})
+    told = (await stage.hear(AttemptSucceeded, job)).data
+    assert told.follow_ups == 1
+    asked = await stage.hear(JobRequested)
+    assert asked.id == str(follow_up_id(job, "greeting"))
+    assert (asked.data.job_type, asked.data.parent_id) == ("greet", job)
+    assert await stage.effects() == ["good"]
+
+
+async def test_g4_of_a_failed_attempt_nothing_stays(stage: Stage, theatre: Theatre) -> None:
+    await stage.enter(theatre.agent)
+    await stage.hear(AttemptSucceeded, await stage.dispatch("write", {"note": "first"}))
+    bad = await stage.dispatch("write", {"note": "bad"})
+    await stage.hear(AttemptFailed, bad)
+    assert await stage.effects() == ["first"]
+    assert len(stage.of(JobRequested)) == 1
+
+
+async def test_g3_a_duplicate_of_a_finished_attempt_is_told_again_and_not_run_again(
+    stage: Stage, theatre: Theatre
+) -> None:
+    await stage.enter(theatre.agent)
+    job = await stage.dispatch("write", {"note": "once"})
+    first = await stage.hear(AttemptSucceeded, job)
+    await stage.dispatch("write", {"note": "once"}, job_id=job)
+    again = await stage.hear(AttemptSucceeded, job, times=2)
+    await stage.dispatch("write", {"note": "once"}, job_id=job, attempt=3)
+    later = await stage.hear(AttemptSucceeded, job, times=3)
+    assert again.data == first.data
+    assert (later.data.attempt, later.data.recorded_attempt, later.data.result) == (3, 1, "once")
+    assert theatre.calls == 1
+    assert await stage.effects() == ["once"]
+
+
+async def test_g3_a_duplicate_of_a_running_attempt_is_adopted(stage: Stage, theatre: Theatre) -> None:
+    one = await stage.enter(theatre.agent)
+    job = await stage.dispatch("wait")
+    await theatre.begun.get()
+    await stage.dispatch("wait", job_id=job)
+    stage.broker.drop_connections()  # and the first delivery comes again too
+    await stage.hear(AgentHeartbeat, times=len(stage.of(AgentHeartbeat)) + 2)
+    theatre.go_on.set()
+    await stage.hear(AttemptSucceeded, job)
+    await one.drain()
+    await stage.leave(one)
+    assert theatre.calls == 1
+    assert len(stage.of(AttemptSucceeded)) == 1
+    assert stage.broker.ready(WORK) == 0
+
+
+async def test_g3_two_agents_never_run_the_same_attempt(stage: Stage, theatre: Theatre) -> None:
+    await stage.enter(theatre.agent)
+    await stage.enter(theatre.agent)
+    job = await stage.dispatch("wait")
+    await theatre.begun.get()
+    for _ in range(4):
+        await stage.dispatch("wait", job_id=job)
+    await stage.hear(AgentHeartbeat, times=len(stage.of(AgentHeartbeat)) + 4)
+    theatre.go_on.set()
+    await stage.hear(AttemptSucceeded, job, times=2)  # those who looked again tell what was recorded
+    assert theatre.calls == 1
+    assert {event.data.result for event in stage.of(AttemptSucceeded)} == {1}
+
+
+async def test_g3_a_higher_attempt_stops_the_lower_one_of_the_same_agent(
+    stage: Stage, theatre: Theatre
+) -> None:
+    await stage.enter(theatre.agent)
+    job = await stage.dispatch("wait")
+    await theatre.begun.get()
+    await stage.dispatch("wait", job_id=job, attempt=2)
+    await theatre.begun.get()
+    theatre.go_on.set()
+    assert (await stage.hear(AttemptSucceeded, job)).data.result == 2
+    assert [event.data.attempt for event in stage.of(AttemptSucceeded)] == [2]
+
+
+async def test_g3_an_agent_that_has_lost_its_claim_stops_and_says_nothing(
+    stage: Stage, theatre: Theatre
+) -> None:
+    await stage.enter(theatre.agent, agent_lease=1.0)
+    job = await stage.dispatch("wait")
+    await theatre.begun.get()
+    other = Theatre()
+    other.go_on.set()
+    await stage.enter(other.agent, agent_queues=("elsewhere",))
+    await stage.dispatch("wait", job_id=job, attempt=2, queue="elsewhere")
+    assert (await stage.hear(AttemptSucceeded, job)).data.attempt == 2
+    theatre.go_on.set()
+    await stage.hear(AgentHeartbeat, times=len(stage.of(AgentHeartbeat)) + 3)
+    assert [event.data.attempt for event in stage.of(AttemptSucceeded)] == [2]
+    assert not stage.of(AttemptFailed)
+
+
+@pytest.mark.parametrize("when", ["before it is told", "after it is told"])
+async def test_g4_an_agent_killed_after_its_effect_repeats_nothing(
+    stage: Stage, theatre: Theatre, faulty: Callable[[str, str], FaultyBus], when: str
+) -> None:
+    bus = faulty("attempt.succeeded.v1", when)
+    first = await stage.enter(theatre.agent, bus=bus)
+    job = await stage.dispatch("write", {"note": "once"})
+    async with asyncio.timeout(20):
+        await bus.frozen.wait()
+    assert await stage.effects() == ["once"]
+    before = len(stage.of(AttemptSucceeded))
+    await stage.leave(first)
+    assert stage.broker.ready(WORK) == 1, "not acknowledged, so it comes again"
+    second = await stage.enter(theatre.agent)
+    await stage.hear(AttemptSucceeded, job, times=before + 1)
+    assert await stage.effects() == ["once"]
+    assert theatre.calls == 1
+    assert len({event.id for event in stage.of(JobRequested)}) == 1
+    assert {event.data.result for event in stage.of(AttemptSucceeded)} == {"once"}
+    await second.drain()
+    await stage.leave(second)
+    assert stage.broker.ready(WORK) == 0
+
+
+# -- time, stopping and draining ---------------------------------------------------------------------------
+
+
+async def test_a_timeout_is_a_failure_that_may_be_retried(stage: Stage, theatre: Theatre) -> None:
+    await stage.enter(theatre.agent)
+    job = await stage.dispatch("wait", timeout=timedelta(milliseconds=50))
+    error = (await stage.hear(AttemptFailed, job)).data.error
+    assert (error.kind, error.retryable) == ("timeout", True)
+
+
+async def test_g6_what_comes_too_early_climbs_the_ladder_again(stage: Stage, theatre: Theatre) -> None:
+    await stage.enter(theatre.agent)
+    due = datetime.now(UTC) + timedelta(seconds=1.5)
+    job = await stage.dispatch("greet", {"name": "x"}, not_before=due)
+    told = await stage.hear(AttemptSucceeded, job)
+    assert told.data.started_at >= due - timedelta(milliseconds=260)
+
+
+async def test_a_running_attempt_can_be_cancelled(stage: Stage, theatre: Theatre) -> None:
+    await stage.enter(theatre.agent)
+    job = await stage.dispatch("wait")
+    await theatre.begun.get()
+    cancel = AttemptCancel(
+        id=str(uuid4()), source="test", data=AttemptCancelData(job_id=job, reason="enough")
+    )
+    await stage.bus.publish([letter_for(cancel)])
+    assert (await stage.hear(AttemptCancelled, job)).data.reason == "enough"
+    await stage.dispatch("wait", job_id=job, attempt=2)
+    await stage.hear(AttemptCancelled, job, times=2)
+    assert theatre.calls == 1
+
+
+async def test_draining_finishes_what_fits_and_releases_the_rest_uncharged(
+    stage: Stage, theatre: Theatre
+) -> None:
+    one = await stage.enter(theatre.agent, drain_grace=0.5)
+    job = await stage.dispatch("wait")
+    await theatre.begun.get()
+    await one.drain()
+    released = await stage.hear(AttemptReleased, job)
+    assert released.data.attempt == 1
+    await stage.leave(one)
+    assert stage.broker.ready(WORK) == 0
+    theatre.go_on.set()
+    await stage.enter(theatre.agent)
+    await stage.dispatch("wait", job_id=job, attempt=2)
+    assert (await stage.hear(AttemptSucceeded, job)).data.result == 2
+
+
+async def test_while_draining_nothing_new_is_taken_and_what_runs_ends(stage: Stage, theatre: Theatre) -> None:
+    one = await stage.enter(theatre.agent)
+    job = await stage.dispatch("wait")
+    await theatre.begun.get()
+    draining = asyncio.create_task(one.drain())
+    await stage.until(
+        lambda: any(event.data.draining for event in stage.of(AgentHeartbeat)), "a draining heartbeat"
+    )
+    late = await stage.dispatch("greet", {"name": "late"})
+    theatre.go_on.set()
+    await draining
+    await stage.hear(AttemptSucceeded, job)
+    await stage.leave(one)
+    assert not stage.of(AttemptSucceeded, late)
+    assert stage.broker.ready(WORK) == 1
+
+
+# -- being there -------------------------------------------------------------------------------------------
+
+
+async def test_heartbeats_list_what_runs(stage: Stage, theatre: Theatre) -> None:
+    await stage.enter(theatre.agent)
+    job = await stage.dispatch("wait")
+    await stage.until(
+        lambda: any(run.job_id == job for event in stage.of(AgentHeartbeat) for run in event.data.running),
+        "a heartbeat that lists the job",
+    )
+    beat = stage.of(AgentHeartbeat)[-1].data
+    assert (beat.queues, beat.slots) == (("default",), 4)
+
+
+async def test_g8_a_deaf_agent_falls_silent(stage: Stage, theatre: Theatre) -> None:
+    await stage.enter(theatre.agent)
+    beat = await stage.hear(AgentHeartbeat)
+    control = f"warrener.control.{beat.data.agent_id}"
+    stage.broker.mute(control)
+    job = await stage.dispatch("greet", {"name": "x"})
+    await stage.hear(AttemptSucceeded, job)
+    silent_from = len(stage.of(AgentHeartbeat))
+    marker = await stage.dispatch("wait", timeout=timedelta(seconds=1))
+    await stage.hear(AttemptFailed, marker)  # five heartbeats' time has passed
+    assert len(stage.of(AgentHeartbeat)) <= silent_from + 1
+    stage.broker.mute(control, muted=False)
+    await stage.hear(AgentHeartbeat, times=silent_from + 2)
+
+
+async def test_g3_an_agent_that_cannot_renew_stops_what_runs_and_gives_it_back(
+    stage: Stage, theatre: Theatre
+) -> None:
+    stopped = asyncio.Event()
+
+    @theatre.agent.job("stubborn")
+    async def stubborn(job: JobContext) -> None:
+        theatre.begun.put_nowait(job.idempotency_key)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped.set()
+
+    ledger = UnpluggedLedger(open_ledger(stage.ledger_url))
+    await stage.enter(theatre.agent, ledger=cast("Ledger", ledger), agent_lease=0.6)
+    job = await stage.dispatch("stubborn")
+    await theatre.begun.get()
+    ledger.gone = True
+    async with asyncio.timeout(10):
+        await stopped.wait()  # by itself, before its lease is over for the others
+    assert not stage.of(AttemptReleased), "it says nothing of which the ledger does not know"
+    ledger.gone = False
+    await stage.hear(AttemptReleased, job)
+
+
+async def test_two_queues_have_slots_of_their_own(stage: Stage, theatre: Theatre) -> None:
+    await stage.enter(theatre.agent, agent_queues=("default", "fast"), agent_slots=1)
+    slow = await stage.dispatch("wait")
+    await theatre.begun.get()
+    quick = await stage.dispatch("greet", {"name": "x"}, queue="fast")
+    await stage.hear(AttemptSucceeded, quick)
+    waiting = await stage.dispatch("greet", {"name": "y"})
+    assert not stage.of(AttemptSucceeded, waiting)
+    theatre.go_on.set()
+    await stage.hear(AttemptSucceeded, slow)
+    await stage.hear(AttemptSucceeded, waiting)

@@ -1,0 +1,192 @@
+"""The agent as a process: what it says when it cannot start; that it serves and drains on a real broker."""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from warrener_agent.loading import AgentNotFound, load_agents
+from warrener_contracts.codec import Readable, decode
+from warrener_contracts.events import (
+    AgentAnnounced,
+    AttemptDispatched,
+    AttemptDispatchedData,
+    AttemptReleased,
+    AttemptStarted,
+    AttemptSucceeded,
+    Event,
+)
+from warrener_contracts.letters import letter_for
+from warrener_contracts.topology import REQUESTS_QUEUE, STATUS_QUEUE, TOPOLOGY
+from warrener_runtime.bus import Bus, Fate, open_bus
+
+WAIT = 60
+MODULE = """
+import asyncio, os
+from warrener_agent import Agent, JobContext
+
+agent = Agent()
+second = Agent()
+
+@agent.job("greet")
+async def greet(name: str) -> str:
+    return f"Hello, {name}!"
+
+@agent.job("where", executor="process")
+def where(job: JobContext) -> int:
+    job.transaction_sync().execute("CREATE TABLE effects (note TEXT)")
+    return os.getppid()
+
+@second.job("wait")
+async def wait() -> None:
+    await asyncio.Event().wait()
+"""
+
+
+@asynccontextmanager
+async def agent(folder: Path, *words: str, **variables: str) -> AsyncGenerator[asyncio.subprocess.Process]:
+    """`python -m warrener_agent WORDS` in `folder`."""
+    folder.joinpath("shop_jobs.py").write_text(MODULE)
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("WARRENER_")}
+    told = {"WARRENER_LEDGER_URL": "sqlite:///ledger.db", **variables}
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "warrener_agent",
+        *words,
+        cwd=folder,
+        env={**kept, **told},
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.communicate()
+
+
+async def complaint(folder: Path, *words: str, **variables: str) -> str:
+    """What it says when it does not start."""
+    async with agent(folder, *words, **variables) as process, asyncio.timeout(WAIT):
+        _, said = await process.communicate()
+    assert process.returncode == 2, said.decode()
+    return said.decode()
+
+
+async def test_it_says_what_is_missing(tmp_path: Path) -> None:
+    assert "expected a module nowhere, found none" in await complaint(tmp_path, "nowhere")
+    assert "got none" in await complaint(tmp_path)
+
+
+async def test_it_says_which_setting_is_wrong(tmp_path: Path) -> None:
+    said = await complaint(tmp_path, "shop_jobs", WARRENER_AGENT_SLOTS="many")
+    assert "WARRENER_AGENT_SLOTS" in said
+    said = await complaint(tmp_path, "shop_jobs", WARRENER_LEDGER_URL="mysql://x")
+    assert "WARRENER_LEDGER_URL" in said
+    assert "Traceback" not in said
+
+
+@pytest.mark.parametrize(
+    ("target", "said"),
+    [
+        ("no_such_module_here", "found none; neither"),
+        ("shop/jobs.py", "named with dots: shop.jobs"),
+        ("json", "expected an Agent in module json, found none"),
+        ("warrener_agent.testing:run", "expected an Agent as warrener_agent.testing:run"),
+    ],
+)
+def test_a_target_that_is_not_there_is_explained(target: str, said: str) -> None:
+    with pytest.raises(AgentNotFound, match=said):
+        load_agents([target])
+
+
+def test_an_error_inside_a_module_is_not_mistaken_for_a_missing_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tmp_path.joinpath("broken_jobs.py").write_text("import not_installed_at_all")
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    with pytest.raises(ModuleNotFoundError, match="not_installed_at_all"):
+        load_agents(["broken_jobs"])
+
+
+@asynccontextmanager
+async def everybody_else(url: str) -> AsyncGenerator[Bus]:
+    """The broker with its topology, as scheduler and supervisor have it."""
+    bus = open_bus(url, name="test")
+    await bus.start()
+    await bus.declare(TOPOLOGY)
+    try:
+        yield bus
+    finally:
+        await bus.close()
+
+
+async def hear(bus: Bus, queue: str, kind: type[Event[Any]]) -> Event[Any]:
+    """The first event of a kind in a queue."""
+    subscription = await bus.subscribe(queue, prefetch=100)
+    async with asyncio.timeout(WAIT):
+        async for batch in subscription:
+            await subscription.ack(batch)
+            for delivery in batch:
+                for element in decode(delivery.body, delivery.content_type):
+                    if isinstance(element, Readable) and isinstance(element.event, kind):
+                        await subscription.stop()
+                        return element.event
+    raise AssertionError(f"expected {kind.__name__} in {queue}")
+
+
+async def dispatch(bus: Bus, job_type: str, **arguments: str) -> None:
+    data = AttemptDispatchedData(
+        job_id=uuid4(),
+        attempt=1,
+        job_type=job_type,
+        queue="default",
+        arguments=arguments,
+        timeout=timedelta(minutes=1),
+        max_attempts=3,
+        requested_at=datetime.now(UTC),
+    )
+    event = AttemptDispatched(id=str(uuid4()), source="test", data=data)
+    assert await bus.publish([letter_for(event)]) == [Fate.CONFIRMED]
+
+
+async def test_a_real_agent_serves_what_it_announces_and_drains_on_sigterm(
+    tmp_path: Path, vhost_url: str
+) -> None:
+    async with (
+        everybody_else(vhost_url) as bus,
+        agent(tmp_path, "shop_jobs", "--slots", "3", WARRENER_BROKER_URL=vhost_url) as process,
+    ):
+        announced = await hear(bus, REQUESTS_QUEUE.name, AgentAnnounced)
+        assert {kind.name for kind in announced.data.job_types} == {"greet", "wait", "where"}
+        await dispatch(bus, "greet", name="Ada")
+        assert (await hear(bus, STATUS_QUEUE.name, AttemptSucceeded)).data.result == "Hello, Ada!"
+        await dispatch(bus, "where")
+        assert (await hear(bus, STATUS_QUEUE.name, AttemptSucceeded)).data.result == process.pid
+        process.send_signal(signal.SIGTERM)
+        async with asyncio.timeout(WAIT):
+            _, said = await process.communicate()
+        assert process.returncode == 0, said.decode()[-3000:]
+        assert "Traceback" not in said.decode()
+
+
+async def test_a_draining_agent_releases_what_does_not_end(tmp_path: Path, vhost_url: str) -> None:
+    variables = {"WARRENER_BROKER_URL": vhost_url, "WARRENER_DRAIN_GRACE": "1"}
+    async with everybody_else(vhost_url) as bus, agent(tmp_path, "shop_jobs:second", **variables) as process:
+        await hear(bus, REQUESTS_QUEUE.name, AgentAnnounced)
+        await dispatch(bus, "wait")
+        await hear(bus, STATUS_QUEUE.name, AttemptStarted)
+        process.send_signal(signal.SIGTERM)
+        await hear(bus, STATUS_QUEUE.name, AttemptReleased)
+        async with asyncio.timeout(WAIT):
+            _, said = await process.communicate()
+        assert process.returncode == 0, said.decode()[-3000:]

@@ -1,0 +1,220 @@
+"""Where handlers run: what each executor gives, and what it does with a handler that goes wrong."""
+
+import asyncio
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import psutil
+import pytest
+from services.agent.tests.stage import Stage
+
+from warrener_agent import Agent, JobContext
+from warrener_agent.ledger import Claim, Ledger
+from warrener_agent.loading import load_agents
+from warrener_agent.testing import run, temporary_ledger
+from warrener_contracts.events import (
+    AttemptCancel,
+    AttemptCancelData,
+    AttemptCancelled,
+    AttemptFailed,
+    AttemptProgressed,
+    AttemptSucceeded,
+    JobRequested,
+)
+from warrener_contracts.letters import letter_for
+
+
+@pytest.fixture
+def agent(monkeypatch: pytest.MonkeyPatch) -> Iterator[Agent]:
+    """The handlers of `agent_handlers`, imported by name, as an agent does."""
+    monkeypatch.setattr(sys, "path", [str(Path(__file__).parent), *sys.path])
+    yield load_agents(["agent_handlers"])
+    sys.modules["agent_handlers"].release.set()
+    del sys.modules["agent_handlers"]
+
+
+async def no_effects(ledger: Ledger) -> bool:
+    async with ledger.transaction(Claim(uuid4(), 1), agent_id="reader") as transaction:
+        return await transaction.execute("SELECT 1 FROM sqlite_master WHERE name = 'effects'") == []
+
+
+async def test_a_child_process_is_another_process_and_stays_warm(stage: Stage, agent: Agent) -> None:
+    await stage.enter(agent, agent_slots=1)
+    told: list[dict[str, Any]] = []
+    for name in ("a", "b"):
+        job = await stage.dispatch("where", {"name": name})
+        told.append((await stage.hear(AttemptSucceeded, job)).data.result)
+    assert told[0]["pid"] == told[1]["pid"] != os.getpid()
+    assert [one["calls"] for one in told] == [1, 2]
+
+
+async def test_a_child_has_transaction_follow_ups_and_progress(agent: Agent) -> None:
+    trial = await run(agent, "load", {"note": "x"})
+    assert trial.succeeded, trial.error
+    assert trial.progress == [(0.5, "half")]
+    (asked,) = trial.follow_ups
+    assert asked.data.arguments == {"$type": "date", "value": "not ours to read"}
+    assert trial.result == {"asked": asked.id, "b": "2026-01-02", "$type": "date"}
+
+
+async def test_an_async_handler_runs_in_a_child_too(agent: Agent) -> None:
+    assert (await run(agent, "waits", attempt=3)).result == 3
+
+
+async def test_errors_of_statements_can_be_caught_in_a_child(agent: Agent) -> None:
+    trial = await run(agent, "load", {"note": "caught"})
+    assert trial.result == {"caught": "no such table: nowhere"}
+
+
+async def test_an_exception_in_a_child_has_its_type_and_stack_and_undoes_all(agent: Agent) -> None:
+    async with temporary_ledger() as ledger:
+        trial = await run(agent, "load", {"note": "raise"}, ledger=ledger)
+        assert trial.error is not None
+        assert (trial.error.type, trial.error.retryable) == ("KeyError", False)
+        assert "in load" in (trial.error.stack or "")
+        assert await no_effects(ledger)
+
+
+@pytest.mark.parametrize(
+    ("how", "kind", "said"),
+    [
+        ("segfault", "crash", "SIGSEGV"),
+        ("exit", "crash", "exit code 7"),
+        ("polite", "error", "polite"),
+    ],
+)
+async def test_g4_a_crash_of_a_child_is_told_apart_and_undoes_all(
+    agent: Agent, how: str, kind: str, said: str
+) -> None:
+    async with temporary_ledger() as ledger:
+        trial = await run(agent, "dies", {"how": how}, ledger=ledger)
+        assert trial.error is not None
+        assert trial.error.kind == kind
+        assert trial.error.retryable
+        assert said in trial.error.message
+        assert await no_effects(ledger)
+
+
+@pytest.mark.parametrize("why", ["timeout", "cancel"])
+async def test_a_child_that_hangs_is_killed_with_all_that_it_started(
+    stage: Stage, agent: Agent, tmp_path: Path, why: str
+) -> None:
+    pids = tmp_path / "pids"
+    await stage.enter(agent, agent_announce_after=0.0)
+    timeout = timedelta(seconds=2 if why == "timeout" else 60)
+    job = await stage.dispatch("hangs", {"pids": str(pids)}, timeout=timeout)
+    if why == "timeout":
+        assert (await stage.hear(AttemptFailed, job)).data.error.kind == "timeout"
+    else:
+        await asyncio.to_thread(wait_for_file, pids)
+        data = AttemptCancelData(job_id=job, reason="enough")
+        await stage.bus.publish([letter_for(AttemptCancel(id="1", source="test", data=data))])
+        await stage.hear(AttemptCancelled, job)
+    for pid in map(int, pids.read_text().split()):
+        psutil.wait_procs([psutil.Process(pid)] if psutil.pid_exists(pid) else [], timeout=10)
+        assert not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+
+
+def wait_for_file(path: Path) -> None:
+    """Until it is there and full."""
+    tick = threading.Event()
+    for _ in range(1000):
+        if path.exists() and len(path.read_text().split()) == 2:
+            return
+        tick.wait(0.02)
+    raise AssertionError(f"expected {path} to be written")
+
+
+async def test_a_child_dies_with_its_agent(agent: Agent, tmp_path: Path) -> None:
+    """kill -9 of an agent leaves no handler behind that works on."""
+    pids = tmp_path / "pids"
+    script = f"""
+import asyncio, sys
+sys.path[:0] = {sys.path!r}
+from warrener_agent.loading import load_agents
+from warrener_agent.testing import run
+asyncio.run(run(load_agents(["agent_handlers"]), "hangs", {{"pids": {str(pids)!r}}}))
+"""
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", script)
+    await asyncio.to_thread(wait_for_file, pids)
+    children = [psutil.Process(int(pid)) for pid in pids.read_text().split()]
+    process.send_signal(signal.SIGKILL)
+    await process.wait()
+    _, alive = await asyncio.to_thread(psutil.wait_procs, children, 10)
+    assert [one for one in alive if one.status() != psutil.STATUS_ZOMBIE] == []
+
+
+async def test_a_thread_has_transaction_follow_ups_and_progress(agent: Agent) -> None:
+    trial = await run(agent, "thread", {"note": "x"})
+    assert trial.succeeded, trial.error
+    assert trial.result.startswith("thread ")
+    assert trial.progress == [(1.0, "")]
+    assert [one.data.job_type for one in trial.follow_ups] == ["other"]
+
+
+async def test_a_thread_that_does_not_end_is_abandoned_and_keeps_its_slot(stage: Stage, agent: Agent) -> None:
+    await stage.enter(agent, agent_slots=1)
+    job = await stage.dispatch("blocks", timeout=timedelta(seconds=0.3))
+    assert (await stage.hear(AttemptFailed, job)).data.error.kind == "timeout"
+    waiting = await stage.dispatch("thread", {"note": "after"})
+    sys.modules["agent_handlers"].release.set()
+    assert (await stage.hear(AttemptSucceeded, waiting)).data.job_id == waiting
+    assert await stage.effects() == ["after"], "the abandoned one could not write any more"
+    assert not stage.of(AttemptSucceeded, job)
+
+
+async def test_a_blocking_transaction_is_refused_in_a_coroutine() -> None:
+    agent = Agent()
+
+    @agent.job("wrong")
+    async def wrong(job: JobContext) -> None:
+        job.transaction_sync().execute("SELECT 1")
+
+    trial = await run(agent, "wrong")
+    assert trial.error is not None
+    assert "would stop the whole agent" in trial.error.message
+
+
+async def test_follow_ups_without_a_key_are_told_apart_and_twice_the_same_key_is_refused() -> None:
+    agent = Agent()
+
+    @agent.job("fan")
+    async def fan(job: JobContext) -> list[str]:
+        made = [
+            str(job.request("x.y")),
+            str(job.request("x.y", delay="1m")),
+            str(job.request("x.z", queue="q")),
+        ]
+        job.request("a", key="k")
+        with pytest.raises(ValueError, match="twice"):
+            job.request("b", key="k")
+        with pytest.raises(ValueError, match="can be made"):
+            job.request("no blanks")
+        with pytest.raises(ValueError, match="1048576"):
+            job.request("x.y", {"data": "x" * 1_100_000})
+        return made
+
+    job_id = uuid4()
+    first, second = [await run(agent, "fan", job_id=job_id) for _ in range(2)]
+    assert first.succeeded, first.error
+    assert first.result == second.result
+    assert len(set(first.result)) == 3
+    assert [one.id for one in first.follow_ups][:3] == first.result
+    assert first.follow_ups[1].data.delay == timedelta(minutes=1)
+    assert first.follow_ups[2].data.queue == "q"
+
+
+async def test_in_a_real_agent_all_of_it_comes_out(stage: Stage, agent: Agent) -> None:
+    await stage.enter(agent)
+    job = await stage.dispatch("load", {"note": "x"})
+    await stage.hear(AttemptSucceeded, job)
+    assert (await stage.hear(AttemptProgressed, job)).data.note == "half"
+    assert (await stage.hear(JobRequested)).data.parent_id == job
+    assert await stage.effects() == ["x", "x!"]

@@ -1,0 +1,78 @@
+"""The command `warrener`, put together."""
+
+from collections.abc import Callable
+from importlib.metadata import version
+from typing import Annotated, Any
+
+import typer
+
+from warrener.command import (
+    agent,
+    agents,
+    cancel,
+    dead,
+    doctor,
+    job,
+    jobs,
+    migrate,
+    parked,
+    request,
+    scheduler,
+    supervisor,
+    topology,
+    types,
+    up,
+)
+
+app = typer.Typer(
+    name="warrener",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    pretty_exceptions_enable=False,
+    help="Background jobs over RabbitMQ for teams that cannot afford to lose one.",
+    epilog="Begin with [bold]warrener up MODULE[/bold], then [bold]warrener request TYPE --wait[/bold] "
+    "in another terminal.",
+)
+
+_RUN, _ASK, _LOOK, _KEEP = "Run", "Ask", "Look", "Look after"
+
+
+def _version(wanted: bool) -> None:  # noqa: FBT001 - typer calls it so
+    if wanted:
+        typer.echo(f"warrener {version('warrener')}")
+        raise typer.Exit
+
+
+@app.callback()
+def main(
+    *,
+    show_version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say the version.")
+    ] = False,
+) -> None:
+    """What all commands share: nothing but the version."""
+
+
+def _add(panel: str, name: str, body: Callable[..., Any], examples: str, **settings: Any) -> None:
+    shown = "\n\n".join(f"[cyan]$[/cyan] {line}" for line in examples.strip().splitlines())
+    app.command(name, rich_help_panel=panel, epilog=f"[bold]Examples[/bold]\n\n{shown}", **settings)(body)
+
+
+_PASS = {"allow_extra_args": True, "ignore_unknown_options": True}
+
+_add(_RUN, "up", up.up, up.EXAMPLES)
+_add(_RUN, "agent", agent.agent, agent.EXAMPLES, context_settings=_PASS)
+_add(_RUN, "scheduler", scheduler.scheduler, scheduler.EXAMPLES, context_settings=_PASS)
+_add(_RUN, "supervisor", supervisor.supervisor, supervisor.EXAMPLES, context_settings=_PASS)
+_add(_ASK, "request", request.request, request.EXAMPLES)
+_add(_ASK, "cancel", cancel.cancel, cancel.EXAMPLES)
+_add(_LOOK, "jobs", jobs.jobs, jobs.EXAMPLES)
+_add(_LOOK, "job", job.job, job.EXAMPLES)
+_add(_LOOK, "dead", dead.dead, dead.EXAMPLES)
+_add(_LOOK, "parked", parked.parked, parked.EXAMPLES)
+_add(_LOOK, "agents", agents.agents, agents.EXAMPLES)
+_add(_LOOK, "types", types.types, types.EXAMPLES)
+_add(_KEEP, "doctor", doctor.doctor, doctor.EXAMPLES)
+_add(_KEEP, "migrate", migrate.migrate, migrate.EXAMPLES)
+_add(_KEEP, "topology", topology.topology, topology.EXAMPLES)

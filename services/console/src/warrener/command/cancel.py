@@ -1,0 +1,50 @@
+"""`warrener cancel`."""
+
+from typing import Annotated
+
+import typer
+
+from warrener.finding import as_uuid, find_job
+from warrener.options import Broker, Json, Store
+from warrener.places import find_places
+from warrener.running import client_at, run, store_at
+from warrener.shown.screen import err, print_json
+
+EXAMPLES = """
+warrener cancel 01936f2e-8a3b-7c4d-9e5f-0123456789ab
+warrener cancel 456789ab --reason "wrong file"
+"""
+
+
+def cancel(
+    job_id: Annotated[
+        str, typer.Argument(metavar="ID", help="The job, or the end of its id.", show_default=False)
+    ],
+    *,
+    reason: Annotated[str, typer.Option(help="Why; it is kept with the job.")] = "asked for",
+    broker: Broker = None,
+    store: Store = None,
+    as_json: Json = False,
+) -> None:
+    """Ask to stop a job.
+
+    What waits is cancelled at once; what runs is stopped by its agent.
+    """
+    run(_cancel(job_id, reason, broker, store, as_json=as_json))
+
+
+async def _cancel(text: str, reason: str, broker: str | None, store: str | None, *, as_json: bool) -> None:
+    places = find_places(broker, store)
+    job_id = as_uuid(text)
+    if job_id is None:  # a whole id needs no store: commands go through the broker
+        async with store_at(places) as open_store:
+            job_id = (await find_job(open_store, text)).job_id
+    async with client_at(places) as client:
+        await client.cancel(job_id, reason)
+    if as_json:
+        print_json({"job_id": job_id, "asked": "cancel", "reason": reason})
+    else:
+        err().print(
+            f"[good]✓[/] asked to cancel {job_id}; "
+            f"[soft]what becomes of it: warrener job {str(job_id)[-8:]}[/]"
+        )

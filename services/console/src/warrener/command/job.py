@@ -1,0 +1,82 @@
+"""`warrener job`."""
+
+import asyncio
+from datetime import UTC, datetime
+from typing import Annotated
+
+import typer
+
+from warrener.exits import Exit
+from warrener.finding import find_job
+from warrener.options import Json, Store
+from warrener.places import find_places
+from warrener.running import run, store_at
+from warrener.shown.job_page import job_page
+from warrener.shown.next_step import next_step
+from warrener.shown.screen import err, jsonable, out, print_json
+from warrener.shown.states import state_text
+from warrener_contracts.states import JobState
+from warrener_store import StateStore
+from warrener_store.rows import JobFilter, JobRow
+
+EXAMPLES = """
+warrener job 01936f2e-8a3b-7c4d-9e5f-0123456789ab
+warrener job 456789ab
+warrener job 456789ab --wait --json | jq .result
+"""
+
+_EVERY = 0.5  # seconds between two looks of --wait
+_FOLLOW_UPS = 100
+
+
+def job(
+    job_id: Annotated[
+        str, typer.Argument(metavar="ID", help="The job, or the end of its id.", show_default=False)
+    ],
+    *,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Until it is over; exit code 4 if without a result.")
+    ] = False,
+    store: Store = None,
+    as_json: Json = False,
+) -> None:
+    """Show everything about one job.
+
+    Its state, its attempts with errors and stacks, its follow-ups, and what happens next.
+    """
+    state = run(_job(job_id, store, wait=wait, as_json=as_json))
+    if wait and state is not JobState.SUCCEEDED:
+        raise typer.Exit(Exit.NOT_SUCCESSFUL)
+
+
+async def _job(text: str, store: str | None, *, wait: bool, as_json: bool) -> JobState:
+    async with store_at(find_places(store=store)) as open_store:
+        row = await find_job(open_store, text)
+        if wait:
+            row = await _until_over(open_store, row)
+        await _show(open_store, row, as_json=as_json)
+        return row.state
+
+
+async def _until_over(store: StateStore, row: JobRow) -> JobRow:
+    with err().status("") as status:
+        while not row.state.terminal:
+            status.update(
+                state_text(row.state).append(f"  {next_step(row, datetime.now(UTC))}", style="soft")
+            )
+            await asyncio.sleep(_EVERY)
+            row = (await store.jobs_by_id([row.job_id]))[row.job_id]
+    return row
+
+
+async def _show(store: StateStore, row: JobRow, *, as_json: bool) -> None:
+    attempts = await store.attempts_of(row.job_id)
+    follow_ups = await store.list_jobs(JobFilter(parent_id=row.job_id, limit=_FOLLOW_UPS))
+    now = datetime.now(UTC)
+    if as_json:
+        told = [
+            {"job_id": each.job_id, "job_type": each.job_type, "state": each.state} for each in follow_ups
+        ]
+        print_json(jsonable(row) | {"attempts": attempts, "follow_ups": told, "next": next_step(row, now)})
+    else:
+        out().print(job_page(row, attempts, follow_ups, now))

@@ -1,0 +1,18 @@
+"""`warrener scheduler`."""
+
+import typer
+
+from warrener.command.handing_over import become
+
+EXAMPLES = """
+warrener scheduler
+WARRENER_BROKER_URL=amqp://… WARRENER_STORE_URL=postgresql://… warrener scheduler
+"""
+
+
+def scheduler(context: typer.Context) -> None:
+    """Be a scheduler.
+
+    Any number may run; SIGTERM or Ctrl-C drains it.
+    """
+    become("scheduler", context.args)

@@ -1,0 +1,18 @@
+"""`warrener supervisor`."""
+
+import typer
+
+from warrener.command.handing_over import become
+
+EXAMPLES = """
+warrener supervisor
+WARRENER_BROKER_URL=amqp://… WARRENER_STORE_URL=postgresql://… warrener supervisor
+"""
+
+
+def supervisor(context: typer.Context) -> None:
+    """Be a supervisor.
+
+    Any number may run; SIGTERM or Ctrl-C drains it.
+    """
+    become("supervisor", context.args)

@@ -1,0 +1,102 @@
+"""Checks of the store: reachable, migrated, clocks; and what it says of the agents."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from datetime import UTC, datetime, timedelta
+
+import asyncpg
+
+from warrener.doctor.finding import Finding, odd, well, wrong
+from warrener.shown.tables import SILENT_AFTER
+from warrener.shown.times import ago, span
+from warrener_runtime.settings import mask
+from warrener_store import StateStore, StoreError, StoreNotMigrated, open_store
+from warrener_store.rows import AgentRow, JobTypeRow
+
+_WITHIN = 10.0  # seconds
+_CLOCKS_APART = timedelta(seconds=2)  # leases last thirty
+
+
+async def check_store(url: str) -> AsyncIterator[Finding]:
+    """Everything that can be asked of the store."""
+    try:
+        store = open_store(url)
+    except ValueError as error:
+        yield wrong("store", str(error), "correct WARRENER_STORE_URL")
+        return
+    try:
+        async with asyncio.timeout(_WITHIN):
+            await store.start()
+        yield well("store", f"{mask(url)} answers, and its tables are those of this version")
+        yield await check_clocks(url)
+        async for finding in _questions(store):
+            yield finding
+    except StoreNotMigrated as error:
+        yield wrong("store", str(error), "run `warrener migrate`")
+    except (StoreError, TimeoutError) as error:
+        yield wrong(
+            "store", str(error) or f"no answer within {_WITHIN:g} s", "start the database; check its URL"
+        )
+    finally:
+        await store.close()
+
+
+async def check_clocks(url: str) -> Finding:
+    """This machine's clock against the database's."""
+    if url.startswith("sqlite"):
+        return well("clocks", "the store is a file: it has this machine's clock")
+    connection = await asyncpg.connect(url.replace("postgresql+asyncpg://", "postgresql://"), timeout=_WITHIN)
+    try:
+        before = datetime.now(UTC)
+        theirs: datetime = await connection.fetchval("select clock_timestamp()")
+        after = datetime.now(UTC)
+    finally:
+        await connection.close()
+    return clocks(before + (after - before) / 2, theirs)
+
+
+def clocks(ours: datetime, theirs: datetime) -> Finding:
+    """How far apart two clocks are."""
+    apart = ours - theirs
+    if abs(apart) < _CLOCKS_APART:
+        return well("clocks", f"this machine and the database are {abs(apart.total_seconds()):.2f} s apart")
+    which = "ahead of" if apart > timedelta(0) else "behind"
+    return wrong(
+        "clocks",
+        f"this machine is {span(apart)} {which} the database",
+        "let a time service (NTP) set both clocks",
+    )
+
+
+async def _questions(store: StateStore) -> AsyncIterator[Finding]:
+    now = datetime.now(UTC)
+    living, types = await store.agents(), await store.job_types()
+    yield agents(living, now)
+    yield served(living, list(types.values()), now)
+    if parked := await store.parked(1):
+        yield odd(
+            "parked", f"messages are parked, the last one {ago(parked[0].parked_at, now)}", "warrener parked"
+        )
+
+
+def agents(known: Sequence[AgentRow], now: datetime) -> Finding:
+    """Whether any agent lives."""
+    alive = [row for row in known if now - row.last_seen_at <= SILENT_AFTER]
+    if alive:
+        slots, running = sum(row.slots for row in alive), sum(row.running for row in alive)
+        return well("agents", f"{len(alive)} alive, {running} of {slots} slots at work")
+    last = f"; the last one was heard of {ago(known[0].last_seen_at, now)}" if known else ""
+    return wrong("agents", f"no agent is alive{last}", "start one: `warrener agent MODULE`")
+
+
+def served(known: Sequence[AgentRow], types: Sequence[JobTypeRow], now: datetime) -> Finding:
+    """Whether every job type has an agent that serves its queue."""
+    queues = {queue for row in known if now - row.last_seen_at <= SILENT_AFTER for queue in row.queues}
+    orphans = sorted(row.name for row in types if row.queue not in queues)
+    if not types:
+        return odd("job types", "none has been announced", "start an agent: it announces what it can run")
+    if orphans:
+        return odd(
+            "job types", f"no agent serves the queue of {', '.join(orphans[:5])}", "start an agent for them"
+        )
+    return well("job types", f"{len(types)}, each with an agent that serves its queue")

@@ -1,0 +1,149 @@
+"""A look at the broker as it is: what exists, with which properties, and what we may do there.
+
+The Bus port makes things exist; here nothing may be made, so this speaks AMQP by itself.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+from uuid import uuid4
+
+import aiormq
+from aiormq.abc import AbstractChannel
+
+from warrener.exits import CommandError, Exit
+from warrener_contracts import topology
+from warrener_contracts.topology import Exchange, Queue
+from warrener_runtime.settings import mask
+
+_WITHIN = 10.0  # seconds for one step
+
+
+@dataclass(frozen=True, slots=True)
+class QueueSeen:
+    """A queue that exists."""
+
+    messages: int
+    consumers: int
+
+
+class Probe:
+    """Asks one question per channel: a no closes the channel."""
+
+    def __init__(self, connection: aiormq.Connection) -> None:
+        self._connection = connection
+
+    @property
+    def broker(self) -> str:
+        """Such as `RabbitMQ 3.10.8`."""
+        told = self._connection.server_properties
+        return f"{_text(told.get('product'))} {_text(told.get('version'))}"
+
+    async def queue(self, name: str) -> QueueSeen | None:
+        """What is in the queue and who consumes it; None if it does not exist."""
+        async with self._channel() as channel:
+            try:
+                seen = await channel.queue_declare(name, passive=True, timeout=_WITHIN)
+            except aiormq.ChannelNotFoundEntity:
+                return None
+        return QueueSeen(seen.message_count or 0, seen.consumer_count or 0)
+
+    async def queue_differs(self, queue: Queue) -> str | None:
+        """How an existing queue differs from ours, in the broker's words; None if it is the same."""
+        async with self._channel() as channel:
+            try:
+                await channel.queue_declare(
+                    queue.name, durable=True, arguments=dict(queue.arguments), timeout=_WITHIN
+                )
+            except aiormq.ChannelPreconditionFailed as error:
+                return str(error)
+        return None
+
+    async def exchange_exists(self, name: str) -> bool:
+        """Whether there is an exchange by this name."""
+        async with self._channel() as channel:
+            try:
+                await channel.exchange_declare(name, passive=True, timeout=_WITHIN)
+            except aiormq.ChannelNotFoundEntity:
+                return False
+        return True
+
+    async def exchange_differs(self, exchange: Exchange) -> str | None:
+        """How an existing exchange differs from ours, in the broker's words; None if it is the same."""
+        arguments: dict[str, Any] | None = (
+            {"alternate-exchange": exchange.alternate} if exchange.alternate else None
+        )
+        async with self._channel() as channel:
+            try:
+                await channel.exchange_declare(
+                    exchange.name,
+                    exchange_type=exchange.kind,
+                    durable=True,
+                    arguments=arguments,
+                    timeout=_WITHIN,
+                )
+            except aiormq.ChannelPreconditionFailed as error:
+                return str(error)
+        return None
+
+    async def try_permissions(self) -> str | None:
+        """Configure, write and read for real, as a client does: an own reply queue, an answer to it. None:
+        all granted; else which is not, in the broker's words."""
+        address = f"doctor-{uuid4().hex}"
+        ear = topology.reply_queue(address)
+        step = "configure"
+        async with self._channel() as channel:
+            try:
+                await channel.queue_declare(ear.name, exclusive=True, timeout=_WITHIN)
+                step = "read and write (bind)"
+                await channel.queue_bind(
+                    ear.name, topology.EVENTS, topology.reply_key(address), timeout=_WITHIN
+                )
+                step = "write"
+                await channel.basic_publish(
+                    b"{}", exchange=topology.EVENTS, routing_key=topology.reply_key(address), timeout=_WITHIN
+                )
+                step = "read"
+                await channel.basic_get(ear.name, no_ack=True, timeout=_WITHIN)
+            except aiormq.AMQPChannelError as error:
+                return f"{step}: {error}"
+        return None
+
+    @asynccontextmanager
+    async def _channel(self) -> AsyncGenerator[AbstractChannel]:
+        channel = await self._connection.channel()
+        try:
+            yield channel
+        finally:
+            if not channel.is_closed:
+                await channel.close()
+
+
+@asynccontextmanager
+async def probing(url: str) -> AsyncGenerator[Probe]:
+    """A probe of this broker. Raises CommandError where it cannot be reached."""
+    try:
+        async with asyncio.timeout(_WITHIN):
+            connection = await aiormq.connect(url)
+    except (OSError, TimeoutError, aiormq.AMQPError) as error:
+        raise CommandError(
+            f"expected a broker at {mask(url)}, got: {_reason(error)}",
+            do="start one with `warrener up`, or say where it is with --broker or WARRENER_BROKER_URL",
+            code=Exit.UNREACHABLE,
+        ) from error
+    try:
+        yield Probe(connection)
+    finally:
+        await connection.close()
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, TimeoutError):
+        return f"no answer within {_WITHIN:g} s"
+    return str(error) or type(error).__name__
+
+
+def _text(value: object) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)

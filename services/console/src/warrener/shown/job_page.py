@@ -1,0 +1,117 @@
+"""Everything about one job on one page."""
+
+import json
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from warrener.shown.next_step import next_step
+from warrener.shown.states import end_text, id_text, state_text
+from warrener.shown.tables import table
+from warrener.shown.times import ago, clock, span
+from warrener_contracts.events import ErrorInfo
+from warrener_store.rows import AttemptRow, JobRow
+
+
+def job_page(
+    row: JobRow, attempts: Sequence[AttemptRow], follow_ups: Sequence[JobRow], now: datetime
+) -> Group:
+    """Where it is, what went wrong, what happens next."""
+    parts: list[RenderableType] = [_head(row), _facts(row, now)]
+    if attempts:
+        parts += [_title("attempts"), _attempts(attempts)]
+    if row.error and row.state != "succeeded":
+        parts += [_title("error"), _error(row.error)]
+    if follow_ups:
+        parts += [_title("follow-ups"), _follow_ups(follow_ups)]
+    if row.result is not None:
+        parts += [_title("result"), _indented(Text(_json(row.result)))]
+    parts += [_title("next"), _indented(Text(next_step(row, now)))]
+    return Group(*parts)
+
+
+def _head(row: JobRow) -> Text:
+    return Text.assemble(state_text(row.state), "  ", (row.job_type, "key"), "  ", id_text(row.job_id))
+
+
+def _facts(row: JobRow, now: datetime) -> Padding:
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    grid.add_column(style="soft")
+    grid.add_column()
+    for name, value in _fact_pairs(row, now):
+        grid.add_row(name, value)
+    return Padding(grid, (1, 0, 0, 2))
+
+
+def _fact_pairs(row: JobRow, now: datetime) -> Iterable[tuple[str, RenderableType]]:
+    yield "arguments", Text(_json(row.arguments))
+    yield "asked", f"{clock(row.requested_at)}, {ago(row.requested_at, now)}, by {row.source}"
+    if row.started_at:
+        yield "started", f"{clock(row.started_at)}, attempt {row.attempt}"
+    if row.finished_at:
+        yield (
+            "finished",
+            f"{clock(row.finished_at)}, {span(row.finished_at - row.requested_at)} after it was asked for",
+        )
+    yield (
+        "attempts",
+        f"{row.attempt} so far, {row.failures} failed, {row.losses} lost; at most {row.policy.max_attempts}",
+    )
+    yield "queue", f"{row.queue}, {row.guarantee.value}"
+    if row.owner and not row.state.terminal:
+        yield "agent", row.owner
+    if row.progress is not None:
+        yield "progress", f"{row.progress:.0%} {row.progress_note or ''}"
+    if row.cancel_reason:
+        yield "cancel", row.cancel_reason
+    if row.idempotency_key:
+        yield "key", row.idempotency_key
+    if row.parent_id:
+        yield "parent", id_text(row.parent_id)
+    if row.traceparent:
+        yield "trace", row.traceparent.split("-")[1]
+
+
+def _attempts(attempts: Sequence[AttemptRow]) -> Padding:
+    made = table("#", "end", "began", "ran", "agent", "verdict", right=("#", "ran"))
+    for one in attempts:
+        made.add_row(
+            str(one.attempt),
+            end_text(one.end),
+            clock(one.started_at) if one.started_at else "",
+            span(one.finished_at - one.started_at) if one.started_at else "",
+            one.agent_id or "",
+            one.verdict,
+        )
+    return _indented(made)
+
+
+def _error(error: ErrorInfo) -> Padding:
+    text = Text.assemble((f"{error.type}: ", "bad"), error.message)
+    if error.stack:
+        text.append("\n" + error.stack.rstrip(), style="soft")
+    return _indented(text)
+
+
+def _follow_ups(rows: Sequence[JobRow]) -> Padding:
+    made = Table.grid(padding=(0, 2, 0, 0))
+    for row in rows:
+        made.add_row(id_text(row.job_id), row.job_type, state_text(row.state))
+    return _indented(made)
+
+
+def _title(name: str) -> Text:
+    return Text(f"\n{name}", style="soft")
+
+
+def _indented(what: RenderableType) -> Padding:
+    return Padding(what, (0, 0, 0, 2))
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, indent=None if len(str(value)) < 90 else 2)

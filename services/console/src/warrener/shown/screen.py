@@ -1,0 +1,51 @@
+"""stdout for answers, stderr for everything else."""
+
+import json
+import sys
+from typing import Any
+
+from pydantic import TypeAdapter
+from rich.console import Console
+from rich.theme import Theme
+
+_THEME = Theme(
+    {
+        "good": "green",
+        "bad": "red",
+        "odd": "yellow",
+        "live": "cyan",
+        "soft": "bright_black",
+        "key": "bold",
+        "table.header": "bright_black",
+    }
+)
+
+_ANY: TypeAdapter[Any] = TypeAdapter(Any)
+
+
+def out() -> Console:
+    """For answers. Made anew each time: tests and pipes change what stdout is."""
+    return Console(theme=_THEME, highlight=False)
+
+
+def err() -> Console:
+    """For what people are told beside the answer."""
+    return Console(theme=_THEME, highlight=False, stderr=True)
+
+
+def jsonable(value: Any) -> Any:
+    """Rows and events as JSON data."""
+    return _ANY.dump_python(value, mode="json")
+
+
+def print_json(value: Any) -> None:
+    """One JSON document."""
+    text = json.dumps(jsonable(value), indent=2 if sys.stdout.isatty() else None, ensure_ascii=False)
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+def print_json_line(value: Any) -> None:
+    """One line of a stream of JSON."""
+    sys.stdout.write(json.dumps(jsonable(value), ensure_ascii=False) + "\n")
+    sys.stdout.flush()

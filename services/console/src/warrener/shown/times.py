@@ -1,0 +1,36 @@
+"""Times as people say them. Pure."""
+
+from datetime import datetime, timedelta
+
+
+def span(length: timedelta) -> str:
+    """A duration in at most two units: `0.3 s`, `42 s`, `3 min 5 s`, `2 h 10 min`, `4 d 3 h`."""
+    seconds = abs(length.total_seconds())
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    units = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
+    parts: list[str] = []
+    for size, name in units:
+        count, whole = divmod(whole, size)
+        if count or parts:
+            parts.append(f"{count} {name}" if count else "")
+        if len(parts) == 2:
+            break
+    return " ".join(part for part in parts if part)
+
+
+def ago(moment: datetime, now: datetime) -> str:
+    """`3 min ago`, `in 20 s`, `now`."""
+    gone = now - moment
+    if abs(gone) < timedelta(seconds=1):
+        return "now"
+    first = span(gone)
+    return f"{first} ago" if gone > timedelta(0) else f"in {first}"
+
+
+def clock(moment: datetime) -> str:
+    """The time of day here; with the date if it is not today's."""
+    local = moment.astimezone()
+    today = datetime.now(local.tzinfo).date()
+    return f"{local:%H:%M:%S}" if local.date() == today else f"{local:%Y-%m-%d %H:%M:%S}"

@@ -1,0 +1,1 @@
+"""`warrener up`: a whole Warrener in one terminal."""

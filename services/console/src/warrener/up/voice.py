@@ -1,0 +1,83 @@
+"""What `up` says: calm lines for people, or JSON lines for machines."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Protocol
+
+from rich.console import Console
+from rich.text import Text
+
+from warrener.shown.screen import out, print_json_line
+from warrener.up.log_line import LogLine
+
+_COLOURS = ("cyan", "magenta", "blue", "green", "yellow", "bright_magenta", "bright_cyan", "bright_blue")
+_LEVELS = {"warning": "odd", "error": "bad", "critical": "bad"}
+
+
+class Voice(Protocol):
+    """Tells what happens to whom."""
+
+    def event(self, event: str, told: str, *, of: str = "up", **facts: Any) -> None:
+        """Something that `up` did or saw."""
+        ...
+
+    def line(self, of: str, line: LogLine) -> None:
+        """A line that a member wrote."""
+        ...
+
+    def ready(self, told: list[tuple[str, str]], **facts: Any) -> None:
+        """Everything works: where it is and what to do with it."""
+        ...
+
+
+class JsonVoice:
+    """One JSON object a line: `event`, `at`, `of`, and the facts."""
+
+    def event(self, event: str, told: str, *, of: str = "up", **facts: Any) -> None:
+        print_json_line({"event": event, "at": datetime.now(UTC), "of": of, "told": told, **facts})
+
+    def line(self, of: str, line: LogLine) -> None:
+        facts = {"level": line.level, **line.facts}
+        print_json_line({"event": "log", "at": datetime.now(UTC), "of": of, "told": line.told, **facts})
+
+    def ready(self, told: list[tuple[str, str]], **facts: Any) -> None:
+        self.event("ready", "everything works", **facts)
+
+
+@dataclass
+class PlainVoice:
+    """A line each, with the time and who says it, in the colour that is theirs."""
+
+    width: int
+
+    def __post_init__(self) -> None:
+        self._screen: Console = out()
+        self._colours: dict[str, str] = {"up": "bold"}
+
+    def event(self, event: str, told: str, *, of: str = "up", **facts: Any) -> None:
+        style = {"died": "odd", "failed": "bad"}.get(event, "")
+        self._print(of, Text(told, style=style))
+
+    def line(self, of: str, line: LogLine) -> None:
+        text = Text(line.told, style=_LEVELS.get(line.level, ""))
+        for name, value in line.facts.items():
+            text.append(f"  {name}=", style="soft").append(str(value), style="soft")
+        for more in line.more:
+            text.append(f"\n{more}", style="soft")
+        self._print(of, text)
+
+    def ready(self, told: list[tuple[str, str]], **facts: Any) -> None:
+        self._screen.print()
+        self._screen.print(Text("  Warrener is ready", style="bold green"))
+        self._screen.print()
+        for name, value in told:
+            self._screen.print(
+                Text.assemble((f"  {name:<8}", "soft"), value) if name else Text(), soft_wrap=True
+            )
+        self._screen.print()
+
+    def _print(self, of: str, text: Text) -> None:
+        colour = self._colours.setdefault(of, _COLOURS[(len(self._colours) - 1) % len(_COLOURS)])
+        for line in text.split("\n"):
+            head = Text.assemble((f"{datetime.now():%H:%M:%S} ", "soft"), (f"{of:<{self.width}} ", colour))  # noqa: DTZ005 - the terminal's own time of day
+            self._screen.print(head.append_text(line), soft_wrap=True)

@@ -1,0 +1,183 @@
+"""An agent is killed by SIGKILL, for real and on a real broker, at the two moments that hurt most (G4).
+
+The fault stands here and not in the product: the agent's process is assembled from the product's parts on a
+bus that kills its process right before or right after the outcome is published.
+"""
+
+import asyncio
+import signal
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from uuid import UUID, uuid4
+
+import pytest
+
+from warrener_agent.ledger import Claim, open_ledger
+from warrener_contracts.codec import Readable, decode
+from warrener_contracts.events import (
+    AttemptDispatched,
+    AttemptDispatchedData,
+    AttemptFailed,
+    AttemptSucceeded,
+    JobRequested,
+)
+from warrener_contracts.letters import letter_for
+from warrener_contracts.topology import REQUESTS_QUEUE, STATUS_QUEUE, TOPOLOGY, dispatch_queue
+from warrener_runtime.bus import Bus, Fate, open_bus
+
+AGENT = '''
+import asyncio, os, signal, sys
+from collections.abc import Sequence
+from warrener_agent import Agent, JobContext
+from warrener_agent.ledger import open_ledger
+from warrener_agent.settings import AgentSettings
+from warrener_agent.wiring import assemble
+from warrener_runtime.bus import open_bus
+from warrener_runtime.clock import SystemClock, SystemEntropy
+from warrener_runtime.telemetry import Telemetry
+
+agent = Agent()
+
+@agent.job("note.write", guarantee="transactional")
+async def write(job: JobContext, note: str) -> str:
+    transaction = await job.transaction()
+    await transaction.execute("CREATE TABLE IF NOT EXISTS effects (note TEXT)")
+    await transaction.execute("INSERT INTO effects VALUES (:note)", {"note": note})
+    job.request("note.next", {"after": note}, key="next")
+    return f"{note} {os.getpid()}"
+
+class DeadlyBus:
+    """Kills its process around the publishing of an outcome."""
+
+    def __init__(self, bus, when):
+        self._bus, self._when = bus, when
+
+    def __getattr__(self, name):
+        return getattr(self._bus, name)
+
+    async def publish(self, messages, *, timeout=10.0):
+        fatal = any(message.type.startswith("attempt.succeeded") for message in messages)
+        if fatal and self._when == "before":
+            os.kill(os.getpid(), signal.SIGKILL)
+        fates = await self._bus.publish(messages, timeout=timeout)
+        if fatal and self._when == "after":
+            os.kill(os.getpid(), signal.SIGKILL)
+        return fates
+
+async def main(broker, ledger_url, when):
+    bus, ledger = DeadlyBus(open_bus(broker, name="agent"), when), open_ledger(ledger_url)
+    await bus.start()
+    await ledger.start()
+    clock, entropy, settings = SystemClock(), SystemEntropy(), AgentSettings(agent_slots=2)
+    await assemble(agent, bus, ledger, clock, entropy, Telemetry.silent(), settings).start()
+    await asyncio.Event().wait()
+
+asyncio.run(main(*sys.argv[1:]))
+'''
+
+
+@asynccontextmanager
+async def agent_process(
+    folder: Path, broker: str, ledger: str, when: str
+) -> AsyncGenerator[asyncio.subprocess.Process]:
+    """A real agent, in a process of its own."""
+    script = folder / "killed_agent.py"
+    script.write_text(AGENT)
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, str(script), broker, ledger, when, cwd=folder
+    )
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+
+
+async def dispatch(bus: Bus, job_id: UUID) -> None:
+    """What the scheduler sends for attempt 1."""
+    data = AttemptDispatchedData(
+        job_id=job_id,
+        attempt=1,
+        job_type="note.write",
+        queue="default",
+        arguments={"note": "once"},
+        timeout=timedelta(minutes=1),
+        max_attempts=3,
+        requested_at=datetime.now(UTC),
+    )
+    event = AttemptDispatched(id=str(uuid4()), source="test", data=data)
+    assert await bus.publish([letter_for(event)]) == [Fate.CONFIRMED]
+
+
+async def effects(url: str) -> list[str]:
+    """What is in the handlers' table."""
+    ledger = open_ledger(url)
+    await ledger.start()
+    try:
+        async with ledger.transaction(Claim(uuid4(), 1), agent_id="reader") as transaction:
+            return [str(row["note"]) for row in await transaction.execute("SELECT note FROM effects")]
+    finally:
+        await ledger.close()
+
+
+@pytest.mark.parametrize("ledger", ["sqlite", "postgres"])
+@pytest.mark.parametrize("when", ["before", "after"])
+async def test_g4_an_agent_killed_around_its_report_repeats_no_effect_and_reports_one_outcome(
+    tmp_path: Path, vhost_url: str, request: pytest.FixtureRequest, ledger: str, when: str
+) -> None:
+    url = f"sqlite:///{tmp_path}/ledger.db" if ledger == "sqlite" else request.getfixturevalue("postgres_url")
+    bus = open_bus(vhost_url, name="test")
+    await bus.start()
+    try:
+        await bus.declare(TOPOLOGY.with_queues([dispatch_queue("default")]))
+        job_id = uuid4()
+        await dispatch(bus, job_id)
+        async with agent_process(tmp_path, vhost_url, url, when) as first, asyncio.timeout(60):
+            assert await first.wait() == -signal.SIGKILL
+        assert await effects(url) == ["once"], "killed after the effect was committed"
+        async with agent_process(tmp_path, vhost_url, url, "never"), asyncio.timeout(60):
+            told = await outcomes(bus, 1 if when == "before" else 2)
+            asked = await requests(bus, 1 if when == "before" else 2)
+        assert await effects(url) == ["once"]
+        assert {one.data.job_id for one in told} == {job_id}
+        assert len({one.data.result for one in told}) == 1, "one result, by the agent that has done the work"
+        assert len({one.id for one in asked}) == 1, "one follow-up, however often it is asked for"
+    finally:
+        await bus.close()
+
+
+async def outcomes(bus: Bus, count: int) -> list[AttemptSucceeded]:
+    """Wait for so many reports of success; a failure would be a surprise."""
+    told: list[AttemptSucceeded] = []
+    subscription = await bus.subscribe(STATUS_QUEUE.name, prefetch=100)
+    async for batch in subscription:
+        for delivery in batch:
+            for element in decode(delivery.body, delivery.content_type):
+                assert isinstance(element, Readable)
+                assert not isinstance(element.event, AttemptFailed), element.event
+                if isinstance(element.event, AttemptSucceeded):
+                    told.append(element.event)
+        await subscription.ack(batch)
+        if len(told) >= count:
+            await subscription.stop()
+    return told
+
+
+async def requests(bus: Bus, count: int) -> list[JobRequested]:
+    """Wait for so many requests of follow-ups."""
+    asked: list[JobRequested] = []
+    subscription = await bus.subscribe(REQUESTS_QUEUE.name, prefetch=100)
+    async for batch in subscription:
+        for delivery in batch:
+            for element in decode(delivery.body, delivery.content_type):
+                assert isinstance(element, Readable)
+                if isinstance(element.event, JobRequested):
+                    asked.append(element.event)
+        await subscription.ack(batch)
+        if len(asked) >= count:
+            await subscription.stop()
+    return asked

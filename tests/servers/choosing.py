@@ -1,0 +1,81 @@
+"""Which servers the tests run on: WARRENER_TEST_SERVERS is private, containers or auto.
+
+auto, the default, takes private processes, which start in seconds, where the programs are installed; and else
+containers, where a Docker engine answers. A test that can have neither is skipped and says what both lack.
+"""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from tests.servers.kinds import PostgresServer, RabbitMQServer, Servers
+
+from warrener_runtime.servers import PrivatePostgres, PrivateRabbitMQ, ServerMissing
+
+CHOICE = "WARRENER_TEST_SERVERS"
+S = TypeVar("S")
+
+
+class PrivateServers:
+    """Child processes of the test run."""
+
+    def rabbitmq(self, folder: Path) -> RabbitMQServer:
+        return PrivateRabbitMQ(folder)
+
+    def postgres(self, folder: Path) -> PostgresServer:
+        return PrivatePostgres(folder)
+
+
+class ContainerServers:
+    """Containers of the machine's Docker engine; they need no folder of ours."""
+
+    def rabbitmq(self, folder: Path) -> RabbitMQServer:
+        from tests.servers.containers import ContainerRabbitMQ, check_engine  # noqa: PLC0415 - see below
+
+        check_engine()
+        return ContainerRabbitMQ()
+
+    def postgres(self, folder: Path) -> PostgresServer:
+        # Half a second of imports, which most test runs need not spend.
+        from tests.servers.containers import ContainerPostgres, check_engine  # noqa: PLC0415
+
+        check_engine()
+        return ContainerPostgres()
+
+
+class WhatTheMachineHas:
+    """The first of both that can be had."""
+
+    def __init__(self, first: Servers, second: Servers) -> None:
+        self._first = first
+        self._second = second
+
+    def rabbitmq(self, folder: Path) -> RabbitMQServer:
+        return _either(lambda: self._first.rabbitmq(folder), lambda: self._second.rabbitmq(folder))
+
+    def postgres(self, folder: Path) -> PostgresServer:
+        return _either(lambda: self._first.postgres(folder), lambda: self._second.postgres(folder))
+
+
+def chosen_servers() -> Servers:
+    """What the environment asks for."""
+    kinds: dict[str, Servers] = {
+        "private": PrivateServers(),
+        "containers": ContainerServers(),
+        "auto": WhatTheMachineHas(PrivateServers(), ContainerServers()),
+    }
+    asked = os.environ.get(CHOICE, "auto")
+    if asked not in kinds:
+        raise ValueError(f"expected {CHOICE} to be one of {', '.join(kinds)}, got {asked!r}; correct it")
+    return kinds[asked]
+
+
+def _either(first: Callable[[], S], second: Callable[[], S]) -> S:
+    try:
+        return first()
+    except ServerMissing as one:
+        try:
+            return second()
+        except ServerMissing as other:
+            raise ServerMissing(f"{one}; or: {other}") from other

@@ -1,0 +1,108 @@
+"""Each service installs and starts alone from its own wheel, waits for its broker, and ends in order."""
+
+import asyncio
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.wheels.alone import Alone
+
+from warrener_runtime.servers import PrivateRabbitMQ, ServerMissing
+from warrener_runtime.servers.ports import free_block
+from warrener_store import migrate
+
+HANDLERS = """
+from warrener_agent import Agent
+
+agent = Agent()
+
+@agent.job("greet")
+async def greet(name: str) -> str:
+    return f"Hello, {name}!"
+"""
+
+NewEnvironment = Callable[[str], Path]
+
+
+@pytest.fixture(scope="module")
+def absent_broker(server_folders: Callable[[str], Path]) -> PrivateRabbitMQ:
+    """A node that has not been started, but has its port already."""
+    try:
+        return PrivateRabbitMQ(server_folders("late-rabbitmq"))
+    except ServerMissing as missing:
+        pytest.skip(str(missing))
+
+
+@pytest.mark.parametrize(
+    ("member", "arguments"),
+    [("warrener-scheduler", ()), ("warrener-supervisor", ()), ("warrener-agent", ("greeting",))],
+)
+def test_a_service_waits_for_its_broker(
+    member: str,
+    arguments: tuple[str, ...],
+    environment_with: NewEnvironment,
+    absent_broker: PrivateRabbitMQ,
+    tmp_path: Path,
+) -> None:
+    programs = environment_with(member)
+    assert others_in(programs, member) == set()
+    (tmp_path / "greeting.py").write_text(HANDLERS, encoding="utf-8")
+    store = f"sqlite:///{tmp_path}/state.db"
+    asyncio.run(migrate(store))
+
+    service = Alone(
+        [str(programs / member), *arguments],
+        tmp_path,
+        free_block((0,)),
+        WARRENER_BROKER_URL=absent_broker.url,
+        WARRENER_STORE_URL=store,
+        WARRENER_LEDGER_URL=f"sqlite:///{tmp_path}/ledger.db",
+    )
+    try:
+        service.wait_until(lambda: "cannot be reached" in service.said(), "a clear line about the broker")
+        assert f"127.0.0.1:{absent_broker.port}" in service.said()
+        assert not service.ready()
+        assert service.alive()
+        absent_broker.start()
+        service.wait_until(service.ready, "it to be ready once the broker has come")
+        assert service.end() == 0, service.said()
+    finally:
+        service.kill()
+        absent_broker.kill()
+
+
+def test_the_command_installs_without_the_services(environment_with: NewEnvironment) -> None:
+    programs = environment_with("warrener")
+    shown = subprocess.run([programs / "warrener", "--help"], capture_output=True, text=True, check=False)
+    assert shown.returncode == 0, shown.stderr
+    assert "request" in shown.stdout
+    assert not set(members_in(programs)) & SERVICES
+
+
+@pytest.mark.parametrize("member", ["warrener-contracts", "warrener-client"])
+def test_a_library_imports_alone(member: str, environment_with: NewEnvironment) -> None:
+    programs = environment_with(member)
+    module = member.replace("-", "_")
+    done = subprocess.run(
+        [programs / "python", "-c", f"import {module}"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert not set(members_in(programs)) & SERVICES
+
+
+SERVICES = {"warrener-scheduler", "warrener-supervisor", "warrener-agent"}
+
+
+def others_in(programs: Path, member: str) -> set[str]:
+    """The other services that came along; there should be none."""
+    return set(members_in(programs)) & (SERVICES - {member})
+
+
+def members_in(programs: Path) -> list[str]:
+    """The members of the workspace that an environment has."""
+    listed = (
+        "from importlib.metadata import distributions; print(*(d.metadata['Name'] for d in distributions()))"
+    )
+    names = subprocess.run([programs / "python", "-c", listed], capture_output=True, text=True, check=True)
+    return [name for name in names.stdout.split() if name.startswith("warrener")]
