@@ -37,6 +37,11 @@ class Link:
         """Whether there is a connection that nobody knows to be broken."""
         return self._connection is not None and not self._connection.is_closed
 
+    @property
+    def closed(self) -> bool:
+        """Whether there will never be a connection again."""
+        return self._closed
+
     async def start(self) -> None:
         """Connect, patiently. Raises BusCredentialsRefused at once."""
         connection = await self._established(self._tries(patient_when_refused=False))

@@ -14,6 +14,7 @@ from warrener_runtime.bus.rabbit.connection import RPC_SECONDS
 from warrener_runtime.bus.rabbit.consume_channel import write_acks, write_rejects
 from warrener_runtime.bus.rabbit.declaring import Declarations
 from warrener_runtime.bus.rabbit.faults import LinkLost, broker_faults
+from warrener_runtime.bus.rabbit.frames import unless_ended
 from warrener_runtime.bus.rabbit.intake import Intake
 from warrener_runtime.bus.rabbit.life import Life
 from warrener_runtime.bus.rabbit.link import Link
@@ -91,9 +92,9 @@ class RabbitSubscription:
         if channel is None or self._life.over:
             self._runner.cancel()
         else:
-            with contextlib.suppress(LinkLost), broker_faults():
+            with contextlib.suppress(LinkLost):
                 for tag in list(channel.consumers):
-                    await channel.basic_cancel(tag, timeout=RPC_SECONDS)
+                    await unless_ended(channel, channel.basic_cancel(tag, timeout=RPC_SECONDS))
         self._arrivals.end()
 
     async def close(self) -> None:
