@@ -1,4 +1,4 @@
-"""What every Bus must do, run on the broker in memory and on RabbitMQ.
+"""What every Bus must do, run on the broker in memory and on RabbitMQ by both lanes.
 
 Faults that only a real broker has (alarms, half-open sockets, consumer timeouts) are told in
 `infra/runtime/tests/test_bus_traps.py`.
@@ -20,6 +20,7 @@ from warrener_runtime.bus import (
     BusUnreachable,
     Delivery,
     Fate,
+    LaneName,
     Subscription,
     TopologyMismatch,
     open_bus,
@@ -85,13 +86,14 @@ class MemoryRig:
 
 
 class RabbitRig:
-    def __init__(self, closing: AsyncExitStack, node: PrivateRabbitMQ, url: str) -> None:
+    def __init__(self, closing: AsyncExitStack, node: PrivateRabbitMQ, url: str, lane: LaneName) -> None:
         self._closing = closing
         self._node = node
         self._url = url
+        self._lane: LaneName = lane
 
     async def bus(self, name: str = "tested") -> Bus:
-        return await _started(open_bus(self._url, name=name), self._closing)
+        return await _started(open_bus(self._url, name=name, lane=self._lane), self._closing)
 
     async def drop_connections(self) -> None:
         await asyncio.to_thread(self._node.close_connections)
@@ -118,21 +120,21 @@ async def closing() -> AsyncIterator[AsyncExitStack]:
         yield stack
 
 
-@pytest.fixture(params=["memory", "rabbitmq"])
+@pytest.fixture(params=["memory", "lean", "aio-pika"])
 def rig(request: pytest.FixtureRequest, closing: AsyncExitStack) -> Rig:
     if request.param == "memory":
         return MemoryRig(closing)
     node: PrivateRabbitMQ = request.getfixturevalue("broker")
-    return RabbitRig(closing, node, request.getfixturevalue("vhost_url"))
+    return RabbitRig(closing, node, request.getfixturevalue("vhost_url"), request.param)
 
 
-@pytest.fixture(params=["memory", "rabbitmq"])
+@pytest.fixture(params=["memory", "lean", "aio-pika"])
 def mortal_rig(request: pytest.FixtureRequest, closing: AsyncExitStack) -> Rig:
     """A broker of the test's own, that may be restarted."""
     if request.param == "memory":
         return MemoryRig(closing)
     node: PrivateRabbitMQ = request.getfixturevalue("own_rabbitmq")
-    return RabbitRig(closing, node, node.url)
+    return RabbitRig(closing, node, node.url, request.param)
 
 
 @pytest.fixture

@@ -49,7 +49,7 @@ def assemble(  # noqa: PLR0917 - the same six for every service
 async def production(settings: SchedulerSettings, telemetry: Telemetry) -> Service:
     """The scheduler on RabbitMQ and a database."""
     clock = SystemClock()
-    bus = open_bus(settings.broker_url, name=NAME)
+    bus = open_bus(settings.broker_url, name=NAME, lane=settings.lane)
     store = open_store(settings.store_url)
     component = Group(
         Resource(

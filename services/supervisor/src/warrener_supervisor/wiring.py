@@ -89,7 +89,7 @@ def rules_of(settings: SupervisorSettings) -> Rules:
 async def production(settings: SupervisorSettings, telemetry: Telemetry) -> Service:
     """The supervisor on RabbitMQ and a database."""
     clock = SystemClock()
-    bus = open_bus(settings.broker_url, name=NAME)
+    bus = open_bus(settings.broker_url, name=NAME, lane=settings.lane)
     store = open_store(settings.store_url)
     component = Group(
         Resource(

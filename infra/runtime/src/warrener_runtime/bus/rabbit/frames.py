@@ -10,9 +10,12 @@ from pamqp.base import Frame
 from pamqp.body import ContentBody
 from pamqp.header import ContentHeader
 
-from warrener_runtime.bus.rabbit.faults import LinkLost, broker_faults
+from warrener_runtime.bus.rabbit.faults import broker_faults
+from warrener_runtime.bus.rabbit.wire import LinkLost
 
 AnyFrame: TypeAlias = Frame | ContentHeader | ContentBody
+_AGAIN_AFTER = 0.5  # seconds
+
 T = TypeVar("T")
 Resource: TypeAlias = aiormq.abc.AbstractConnection | aiormq.abc.AbstractChannel
 
@@ -60,7 +63,11 @@ async def unless_ended(resource: Resource, call: Coroutine[Any, Any, T]) -> T:
         with broker_faults():
             return task.result()
     finally:
-        task.cancel()
+        if not task.done():
+            task.cancel()
+            asyncio.get_running_loop().call_later(
+                _AGAIN_AFTER, task.cancel
+            )  # the first may be swallowed, too
 
 
 def _retrieved(task: "asyncio.Task[Any]") -> None:
