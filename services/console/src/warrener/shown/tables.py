@@ -10,6 +10,8 @@ from warrener.shown.states import id_text, state_text
 from warrener.shown.times import ago, span
 from warrener_store.rows import AgentRow, DeadLetter, JobRow, JobTypeRow, ParkedMessage, StateCount
 
+_LONG = frozenset({"bound to", "differs", "verdict", "queues"})  # columns that may take several lines
+
 SILENT_AFTER = timedelta(seconds=15)  # three heartbeats
 
 
@@ -20,18 +22,18 @@ def table(*columns: str, right: Sequence[str] = ()) -> Table:
         made.add_column(
             column,
             justify="right" if column in right else "left",
-            overflow="ellipsis" if column in {"why", "about", "detail"} else "fold",
-            no_wrap=column in {"why", "about", "detail", "state"},
+            overflow="fold" if column in _LONG else "ellipsis",
+            no_wrap=column not in _LONG,
         )
     return made
 
 
-def jobs_table(rows: Iterable[JobRow], now: datetime) -> Table:
+def jobs_table(rows: Iterable[JobRow], now: datetime, *, wide: bool = True) -> Table:
     """Jobs, one a line."""
     made = table("job", "type", "state", "attempt", "asked", "took", "why", right=("attempt", "took"))
     for row in rows:
         made.add_row(
-            id_text(row.job_id),
+            id_text(row.job_id, wide=wide),
             row.job_type,
             state_text(row.state),
             f"{row.attempt}/{row.policy.max_attempts}" if row.attempt else "",
@@ -94,13 +96,13 @@ def agent_state(row: AgentRow, now: datetime) -> Text:
     return Text("◐ draining", style="odd") if row.draining else Text("● alive", style="good")
 
 
-def dead_table(rows: Iterable[DeadLetter], now: datetime) -> Table:
+def dead_table(rows: Iterable[DeadLetter], now: datetime, *, wide: bool = True) -> Table:
     """Dead letters."""
     made = table("job", "type", "attempts", "died", "why", right=("attempts",))
     for row in rows:
         error = f"{row.error.type}: {row.error.message}" if row.error else row.reason
         made.add_row(
-            id_text(row.job_id),
+            id_text(row.job_id, wide=wide),
             row.job_type,
             str(row.attempts),
             Text(ago(row.died_at, now), style="soft"),
