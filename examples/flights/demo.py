@@ -1,7 +1,7 @@
 """`make demo`: a year of flights, loaded exactly once while something is killed.
 
 Exits 0 only if the databases say that every row of every undamaged file is there once, and that the damaged
-files are dead jobs with their reasons. `KILL=` agent (default), scheduler, supervisor or broker says who dies.
+files are dead jobs with their reasons. `KILL=` agent, scheduler, supervisor or broker says who dies.
 """
 
 import asyncio

@@ -7,7 +7,6 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,7 +23,7 @@ SHELL: list[str] = re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
 
 
 @pytest.fixture
-def reader(warren: Warren) -> Iterator[Warren]:
+def reader(warren: Warren) -> Warren:
     """Somebody who has copied the files, and whose services run."""
     for name, text in PYTHON.items():
         (warren.folder / name).write_text(text)
