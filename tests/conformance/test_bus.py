@@ -5,113 +5,35 @@ Faults that only a real broker has (alarms, half-open sockets, consumer timeouts
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import replace
-from typing import Protocol, cast
 
-import aiormq
 import pytest
+from tests.conformance.bus_rigs import (
+    BURIED,
+    EXCHANGES,
+    JOBS,
+    WITHIN,
+    WORK,
+    MemoryRig,
+    RabbitRig,
+    Rig,
+    death,
+    letter,
+    letters,
+    names,
+    receive,
+    receive_all,
+)
+from tests.servers.kinds import RabbitMQServer
 
 from warrener_contracts.letters import Letter
 from warrener_contracts.topology import Binding, Exchange, Queue, Topology
-from warrener_runtime.bus import (
-    Bus,
-    BusUnreachable,
-    Delivery,
-    Fate,
-    LaneName,
-    Subscription,
-    TopologyMismatch,
-    open_bus,
-)
+from warrener_runtime.bus import Bus, BusUnreachable, Delivery, Fate, Subscription, TopologyMismatch, open_bus
 from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
 from warrener_runtime.clock import SystemClock
 from warrener_runtime.publishing import Unroutable, publish_all
-from warrener_runtime.servers import PrivateRabbitMQ
-
-WITHIN = 15.0  # seconds for what must happen; it takes milliseconds
-
-WORK = {"x-queue-type": "quorum"}
-BURIED = Queue("buried", (Binding("dead", "#"),), WORK)
-EXCHANGES = (
-    Exchange("stray", kind="fanout"),
-    Exchange("ask"),
-    Exchange("told", alternate="stray"),
-    Exchange("dead"),
-    Exchange("wait"),
-    Exchange("return"),
-    Exchange("all", kind="fanout"),
-    Exchange("one", kind="direct"),
-)
-JOBS = Queue("jobs", (Binding("ask", "job.#"), Binding("return", "*.job.#")), WORK)
-
-
-class Rig(Protocol):
-    """A broker, and what a test may do to it."""
-
-    async def bus(self, name: str = "tested") -> Bus:
-        """A started bus; closed at the end of the test."""
-        ...
-
-    async def drop_connections(self) -> None:
-        """Break every connection; the broker goes on."""
-        ...
-
-    async def delete_queue(self, name: str) -> None:
-        """Delete it behind the bus's back."""
-        ...
-
-    async def restart(self) -> None:
-        """End the broker and start it again."""
-        ...
-
-
-class MemoryRig:
-    def __init__(self, closing: AsyncExitStack) -> None:
-        self._closing = closing
-        self._broker = MemoryBroker(SystemClock())
-
-    async def bus(self, name: str = "tested") -> Bus:
-        return await _started(MemoryBus(self._broker, name=name), self._closing)
-
-    async def drop_connections(self) -> None:
-        self._broker.drop_connections()
-
-    async def delete_queue(self, name: str) -> None:
-        self._broker.delete_queue(name)
-
-    async def restart(self) -> None:
-        self._broker.restart()
-
-
-class RabbitRig:
-    def __init__(self, closing: AsyncExitStack, node: PrivateRabbitMQ, url: str, lane: LaneName) -> None:
-        self._closing = closing
-        self._node = node
-        self._url = url
-        self._lane: LaneName = lane
-
-    async def bus(self, name: str = "tested") -> Bus:
-        return await _started(open_bus(self._url, name=name, lane=self._lane), self._closing)
-
-    async def drop_connections(self) -> None:
-        await asyncio.to_thread(self._node.close_connections)
-
-    async def delete_queue(self, name: str) -> None:
-        async with aiormq.connect(self._url) as connection:
-            channel = await connection.channel()
-            await channel.queue_delete(name)
-
-    async def restart(self) -> None:
-        await asyncio.to_thread(self._node.restart)
-
-
-async def _started(bus: Bus, closing: AsyncExitStack) -> Bus:
-    closing.push_async_callback(bus.close)
-    async with asyncio.timeout(WITHIN):
-        await bus.start()
-    return bus
 
 
 @pytest.fixture
@@ -124,7 +46,7 @@ async def closing() -> AsyncIterator[AsyncExitStack]:
 def rig(request: pytest.FixtureRequest, closing: AsyncExitStack) -> Rig:
     if request.param == "memory":
         return MemoryRig(closing)
-    node: PrivateRabbitMQ = request.getfixturevalue("broker")
+    node: RabbitMQServer = request.getfixturevalue("broker")
     return RabbitRig(closing, node, request.getfixturevalue("vhost_url"), request.param)
 
 
@@ -133,7 +55,7 @@ def mortal_rig(request: pytest.FixtureRequest, closing: AsyncExitStack) -> Rig:
     """A broker of the test's own, that may be restarted."""
     if request.param == "memory":
         return MemoryRig(closing)
-    node: PrivateRabbitMQ = request.getfixturevalue("own_rabbitmq")
+    node: RabbitMQServer = request.getfixturevalue("own_rabbitmq")
     return RabbitRig(closing, node, node.url, request.param)
 
 
@@ -143,53 +65,6 @@ async def bus(rig: Rig) -> Bus:
     bus = await rig.bus()
     await bus.declare(Topology(EXCHANGES, (JOBS, BURIED)))
     return bus
-
-
-def letter(name: str, key: str = "job.x", exchange: str = "ask", *, mandatory: bool = True) -> Letter:
-    return Letter(
-        exchange=exchange,
-        routing_key=key,
-        body=name.encode(),
-        content_type="text/plain",
-        message_id=name,
-        type="test",
-        headers={"traceparent": f"00-{name}"},
-        mandatory=mandatory,
-    )
-
-
-def letters(names: Iterable[object], key: str = "job.x") -> list[Letter]:
-    return [letter(str(name), key) for name in names]
-
-
-def names(deliveries: Iterable[Delivery]) -> list[str]:
-    return [delivery.body.decode() for delivery in deliveries]
-
-
-async def receive(subscription: Subscription, count: int) -> list[Delivery]:
-    """The next `count` deliveries, however they are batched."""
-    received: list[Delivery] = []
-    async with asyncio.timeout(WITHIN):
-        while len(received) < count:
-            received += await anext(aiter(subscription))
-    assert len(received) == count, f"expected {count}, got {names(received)}"
-    return received
-
-
-async def receive_all(subscription: Subscription, wanted: set[str]) -> list[Delivery]:
-    """Deliveries until each of `wanted` came at least once; acknowledged as they come."""
-    received: list[Delivery] = []
-    async with asyncio.timeout(WITHIN * 2):
-        while not wanted <= set(names(received)):
-            batch = await anext(aiter(subscription))
-            await subscription.ack(batch)
-            received += batch
-    return received
-
-
-def death(delivery: Delivery) -> dict[str, object]:
-    """The newest entry of x-death."""
-    return cast("list[dict[str, object]]", delivery.headers["x-death"])[0]
 
 
 class TestPublishing:

@@ -7,6 +7,7 @@ import pytest
 from infra.amqp.tests.conftest import OpenSession
 from infra.amqp.tests.ear import Ear, publish
 from pamqp import commands
+from tests.servers.kinds import RabbitMQServer
 
 from warrener_amqp import (
     AuthenticationRefused,
@@ -18,7 +19,6 @@ from warrener_amqp import (
     Session,
     address,
 )
-from warrener_runtime.servers import PrivateRabbitMQ
 
 WITHIN = 20.0
 
@@ -167,7 +167,7 @@ class TestOpening:
         ("user", "vhost", "code"), [("guest:wrong", "", "403"), ("guest:guest", "missing", "530")]
     )
     async def test_who_is_not_let_in_is_told_so(
-        self, broker: PrivateRabbitMQ, user: str, vhost: str, code: str
+        self, broker: RabbitMQServer, user: str, vhost: str, code: str
     ) -> None:
         session = Session(address(f"amqp://{user}@127.0.0.1:{broker.port}/{vhost}"))
         with pytest.raises(AuthenticationRefused, match=code):
@@ -218,7 +218,7 @@ class TestEnding:
             await session.channel()
 
     async def test_an_operator_closes_it(
-        self, open_session: OpenSession, broker: PrivateRabbitMQ, vhost_url: str
+        self, open_session: OpenSession, broker: RabbitMQServer, vhost_url: str
     ) -> None:
         session, ear = await open_session(vhost_url), Ear()
         channel = await session.channel(ear)
@@ -231,7 +231,7 @@ class TestEnding:
         assert channel.why_closed is session.why_lost
 
     async def test_whoever_waits_for_an_answer_hears_it(
-        self, open_session: OpenSession, own_rabbitmq: PrivateRabbitMQ
+        self, open_session: OpenSession, own_rabbitmq: RabbitMQServer
     ) -> None:
         session = await open_session(own_rabbitmq.url)
         channel = await session.channel()

@@ -8,17 +8,17 @@ import pytest
 from infra.amqp.tests.conftest import OpenSession
 from infra.amqp.tests.ear import Ear, publish
 from pamqp import commands
+from tests.servers.kinds import RabbitMQServer
 
 from warrener_amqp import Channel, ConnectionLost, Happening, Session
 from warrener_amqp import session as session_module
 from warrener_amqp import transport as transport_module
-from warrener_runtime.servers import PrivateRabbitMQ
 
 WITHIN = 20.0
 
 
 @pytest.fixture
-async def paused_in_the_end(own_rabbitmq: PrivateRabbitMQ) -> AsyncIterator[PrivateRabbitMQ]:
+async def paused_in_the_end(own_rabbitmq: RabbitMQServer) -> AsyncIterator[RabbitMQServer]:
     yield own_rabbitmq
     own_rabbitmq.resume()
 
@@ -80,7 +80,7 @@ class TestHeartbeats:
 
     @pytest.mark.parametrize("busy", [False, True])
     async def test_a_broker_that_stands_still_is_found_out(
-        self, open_session: OpenSession, paused_in_the_end: PrivateRabbitMQ, *, busy: bool
+        self, open_session: OpenSession, paused_in_the_end: RabbitMQServer, *, busy: bool
     ) -> None:
         session, ear = await open_session(f"{paused_in_the_end.url}?heartbeat=1"), Ear()
         channel = await session.channel(ear)
@@ -100,7 +100,7 @@ class TestHeartbeats:
 
 
 async def test_a_publisher_that_is_faster_than_the_broker_waits(
-    open_session: OpenSession, paused_in_the_end: PrivateRabbitMQ
+    open_session: OpenSession, paused_in_the_end: RabbitMQServer
 ) -> None:
     session, ear = await open_session(paused_in_the_end.url), Ear()
     channel = await confirming(session, ear)
@@ -130,7 +130,7 @@ async def test_a_publisher_that_is_faster_than_the_broker_waits(
 
 
 async def test_a_memory_alarm_is_told_and_is_over(
-    open_session: OpenSession, own_rabbitmq: PrivateRabbitMQ
+    open_session: OpenSession, own_rabbitmq: RabbitMQServer
 ) -> None:
     session, ear = await open_session(own_rabbitmq.url), Ear()
     channel = await confirming(session, ear)
@@ -156,7 +156,7 @@ async def test_a_memory_alarm_is_told_and_is_over(
 
 
 async def test_a_goodbye_that_nobody_hears_is_not_waited_for(
-    open_session: OpenSession, paused_in_the_end: PrivateRabbitMQ, monkeypatch: pytest.MonkeyPatch
+    open_session: OpenSession, paused_in_the_end: RabbitMQServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(session_module, "_CLOSE_WITHIN", 0.2)
     monkeypatch.setattr(transport_module, "_LAST_WORDS_WITHIN", 0.2)

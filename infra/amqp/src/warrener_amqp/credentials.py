@@ -12,6 +12,11 @@ class Credentials(Protocol):
         """As the broker lists it."""
         ...
 
+    @property
+    def who(self) -> str:
+        """For messages."""
+        ...
+
     def response(self) -> str:
         """What is sent in Connection.StartOk."""
         ...
@@ -29,6 +34,11 @@ class Plain:
         """As the broker lists it."""
         return "PLAIN"
 
+    @property
+    def who(self) -> str:
+        """For messages."""
+        return f"user {self.user!r}"
+
     def response(self) -> str:
         """RFC 4616."""
         return f"\0{self.user}\0{self.password}"
@@ -42,6 +52,11 @@ class External:
     def mechanism(self) -> str:
         """As the broker lists it."""
         return "EXTERNAL"
+
+    @property
+    def who(self) -> str:
+        """For messages."""
+        return "the user of the certificate"
 
     def response(self) -> str:
         """Nothing: the certificate has said it."""

@@ -32,6 +32,11 @@ class Listening:
         """Whether messages would reach the handler now."""
         return self._subscription.live and not self._task.done()
 
+    @property
+    def epoch(self) -> int:
+        """That of what feeds it."""
+        return self._subscription.epoch
+
     def __aiter__(self) -> AsyncIterator[list[Delivery]]:
         return self
 

@@ -27,8 +27,9 @@ async def connect_lean(url: str, name: str) -> "LeanWire":
     except LinkLost as error:
         if isinstance(error.__cause__, AuthenticationRefused):
             raise BusCredentialsRefused(
-                f"expected the broker at {where} to let us into virtual host"
-                f" {where.wishes.virtual_host!r}, got: {error}; correct the broker URL, or create the user, its permissions or the virtual host"
+                f"expected the broker at {where} to let {where.credentials.who} into virtual host"
+                f" {where.wishes.virtual_host!r}, got: {error}; correct the broker URL, or create the user,"
+                " its permissions or the virtual host"
             ) from error
         raise
     return LeanWire(session)

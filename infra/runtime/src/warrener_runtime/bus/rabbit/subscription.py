@@ -43,6 +43,11 @@ class RabbitSubscription:
         """Whether the broker delivers to it now, as far as can be known before the next heartbeat."""
         return self._link.up and self._consuming and not self._stopped
 
+    @property
+    def epoch(self) -> int:
+        """Which of its lives it is in."""
+        return self._life.epoch
+
     async def tried(self) -> None:
         """Wait until it consumes, or has failed to for the first time (it goes on trying)."""
         await self._tried.wait()
