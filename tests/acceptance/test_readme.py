@@ -1,4 +1,4 @@
-"""The README's snippets, run in its order by a stranger: the handlers, the asker, the command, the plain tool."""
+"""The README's snippets, run in its order by a stranger: handlers, asker, command, plain tool."""
 
 import asyncio
 import json
@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 
 import pytest
-
 from tests.acceptance.warren import ROOT, Warren, until
+
 from warrener_contracts.identity import job_id_of
 from warrener_contracts.states import JobState
 from warrener_store import open_store

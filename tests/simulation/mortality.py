@@ -120,6 +120,10 @@ class MortalSubscription:
     def live(self) -> bool:
         return self._subscription.live
 
+    @property
+    def epoch(self) -> int:
+        return self._subscription.epoch
+
     def __aiter__(self) -> AsyncIterator[list[Delivery]]:
         return self._subscription.__aiter__()
 

@@ -177,7 +177,7 @@ class TestDeadPeer:
 
 
 class TestChannelLoss:
-    """One protocol error closes a channel; with the clients as they are, what else runs on it dies with it."""
+    """One protocol error closes a channel; in the clients as they are, all that runs on it dies with it."""
 
     async def test_it_cancels_no_executor_and_harms_no_neighbour(self, bus: Bus) -> None:
         await bus.declare(Topology((), (Queue("other", (Binding("ask", "other"),), WORK),)))

@@ -1,5 +1,6 @@
 """Lists as tables: no lines, no noise."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
@@ -8,6 +9,7 @@ from rich.text import Text
 
 from warrener.shown.states import id_text, state_text
 from warrener.shown.times import ago, span
+from warrener_contracts.states import JobState
 from warrener_store.rows import AgentRow, DeadLetter, JobRow, JobTypeRow, ParkedMessage, StateCount
 
 _LONG = frozenset({"bound to", "differs", "verdict", "queues"})  # columns that may take several lines
@@ -46,13 +48,14 @@ def jobs_table(rows: Iterable[JobRow], now: datetime, *, wide: bool = True) -> T
 
 def counts_line(counts: Iterable[StateCount]) -> Text:
     """`● 812 succeeded  ✗ 3 dead`, of all jobs."""
-    totals: dict[object, int] = {}
-    line = Text()
+    totals: Counter[JobState] = Counter()
     for count in counts:
-        totals[count.state] = totals.get(count.state, 0) + count.jobs
-    for count in sorted({each.state: each for each in counts}.values(), key=lambda each: each.state):
-        sign, name = state_text(count.state).plain.split(" ", 1)
-        line.append(f"{sign} {totals[count.state]:,} {name}   ", style=state_text(count.state).style)
+        totals[count.state] += count.jobs
+    line = Text()
+    for state in (state for state in JobState if totals[state]):
+        shown = state_text(state)
+        sign, name = shown.plain.split(" ", 1)
+        line.append(f"{sign} {totals[state]:,} {name}   ", style=shown.style)
     return line
 
 
