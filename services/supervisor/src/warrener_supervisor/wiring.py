@@ -96,9 +96,7 @@ async def production(settings: SupervisorSettings, telemetry: Telemetry) -> Serv
         raise SettingsError([str(error)]) from error
     bus = open_bus(settings.broker_url, name=NAME, lane=settings.lane)
     component = Group(
-        Resource(
-            "store", lambda: start_patiently(store, sleep=clock.sleep, waiting=_say_waiting), store.close
-        ),
+        Resource("store", lambda: _open(store, clock), store.close),
         Resource("bus", bus.start, bus.close),
         assemble(bus, store, clock, SystemEntropy(), telemetry, settings),
         name="production",
