@@ -40,8 +40,12 @@ test: setup ## Run the tests (ARGS="path -k word" for a part)
 	@$(PYTHON) -m pytest $(ARGS)
 
 .PHONY: test-brokers
-test-brokers: setup ## Run the broker's tests on RabbitMQ 4.0 and 4.3 too (needs root, mmdebstrap and bubblewrap)
-	@WARRENER_TEST_BROKERS=all $(PYTHON) -m pytest tests/compatibility $(ARGS)
+test-brokers: setup ## Run the bus's tests on RabbitMQ 4.0 and 4.3 (needs root, mmdebstrap and bubblewrap)
+	@for release in trixie sid; do \
+		echo "test-brokers: RabbitMQ of Debian $$release"; \
+		WARRENER_TEST_SERVERS=$$release $(PYTHON) -m pytest \
+			tests/compatibility/test_brokers.py tests/conformance/test_bus.py $(ARGS); \
+	done
 
 .PHONY: test-wheels
 test-wheels: $(READY) ## Build every wheel; start each service from its own in a fresh environment

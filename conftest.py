@@ -6,6 +6,7 @@ private processes or containers, as tests/servers/choosing.py says; a test that 
 and says why.
 """
 
+import os
 import shutil
 import tempfile
 from collections.abc import Callable, Generator, Iterator
@@ -15,12 +16,17 @@ from typing import TypeVar
 from uuid import uuid4
 
 import pytest
-from tests.servers.choosing import chosen_servers
+from tests.servers.choosing import CHOICE, chosen_servers
 from tests.servers.kinds import PostgresServer, RabbitMQServer, Server, Servers
 
 from warrener_runtime.servers import ServerMissing
 
 S = TypeVar("S", bound=Server)
+
+
+def pytest_report_header() -> str:
+    """Say at the top on what the tests run."""
+    return f"servers: {os.environ.get(CHOICE, 'auto')} ({CHOICE})"
 
 
 @pytest.fixture(scope="session")
@@ -91,10 +97,10 @@ def _running(make: Callable[[Path], S], folder: Path) -> Generator[S]:
     """A started server, which leaves nothing behind."""
     try:
         server = make(folder)
+        try:
+            server.start()
+            yield server
+        finally:
+            server.remove()
     except ServerMissing as missing:
         pytest.skip(str(missing))
-    try:
-        server.start()
-        yield server
-    finally:
-        server.remove()

@@ -1,7 +1,7 @@
 """`make demo`: a year of flights, loaded exactly once while something is killed.
 
 Exits 0 only if the databases say that every row of every undamaged file is there once, and that the damaged
-files are dead jobs with their reasons. `KILL=` agent (default), scheduler, supervisor or broker says who dies.
+files are dead jobs with their reasons. `KILL=` agent, scheduler, supervisor or broker says who dies.
 """
 
 import asyncio
@@ -21,6 +21,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from warrener_client import Client
+from warrener_runtime import logs
 from warrener_store import StateStore, open_store
 
 VICTIMS = ("agent", "scheduler", "supervisor", "broker")
@@ -32,6 +33,7 @@ console = Console()
 
 def main() -> int:
     """The whole story; the exit code."""
+    logs.configure("demo", level="error", format="console")  # that a killed broker is gone is no news here
     victim = os.environ.get("WARRENER_DEMO_KILL") or "agent"
     if victim not in VICTIMS:
         console.print(f"expected KILL to be one of {', '.join(VICTIMS)}, got {victim!r}")

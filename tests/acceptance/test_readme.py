@@ -1,4 +1,4 @@
-"""The README's snippets, run in its order by a stranger: the handlers, the asker, the command, the plain tool."""
+"""The README's snippets, run in its order by a stranger: handlers, asker, command, plain tool."""
 
 import asyncio
 import json
@@ -7,12 +7,11 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
 from tests.acceptance.warren import ROOT, Warren, until
+
 from warrener_contracts.identity import job_id_of
 from warrener_contracts.states import JobState
 from warrener_store import open_store
@@ -24,7 +23,7 @@ SHELL: list[str] = re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
 
 
 @pytest.fixture
-def reader(warren: Warren) -> Iterator[Warren]:
+def reader(warren: Warren) -> Warren:
     """Somebody who has copied the files, and whose services run."""
     for name, text in PYTHON.items():
         (warren.folder / name).write_text(text)

@@ -1,7 +1,8 @@
-"""Which servers the tests run on: WARRENER_TEST_SERVERS is private, containers or auto.
+"""Which servers the tests run on: WARRENER_TEST_SERVERS is private, containers, auto, or a release of Debian.
 
 auto, the default, takes private processes, which start in seconds, where the programs are installed; and else
 containers, where a Docker engine answers. A test that can have neither is skipped and says what both lack.
+trixie and sid take the RabbitMQ of that release, 4.0 and 4.3.
 """
 
 import os
@@ -9,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
+from tests.servers.debian_root import SUITES, DebianServers
 from tests.servers.kinds import PostgresServer, RabbitMQServer, Servers
 
 from warrener_runtime.servers import PrivatePostgres, PrivateRabbitMQ, ServerMissing
@@ -63,6 +65,7 @@ def chosen_servers() -> Servers:
     kinds: dict[str, Servers] = {
         "private": PrivateServers(),
         "containers": ContainerServers(),
+        **{suite: DebianServers(suite) for suite in SUITES},
         "auto": WhatTheMachineHas(PrivateServers(), ContainerServers()),
     }
     asked = os.environ.get(CHOICE, "auto")

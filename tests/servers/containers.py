@@ -1,8 +1,10 @@
 """RabbitMQ and PostgreSQL in containers, by testcontainers, with the face of the private processes."""
 
+import gc
 import socket
 import threading
 import time
+import warnings
 from collections.abc import Callable
 from typing import cast
 
@@ -54,8 +56,8 @@ class _InContainer:
                 self._container.start()
             else:
                 self._made.start()
-        except DockerException as error:
-            raise ServerFailed(f"expected a container of {self._made.image}, got {error}") from error
+        except DockerException as error:  # above all an image that is not here and cannot be pulled
+            raise ServerMissing(f"expected a container of {self._made.image}, got {error}") from error
         self._started = True
         _wait_until(self.answers, f"{self._made.image} to answer")
 
@@ -163,11 +165,21 @@ class ContainerPostgres(_InContainer, PostgresCommands):
 
 def check_engine() -> None:
     """ServerMissing where no Docker engine answers."""
+    # The client leaves its socket open where it cannot connect: let it go here, not in the midst of a test.
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        trouble = _trouble_with_engine()
+        gc.collect()
+    if trouble is not None:
+        raise ServerMissing(f"expected a Docker engine, got {trouble}; start one or set DOCKER_HOST")
+
+
+def _trouble_with_engine() -> str | None:
     try:
-        client = docker.from_env(timeout=10)
-        client.close()
+        docker.from_env(timeout=10).close()
     except DockerException as error:
-        raise ServerMissing(f"expected a Docker engine, got {error}; start one or set DOCKER_HOST") from error
+        return str(error)
+    return None
 
 
 def _wait_until(fact: Callable[[], bool], what: str) -> None:

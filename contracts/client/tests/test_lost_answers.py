@@ -71,6 +71,21 @@ async def test_after_a_reconnect_what_is_awaited_is_asked_for_again(
     assert {request.id for request in warren.requests} == {str(job.job_id)}
 
 
+async def test_a_reconnect_too_quick_to_be_seen_is_noticed_all_the_same(
+    client: Client, broker: MemoryBroker, clock: VirtualClock
+) -> None:
+    gate = Gate()
+    async with StandIn(MemoryBus(broker), {"slow.work": gate.work}, clock=clock):
+        job = await client.request("slow.work")
+        waiting = waits(job)
+        await gate.begun.wait()
+        broker.mute(f"warrener.reply.{client.address}")
+        gate.open.set()
+        await clock.advance(0.1)
+        broker.drop_connections()  # the answer goes with the queue, and everybody is back at once
+        assert await until_settled(clock, waiting, within=5) == "done"
+
+
 async def test_what_was_asked_before_the_reconnect_and_is_awaited_after_it_is_asked_for_again(
     client: Client, broker: MemoryBroker, clock: VirtualClock
 ) -> None:

@@ -25,7 +25,8 @@ from warrener_client import (
 from warrener_client.testing import Reject, StandIn
 from warrener_contracts.events import Reason
 from warrener_contracts.policy import Backoff, PolicyOverrides
-from warrener_runtime.bus import Bus
+from warrener_runtime.bus import Bus, open_bus
+from warrener_runtime.servers import PrivateRabbitMQ
 
 Buses = Callable[[], Bus]
 
@@ -211,3 +212,34 @@ async def test_a_closed_client_says_so_to_those_who_wait_and_to_those_who_ask(ne
         await waiting
     with pytest.raises(ClientClosed):
         await client.request_batch([Ask("flights.load")])
+
+
+async def test_on_rabbitmq_an_answer_that_was_lost_with_its_connection_is_asked_for_again(
+    broker: PrivateRabbitMQ, vhost_url: str
+) -> None:
+    gate = asyncio.Event()
+
+    async def slow(_: object) -> str:
+        await gate.wait()
+        return "done"
+
+    async with (
+        Client(vhost_url, ask_again_after=3600) as client,
+        StandIn(open_bus(vhost_url, name="stand-in"), {"slow.work": slow}) as warren,
+    ):
+        job = await client.request("slow.work")
+        waiting = asyncio.create_task(job.result(timeout=60))
+        await requests_arrive(warren, 1)
+        # With the connection the reply queue goes, and whatever was told to it meanwhile.
+        await asyncio.to_thread(broker.close_connections)
+        await requests_arrive(warren, 2)
+        gate.set()
+        assert await waiting == "done"
+    assert {request.id for request in warren.requests} == {str(job.job_id)}
+
+
+async def requests_arrive(warren: StandIn, count: int) -> None:
+    async with asyncio.timeout(60):
+        while len(warren.requests) < count:
+            await warren.more_requests.wait()
+            warren.more_requests.clear()

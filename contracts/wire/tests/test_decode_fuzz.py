@@ -35,7 +35,7 @@ def check(body: bytes, content_type: str | None) -> None:
                 assert (text or "").encode().count(0) == 0
             assert found.reply_to is None or found.reply_to.isascii()
         else:
-            assert decode(encode(found.event)) == [found]
+            assert decode(encode(found.event)) == decode(found.body) == [found]
             letter = letter_for(found.event)
             assert len(letter.routing_key) <= 255
             assert len(letter.message_id.encode()) <= 255

@@ -136,7 +136,8 @@ def test_a_batch_is_one_message_and_each_element_keeps_its_trace() -> None:
         requested("2").model_copy(update={"traceparent": EXAMPLES["job.dead.v1"].traceparent}),
     ]
     letter = batch_letter(told)
-    assert decode(letter.body, letter.content_type) == [Readable(event) for event in told]
+    found = decode(letter.body, letter.content_type)
+    assert [one.event for one in found if isinstance(one, Readable)] == told
     assert (letter.exchange, letter.routing_key) == ("warrener.requests", "flights.load")
     assert letter.headers == {}
     assert letter.mandatory

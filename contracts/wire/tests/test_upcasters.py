@@ -56,7 +56,8 @@ def told(version: str, **data: Any) -> bytes:
 def test_an_older_version_is_read_as_the_current_one() -> None:
     (found,) = decode(told("v0", task="flights.load", delay_seconds=5), registry=HISTORY)
     data = JobRequestedData(job_type="flights.load", delay=timedelta(seconds=5))
-    assert found == Readable(JobRequested(id="17", source="airline", data=data))
+    assert isinstance(found, Readable)
+    assert found.event == JobRequested(id="17", source="airline", data=data)
 
 
 def test_upcasters_follow_each_other() -> None:

@@ -16,9 +16,9 @@ from warrener_contracts.events import AttemptDispatched, AttemptDispatchedData, 
 from warrener_contracts.letters import delayed_letter, letter_for
 from warrener_contracts.policy import Guarantee
 from warrener_contracts.topology import DEAD_QUEUE, HEARTBEATS_QUEUE, REQUESTS_QUEUE, STATUS_QUEUE, TOPOLOGY
-from warrener_runtime.bus import Bus, Fate, Outgoing, Subscription
+from warrener_runtime.bus import Bus, Delivery, Fate, Outgoing, Subscription
 from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
-from warrener_runtime.clock import SystemClock, SystemEntropy
+from warrener_runtime.clock import Clock, SystemClock, SystemEntropy
 from warrener_runtime.lifecycle import Component
 from warrener_runtime.telemetry import Telemetry
 
@@ -34,7 +34,7 @@ class Stage:
     bus: MemoryBus
     ledger_url: str
     heard: list[Event[Any]] = field(default_factory=list[Event[Any]])
-    parked: list[str] = field(default_factory=list[str])
+    parked: list[Delivery] = field(default_factory=list[Delivery])
     news: asyncio.Condition = field(default_factory=asyncio.Condition)
     running: list[tuple[Component, Bus, Ledger]] = field(default_factory=list[tuple[Component, Bus, Ledger]])
     _listeners: list[asyncio.Task[None]] = field(default_factory=list[asyncio.Task[None]])
@@ -46,6 +46,7 @@ class Stage:
         bus: Bus | None = None,
         ledger: Ledger | None = None,
         telemetry: Telemetry | None = None,
+        clock: Clock | None = None,
         start: bool = True,
         **settings: Any,
     ) -> Component:
@@ -57,7 +58,13 @@ class Stage:
         values: dict[str, Any] = {"agent_slots": 4, "agent_heartbeat": 0.2, **settings}
         told = AgentSettings(**values)
         one = assemble(
-            agent, bus, ledger, SystemClock(), SystemEntropy(), telemetry or Telemetry.silent(), told
+            agent,
+            bus,
+            ledger,
+            clock or SystemClock(),
+            SystemEntropy(),
+            telemetry or Telemetry.silent(),
+            told,
         )
         self.running.append((one, bus, ledger))
         if start:
@@ -151,7 +158,7 @@ class Stage:
             async with self.news:
                 for delivery in batch:
                     if queue == DEAD_QUEUE.name:
-                        self.parked.append(str(delivery.headers["warrener-reason"]))
+                        self.parked.append(delivery)
                         continue
                     for element in decode(delivery.body, delivery.content_type):
                         assert isinstance(element, Readable), element

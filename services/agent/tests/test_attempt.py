@@ -26,7 +26,7 @@ from warrener_contracts.events import (
     JobRequestedData,
 )
 from warrener_contracts.identity import follow_up_id
-from warrener_contracts.letters import Letter, letter_for
+from warrener_contracts.letters import BATCH_TYPE, EVENT_TYPE, Letter, letter_for
 from warrener_contracts.topology import DISPATCH
 from warrener_runtime.telemetry import Telemetry
 
@@ -90,6 +90,29 @@ async def test_whatever_a_handler_raises_is_a_failure_with_its_stack(
     await stage.hear(AttemptSucceeded, after)
 
 
+async def test_odd_characters_of_errors_and_notes_are_mended_and_lose_no_event(stage: Stage) -> None:
+    """An event that tells of a failure must never fail itself; a result of this kind is refused."""
+    agent = Agent()
+
+    class OddError(Exception):
+        pass
+
+    OddError.__qualname__ = "Odd\0Error"
+
+    @agent.job("odd")
+    async def odd(job: JobContext) -> None:
+        job.progress(0.5, "h\0lf \ud83d")
+        await stage.hear(AttemptProgressed)
+        raise OddError("n\0l \ud83d")
+
+    await stage.enter(agent)
+    job = await stage.dispatch("odd")
+    told = (await stage.hear(AttemptFailed, job)).data.error
+    assert (told.message, told.type.rpartition(".")[2]) == ("n\ufffdl \ufffd", "Odd\ufffdError")
+    assert "\0" not in (told.stack or "")
+    assert (await stage.hear(AttemptProgressed, job)).data.note == "h\ufffdlf \ufffd"
+
+
 async def test_wrong_arguments_and_unknown_types_get_their_reason(stage: Stage, theatre: Theatre) -> None:
     await stage.enter(theatre.agent)
     wrong = await stage.dispatch("greet", {"nam": "Ada"})
@@ -104,11 +127,23 @@ async def test_wrong_arguments_and_unknown_types_get_their_reason(stage: Stage, 
 async def test_g7_what_cannot_be_understood_is_parked_with_its_reason(stage: Stage, theatre: Theatre) -> None:
     one = await stage.enter(theatre.agent)
     wrong_door = letter_for(JobRequested(id="x", source="test", data=JobRequestedData(job_type="greet")))
-    for number, body in enumerate((b"{", b'{"specversion":"1.0"}', wrong_door.body)):
-        letter = Letter(DISPATCH, "default.greet", body, wrong_door.content_type, str(number), "x", {})
+    strange = b'{"priority": 3, ' + wrong_door.body[1:]
+    batch = b"[17, " + strange + b"]"
+    bodies = (b"{", b'{"specversion":"1.0"}', wrong_door.body, batch)
+    for number, body in enumerate(bodies):
+        content_type = BATCH_TYPE if body is batch else EVENT_TYPE
+        letter = Letter(DISPATCH, "default.greet", body, content_type, str(number), "x", {})
         await stage.bus.publish([letter])
-    await stage.until(lambda: len(stage.parked) == 3)
-    assert stage.parked == ["not_json", "not_an_event", "wrong_door"]
+    await stage.until(lambda: len(stage.parked) == 5)
+    assert [str(one.headers["warrener-reason"]) for one in stage.parked] == [
+        "not_json",
+        "not_an_event",
+        "wrong_door",
+        "not_an_event",
+        "wrong_door",
+    ]
+    assert [one.body for one in stage.parked] == [*bodies[:3], b"17", strange], "each as it came"
+    assert {one.content_type for one in stage.parked} == {EVENT_TYPE}
     await one.drain()
     await stage.leave(one)
     assert stage.broker.ready(WORK) == 0
@@ -291,6 +326,17 @@ async def test_a_timeout_is_a_failure_that_may_be_retried(stage: Stage, theatre:
     job = await stage.dispatch("wait", timeout=timedelta(milliseconds=50))
     error = (await stage.hear(AttemptFailed, job)).data.error
     assert (error.kind, error.retryable) == ("timeout", True)
+    assert "within its timeout of 0.05 s" in error.message, "as declared, not what was left of it"
+
+
+async def test_an_attempt_that_the_jobs_deadline_ends_names_the_deadline(
+    stage: Stage, theatre: Theatre
+) -> None:
+    await stage.enter(theatre.agent)
+    deadline = datetime(2026, 1, 1, tzinfo=UTC)
+    job = await stage.dispatch("wait", deadline=deadline)
+    error = (await stage.hear(AttemptFailed, job)).data.error
+    assert "by the deadline of its job, 2026-01-01T00:00:00+00:00" in error.message
 
 
 async def test_g6_what_comes_too_early_climbs_the_ladder_again(stage: Stage, theatre: Theatre) -> None:

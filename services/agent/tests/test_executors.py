@@ -108,6 +108,8 @@ async def test_a_child_that_hangs_is_killed_with_all_that_it_started(
 ) -> None:
     pids = tmp_path / "pids"
     await stage.enter(agent, agent_announce_after=0.0)
+    warm = await stage.dispatch("where", {"name": "a child that is there before the time runs"})
+    await stage.hear(AttemptSucceeded, warm)
     timeout = timedelta(seconds=2 if why == "timeout" else 60)
     job = await stage.dispatch("hangs", {"pids": str(pids)}, timeout=timeout)
     if why == "timeout":

@@ -118,7 +118,36 @@ async def test_wrong_results_are_refused() -> None:
     async def unsendable() -> Any:
         return object()
 
-    for name, said in (("undeclared", "declare"), ("huge", "at most 1048576 bytes"), ("unsendable", "JSON")):
+    @bad.job("nul")
+    async def nul() -> dict[str, list[str]]:
+        return {"lines": ["good", "b\0d"]}
+
+    @bad.job("named.nul")
+    async def named_nul() -> dict[str, int]:
+        return {"b\0d": 1}
+
+    @bad.job("half")
+    def half() -> str:
+        return "half a pair: \ud83d"
+
+    @bad.job("nan")
+    async def nan() -> Any:
+        return {"mean": float("nan")}
+
+    @bad.job("endless")
+    async def endless() -> Any:
+        return [1.0, float("-inf")]
+
+    for name, said in (
+        ("undeclared", "declare"),
+        ("huge", "at most 1048576 bytes"),
+        ("unsendable", "JSON"),
+        ("nul", "at 'lines.1': expected text that every database can keep, got the character U+0000"),
+        ("named.nul", "U+0000"),
+        ("half", "half a surrogate pair"),
+        ("nan", "at 'mean': expected a finite number, got nan"),
+        ("endless", "expected a finite number, got -inf"),
+    ):
         trial = await run(bad, name)
         assert trial.error is not None, name
         assert trial.error.kind == "bad_result"

@@ -10,7 +10,7 @@ from warrener_runtime.clock import Clock
 from warrener_runtime.lifecycle import Consumer
 from warrener_runtime.logs import get_logger
 
-GLANCE = 0.25  # seconds between looks at whether the reply queue is heard; a reconnect takes longer
+GLANCE = 0.25  # seconds between looks at whether the reply queue was made anew
 _PATIENCE = 10.0
 _AT_ONCE = 500
 
@@ -24,22 +24,16 @@ class Attendant:
     def __init__(self, ear: Consumer, desk: Desk, post: Post, clock: Clock, interval: float) -> None:
         self._ear, self._desk, self._post, self._clock = ear, desk, post, clock
         self._interval = interval
-        self._heard = True
-        self._epoch: int | None = None
+        self._epoch: tuple[int, int] | None = None
         self._next_round = clock.monotonic() + interval
-
-    def saw(self, epoch: int) -> None:
-        """An answer came by this channel; another one than before means that the queue was made anew."""
-        if self._epoch is not None and epoch != self._epoch:
-            self._desk.doubt()
-        self._epoch = epoch
 
     async def glance(self) -> None:
         """One look."""
         hears = self._ear.live
-        if hears and not self._heard:
-            self._desk.doubt()
-        self._heard = hears
+        if hears and self._ear.epoch != self._epoch:
+            if self._epoch is not None:
+                self._desk.doubt()
+            self._epoch = self._ear.epoch
         now = self._clock.monotonic()
         if hears and (self._desk.restless or now >= self._next_round):
             self._next_round = now + self._interval / 4

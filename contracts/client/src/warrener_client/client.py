@@ -201,7 +201,6 @@ class Client:
 
     async def _hear(self, ear: Subscription, batch: list[Delivery]) -> None:
         for delivery in batch:
-            self._attendant.saw(delivery.epoch)
             for found in decode(delivery.body, delivery.content_type):
                 if isinstance(found, Readable):
                     self._desk.take(found.event)

@@ -61,6 +61,8 @@ class StandIn:
     def __init__(self, bus: Bus, handlers: Mapping[str, Handler], *, clock: Clock | None = None) -> None:
         self.requests: list[JobRequested] = []
         """Every request as it came, repeats among them."""
+        self.more_requests = asyncio.Event()
+        """Set when one comes; clear it and wait for the next."""
         self._bus = bus
         self._handlers = handlers
         self._clock = clock or SystemClock()
@@ -105,6 +107,7 @@ class StandIn:
 
     async def _reply(self, request: JobRequested) -> None:
         self.requests.append(request)
+        self.more_requests.set()
         asked_for = job_id_of(request.source, request.id)
         job_id = self._keys.setdefault(request.data.idempotency_key or str(asked_for), asked_for)
         if job_id != asked_for:

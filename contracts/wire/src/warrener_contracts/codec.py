@@ -1,27 +1,40 @@
 """Bytes into events. What cannot be understood comes back with the reason and the bytes, never as an
 exception: the caller parks it, and the elements beside it go on."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic import ValidationError
-from pydantic_core import from_json, to_json
+from pydantic_core import from_json
 
+from warrener_contracts.elements import Elements
 from warrener_contracts.events import Event, Reason
 from warrener_contracts.letters import BATCH_TYPE
 from warrener_contracts.portable import is_array, suspect, unportable
 from warrener_contracts.registry import BY_TYPE, REGISTRY, RELEASED, UPCASTERS, Registry, type_of
 from warrener_contracts.topology import MAX_MESSAGE
-from warrener_contracts.unreadable import Unreadable, explain, unreadable
+from warrener_contracts.unreadable import Unreadable, explain, identity_of, unreadable
 
 __all__ = ["BY_TYPE", "RELEASED", "UPCASTERS", "Readable", "Unreadable", "decode", "type_of"]
 
 
 @dataclass(frozen=True, slots=True)
 class Readable:
-    """One event, in its current version."""
+    """One event, in its current version. Two that say the same are equal, however they were written."""
 
     event: Event[Any]
+    source: bytes | Elements = field(compare=False, repr=False)
+    place: int = field(default=0, compare=False, repr=False)
+
+    @property
+    def body(self) -> bytes:
+        """What it was read from, as it came, unknown fields and all; of a batch, the element's own text."""
+        return self.source if isinstance(self.source, bytes) else self.source[self.place]
+
+    @property
+    def identity(self) -> str:
+        """A name for its bytes, as `Unreadable.identity`."""
+        return identity_of(self.body)
 
 
 def decode(
@@ -48,7 +61,7 @@ def _decode_one(body: bytes, registry: Registry) -> Readable | Unreadable:
     if suspect(body) and (finding := unportable(from_json(body))):
         return unreadable(Reason.BAD_FIELDS, f"{event.type}: {finding}", body)
     try:
-        return Readable(registry.current(event))
+        return Readable(registry.current(event), body)
     except ValidationError as error:  # of an older version, and what it says has no place in the current one
         return unreadable(Reason.BAD_FIELDS, f"{event.type} in its current version: {error}", body)
 
@@ -56,7 +69,9 @@ def _decode_one(body: bytes, registry: Registry) -> Readable | Unreadable:
 def _decode_batch(body: bytes, registry: Registry) -> list[Readable | Unreadable]:
     if not suspect(body):
         try:
-            return [Readable(registry.current(e)) for e in registry.many.validate_json(body, strict=True)]
+            events = registry.many.validate_json(body, strict=True)
+            texts = Elements(body)  # not looked for yet: most are never asked for
+            return [Readable(registry.current(event), texts, place) for place, event in enumerate(events)]
         except ValidationError:
             pass  # at least one is bad: each by itself
     try:
@@ -65,4 +80,4 @@ def _decode_batch(body: bytes, registry: Registry) -> list[Readable | Unreadable
         return [unreadable(Reason.NOT_JSON, f"expected a JSON array of events, got {error}", body, {})]
     if not is_array(elements):
         return [unreadable(Reason.NOT_AN_EVENT, "expected a JSON array of events, got one value", body)]
-    return [_decode_one(to_json(element, inf_nan_mode="constants"), registry) for element in elements]
+    return [_decode_one(text, registry) for text in Elements(body).texts]

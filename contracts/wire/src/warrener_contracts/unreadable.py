@@ -32,7 +32,7 @@ class Unreadable:
     @property
     def identity(self) -> str:
         """A name for it: the same bytes are the same parked message."""
-        return str(uuid5(_PARKED, self.body.hex()))
+        return identity_of(self.body)
 
     @property
     def request_id(self) -> str:
@@ -61,6 +61,11 @@ class Unreadable:
     def _data(self) -> Mapping[str, Any]:
         data: object = self.asker.get("data")
         return data if is_object(data) else {}
+
+
+def identity_of(body: bytes) -> str:
+    """A name for these bytes: the same bytes are the same parked message."""
+    return str(uuid5(_PARKED, body.hex()))
 
 
 def unreadable(

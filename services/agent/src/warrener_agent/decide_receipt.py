@@ -1,16 +1,14 @@
 """What to do with what came from a dispatch queue. Pure."""
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from enum import StrEnum
 
 from warrener_agent.ledger.port import Claim, Completion, Grant, Granted
 from warrener_agent.outcomes import Cancelled, Doubtful, Dropped, Released, Settled, Succeeded
 from warrener_contracts.codec import Readable, Unreadable
 from warrener_contracts.events import AttemptDispatched, Reason
-
-# Rungs end on whole seconds, clocks do not: so much too early is on time.
-_TOLERANCE = timedelta(milliseconds=250)
+from warrener_contracts.letters import is_early
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +53,7 @@ def way(event: AttemptDispatched, now: datetime, *, runs_here: bool, slot_free: 
     """Where `event` goes first."""
     if runs_here:
         return Way.ADOPT
-    if event.data.not_before is not None and event.data.not_before > now + _TOLERANCE:
+    if is_early(event, now):
         return Way.DELAY
     return Way.CLAIM if slot_free else Way.NO_SLOT
 

@@ -134,7 +134,7 @@ class Performer(Managed):
             if ending.done():
                 return ending.result()
             await self._stop(run, execution)
-            return timed_out(left) if run.stop is None else None
+            return _timed_out(run.data, facts) if run.stop is None else None
         finally:
             for task in (ending, stopping, timer):
                 task.cancel()
@@ -177,6 +177,10 @@ def facts_of(data: AttemptDispatchedData, started_at: datetime) -> AttemptFacts:
     if data.deadline is not None:
         deadline = min(deadline, data.deadline)
     return AttemptFacts(data.job_id, data.job_type, data.attempt, data.max_attempts, deadline)
+
+
+def _timed_out(data: AttemptDispatchedData, facts: AttemptFacts) -> Raised:
+    return timed_out(data.timeout, data.deadline if facts.deadline == data.deadline else None)
 
 
 def _stopped(run: Run) -> Outcome:

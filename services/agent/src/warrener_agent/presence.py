@@ -15,6 +15,8 @@ from warrener_runtime.logs import get_logger
 _log = get_logger("agent.presence")
 
 PULSE = "application/x-warrener-pulse"
+_FIRST = 3
+"""Heartbeats' time within which the first one may be missing without a word."""
 
 
 class Presence:
@@ -26,7 +28,14 @@ class Presence:
         self._at, self._hears_work = at, hears_work
         self._started_at = at.clock.now()
         self._heard = asyncio.Event()
+        self._patient_until = 0.0
         self.open = self.draining = False
+
+    def begin(self) -> None:
+        """All parts have started: heartbeats go from now on. The first may take its time: the broker is still
+        busy with what was declared."""
+        self._patient_until = self._at.clock.monotonic() + _FIRST * self._at.settings.agent_heartbeat
+        self.open, self.draining = True, False
 
     def heard(self) -> None:
         """Something arrived on the control queue."""
@@ -39,13 +48,19 @@ class Presence:
         self._heard.clear()
         await self._at.bus.publish([self._pulse()])
         if not await self._pulse_arrives() or not (self.draining or self._hears_work()):
-            _log.warning(
-                "The agent hears nothing, so it says nothing: no heartbeat is sent.",
-                action="agent.deaf",
-                running=len(self._at.running),
-            )
+            self._say_deaf()
             return
+        self._patient_until = 0.0
         await self._at.bus.publish([letter_for(self._heartbeat())])
+
+    def _say_deaf(self) -> None:
+        if self._at.clock.monotonic() < self._patient_until:
+            return
+        _log.warning(
+            "The agent hears nothing, so it says nothing: no heartbeat is sent.",
+            action="agent.deaf",
+            running=len(self._at.running),
+        )
 
     async def _pulse_arrives(self) -> bool:
         hearing = asyncio.create_task(self._heard.wait())
@@ -99,7 +114,7 @@ class Door(Managed):
         self._presence = presence
 
     async def _on_start(self) -> None:
-        self._presence.open, self._presence.draining = True, False
+        self._presence.begin()
 
     async def _on_drain(self) -> None:
         self._presence.draining = True

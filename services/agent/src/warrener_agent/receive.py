@@ -3,7 +3,7 @@ own."""
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from warrener_agent.decide_receipt import Park, Then, Way, claim_of, read, recorded, then, way
@@ -16,9 +16,16 @@ from warrener_agent.report import Report, Reporter
 from warrener_agent.running import Run
 from warrener_agent.workplace import Workplace
 from warrener_contracts import topology
-from warrener_contracts.codec import Unreadable, decode
+from warrener_contracts.codec import Readable, Unreadable, decode
 from warrener_contracts.events import AttemptDispatched
-from warrener_contracts.letters import Letter, delayed_letter, letter_for, parked_letter
+from warrener_contracts.letters import (
+    EVENT_TYPE,
+    Letter,
+    by_rung,
+    delayed_letter,
+    letter_for,
+    parked_letter,
+)
 from warrener_runtime.bus.port import Delivery, Subscription
 from warrener_runtime.lifecycle import Managed
 from warrener_runtime.logs import get_logger
@@ -99,8 +106,7 @@ class Receiver(Managed):
             for element in elements:
                 event = read(element)
                 if isinstance(event, Park):
-                    body = element.body if isinstance(element, Unreadable) else delivery.body
-                    batch.send_away(self._park(queue, delivery, body, event), [receipt])
+                    batch.send_away(self._park(queue, delivery, element, event), [receipt])
                 elif claim_of(event) in batch.claims:  # a duplicate beside its twin shares its fate
                     batch.claims[claim_of(event)][1].append(receipt)
                 else:
@@ -153,7 +159,7 @@ class Receiver(Managed):
         self._telling.add(task)
         task.add_done_callback(self._telling.discard)
 
-    def _park(self, queue: str, delivery: Delivery, body: bytes, park: Park) -> Letter:
+    def _park(self, queue: str, delivery: Delivery, found: Readable | Unreadable, park: Park) -> Letter:
         _log.error(
             "A message in a dispatch queue cannot be understood and is parked.",
             action="agent.parked",
@@ -161,18 +167,15 @@ class Receiver(Managed):
             reason=park.reason.value,
             detail=park.detail,
         )
-        identity = Unreadable(park.reason, park.detail, body, {}).identity
         return parked_letter(
             queue=topology.dispatch_queue(queue).name,
-            body=body,
+            body=found.body,
             reason=park.reason,
             detail=park.detail,
-            message_id=identity,
-            content_type=delivery.content_type,
+            message_id=found.identity,
+            content_type=delivery.content_type if found.body == delivery.body else EVENT_TYPE,
         )
 
 
 def _back_by_a_rung(event: AttemptDispatched) -> Letter:
-    letter = letter_for(event)
-    key = f"{topology.RUNGS[0].name}.{letter.routing_key}"
-    return replace(letter, exchange=topology.DELAY, routing_key=key, mandatory=False)
+    return by_rung(letter_for(event), topology.RUNGS[0])

@@ -17,9 +17,10 @@ from warrener_agent.receipts import Receipt, acknowledge
 from warrener_agent.running import Run
 from warrener_agent.status_events import Times
 from warrener_agent.workplace import Workplace
+from warrener_contracts.addresses import address_of
 from warrener_contracts.codec import Readable, decode
 from warrener_contracts.events import AttemptDispatchedData, Event
-from warrener_contracts.letters import Letter, batch_letter, encode, letter_for
+from warrener_contracts.letters import Letter, batch_letter, letter_for
 from warrener_contracts.topology import MAX_BODY
 from warrener_runtime.backoff import Backoff
 from warrener_runtime.gather import Gatherer
@@ -181,27 +182,21 @@ class Reporter(Managed):
 
 def bundled(events: Iterable[Event[Any]]) -> list[Letter]:
     """Few messages for many events: those of one routing key together, up to the size of a body."""
-    letters: list[Letter] = []
-    for _, group in groupby(sorted(events, key=_key), key=_key):
-        bundle: list[Event[Any]] = []
-        size = 0
-        for event in group:
-            length = len(encode(event))
-            if bundle and size + length > MAX_BODY:
-                letters.append(_letter(bundle))
-                bundle, size = [], 0
-            bundle.append(event)
-            size += length
-        letters.append(_letter(bundle))
-    return letters
+    groups = groupby(sorted(events, key=_key), key=_key)
+    return [letter for _, group in groups for letter in _letters(list(group))]
 
 
-def _letter(events: list[Event[Any]]) -> Letter:
-    return letter_for(events[0]) if len(events) == 1 else batch_letter(events)
+def _letters(events: list[Event[Any]]) -> list[Letter]:
+    """One message, in halves where it is too big: so most events are encoded once."""
+    letter = letter_for(events[0]) if len(events) == 1 else batch_letter(events)
+    if len(events) == 1 or len(letter.body) <= MAX_BODY:
+        return [letter]
+    half = len(events) // 2
+    return [*_letters(events[:half]), *_letters(events[half:])]
 
 
 def _key(event: Event[Any]) -> str:
-    return letter_for(event).routing_key
+    return address_of(event)[1]
 
 
 def _request(follow_up: FollowUp) -> Letter:

@@ -66,7 +66,7 @@ def signature_of(handler: Handler, job_type: str) -> Signature:
             contexts[0] if contexts else None,
             {one.name: f"field_{number}" for number, one in enumerate(taken)},
             _model(job_type, taken, hints),
-            TypeAdapter(hints["return"]),
+            _result(hints["return"]),
         )
         _ = signature.arguments_schema, signature.result_schema  # what has no schema fails here, not at start
     except (PydanticUserError, NameError) as error:
@@ -93,6 +93,14 @@ def _check(parameter: inspect.Parameter, hints: Mapping[str, Any], job_type: str
             f"{job_type}: expected a type for parameter {parameter.name}, got none: arguments are "
             "checked by it"
         )
+
+
+def _result(hint: Any) -> TypeAdapter[Any]:
+    try:
+        # By default pydantic makes null of NaN, so that it would be lost without a word; now it is refused.
+        return TypeAdapter(hint, config=ConfigDict(ser_json_inf_nan="constants"))
+    except PydanticUserError:  # a model or dataclass, which says itself how it is written
+        return TypeAdapter(hint)
 
 
 def _model(job_type: str, parameters: list[inspect.Parameter], hints: Mapping[str, Any]) -> type[BaseModel]:

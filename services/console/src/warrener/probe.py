@@ -13,10 +13,9 @@ from uuid import uuid4
 import aiormq
 from aiormq.abc import AbstractChannel
 
-from warrener.exits import CommandError, Exit
+from warrener.running import knock, unreachable, what_the_system_says
 from warrener_contracts import topology
 from warrener_contracts.topology import Exchange, Queue
-from warrener_runtime.settings import mask
 
 _WITHIN = 10.0  # seconds for one step
 
@@ -126,23 +125,20 @@ async def probing(url: str) -> AsyncGenerator[Probe]:
     """A probe of this broker. Raises CommandError where it cannot be reached."""
     try:
         async with asyncio.timeout(_WITHIN):
+            await knock(url)
             connection = await aiormq.connect(url)
-    except (OSError, TimeoutError, aiormq.AMQPError) as error:
-        raise CommandError(
-            f"expected a broker at {mask(url)}, got: {_reason(error)}",
-            do="start one with `warrener up`, or say where it is with --broker or WARRENER_BROKER_URL",
-            code=Exit.UNREACHABLE,
-        ) from error
+    except (OSError, aiormq.AMQPError) as error:
+        raise unreachable(url, _reason(error)) from error
     try:
         yield Probe(connection)
     finally:
         await connection.close()
 
 
-def _reason(error: BaseException) -> str:
+def _reason(error: Exception) -> str:
     if isinstance(error, TimeoutError):
         return f"no answer within {_WITHIN:g} s"
-    return str(error) or type(error).__name__
+    return what_the_system_says(error) if isinstance(error, OSError) else str(error)
 
 
 def _text(value: object) -> str:

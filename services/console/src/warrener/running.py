@@ -1,10 +1,12 @@
-"""Runs the body of a command: every error ends as a sentence and an exit code, never as a traceback."""
+"""Runs commands: every error ends as a sentence and an exit code, never as a traceback."""
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import asynccontextmanager
-from typing import Any, NoReturn, TypeVar
+from functools import wraps
+from typing import Any, NoReturn, ParamSpec, TypeVar
+from urllib.parse import urlsplit
 
 import typer
 
@@ -19,6 +21,7 @@ from warrener_runtime.settings import mask
 from warrener_store import StateStore, StoreError, StoreNotMigrated, open_store
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 REACH_WITHIN = 10.0  # seconds until a broker that does not answer is said to be unreachable
 
@@ -26,18 +29,28 @@ REACH_WITHIN = 10.0  # seconds until a broker that does not answer is said to be
 def run(body: Coroutine[Any, Any, T]) -> T:
     """The result of a command's body."""
     logs.configure("warrener", level=os.environ.get("WARRENER_LOG_LEVEL", "error"), format="console")
-    try:
-        return asyncio.run(body)
-    except CommandError as error:
-        fail(error.sentence, error.do, error.code)
-    except StoreNotMigrated as error:
-        fail(str(error), "run `warrener migrate`", Exit.UNREACHABLE)
-    except (StoreError, BusError) as error:
-        fail(str(error), None, Exit.UNREACHABLE)
-    except (ClientError, ServerError) as error:
-        fail(str(error), None, Exit.FAILED)
-    except KeyboardInterrupt:
-        raise typer.Exit(Exit.INTERRUPTED) from None
+    return asyncio.run(body)
+
+
+def telling_errors(command: Callable[P, None]) -> Callable[P, None]:
+    """The command, every error of which ends as a sentence and an exit code."""
+
+    @wraps(command)
+    def told(*args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            command(*args, **kwargs)
+        except CommandError as error:
+            fail(error.sentence, error.do, error.code)
+        except StoreNotMigrated as error:
+            fail(str(error), "run `warrener migrate`", Exit.UNREACHABLE)
+        except (StoreError, BusError) as error:
+            fail(str(error), None, Exit.UNREACHABLE)
+        except (ClientError, ServerError) as error:
+            fail(str(error), None, Exit.FAILED)
+        except KeyboardInterrupt:
+            raise typer.Exit(Exit.INTERRUPTED) from None
+
+    return told
 
 
 def fail(sentence: str, do: str | None, code: Exit) -> NoReturn:
@@ -56,7 +69,7 @@ async def store_at(places: Places) -> AsyncGenerator[StateStore]:
     """The store, open for questions."""
     try:
         store = open_store(places.store_url)
-    except ValueError as error:
+    except StoreError as error:  # nothing is connected yet: it is the URL
         raise CommandError(str(error), code=Exit.USAGE) from error
     try:
         await store.start()
@@ -76,16 +89,37 @@ async def client_at(places: Places, *, source: str = "warrener.command") -> Asyn
         await client.close()
 
 
+def unreachable(url: str, came: str) -> CommandError:
+    """The broker does not answer."""
+    return CommandError(
+        f"expected a broker at {mask(url)}, got: {came}",
+        do="start one with `warrener up`, or say where it is with --broker or WARRENER_BROKER_URL",
+        code=Exit.UNREACHABLE,
+    )
+
+
+def what_the_system_says(error: OSError) -> str:
+    """Such as `Connection refused`."""
+    return os.strerror(error.errno) if error.errno else str(error)
+
+
+async def knock(url: str) -> None:
+    """Raises OSError where nobody listens."""
+    parts = urlsplit(url)
+    port = parts.port or (5671 if parts.scheme == "amqps" else 5672)
+    _, writer = await asyncio.open_connection(parts.hostname or "localhost", port)
+    writer.close()
+
+
 async def _reach(client: Client, url: str) -> None:
     try:
         async with asyncio.timeout(REACH_WITHIN):
+            await knock(url)  # the client is patient: it would wait for a broker that is not there
             await client.start()
     except TimeoutError:
-        raise CommandError(
-            f"expected a broker at {mask(url)}, got no answer within {REACH_WITHIN:g} s",
-            do="start one with `warrener up`, or say where it is with --broker or WARRENER_BROKER_URL",
-            code=Exit.UNREACHABLE,
-        ) from None
+        raise unreachable(url, f"no answer within {REACH_WITHIN:g} s") from None
+    except OSError as error:
+        raise unreachable(url, what_the_system_says(error)) from error
     except BusCredentialsRefused as error:
         raise CommandError(
             f"expected the broker at {mask(url)} to let us in, got: {error}",

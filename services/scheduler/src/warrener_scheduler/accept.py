@@ -16,10 +16,10 @@ from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
 from warrener_runtime.telemetry import Telemetry, TraceContext, names
 from warrener_scheduler import answers
-from warrener_scheduler.acceptance import Accepted, Rejected, decide, job_of
+from warrener_scheduler.acceptance import Accepted, Decision, Rejected, decide, job_of
 from warrener_scheduler.announce import Announce
 from warrener_scheduler.arguments import ArgumentChecker, UnusableSchema
-from warrener_scheduler.intake import take_in
+from warrener_scheduler.intake import Asked, take_in
 from warrener_scheduler.publishing import publish
 from warrener_scheduler.repeats import Repeat, repeated
 from warrener_store.port import Inserted, StateStore, StoreRefused
@@ -65,39 +65,39 @@ class Accept:
         await subscription.ack(deliveries)
         _log.debug("Requests were accepted.", action="accept.done", requests=len(intake.requests))
 
-    async def _accept(self, requests: Sequence[JobRequested]) -> list[Letter]:
+    async def _accept(self, requests: Sequence[Asked]) -> list[Letter]:
         if not requests:
             return []
         now = self._clock.now()
-        traced = [self._traced(event) for event in requests]
-        outcomes = await self._outcomes(traced, now)
-        watched = await self._watch(traced, outcomes)
+        traced = [self._traced(asked) for asked in requests]
+        events = [asked.event for asked in traced]
+        outcomes = await self._outcomes(events, now)
+        watched = await self._watch(events, outcomes)
         return [
             letter
-            for event, outcome in zip(traced, outcomes, strict=True)
-            for letter in _letters(event, outcome, watched, now)
+            for asked, outcome in zip(traced, outcomes, strict=True)
+            for letter in _letters(asked, outcome, watched, now)
         ]
 
-    def _traced(self, event: JobRequested) -> JobRequested:
-        """`event` under our span: the row and all attempts hang there. Without a context the trace begins
+    def _traced(self, asked: Asked) -> Asked:
+        """The request under our span: the row and all attempts hang there. Without a context the trace begins
         here."""
+        event = asked.event
         parent = TraceContext(event.traceparent, event.tracestate) if event.traceparent else None
         attributes = {names.JOB_ID: str(job_of(event))}
         with self._telemetry.span(
             names.accept(event.data.job_type), kind="consumer", parent=parent, attributes=attributes
         ) as span:
             traceparent, tracestate = span.context
-        return event.model_copy(update={"traceparent": traceparent, "tracestate": tracestate})
+        traced = event.model_copy(update={"traceparent": traceparent, "tracestate": tracestate})
+        return Asked(traced, asked.came)
 
     # -- deciding -----------------------------------------------------------------------------------------
 
     async def _outcomes(self, requests: Sequence[JobRequested], now: datetime) -> list[Outcome]:
         """One outcome for each request, with every new job in the store."""
         job_types = await self._store.job_types({event.data.job_type for event in requests})
-        decisions = [
-            decide(event, job_types.get(event.data.job_type), self._problem(event, job_types), now)
-            for event in requests
-        ]
+        decisions = [self._decide(event, job_types, now) for event in requests]
         accepted = [decision.row for decision in decisions if isinstance(decision, Accepted)]
         inserted = iter(await self._insert(accepted) if accepted else [])
         rejected = [
@@ -110,6 +110,15 @@ class Accept:
             _settle(event, next(inserted) if isinstance(decision, Accepted) else decision, earlier)
             for event, decision in zip(requests, decisions, strict=True)
         ]
+
+    def _decide(self, event: JobRequested, job_types: Mapping[str, JobTypeRow], now: datetime) -> Decision:
+        """Decide; where we ourselves fail at a request, it is rejected and the others go on."""
+        try:
+            return decide(event, job_types.get(event.data.job_type), self._problem(event, job_types), now)
+        except Exception as error:  # noqa: BLE001 - one request must not stop the others
+            _log.exception("A request could not be decided: a bug.", action="accept.bug", event_id=event.id)
+            why = f"the scheduler failed at it: {type(error).__name__}: {error}"
+            return Rejected(Reason.IMPOSSIBLE, why)
 
     def _problem(self, event: JobRequested, job_types: Mapping[str, JobTypeRow]) -> str | None:
         job_type = job_types.get(event.data.job_type)
@@ -174,9 +183,8 @@ def _settle(event: JobRequested, found: Inserted | Rejected, earlier: Mapping[UU
     return found if row is None else repeated(event, row)
 
 
-def _letters(
-    event: JobRequested, outcome: Outcome, over: Mapping[UUID, JobRow], now: datetime
-) -> list[Letter]:
+def _letters(asked: Asked, outcome: Outcome, over: Mapping[UUID, JobRow], now: datetime) -> list[Letter]:
+    event = asked.event
     match outcome:
         case JobRow() as row:
             return [answers.dispatch_letter(row, now)] if row.state is JobState.QUEUED else []
@@ -184,7 +192,7 @@ def _letters(
             return _repeat_letters(event, repeat, over, now)
         case Rejected() as rejected:
             _warn(rejected.reason, rejected.detail, event_id=event.id, job_type=event.data.job_type)
-            return answers.rejection(event, rejected, now)
+            return answers.rejection(event, asked.came, rejected, now)
 
 
 def _repeat_letters(

@@ -1,14 +1,12 @@
 """What the scheduler says, as letters. Pure: the same request gives the same letters under the same ids."""
 
-import re
-from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, cast
+from typing import Any
 from uuid import UUID, uuid5
 
 from warrener_contracts import topology
-from warrener_contracts.codec import Unreadable
+from warrener_contracts.codec import Readable, Unreadable
 from warrener_contracts.events import (
     AttemptDispatched,
     Event,
@@ -22,15 +20,13 @@ from warrener_contracts.events import (
     Reason,
 )
 from warrener_contracts.identity import job_id_of
-from warrener_contracts.letters import EVENT_TYPE, Letter, encode, letter_for, parked_letter, reply_letter
+from warrener_contracts.letters import EVENT_TYPE, Letter, letter_for, parked_letter, reply_letter
 from warrener_runtime.bus.port import Delivery
 from warrener_scheduler.acceptance import Rejected, job_of
 from warrener_store.rows import JobRow
 
 SOURCE = "warrener/scheduler"
 _QUEUE = topology.REQUESTS_QUEUE.name
-_ADDRESS = re.compile(r"[A-Za-z0-9_-]{1,80}")
-_JOB_TYPE = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 
 
 def dispatch_letter(row: JobRow, now: datetime) -> Letter:
@@ -80,8 +76,8 @@ def deduplicated_letter(event: JobRequested, row: JobRow, address: str, now: dat
     return reply_letter(told, address)
 
 
-def rejection(event: JobRequested, why: Rejected, now: datetime) -> list[Letter]:
-    """To the asker, to the world, and to the parking place."""
+def rejection(event: JobRequested, came: Readable, why: Rejected, now: datetime) -> list[Letter]:
+    """To the asker, to the world, and, as it came, to the parking place."""
     told = JobRejected(
         id=f"{job_of(event)}:rejected:{why.reason.value}",
         source=SOURCE,
@@ -97,30 +93,24 @@ def rejection(event: JobRequested, why: Rejected, now: datetime) -> list[Letter]
             detail=why.detail,
         ),
     )
-    return [*_told(told, event.data.reply_to), parked_event(event, why.reason, why.detail)]
+    return [*_told(told, event.data.reply_to), parked_event(came, why.reason, why.detail)]
 
 
 def unreadable(found: Unreadable, delivery: Delivery, now: datetime) -> list[Letter]:
     """The same for what could not be read; whatever could be read of it says where the answer goes."""
-    asker = found.asker
-    source, request_id = _text(asker, "source"), _text(asker, "id")
-    data: object = asker.get("data")
-    fields = cast("Mapping[str, Any]", data) if isinstance(data, dict) else {}
-    job_type = _text(fields, "job_type")
     told = JobRejected(
         id=f"{found.identity}:rejected",
         source=SOURCE,
         time=now,
         data=JobRejectedData(
-            request_id=request_id,
-            request_source=source,
-            job_id=job_id_of(source, request_id) if request_id else None,
-            job_type=job_type if _JOB_TYPE.fullmatch(job_type) and len(job_type) <= 120 else None,
+            request_id=found.request_id,
+            request_source=found.request_source,
+            job_id=job_id_of(found.request_source, found.request_id) if found.request_id else None,
+            job_type=found.job_type,
             reason=found.reason,
             detail=found.detail,
         ),
     )
-    address = _text(fields, "reply_to")
     parked = parked_letter(
         queue=_QUEUE,
         body=found.body,
@@ -129,17 +119,17 @@ def unreadable(found: Unreadable, delivery: Delivery, now: datetime) -> list[Let
         message_id=found.identity,
         content_type=delivery.content_type if found.body == delivery.body else EVENT_TYPE,
     )
-    return [*_told(told, address if _ADDRESS.fullmatch(address) else None), parked]
+    return [*_told(told, found.reply_to), parked]
 
 
-def parked_event(event: Event[Any], reason: Reason, detail: str) -> Letter:
-    """An event that was read and is not carried out, to the parking place."""
+def parked_event(came: Readable, reason: Reason, detail: str) -> Letter:
+    """What was read and is not carried out, as it came, to the parking place."""
     return parked_letter(
         queue=_QUEUE,
-        body=encode(event),
+        body=came.body,
         reason=reason.value,
         detail=detail,
-        message_id=str(_name(event, reason.value)),
+        message_id=str(uuid5(UUID(came.identity), reason.value)),
         content_type=EVENT_TYPE,
     )
 
@@ -159,8 +149,3 @@ def _told(event: JobRejected, address: str | None) -> list[Letter]:
 def _name(event: Event[Any], what: str) -> UUID:
     """An id of a safe length, whatever the asker called its event."""
     return uuid5(job_id_of(event.source, event.id), f"{event.type}\n{what}")
-
-
-def _text(fields: Mapping[str, Any], name: str) -> str:
-    value: object = fields.get(name)
-    return value[:200] if isinstance(value, str) else ""

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from warrener_contracts.codec import Unreadable, decode
+from warrener_contracts.codec import Readable, Unreadable, decode
 from warrener_contracts.events import AgentAnnounced, JobCancelRequested, JobRequested, Reason
 from warrener_contracts.letters import Letter
 from warrener_contracts.topology import MAX_BODY
@@ -11,12 +11,20 @@ from warrener_runtime.bus.port import Delivery
 from warrener_scheduler.answers import parked_event
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request, and what it was read from: that is what is parked should it be rejected."""
+
+    event: JobRequested
+    came: Readable
+
+
 @dataclass(slots=True)
 class Intake:
     """The events of a batch by kind; what cannot be read, with the message it stood in; what has lost its
     way."""
 
-    requests: list[JobRequested] = field(default_factory=list[JobRequested])
+    requests: list[Asked] = field(default_factory=list[Asked])
     cancels: list[JobCancelRequested] = field(default_factory=list[JobCancelRequested])
     announcements: list[AgentAnnounced] = field(default_factory=list[AgentAnnounced])
     unreadable: list[tuple[Unreadable, Delivery]] = field(default_factory=list[tuple[Unreadable, Delivery]])
@@ -33,12 +41,12 @@ def take_in(deliveries: Iterable[Delivery]) -> Intake:
                 continue
             match found.event:
                 case JobRequested() as event:
-                    intake.requests.append(event)
+                    intake.requests.append(Asked(event, found))
                 case JobCancelRequested() as event:
                     intake.cancels.append(event)
                 case AgentAnnounced() as event:
                     intake.announcements.append(event)
                 case event:
                     detail = f"expected a request here, got {event.type}"
-                    intake.strayed.append(parked_event(event, Reason.WRONG_DOOR, detail))
+                    intake.strayed.append(parked_event(found, Reason.WRONG_DOOR, detail))
     return intake

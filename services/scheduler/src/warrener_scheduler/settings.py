@@ -12,7 +12,8 @@ class SchedulerSettings(ServiceSettings):
 
     section = "scheduler"
 
-    store_url: str = "sqlite:///warrener.db"
+    store_url: str = "sqlite:///.warrener/state.db"
+    """PostgreSQL, or a SQLite file that all services of this host share."""
     requests_prefetch: Annotated[int, Field(ge=1, le=10_000)] = 500
     """How many requests are accepted in one batch at most."""
     dispatch_every: Annotated[float, Field(gt=0, le=60)] = 0.5

@@ -5,12 +5,13 @@ from warrener_runtime.bus import Bus, open_bus
 from warrener_runtime.clock import Clock, Entropy, SystemClock, SystemEntropy
 from warrener_runtime.lifecycle import Component, Consumer, Group, Loop, Resource, Service
 from warrener_runtime.logs import get_logger
+from warrener_runtime.settings import SettingsError
 from warrener_runtime.telemetry import Telemetry
 from warrener_scheduler.accept import Accept
 from warrener_scheduler.announce import Announce
 from warrener_scheduler.dispatch import Dispatch
 from warrener_scheduler.settings import SchedulerSettings
-from warrener_store import StateStore, StoreUnavailable, open_store
+from warrener_store import StateStore, StoreError, StoreNotMigrated, StoreUnavailable, open_store
 from warrener_store.patience import start_patiently
 
 NAME = "warrener-scheduler"
@@ -47,14 +48,15 @@ def assemble(  # noqa: PLR0917 - the same six for every service
 
 
 async def production(settings: SchedulerSettings, telemetry: Telemetry) -> Service:
-    """The scheduler on RabbitMQ and a database."""
+    """The scheduler on RabbitMQ and a database. Raises SettingsError where these are not named well."""
     clock = SystemClock()
+    try:
+        store = open_store(settings.store_url)
+    except StoreError as error:
+        raise SettingsError([str(error)]) from error
     bus = open_bus(settings.broker_url, name=NAME)
-    store = open_store(settings.store_url)
     component = Group(
-        Resource(
-            "store", lambda: start_patiently(store, sleep=clock.sleep, waiting=_say_waiting), store.close
-        ),
+        Resource("store", lambda: _open(store, clock), store.close),
         Resource("bus", bus.start, bus.close),
         assemble(bus, store, clock, SystemEntropy(), telemetry, settings),
         name="production",
@@ -64,6 +66,14 @@ async def production(settings: SchedulerSettings, telemetry: Telemetry) -> Servi
 
 async def _nothing() -> None:
     """What was declared stays."""
+
+
+async def _open(store: StateStore, clock: Clock) -> None:
+    """Wait for the database; what waiting cannot mend is for the operator."""
+    try:
+        await start_patiently(store, sleep=clock.sleep, waiting=_say_waiting)
+    except StoreNotMigrated as error:
+        raise SettingsError([str(error)]) from error
 
 
 def _say_waiting(error: StoreUnavailable) -> None:

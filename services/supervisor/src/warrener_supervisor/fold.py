@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from warrener_contracts.codec import Readable
 from warrener_contracts.events import Event
 from warrener_store.port import Save
 from warrener_store.rows import JobRow
@@ -14,10 +15,12 @@ from warrener_supervisor.verdicts import Ignored, Judgement, Parked, Ruling, Tel
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """An event before the judge, and the chance that was drawn for it."""
+    """An event before the judge, the chance that was drawn for it, and what it was read from: None where no
+    message said it."""
 
     event: Event[Any]
     chance: float
+    came: Readable | None = None
 
 
 @dataclass(slots=True)
@@ -29,13 +32,13 @@ class Folded:
 
     row: JobRow
     saves: list[Save] = field(default_factory=list[Save])
-    rulings: list[tuple[Event[Any], Ruling]] = field(default_factory=list[tuple[Event[Any], Ruling]])
+    rulings: list[tuple[Case, Ruling]] = field(default_factory=list[tuple[Case, Ruling]])
     tells: set[Tell] = field(default_factory=set[Tell])
     answers: list[str] = field(default_factory=list[str])
 
-    def add(self, event: Event[Any], ruling: Ruling) -> None:
+    def add(self, case: Case, ruling: Ruling) -> None:
         """Take in the next ruling."""
-        self.rulings.append((event, ruling))
+        self.rulings.append((case, ruling))
         match ruling:
             case Judgement():
                 self._change(ruling)
@@ -60,5 +63,5 @@ def fold(row: JobRow, cases: Iterable[Case], at: Moment) -> Folded:
     """Judge `cases` in order, beginning with the job as `row`."""
     folded = Folded(row)
     for case in cases:
-        folded.add(case.event, judge(folded.row, case.event, replace(at, chance=case.chance)))
+        folded.add(case, judge(folded.row, case.event, replace(at, chance=case.chance)))
     return folded

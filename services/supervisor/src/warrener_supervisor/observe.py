@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
-from warrener_contracts.codec import Unreadable, decode
+from warrener_contracts.codec import Readable, Unreadable, decode
 from warrener_contracts.events import Event, Reason
-from warrener_contracts.letters import Letter
+from warrener_contracts.letters import Letter, encode
 from warrener_contracts.states import JobState
 from warrener_contracts.topology import STATUS_QUEUE
 from warrener_runtime.bus.port import Bus, Delivery, Subscription
@@ -76,9 +76,9 @@ class Observe:
                     _warn(found.reason, found.detail)
                     parked.append(parked_bytes(found, delivery, STATUS_QUEUE.name))
                 elif type(found.event) in SIGNALS:
-                    cases.append(Case(found.event, self._entropy.chance()))
+                    cases.append(Case(found.event, self._entropy.chance(), found))
                 else:
-                    parked.append(_park(found.event, Reason.WRONG_DOOR, "expected news of attempts here"))
+                    parked.append(_park(found, Reason.WRONG_DOOR, "expected news of attempts here"))
         return cases, parked
 
     async def _settle(self, cases: Sequence[Case]) -> list[Letter]:
@@ -99,13 +99,13 @@ class Observe:
         rows = await self._store.jobs_by_id(left.keys())
         letters = [letter for job_id in left.keys() - rows.keys() for letter in _unknown(left.pop(job_id))]
         at = Moment(self._clock.now(), self._rules)
-        judged = [fold(rows[job_id], cases, at) for job_id, cases in left.items()]
+        judged = [_judge(rows[job_id], cases, at) for job_id, cases in left.items()]
         applied, refused = await act.save(self._store, judged)
         for folded in judged:
             job_id = folded.row.job_id
             if job_id in refused:
                 letters += [
-                    _park(case.event, Reason.BAD_FIELDS, "the store refuses it") for case in left.pop(job_id)
+                    _park(_came(case), Reason.BAD_FIELDS, "the store refuses it") for case in left.pop(job_id)
                 ]
             elif job_id in applied or not folded.saves:
                 del left[job_id]
@@ -121,18 +121,19 @@ class Observe:
             trace=self._trace(folded),
             rules=self._rules,
         )
-        for event, ruling in folded.rulings:
+        for case, ruling in folded.rulings:
             if isinstance(ruling, Parked):
-                letters.append(_park(event, ruling.reason, ruling.why))
+                letters.append(_park(_came(case), ruling.reason, ruling.why))
         _say_if_dead(folded)
         return letters
 
     def _trace(self, folded: Folded) -> TraceContext:
         """A span for each judgement under the span of its attempt; the context of the last one."""
         last = TraceContext(folded.row.traceparent, folded.row.tracestate)
-        for event, ruling in folded.rulings:
+        for case, ruling in folded.rulings:
             if not isinstance(ruling, Judgement):
                 continue
+            event = case.event
             parent = TraceContext(event.traceparent, event.tracestate) if event.traceparent else last
             with self._telemetry.span(
                 names.judge(folded.row.job_type),
@@ -141,6 +142,16 @@ class Observe:
             ) as span:
                 last = span.context
         return last
+
+
+def _judge(row: JobRow, cases: Sequence[Case], at: Moment) -> Folded:
+    """Fold; where the judge itself fails at a job, its events are parked and the others go on."""
+    try:
+        return fold(row, cases, at)
+    except Exception as error:  # noqa: BLE001 - one job must not stop the others
+        _log.exception("The judge failed: a bug.", action="observe.bug", job_id=str(row.job_id))
+        parked = Parked(Reason.IMPOSSIBLE, f"the judge failed at it: {type(error).__name__}: {error}")
+        return Folded(row, rulings=[(case, parked) for case in cases])
 
 
 def _attributes(row: JobRow, event: Event[Any], ruling: Judgement) -> Mapping[str, str | int]:
@@ -154,14 +165,18 @@ def _attributes(row: JobRow, event: Event[Any], ruling: Judgement) -> Mapping[st
 
 def _unknown(cases: Iterable[Case]) -> list[Letter]:
     return [
-        _park(case.event, Reason.UNKNOWN_JOB, f"no job {job_of(case.event)} is in the store")
+        _park(_came(case), Reason.UNKNOWN_JOB, f"no job {job_of(case.event)} is in the store")
         for case in cases
     ]
 
 
-def _park(event: Event[Any], reason: Reason, detail: str) -> Letter:
-    _warn(reason, detail, event=event.type, event_id=event.id)
-    return parked_event(event, STATUS_QUEUE.name, reason, detail)
+def _came(case: Case) -> Readable:
+    return case.came or Readable(case.event, encode(case.event))
+
+
+def _park(found: Readable, reason: Reason, detail: str) -> Letter:
+    _warn(reason, detail, event_type=found.event.type, event_id=found.event.id)
+    return parked_event(found, STATUS_QUEUE.name, reason, detail)
 
 
 def _warn(reason: Reason, detail: str, **context: object) -> None:

@@ -1,12 +1,10 @@
 """Messages that cannot be understood or carried out, as letters to the parking place. Pure."""
 
-from typing import Any
-from uuid import uuid5
+from uuid import UUID, uuid5
 
-from warrener_contracts.codec import Unreadable
-from warrener_contracts.events import Event, Reason
-from warrener_contracts.identity import job_id_of
-from warrener_contracts.letters import EVENT_TYPE, Letter, encode, parked_letter
+from warrener_contracts.codec import Readable, Unreadable
+from warrener_contracts.events import Reason
+from warrener_contracts.letters import EVENT_TYPE, Letter, parked_letter
 from warrener_runtime.bus.port import Delivery
 
 
@@ -23,14 +21,13 @@ def parked_bytes(found: Unreadable, delivery: Delivery, queue: str) -> Letter:
     )
 
 
-def parked_event(event: Event[Any], queue: str, reason: Reason, detail: str) -> Letter:
-    """An event that was read and cannot be used."""
-    name = uuid5(job_id_of(event.source, event.id), f"{queue}\n{event.type}\n{reason.value}")
+def parked_event(found: Readable, queue: str, reason: Reason, detail: str) -> Letter:
+    """What was read and cannot be used, as it came."""
     return parked_letter(
         queue=queue,
-        body=encode(event),
+        body=found.body,
         reason=reason.value,
         detail=detail,
-        message_id=str(name),
+        message_id=str(uuid5(UUID(found.identity), f"{queue}\n{reason.value}")),
         content_type=EVENT_TYPE,
     )

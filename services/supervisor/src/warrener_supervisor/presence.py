@@ -81,7 +81,7 @@ def _read(deliveries: Iterable[Delivery]) -> tuple[list[AgentHeartbeat], list[Le
                 beats[found.event.data.agent_id] = found.event
             else:
                 detail = "expected heartbeats here"
-                parked.append(parked_event(found.event, HEARTBEATS_QUEUE.name, Reason.WRONG_DOOR, detail))
+                parked.append(parked_event(found, HEARTBEATS_QUEUE.name, Reason.WRONG_DOOR, detail))
     if parked:
         _log.error(
             "Messages that are no heartbeats are parked.", action="presence.parked", messages=len(parked)

@@ -15,7 +15,8 @@ class SupervisorSettings(ServiceSettings):
 
     section = "supervisor"
 
-    store_url: str = "sqlite:///warrener.db"
+    store_url: str = "sqlite:///.warrener/state.db"
+    """PostgreSQL, or a SQLite file that all services of this host share."""
     status_prefetch: Prefetch = 500
     """How many outcomes are judged in one batch at most."""
     watch_every: Seconds = 1.0

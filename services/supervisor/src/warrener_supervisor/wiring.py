@@ -7,8 +7,9 @@ from warrener_runtime.bus import Bus, open_bus
 from warrener_runtime.clock import Clock, Entropy, SystemClock, SystemEntropy
 from warrener_runtime.lifecycle import Component, Consumer, Group, Loop, Resource, Service
 from warrener_runtime.logs import get_logger
+from warrener_runtime.settings import SettingsError
 from warrener_runtime.telemetry import Telemetry
-from warrener_store import StateStore, StoreUnavailable, open_store
+from warrener_store import StateStore, StoreError, StoreNotMigrated, StoreUnavailable, open_store
 from warrener_store.patience import start_patiently
 from warrener_supervisor.bury import Bury
 from warrener_supervisor.observe import Observe
@@ -87,14 +88,15 @@ def rules_of(settings: SupervisorSettings) -> Rules:
 
 
 async def production(settings: SupervisorSettings, telemetry: Telemetry) -> Service:
-    """The supervisor on RabbitMQ and a database."""
+    """The supervisor on RabbitMQ and a database. Raises SettingsError where these are not named well."""
     clock = SystemClock()
+    try:
+        store = open_store(settings.store_url)
+    except StoreError as error:
+        raise SettingsError([str(error)]) from error
     bus = open_bus(settings.broker_url, name=NAME)
-    store = open_store(settings.store_url)
     component = Group(
-        Resource(
-            "store", lambda: start_patiently(store, sleep=clock.sleep, waiting=_say_waiting), store.close
-        ),
+        Resource("store", lambda: _open(store, clock), store.close),
         Resource("bus", bus.start, bus.close),
         assemble(bus, store, clock, SystemEntropy(), telemetry, settings),
         name="production",
@@ -104,6 +106,14 @@ async def production(settings: SupervisorSettings, telemetry: Telemetry) -> Serv
 
 async def _nothing() -> None:
     """What was declared stays."""
+
+
+async def _open(store: StateStore, clock: Clock) -> None:
+    """Wait for the database; what waiting cannot mend is for the operator."""
+    try:
+        await start_patiently(store, sleep=clock.sleep, waiting=_say_waiting)
+    except StoreNotMigrated as error:
+        raise SettingsError([str(error)]) from error
 
 
 def _say_waiting(error: StoreUnavailable) -> None:

@@ -1,10 +1,10 @@
 """One message at a time: what carries `Bus.listen`, whatever brings the deliveries."""
 
 import asyncio
-import contextlib
 from collections.abc import AsyncIterator, Iterable
 
 from warrener_runtime.backoff import Backoff
+from warrener_runtime.bus.ending import end
 from warrener_runtime.bus.port import Delivery, Handler, Subscription
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
@@ -32,6 +32,11 @@ class Listening:
         """Whether messages would reach the handler now."""
         return self._subscription.live and not self._task.done()
 
+    @property
+    def epoch(self) -> int:
+        """That of what feeds it."""
+        return self._subscription.epoch
+
     def __aiter__(self) -> AsyncIterator[list[Delivery]]:
         return self
 
@@ -54,9 +59,7 @@ class Listening:
 
     async def close(self) -> None:
         """Stop at once: a handler that runs is cancelled and its message goes back."""
-        self._task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await self._task
+        await end(self._task)
 
     async def _work(self) -> None:
         async for batch in self._subscription:

@@ -116,6 +116,12 @@ class Subscription(Protocol):
         """Whether the broker delivers to this consumer now: connected, consuming, not cancelled."""
         ...
 
+    @property
+    def epoch(self) -> int:
+        """Another number than before means that the broker's side of it was lost since, and an exclusive
+        queue with all that was in it, however quickly it came back."""
+        ...
+
     def __aiter__(self) -> AsyncIterator[list[Delivery]]: ...
 
     async def ack(self, deliveries: Iterable[Delivery]) -> None:

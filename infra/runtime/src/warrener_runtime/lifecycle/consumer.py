@@ -53,12 +53,18 @@ class Consumer(Managed):
         self._leaving = False
         self._pausing = False
         self._subscription: Subscription | None = None
+        self._subscriptions = 0  # how many were made
         self._work: asyncio.Task[None] | None = None
 
     @property
     def live(self) -> bool:
         """Whether the broker delivers to us now."""
         return self._subscription is not None and self._subscription.live
+
+    @property
+    def epoch(self) -> tuple[int, int]:
+        """Changes whenever what we consume by was lost, however quickly it came back."""
+        return self._subscriptions, self._subscription.epoch if self._subscription is not None else 0
 
     async def check(self) -> None:
         """Raise NotReady if what is heard cannot be handled."""
@@ -116,6 +122,7 @@ class Consumer(Managed):
                 await self._pause(self._backoff.failed())
 
     async def _subscribe(self) -> Subscription:
+        self._subscriptions += 1
         while True:
             try:
                 return await self._bus.subscribe(self._queue, prefetch=self._prefetch)

@@ -14,6 +14,7 @@ from warrener_agent.executors.failure import failure, refusal
 from warrener_agent.executors.port import Ended, Raised, Returned
 from warrener_agent.kinds import JobKind
 from warrener_contracts.events import ErrorKind
+from warrener_contracts.portable import unportable
 from warrener_contracts.topology import MAX_BODY
 
 
@@ -64,6 +65,11 @@ def _arguments(
 def _result(kind: JobKind, value: Any) -> Ended:
     try:
         result = kind.signature.write(value)
+        # Past this door nobody can refuse it any more: it is recorded, and its event must be readable.
+        if finding := unportable(result):
+            return refusal(
+                ErrorKind.BAD_RESULT, f"{kind.name} returned what not everybody can keep: {finding}"
+            )
         size = len(json.dumps(result))
     except ValidationError as error:
         return refusal(ErrorKind.BAD_RESULT, f"{kind.name} returned what it did not declare: {_lines(error)}")

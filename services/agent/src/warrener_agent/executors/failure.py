@@ -1,6 +1,7 @@
 """A failure as a person wants to read it. Pure."""
 
 import traceback
+from datetime import datetime, timedelta
 
 from warrener_agent.executors.port import Raised
 from warrener_agent.failures import Fail, RetryAfter
@@ -29,9 +30,14 @@ def refusal(kind: ErrorKind, message: str) -> Raised:
     return Raised(ErrorInfo(kind=kind, type=kind.value, message=message[:_MESSAGE], retryable=False))
 
 
-def timed_out(seconds: float) -> Raised:
-    """It ran too long."""
-    message = f"expected it to end within {seconds:g} s, it was still running"
+def timed_out(timeout: timedelta, deadline: datetime | None) -> Raised:
+    """It ran longer than its timeout, or past the job's `deadline` where that came first."""
+    limit = (
+        f"within its timeout of {timeout.total_seconds():g} s"
+        if deadline is None
+        else f"by the deadline of its job, {deadline.isoformat(timespec='seconds')}"
+    )
+    message = f"expected it to end {limit}, it was still running"
     return Raised(ErrorInfo(kind=ErrorKind.TIMEOUT, type=ErrorKind.TIMEOUT.value, message=message))
 
 

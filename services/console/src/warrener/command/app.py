@@ -23,6 +23,7 @@ from warrener.command import (
     types,
     up,
 )
+from warrener.running import telling_errors
 
 app = typer.Typer(
     name="warrener",
@@ -56,7 +57,9 @@ def main(
 
 def _add(panel: str, name: str, body: Callable[..., Any], examples: str, **settings: Any) -> None:
     shown = "\n\n".join(f"[cyan]$[/cyan] {line}" for line in examples.strip().splitlines())
-    app.command(name, rich_help_panel=panel, epilog=f"[bold]Examples[/bold]\n\n{shown}", **settings)(body)
+    app.command(name, rich_help_panel=panel, epilog=f"[bold]Examples[/bold]\n\n{shown}", **settings)(
+        telling_errors(body)
+    )
 
 
 _PASS = {"allow_extra_args": True, "ignore_unknown_options": True}

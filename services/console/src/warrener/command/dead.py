@@ -2,6 +2,7 @@
 
 from warrener.command.listing import show_list
 from warrener.options import Json, Limit, Store
+from warrener.shown.screen import is_wide
 from warrener.shown.tables import dead_table
 
 EXAMPLES = """
@@ -15,7 +16,7 @@ def dead(*, limit: Limit = 50, store: Store = None, as_json: Json = False) -> No
     show_list(
         store,
         lambda open_store: open_store.dead_letters(limit),
-        dead_table,
+        lambda rows, now: dead_table(rows, now, wide=is_wide()),
         as_json=as_json,
         none="No job is dead.",
     )

@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from rich.table import Table
 
@@ -21,6 +21,7 @@ def show_list(
     *,
     as_json: bool,
     none: str,
+    for_machines: Callable[[R], Any] = lambda row: row,
 ) -> None:
     """One question, one table, or one JSON array."""
 
@@ -30,7 +31,7 @@ def show_list(
 
     rows = run(ask())
     if as_json:
-        print_json(rows)
+        print_json([for_machines(row) for row in rows])
     elif rows:
         out().print(as_table(rows, datetime.now(UTC)))
     else:

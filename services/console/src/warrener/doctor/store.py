@@ -21,7 +21,7 @@ async def check_store(url: str) -> AsyncIterator[Finding]:
     """Everything that can be asked of the store."""
     try:
         store = open_store(url)
-    except ValueError as error:
+    except StoreError as error:
         yield wrong("store", str(error), "correct WARRENER_STORE_URL")
         return
     try:

@@ -1,6 +1,7 @@
 """Everything about one job on one page."""
 
 import json
+import re
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
@@ -16,6 +17,8 @@ from warrener.shown.tables import table
 from warrener.shown.times import ago, clock, span
 from warrener_contracts.events import ErrorInfo
 from warrener_store.rows import AttemptRow, JobRow
+
+_MOMENT = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:\d\d)")
 
 
 def job_page(
@@ -45,7 +48,7 @@ def _facts(row: JobRow, now: datetime) -> Padding:
     grid.add_column()
     for name, value in _fact_pairs(row, now):
         grid.add_row(name, value)
-    return Padding(grid, (1, 0, 0, 2))
+    return Padding(grid, (1, 0, 0, 2), expand=False)
 
 
 def _fact_pairs(row: JobRow, now: datetime) -> Iterable[tuple[str, RenderableType]]:
@@ -86,7 +89,7 @@ def _attempts(attempts: Sequence[AttemptRow]) -> Padding:
             clock(one.started_at) if one.started_at else "",
             span(one.finished_at - one.started_at) if one.started_at else "",
             one.agent_id or "",
-            one.verdict,
+            said(one.verdict),
         )
     return _indented(made)
 
@@ -94,8 +97,13 @@ def _attempts(attempts: Sequence[AttemptRow]) -> Padding:
 def _error(error: ErrorInfo) -> Padding:
     text = Text.assemble((f"{error.type}: ", "bad"), error.message)
     if error.stack:
-        text.append("\n" + error.stack.rstrip(), style="soft")
+        text.append("\n" + error.stack.rstrip().removesuffix(text.plain).rstrip(), style="soft")
     return _indented(text)
+
+
+def said(verdict: str) -> str:
+    """The verdict, with its times as the clock here shows them."""
+    return _MOMENT.sub(lambda found: clock(datetime.fromisoformat(found.group())), verdict)
 
 
 def _follow_ups(rows: Sequence[JobRow]) -> Padding:
@@ -110,7 +118,7 @@ def _title(name: str) -> Text:
 
 
 def _indented(what: RenderableType) -> Padding:
-    return Padding(what, (0, 0, 0, 2))
+    return Padding(what, (0, 0, 0, 2), expand=False)
 
 
 def _json(value: Any) -> str:

@@ -4,11 +4,11 @@ import json
 import sys
 from typing import Any
 
-from pydantic import TypeAdapter
+from pydantic_core import to_jsonable_python
 from rich.console import Console
 from rich.theme import Theme
 
-_THEME = Theme(
+THEME = Theme(
     {
         "good": "green",
         "bad": "red",
@@ -20,22 +20,28 @@ _THEME = Theme(
     }
 )
 
-_ANY: TypeAdapter[Any] = TypeAdapter(Any)
+_WIDE = 120  # columns
 
 
 def out() -> Console:
     """For answers. Made anew each time: tests and pipes change what stdout is."""
-    return Console(theme=_THEME, highlight=False)
+    return Console(theme=THEME, highlight=False)
 
 
 def err() -> Console:
     """For what people are told beside the answer."""
-    return Console(theme=_THEME, highlight=False, stderr=True)
+    return Console(theme=THEME, highlight=False, stderr=True)
+
+
+def is_wide() -> bool:
+    """Whether whole ids fit beside the rest; what is not a terminal has room for all."""
+    screen = out()
+    return not screen.is_terminal or screen.width >= _WIDE
 
 
 def jsonable(value: Any) -> Any:
     """Rows and events as JSON data."""
-    return _ANY.dump_python(value, mode="json")
+    return to_jsonable_python(value, fallback=dict)  # pydantic knows all but read-only mappings
 
 
 def print_json(value: Any) -> None:

@@ -38,7 +38,7 @@ def end_text(end: AttemptEnd) -> Text:
     return Text(end.value.replace("_", " "), style=_ENDS[end])
 
 
-def id_text(job_id: object) -> Text:
-    """An id, of which the last eight characters are enough to ask again."""
+def id_text(job_id: object, *, wide: bool = True) -> Text:
+    """An id, of which the last eight characters are enough to ask again; these alone where it is narrow."""
     whole = str(job_id)
-    return Text.assemble((whole[:-8], "soft"), (whole[-8:], "key"))
+    return Text.assemble((whole[:-8] if wide else "", "soft"), (whole[-8:], "key"))

@@ -1,5 +1,6 @@
 """Lists as tables: no lines, no noise."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
@@ -8,7 +9,10 @@ from rich.text import Text
 
 from warrener.shown.states import id_text, state_text
 from warrener.shown.times import ago, span
+from warrener_contracts.states import JobState
 from warrener_store.rows import AgentRow, DeadLetter, JobRow, JobTypeRow, ParkedMessage, StateCount
+
+_LONG = frozenset({"bound to", "differs", "verdict", "queues"})  # columns that may take several lines
 
 SILENT_AFTER = timedelta(seconds=15)  # three heartbeats
 
@@ -20,18 +24,18 @@ def table(*columns: str, right: Sequence[str] = ()) -> Table:
         made.add_column(
             column,
             justify="right" if column in right else "left",
-            overflow="ellipsis" if column in {"why", "about", "detail"} else "fold",
-            no_wrap=column in {"why", "about", "detail", "state"},
+            overflow="fold" if column in _LONG else "ellipsis",
+            no_wrap=column not in _LONG,
         )
     return made
 
 
-def jobs_table(rows: Iterable[JobRow], now: datetime) -> Table:
+def jobs_table(rows: Iterable[JobRow], now: datetime, *, wide: bool = True) -> Table:
     """Jobs, one a line."""
     made = table("job", "type", "state", "attempt", "asked", "took", "why", right=("attempt", "took"))
     for row in rows:
         made.add_row(
-            id_text(row.job_id),
+            id_text(row.job_id, wide=wide),
             row.job_type,
             state_text(row.state),
             f"{row.attempt}/{row.policy.max_attempts}" if row.attempt else "",
@@ -44,13 +48,14 @@ def jobs_table(rows: Iterable[JobRow], now: datetime) -> Table:
 
 def counts_line(counts: Iterable[StateCount]) -> Text:
     """`● 812 succeeded  ✗ 3 dead`, of all jobs."""
-    totals: dict[object, int] = {}
-    line = Text()
+    totals: Counter[JobState] = Counter()
     for count in counts:
-        totals[count.state] = totals.get(count.state, 0) + count.jobs
-    for count in sorted({each.state: each for each in counts}.values(), key=lambda each: each.state):
-        sign, name = state_text(count.state).plain.split(" ", 1)
-        line.append(f"{sign} {totals[count.state]:,} {name}   ", style=state_text(count.state).style)
+        totals[count.state] += count.jobs
+    line = Text()
+    for state in (state for state in JobState if totals[state]):
+        shown = state_text(state)
+        sign, name = shown.plain.split(" ", 1)
+        line.append(f"{sign} {totals[state]:,} {name}   ", style=shown.style)
     return line
 
 
@@ -94,13 +99,13 @@ def agent_state(row: AgentRow, now: datetime) -> Text:
     return Text("◐ draining", style="odd") if row.draining else Text("● alive", style="good")
 
 
-def dead_table(rows: Iterable[DeadLetter], now: datetime) -> Table:
+def dead_table(rows: Iterable[DeadLetter], now: datetime, *, wide: bool = True) -> Table:
     """Dead letters."""
     made = table("job", "type", "attempts", "died", "why", right=("attempts",))
     for row in rows:
         error = f"{row.error.type}: {row.error.message}" if row.error else row.reason
         made.add_row(
-            id_text(row.job_id),
+            id_text(row.job_id, wide=wide),
             row.job_type,
             str(row.attempts),
             Text(ago(row.died_at, now), style="soft"),

@@ -1,5 +1,6 @@
 """What `up` says when everything works. Pure."""
 
+import os
 from collections.abc import Sequence
 
 from warrener.up.folder import Endpoints
@@ -17,7 +18,7 @@ def greeting(
     more = f" and {len(types) - _SHOWN} more: warrener types" if len(types) > _SHOWN else ""
     lines = [
         ("broker", f"{broker} at {mask(endpoints.broker_url)}"),
-        ("store", mask(endpoints.store_url)),
+        ("store", place(endpoints.store_url)),
         ("agents", f"{agents}" if agents else "none: run `warrener agent MODULE` in this folder"),
     ]
     if types:
@@ -36,3 +37,10 @@ def example(row: JobTypeRow) -> str:
     required: list[str] = row.arguments_schema.get("required", [])
     words = "".join(f" {name}=…" for name in required)
     return f"warrener request {row.name}{words} --wait"
+
+
+def place(url: str) -> str:
+    """A file as seen from here; any other URL without its password."""
+    if url.startswith("sqlite:///"):
+        return os.path.relpath(url.removeprefix("sqlite:///"))
+    return mask(url)

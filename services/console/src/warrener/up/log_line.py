@@ -13,6 +13,7 @@ _LEFT_OUT = frozenset(
         "service",
         "logger",
         "action",
+        "part",
         "trace_id",
         "span_id",
         "exception",

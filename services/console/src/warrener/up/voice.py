@@ -1,5 +1,6 @@
 """What `up` says: calm lines for people, or JSON lines for machines."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Protocol
@@ -78,6 +79,14 @@ class PlainVoice:
 
     def _print(self, of: str, text: Text) -> None:
         colour = self._colours.setdefault(of, _COLOURS[(len(self._colours) - 1) % len(_COLOURS)])
-        for line in text.split("\n"):
-            head = Text.assemble((f"{datetime.now():%H:%M:%S} ", "soft"), (f"{of:<{self.width}} ", colour))  # noqa: DTZ005 - the terminal's own time of day
-            self._screen.print(head.append_text(line), soft_wrap=True)
+        now = datetime.now(UTC).astimezone()
+        head = Text.assemble((f"{now:%H:%M:%S} ", "soft"), (f"{of:<{self.width}} ", colour))
+        for line in self._lines(text, self._screen.width - len(head)):
+            self._screen.print(head + line, soft_wrap=True)
+            head = Text(" " * len(head))
+
+    def _lines(self, text: Text, width: int) -> Iterable[Text]:
+        """What goes beside the name: wrapped on a terminal, as it stands in a file."""
+        if not self._screen.is_terminal:
+            return text.split("\n")
+        return text.wrap(self._screen, max(width, 40))

@@ -29,6 +29,11 @@ class MemorySubscription:
         return self._attached
 
     @property
+    def epoch(self) -> int:
+        """Which of its lives it is in."""
+        return self._epoch
+
+    @property
     def lost(self) -> bool:
         """Whether it should be attached and is not."""
         return not self._attached and not self._stopped

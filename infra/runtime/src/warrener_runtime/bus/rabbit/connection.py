@@ -12,6 +12,7 @@ from yarl import URL
 
 from warrener_runtime.bus.port import BusCredentialsRefused
 from warrener_runtime.bus.rabbit.faults import broker_faults
+from warrener_runtime.bus.rabbit.frames import unless_ended
 
 # A dead peer is found out after (heartbeat + 1) * 3 seconds; aiormq's default of 60 makes that minutes.
 _HEARTBEAT = 10
@@ -90,7 +91,7 @@ async def open_channel(connection: aiormq.abc.AbstractConnection, kind: type[C],
         number = next(number for number in range(1, 65536) if number not in connection.channels)
         channel = kind(connection, number, **options)
         connection.channels[number] = channel
-        await channel.open(timeout=RPC_SECONDS)
+        await unless_ended(connection, channel.open(timeout=RPC_SECONDS))
         return channel
 
 

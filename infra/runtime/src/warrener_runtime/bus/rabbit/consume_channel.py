@@ -7,7 +7,7 @@ from aiormq.abc import DeliveredMessage
 from pamqp import commands as spec
 from pamqp.header import ContentHeader
 
-from warrener_runtime.bus.rabbit.frames import write
+from warrener_runtime.bus.rabbit.frames import while_open, write
 from warrener_runtime.bus.rabbit.settling import AckPlan
 
 Arrived = Callable[[DeliveredMessage], None]
@@ -52,4 +52,4 @@ async def _write(
 ) -> None:
     if channel.is_closed:
         raise aiormq.ChannelInvalidStateError("closed before the acknowledgement was written")
-    await write(channel, frames, drained=True)
+    await while_open(channel, write(channel, frames, drained=True))

@@ -7,6 +7,7 @@ import aiormq
 from warrener_runtime.bus.port import ExchangeSpec, QueueSpec, TopologyMismatch, TopologySpec
 from warrener_runtime.bus.rabbit.connection import RPC_SECONDS, Connection, close_quietly, open_channel
 from warrener_runtime.bus.rabbit.faults import broker_faults
+from warrener_runtime.bus.rabbit.frames import unless_ended
 from warrener_runtime.logs import get_logger
 
 _log = get_logger(__name__)
@@ -56,12 +57,18 @@ async def declare(
     """Declare all, on a channel of its own. Raises TopologyMismatch at the first that differs; LinkLost."""
     channel = await open_channel(connection, aiormq.Channel)
     try:
-        for exchange in exchanges:
-            await _declare_exchange(channel, exchange)
-        for queue in queues:
-            await _declare_queue(channel, queue)
+        await unless_ended(connection, _declare(channel, exchanges, queues))
     finally:
         await close_quietly(channel)
+
+
+async def _declare(
+    channel: aiormq.Channel, exchanges: Iterable[ExchangeSpec], queues: Iterable[QueueSpec]
+) -> None:
+    for exchange in exchanges:
+        await _declare_exchange(channel, exchange)
+    for queue in queues:
+        await _declare_queue(channel, queue)
 
 
 async def _declare_exchange(channel: aiormq.Channel, exchange: ExchangeSpec) -> None:

@@ -3,7 +3,7 @@
 import aiormq
 
 from warrener_runtime.bus.rabbit.connection import RPC_SECONDS, close_quietly, open_channel
-from warrener_runtime.bus.rabbit.faults import broker_faults
+from warrener_runtime.bus.rabbit.frames import unless_ended
 
 
 class KnownExchanges:
@@ -28,8 +28,8 @@ class KnownExchanges:
     async def _exists(self, name: str, connection: aiormq.abc.AbstractConnection) -> bool:
         channel = await open_channel(connection, aiormq.Channel)
         try:
-            with broker_faults():
-                await channel.exchange_declare(name, passive=True, timeout=RPC_SECONDS)
+            asked = channel.exchange_declare(name, passive=True, timeout=RPC_SECONDS)
+            await unless_ended(connection, asked)
         except aiormq.ChannelNotFoundEntity:
             return False
         except aiormq.ChannelAccessRefused:

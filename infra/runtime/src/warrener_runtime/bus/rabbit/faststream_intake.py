@@ -19,7 +19,7 @@ from faststream.rabbit import Channel, RabbitBroker, RabbitQueue
 
 from warrener_runtime.bus.port import Delivery
 from warrener_runtime.bus.rabbit.connection import Connection, close_quietly
-from warrener_runtime.bus.rabbit.faults import broker_faults
+from warrener_runtime.bus.rabbit.frames import unless_ended
 from warrener_runtime.bus.rabbit.intake import Consumer, Listener, tell_when_gone
 
 _PREFETCH = 10
@@ -45,15 +45,12 @@ class FastStreamIntake:
 
         life = _Life(broker)
         try:
-            with broker_faults():
-                await broker.connect()
-                opened = await broker.config.channel_manager.get_channel(channel)
-                underlay = await opened.get_underlay_channel()
-                assert isinstance(underlay, aiormq.Channel)
-                life.channel = underlay
-                tell_when_gone(underlay, listener)
-                listener.opened(underlay)
-                await broker.start()
+            await unless_ended(connection, broker.connect())
+            underlay = await unless_ended(connection, broker.channel(channel))
+            life.channel = underlay
+            tell_when_gone(underlay, listener)
+            listener.opened(underlay)
+            await unless_ended(connection, broker.start())
         except BaseException:
             await life.close()
             raise
@@ -132,6 +129,13 @@ class _BorrowingBroker(RabbitBroker):
     def __init__(self, connection: Connection) -> None:
         super().__init__(str(connection.url), logger=None, apply_types=False, graceful_timeout=None)
         self._borrowed = _BorrowedConnection(connection)
+
+    async def channel(self, wanted: Channel) -> aiormq.Channel:
+        """The channel that a subscriber with this specification uses."""
+        opened = await self.config.channel_manager.get_channel(wanted)
+        underlay = await opened.get_underlay_channel()
+        assert isinstance(underlay, aiormq.Channel)
+        return underlay
 
     async def _connect(self) -> aio_pika.RobustConnection:
         # FastStream uses nothing of a robust connection but channel() and close().

@@ -35,6 +35,10 @@ def broker_faults() -> Generator[None]:
         raise
     except (aiormq.AMQPError, OSError, RuntimeError, TimeoutError) as error:
         raise LinkLost(_said(error)) from error
+    except Exception as error:
+        if type(error) is Exception:  # what aiormq raises for a close without a reason
+            raise LinkLost("closed while a call was under way") from error
+        raise
 
 
 def _said(error: BaseException) -> str:

@@ -1,8 +1,8 @@
 """What aiormq leaves half typed: how a connection or channel ends, and writing frames to it."""
 
 import asyncio
-from collections.abc import Callable, Sequence
-from typing import TypeAlias, cast
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, TypeAlias, TypeVar, cast
 
 import aiormq
 from aiormq.abc import ChannelFrame
@@ -10,7 +10,12 @@ from pamqp.base import Frame
 from pamqp.body import ContentBody
 from pamqp.header import ContentHeader
 
+from warrener_runtime.bus.rabbit.faults import LinkLost, broker_faults
+
 AnyFrame: TypeAlias = Frame | ContentHeader | ContentBody
+_AGAIN_AFTER = 0.5  # seconds
+
+T = TypeVar("T")
 Resource: TypeAlias = aiormq.abc.AbstractConnection | aiormq.abc.AbstractChannel
 
 
@@ -41,8 +46,41 @@ def _closing(resource: Resource) -> "asyncio.Future[None]":
     return cast("asyncio.Future[None]", resource.closing)  # pyright: ignore[reportUnknownMemberType] - theirs
 
 
+async def unless_ended(resource: Resource, call: Coroutine[Any, Any, T]) -> T:
+    """The result of `call`, or LinkLost as soon as `resource` has ended.
+
+    aiormq cancels the calls that are pending when a connection ends; but it waits for replies with wait_for,
+    which swallows the cancellation on Python 3.11 if the request had just been written. That call would hang.
+    """
+    task = asyncio.ensure_future(call)
+    task.add_done_callback(_retrieved)
+    try:
+        ending: asyncio.Future[Any] = _closing(resource)
+        await asyncio.wait({task, ending}, return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            raise LinkLost("the connection ended while a call was under way")
+        with broker_faults():
+            return task.result()
+    finally:
+        if not task.done():
+            task.cancel()
+            asyncio.get_running_loop().call_later(
+                _AGAIN_AFTER, task.cancel
+            )  # the first may be swallowed, too
+
+
+def _retrieved(task: "asyncio.Task[Any]") -> None:
+    if not task.cancelled():
+        task.exception()
+
+
+async def while_open(channel: aiormq.abc.AbstractChannel, work: Coroutine[Any, Any, None]) -> None:
+    """Do `work`, or fail when the channel ends: nobody empties the write queue of a dead connection."""
+    await channel.create_task(work)  # pyright: ignore[reportUnknownMemberType] - half typed
+
+
 async def write(channel: aiormq.abc.AbstractChannel, frames: Sequence[AnyFrame], *, drained: bool) -> None:
-    """Send frames in one write. With `drained`, return when they have left this process."""
+    """Send frames in one write; to be called in `while_open`. With `drained`, return when they left us."""
     written: asyncio.Future[None] | None = asyncio.get_running_loop().create_future() if drained else None
     payload = ChannelFrame.marshall(channel.number, frames, written)  # pyright: ignore[reportUnknownMemberType]
     try:

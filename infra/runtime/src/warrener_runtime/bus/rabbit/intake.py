@@ -9,8 +9,7 @@ from pamqp import commands as spec
 from warrener_runtime.bus.port import Delivery
 from warrener_runtime.bus.rabbit.connection import Connection, close_quietly, open_channel
 from warrener_runtime.bus.rabbit.consume_channel import ConsumeChannel
-from warrener_runtime.bus.rabbit.faults import broker_faults
-from warrener_runtime.bus.rabbit.frames import when_ended
+from warrener_runtime.bus.rabbit.frames import unless_ended, when_ended
 
 
 class Listener(Protocol):
@@ -67,8 +66,7 @@ class BatchIntake:
         try:
             tell_when_gone(channel, listener)
             listener.opened(channel)
-            with broker_faults():
-                await channel.consume(self._queue, prefetch=self._prefetch)
+            await unless_ended(connection, channel.consume(self._queue, prefetch=self._prefetch))
         except BaseException:
             await close_quietly(channel)
             raise

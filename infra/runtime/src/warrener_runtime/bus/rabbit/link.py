@@ -1,12 +1,12 @@
 """A connection that comes back: the only place where we reconnect."""
 
 import asyncio
-import contextlib
 from collections.abc import Awaitable, Callable
 
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_random_exponential
 from yarl import URL
 
+from warrener_runtime.bus.ending import end
 from warrener_runtime.bus.rabbit.connection import Connection, close_quietly, connect
 from warrener_runtime.bus.rabbit.faults import LinkLost, broker_faults
 from warrener_runtime.bus.rabbit.frames import ended
@@ -37,6 +37,11 @@ class Link:
         """Whether there is a connection that nobody knows to be broken."""
         return self._connection is not None and not self._connection.is_closed
 
+    @property
+    def closed(self) -> bool:
+        """Whether there will never be a connection again."""
+        return self._closed
+
     async def start(self) -> None:
         """Connect, patiently. Raises BusCredentialsRefused at once."""
         connection = await self._established(self._tries(patient_when_refused=False))
@@ -48,9 +53,7 @@ class Link:
         """Disconnect for good; whoever waits for the connection gets LinkLost."""
         self._closed = True
         if self._keeper is not None:
-            self._keeper.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._keeper
+            await end(self._keeper)
         self._changed.set()
 
     async def connected(self) -> Connection:

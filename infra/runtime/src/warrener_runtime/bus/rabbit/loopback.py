@@ -10,6 +10,7 @@ from warrener_runtime.bus.port import BusUnreachable, Fate
 from warrener_runtime.bus.rabbit.connection import RPC_SECONDS, open_channel
 from warrener_runtime.bus.rabbit.consume_channel import ConsumeChannel, write_acks
 from warrener_runtime.bus.rabbit.faults import LinkLost, broker_faults
+from warrener_runtime.bus.rabbit.frames import unless_ended
 from warrener_runtime.bus.rabbit.link import Link
 from warrener_runtime.bus.rabbit.publisher import Publisher
 from warrener_runtime.bus.rabbit.settling import AckPlan
@@ -47,12 +48,22 @@ class Loopback:
         """Raises BusUnreachable where it did not come back in time."""
         try:
             async with asyncio.timeout(seconds), self._one_at_a_time:
-                await self._ping(seconds)
+                while not await self._pinged(seconds):
+                    pass  # the connection broke on the way; the next try waits for another one
         except (LinkLost, TimeoutError) as error:
             raise BusUnreachable(
                 f"expected a message to the broker and back within {seconds} s, got nothing; look whether the"
                 " broker runs, has a memory or disk alarm, or cannot be reached from here"
             ) from error
+
+    async def _pinged(self, seconds: float) -> bool:
+        try:
+            await self._ping(seconds)
+        except LinkLost:
+            if self._link.closed:
+                raise
+            return False
+        return True
 
     async def _ping(self, seconds: float) -> None:
         channel = await self._listen()
@@ -62,7 +73,7 @@ class Loopback:
             [fate] = await self._publisher.publish([ping], seconds)
             if fate is not Fate.CONFIRMED:
                 raise LinkLost(f"the ping was {fate}")
-            tag = await heard
+            tag = await unless_ended(channel, _result(heard))
         finally:
             del self._expected[ping.message_id]
         with broker_faults():
@@ -73,9 +84,9 @@ class Loopback:
         if self._channel is not None and not self._channel.is_closed and self._channel.consumers:
             return self._channel
         channel = await open_channel(connection, ConsumeChannel, arrived=self._arrived)
-        with broker_faults():
-            await channel.queue_declare(self._queue, exclusive=True, timeout=RPC_SECONDS)
-            await channel.consume(self._queue, prefetch=_PREFETCH)
+        declared = channel.queue_declare(self._queue, exclusive=True, timeout=RPC_SECONDS)
+        await unless_ended(connection, declared)
+        await unless_ended(connection, channel.consume(self._queue, prefetch=_PREFETCH))
         self._channel = channel
         return channel
 
@@ -83,3 +94,7 @@ class Loopback:
         heard = self._expected.get(message.header.properties.message_id or "")
         if heard is not None and not heard.done():
             heard.set_result(message.delivery_tag or 0)
+
+
+async def _result(heard: "asyncio.Future[int]") -> int:
+    return await heard

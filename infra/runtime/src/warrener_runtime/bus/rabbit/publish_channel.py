@@ -10,7 +10,7 @@ from pamqp import commands as spec
 from pamqp.header import ContentHeader
 
 from warrener_runtime.bus.port import Fate, Outgoing
-from warrener_runtime.bus.rabbit.frames import AnyFrame, when_ended, why_ended, write
+from warrener_runtime.bus.rabbit.frames import AnyFrame, when_ended, while_open, why_ended, write
 
 
 class Numbered(NamedTuple):
@@ -54,6 +54,9 @@ class PublishChannel(aiormq.Channel):
 
     async def send(self, messages: Sequence[Numbered], sent: Round) -> None:
         """Write all in one go; their fates arrive in `sent`. Message ids must differ among all in flight."""
+        await while_open(self, self._send(messages, sent))
+
+    async def _send(self, messages: Sequence[Numbered], sent: Round) -> None:
         frames = [frame for _, message in messages for frame in self._frames(message)]
         async with self.lock:
             await write(self, frames, drained=False)

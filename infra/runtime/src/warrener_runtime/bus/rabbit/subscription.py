@@ -9,11 +9,13 @@ import aiormq
 
 from warrener_runtime.backoff import Backoff
 from warrener_runtime.bus.arrivals import Arrivals
+from warrener_runtime.bus.ending import end
 from warrener_runtime.bus.port import Delivery, TopologyMismatch
 from warrener_runtime.bus.rabbit.connection import RPC_SECONDS
 from warrener_runtime.bus.rabbit.consume_channel import write_acks, write_rejects
 from warrener_runtime.bus.rabbit.declaring import Declarations
 from warrener_runtime.bus.rabbit.faults import LinkLost, broker_faults
+from warrener_runtime.bus.rabbit.frames import unless_ended
 from warrener_runtime.bus.rabbit.intake import Intake
 from warrener_runtime.bus.rabbit.life import Life
 from warrener_runtime.bus.rabbit.link import Link
@@ -46,6 +48,11 @@ class RabbitSubscription:
     def live(self) -> bool:
         """Whether the broker delivers to it now, as far as can be known before the next heartbeat."""
         return self._link.up and self._consuming and not self._stopped
+
+    @property
+    def epoch(self) -> int:
+        """Which of its lives it is in."""
+        return self._life.epoch
 
     async def tried(self) -> None:
         """Wait until it consumes, or has failed to for the first time (it goes on trying)."""
@@ -91,18 +98,16 @@ class RabbitSubscription:
         if channel is None or self._life.over:
             self._runner.cancel()
         else:
-            with contextlib.suppress(LinkLost), broker_faults():
+            with contextlib.suppress(LinkLost):
                 for tag in list(channel.consumers):
-                    await channel.basic_cancel(tag, timeout=RPC_SECONDS)
+                    await unless_ended(channel, channel.basic_cancel(tag, timeout=RPC_SECONDS))
         self._arrivals.end()
 
     async def close(self) -> None:
         """Stop at once, and let what is unsettled go back."""
         self._stopped = True
         self._arrivals.end()
-        self._runner.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await self._runner
+        await end(self._runner)
 
     # -- inside --------------------------------------------------------------------------------------------
 

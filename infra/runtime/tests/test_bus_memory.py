@@ -1,0 +1,182 @@
+"""The broker in memory as a test kit: virtual time, and faults on order.
+
+What all buses do is told in `tests/conformance/test_bus.py`.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+import pytest
+from tests.conformance.bus_rigs import WORK, letter, letters, names, receive
+
+from warrener_contracts.letters import Letter
+from warrener_contracts.topology import TOPOLOGY, Binding, Exchange, Queue, Topology, dispatch_queue
+from warrener_runtime.bus import Bus, BusUnreachable, Fate
+from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
+from warrener_runtime.publishing import publish_all
+from warrener_runtime.virtual_clock import VirtualClock
+
+DISPATCH = dispatch_queue("default")
+
+
+@pytest.fixture
+def clock() -> VirtualClock:
+    return VirtualClock()
+
+
+@pytest.fixture
+def broker(clock: VirtualClock) -> MemoryBroker:
+    return MemoryBroker(clock)
+
+
+@pytest.fixture
+async def bus(broker: MemoryBroker) -> AsyncIterator[Bus]:
+    bus = MemoryBus(broker)
+    await bus.start()
+    await bus.declare(TOPOLOGY.with_queues([DISPATCH]))
+    yield bus
+    await bus.close()
+
+
+def climbing(name: str, rung: str) -> Letter:
+    return letter(name, f"{rung}.default.x", "warrener.delay", mandatory=False)
+
+
+async def test_an_hour_on_the_ladder_passes_in_virtual_time(
+    bus: Bus, broker: MemoryBroker, clock: VirtualClock
+) -> None:
+    await bus.publish([climbing("slow", "1h"), climbing("fast", "5s"), climbing("later", "5s")])
+
+    await clock.advance(4.9)
+    assert broker.ready(DISPATCH.name) == 0
+    await clock.advance(0.2)
+    assert [one.body for one in broker.peek(DISPATCH.name)] == [b"fast", b"later"]
+    await clock.advance(3600)
+    assert broker.ready(DISPATCH.name) == 3
+
+
+async def test_time_goes_on_while_the_broker_is_stopped(
+    bus: Bus, broker: MemoryBroker, clock: VirtualClock
+) -> None:
+    await bus.publish([climbing("x", "15s")])
+    broker.stop()
+    await clock.advance(60)
+    assert broker.ready(DISPATCH.name) == 0
+
+    broker.start()
+    await clock.settle()
+
+    assert broker.ready(DISPATCH.name) == 1
+
+
+async def test_a_stopped_broker_leaves_publishers_without_an_answer(
+    bus: Bus, broker: MemoryBroker, clock: VirtualClock
+) -> None:
+    broker.stop()
+    publishing = asyncio.create_task(bus.publish([letter("a", "default.x", "warrener.dispatch")], timeout=10))
+    pinging = asyncio.create_task(bus.ping(timeout=5))
+
+    await clock.advance(10)
+
+    assert await publishing == [Fate.UNKNOWN]
+    with pytest.raises(BusUnreachable):
+        await pinging
+
+
+async def test_who_waits_for_the_broker_is_served_when_it_comes(
+    bus: Bus, broker: MemoryBroker, clock: VirtualClock
+) -> None:
+    broker.stop()
+    publishing = asyncio.create_task(bus.publish([letter("a", "default.x", "warrener.dispatch")]))
+    await clock.advance(3)
+
+    broker.start()
+
+    assert await publishing == [Fate.CONFIRMED]
+
+
+async def test_a_lost_confirm_makes_a_repeat_and_not_a_loss(
+    bus: Bus, broker: MemoryBroker, clock: VirtualClock
+) -> None:
+    broker.lose_confirms(1)
+    job = letter("job", "default.x", "warrener.dispatch")
+
+    publishing = asyncio.create_task(publish_all(bus, [job], clock=clock))
+    await clock.advance(1)
+    await publishing
+
+    assert [one.message_id for one in broker.peek(DISPATCH.name)] == ["job", "job"]
+
+
+async def test_duplicates_can_be_ordered(bus: Bus, broker: MemoryBroker) -> None:
+    broker.duplicate(1)
+
+    await bus.publish([letter(name, "default.x", "warrener.dispatch") for name in "ab"])
+
+    assert [one.message_id for one in broker.peek(DISPATCH.name)] == ["a", "a", "b"]
+
+
+async def test_a_connection_may_break_before_or_after_the_message_arrived(
+    bus: Bus, broker: MemoryBroker
+) -> None:
+    job = letter("job", "default.x", "warrener.dispatch")
+    soon = asyncio.get_running_loop().call_soon
+
+    publishing = asyncio.create_task(bus.publish([job]))
+    soon(broker.drop_connections)
+    assert await publishing == [Fate.UNKNOWN]
+    assert broker.ready(DISPATCH.name) == 0
+
+    publishing = asyncio.create_task(bus.publish([job]))
+    soon(soon, broker.drop_connections)
+    assert await publishing == [Fate.UNKNOWN]
+    assert broker.ready(DISPATCH.name) == 1
+
+
+async def test_a_muted_queue_makes_a_deaf_consumer(bus: Bus, broker: MemoryBroker) -> None:
+    subscription = await bus.subscribe(DISPATCH.name, prefetch=5)
+    broker.mute(DISPATCH.name)
+    await bus.publish([letter("a", "default.x", "warrener.dispatch")])
+    assert subscription.live
+    assert broker.ready(DISPATCH.name) == 1
+
+    broker.mute(DISPATCH.name, muted=False)
+
+    assert names(await receive(subscription, 1)) == ["a"]
+
+
+async def test_a_cancelled_consumer_begins_again(bus: Bus, broker: MemoryBroker) -> None:
+    subscription = await bus.subscribe(DISPATCH.name, prefetch=5)
+    await bus.publish([letter("a", "default.x", "warrener.dispatch")])
+    [first] = await receive(subscription, 1)
+
+    broker.cancel_consumers(DISPATCH.name)
+    assert not subscription.live
+
+    [again] = await receive(subscription, 1)
+    assert (again.body, again.redelivered, again.epoch > first.epoch) == (b"a", True, True)
+    assert subscription.live
+
+
+async def test_only_what_is_durable_survives_the_broker(bus: Bus, broker: MemoryBroker) -> None:
+    classic = Queue("classic", (Binding("ask", "classic"),))
+    quorum = Queue("quorum", (Binding("ask", "quorum"),), WORK)
+    await bus.declare(Topology((Exchange("ask"),), (classic, quorum)))
+    for key in ("classic", "quorum"):
+        fleeting = replace(letter("fleeting", key), persistent=False)
+        await bus.publish([letter("kept", key), fleeting])
+
+    broker.restart()
+
+    assert [one.message_id for one in broker.peek("classic")] == ["kept"]
+    assert [one.message_id for one in broker.peek("quorum")] == ["kept", "fleeting"]
+
+
+async def test_a_full_queue_that_does_not_refuse_drops_its_oldest(bus: Bus, broker: MemoryBroker) -> None:
+    short = Queue("short", (Binding("ask", "job.#"),), {"x-max-length": 2})
+    await bus.declare(Topology((Exchange("ask"),), (short,)))
+
+    assert set(await bus.publish(letters("abc"))) == {Fate.CONFIRMED}
+
+    assert [one.message_id for one in broker.peek("short")] == ["b", "c"]

@@ -1,0 +1,46 @@
+"""The command is tested as people use it: by its words, its answers and its exit codes."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from warrener.command.app import app
+from warrener_store import migrate
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder to work in, and nothing of Warrener in the environment."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("WARRENER_BROKER_URL", "WARRENER_STORE_URL", "WARRENER_LEDGER_URL", "WARRENER_CONFIG"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("COLUMNS", "160")
+    monkeypatch.setenv("TERM", "dumb")
+    return tmp_path
+
+
+@pytest.fixture
+def run(here: Path) -> Run:
+    """Runs `warrener WORDS…` in the empty folder."""
+    assert here.is_dir()
+    runner = CliRunner()
+
+    def command(*words: str, stdin: str | None = None) -> Result:
+        result = runner.invoke(app, words, input=stdin, prog_name="warrener")
+        assert "Traceback" not in result.output, result.output
+        return result
+
+    return command
+
+
+@pytest.fixture
+def store_url(here: Path) -> str:
+    """A store with tables and nothing in them."""
+    url = f"sqlite:///{here}/state.db"
+    asyncio.run(migrate(url))
+    return url

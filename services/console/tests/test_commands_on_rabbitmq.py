@@ -1,0 +1,167 @@
+"""Commands go through the broker: asked on a real one, answered by a stand-in for the services."""
+
+import asyncio
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from uuid import UUID
+
+import aiormq
+import pytest
+from typer.testing import Result
+
+from warrener_client.loop_thread import LoopThread
+from warrener_client.testing import StandIn
+from warrener_contracts.topology import REQUESTS_QUEUE
+from warrener_runtime.bus import open_bus
+
+Run = Callable[..., Result]
+
+
+def greet(given: dict[str, object]) -> str:
+    if given.get("name") == "nobody":
+        raise ValueError("nobody is there")
+    return f"Hello, {given['name']}!"
+
+
+@pytest.fixture
+def warren(vhost_url: str) -> Iterator[StandIn]:
+    """Somebody who greets."""
+
+    async def begin() -> StandIn:
+        return await StandIn(open_bus(vhost_url, name="stand-in"), {"hello.greet": greet}).__aenter__()
+
+    there = LoopThread("stand-in")
+    there.start()
+    made = there.run(begin())
+    yield made
+    there.run(made.__aexit__(None, None, None))
+    there.stop()
+
+
+def test_a_request_that_is_waited_for_prints_its_result(run: Run, vhost_url: str, warren: StandIn) -> None:
+    told = run("request", "hello.greet", "name=World", "times=3", "--wait", "--broker", vhost_url)
+    assert (told.exit_code, told.stdout) == (0, '"Hello, World!"\n')
+    assert "● succeeded" in told.stderr
+    assert warren.requests[0].data.arguments == {"name": "World", "times": 3}
+    assert warren.requests[0].source == "warrener.command"
+
+
+def test_for_machines_the_whole_end_is_one_document(run: Run, vhost_url: str, warren: StandIn) -> None:
+    assert warren is not None
+    told = run("request", "hello.greet", '{"name": "nobody"}', "--wait", "--json", "--broker", vhost_url)
+    assert told.exit_code == 4
+    ended = json.loads(told.stdout)
+    assert (ended["state"], ended["error"]["message"]) == ("dead", "nobody is there")
+
+
+def test_a_request_that_is_refused_says_why(run: Run, vhost_url: str, warren: StandIn) -> None:
+    assert warren is not None
+    told = run("request", "no.such.type", "--broker", vhost_url)
+    assert (told.exit_code, told.stdout) == (1, "")
+    assert "rejected (unknown_job_type)" in told.stderr
+    assert run("request", "no.such.type", "--wait", "--broker", vhost_url).exit_code == 4
+
+
+def test_without_any_service_the_broker_keeps_the_request(run: Run, vhost_url: str) -> None:
+    first = run(
+        "request", "hello.greet", "name=World", "--id", "greet-1", "--delay", "10m", "--broker", vhost_url
+    )
+    again = run("request", "hello.greet", "name=World", "--id", "greet-1", "--json", "--broker", vhost_url)
+    assert (first.exit_code, again.exit_code) == (0, 0)
+    assert str(UUID(first.stdout.strip())) == json.loads(again.stdout)["job_id"]
+    assert asyncio.run(_waiting(vhost_url)) == 2
+
+
+async def _waiting(url: str) -> int:
+    connection = await aiormq.connect(url)
+    channel = await connection.channel()
+    seen = await channel.queue_declare(REQUESTS_QUEUE.name, passive=True)
+    await connection.close()
+    return seen.message_count or 0
+
+
+def test_a_file_of_requests(run: Run, vhost_url: str, warren: StandIn, here: Path) -> None:
+    lines = "\n".join(json.dumps({"name": f"number {n}"}) for n in range(20))
+    (here / "names.jsonl").write_text(f"{lines}\n\n", encoding="utf-8")
+    kept = run(
+        "request", "hello.greet", "--from", "names.jsonl", "--id", "batch", "--json", "--broker", vhost_url
+    )
+    ids = [json.loads(line)["job_id"] for line in kept.stdout.splitlines()]
+    assert len(set(ids)) == 20
+    ended = run(
+        "request", "hello.greet", "--from", "-", "--id", "batch", "--wait", "--broker", vhost_url, stdin=lines
+    )
+    told = [json.loads(line) for line in ended.stdout.splitlines()]
+    assert {line["job_id"] for line in told} == set(ids)
+    assert {line["state"] for line in told} == {"succeeded"}
+    assert warren.requests
+
+
+def test_a_bad_line_is_named_and_what_to_do_next_is_said(run: Run, vhost_url: str) -> None:
+    told = run(
+        "request", "hello.greet", "--from", "-", "--broker", vhost_url, stdin='{"name": "x"}\nnonsense\n'
+    )
+    assert told.exit_code == 2
+    assert "expected line 2 as a JSON object, got 'nonsense'" in told.stderr
+    assert "--id PREFIX" in told.stderr
+
+
+def test_cancel_needs_no_store_for_a_whole_id(run: Run, vhost_url: str) -> None:
+    told = run("cancel", "01936f2e-8a3b-7c4d-9e5f-0123456789ab", "--json", "--broker", vhost_url)
+    assert told.exit_code == 0
+    assert json.loads(told.stdout)["asked"] == "cancel"
+
+
+def test_topology_is_shown_made_and_compared(run: Run, vhost_url: str) -> None:
+    assert "warrener.requests" in run("topology").stdout
+    assert len(json.loads(run("topology", "--json").stdout)["queues"]) == 12
+
+    missing = run("topology", "--check", "--json", "--broker", vhost_url)
+    assert missing.exit_code == 1
+    assert {each["how"] for each in json.loads(missing.stdout)} == {"is missing"}
+
+    assert run("topology", "--declare", "--broker", vhost_url).exit_code == 0
+    assert run("topology", "--check", "--broker", vhost_url).exit_code == 0
+
+    asyncio.run(_make_it_differ(vhost_url))
+    other = run("topology", "--check", "--broker", vhost_url)
+    assert other.exit_code == 1
+    assert "x-max-length" in other.stdout
+    assert "delete it" in other.stderr
+
+
+async def _make_it_differ(url: str) -> None:
+    connection = await aiormq.connect(url)
+    channel = await connection.channel()
+    await channel.queue_delete(REQUESTS_QUEUE.name)
+    arguments = {**REQUESTS_QUEUE.arguments, "x-max-length": 5}
+    await channel.queue_declare(REQUESTS_QUEUE.name, durable=True, arguments=arguments)  # type: ignore[arg-type]  # aiormq's union is invariant
+    await connection.close()
+
+
+def test_the_doctor_says_what_is_wrong_and_what_to_do(run: Run, vhost_url: str, store_url: str) -> None:
+    run("topology", "--declare", "--broker", vhost_url)
+    told = run("doctor", "--json", "--broker", vhost_url, "--store", store_url)
+    assert told.exit_code == 1
+    found = {each["check"]: each for each in json.loads(told.stdout)}
+    assert {name for name, each in found.items() if each["health"] == "wrong"} == {
+        "scheduler",
+        "supervisor",
+        "agents",
+    }
+    assert found["scheduler"]["do"] == "start one: `warrener scheduler`"
+    assert {name for name, each in found.items() if each["health"] == "well"} == {
+        "broker",
+        "topology",
+        "permissions",
+        "store",
+        "clocks",
+    }
+
+
+def test_the_doctor_at_a_place_where_nothing_is(run: Run) -> None:
+    told = run("doctor", "--broker", "amqp://localhost:1/", "--store", "sqlite:///nothing.db")
+    assert told.exit_code == 1
+    assert "✗ broker" in told.stdout
+    assert "run `warrener migrate`" in told.stdout

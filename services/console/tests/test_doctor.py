@@ -1,0 +1,58 @@
+"""What the doctor makes of what it sees; pure."""
+
+from datetime import timedelta
+
+from warrener.doctor.broker import consumed, permissions, topology, version
+from warrener.doctor.finding import Health
+from warrener.doctor.store import agents, clocks, served
+from warrener.drift import Difference
+from warrener.probe import QueueSeen
+from warrener_contracts.topology import REQUESTS_QUEUE
+from warrener_store.rows import AgentRow
+from warrener_store.testing import NOON, after
+
+
+def test_old_and_other_brokers_are_told_apart() -> None:
+    assert version("RabbitMQ 3.10.8").health is Health.WELL
+    assert version("RabbitMQ 4.3.6").health is Health.WELL
+    assert version("RabbitMQ 3.9.29").health is Health.WRONG
+    assert version("LavinMQ 2.1.0").health is Health.ODD
+
+
+def test_a_queue_that_nobody_consumes_says_what_waits() -> None:
+    found = consumed("scheduler", REQUESTS_QUEUE, QueueSeen(messages=7, consumers=0))
+    assert (found.health, found.told) == (Health.WRONG, "nobody consumes warrener.requests, 7 messages wait")
+    assert consumed("scheduler", REQUESTS_QUEUE, QueueSeen(0, 2)).health is Health.WELL
+    assert consumed("scheduler", REQUESTS_QUEUE, None).health is Health.WRONG
+
+
+def test_differences_are_counted_and_what_helps_depends_on_them() -> None:
+    missing = [Difference(f"queue {n}", "is missing", missing=True) for n in range(5)]
+    found = topology(missing)
+    assert found.told.endswith("and 2 more")
+    assert "--declare" in (found.do or "")
+    assert "--check" in (topology([Difference("queue 1", "other", missing=False)]).do or "")
+    assert permissions("write: ACCESS_REFUSED").health is Health.WRONG
+
+
+def test_clocks_may_be_two_seconds_apart() -> None:
+    assert clocks(NOON, NOON + timedelta(seconds=1)).health is Health.WELL
+    ahead = clocks(NOON + timedelta(minutes=3), NOON)
+    assert (ahead.health, ahead.told) == (Health.WRONG, "this machine is 3 min ahead of the database")
+
+
+def test_agents_that_were_not_heard_of_for_three_heartbeats_are_not_alive() -> None:
+    row = AgentRow(
+        agent_id="a1",
+        host="h",
+        pid=1,
+        queues=("default",),
+        slots=10,
+        running=3,
+        draining=False,
+        started_at=NOON,
+        last_seen_at=NOON,
+    )
+    assert agents([row], after(10)).told == "1 alive, 3 of 10 slots at work"
+    assert agents([row], after(60)).told == "no agent is alive; the last one was heard of 1 min ago"
+    assert served([row], [], NOON).health is Health.ODD

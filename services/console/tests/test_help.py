@@ -1,0 +1,52 @@
+"""Help teaches: every command says what it is for and shows how it is used."""
+
+from collections.abc import Callable
+
+import pytest
+from typer.main import get_group
+from typer.testing import Result
+
+from warrener.command.app import app
+
+GROUP = get_group(app)
+COMMANDS = sorted(GROUP.commands)
+
+
+def test_all_commands_are_there() -> None:
+    assert COMMANDS == [
+        "agent",
+        "agents",
+        "cancel",
+        "dead",
+        "doctor",
+        "job",
+        "jobs",
+        "migrate",
+        "parked",
+        "request",
+        "scheduler",
+        "supervisor",
+        "topology",
+        "types",
+        "up",
+    ]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_each_command_shows_examples_of_itself(run: Callable[..., Result], command: str) -> None:
+    told = run(command, "--help")
+    assert told.exit_code == 0
+    assert "Examples" in told.stdout
+    assert f"$ warrener {command}" in told.stdout or f" warrener {command}" in told.stdout
+
+
+def test_without_a_command_it_shows_them_all(run: Callable[..., Result]) -> None:
+    told = run()
+    assert all(f" {command} " in told.output for command in COMMANDS)
+    assert run("--version").stdout.startswith("warrener 1.")
+
+
+def test_what_is_not_a_command_is_a_usage_error(run: Callable[..., Result]) -> None:
+    told = run("jbs")
+    assert told.exit_code == 2
+    assert "jbs" in told.output

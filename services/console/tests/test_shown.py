@@ -1,0 +1,106 @@
+"""How times, states and jobs are said."""
+
+from dataclasses import replace
+from datetime import timedelta
+from io import StringIO
+
+import pytest
+from rich.console import Console
+
+from warrener.shown.job_page import job_page, said
+from warrener.shown.next_step import next_step
+from warrener.shown.screen import THEME
+from warrener.shown.tables import jobs_table
+from warrener.shown.times import ago, span
+from warrener_contracts.events import ErrorInfo, ErrorKind
+from warrener_contracts.policy import JobPolicy
+from warrener_contracts.states import JobState
+from warrener_store.rows import AttemptEnd, JobRow
+from warrener_store.testing import NOON, after, attempt_of, queued_job, running_job, waiting_job
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said_as"),
+    [
+        (0.31, "0.3 s"),
+        (42, "42 s"),
+        (60, "1 min"),
+        (185, "3 min 5 s"),
+        (7800, "2 h 10 min"),
+        (3600, "1 h"),
+        (3605, "1 h"),
+        (4 * 86400 + 3 * 3600, "4 d 3 h"),
+    ],
+)
+def test_a_span_has_at_most_two_units(seconds: float, said_as: str) -> None:
+    assert span(timedelta(seconds=seconds)) == said_as
+
+
+def test_a_moment_is_before_or_after_now() -> None:
+    assert ago(after(-90), NOON) == "1 min 30 s ago"
+    assert ago(after(20), NOON) == "in 20 s"
+    assert ago(NOON, NOON) == "now"
+
+
+def test_what_happens_next_is_said_for_every_state() -> None:
+    over = {"wake_at": None, "finished_at": NOON}
+    jobs: list[tuple[JobRow, str]] = [
+        (waiting_job(due_at=after(30)), "the scheduler dispatches it in 30 s"),
+        (waiting_job(due_at=None), "the scheduler plans it"),
+        (queued_job(), "the next free agent of queue default takes attempt 1"),
+        (queued_job(state=JobState.RETRYING, attempt=2, due_at=after(5)), "attempt 2 of at most 5 in 5.0 s"),
+        (running_job(), "lease for 30 s; if it fails: then tried again"),
+        (running_job(policy=JobPolicy(max_attempts=1)), "if it fails: then it is dead"),
+        (running_job(lease_until=after(-1)), "its agent is overdue"),
+        (running_job(cancel_reason="wrong file"), "told to stop it (wrong file)"),
+        (queued_job(deadline_at=after(60)), "it expires in 1 min"),
+        (queued_job(state=JobState.SUCCEEDED, **over), "nothing: it is over"),
+        (queued_job(state=JobState.DEAD, **over), "kept among the dead letters"),
+    ]
+    for job, told in jobs:
+        assert told in next_step(job, NOON), job.state
+    assert {job.state for job, _ in jobs} >= set(JobState) - {JobState.CANCELLED, JobState.EXPIRED}
+
+
+def printed(what: object, width: int = 160) -> str:
+    paper = StringIO()
+    screen = Console(width=width, file=paper, theme=THEME)
+    screen.print(what)
+    return paper.getvalue()
+
+
+def test_a_page_tells_the_whole_story_of_a_job() -> None:
+    error = ErrorInfo(
+        kind=ErrorKind.ERROR, type="ValueError", message="7 columns", stack="File x\nValueError: 7 columns"
+    )
+    job = queued_job(state=JobState.RETRYING, attempt=2, failures=1, due_at=after(9), error=error)
+    first = replace(
+        attempt_of(replace(job, attempt=1), AttemptEnd.FAILED, error=error),
+        verdict=f"retry at {NOON.isoformat()}",
+    )
+    told = printed(job_page(job, [first], [waiting_job(job_type="flights.index")], NOON))
+    for part in (
+        "↻ retrying",
+        "flights.load",
+        "2013-01-01.csv",
+        "ValueError: 7 columns",
+        "File x",
+        "flights.index",
+    ):
+        assert part in told
+    assert told.count("ValueError: 7 columns") == 1
+    assert "attempt 2 of at most 5 in 9.0 s" in told
+
+
+def test_moments_in_a_verdict_are_said_as_times_of_day() -> None:
+    assert "T12:00" not in said(f"retry at {NOON.isoformat()}")
+    assert said("dead: its 3 attempts are used up") == "dead: its 3 attempts are used up"
+
+
+def test_where_it_is_narrow_the_end_of_an_id_is_enough() -> None:
+    job = queued_job()
+    whole, end = str(job.job_id), str(job.job_id)[-8:]
+    assert whole in printed(jobs_table([job], NOON))
+    narrow = printed(jobs_table([job], NOON, wide=False), width=80)
+    assert whole not in narrow
+    assert end in narrow

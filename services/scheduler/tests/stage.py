@@ -1,0 +1,148 @@
+"""A scheduler's surroundings in memory, and what is asked of it."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+from uuid import UUID
+
+from warrener_contracts import topology
+from warrener_contracts.codec import Readable, decode
+from warrener_contracts.events import (
+    AgentAnnounced,
+    AgentAnnouncedData,
+    AttemptDispatched,
+    Event,
+    JobRequested,
+    JobRequestedData,
+    JobTypeDeclaration,
+)
+from warrener_contracts.letters import BATCH_TYPE, EVENT_TYPE, Letter, letter_for
+from warrener_contracts.topology import Binding, Queue, Topology
+from warrener_runtime.bus import Delivery
+from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
+from warrener_runtime.publishing import publish_all
+from warrener_runtime.seeded_entropy import SeededEntropy
+from warrener_runtime.telemetry import Telemetry
+from warrener_runtime.virtual_clock import VirtualClock
+from warrener_scheduler.settings import SchedulerSettings
+from warrener_scheduler.wiring import assemble
+from warrener_store.memory import MemoryStore
+
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {"path": {"type": "string"}, "rows": {"type": "array", "items": {"type": "integer"}}},
+    "required": ["path"],
+    "additionalProperties": False,
+}
+_EARS = (
+    Queue("ear.events", (Binding(topology.EVENTS, "#"),)),
+    Queue("ear.dispatch", (Binding(topology.DISPATCH, "default.#"),)),
+    Queue("ear.status", (Binding(topology.STATUS, "#"),)),
+    Queue("ear.dead", (Binding(topology.DEAD, "#"),)),
+)
+
+
+class Stage:
+    """A scheduler on a memory broker and a memory store; everything it says is heard."""
+
+    def __init__(self) -> None:
+        self.clock = VirtualClock()
+        self.broker = MemoryBroker(self.clock)
+        self.store = MemoryStore()
+        self.telemetry = Telemetry.in_memory("warrener-scheduler", clock=self.clock)
+        self.bus = MemoryBus(self.broker)
+        self.heard: dict[str, list[Delivery]] = {}
+        self.component = assemble(
+            self.bus, self.store, self.clock, SeededEntropy(1), self.telemetry, SchedulerSettings()
+        )
+
+    async def open(self) -> None:
+        """Start, and announce `flights.load`."""
+        await self.bus.start()
+        await self.component.start()
+        await self.bus.declare(Topology((), _EARS))
+        for ear in _EARS:
+            await self.bus.listen(ear.name, self._hear)
+        await self.say(letter_for(announcement(declaration())))
+
+    async def close(self) -> None:
+        """Stop everything."""
+        await self.component.stop()
+        await self.bus.close()
+        self.broker.stop()
+
+    async def _hear(self, delivery: Delivery) -> None:
+        self.heard.setdefault(delivery.exchange, []).append(delivery)
+
+    async def say(self, *letters: Letter, then: float = 1.0) -> None:
+        """Publish, and let `then` seconds pass."""
+        await publish_all(self.bus, letters, clock=self.clock)
+        await self.clock.advance(then)
+
+    async def ask(self, *requests: JobRequested, then: float = 1.0) -> None:
+        """Publish requests, and let `then` seconds pass."""
+        await self.say(*(letter_for(request) for request in requests), then=then)
+
+    async def say_raw(self, body: bytes | Mapping[str, Any] | list[Any]) -> None:
+        """Publish what a plain AMQP tool would."""
+        raw = body if isinstance(body, bytes) else json.dumps(body).encode()
+        kind = BATCH_TYPE if isinstance(body, list) else EVENT_TYPE
+        await self.say(Letter(topology.REQUESTS, "x", raw, kind, f"raw-{len(raw)}", "raw", {}))
+
+    def told(self, exchange: str) -> list[Event[Any]]:
+        """The events that were published there, in order."""
+        return [
+            found.event
+            for delivery in self.heard.get(exchange, [])
+            for found in decode(delivery.body, delivery.content_type)
+            if isinstance(found, Readable)
+        ]
+
+    def answers(self, address: str) -> list[Event[Any]]:
+        """What was answered to `address`."""
+        return [
+            found.event
+            for delivery in self.heard.get(topology.EVENTS, [])
+            if delivery.routing_key == topology.reply_key(address)
+            for found in decode(delivery.body, delivery.content_type)
+            if isinstance(found, Readable)
+        ]
+
+    def dispatched(self) -> list[AttemptDispatched]:
+        """The attempts that were dispatched."""
+        return [event for event in self.told(topology.DISPATCH) if isinstance(event, AttemptDispatched)]
+
+    def parked(self) -> list[tuple[str, bytes]]:
+        """Reason and body of what was parked."""
+        return [
+            (str(delivery.headers["warrener-reason"]), delivery.body)
+            for delivery in self.heard.get(topology.DEAD, [])
+        ]
+
+    def pending(self) -> int:
+        """How many requests wait."""
+        return self.broker.ready(topology.REQUESTS_QUEUE.name)
+
+
+def declaration(**changes: Any) -> JobTypeDeclaration:
+    """The job type `flights.load`."""
+    fields: dict[str, Any] = {"name": "flights.load", "arguments_schema": SCHEMA}
+    return JobTypeDeclaration(**(fields | changes))
+
+
+def announcement(*declared: JobTypeDeclaration, queues: tuple[str, ...] = ("default",)) -> AgentAnnounced:
+    """An agent's first word."""
+    data = AgentAnnouncedData(agent_id="agent-1", queues=queues, job_types=declared)
+    return AgentAnnounced(id="announcement", source="agent-1", data=data)
+
+
+def job_id(number: int) -> UUID:
+    """A job's id."""
+    return UUID(int=0x01890000_0000_7000_8000_000000000000 + number)
+
+
+def request(number: int = 1, trace: str | None = None, **changes: Any) -> JobRequested:
+    """A request that is fine."""
+    fields: dict[str, Any] = {"job_type": "flights.load", "arguments": {"path": "a.csv"}}
+    data = JobRequestedData(**(fields | changes))
+    return JobRequested(id=str(job_id(number)), source="test", traceparent=trace, data=data)

@@ -1,0 +1,245 @@
+"""Requests become jobs, repeats are recognised, and whatever cannot be is told why."""
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from services.scheduler.tests.stage import Stage, announcement, declaration, job_id, request
+
+from warrener_contracts import topology
+from warrener_contracts.events import (
+    JobCancelRequested,
+    JobCancelRequestedData,
+    JobDeduplicated,
+    JobFinished,
+    JobRejected,
+    Reason,
+)
+from warrener_contracts.letters import letter_for
+from warrener_contracts.policy import PolicyOverrides
+from warrener_contracts.states import JobState
+from warrener_store.port import Save
+from warrener_store.rows import JobRow
+
+
+async def _row(stage: Stage, number: int = 1) -> JobRow:
+    return (await stage.store.jobs_by_id([job_id(number)]))[job_id(number)]
+
+
+async def test_a_request_becomes_a_job_that_is_dispatched_once(stage: Stage) -> None:
+    await stage.ask(request(policy=PolicyOverrides(max_attempts=2), reply_to="me"))
+    row = await _row(stage)
+    assert (row.state, row.attempt, row.queue, row.watchers) == (JobState.QUEUED, 1, "default", ("me",))
+    assert row.policy.max_attempts == 2
+    (dispatch,) = stage.dispatched()
+    assert (dispatch.data.job_id, dispatch.data.attempt) == (job_id(1), 1)
+    assert dispatch.data.arguments == {"path": "a.csv"}
+    assert stage.pending() == 0
+
+
+async def test_a_job_for_a_queue_that_nobody_serves_yet_waits_there(stage: Stage) -> None:
+    await stage.ask(request(queue="later"))
+    assert stage.broker.ready("warrener.queue.later") == 1
+
+
+async def test_a_repeat_changes_nothing(stage: Stage) -> None:
+    await stage.ask(request(), request(), request())
+    assert len({event.id for event in stage.dispatched()}) == 1
+    await stage.ask(request(reply_to="me"))
+    assert (await _row(stage)).watchers == ("me",)
+    assert not stage.parked()
+
+
+async def test_a_repeat_of_what_is_over_is_answered_with_its_end(stage: Stage) -> None:
+    await stage.ask(request())
+    row = await _row(stage)
+    over = replace(
+        row,
+        version=row.version + 1,
+        state=JobState.SUCCEEDED,
+        result=42,
+        wake_at=None,
+        finished_at=stage.clock.now(),
+    )
+    await stage.store.save_jobs([Save(over)])
+    await stage.ask(request(reply_to="me"))
+    (answer,) = stage.answers("me")
+    assert isinstance(answer, JobFinished)
+    assert (answer.data.state, answer.data.result) == (JobState.SUCCEEDED, 42)
+
+
+async def test_the_same_id_with_another_content_is_a_conflict(stage: Stage) -> None:
+    await stage.ask(request(), request(arguments={"path": "b.csv"}, reply_to="me"))
+    (answer,) = stage.answers("me")
+    assert isinstance(answer, JobRejected)
+    assert answer.data.reason is Reason.CONFLICTING_REPEAT
+    assert (await _row(stage)).arguments == {"path": "a.csv"}
+
+
+async def test_an_idempotency_key_stands_for_the_first_job(stage: Stage) -> None:
+    await stage.ask(request(1, idempotency_key="day-1"))
+    await stage.ask(request(2, idempotency_key="day-1", reply_to="me"))
+    (answer,) = stage.answers("me")
+    assert isinstance(answer, JobDeduplicated)
+    assert (answer.data.requested_job_id, answer.data.job_id) == (job_id(2), job_id(1))
+    assert (await _row(stage)).watchers == ("me",)
+    assert len(stage.dispatched()) == 1
+
+
+async def test_an_announcement_in_the_same_batch_comes_before_the_request(stage: Stage) -> None:
+    new = announcement(declaration(name="flights.sum", queue="sums"))
+    await stage.say(letter_for(request(job_type="flights.sum")), letter_for(new))
+    assert (await _row(stage)).queue == "sums"
+
+
+async def test_what_another_scheduler_heard_is_known_at_once(stage: Stage) -> None:
+    other = Stage()
+    other.store = stage.store
+    await other.store.put_job_types(
+        [replace(row, name="flights.sum") for row in (await stage.store.job_types()).values()]
+    )
+    await stage.ask(request(job_type="flights.sum"))
+    assert (await _row(stage)).state is JobState.QUEUED
+
+
+BAD: dict[str, tuple[dict[str, Any], Reason, str]] = {
+    "unknown job type": ({"job_type": "flights.lod"}, Reason.UNKNOWN_JOB_TYPE, "flights.lod"),
+    "missing argument": ({"arguments": {}}, Reason.BAD_ARGUMENTS, "arguments: expected 'path', got none"),
+    "wrong type": (
+        {"arguments": {"path": "a", "rows": [1, "x"]}},
+        Reason.BAD_ARGUMENTS,
+        'arguments.rows.1: expected integer, got "x"',
+    ),
+    "unknown argument": ({"arguments": {"path": "a", "q": 1}}, Reason.BAD_ARGUMENTS, "expected no 'q'"),
+}
+
+
+@pytest.mark.parametrize("what", BAD)
+async def test_g7_a_wrong_request_is_told_why_and_parked(stage: Stage, what: str) -> None:
+    changes, reason, words = BAD[what]
+    await stage.ask(request(1, **changes, reply_to="me"), request(2))
+    (answer,) = stage.answers("me")
+    assert isinstance(answer, JobRejected)
+    assert answer.data.reason is reason
+    assert words in answer.data.detail
+    assert [why for why, _ in stage.parked()] == [reason.value]
+    assert [event.data.job_id for event in stage.dispatched()] == [job_id(2)], "the one beside it goes on"
+    assert stage.pending() == 0
+
+
+_RAW = {"specversion": "1.0", "source": "shell", "type": "job.requested.v1"}
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (b"{broken", Reason.NOT_JSON),
+        (b"\xff\xfe", Reason.NOT_JSON),
+        (b"[" * 100_000, Reason.NOT_JSON),
+        ({"hello": "there"}, Reason.NOT_AN_EVENT),
+        ({**_RAW, "id": "1", "type": "job.requested.v7", "data": {}}, Reason.UNKNOWN_VERSION),
+        ({**_RAW, "id": "1", "type": "job.wished.v1", "data": {}}, Reason.UNKNOWN_EVENT),
+        ({**_RAW, "data": {"job_type": "flights.load"}}, Reason.MISSING_ID),
+        ({**_RAW, "id": "1", "data": {}}, Reason.BAD_FIELDS),
+        ({**_RAW, "id": "1", "data": {"job_type": "flights.load", "delay": 1e300}}, Reason.BAD_FIELDS),
+        (b" " * (2 * 1024 * 1024), Reason.TOO_LARGE),
+    ],
+    ids=lambda value: value.value if isinstance(value, Reason) else "",
+)
+async def test_g7_what_cannot_be_understood_is_parked_and_nothing_loops(
+    stage: Stage, body: bytes | dict[str, Any], reason: Reason
+) -> None:
+    await stage.say_raw(body)
+    assert [why for why, _ in stage.parked()] == [reason.value]
+    (told,) = [event for event in stage.told(topology.EVENTS) if isinstance(event, JobRejected)]
+    assert told.data.reason is reason
+    assert stage.pending() == 0
+
+
+async def test_g7_an_asker_is_told_even_if_only_its_address_can_be_read(stage: Stage) -> None:
+    await stage.say_raw({**_RAW, "id": "1", "data": {"job_type": 7, "reply_to": "me"}})
+    (answer,) = stage.answers("me")
+    assert isinstance(answer, JobRejected)
+    assert (answer.data.request_id, answer.data.reason) == ("1", Reason.BAD_FIELDS)
+
+
+async def test_g7_a_bad_element_of_a_batch_is_parked_alone(stage: Stage) -> None:
+    good = {**_RAW, "id": "a", "data": {"job_type": "flights.load", "arguments": {"path": "a"}}}
+    await stage.say_raw([good, {**_RAW, "data": {}}, {**good, "id": "b"}])
+    assert [why for why, _ in stage.parked()] == [Reason.MISSING_ID.value]
+    assert len(stage.dispatched()) == 2
+
+
+async def test_an_id_of_any_length_and_letters_stops_nothing(stage: Stage) -> None:
+    odd = "ß" * 200
+    data = {"job_type": "flights.load", "arguments": {"path": "ß"}}
+    await stage.say_raw({**_RAW, "id": odd, "data": data})
+    await stage.say_raw({**_RAW, "id": odd, "data": {**data, "arguments": {}}})
+    assert len(stage.dispatched()) == 1
+    assert all(len((one.message_id or "").encode()) <= 255 for one in stage.heard[topology.DISPATCH])
+
+
+async def test_a_schema_that_cannot_be_used_stops_nothing(stage: Stage) -> None:
+    for number, schema in enumerate(
+        [{"type": "objekt"}, {"$ref": "http://nowhere.invalid/x"}, {"$ref": "#/y"}]
+    ):
+        name = f"odd-{number}"
+        await stage.say(letter_for(announcement(declaration(name=name, arguments_schema=schema))))
+        await stage.ask(request(10 + number, job_type=name, arguments={"anything": 1}))
+        assert (await _row(stage, 10 + number)).state is JobState.QUEUED
+
+
+async def test_a_request_that_was_accepted_stays_so_when_its_type_has_changed(stage: Stage) -> None:
+    await stage.ask(request())
+    stricter = declaration(arguments_schema={"type": "object", "required": ["day"]})
+    await stage.say(letter_for(announcement(stricter)))
+    await stage.ask(request(reply_to="me"))
+    assert not stage.parked()
+    assert (await _row(stage)).watchers == ("me",)
+
+
+async def test_a_cancel_goes_to_the_one_who_judges(stage: Stage) -> None:
+    data = JobCancelRequestedData(job_id=job_id(1))
+    await stage.say(letter_for(JobCancelRequested(id="ß" * 200, source="test", data=data)))
+    (forwarded,) = stage.told(topology.STATUS)
+    assert isinstance(forwarded, JobCancelRequested)
+    assert stage.heard[topology.STATUS][0].routing_key == "job.cancel_requested"
+
+
+async def test_a_trace_goes_on_through_acceptance_and_begins_there_if_there_is_none(stage: Stage) -> None:
+    theirs = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    await stage.ask(request(1, trace=theirs), request(2))
+    row, without = await _row(stage, 1), await _row(stage, 2)
+    by_name = {
+        span.attributes["warrener.job.id"]: span for span in stage.telemetry.spans() if span.attributes
+    }
+    span = by_name[str(job_id(1))]
+    assert span.name == "accept flights.load"
+    assert span.parent is not None
+    assert f"{span.parent.span_id:016x}" == "b7ad6b7169203331"
+    assert span.context is not None
+    assert row.traceparent == f"00-0af7651916cd43dd8448eb211c80319c-{span.context.span_id:016x}-01"
+    assert by_name[str(job_id(2))].parent is None
+    assert without.traceparent is not None
+    assert {event.traceparent for event in stage.dispatched()} == {row.traceparent, without.traceparent}
+
+
+async def test_a_wait_is_kept_in_the_store_and_dispatched_when_it_is_over(stage: Stage) -> None:
+    await stage.ask(request(delay=timedelta(seconds=30)))
+    assert (await _row(stage)).state is JobState.WAITING
+    assert not stage.dispatched()
+    await stage.clock.advance(30)
+    row = await _row(stage)
+    assert (row.state, row.attempt) == (JobState.QUEUED, 1)
+    assert row.dispatched_at is not None
+    assert row.wake_at == row.dispatched_at + row.policy.start_timeout
+    assert [event.data.attempt for event in stage.dispatched()] == [1]
+
+
+async def test_what_has_expired_before_it_came_is_not_dispatched(stage: Stage) -> None:
+    await stage.ask(
+        request(1, deadline=stage.clock.now()), request(2, delay=timedelta(seconds=9), expires_after=5)
+    )
+    await stage.clock.advance(60)
+    assert not stage.dispatched(), "the supervisor ends them"

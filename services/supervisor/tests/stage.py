@@ -1,0 +1,85 @@
+"""A supervisor's surroundings in memory; everything it says is heard."""
+
+from typing import Any
+
+from services.supervisor.tests.words import NOW
+
+from warrener_contracts import topology
+from warrener_contracts.codec import Readable, decode
+from warrener_contracts.events import Event
+from warrener_contracts.letters import Letter, letter_for
+from warrener_contracts.topology import Binding, Queue, Topology
+from warrener_runtime.bus import Delivery
+from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
+from warrener_runtime.publishing import publish_all
+from warrener_runtime.seeded_entropy import SeededEntropy
+from warrener_runtime.telemetry import Telemetry
+from warrener_runtime.virtual_clock import VirtualClock
+from warrener_store.memory import MemoryStore
+from warrener_store.rows import JobRow
+from warrener_supervisor.settings import SupervisorSettings
+from warrener_supervisor.wiring import assemble
+
+_EARS = (
+    Queue("ear.events", (Binding(topology.EVENTS, "#"),)),
+    Queue("ear.control", (Binding(topology.CONTROL, "#"),)),
+    Queue("ear.status", (Binding(topology.STATUS, "#"),)),
+    Queue("ear.attempts", (Binding(topology.DISPATCH, "default.#"), Binding(topology.RETURN, "*.default.#"))),
+)
+
+
+class Stage:
+    """A supervisor on a memory broker and a memory store, at the time `NOW`."""
+
+    def __init__(self) -> None:
+        self.clock = VirtualClock(NOW)
+        self.broker = MemoryBroker(self.clock)
+        self.store = MemoryStore()
+        self.telemetry = Telemetry.in_memory("warrener-supervisor", clock=self.clock)
+        self.bus = MemoryBus(self.broker)
+        self.heard: dict[str, list[Delivery]] = {}
+        self.component = assemble(
+            self.bus, self.store, self.clock, SeededEntropy(1), self.telemetry, SupervisorSettings()
+        )
+
+    async def open(self, *rows: JobRow) -> None:
+        """Start, with these jobs in the store."""
+        await self.store.insert_jobs(rows)
+        await self.bus.start()
+        await self.component.start()
+        await self.bus.declare(Topology((), _EARS))
+        for ear in _EARS:
+            await self.bus.listen(ear.name, self._hear)
+
+    async def close(self) -> None:
+        """Stop everything."""
+        await self.component.stop()
+        await self.bus.close()
+        self.broker.stop()
+
+    async def _hear(self, delivery: Delivery) -> None:
+        self.heard.setdefault(delivery.exchange, []).append(delivery)
+
+    async def say(self, *words: Event[Any] | Letter, then: float = 0.0) -> None:
+        """Publish, and let `then` seconds pass."""
+        letters = [word if isinstance(word, Letter) else letter_for(word) for word in words]
+        await publish_all(self.bus, letters, clock=self.clock)
+        await self.clock.advance(then)
+
+    def told(self, *exchanges: str) -> list[Event[Any]]:
+        """The events that were published there, in order."""
+        return [
+            found.event
+            for exchange in exchanges
+            for delivery in self.heard.get(exchange, [])
+            for found in decode(delivery.body, delivery.content_type)
+            if isinstance(found, Readable)
+        ]
+
+    def addresses(self, exchange: str) -> list[str]:
+        """The routing keys of what was published there."""
+        return [delivery.routing_key for delivery in self.heard.get(exchange, [])]
+
+    def dispatched(self) -> list[Event[Any]]:
+        """What reached the agents' queue, straight or by the ladder."""
+        return self.told(topology.DISPATCH, topology.RETURN)

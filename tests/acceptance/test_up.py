@@ -1,0 +1,170 @@
+"""`warrener up`, as a person uses it: one command, a whole Warrener; whatever is killed, the work goes on."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from tests.acceptance.warren import until
+
+from warrener_runtime.servers import RabbitMQInstallation, ServerMissing
+
+HANDLERS = """
+from warrener_agent import Agent, JobContext
+
+agent = Agent()
+
+@agent.job("hello.greet")
+async def greet(job: JobContext, name: str) -> str:
+    print("greeting", name)
+    return f"Hello, {name}!"
+
+@agent.job("hello.fail", max_attempts=1)
+async def fail(job: JobContext) -> None:
+    raise ValueError("nothing works today")
+"""
+
+ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("WARRENER_")}
+
+
+class RunningUp:
+    """A `warrener up --json` and all that it has said."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.said: list[dict[str, Any]] = []
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "warrener", "up", "hello", "--json"],
+            cwd=folder,
+            env=ENVIRONMENT,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self._listening = threading.Thread(target=self._listen, daemon=True)
+        self._listening.start()
+
+    def heard(self, event: str, of: str = "") -> list[dict[str, Any]]:
+        """The events of this kind, of this process."""
+        return [line for line in self.said if line["event"] == event and of in line["of"]]
+
+    def until(self, event: str, of: str = "", *, times: int = 1) -> dict[str, Any]:
+        """Until it has said this so often; the last of them."""
+
+        def fact() -> list[dict[str, Any]]:
+            assert self.process.poll() is None, f"up ended: {self.said[-10:]} {self.errors()}"
+            found = self.heard(event, of)
+            return found if len(found) >= times else []
+
+        return until(fact, f"{event} of {of or 'anybody'} ({times} times)", within=120)[-1]
+
+    def everything(self) -> list[psutil.Process]:
+        """It, and all processes below it."""
+        root = psutil.Process(self.process.pid)
+        return [root, *root.children(recursive=True)]
+
+    def command(self, *words: str) -> "subprocess.CompletedProcess[str]":
+        """Another command in the same folder."""
+        return subprocess.run(
+            [sys.executable, "-m", "warrener", *words],
+            cwd=self.folder,
+            env=ENVIRONMENT,
+            capture_output=True,
+            text=True,
+            timeout=90,
+            check=False,
+        )
+
+    def errors(self) -> str:
+        """What it wrote to stderr, once it has ended."""
+        assert self.process.stderr is not None
+        return self.process.stderr.read()
+
+    def end(self) -> None:
+        """Whatever the test left."""
+        self.process.kill()
+        self.process.wait(30)
+        self._listening.join(30)
+        for stream in (self.process.stdout, self.process.stderr):
+            assert stream is not None
+            stream.close()
+
+    def _listen(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.said.append(json.loads(line))
+
+
+@pytest.fixture
+def up(tmp_path: Path) -> Iterator[RunningUp]:
+    """A Warrener in a folder with two handlers; ready."""
+    try:
+        RabbitMQInstallation.of_this_machine()
+    except ServerMissing as missing:
+        pytest.skip(str(missing))
+    (tmp_path / "hello.py").write_text(HANDLERS, encoding="utf-8")
+    running = RunningUp(tmp_path)
+    try:
+        running.until("ready")
+        yield running
+    finally:
+        running.end()
+
+
+def test_whatever_is_killed_the_work_goes_on_and_ctrl_c_ends_it_all(up: RunningUp) -> None:
+    ready = up.heard("ready")[0]
+    assert ready["job_types"] == ["hello.fail", "hello.greet"]
+    assert set(ready["processes"]) == {"scheduler", "supervisor", "agent"}
+
+    greeted = up.command("request", "hello.greet", "name=World", "--wait")
+    assert (greeted.returncode, greeted.stdout) == (0, '"Hello, World!"\n'), greeted.stderr
+    failed = up.command("request", "hello.fail", "--wait", "--json")
+    assert (failed.returncode, json.loads(failed.stdout)["error"]["message"]) == (4, "nothing works today")
+
+    for name, pid in ready["processes"].items():
+        os.kill(pid, signal.SIGKILL)
+        up.until("started", name, times=2)
+    again = up.command("request", "hello.greet", "name=again", "--wait", "--timeout", "80")
+    assert (again.returncode, again.stdout) == (0, '"Hello, again!"\n'), again.stderr
+
+    second = up.command("up")
+    assert second.returncode == 1
+    assert str(up.process.pid) in second.stderr
+
+    page = json.loads(up.command("job", json.loads(failed.stdout)["job_id"][-12:], "--json").stdout)
+    assert (page["state"], page["attempts"][0]["end"]) == ("dead", "failed")
+    assert {row["state"] for row in json.loads(up.command("jobs", "--json").stdout)} == {"succeeded", "dead"}
+    assert up.command("doctor").returncode == 0
+
+    everything = up.everything()
+    up.process.send_signal(signal.SIGINT)
+    assert up.process.wait(90) == 0, up.errors()
+    assert [line["event"] for line in up.said[-2:]] == ["draining", "stopped"]
+    assert not [process for process in everything if process.is_running()]
+
+
+def test_when_up_itself_is_killed_nothing_stays_and_the_next_one_goes_on(
+    up: RunningUp, tmp_path: Path
+) -> None:
+    kept = up.command("request", "hello.greet", "name=later", "--delay", "1s").stdout.strip()
+    everything = up.everything()
+    assert len(everything) >= 6  # up, three services, the broker's guard and the broker
+    up.process.kill()
+    _, alive = psutil.wait_procs(everything, timeout=60)
+    assert not alive
+
+    following = RunningUp(tmp_path)
+    try:
+        following.until("ready")
+        ended = following.command("job", kept, "--wait", "--json")
+        assert json.loads(ended.stdout)["result"] == "Hello, later!"
+    finally:
+        following.end()

@@ -1,0 +1,144 @@
+"""The brokers that the bus's conformance suite runs on, and what its tests say to them."""
+
+import asyncio
+from collections.abc import Iterable
+from contextlib import AsyncExitStack
+from typing import Protocol, cast
+
+import aiormq
+from tests.servers.kinds import RabbitMQServer
+
+from warrener_contracts.letters import Letter
+from warrener_contracts.topology import Binding, Exchange, Queue
+from warrener_runtime.bus import Bus, Delivery, Subscription, open_bus
+from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
+from warrener_runtime.clock import SystemClock
+
+WITHIN = 15.0  # seconds for what must happen; it takes milliseconds
+
+WORK = {"x-queue-type": "quorum"}
+BURIED = Queue("buried", (Binding("dead", "#"),), WORK)
+EXCHANGES = (
+    Exchange("stray", kind="fanout"),
+    Exchange("ask"),
+    Exchange("told", alternate="stray"),
+    Exchange("dead"),
+    Exchange("wait"),
+    Exchange("return"),
+    Exchange("all", kind="fanout"),
+    Exchange("one", kind="direct"),
+)
+JOBS = Queue("jobs", (Binding("ask", "job.#"), Binding("return", "*.job.#")), WORK)
+
+
+class Rig(Protocol):
+    """A broker, and what a test may do to it."""
+
+    async def bus(self, name: str = "tested") -> Bus:
+        """A started bus; closed at the end of the test."""
+        ...
+
+    async def drop_connections(self) -> None:
+        """Break every connection; the broker goes on."""
+        ...
+
+    async def delete_queue(self, name: str) -> None:
+        """Delete it behind the bus's back."""
+        ...
+
+    async def restart(self) -> None:
+        """End the broker and start it again."""
+        ...
+
+
+class MemoryRig:
+    def __init__(self, closing: AsyncExitStack) -> None:
+        self._closing = closing
+        self._broker = MemoryBroker(SystemClock())
+
+    async def bus(self, name: str = "tested") -> Bus:
+        return await _started(MemoryBus(self._broker, name=name), self._closing)
+
+    async def drop_connections(self) -> None:
+        self._broker.drop_connections()
+
+    async def delete_queue(self, name: str) -> None:
+        self._broker.delete_queue(name)
+
+    async def restart(self) -> None:
+        self._broker.restart()
+
+
+class RabbitRig:
+    def __init__(self, closing: AsyncExitStack, node: RabbitMQServer, url: str) -> None:
+        self._closing = closing
+        self._node = node
+        self._url = url
+
+    async def bus(self, name: str = "tested") -> Bus:
+        return await _started(open_bus(self._url, name=name), self._closing)
+
+    async def drop_connections(self) -> None:
+        await asyncio.to_thread(self._node.close_connections)
+
+    async def delete_queue(self, name: str) -> None:
+        async with aiormq.connect(self._url) as connection:
+            channel = await connection.channel()
+            await channel.queue_delete(name)
+
+    async def restart(self) -> None:
+        await asyncio.to_thread(self._node.restart)
+
+
+async def _started(bus: Bus, closing: AsyncExitStack) -> Bus:
+    closing.push_async_callback(bus.close)
+    async with asyncio.timeout(WITHIN):
+        await bus.start()
+    return bus
+
+
+def letter(name: str, key: str = "job.x", exchange: str = "ask", *, mandatory: bool = True) -> Letter:
+    return Letter(
+        exchange=exchange,
+        routing_key=key,
+        body=name.encode(),
+        content_type="text/plain",
+        message_id=name,
+        type="test",
+        headers={"traceparent": f"00-{name}"},
+        mandatory=mandatory,
+    )
+
+
+def letters(names: Iterable[object], key: str = "job.x") -> list[Letter]:
+    return [letter(str(name), key) for name in names]
+
+
+def names(deliveries: Iterable[Delivery]) -> list[str]:
+    return [delivery.body.decode() for delivery in deliveries]
+
+
+async def receive(subscription: Subscription, count: int) -> list[Delivery]:
+    """The next `count` deliveries, however they are batched."""
+    received: list[Delivery] = []
+    async with asyncio.timeout(WITHIN):
+        while len(received) < count:
+            received += await anext(aiter(subscription))
+    assert len(received) == count, f"expected {count}, got {names(received)}"
+    return received
+
+
+async def receive_all(subscription: Subscription, wanted: set[str]) -> list[Delivery]:
+    """Deliveries until each of `wanted` came at least once; acknowledged as they come."""
+    received: list[Delivery] = []
+    async with asyncio.timeout(WITHIN * 2):
+        while not wanted <= set(names(received)):
+            batch = await anext(aiter(subscription))
+            await subscription.ack(batch)
+            received += batch
+    return received
+
+
+def death(delivery: Delivery) -> dict[str, object]:
+    """The newest entry of x-death."""
+    return cast("list[dict[str, object]]", delivery.headers["x-death"])[0]

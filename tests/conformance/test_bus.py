@@ -1,0 +1,600 @@
+"""What every Bus must do, run on the broker in memory and on RabbitMQ.
+
+Faults that only a real broker has (alarms, half-open sockets, consumer timeouts) are told in
+`infra/runtime/tests/test_bus_traps.py`.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
+from dataclasses import replace
+
+import pytest
+from tests.conformance.bus_rigs import (
+    BURIED,
+    EXCHANGES,
+    JOBS,
+    WITHIN,
+    WORK,
+    MemoryRig,
+    RabbitRig,
+    Rig,
+    death,
+    letter,
+    letters,
+    names,
+    receive,
+    receive_all,
+)
+from tests.servers.kinds import RabbitMQServer
+
+from warrener_contracts.letters import Letter
+from warrener_contracts.topology import Binding, Exchange, Queue, Topology
+from warrener_runtime.bus import Bus, BusUnreachable, Delivery, Fate, Subscription, TopologyMismatch, open_bus
+from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
+from warrener_runtime.clock import SystemClock
+from warrener_runtime.publishing import Unroutable, publish_all
+
+
+@pytest.fixture
+async def closing() -> AsyncIterator[AsyncExitStack]:
+    async with AsyncExitStack() as stack:
+        yield stack
+
+
+@pytest.fixture(params=["memory", "rabbitmq"])
+def rig(request: pytest.FixtureRequest, closing: AsyncExitStack) -> Rig:
+    if request.param == "memory":
+        return MemoryRig(closing)
+    node: RabbitMQServer = request.getfixturevalue("broker")
+    return RabbitRig(closing, node, request.getfixturevalue("vhost_url"))
+
+
+@pytest.fixture(params=["memory", "rabbitmq"])
+def mortal_rig(request: pytest.FixtureRequest, closing: AsyncExitStack) -> Rig:
+    """A broker of the test's own, that may be restarted."""
+    if request.param == "memory":
+        return MemoryRig(closing)
+    node: RabbitMQServer = request.getfixturevalue("own_rabbitmq")
+    return RabbitRig(closing, node, node.url)
+
+
+@pytest.fixture
+async def bus(rig: Rig) -> Bus:
+    """A bus with the exchanges, a queue for work, and one for dead letters."""
+    bus = await rig.bus()
+    await bus.declare(Topology(EXCHANGES, (JOBS, BURIED)))
+    return bus
+
+
+class TestPublishing:
+    async def test_what_a_queue_has_is_confirmed_and_arrives_as_it_was_sent(self, bus: Bus) -> None:
+        subscription = await bus.subscribe("jobs", prefetch=10)
+        sent = letter("one", "job.flights.load")
+
+        assert await bus.publish([sent]) == [Fate.CONFIRMED]
+
+        [delivery] = await receive(subscription, 1)
+        assert delivery.body == b"one"
+        assert (delivery.exchange, delivery.routing_key) == ("ask", "job.flights.load")
+        assert (delivery.content_type, delivery.message_id, delivery.type) == ("text/plain", "one", "test")
+        assert delivery.headers["traceparent"] == "00-one"
+        assert not delivery.redelivered
+
+    async def test_nothing_to_publish_is_nothing(self, bus: Bus) -> None:
+        assert await bus.publish([]) == []
+
+    async def test_fates_come_in_the_order_of_the_messages(self, bus: Bus) -> None:
+        fates = await bus.publish(
+            [
+                letter("routed"),
+                letter("nobody", "unknown"),
+                letter("nobody cares", "unknown", mandatory=False),
+                letter("no exchange", exchange="missing"),
+                letter("routed too"),
+            ]
+        )
+
+        confirmed, unroutable = Fate.CONFIRMED, Fate.UNROUTABLE
+        assert fates == [confirmed, unroutable, confirmed, unroutable, confirmed]
+
+    async def test_a_missing_exchange_does_not_harm_what_others_publish(self, bus: Bus) -> None:
+        bad = [letter(f"bad {n}", exchange="missing", mandatory=False) for n in range(20)]
+
+        good, lost = await asyncio.gather(bus.publish(letters(range(200))), bus.publish(bad))
+
+        assert set(good) == {Fate.CONFIRMED}
+        assert set(lost) == {Fate.UNROUTABLE}
+
+    async def test_two_messages_with_one_id_have_a_fate_each(self, bus: Bus) -> None:
+        twins = [letter("twin", "unknown"), letter("twin", "job.x"), letter("twin", "unknown")]
+
+        for _ in range(10):
+            assert await bus.publish(twins) == [Fate.UNROUTABLE, Fate.CONFIRMED, Fate.UNROUTABLE]
+
+    async def test_the_same_id_from_two_callers_at_once_has_a_fate_each(self, bus: Bus) -> None:
+        routed, stray = [letter("twin", "job.x")], [letter("twin", "unknown")]
+
+        fates = await asyncio.gather(*(bus.publish(one) for one in [routed, stray] * 20))
+
+        assert fates == [[Fate.CONFIRMED], [Fate.UNROUTABLE]] * 20
+
+    async def test_large_and_empty_bodies_arrive_whole(self, bus: Bus) -> None:
+        subscription = await bus.subscribe("jobs", prefetch=10)
+        bodies = [b"x" * 600_000, b"", b"y" * 600_000]
+        sent = [replace(letter(str(n)), body=body) for n, body in enumerate(bodies)]
+
+        assert set(await bus.publish(sent)) == {Fate.CONFIRMED}
+
+        assert [one.body for one in await receive(subscription, 3)] == bodies
+
+    async def test_a_full_queue_refuses_until_there_is_room(self, bus: Bus) -> None:
+        limits: dict[str, str | int] = {**WORK, "x-max-length": 5, "x-overflow": "reject-publish"}
+        await bus.declare(Topology((), (Queue("small", (Binding("ask", "small"),), limits),)))
+        fates: list[Fate] = []
+        while Fate.REFUSED not in fates:  # the limit of RabbitMQ is soft
+            fates += await bus.publish([letter(f"{len(fates)}", "small")])
+            assert len(fates) < 50
+        kept = fates.count(Fate.CONFIRMED)
+        assert kept >= 5
+
+        subscription = await bus.subscribe("small", prefetch=kept)
+        await subscription.ack(await receive(subscription, kept))
+
+        async with asyncio.timeout(WITHIN):
+            await publish_all(bus, [letter("later", "small")], clock=SystemClock())
+        assert names(await receive(subscription, 1)) == ["later"]
+
+    async def test_publish_all_tells_what_nobody_is_bound_for_and_confirms_the_rest(self, bus: Bus) -> None:
+        subscription = await bus.subscribe("jobs", prefetch=10)
+
+        with pytest.raises(Unroutable) as told:
+            await publish_all(bus, [letter("a"), letter("b", "unknown"), letter("c")], clock=SystemClock())
+
+        assert [one.message_id for one in told.value.letters] == ["b"]
+        assert names(await receive(subscription, 2)) == ["a", "c"]
+
+    async def test_a_closed_bus_is_certain_of_nothing(self, bus: Bus) -> None:
+        await bus.close()
+
+        assert await bus.publish([letter("late")], timeout=1) == [Fate.UNKNOWN]
+
+
+class TestRouting:
+    @pytest.mark.parametrize(
+        ("pattern", "key", "brings"),
+        [
+            ("a.b", "a.b", True),
+            ("a.b", "a.c", False),
+            ("a.*", "a.b", True),
+            ("a.*", "a", False),
+            ("a.*", "a.b.c", False),
+            ("*.b", "a.b", True),
+            ("a.#", "a", True),
+            ("a.#", "a.b.c", True),
+            ("#.c", "a.b.c", True),
+            ("#.c", "c", True),
+            ("*.a.#", "1s.a.b.c", True),
+            ("*.a.#", "a.b.c", False),
+            ("#", "anything.at.all", True),
+            ("#.b.#", "a.b.c", True),
+            ("#.b.#", "a.c", False),
+        ],
+    )
+    async def test_topic_patterns(self, rig: Rig, pattern: str, key: str, *, brings: bool) -> None:
+        bus = await rig.bus()
+        bound = Queue("bound", (Binding("ask", pattern),))
+        await bus.declare(Topology((Exchange("ask"),), (bound,)))
+
+        [fate] = await bus.publish([letter("x", key)])
+
+        assert (fate is Fate.CONFIRMED) == brings
+
+    async def test_fanout_brings_a_copy_to_each_queue_and_direct_compares(self, bus: Bus) -> None:
+        queues = tuple(Queue(name, (Binding("all", ""), Binding("one", name))) for name in ("left", "right"))
+        await bus.declare(Topology((), queues))
+        left = await bus.subscribe("left", prefetch=10)
+        right = await bus.subscribe("right", prefetch=10)
+
+        await bus.publish([letter("both", "whatever", "all"), letter("only right", "right", "one")])
+
+        assert names(await receive(left, 1)) == ["both"]
+        assert names(await receive(right, 2)) == ["both", "only right"]
+
+    async def test_two_bindings_that_match_bring_one_copy(self, bus: Bus) -> None:
+        twice = Queue("twice", (Binding("ask", "#"), Binding("ask", "job.#")))
+        await bus.declare(Topology((), (twice,)))
+        subscription = await bus.subscribe("twice", prefetch=10)
+
+        await bus.publish(letters(["first", "second"]))
+
+        assert names(await receive(subscription, 2)) == ["first", "second"]
+
+    async def test_what_is_unroutable_goes_to_the_alternate_exchange(self, bus: Bus) -> None:
+        await bus.declare(Topology((), (Queue("strays", (Binding("stray", "#"),)),)))
+        strays = await bus.subscribe("strays", prefetch=10)
+
+        assert await bus.publish([letter("lost", "unknown", "told")]) == [Fate.CONFIRMED]
+
+        [delivery] = await receive(strays, 1)
+        assert (delivery.exchange, delivery.routing_key) == ("told", "unknown")
+
+    async def test_declaring_twice_is_one_and_another_kind_is_a_mismatch(self, bus: Bus) -> None:
+        await bus.declare(Topology(EXCHANGES, (JOBS,)))
+
+        with pytest.raises(TopologyMismatch, match="jobs"):
+            await bus.declare(Topology((), (Queue("jobs", (), {**WORK, "x-max-length": 3}),)))
+        with pytest.raises(TopologyMismatch, match="ask"):
+            await bus.declare(Topology((Exchange("ask", kind="fanout"),), ()))
+        assert await bus.publish([letter("still there")]) == [Fate.CONFIRMED]
+
+
+class TestConsuming:
+    async def test_messages_come_in_order_and_no_more_than_the_prefetch_at_a_time(self, bus: Bus) -> None:
+        await bus.publish(letters(range(10)))
+        subscription = await bus.subscribe("jobs", prefetch=4)
+
+        first = await receive(subscription, 4)
+        more = asyncio.create_task(receive(subscription, 4))
+        await bus.ping()
+        assert not more.done(), "the prefetch is taken"
+        await subscription.ack(first)
+
+        second = await more
+        await subscription.ack(second)
+        rest = await receive(subscription, 2)
+        assert names([*first, *second, *rest]) == [str(n) for n in range(10)]
+
+    async def test_acknowledging_out_of_order_leaves_exactly_the_others(self, rig: Rig, bus: Bus) -> None:
+        await bus.publish(letters(range(8)))
+        subscription = await bus.subscribe("jobs", prefetch=8)
+        got = await receive(subscription, 8)
+
+        await subscription.ack([got[5], got[1]])
+        await subscription.ack([got[2], got[0], got[7]])
+        await subscription.ack([got[1]])  # a second time says nothing new
+        await bus.close()
+
+        other = await (await rig.bus("other")).subscribe("jobs", prefetch=8)
+        left = await receive(other, 3)
+        assert names(left) == ["3", "4", "6"]
+        assert all(delivery.redelivered for delivery in left)
+
+    async def test_what_is_rejected_comes_back_marked_as_redelivered(self, bus: Bus) -> None:
+        await bus.publish(letters(["a"]))
+        subscription = await bus.subscribe("jobs", prefetch=1)
+        [first] = await receive(subscription, 1)
+
+        await subscription.reject([first], requeue=True)
+
+        [again] = await receive(subscription, 1)
+        assert again.body == b"a"
+        assert again.redelivered
+
+    async def test_stop_ends_the_iteration_after_what_has_arrived(self, rig: Rig, bus: Bus) -> None:
+        await bus.publish(letters(range(3)))
+        subscription = await bus.subscribe("jobs", prefetch=5)
+        got = await receive(subscription, 3)
+        await bus.publish(letters([3, 4]))
+        await bus.ping()  # comes by the same connection: what was sent before it has arrived
+        await subscription.stop()
+        await subscription.stop()
+        assert not subscription.live
+        await bus.publish(letters([5]))
+
+        async with asyncio.timeout(WITHIN):
+            got += [delivery async for batch in subscription for delivery in batch]
+        await subscription.ack(got)  # what was handed out may still be settled
+        await bus.close()
+
+        other = await (await rig.bus("other")).subscribe("jobs", prefetch=10)
+        rest = await receive(other, 6 - len(got))
+        assert names([*got, *rest]) == [str(n) for n in range(6)]
+
+    async def test_closing_ends_the_iteration_and_gives_back(self, rig: Rig, bus: Bus) -> None:
+        await bus.publish(letters(["a"]))
+        subscription = await bus.subscribe("jobs", prefetch=5)
+        await receive(subscription, 1)
+        waiting = asyncio.create_task(_collect(subscription))
+
+        await bus.close()
+        await bus.close()
+
+        async with asyncio.timeout(WITHIN):
+            assert await waiting == []
+        other = await (await rig.bus("other")).subscribe("jobs", prefetch=5)
+        assert names(await receive(other, 1)) == ["a"]
+
+    async def test_a_bus_that_never_started_closes(self, rig: Rig) -> None:
+        unstarted = (
+            MemoryBus(MemoryBroker()) if isinstance(rig, MemoryRig) else open_bus("amqp://x/", name="x")
+        )
+
+        async with asyncio.timeout(WITHIN):
+            await unstarted.close()
+
+
+async def _collect(subscription: Subscription) -> list[Delivery]:
+    return [delivery async for batch in subscription for delivery in batch]
+
+
+class TestDeadLetters:
+    async def test_what_is_rejected_for_good_is_buried_with_the_reason(self, bus: Bus) -> None:
+        await bus.declare(Topology((), (_mortal_queue(),)))
+        graves = await bus.subscribe("buried", prefetch=10)
+        subscription = await bus.subscribe("mortal", prefetch=10)
+        await bus.publish(letters(["bad"], "mortal"))
+
+        await subscription.reject(await receive(subscription, 1), requeue=False)
+
+        [dead] = await receive(graves, 1)
+        assert dead.body == b"bad"
+        assert (dead.exchange, dead.routing_key) == ("dead", "dead.mortal")
+        assert (death(dead)["reason"], death(dead)["queue"]) == ("rejected", "mortal")
+        assert (dead.message_id, dead.type, dead.headers["traceparent"]) == ("bad", "test", "00-bad")
+
+    async def test_poison_is_buried_after_the_delivery_limit(self, bus: Bus) -> None:
+        await bus.declare(Topology((), (_mortal_queue(),)))
+        graves = await bus.subscribe("buried", prefetch=10)
+        subscription = await bus.subscribe("mortal", prefetch=1)
+        await bus.publish(letters(["poison", "good"], "mortal"))
+
+        for _ in range(4):  # once, and three more times
+            [delivery] = await receive(subscription, 1)
+            assert delivery.body == b"poison"
+            await subscription.reject([delivery], requeue=True)
+
+        [dead] = await receive(graves, 1)
+        assert (dead.body, death(dead)["reason"]) == (b"poison", "delivery_limit")
+        assert names(await receive(subscription, 1)) == ["good"], "it blocks nobody"
+
+    async def test_the_ladder_brings_a_message_back_under_the_key_it_climbed_with(self, bus: Bus) -> None:
+        await bus.declare(Topology((), (_rung(0.3),)))
+        subscription = await bus.subscribe("jobs", prefetch=10)
+        began = asyncio.get_running_loop().time()
+
+        await bus.publish([letter("later", "short.job.x", "wait"), letter("now")])
+
+        assert names(await receive(subscription, 1)) == ["now"]
+        [later] = await receive(subscription, 1)
+        assert asyncio.get_running_loop().time() - began >= 0.3
+        assert (later.body, later.exchange, later.routing_key) == (b"later", "return", "short.job.x")
+        assert (death(later)["reason"], death(later)["queue"]) == ("expired", "rung")
+
+    async def test_what_falls_off_the_ladder_waits_until_its_queue_exists(self, bus: Bus) -> None:
+        await bus.declare(Topology((), (_rung(0.05),)))
+        await bus.publish([letter("early", "short.nobody", "wait")])
+        await bus.declare(Topology((), (Queue("late", (Binding("return", "*.nobody"),)),)))
+
+        subscription = await bus.subscribe("late", prefetch=10)
+
+        assert names(await receive(subscription, 1)) == ["early"]
+
+
+def _mortal_queue() -> Queue:
+    arguments: dict[str, str | int] = {
+        **WORK,
+        "x-delivery-limit": 3,
+        "x-overflow": "reject-publish",
+        "x-dead-letter-exchange": "dead",
+        "x-dead-letter-routing-key": "dead.mortal",
+        "x-dead-letter-strategy": "at-least-once",
+    }
+    return Queue("mortal", (Binding("ask", "mortal"),), arguments)
+
+
+def _rung(seconds: float) -> Queue:
+    arguments: dict[str, str | int] = {
+        **WORK,
+        "x-message-ttl": int(seconds * 1000),
+        "x-overflow": "reject-publish",
+        "x-dead-letter-exchange": "return",
+        "x-dead-letter-strategy": "at-least-once",
+    }
+    return Queue("rung", (Binding("wait", "short.#"),), arguments)
+
+
+class TestRecovery:
+    async def test_an_acknowledgement_for_a_lost_channel_is_passed_over(self, rig: Rig, bus: Bus) -> None:
+        await bus.publish(letters(["a", "b"]))
+        subscription = await bus.subscribe("jobs", prefetch=2)
+        stale = await receive(subscription, 2)
+        await rig.drop_connections()
+        again = await receive(subscription, 2)
+        assert all(one.redelivered for one in again)
+        assert again[0].epoch > stale[0].epoch
+
+        await subscription.ack(stale)
+        await subscription.reject(stale, requeue=False)
+        await subscription.ack([again[0]])
+        await bus.close()
+
+        other = await (await rig.bus("other")).subscribe("jobs", prefetch=2)
+        assert names(await receive(other, 1)) == ["b"]
+
+    async def test_nothing_confirmed_is_lost_when_connections_drop_and_iteration_goes_on(
+        self, rig: Rig, bus: Bus
+    ) -> None:
+        subscription = await bus.subscribe("jobs", prefetch=20)
+        await _survives(bus, subscription, rig.drop_connections)
+
+    async def test_nothing_confirmed_is_lost_when_the_broker_restarts(self, mortal_rig: Rig) -> None:
+        bus = await mortal_rig.bus()
+        await bus.declare(Topology(EXCHANGES, (JOBS, BURIED)))
+        subscription = await bus.subscribe("jobs", prefetch=20)
+        await _survives(bus, subscription, mortal_rig.restart)
+
+    async def test_a_deleted_queue_is_declared_and_consumed_again(self, rig: Rig, bus: Bus) -> None:
+        subscription = await bus.subscribe("jobs", prefetch=5)
+
+        await rig.delete_queue("jobs")
+
+        async with asyncio.timeout(WITHIN):
+            await _published_once_routable(bus, letter("after"))
+        assert names(await receive(subscription, 1)) == ["after"]
+        assert subscription.live
+
+    async def test_a_queue_that_is_declared_later_is_consumed_from_then_on(self, rig: Rig, bus: Bus) -> None:
+        subscription = await bus.subscribe("later", prefetch=5)
+        assert not subscription.live
+
+        other = await rig.bus("other")
+        await other.declare(Topology((), (Queue("later", (Binding("ask", "later"),)),)))
+        await other.publish([letter("x", "later")])
+
+        assert names(await receive(subscription, 1)) == ["x"]
+        assert subscription.live
+
+    async def test_exclusive_queues_go_with_their_bus(self, rig: Rig, bus: Bus) -> None:
+        ear = Queue("ear", (Binding("told", "all"),), exclusive=True)
+        owner = await rig.bus("owner")
+        await owner.declare(Topology(EXCHANGES, (ear,)))
+        with pytest.raises(TopologyMismatch, match="ear"):
+            await bus.declare(Topology((), (ear,)))
+        to_ear = letter("hello", "ear", "")
+        assert await bus.publish([to_ear]) == [Fate.CONFIRMED]
+
+        await owner.close()
+
+        with pytest.raises(Unroutable):  # refused at first, while the broker is still deleting it
+            await publish_all(bus, [to_ear], clock=SystemClock())
+
+    async def test_exclusive_queues_come_back_with_their_bus(self, rig: Rig, bus: Bus) -> None:
+        await bus.declare(Topology((), (Queue("ear", (Binding("ask", "ear"),), exclusive=True),)))
+        subscription = await bus.subscribe("ear", prefetch=5)
+        assert subscription.live
+
+        await rig.drop_connections()
+
+        async with asyncio.timeout(WITHIN):
+            await _published_once_routable(bus, letter("hello", "ear"))
+        assert names(await receive(subscription, 1)) == ["hello"]
+
+
+async def _survives(bus: Bus, subscription: Subscription, fault: Callable[[], Awaitable[None]]) -> None:
+    """Publish and consume while the fault happens, and after it."""
+    wanted = {f"{phase}{n}" for phase in "abc" for n in range(100)}
+    receiving = asyncio.create_task(receive_all(subscription, wanted))
+    await publish_all(bus, letters(f"a{n}" for n in range(100)), clock=SystemClock())
+    harm = asyncio.ensure_future(fault())
+    for n in range(100):
+        await publish_all(bus, letters([f"b{n}"]), clock=SystemClock())
+    await harm
+    await publish_all(bus, letters(f"c{n}" for n in range(100)), clock=SystemClock())
+    await receiving
+    assert subscription.live
+
+
+async def _published_once_routable(bus: Bus, one: Letter) -> None:
+    """A queue that is being declared again is not there for a moment."""
+    while True:
+        try:
+            await publish_all(bus, [one], clock=SystemClock())
+        except Unroutable:
+            continue
+        return
+
+
+class TestListening:
+    async def test_a_message_is_handled_and_done(self, rig: Rig, bus: Bus) -> None:
+        heard: asyncio.Queue[Delivery] = asyncio.Queue()
+        listening = await bus.listen("jobs", heard.put)
+        assert listening.live
+
+        await bus.publish(letters(["a", "b"]))
+
+        async with asyncio.timeout(WITHIN):
+            assert names([await heard.get(), await heard.get()]) == ["a", "b"]
+        await listening.stop()
+        await _collect(listening)
+        assert not listening.live
+        await bus.close()
+        await _nothing_left(rig)
+
+    async def test_a_handler_that_fails_gets_it_again(self, bus: Bus) -> None:
+        seen: list[bool] = []
+        done = asyncio.Event()
+
+        async def stumbles(delivery: Delivery) -> None:
+            seen.append(delivery.redelivered)
+            if len(seen) == 1:
+                raise RuntimeError("not yet")
+            done.set()
+
+        await bus.listen("jobs", stumbles)
+        await bus.publish(letters(["a"]))
+
+        async with asyncio.timeout(WITHIN):
+            await done.wait()
+        assert seen == [False, True]
+
+    async def test_listening_goes_on_when_connections_drop(self, rig: Rig, bus: Bus) -> None:
+        heard: asyncio.Queue[Delivery] = asyncio.Queue()
+        await bus.declare(Topology((), (Queue("ear", (Binding("ask", "ear"),), exclusive=True),)))
+        listening = await bus.listen("ear", heard.put)
+        await rig.drop_connections()
+
+        async with asyncio.timeout(WITHIN):
+            await _published_once_routable(bus, letter("after", "ear"))
+            assert names([await heard.get()]) == ["after"]
+        assert listening.live
+
+    async def test_a_lost_connection_does_not_cancel_the_handler(self, rig: Rig, bus: Bus) -> None:
+        running, may_end = asyncio.Event(), asyncio.Event()
+        ended: asyncio.Queue[Delivery] = asyncio.Queue()
+
+        async def slow(delivery: Delivery) -> None:
+            running.set()
+            await may_end.wait()
+            await ended.put(delivery)
+
+        await bus.listen("jobs", slow)
+        await bus.publish(letters(["a"]))
+        async with asyncio.timeout(WITHIN):
+            await running.wait()
+            await rig.drop_connections()
+            await bus.ping(timeout=WITHIN)
+        assert ended.empty()
+
+        may_end.set()
+
+        async with asyncio.timeout(WITHIN):
+            first, again = await ended.get(), await ended.get()
+        assert (first.body, first.redelivered) == (b"a", False)
+        assert (again.body, again.redelivered) == (b"a", True), "its acknowledgement came too late"
+
+    async def test_closing_cancels_the_handler_and_gives_its_message_back(self, rig: Rig, bus: Bus) -> None:
+        running = asyncio.Event()
+
+        async def endless(_: Delivery) -> None:
+            running.set()
+            await asyncio.Event().wait()
+
+        await bus.listen("jobs", endless)
+        await bus.publish(letters(["a"]))
+        async with asyncio.timeout(WITHIN):
+            await running.wait()
+            await bus.close()
+
+        other = await (await rig.bus("other")).subscribe("jobs", prefetch=5)
+        assert names(await receive(other, 1)) == ["a"]
+
+
+async def _nothing_left(rig: Rig) -> None:
+    other = await rig.bus("other")
+    subscription = await other.subscribe("jobs", prefetch=5)
+    await other.publish(letters(["last"]))
+    assert names(await receive(subscription, 1)) == ["last"]
+
+
+class TestPing:
+    async def test_it_returns_when_the_way_there_and_back_is_open(self, rig: Rig, bus: Bus) -> None:
+        await asyncio.gather(*(bus.ping() for _ in range(5)))
+        await rig.drop_connections()
+        await bus.ping(timeout=WITHIN)
+
+    async def test_it_raises_where_there_is_no_way(self, bus: Bus) -> None:
+        await bus.close()
+
+        with pytest.raises(BusUnreachable):
+            await bus.ping(timeout=0.5)

@@ -1,0 +1,73 @@
+"""A TCP proxy that breaks connections in the ways networks do."""
+
+import asyncio
+import contextlib
+
+
+class TcpProxy:
+    """Stands between a client and a server. Faults concern the connections that there are when they begin."""
+
+    def __init__(self, target_port: int) -> None:
+        self._target_port = target_port
+        self._server: asyncio.Server | None = None
+        self._pipes: list[_Pipe] = []
+        self.port = 0
+
+    async def start(self) -> None:
+        """Accept connections, on the port it had before if it had one."""
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", self.port)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    async def stop(self) -> None:
+        """Refuse new connections and reset all others."""
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+        await self.reset()
+
+    async def reset(self) -> None:
+        """RST to both sides of every connection."""
+        pipes, self._pipes = self._pipes, []
+        for pipe in pipes:
+            await pipe.reset()
+
+    def blackhole(self) -> None:
+        """Every connection stays open and carries nothing any more: the half-open socket."""
+        for pipe in self._pipes:
+            pipe.carries = False
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            up_reader, up_writer = await asyncio.open_connection("127.0.0.1", self._target_port)
+        except OSError:
+            writer.transport.abort()
+            return
+        pipe = _Pipe(writer, up_writer)
+        self._pipes.append(pipe)
+        await asyncio.gather(pipe.pump(reader, up_writer), pipe.pump(up_reader, writer))
+
+
+class _Pipe:
+    """One connection, both ways."""
+
+    def __init__(self, client: asyncio.StreamWriter, server: asyncio.StreamWriter) -> None:
+        self._ends = (client, server)
+        self.carries = True
+
+    async def pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Carry bytes one way until an end closes."""
+        with contextlib.suppress(OSError):
+            while data := await reader.read(65536):
+                if self.carries:
+                    writer.write(data)
+                    await writer.drain()
+        if self.carries:
+            writer.close()
+
+    async def reset(self) -> None:
+        """Abort both ends."""
+        self.carries = False
+        for end in self._ends:
+            end.transport.abort()
+            with contextlib.suppress(OSError):
+                await end.wait_closed()

@@ -1,0 +1,68 @@
+"""What the agents of a simulation can run, and what was seen of it running."""
+
+from collections import Counter
+from uuid import UUID
+
+from warrener_agent import Agent, JobContext
+from warrener_runtime.clock import Clock
+
+
+class Workshop:
+    """Handlers on virtual time. Each run is noted from its first to its last moment (invariant I3)."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._running: set[tuple[UUID, int]] = set()
+        self._failed: Counter[UUID] = Counter()
+        self.runs: Counter[UUID] = Counter()
+        self.overlaps: list[tuple[UUID, int]] = []
+        self.agent = Agent()
+        self._declare()
+
+    def _declare(self) -> None:
+        job = self.agent.job
+
+        @job("quick", start_timeout="60s")
+        async def quick(job: JobContext, number: int) -> int:
+            return await self._work(job, 0.0, number)
+
+        @job("slow", start_timeout="60s", timeout="120s")
+        async def slow(job: JobContext, seconds: float) -> int:
+            return await self._work(job, seconds, 1)
+
+        @job("flaky", max_attempts=10, start_timeout="60s")
+        async def flaky(job: JobContext, failures: int) -> int:
+            if self._failed[job.job_id] < failures:
+                self._failed[job.job_id] += 1
+                raise RuntimeError("not yet")
+            return await self._work(job, 0.1, failures)
+
+        @job("doomed", max_attempts=2, start_timeout="60s")
+        async def doomed(job: JobContext) -> None:
+            await self._work(job, 0.1, 0)
+            raise RuntimeError("never")
+
+        @job("hanging", max_attempts=2, timeout="4s", start_timeout="60s")
+        async def hanging(job: JobContext) -> None:
+            await self._work(job, 100_000.0, 0)
+
+        @job("parent", start_timeout="60s")
+        async def parent(job: JobContext, children: int) -> list[str]:
+            await self._work(job, 0.2, 0)
+            return [str(job.request("quick", {"number": n}, key=str(n))) for n in range(children)]
+
+        del quick, slow, flaky, doomed, hanging, parent  # served under their names
+
+    async def _work(self, job: JobContext, seconds: float, result: int) -> int:
+        me = (job.job_id, job.attempt)
+        if me in self._running:
+            self.overlaps.append(me)
+        self._running.add(me)
+        self.runs[job.job_id] += 1
+        try:
+            transaction = await job.transaction()
+            await transaction.execute("effect")
+            await self._clock.sleep(seconds)
+            return result
+        finally:
+            self._running.discard(me)

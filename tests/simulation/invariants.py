@@ -1,0 +1,84 @@
+"""What must be true of a warren once everything in it has come to its end (design, section 3)."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from uuid import UUID
+
+from tests.simulation.workload import POISON
+from tests.simulation.world import World
+
+from warrener_contracts.events import JobFinished, JobRejected
+from warrener_contracts.states import JobState
+from warrener_store.rows import JobRow
+
+
+async def check(world: World, accepted: Iterable[UUID]) -> None:
+    """Raise AssertionError naming the invariant that is broken; I1 and I6 to I8 are checked at every save."""
+    rows = world.store.jobs
+    for job_id in accepted:
+        assert job_id in rows, f"I5: the confirmed request {job_id} has no job"
+    for row in rows.values():
+        assert row.state.terminal, f"I5: {row.job_id} is {row.state}"
+    assert not world.workshop.overlaps, f"I3: attempts ran twice at once: {world.workshop.overlaps}"
+    _check_told(world, rows)
+    _check_effects(world, rows)
+    _check_families(world, rows)
+    await _check_ends(world, rows)
+
+
+def _check_told(world: World, rows: Mapping[UUID, JobRow]) -> None:
+    """G2: the world hears of every end, and of one alone."""
+    told: dict[UUID, set[str]] = {}
+    for event in world.told:
+        if isinstance(event, JobFinished):
+            told.setdefault(event.data.job_id, set()).add(event.data.model_dump_json())
+    assert told.keys() == rows.keys(), "a job's end was not told"
+    for job_id, ends in told.items():
+        assert len(ends) == 1, f"I1: two ends of {job_id} were told: {ends}"
+
+
+def _check_effects(world: World, rows: Mapping[UUID, JobRow]) -> None:
+    """I10, G4: what a handler wrote is there once, if and only if its attempt was recorded."""
+    effects = Counter(job_id for job_id, _ in world.ledger.effects)
+    for job_id, row in rows.items():
+        completed = (entry := world.ledger.entries.get(job_id)) is not None and entry.completion is not None
+        assert effects[job_id] == (1 if completed else 0), f"I10: {effects[job_id]} effects of {job_id}"
+        if row.state is JobState.SUCCEEDED:
+            assert completed, f"I2: {job_id} succeeded, and the ledger does not know"
+            assert entry is not None
+            assert entry.completion is not None
+            assert row.result == entry.completion.result, f"I2: {job_id} has another result than its attempt"
+
+
+def _check_families(world: World, rows: Mapping[UUID, JobRow]) -> None:
+    """G4: follow-ups exist if and only if their parent's completion was recorded."""
+    for row in rows.values():
+        if row.parent_id is not None:
+            assert world.ledger.entries[row.parent_id].completion is not None
+    for job_id, row in rows.items():
+        entry = world.ledger.entries.get(job_id)
+        if row.job_type == "parent" and entry is not None and entry.completion is not None:
+            assert {UUID(child) for child in entry.completion.result} <= rows.keys(), "a follow-up is missing"
+
+
+async def _check_ends(world: World, rows: Mapping[UUID, JobRow]) -> None:
+    for row in rows.values():
+        match row.job_type, row.state:
+            case (("doomed" | "hanging"), state):
+                assert state in (JobState.DEAD, JobState.CANCELLED, JobState.EXPIRED)
+            case _, JobState.DEAD:
+                assert row.losses > row.policy.max_losses, f"{row.job_type} {row.job_id} died: {row.error}"
+            case _:
+                pass
+    dead = {letter.job_id for letter in await world.store.dead_letters(limit=10_000)}
+    assert dead == {row.job_id for row in rows.values() if row.state is JobState.DEAD}
+
+
+async def check_poison(world: World) -> None:
+    """I12, G7: each was parked with its reason, its asker was told where it could be, and nothing loops."""
+    parked = {(message.reason, message.body) for message in await world.store.parked(limit=10_000)}
+    for reason, body in POISON.items():
+        assert reason.value in {why for why, _ in parked}, f"I12: {reason} is not parked: {body!r}"
+    assert {why for why, _ in parked} <= {reason.value for reason in POISON}, parked
+    rejected = {event.data.reason for event in world.told if isinstance(event, JobRejected)}
+    assert {reason for reason in POISON if reason.value != "wrong_door"} <= rejected

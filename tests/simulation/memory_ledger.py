@@ -1,0 +1,121 @@
+"""A ledger in memory: the port's rules in their plainest form, without threads, so that virtual time can
+drive it.
+
+It passes `tests/conformance/test_ledger.py`'s rules as far as they do not need SQL: a statement is an effect
+by name.
+"""
+
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from warrener_agent.ledger import Claim, Completion, Grant, Granted
+
+
+@dataclass(slots=True)
+class Entry:
+    """One job: the highest attempt claimed, who holds it until when, and its end."""
+
+    attempt: int = 0
+    holder: str | None = None
+    until: datetime | None = None
+    cancelled: bool = False
+    completion: Completion | None = None
+
+
+class MemoryLedger:
+    """Shared by all agents of a simulation."""
+
+    def __init__(self) -> None:
+        self.entries: dict[UUID, Entry] = {}
+        self.effects: list[tuple[UUID, str]] = []
+
+    async def start(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+    async def ping(self) -> None: ...
+
+    async def claim(
+        self, claims: Sequence[Claim], *, agent_id: str, now: datetime, until: datetime
+    ) -> list[Granted]:
+        return [self._claim(claim, agent_id, now, until) for claim in claims]
+
+    def _claim(self, claim: Claim, agent_id: str, now: datetime, until: datetime) -> Granted:
+        entry = self.entries.setdefault(claim.job_id, Entry())
+        if entry.completion is not None:
+            return Granted(Grant.COMPLETED, entry.completion)
+        if entry.cancelled:
+            return Granted(Grant.CANCELLED)
+        if claim.attempt < entry.attempt:
+            return Granted(Grant.SUPERSEDED)
+        free = entry.holder in (None, agent_id) or entry.until is None or entry.until <= now
+        if claim.attempt == entry.attempt and not free:
+            return Granted(Grant.HELD)
+        entry.attempt, entry.holder, entry.until = claim.attempt, agent_id, until
+        return Granted(Grant.GRANTED)
+
+    async def renew(self, claims: Sequence[Claim], *, agent_id: str, until: datetime) -> set[UUID]:
+        kept = {claim.job_id for claim in claims if self._holds(claim, agent_id)}
+        for job_id in kept:
+            self.entries[job_id].until = until
+        return kept
+
+    async def complete(self, completions: Sequence[Completion], *, agent_id: str) -> set[UUID]:
+        return {one.job_id for one in completions if self.record(one, agent_id, [])}
+
+    def record(self, completion: Completion, agent_id: str, effects: list[str]) -> bool:
+        """The completion and its effects, together or not at all."""
+        if not self._holds(Claim(completion.job_id, completion.attempt), agent_id):
+            return False
+        self.entries[completion.job_id].completion = completion
+        self.effects += [(completion.job_id, effect) for effect in effects]
+        return True
+
+    async def release(self, claims: Sequence[Claim], *, agent_id: str) -> None:
+        for claim in claims:
+            if self._holds(claim, agent_id):
+                self.entries[claim.job_id].holder = None
+
+    async def cancel(self, job_ids: Collection[UUID], *, now: datetime) -> None:
+        for job_id in job_ids:
+            entry = self.entries.setdefault(job_id, Entry())
+            entry.cancelled = entry.completion is None
+
+    def transaction(self, claim: Claim, *, agent_id: str) -> AbstractAsyncContextManager["MemoryTransaction"]:
+        return self._transaction(claim.job_id, agent_id)
+
+    @asynccontextmanager
+    async def _transaction(self, job_id: UUID, agent_id: str) -> AsyncGenerator["MemoryTransaction"]:
+        yield MemoryTransaction(self, agent_id)
+
+    async def forget(self, before: datetime) -> int:
+        return 0
+
+    def _holds(self, claim: Claim, agent_id: str) -> bool:
+        entry = self.entries.get(claim.job_id)
+        return (
+            entry is not None
+            and entry.completion is None
+            and (entry.attempt, entry.holder) == (claim.attempt, agent_id)
+        )
+
+
+class MemoryTransaction:
+    """Effects that count once the completion is recorded."""
+
+    def __init__(self, ledger: MemoryLedger, agent_id: str) -> None:
+        self._ledger, self._agent_id = ledger, agent_id
+        self._pending: list[str] = []
+
+    async def execute(
+        self, statement: str, parameters: Mapping[str, Any] | Sequence[Mapping[str, Any]] = ()
+    ) -> list[Mapping[str, Any]]:
+        self._pending.append(statement)
+        return []
+
+    async def complete(self, completion: Completion) -> bool:
+        return self._ledger.record(completion, self._agent_id, self._pending)

@@ -1,0 +1,91 @@
+"""G9: each service may die, or be failed by its infrastructure, at any call it makes; nothing is lost or done
+twice."""
+
+from datetime import timedelta
+from itertools import count
+from typing import Any, Literal
+from uuid import UUID
+
+import pytest
+from tests.simulation.invariants import check
+from tests.simulation.world import World
+
+from warrener_contracts.events import (
+    JobCancelRequested,
+    JobCancelRequestedData,
+    JobFinished,
+    JobRequested,
+    JobRequestedData,
+)
+from warrener_contracts.letters import letter_for
+from warrener_contracts.states import JobState
+
+_ENOUGH = 400  # calls; each story makes fewer, and ends the count itself
+
+
+@pytest.mark.parametrize("effect_first", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize(
+    ("kind", "how"),
+    [
+        ("scheduler", "dies"),
+        ("scheduler", "is failed"),
+        ("supervisor", "dies"),
+        ("supervisor", "is failed"),
+        ("agent", "dies"),  # its own tests fail its ledger, which raises nothing but LedgerError
+    ],
+)
+async def test_g9_a_process_is_struck_at_every_call_in_turn(
+    kind: str, how: Literal["dies", "is failed"], *, effect_first: bool
+) -> None:
+    for nth in count():
+        assert nth < _ENOUGH, "the story does not end"
+        if not await _story(kind, how, nth, effect_first=effect_first):
+            assert nth > 5, "the story must make some calls"
+            return
+
+
+async def _story(kind: str, how: str, nth: int, *, effect_first: bool) -> bool:
+    """Jobs of all kinds while the `nth` call goes wrong; whether it was made at all."""
+    async with World(nth, schedulers=1, supervisors=1, agents=1, rests=(1.0,)) as world:
+        life = world.process(kind).life
+        strike = life.die_at if how == "dies" else life.fail_at
+        strike(nth, effect_first=effect_first)
+        jobs = [
+            await _ask(world, "flaky", failures=1),
+            await _ask(world, "doomed"),
+            await _ask(world, "parent", children=1),
+            await _ask(world, "quick", delay=2, number=1),
+            await _ask(world, "slow", seconds=30.0),
+        ]
+        await world.clock.advance(4)
+        await world.publish(letter_for(_cancel(jobs[-1])))
+        await world.clock.run_until(
+            lambda: set(jobs) <= world.store.jobs.keys() and world.settled(), within=400
+        )
+        struck = life.struck
+        await world.clock.advance(60)  # a failed batch waits for its next try
+        await check(world, jobs)
+        states = [world.store.jobs[job_id].state for job_id in jobs]
+        assert states[:4] == [JobState.SUCCEEDED, JobState.DEAD, JobState.SUCCEEDED, JobState.SUCCEEDED]
+        assert states[4] is JobState.CANCELLED
+        answered = {event.data.job_id for event in world.told if isinstance(event, JobFinished)}
+        assert answered >= set(jobs)
+        return struck
+
+
+async def _ask(world: World, kind: str, delay: float | None = None, **arguments: Any) -> UUID:
+    job_id = world.entropy.new_id()
+    data = JobRequestedData(
+        job_type=kind,
+        arguments=arguments,
+        delay=None if delay is None else timedelta(seconds=delay),
+        reply_to="asker",
+    )
+    await world.publish(letter_for(JobRequested(id=str(job_id), source="story", data=data)))
+    return job_id
+
+
+def _cancel(job_id: UUID) -> JobCancelRequested:
+    return JobCancelRequested(
+        id=f"cancel-{job_id}", source="story", data=JobCancelRequestedData(job_id=job_id)
+    )

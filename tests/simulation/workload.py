@@ -1,0 +1,115 @@
+"""What a simulation is asked to do: jobs of every kind, repeats, cancels, and messages nobody can
+understand."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from tests.simulation.world import World
+
+from warrener_contracts import topology
+from warrener_contracts.events import (
+    JobCancelRequested,
+    JobCancelRequestedData,
+    JobRequested,
+    JobRequestedData,
+    Reason,
+)
+from warrener_contracts.letters import Letter, letter_for
+
+KINDS: tuple[tuple[str, Callable[[World], dict[str, Any]]], ...] = (
+    ("quick", lambda world: {"number": world.dice.randint(0, 9)}),
+    ("slow", lambda world: {"seconds": world.dice.choice((0.3, 2.0, 15.0, 45.0))}),
+    ("flaky", lambda world: {"failures": world.dice.randint(1, 3)}),
+    ("parent", lambda world: {"children": world.dice.randint(1, 3)}),
+    ("doomed", lambda _: {}),
+    ("hanging", lambda _: {}),
+)
+
+_NOBODYS_JOB = "01890000-0000-7000-8000-000000000001"
+
+
+def _event(**fields: Any) -> bytes:
+    whole: dict[str, Any] = {"specversion": "1.0", "source": "poison", "type": "job.requested.v1", "data": {}}
+    return json.dumps({**whole, **fields}).encode()
+
+
+POISON: dict[Reason, bytes] = {
+    Reason.NOT_JSON: b"{broken",
+    Reason.NOT_AN_EVENT: b'{"hello": "there"}',
+    Reason.UNKNOWN_VERSION: _event(id="p1", type="job.requested.v9"),
+    Reason.MISSING_ID: _event(data={"job_type": "quick"}),
+    Reason.BAD_FIELDS: _event(id="p2"),
+    Reason.UNKNOWN_JOB_TYPE: _event(id="p3", data={"job_type": "nobody.can"}),
+    Reason.BAD_ARGUMENTS: _event(id="p4", data={"job_type": "quick", "arguments": {"number": "many"}}),
+    Reason.WRONG_DOOR: _event(
+        id="p5",
+        type="job.dead.v1",
+        data={"job_id": _NOBODYS_JOB, "job_type": "quick", "attempts": 1, "reason": "none"},
+    ),
+}
+"""Each of these must be parked with its reason, however often everything dies."""
+
+
+class Workload:
+    """Asks, and remembers what the broker has confirmed: that must come to an end."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.accepted: set[UUID] = set()
+        self.cancelled: set[UUID] = set()
+
+    async def ask(self, jobs: int) -> None:
+        """Spread `jobs` requests, some repeats, some cancels and all the poison over time."""
+        poison = list(POISON.values())
+        for _ in range(jobs):
+            await self._world.clock.sleep(self._world.dice.choice((0.0, 0.1, 1.0, 4.0)))
+            await self._one()
+            if poison:
+                await self._world.publish(self._poisoned(poison.pop()))
+        for body in poison:
+            await self._world.publish(self._poisoned(body))
+
+    async def _one(self) -> None:
+        request = self._request()
+        await self._world.publish(letter_for(request))
+        job_id = UUID(request.id)
+        self.accepted.add(job_id)
+        if self._world.dice.random() < 0.2:
+            await self._world.publish(replace(letter_for(request), message_id=f"again-{request.id}"))
+        if self._world.dice.random() < 0.2:
+            await self._world.clock.sleep(self._world.dice.choice((0.0, 0.5, 5.0)))
+            await self._world.publish(letter_for(self._cancel(job_id)))
+            self.cancelled.add(job_id)
+
+    def _request(self) -> JobRequested:
+        dice = self._world.dice
+        kind, arguments = dice.choice(KINDS)
+        data = JobRequestedData(
+            job_type=kind,
+            arguments=arguments(self._world),
+            delay=timedelta(seconds=dice.choice((2, 30))) if dice.random() < 0.2 else None,
+            expires_after=timedelta(seconds=dice.choice((1, 20))) if dice.random() < 0.15 else None,
+            reply_to="asker" if dice.random() < 0.5 else None,
+        )
+        return JobRequested(id=str(self._world.entropy.new_id()), source="simulation", data=data)
+
+    def _cancel(self, job_id: UUID) -> JobCancelRequested:
+        return JobCancelRequested(
+            id=f"cancel-{job_id}", source="simulation", data=JobCancelRequestedData(job_id=job_id)
+        )
+
+    def _poisoned(self, body: bytes) -> Letter:
+        return Letter(
+            exchange=topology.REQUESTS,
+            routing_key="poison",
+            body=body,
+            content_type="application/cloudevents+json",
+            message_id=str(self._world.entropy.new_id()),
+            type="poison",
+            headers={},
+            mandatory=True,
+        )

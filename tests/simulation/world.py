@@ -1,0 +1,185 @@
+"""A whole warren in one process: schedulers, supervisors and agents on a broker, a store and a ledger in
+memory, in virtual time, where everything may break and every process may die at any call."""
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Self
+
+from tests.simulation.handlers import Workshop
+from tests.simulation.memory_ledger import MemoryLedger
+from tests.simulation.mortality import Life, MortalBus, mortal
+from tests.simulation.watched_store import WatchedStore
+
+from warrener_agent.settings import AgentSettings
+from warrener_agent.wiring import assemble as assemble_agent
+from warrener_contracts import topology
+from warrener_contracts.codec import Readable, decode
+from warrener_contracts.events import Event
+from warrener_contracts.letters import Letter
+from warrener_contracts.topology import Binding, Queue, Topology
+from warrener_runtime.bus import Bus
+from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
+from warrener_runtime.lifecycle import Component
+from warrener_runtime.publishing import publish_all
+from warrener_runtime.seeded_entropy import SeededEntropy
+from warrener_runtime.telemetry import Telemetry
+from warrener_runtime.virtual_clock import VirtualClock
+from warrener_scheduler.settings import SchedulerSettings
+from warrener_scheduler.wiring import assemble as assemble_scheduler
+from warrener_supervisor.settings import SupervisorSettings
+from warrener_supervisor.wiring import assemble as assemble_supervisor
+
+WORK = tuple(
+    queue.name
+    for queue in (
+        topology.REQUESTS_QUEUE,
+        topology.STATUS_QUEUE,
+        topology.DEAD_QUEUE,
+        topology.UNROUTABLE_QUEUE,
+        topology.dispatch_queue("default"),
+    )
+)
+RUNGS = tuple(rung.queue for rung in topology.RUNGS)
+_EAR = Queue("ear", (Binding(topology.EVENTS, "#"),))
+
+
+@dataclass
+class Process:
+    """A service that is started again whenever it has died."""
+
+    name: str
+    build: Callable[[Bus, Life], Component]
+    life: Life = field(default_factory=Life)
+    told_to_leave: asyncio.Event = field(default_factory=asyncio.Event)
+    deaths: int = 0
+    departures: int = 0
+    task: "asyncio.Task[None] | None" = None
+
+
+class World:
+    """One simulation with one seed: `async with World(seed) as world`."""
+
+    def __init__(
+        self,
+        seed: int,
+        *,
+        schedulers: int = 2,
+        supervisors: int = 2,
+        agents: int = 2,
+        rests: Sequence[float] = (0.1, 1.0, 5.0, 20.0, 70.0),
+    ) -> None:
+        """`rests`: the seconds that a dead process may take to come back."""
+        self._rests = rests
+        self.dice = random.Random(seed)
+        self.clock = VirtualClock()
+        self.entropy = SeededEntropy(seed)
+        self.broker = MemoryBroker(self.clock)
+        self.store = WatchedStore()
+        self.ledger = MemoryLedger()
+        self.workshop = Workshop(self.clock)
+        self.early_ack = self.dice.choice((900.0, 1.0))
+        self.told: list[Event[Any]] = []
+        self.processes = [
+            *(Process(f"scheduler-{n}", self._scheduler) for n in range(schedulers)),
+            *(Process(f"supervisor-{n}", self._supervisor) for n in range(supervisors)),
+            *(Process(f"agent-{n}", self._agent) for n in range(agents)),
+        ]
+        self._producer = MemoryBus(self.broker, name="producer")
+
+    async def __aenter__(self) -> Self:
+        await self._producer.start()
+        await self._producer.declare(topology.TOPOLOGY)
+        await self._producer.declare(Topology((), (_EAR,)))
+        await self._producer.listen(_EAR.name, self._hear)
+        for process in self.processes:
+            process.task = asyncio.create_task(self._live(process), name=process.name)
+        await self.clock.advance(1)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        tasks = [process.task for process in self.processes if process.task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        await self._producer.close()
+        self.broker.stop()
+
+    # -- what happens in it ---------------------------------------------------------------------------------
+
+    async def publish(self, *letters: Letter) -> None:
+        """As a producer: until the broker has confirmed. Needs the clock to move if the broker is away."""
+        await publish_all(self._producer, letters, clock=self.clock)
+
+    async def _hear(self, delivery: Any) -> None:
+        self.told += [
+            found.event
+            for found in decode(delivery.body, delivery.content_type)
+            if isinstance(found, Readable)
+        ]
+
+    def settled(self) -> bool:
+        """Whether every job is over and no message waits anywhere (invariant I11)."""
+        idle = not any(self.broker.ready(queue) for queue in (*WORK, *RUNGS))
+        return idle and all(row.state.terminal for row in self.store.jobs.values())
+
+    def process(self, kind: str) -> Process:
+        """The first process of this kind."""
+        return next(process for process in self.processes if process.name.startswith(kind))
+
+    # -- its processes --------------------------------------------------------------------------------------
+
+    async def _live(self, process: Process) -> None:
+        while True:
+            process.life = Life()
+            process.told_to_leave.clear()
+            bus = MemoryBus(self.broker, name=process.name)
+            component = process.build(MortalBus(bus, process.life), process.life)
+            running = asyncio.create_task(_run(bus, component, process.told_to_leave))
+            dying = asyncio.create_task(process.life.dead.wait())
+            try:
+                await asyncio.wait({running, dying}, return_when=asyncio.FIRST_COMPLETED)
+                if running.done():
+                    running.result()
+                    process.departures += 1
+                else:
+                    process.deaths += 1
+            finally:
+                process.life.dead.set()  # it can do nothing more, whatever its stopping tries
+                running.cancel()
+                dying.cancel()
+                await bus.close()
+                await component.stop()
+            await self.clock.sleep(self.dice.choice(self._rests))
+
+    def _scheduler(self, bus: Bus, life: Life) -> Component:
+        settings = SchedulerSettings(dispatch_every=1.0)
+        return assemble_scheduler(
+            bus, mortal(self.store, life), self.clock, self.entropy, Telemetry.silent(), settings
+        )
+
+    def _supervisor(self, bus: Bus, life: Life) -> Component:
+        settings = SupervisorSettings(watch_every=1.0)
+        return assemble_supervisor(
+            bus, mortal(self.store, life), self.clock, self.entropy, Telemetry.silent(), settings
+        )
+
+    def _agent(self, bus: Bus, life: Life) -> Component:
+        # With an early acknowledgement the claim alone owns what runs: then only the watchdog can save it.
+        settings = AgentSettings(agent_slots=4, agent_early_ack=self.early_ack)
+        ledger = mortal(self.ledger, life)
+        return assemble_agent(
+            self.workshop.agent, bus, ledger, self.clock, self.entropy, Telemetry.silent(), settings
+        )
+
+
+async def _run(bus: Bus, component: Component, told_to_leave: asyncio.Event) -> None:
+    """Start, live until told to leave, and finish what runs."""
+    await bus.start()
+    await component.start()
+    await told_to_leave.wait()
+    await component.drain()
