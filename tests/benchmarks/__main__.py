@@ -6,12 +6,13 @@ Needs the dependency group `bench`: make bench installs it.
 import argparse
 import os
 import platform
+import signal
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import psutil
-
 from tests.benchmarks.curves import CURVES, cost_at_10m, draw_all, trace_curves
 from tests.benchmarks.grounds import Grounds
 from tests.benchmarks.plan import QUICK, Plan
@@ -22,6 +23,7 @@ from tests.benchmarks.turns import NAMES, settings_of, take_turns
 
 def main() -> None:
     """Measure, print, save."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was started is ended
     options = _options()
     plan = _plan(options)
     names: Sequence[str] = options.only or NAMES
@@ -42,7 +44,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, help="jobs in a round (10000; 3000 for the slow ones)")
     parser.add_argument("--only", type=_names, help=f"some of {','.join(NAMES)}")
     parser.add_argument("--quick", action="store_true", help="small numbers, one round: does it run at all?")
-    parser.add_argument("--curves", type=lambda text: text.split(","), help=f"some of {','.join(CURVES)}, too")
+    parser.add_argument(
+        "--curves", type=lambda text: text.split(","), help=f"some of {','.join(CURVES)}, too"
+    )
     parser.add_argument("--curves-only", action="store_true", help="no turns, the curves alone")
     parser.add_argument("--large", action="store_true", help="10 million rows, a backlog of 1 million")
     parser.add_argument("--out", type=Path, default=Path("build/bench"), help="where results go")
@@ -52,7 +56,9 @@ def _options() -> argparse.Namespace:
 def _names(text: str) -> list[str]:
     names = text.split(",")
     if unknown := set(names) - set(NAMES):
-        raise argparse.ArgumentTypeError(f"expected some of {', '.join(NAMES)}, got {', '.join(sorted(unknown))}")
+        raise argparse.ArgumentTypeError(
+            f"expected some of {', '.join(NAMES)}, got {', '.join(sorted(unknown))}"
+        )
     return names
 
 
@@ -64,8 +70,9 @@ def _plan(options: argparse.Namespace) -> Plan:
 
 def _machine() -> str:
     return (
-        f"{os.cpu_count()} processors, {psutil.virtual_memory().total / 2**30:.0f} GiB, {platform.system()} "
-        f"{platform.release()}, Python {platform.python_version()}, load {os.getloadavg()[0]:.1f} at the beginning"
+        f"{os.cpu_count()} processors, {psutil.virtual_memory().total / 2**30:.0f} GiB, "
+        f"{platform.system()} {platform.release()}, Python {platform.python_version()}, "
+        f"load {os.getloadavg()[0]:.1f} at the beginning"
     )
 
 

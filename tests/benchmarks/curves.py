@@ -8,6 +8,7 @@ from pathlib import Path
 from tests.benchmarks import measurements as at
 from tests.benchmarks.grounds import Grounds
 from tests.benchmarks.history import fill
+from tests.benchmarks.place import Place
 from tests.benchmarks.plan import Plan
 from tests.benchmarks.plot import draw_curve
 from tests.benchmarks.turns import say
@@ -42,28 +43,34 @@ def draw_all(curves: Mapping[str, Sequence[Point]], folder: Path) -> None:
 def _agents(plan: Plan, grounds: Grounds, large: bool) -> list[Point]:  # noqa: FBT001 - as CURVES has them
     del large
     return [
-        {"agents": count} | at.throughput(grounds, replace(plan, workers=count)) for count in _said("agents", _AGENTS)
+        {"agents": float(count)} | at.throughput(grounds, replace(plan, workers=count))
+        for count in _said("agents", _AGENTS)
     ]
 
 
 def _rows(plan: Plan, grounds: Grounds, large: bool) -> list[Point]:  # noqa: FBT001
     counts = (*_ROWS, _MOST_ROWS) if large else _ROWS
     return [
-        {"rows": count}
-        | at.throughput(grounds, plan, first=lambda place, count=count: asyncio.run(fill(place.database_url, count)))
+        {"rows": float(count)} | at.throughput(grounds, plan, first=_filled(count))
         for count in _said("rows", counts)
     ]
 
 
+def _filled(count: int) -> Callable[[Place], None]:
+    return lambda place: asyncio.run(fill(place.database_url, count))
+
+
 def _backlog(plan: Plan, grounds: Grounds, large: bool) -> list[Point]:  # noqa: FBT001
     counts = (*_BACKLOG, _MOST_BACKLOG) if large else _BACKLOG
-    return [{"backlog": count} | at.draining(grounds, plan, count) for count in _said("backlog", counts)]
+    return [
+        {"backlog": float(count)} | at.draining(grounds, plan, count) for count in _said("backlog", counts)
+    ]
 
 
 def _payload(plan: Plan, grounds: Grounds, large: bool) -> list[Point]:  # noqa: FBT001
     del large
     return [
-        {"payload": size}
+        {"payload": float(size)}
         | at.throughput(grounds, replace(plan, payload=size, jobs=min(plan.jobs, _PAYLOAD_TOTAL // size)))
         for size in _said("payload", _PAYLOAD)
     ]

@@ -14,7 +14,6 @@ from contextlib import suppress
 from typing import Any
 
 import uvloop
-
 from tests.benchmarks.place import here
 from tests.benchmarks.systems.catalogue import SYSTEMS
 from tests.benchmarks.systems.port import Asker

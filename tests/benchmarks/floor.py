@@ -11,8 +11,8 @@ import time
 from collections.abc import Iterator, Sequence
 
 import uvloop
-
 from tests.benchmarks.place import here
+
 from warrener_contracts.letters import Letter
 from warrener_contracts.topology import Queue, Topology
 from warrener_runtime.bus import Bus, open_bus

@@ -10,9 +10,9 @@ from typing import Self
 
 import asyncpg
 import psutil
-
 from tests.benchmarks.place import Place
 from tests.benchmarks.systems.port import System
+
 from warrener_runtime.servers import PrivatePostgres, PrivateRabbitMQ
 from warrener_runtime.servers.ports import free_block
 
@@ -23,7 +23,9 @@ class Grounds:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._node = PrivateRabbitMQ(folder / "rabbitmq")
-        self._database = PrivatePostgres(folder / "postgres", durable=True, settings={"shared_buffers": "1GB"})
+        self._database = PrivatePostgres(
+            folder / "postgres", durable=True, settings={"shared_buffers": "1GB"}
+        )
         self._numbers = itertools.count()
         self.broker_pids: list[int] = []
         self.database_pids: list[int] = []

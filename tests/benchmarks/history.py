@@ -17,12 +17,14 @@ _POLICY = "{}"
 
 
 async def fill(database_url: str, count: int) -> None:
-    """Add `count` succeeded jobs of the type `past`, each with its attempt, and count them as the store does."""
+    """Add `count` succeeded jobs of the type `past`, each with its attempt, and count them as it does."""
     connection = await asyncpg.connect(database_url)
     try:
         for first in range(0, count, _AT_ONCE):
             numbers = range(first, min(count, first + _AT_ONCE))
-            await connection.copy_records_to_table("warrener_jobs", records=_jobs(numbers), columns=list(_JOB))
+            await connection.copy_records_to_table(
+                "warrener_jobs", records=_jobs(numbers), columns=list(_JOB)
+            )
             await connection.copy_records_to_table(
                 "warrener_attempts", records=_attempts(numbers), columns=list(_ATTEMPT)
             )
@@ -35,11 +37,30 @@ async def fill(database_url: str, count: int) -> None:
 
 
 _JOB = (
-    *("job_id", "job_type", "queue", "arguments", "guarantee", "policy", "source", "requested_at", "accepted_at"),
+    *(
+        "job_id",
+        "job_type",
+        "queue",
+        "arguments",
+        "guarantee",
+        "policy",
+        "source",
+        "requested_at",
+        "accepted_at",
+    ),
     *("fingerprint", "version", "state", "attempt", "failures", "losses", "watchers", "dispatched_at"),
     *("finished_at", "result", "updated_at"),
 )
-_ATTEMPT = ("job_id", "attempt", "ended_as", "agent_id", "dispatched_at", "started_at", "finished_at", "verdict")
+_ATTEMPT = (
+    "job_id",
+    "attempt",
+    "ended_as",
+    "agent_id",
+    "dispatched_at",
+    "started_at",
+    "finished_at",
+    "verdict",
+)
 
 
 def _jobs(numbers: range) -> Iterator[tuple[Any, ...]]:

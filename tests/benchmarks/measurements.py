@@ -21,7 +21,7 @@ def throughput(
     system = Warrener()
     with ExitStack() as stack:
         place = stack.enter_context(grounds.place())
-        counter, workers, driver = _begin(system, place, grounds, plan, stack, first)
+        counter, workers, driver = _begin(system, place, grounds, plan, stack=stack, first=first)
         groups = {"python": workers.pids, "broker": grounds.broker_pids, "database": grounds.database_pids}
         before, used, began = counter.finished(), processor_times(groups), time.perf_counter()
         asked = driver.ask(plan.jobs, plan.payload)
@@ -69,6 +69,7 @@ def _begin(
     place: Place,
     grounds: Grounds,
     plan: Plan,
+    *,
     stack: ExitStack,
     first: Callable[[Place], None],
 ) -> tuple[Counter, Workers, Driver]:

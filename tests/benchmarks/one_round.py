@@ -46,6 +46,24 @@ class Round:
         return asdict(self)
 
 
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """What a round is measured with."""
+
+    system: System
+    place: Place
+    grounds: Grounds
+    plan: Plan
+    counter: Counter
+    driver: Driver
+    log: Path
+
+    @property
+    def jobs(self) -> int:
+        """How many are asked for at once."""
+        return self.plan.jobs_of(self.system.name)
+
+
 def measure(system: System, grounds: Grounds, plan: Plan) -> Round:
     """All figures of one round. The order: cold and drained, end to end, idle, half load, memory."""
     with ExitStack() as stack:
@@ -55,69 +73,61 @@ def measure(system: System, grounds: Grounds, plan: Plan) -> Round:
         stack.callback(counter.close)
         introduce(system, place, counter, log, plan)
         driver = stack.enter_context(Driver.made(system.name.partition("-")[0], place, log))
+        stage = Stage(system, place, grounds, plan, counter, driver, log)
         try:
-            return _figures(system, place, counter, driver, log, plan, grounds, stack)
+            before = counter.finished()
+            driver.ask(stage.jobs, plan.payload)
+            counter.expect(stage.jobs)
+            began = time.perf_counter()
+            workers = Workers.start(system.workers(place, plan.workers), place, log)
+            stack.callback(workers.stop)
+            figures = _drained(stage, workers, before, began) | _end_to_end(stage, workers)
+            figures |= _latencies(stage, figures["end_to_end"])
+            memory = memory_megabytes(workers.pids)
+            return Round(memory_mb=memory[0], memory_all_mb=sum(memory), processes=len(memory), **figures)
         except Exception as error:
             error.add_note(f"{system.name} said last:\n{log.read_text(errors='replace')[-3000:]}")
             raise
 
 
-def _figures(  # noqa: PLR0917
-    system: System,
-    place: Place,
-    counter: Counter,
-    driver: Driver,
-    log: Path,
-    plan: Plan,
-    grounds: Grounds,
-    stack: ExitStack,
-) -> Round:
-    jobs = plan.jobs_of(system.name)
-    before = counter.finished()
-    driver.ask(jobs, plan.payload)
-    counter.expect(jobs)
-
-    began = time.perf_counter()
-    workers = Workers.start(system.workers(place, plan.workers), place, log)
-    stack.callback(workers.stop)
-    first, first_at = until(counter, before + 1, workers, every=0.02)
-    _, drained_at = until(counter, before + jobs, workers)
+def _drained(stage: Stage, workers: Workers, before: int, began: float) -> dict[str, float]:
+    first, first_at = until(stage.counter, before + 1, workers, every=0.02)
+    last, last_at = until(stage.counter, before + stage.jobs, workers)
     time.sleep(_SETTLE)
+    # Where the first look found all of them, the rate is at least this.
+    rate = (last - first) / (last_at - first_at) if last > first else stage.jobs / (first_at - began)
+    return {"drained": rate, "cold_start_s": first_at - began}
 
-    groups = {"python": workers.pids, "broker": grounds.broker_pids, "database": grounds.database_pids}
-    before, used, at = counter.finished(), processor_times(groups), time.perf_counter()
-    asked = driver.ask(jobs, plan.payload)
-    counter.expect(jobs)
-    _, done_at = until(counter, before + jobs, workers)
-    spent = {name: (after - used[name]) / jobs * 1000 for name, after in processor_times(groups).items()}
-    spent["python"] += asked.cpu / jobs * 1000
-    rate = jobs / (done_at - at)
 
-    counter.expect(plan.samples + plan.loaded_samples)
-    idle = driver.latency(plan.samples)
-    loaded = driver.latency(plan.loaded_samples, rate / 2)
-    memory = memory_megabytes(workers.pids)
-    return Round(
-        asked=jobs / asked.seconds,
-        drained=(before - first) / max(drained_at - first_at, 1e-9) if before > first else rate,
-        end_to_end=rate,
-        cpu_ms=sum(spent.values()),
-        cpu_python_ms=spent["python"],
-        cpu_broker_ms=spent["broker"],
-        cpu_database_ms=spent["database"],
-        idle_start_p50=percentile(idle.started, 50),
-        idle_start_p99=percentile(idle.started, 99),
-        idle_result_p50=percentile(idle.seen, 50),
-        idle_result_p99=percentile(idle.seen, 99),
-        loaded_start_p50=percentile(loaded.started, 50),
-        loaded_start_p99=percentile(loaded.started, 99),
-        loaded_result_p50=percentile(loaded.seen, 50),
-        loaded_result_p99=percentile(loaded.seen, 99),
-        memory_mb=memory[0],
-        memory_all_mb=sum(memory),
-        processes=len(memory),
-        cold_start_s=first_at - began,
-    )
+def _end_to_end(stage: Stage, workers: Workers) -> dict[str, float]:
+    groups = {
+        "python": workers.pids,
+        "broker": stage.grounds.broker_pids,
+        "database": stage.grounds.database_pids,
+    }
+    before, used, began = stage.counter.finished(), processor_times(groups), time.perf_counter()
+    asked = stage.driver.ask(stage.jobs, stage.plan.payload)
+    stage.counter.expect(stage.jobs)
+    _, done_at = until(stage.counter, before + stage.jobs, workers)
+    spent = {name: after - used[name] for name, after in processor_times(groups).items()}
+    spent["python"] += asked.cpu
+    return {
+        "asked": stage.jobs / asked.seconds,
+        "end_to_end": stage.jobs / (done_at - began),
+        "cpu_ms": sum(spent.values()) / stage.jobs * 1000,
+        **{f"cpu_{name}_ms": seconds / stage.jobs * 1000 for name, seconds in spent.items()},
+    }
+
+
+def _latencies(stage: Stage, rate: float) -> dict[str, float]:
+    idle = stage.driver.latency(stage.plan.samples)
+    loaded = stage.driver.latency(stage.plan.loaded_samples, rate / 2)
+    return {
+        f"{when}_{what}_p{percent}": percentile(values, percent)
+        for when, found in (("idle", idle), ("loaded", loaded))
+        for what, values in (("start", found.started), ("result", found.seen))
+        for percent in (50, 99)
+    }
 
 
 def introduce(system: System, place: Place, counter: Counter, log: Path, plan: Plan) -> None:
@@ -131,7 +141,9 @@ def introduce(system: System, place: Place, counter: Counter, log: Path, plan: P
             while counter.finished() < 1:
                 if time.perf_counter() > deadline:
                     raise RuntimeError(f"expected a first job done within {_STANDSTILL:.0f} s, got none")
-                driver.ask(1, plan.payload)  # more than once where the first came before its job type was known
+                driver.ask(
+                    1, plan.payload
+                )  # more than once where the first came before its job type was known
                 counter.expect(1)
                 time.sleep(_SETTLE)
     finally:
@@ -156,4 +168,3 @@ def until(
 
 def processor_times(groups: dict[str, list[int]]) -> dict[str, float]:
     return {name: cpu_seconds(pids) for name, pids in groups.items()}
-

@@ -17,7 +17,11 @@ class Plan:
 
     def jobs_of(self, system: str) -> int:
         """How many jobs of a system are measured."""
-        return self.jobs if system.startswith(("warrener", "taskiq", "dramatiq")) else min(self.jobs, self.slow_jobs)
+        return (
+            self.jobs
+            if system.startswith(("warrener", "taskiq", "dramatiq"))
+            else min(self.jobs, self.slow_jobs)
+        )
 
 
 QUICK = Plan(jobs=1_000, slow_jobs=500, rounds=1, samples=20, loaded_samples=20)

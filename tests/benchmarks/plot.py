@@ -4,11 +4,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import matplotlib as mpl
-
 from tests.benchmarks.figures import Spread
 
 mpl.use("svg")
-from matplotlib import pyplot as plt  # noqa: E402 - the backend is chosen before it loads
+from matplotlib import pyplot as plt
 
 _PANELS = (
     ("end_to_end", "jobs a second, end to end (more is better)"),
@@ -32,7 +31,7 @@ def draw(measured: Mapping[str, Mapping[str, Spread]], path: Path) -> None:
         )
         axis.set_title(title, fontsize=10, loc="left")
         axis.invert_yaxis()
-    figure.savefig(path)
+    figure.savefig(path)  # pyright: ignore[reportUnknownMemberType] - theirs
     plt.close(figure)
 
 
@@ -43,6 +42,6 @@ def draw_curve(name: str, points: Sequence[Mapping[str, float]], path: Path) -> 
     for axis, what in zip(axes, ("end_to_end", "cpu_ms"), strict=True):
         axis.plot([point[along] for point in points], [point[what] for point in points], marker="o")
         axis.set(xlabel=along, ylabel=what, ylim=(0, None))
-    figure.suptitle(name)
-    figure.savefig(path)
+    figure.suptitle(name)  # pyright: ignore[reportUnknownMemberType] - theirs
+    figure.savefig(path)  # pyright: ignore[reportUnknownMemberType] - theirs
     plt.close(figure)

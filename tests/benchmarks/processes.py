@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
-
 from tests.benchmarks.place import ROOT, Place
 from tests.benchmarks.systems.port import Command
 

@@ -12,7 +12,7 @@ GOALS: Mapping[str, str] = {
     "throughput_vs_taskiq": "≥ 5",
     "throughput_vs_procrastinate": "≥ 10",
     "throughput_vs_dbos": "≥ 8",
-    "throughput_vs_dramatiq": "–",
+    "throughput_vs_dramatiq": "none",
     "throughput_vs_floor": "≥ 0.2",
     "cpu_vs_taskiq": "≤ 0.2",
     "start_latency_vs_celery": "≤ 0.8",

@@ -10,8 +10,8 @@ from tests.benchmarks.plan import Plan
 from tests.benchmarks.ratios import GOALS, ratios
 
 LEFT_OUT = (
-    "Left out: the lag of a 1-second schedule against Celery beat's, because there are no schedules here yet; "
-    "and a curve against their number."
+    "Left out: the lag of a 1-second schedule against Celery beat's, because there are no schedules here "
+    "yet; and a curve against their number."
 )
 _COLUMNS: Mapping[str, str] = {
     "asked": "asked for, jobs/s",
@@ -40,11 +40,13 @@ _COLUMNS: Mapping[str, str] = {
 HOW = """\
 - *asked for*: all jobs asked for by one process while the workers run, until the last is confirmed.
 - *drained*: all were asked for while no worker ran; from the first finished job to the last.
-- *end to end*: from the first asked for to the last whose end is kept (in the database; Dramatiq: gone from the broker).
+- *end to end*: from the first asked for to the last whose end is kept (in the database; Dramatiq: gone from
+  the broker).
 - *processor*: of all processes during "end to end": asker, workers and services, RabbitMQ, PostgreSQL.
-- *idle*: one job after another, nothing else running. *half load*: beside a steady load of half the rate of "end to end".
-- *started*: the handler's first line sends a datagram. *result seen*: the asker has it (polled every millisecond where
-  the library polls; Dramatiq keeps no results: there it is the end of the asking).
+- *idle*: one job after another, nothing else running. *half load*: beside a steady load of half the rate of
+  "end to end".
+- *started*: the handler's first line sends a datagram. *result seen*: the asker has it (polled every
+  millisecond where the library polls; Dramatiq keeps no results: there it is the end of the asking).
 - *memory*: what is a process's own (USS), after all that.
 - *cold start*: from starting the processes to the first finished job, with all jobs waiting.
 """
@@ -95,8 +97,9 @@ def as_markdown(outcome: Outcome) -> str:
     measured = outcome.measured()
     parts = [
         "# Benchmarks",
-        f"{outcome.machine}. Medians of {outcome.plan.rounds} rounds in turns, in brackets the lowest and the "
-        f"highest. {outcome.plan.workers} workers, no-op jobs with {outcome.plan.payload} bytes of arguments.",
+        f"{outcome.machine}. Medians of {outcome.plan.rounds} rounds in turns, in brackets the lowest and "
+        f"the highest. {outcome.plan.workers} workers, no-op jobs with {outcome.plan.payload} bytes of "
+        "arguments.",
         _figures_table(measured),
         "## How it is measured",
         HOW + f"- {LEFT_OUT}",
@@ -128,7 +131,7 @@ def _figures_table(measured: Mapping[str, Mapping[str, Spread]]) -> str:
 def _ratios_table(found: Mapping[str, float]) -> str:
     return _table(
         ["ratio", "found", "goal"],
-        [[name, _number(found[name]) if name in found else "–", goal] for name, goal in GOALS.items()],
+        [[name, _number(found[name]) if name in found else "-", goal] for name, goal in GOALS.items()],
     )
 
 
@@ -136,7 +139,9 @@ def _curve_table(name: str, points: Sequence[Mapping[str, float]]) -> str:
     if not points:
         return ""
     heads = list(points[0])
-    return f"## Curve: {name}\n\n" + _table(heads, [[_number(point[head]) for head in heads] for point in points])
+    return f"## Curve: {name}\n\n" + _table(
+        heads, [[_number(point[head]) for head in heads] for point in points]
+    )
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -146,8 +151,8 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def _cell(spread: Spread | None) -> str:
     if spread is None:
-        return "–"
-    return f"{_number(spread.median)} ({_number(spread.low)}–{_number(spread.high)})"
+        return "-"
+    return f"{_number(spread.median)} ({_number(spread.low)} to {_number(spread.high)})"
 
 
 def _number(value: float) -> str:

@@ -1,6 +1,6 @@
-"""A receiver of traces that reads and forgets, in a process of its own: `python -m tests.benchmarks.sink 4318`.
+"""A receiver of traces that reads and forgets: `python -m tests.benchmarks.sink 4318`.
 
-Its processor time is not ours: in production it is another machine's.
+It is a process of its own, whose processor time is not ours: in production it is another machine's.
 """
 
 import sys

@@ -14,6 +14,7 @@ from tests.benchmarks.place import ROOT
 from tests.benchmarks.plan import Plan
 from tests.benchmarks.systems.catalogue import FLOOR, SYSTEMS, TRACED, traced
 from tests.benchmarks.systems.port import System
+
 from warrener_runtime.servers.ports import free_block
 
 NAMES = (*SYSTEMS, TRACED, FLOOR)

@@ -3,7 +3,6 @@
 import threading
 
 from dbos import DBOS, DBOSConfig
-
 from tests.benchmarks.place import here
 from tests.benchmarks.stamp import stamp
 

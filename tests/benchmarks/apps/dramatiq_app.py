@@ -2,7 +2,6 @@
 
 import dramatiq
 from dramatiq.brokers.rabbitmq import RabbitmqBroker
-
 from tests.benchmarks.place import here
 from tests.benchmarks.stamp import stamp
 

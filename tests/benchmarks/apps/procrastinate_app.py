@@ -1,7 +1,6 @@
 """The jobs, as Procrastinate's workers load them."""
 
 from procrastinate import App, PsycopgConnector
-
 from tests.benchmarks.place import here
 from tests.benchmarks.stamp import stamp
 

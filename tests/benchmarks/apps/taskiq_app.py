@@ -3,7 +3,6 @@
 from taskiq_aio_pika import AioPikaBroker
 from taskiq_aio_pika.queue import Queue, QueueType
 from taskiq_pg.asyncpg import AsyncpgResultBackend
-
 from tests.benchmarks.place import here
 from tests.benchmarks.stamp import stamp
 

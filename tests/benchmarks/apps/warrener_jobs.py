@@ -1,6 +1,7 @@
 """The jobs, as Warrener's agents load them."""
 
 from tests.benchmarks.stamp import stamp
+
 from warrener_agent import Agent
 
 agent = Agent()

@@ -15,8 +15,8 @@ class Celery:
 
     name = "celery"
     settings = (
-        "quorum queue, acks_late, reject_on_worker_lost, confirm_publish, prefork of 2, prefetch 64 a process, "
-        "results by SQLAlchemy in PostgreSQL, delay() one after another"
+        "quorum queue, acks_late, reject_on_worker_lost, confirm_publish, prefork of 2, prefetch 64 a "
+        "process, results by SQLAlchemy in PostgreSQL, delay() one after another"
     )
     finished: str | None = "SELECT count(*) FROM celery_taskmeta WHERE status = 'SUCCESS'"
 

@@ -12,7 +12,9 @@ class Dramatiq:
     """It knows no quorum queues."""
 
     name = "dramatiq"
-    settings = "durable classic queue, confirm_delivery, 2 processes of 8 threads, no results, send() one by one"
+    settings = (
+        "durable classic queue, confirm_delivery, 2 processes of 8 threads, no results, send() one by one"
+    )
     finished: str | None = None
 
     def prepare(self, place: Place) -> None:
@@ -20,7 +22,9 @@ class Dramatiq:
 
     def workers(self, place: Place, count: int) -> Sequence[Command]:
         return [
-            Command(("-m", "dramatiq", "tests.benchmarks.apps.dramatiq_app", "--processes", str(count), "-t", "8"))
+            Command(
+                ("-m", "dramatiq", "tests.benchmarks.apps.dramatiq_app", "--processes", str(count), "-t", "8")
+            )
         ]
 
     @asynccontextmanager

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from tests.benchmarks.place import Place
 from tests.benchmarks.systems.port import Command
+
 from warrener_client import Ask, Client
 from warrener_store import migrate
 
@@ -29,8 +30,9 @@ class Warrener:
     @property
     def settings(self) -> str:
         return (
-            "quorum queues with at-least-once dead-lettering, confirms, 1 scheduler, 1 supervisor, state store "
-            f"and ledger in PostgreSQL, coroutine jobs, {self.slots} slots an agent, client.request_many"
+            "quorum queues with at-least-once dead-lettering, confirms, 1 scheduler, 1 supervisor, "
+            f"state store and ledger in PostgreSQL, coroutine jobs, {self.slots} slots an agent, "
+            "client.request_many"
         )
 
     def prepare(self, place: Place) -> None:
