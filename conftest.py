@@ -6,6 +6,7 @@ private processes or containers, as tests/servers/choosing.py says; a test that 
 and says why.
 """
 
+import logging
 import os
 import shutil
 import tempfile
@@ -16,6 +17,7 @@ from typing import TypeVar
 from uuid import uuid4
 
 import pytest
+import structlog
 from tests.servers.choosing import CHOICE, chosen_servers
 from tests.servers.kinds import PostgresServer, RabbitMQServer, Server, Servers
 
@@ -104,3 +106,18 @@ def _running(make: Callable[[Path], S], folder: Path) -> Generator[S]:
             server.remove()
     except ServerMissing as missing:
         pytest.skip(str(missing))
+
+
+@pytest.fixture(autouse=True)
+def logging_as_before() -> Iterator[None]:
+    """Logging is global to a process: each test leaves it as it was found."""
+    libraries = [logging.getLogger(name) for name in (None, "aiormq", "aio_pika")]
+    before = structlog.get_config()
+    levels, handlers = [library.level for library in libraries], libraries[0].handlers[:]
+    yield
+    structlog.configure(**before)
+    structlog.contextvars.clear_contextvars()
+    logging.captureWarnings(capture=False)
+    libraries[0].handlers = handlers
+    for library, level in zip(libraries, levels, strict=True):
+        library.setLevel(level)

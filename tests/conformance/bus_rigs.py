@@ -10,7 +10,7 @@ from tests.servers.kinds import RabbitMQServer
 
 from warrener_contracts.letters import Letter
 from warrener_contracts.topology import Binding, Exchange, Queue
-from warrener_runtime.bus import Bus, Delivery, Subscription, open_bus
+from warrener_runtime.bus import Bus, Delivery, LaneName, Subscription, open_bus
 from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
 from warrener_runtime.clock import SystemClock
 
@@ -70,13 +70,14 @@ class MemoryRig:
 
 
 class RabbitRig:
-    def __init__(self, closing: AsyncExitStack, node: RabbitMQServer, url: str) -> None:
+    def __init__(self, closing: AsyncExitStack, node: RabbitMQServer, url: str, lane: LaneName) -> None:
         self._closing = closing
         self._node = node
         self._url = url
+        self._lane: LaneName = lane
 
     async def bus(self, name: str = "tested") -> Bus:
-        return await _started(open_bus(self._url, name=name), self._closing)
+        return await _started(open_bus(self._url, name=name, lane=self._lane), self._closing)
 
     async def drop_connections(self) -> None:
         await asyncio.to_thread(self._node.close_connections)

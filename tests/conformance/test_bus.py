@@ -1,4 +1,4 @@
-"""What every Bus must do, run on the broker in memory and on RabbitMQ.
+"""What every Bus must do, run on the broker in memory and on RabbitMQ by both lanes.
 
 Faults that only a real broker has (alarms, half-open sockets, consumer timeouts) are told in
 `infra/runtime/tests/test_bus_traps.py`.
@@ -42,21 +42,21 @@ async def closing() -> AsyncIterator[AsyncExitStack]:
         yield stack
 
 
-@pytest.fixture(params=["memory", "rabbitmq"])
+@pytest.fixture(params=["memory", "lean", "aio-pika"])
 def rig(request: pytest.FixtureRequest, closing: AsyncExitStack) -> Rig:
     if request.param == "memory":
         return MemoryRig(closing)
     node: RabbitMQServer = request.getfixturevalue("broker")
-    return RabbitRig(closing, node, request.getfixturevalue("vhost_url"))
+    return RabbitRig(closing, node, request.getfixturevalue("vhost_url"), request.param)
 
 
-@pytest.fixture(params=["memory", "rabbitmq"])
+@pytest.fixture(params=["memory", "lean", "aio-pika"])
 def mortal_rig(request: pytest.FixtureRequest, closing: AsyncExitStack) -> Rig:
     """A broker of the test's own, that may be restarted."""
     if request.param == "memory":
         return MemoryRig(closing)
     node: RabbitMQServer = request.getfixturevalue("own_rabbitmq")
-    return RabbitRig(closing, node, node.url)
+    return RabbitRig(closing, node, node.url, request.param)
 
 
 @pytest.fixture

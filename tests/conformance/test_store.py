@@ -481,37 +481,6 @@ class TestWatchers:
             assert set(row.watchers) == {f"w{n}" for n in range(6)}
 
 
-class TestPages:
-    async def test_the_newest_come_first_and_the_next_page_goes_on(self, store: StateStore) -> None:
-        rows = [queued_job() for _ in range(7)]
-        await store.insert_jobs(rows)
-        newest = sorted((row.job_id for row in rows), reverse=True)
-        page = await store.list_jobs(JobFilter(limit=3))
-        rest = await store.list_jobs(JobFilter(limit=10, before=page[-1].job_id))
-        assert [row.job_id for row in (*page, *rest)] == newest
-
-    async def test_each_filter_and_all_together(self, store: StateStore) -> None:
-        parent = uuid4()
-        mine = queued_job(job_type="a.b", parent_id=parent)
-        typed, running = waiting_job(job_type="a.b"), running_job(parent_id=parent)
-        await store.insert_jobs([mine, typed, running])
-
-        async def listed(**which: object) -> set[UUID]:
-            return {row.job_id for row in await store.list_jobs(JobFilter(**which))}  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
-
-        assert await listed(job_type="a.b") == {mine.job_id, typed.job_id}
-        assert await listed(parent_id=parent) == {mine.job_id, running.job_id}
-        assert await listed(states=(JobState.RUNNING,)) == {running.job_id}
-        assert await listed(states=(JobState.QUEUED, JobState.WAITING, JobState.QUEUED)) == {
-            mine.job_id,
-            typed.job_id,
-        }
-        assert await listed(states=(JobState.QUEUED,), job_type="a.b", parent_id=parent) == {mine.job_id}
-        assert await listed(states=(JobState.DEAD,)) == set()
-        assert await listed(job_type="a.b", parent_id=uuid4()) == set()
-        assert await listed(job_type="a.b", limit=1) == {max(mine.job_id, typed.job_id)}
-
-
 class TestCounts:
     async def test_counts_follow_every_step(self, store: StateStore) -> None:
         jobs, other = [queued_job() for _ in range(3)], waiting_job(job_type="a.b")

@@ -39,6 +39,7 @@ class Story:
                 job_id=job_id,
                 job_type=self.chance.choice(["a", "b"]),
                 idempotency_key=self.chance.choice([None, "k1", "k2", "k3"]),
+                accepted_at=after(self.chance.randint(0, 9)),
                 wake_at=self.soon(),
                 deadline_at=self.chance.choice([None, self.soon()]),
             )

@@ -27,14 +27,28 @@ from tests.faults.tcp_proxy import TcpProxy
 from tests.servers.kinds import RabbitMQServer
 
 from warrener_contracts.topology import Binding, Queue, Topology
-from warrener_runtime.bus import Bus, BusCredentialsRefused, BusUnreachable, Delivery, Fate, open_bus
+from warrener_runtime.bus import (
+    Bus,
+    BusCredentialsRefused,
+    BusUnreachable,
+    Delivery,
+    Fate,
+    LaneName,
+    open_bus,
+)
 from warrener_runtime.bus.rabbit.consume_channel import ConsumeChannel
 from warrener_runtime.bus.rabbit.publish_channel import PublishChannel
+from warrener_runtime.bus.rabbit.settling import AckPlan
 from warrener_runtime.bus.rabbit.subscription import RabbitSubscription
 from warrener_runtime.clock import SystemClock
 from warrener_runtime.publishing import publish_all
 
 EVERYTHING = Topology(EXCHANGES, (JOBS, BURIED))
+
+
+@pytest.fixture(params=["lean", "aio-pika"])
+def lane(request: pytest.FixtureRequest) -> LaneName:
+    return cast("LaneName", request.param)
 
 
 @pytest.fixture
@@ -43,8 +57,8 @@ async def closing() -> AsyncIterator[AsyncExitStack]:
         yield stack
 
 
-async def connected(url: str, closing: AsyncExitStack) -> Bus:
-    bus = open_bus(url, name="trapped")
+async def connected(url: str, closing: AsyncExitStack, lane: LaneName) -> Bus:
+    bus = open_bus(url, name="trapped", lane=lane)
     closing.push_async_callback(bus.close)
     async with asyncio.timeout(WITHIN):
         await bus.start()
@@ -53,8 +67,8 @@ async def connected(url: str, closing: AsyncExitStack) -> Bus:
 
 
 @pytest.fixture
-async def bus(vhost_url: str, closing: AsyncExitStack) -> Bus:
-    return await connected(vhost_url, closing)
+async def bus(vhost_url: str, closing: AsyncExitStack, lane: LaneName) -> Bus:
+    return await connected(vhost_url, closing, lane)
 
 
 @pytest.fixture
@@ -74,9 +88,9 @@ class TestPublishTimeout:
     """The client's own timeout covers neither the wait for a connection nor a stalled broker."""
 
     async def test_it_ends_in_a_stalled_broker(
-        self, own_rabbitmq: RabbitMQServer, closing: AsyncExitStack
+        self, own_rabbitmq: RabbitMQServer, closing: AsyncExitStack, lane: LaneName
     ) -> None:
-        bus = await connected(own_rabbitmq.url, closing)
+        bus = await connected(own_rabbitmq.url, closing, lane)
         subscription = await bus.subscribe("jobs", prefetch=10)
         own_rabbitmq.pause()
         try:
@@ -89,9 +103,9 @@ class TestPublishTimeout:
         assert set(names(await receive_all(subscription, {"c", "d"}))) <= set("abcd")
 
     async def test_it_ends_where_there_is_no_connection(
-        self, proxy: TcpProxy, vhost_url: str, closing: AsyncExitStack
+        self, proxy: TcpProxy, vhost_url: str, closing: AsyncExitStack, lane: LaneName
     ) -> None:
-        bus = await connected(through(proxy, vhost_url), closing)
+        bus = await connected(through(proxy, vhost_url), closing, lane)
         await proxy.stop()
 
         async with asyncio.timeout(3):
@@ -109,9 +123,9 @@ class TestDeadPeer:
     """aiormq tells of a dead peer by CancelledError, and only after (heartbeat + 1) * 3 seconds."""
 
     async def test_a_half_open_socket_is_noticed_and_nobody_is_cancelled(
-        self, proxy: TcpProxy, vhost_url: str, closing: AsyncExitStack
+        self, proxy: TcpProxy, vhost_url: str, closing: AsyncExitStack, lane: LaneName
     ) -> None:
-        bus = await connected(through(proxy, vhost_url), closing)
+        bus = await connected(through(proxy, vhost_url), closing, lane)
         subscription = await bus.subscribe("jobs", prefetch=10)
         heard: asyncio.Queue[Delivery] = asyncio.Queue()
         await bus.declare(Topology((), (Queue("ear", (Binding("ask", "ear"),)),)))
@@ -134,9 +148,9 @@ class TestDeadPeer:
         assert listening.live
 
     async def test_who_is_really_cancelled_is_cancelled(
-        self, proxy: TcpProxy, vhost_url: str, closing: AsyncExitStack
+        self, proxy: TcpProxy, vhost_url: str, closing: AsyncExitStack, lane: LaneName
     ) -> None:
-        bus = await connected(through(proxy, vhost_url, heartbeat=10), closing)
+        bus = await connected(through(proxy, vhost_url, heartbeat=10), closing, lane)
         await bus.publish(letters("a"))
         proxy.blackhole()
         publishing = asyncio.create_task(bus.publish(letters("b"), timeout=30))
@@ -152,9 +166,9 @@ class TestDeadPeer:
         assert pinging.cancelled()
 
     async def test_a_reset_is_nothing_but_a_pause(
-        self, proxy: TcpProxy, vhost_url: str, closing: AsyncExitStack
+        self, proxy: TcpProxy, vhost_url: str, closing: AsyncExitStack, lane: LaneName
     ) -> None:
-        bus = await connected(through(proxy, vhost_url), closing)
+        bus = await connected(through(proxy, vhost_url), closing, lane)
         subscription = await bus.subscribe("jobs", prefetch=10)
         for n in range(5):
             await proxy.reset()
@@ -177,7 +191,7 @@ class TestChannelLoss:
 
         channel = subscription._life.channel
         assert channel is not None
-        await channel.basic_ack(4711)  # PRECONDITION_FAILED - unknown delivery tag
+        await channel.ack(AckPlan(None, [4711]))  # PRECONDITION_FAILED - unknown delivery tag
 
         [again] = await receive(subscription, 1)
         assert (again.body, again.redelivered, again.epoch) == (b"job", True, job.epoch + 1)
@@ -234,9 +248,9 @@ class TestLostConsumers:
 
     @pytest.mark.usefixtures("hasty")
     async def test_a_consumer_timeout_redelivers_and_consuming_goes_on(
-        self, vhost_url: str, closing: AsyncExitStack
+        self, vhost_url: str, closing: AsyncExitStack, lane: LaneName
     ) -> None:
-        bus = await connected(vhost_url, closing)
+        bus = await connected(vhost_url, closing, lane)
         subscription = await bus.subscribe("jobs", prefetch=1)
         await bus.publish(letters("ab"))
         [slow] = await receive(subscription, 1)
@@ -278,25 +292,25 @@ class TestMemoryAlarm:
 class TestConnecting:
     """Fail fast where waiting is of no use, and only there."""
 
-    async def test_a_wrong_password_is_told_at_once(self, vhost_url: str) -> None:
-        bus = open_bus(vhost_url.replace("guest:guest", "guest:wrong"), name="stranger")
+    async def test_a_wrong_password_is_told_at_once(self, vhost_url: str, lane: LaneName) -> None:
+        bus = open_bus(vhost_url.replace("guest:guest", "guest:wrong"), name="stranger", lane=lane)
 
         async with asyncio.timeout(5):
             with pytest.raises(BusCredentialsRefused, match="guest"):
                 await bus.start()
 
-    async def test_a_missing_virtual_host_is_told_at_once(self, vhost_url: str) -> None:
-        bus = open_bus(f"{vhost_url}-missing", name="stranger")
+    async def test_a_missing_virtual_host_is_told_at_once(self, vhost_url: str, lane: LaneName) -> None:
+        bus = open_bus(f"{vhost_url}-missing", name="stranger", lane=lane)
 
         async with asyncio.timeout(5):
             with pytest.raises(BusCredentialsRefused, match="missing"):
                 await bus.start()
 
     async def test_a_broker_that_is_not_there_is_waited_for(
-        self, proxy: TcpProxy, vhost_url: str, closing: AsyncExitStack
+        self, proxy: TcpProxy, vhost_url: str, closing: AsyncExitStack, lane: LaneName
     ) -> None:
         await proxy.stop()
-        bus = open_bus(through(proxy, vhost_url), name="early")
+        bus = open_bus(through(proxy, vhost_url), name="early", lane=lane)
         closing.push_async_callback(bus.close)
         starting = asyncio.create_task(bus.start())
         await asyncio.wait({starting}, timeout=0.5)
@@ -313,7 +327,7 @@ class TestKilledBroker:
     """With at-most-once dead-lettering, up to 2740 of 3000 messages were lost here; with ours none."""
 
     async def test_what_is_on_the_ladder_survives_kill_9(
-        self, own_rabbitmq: RabbitMQServer, closing: AsyncExitStack
+        self, own_rabbitmq: RabbitMQServer, closing: AsyncExitStack, lane: LaneName
     ) -> None:
         arguments: dict[str, str | int] = {
             **WORK,
@@ -322,7 +336,7 @@ class TestKilledBroker:
             "x-dead-letter-exchange": "return",
             "x-dead-letter-strategy": "at-least-once",
         }
-        bus = await connected(own_rabbitmq.url, closing)
+        bus = await connected(own_rabbitmq.url, closing, lane)
         await bus.declare(Topology((), (Queue("rung", (Binding("wait", "short.#"),), arguments),)))
         subscription = await bus.subscribe("jobs", prefetch=50)
         climbing = [letter(str(n), "short.job.x", "wait") for n in range(1000)]
@@ -352,7 +366,10 @@ class TestHooks:
         assert hook in vars(aiormq.Channel)
         assert hook in vars(ours)
 
-    async def test_no_task_is_made_for_a_message(self, bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_no_task_is_made_for_a_message(
+        self, vhost_url: str, closing: AsyncExitStack, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        bus = await connected(vhost_url, closing, "aio-pika")
         made: list[Delivery] = []
         monkeypatch.setattr(ConsumeChannel, "_arrived_in_task", made.append)
         subscription = await bus.subscribe("jobs", prefetch=50)

@@ -4,11 +4,9 @@ import io
 import json
 import logging
 import warnings
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import structlog
 
 from warrener_runtime import logs
 from warrener_runtime.telemetry import Telemetry, TraceContext
@@ -19,19 +17,6 @@ INCOMING = TraceContext(f"00-{TRACE_ID}-b7ad6b7169203331-01")
 
 def refuse() -> None:
     raise ConnectionError("amqp://me:secret@host/ refuses")
-
-
-@pytest.fixture(autouse=True)
-def as_before() -> Iterator[None]:
-    """Logging is global to a process: leave it as it was found."""
-    root = logging.getLogger()
-    before = structlog.get_config()
-    handlers, level = root.handlers[:], root.level
-    yield
-    structlog.configure(**before)
-    structlog.contextvars.clear_contextvars()
-    logging.captureWarnings(capture=False)
-    root.handlers, root.level = handlers, level
 
 
 def records(stream: io.StringIO) -> list[dict[str, Any]]:
@@ -148,3 +133,10 @@ def test_what_cannot_be_written_as_json_is_written_as_text() -> None:
     logs.configure("s", stream=stream)
     logs.get_logger("p").info("Odd.", action="a", thing=INCOMING, path={1, 2})
     assert len(records(stream)) == 1
+
+
+def test_a_line_that_nobody_can_take_is_lost_and_nothing_else() -> None:
+    closed = io.StringIO()
+    logs.configure("s", stream=closed)
+    closed.close()
+    logs.get_logger("p").error("It failed.", action="a")

@@ -190,7 +190,8 @@ def test_a_node_dies_with_the_process_that_started_it(
 
 
 def test_a_node_dies_with_its_guard(running: PrivateRabbitMQ) -> None:
-    (guard,) = [pid for pid in descendants(os.getpid()) if b"servers.guard" in command_line(pid)]
+    virtual_machine = int(running.evaluate("os:getpid()").strip('"'))
+    (guard,) = [pid for pid in descendants(os.getpid()) if virtual_machine in descendants(pid)]
     family = descendants(guard)
     os.kill(guard, signal.SIGKILL)
     until(lambda: not any(alive(pid) for pid in family), "nothing of the node to be left")
@@ -203,11 +204,3 @@ def alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
-
-
-def command_line(pid: int) -> bytes:
-    """How it was called."""
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return b""

@@ -56,9 +56,7 @@ def test_events_of_one_routing_key_go_together_in_order_and_each_goes_once() -> 
 
 
 def test_no_bundle_is_larger_than_a_body_may_be() -> None:
-    told: list[Event[Any]] = [succeeded("x" * 300_000) for _ in range(7)] + [
-        succeeded("y" * (MAX_BODY - 1000))
-    ]
+    told = [*(succeeded("x" * 300_000) for _ in range(7)), succeeded("y" * (MAX_BODY - 1000))]
     letters = bundled(told)
     assert all(len(letter.body) <= MAX_BODY for letter in letters)
     assert [one for letter in letters for one in _events(letter.body, letter.content_type)] == told

@@ -100,7 +100,35 @@ def test_moments_in_a_verdict_are_said_as_times_of_day() -> None:
 def test_where_it_is_narrow_the_end_of_an_id_is_enough() -> None:
     job = queued_job()
     whole, end = str(job.job_id), str(job.job_id)[-8:]
-    assert whole in printed(jobs_table([job], NOON))
-    narrow = printed(jobs_table([job], NOON, wide=False), width=80)
+    assert whole in printed(jobs_table([job], NOON, width=160))
+    narrow = printed(jobs_table([job], NOON, width=80), width=80)
     assert whole not in narrow
     assert end in narrow
+
+
+def test_on_eighty_columns_nothing_is_cut_but_the_reason(subtests: pytest.Subtests) -> None:
+    error = ErrorInfo(kind=ErrorKind.ERROR, type="flights.days.Damaged", message="expected 19 values " * 9)
+    dead = queued_job(state=JobState.DEAD, error=error, wake_at=None, finished_at=after(42))
+    done = queued_job(
+        job_type="payments.invoice.send", state=JobState.SUCCEEDED, wake_at=None, finished_at=after(4)
+    )
+    told = printed(jobs_table([dead, done], after(3599), width=80), width=80)
+    header, *lines = told.splitlines()
+    assert header.split() == ["job", "type", "state", "attempt", "age", "took", "why"]
+    assert max(map(len, (header, *lines))) <= 80
+    for whole in (str(dead.job_id)[-8:], "flights.load", "✗ dead", "1/5", "59 min", "42 s", "Damaged"):
+        with subtests.test(whole):
+            assert whole in lines[0]
+    for whole in (str(done.job_id)[-8:], "payments.invoice.send", "● succeeded", "4.0 s"):
+        with subtests.test(whole):
+            assert whole in lines[1]
+
+
+def test_a_type_too_long_for_the_screen_is_cut_before_ids_and_states() -> None:
+    job = queued_job(job_type="a." + "long" * 20, error=None)
+    line = printed(jobs_table([job], after(60), width=80), width=80).splitlines()[1]
+    assert "a.longlong" in line
+    assert "…" in line
+    assert str(job.job_id)[-8:] in line
+    assert "○ queued" in line
+    assert "1 min" in line

@@ -9,6 +9,7 @@ from typing import Any, Literal, Protocol, Self, TextIO, cast
 import structlog
 from structlog.typing import EventDict, Processor
 
+from warrener_runtime.log_lines import Lines
 from warrener_runtime.settings.secrets import mask
 from warrener_runtime.telemetry.context import current
 
@@ -48,8 +49,8 @@ def _quiet(_logger: Any, method: str, record: EventDict) -> EventDict:
     return record
 
 
-def _to_stderr(*_names: object) -> structlog.PrintLogger:
-    return structlog.PrintLogger(sys.stderr)  # looked up at each line: others may have replaced it
+def _to_stderr(*_names: object) -> Lines:
+    return Lines(lambda: sys.stderr)
 
 
 if not structlog.is_configured():
@@ -76,7 +77,7 @@ def configure(
     structlog.configure(
         processors=[*shared, *renderer],
         wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level.lower()]),
-        logger_factory=structlog.WriteLoggerFactory(file=output),
+        logger_factory=lambda *_names: Lines(lambda: output),
         cache_logger_on_first_use=False,  # loggers of modules must follow a later configure()
     )
     _adopt_stdlib(output, LEVELS[level.lower()], shared, renderer)

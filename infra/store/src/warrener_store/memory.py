@@ -14,6 +14,7 @@ from uuid import UUID
 from warrener_contracts.states import JobState
 from warrener_store.chains import Chain, chains
 from warrener_store.encoding import decode, encode
+from warrener_store.listing import place_of
 from warrener_store.newest import newest
 from warrener_store.port import Inserted, Save, StateStore, StoreRefused
 from warrener_store.rows import (
@@ -170,8 +171,12 @@ class MemoryStore(StateStore):
     # -- questions ----------------------------------------------------------------------------------------
 
     async def list_jobs(self, which: JobFilter) -> list[JobRow]:
-        chosen = (row for row in self._jobs.values() if _matches(row, which))
-        return _latest(chosen, lambda row: row.job_id)[: which.limit]
+        chosen = [row for row in self._jobs.values() if _matches(row, which)]
+        if which.before is not None:
+            last = self._jobs.get(which.before)
+            place = place_of(which.before, None if last is None else last.accepted_at)
+            chosen = [row for row in chosen if (row.accepted_at, row.job_id) < place]
+        return _latest(chosen, lambda row: (row.accepted_at, row.job_id))[: which.limit]
 
     async def attempts_of(self, job_id: UUID) -> list[AttemptRow]:
         return [
@@ -201,7 +206,6 @@ def _matches(row: JobRow, which: JobFilter) -> bool:
         (not which.states or row.state in which.states)
         and which.job_type in (None, row.job_type)
         and which.parent_id in (None, row.parent_id)
-        and (which.before is None or row.job_id < which.before)
     )
 
 

@@ -148,7 +148,11 @@ class StateStore(Protocol):
     # -- questions ----------------------------------------------------------------------------------------
 
     async def list_jobs(self, which: JobFilter) -> list[JobRow]:
-        """Jobs, newest first by id."""
+        """Jobs, the last accepted first; of those accepted at one moment, the greatest id.
+
+        The next page is asked for with `before`, the id of the last job of this one: it goes on right behind
+        that job, whatever was accepted since. Raises UnknownJob where the store has no job by that id.
+        """
         ...
 
     async def attempts_of(self, job_id: UUID) -> list[AttemptRow]:
@@ -177,6 +181,10 @@ class StoreUnavailable(StoreError):
 
 class StoreRefused(StoreError):
     """The database refused what the code must never ask for: a bug."""
+
+
+class UnknownJob(StoreError):
+    """There is no job by the id from which a list should go on; nothing can be said of what follows it."""
 
 
 class StoreNotMigrated(StoreError):

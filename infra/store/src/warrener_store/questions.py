@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
-from warrener_store.listing import listing
+from warrener_store.listing import Place, listing, place_of
 from warrener_store.records.agents import agent_in
 from warrener_store.records.ends import attempt_in, count_in, dead_letter_in, parked_in
 from warrener_store.records.form import Form
@@ -47,9 +47,16 @@ class Questions(ABC):
         return [parked_in(values, self.form) for values in await self._ask("parked", limit)]
 
     async def list_jobs(self, which: JobFilter) -> list[JobRow]:
-        """Jobs, newest first by id."""
-        text, parameters = listing(which, self.form)
+        """Jobs, the last accepted first. Raises UnknownJob where `before` is no job's id."""
+        text, parameters = listing(which, await self._place(which.before), self.form)
         return [job_in(values, self.form) for values in await self._ask_text(text, parameters)]
+
+    async def _place(self, job_id: UUID | None) -> Place | None:
+        """Where this job stands. It never moves, so it may be asked for before the list."""
+        if job_id is None:
+            return None
+        found = await self._ask("accepted_at", self.form.id_out(job_id))
+        return place_of(job_id, self.form.moment_in(found[0][0]) if found else None)
 
     async def attempts_of(self, job_id: UUID) -> list[AttemptRow]:
         """The attempts of one job that are over, in order."""

@@ -205,12 +205,12 @@ class Lease:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobFilter:
-    """Which jobs to list; None: any. Newest first."""
+    """Which jobs to list; None: any. The last accepted first."""
 
     states: tuple[JobState, ...] = ()
     job_type: str | None = None
     parent_id: UUID | None = None
-    before: UUID | None = None  # jobs that sort before this one, for the next page
+    before: UUID | None = None  # only what comes after this job in the list: the last one of the page before
     limit: int = 50
 
 

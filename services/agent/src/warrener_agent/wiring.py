@@ -112,7 +112,7 @@ async def production(agent: Agent, settings: AgentSettings, telemetry: Telemetry
         ledger = open_ledger(settings.ledger_url)
     except ValueError as error:
         raise SettingsError([f"WARRENER_LEDGER_URL: {error}"]) from error
-    bus = open_bus(settings.broker_url, name="warrener-agent")
+    bus = open_bus(settings.broker_url, name="warrener-agent", lane=settings.lane)
     component = Group(
         Resource("ledger", partial(start_patiently, ledger, clock), ledger.close),
         Resource("bus", bus.start, bus.close),

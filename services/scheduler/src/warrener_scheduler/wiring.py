@@ -54,7 +54,7 @@ async def production(settings: SchedulerSettings, telemetry: Telemetry) -> Servi
         store = open_store(settings.store_url)
     except StoreError as error:
         raise SettingsError([str(error)]) from error
-    bus = open_bus(settings.broker_url, name=NAME)
+    bus = open_bus(settings.broker_url, name=NAME, lane=settings.lane)
     component = Group(
         Resource("store", lambda: _open(store, clock), store.close),
         Resource("bus", bus.start, bus.close),

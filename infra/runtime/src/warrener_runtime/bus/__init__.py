@@ -1,6 +1,6 @@
 """Messages in batches: the port, RabbitMQ, and a broker in memory."""
 
-from warrener_runtime.bus.opening import open_bus
+from warrener_runtime.bus.opening import LaneName, open_bus
 from warrener_runtime.bus.port import (
     Bus,
     BusCredentialsRefused,
@@ -23,6 +23,7 @@ __all__ = [
     "Delivery",
     "Fate",
     "Handler",
+    "LaneName",
     "Outgoing",
     "Subscription",
     "TopologyMismatch",

@@ -1,6 +1,7 @@
 """What a consumer has received and nobody has taken yet: the buffer behind every subscription."""
 
 import asyncio
+from collections.abc import Sequence
 
 from warrener_runtime.bus.port import Delivery
 
@@ -16,6 +17,11 @@ class Arrivals:
     def put(self, delivery: Delivery) -> None:
         """Add one; whoever waits for a batch wakes."""
         self._waiting.append(delivery)
+        self._news.set()
+
+    def put_all(self, deliveries: Sequence[Delivery]) -> None:
+        """Add what came together; whoever waits for a batch wakes."""
+        self._waiting += deliveries
         self._news.set()
 
     def forget(self) -> None:

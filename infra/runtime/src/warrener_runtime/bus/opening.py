@@ -1,11 +1,20 @@
 """The bus that a URL asks for."""
 
+from typing import Literal
+
 from warrener_runtime.bus.port import Bus
 
+LaneName = Literal["lean", "aio-pika"]
 
-def open_bus(url: str, *, name: str) -> Bus:
-    """A bus on the RabbitMQ at `url`; operators see its connections by `name`. `start()` connects it."""
+
+def open_bus(url: str, *, name: str, lane: LaneName = "lean") -> Bus:
+    """A bus on the RabbitMQ at `url`; operators see its connections by `name`. `start()` connects it.
+
+    `lane` says which client library carries `publish` and `subscribe`: `lean`, our own, for speed, or
+    `aio-pika`. `listen` is FastStream's on both.
+    """
     # A simulation, or whoever needs the port alone, does not load RabbitMQ's clients.
     from warrener_runtime.bus.rabbit import RabbitBus  # noqa: PLC0415
+    from warrener_runtime.bus.rabbit.lanes import aio_pika_lane, lean_lane  # noqa: PLC0415
 
-    return RabbitBus(url, name=name)
+    return RabbitBus(url, name=name, lane=lean_lane() if lane == "lean" else aio_pika_lane())

@@ -46,6 +46,8 @@ class ServiceSettings(BaseSettings):
     """The table of the TOML file whose keys are for this service alone, and win over those at the top."""
 
     broker_url: BrokerUrl = "amqp://guest:guest@127.0.0.1:5672/"
+    lane: Literal["lean", "aio-pika"] = "lean"
+    """The client library that carries the hot queues: our own, for speed, or aio-pika's."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["json", "console"] = "json"
     health_host: str = "127.0.0.1"

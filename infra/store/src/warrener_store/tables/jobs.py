@@ -108,16 +108,19 @@ Index(
     postgresql_where=sql("deadline_wake_at IS NOT NULL"),
     sqlite_where=sql("deadline_wake_at IS NOT NULL"),
 )
+# Lists: newest first of each state, as such, by type and by parent; what is asked of all states is a union of
+# these (`listing.py`), so no index is for it alone. New rows come at the right end of their state.
 Index(
     "warrener_jobs_parent",
     jobs.c.parent_id,
+    jobs.c.state,
+    jobs.c.accepted_at,
     jobs.c.job_id,
     postgresql_where=sql("parent_id IS NOT NULL"),
     sqlite_where=sql("parent_id IS NOT NULL"),
 )
-# Lists are asked for by state, by type and by both, newest first; that of one type in all states is a union.
-Index("warrener_jobs_listed", jobs.c.state, jobs.c.job_type, jobs.c.job_id)
-Index("warrener_jobs_by_state", jobs.c.state, jobs.c.job_id)
+Index("warrener_jobs_listed", jobs.c.state, jobs.c.job_type, jobs.c.accepted_at, jobs.c.job_id)
+Index("warrener_jobs_by_state", jobs.c.state, jobs.c.accepted_at, jobs.c.job_id)
 
 attempts = Table(
     "warrener_attempts",

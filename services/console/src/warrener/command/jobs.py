@@ -13,7 +13,7 @@ from rich.text import Text
 from warrener.options import Json, Limit, Store
 from warrener.places import find_places
 from warrener.running import run, store_at
-from warrener.shown.screen import err, is_wide, out, print_json, print_json_line
+from warrener.shown.screen import err, out, print_json, print_json_line
 from warrener.shown.tables import counts_line, jobs_table
 from warrener_contracts.states import JobState
 from warrener_store import StateStore
@@ -63,7 +63,7 @@ async def _jobs(which: JobFilter, store: str | None, *, watch: bool, as_json: bo
 async def _show(store: StateStore, which: JobFilter) -> None:
     rows = await store.list_jobs(which)
     if rows:
-        out().print(jobs_table(rows, datetime.now(UTC), wide=is_wide()))
+        out().print(jobs_table(rows, datetime.now(UTC), width=out().width))
         return
     narrowed = which.states or which.job_type
     err().print(
@@ -78,7 +78,7 @@ async def _watch(store: StateStore, which: JobFilter) -> None:
         while True:
             rows, counts = await store.list_jobs(which), await store.count_jobs()
             live.update(
-                Group(counts_line(counts), Text(), jobs_table(rows, datetime.now(UTC), wide=is_wide())),
+                Group(counts_line(counts), Text(), jobs_table(rows, datetime.now(UTC), width=out().width)),
                 refresh=True,
             )
             await asyncio.sleep(_EVERY)

@@ -1,6 +1,7 @@
 """stdout for answers, stderr for everything else."""
 
 import json
+import os
 import sys
 from typing import Any
 
@@ -20,12 +21,19 @@ THEME = Theme(
     }
 )
 
-_WIDE = 120  # columns
+WIDE = 140  # columns: whole ids fit beside the rest
+_PAPER = 200  # columns: what is read by a program or from a file has no edge to stop at
 
 
 def out() -> Console:
-    """For answers. Made anew each time: tests and pipes change what stdout is."""
-    return Console(theme=THEME, highlight=False)
+    """For answers. Made anew each time: tests and pipes change what stdout is.
+
+    What is not a terminal is as wide as COLUMNS says, else so wide that nothing need be cut.
+    """
+    screen = Console(theme=THEME, highlight=False)
+    if not screen.is_terminal and "COLUMNS" not in os.environ:
+        screen.width = _PAPER
+    return screen
 
 
 def err() -> Console:
@@ -34,9 +42,8 @@ def err() -> Console:
 
 
 def is_wide() -> bool:
-    """Whether whole ids fit beside the rest; what is not a terminal has room for all."""
-    screen = out()
-    return not screen.is_terminal or screen.width >= _WIDE
+    """Whether whole ids fit beside the rest."""
+    return out().width >= WIDE
 
 
 def jsonable(value: Any) -> Any:

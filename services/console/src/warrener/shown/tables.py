@@ -4,9 +4,11 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
-from rich.table import Table
+from rich.cells import cell_len
+from rich.table import Column, Table
 from rich.text import Text
 
+from warrener.shown.screen import WIDE
 from warrener.shown.states import id_text, state_text
 from warrener.shown.times import ago, span
 from warrener_contracts.states import JobState
@@ -14,12 +16,16 @@ from warrener_store.rows import AgentRow, DeadLetter, JobRow, JobTypeRow, Parked
 
 _LONG = frozenset({"bound to", "differs", "verdict", "queues"})  # columns that may take several lines
 
+_GAP = 2  # columns between columns
+_SHORTEST_TYPE = 8
+_NUMBERS = ("attempt", "age", "took")
+
 SILENT_AFTER = timedelta(seconds=15)  # three heartbeats
 
 
 def table(*columns: str, right: Sequence[str] = ()) -> Table:
     """An empty table in the house style."""
-    made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="soft")
+    made = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="soft")
     for column in columns:
         made.add_column(
             column,
@@ -30,20 +36,35 @@ def table(*columns: str, right: Sequence[str] = ()) -> Table:
     return made
 
 
-def jobs_table(rows: Iterable[JobRow], now: datetime, *, wide: bool = True) -> Table:
-    """Jobs, one a line."""
-    made = table("job", "type", "state", "attempt", "asked", "took", "why", right=("attempt", "took"))
+def jobs_table(rows: Iterable[JobRow], now: datetime, *, width: int) -> Table:
+    """Jobs, one a line. Where it is narrow: ends of ids, ages in one unit, errors without their module."""
+    wide = width >= WIDE
+    made = table("job", "type", "state", "attempt", "asked" if wide else "age", "took", "why", right=_NUMBERS)
     for row in rows:
+        age = ago(row.requested_at, now) if wide else span(now - row.requested_at, units=1)
         made.add_row(
             id_text(row.job_id, wide=wide),
             row.job_type,
             state_text(row.state),
             f"{row.attempt}/{row.policy.max_attempts}" if row.attempt else "",
-            Text(ago(row.requested_at, now), style="soft"),
+            Text(age, style="soft"),
             _took(row),
-            Text(_why(row, now), style="soft"),
+            Text(_why(row, now, wide=wide), style="soft", no_wrap=True),
         )
+    _let_why_give_way(made, width)
     return made
+
+
+def _let_why_give_way(made: Table, width: int) -> None:
+    """First what can be read on the page of the job, then the type; never an id or a state."""
+    _, kind, *_, why = made.columns
+    why.no_wrap = False
+    room = width - sum(_natural_width(column) + _GAP for column in made.columns if column is not kind)
+    kind.max_width = max(room + _natural_width(why) - len("why"), _SHORTEST_TYPE)
+
+
+def _natural_width(column: Column) -> int:
+    return max(cell_len(str(text)) for text in (column.header, *column.cells))
 
 
 def counts_line(counts: Iterable[StateCount]) -> Text:
@@ -139,10 +160,12 @@ def _took(row: JobRow) -> str:
     return span(row.finished_at - row.requested_at)
 
 
-def _why(row: JobRow, now: datetime) -> str:
+def _why(row: JobRow, now: datetime, *, wide: bool) -> str:
     if row.state.terminal or row.state == "retrying":
         error = row.error if row.state != "succeeded" else None
-        told = f"{error.type}: {error.message}" if error else (row.cancel_reason or "")
+        told = row.cancel_reason or ""
+        if error:
+            told = f"{error.type if wide else error.type.rpartition('.')[-1]}: {error.message}"
         return one_line(
             told if row.state.terminal or not row.due_at else f"{ago(row.due_at, now)}, after {told}"
         )

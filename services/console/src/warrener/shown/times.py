@@ -3,19 +3,19 @@
 from datetime import datetime, timedelta
 
 
-def span(length: timedelta) -> str:
-    """A duration in at most two units: `0.3 s`, `42 s`, `3 min 5 s`, `2 h 10 min`, `4 d 3 h`."""
+def span(length: timedelta, *, units: int = 2) -> str:
+    """A duration in at most so many units: `0.3 s`, `42 s`, `3 min 5 s`, `2 h 10 min`, `4 d 3 h`."""
     seconds = abs(length.total_seconds())
     if seconds < 10:
         return f"{seconds:.1f} s"
     whole = round(seconds)
-    units = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
+    sizes = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
     parts: list[str] = []
-    for size, name in units:
+    for size, name in sizes:
         count, whole = divmod(whole, size)
         if count or parts:
             parts.append(f"{count} {name}" if count else "")
-        if len(parts) == 2:
+        if len(parts) == units:
             break
     return " ".join(part for part in parts if part)
 

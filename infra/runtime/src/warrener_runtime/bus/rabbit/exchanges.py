@@ -1,9 +1,7 @@
-"""Whether an exchange exists: asked on a channel of its own, because asking in vain closes the channel."""
+"""Whether an exchange exists: asked before publishing, because publishing to a missing one closes the
+channel."""
 
-import aiormq
-
-from warrener_runtime.bus.rabbit.connection import RPC_SECONDS, close_quietly, open_channel
-from warrener_runtime.bus.rabbit.frames import unless_ended
+from warrener_runtime.bus.rabbit.wire import Wire
 
 
 class KnownExchanges:
@@ -20,21 +18,13 @@ class KnownExchanges:
         """A new connection may lead to a broker that lost its memory."""
         self._known = {""}
 
-    async def missing(self, names: set[str], connection: aiormq.abc.AbstractConnection) -> set[str]:
+    async def missing(self, names: set[str], wire: Wire) -> set[str]:
         """Those that do not exist. Raises LinkLost."""
         unknown = names - self._known
-        return {name for name in unknown if not await self._exists(name, connection)}
+        return {name for name in unknown if not await self._exists(name, wire)}
 
-    async def _exists(self, name: str, connection: aiormq.abc.AbstractConnection) -> bool:
-        channel = await open_channel(connection, aiormq.Channel)
-        try:
-            asked = channel.exchange_declare(name, passive=True, timeout=RPC_SECONDS)
-            await unless_ended(connection, asked)
-        except aiormq.ChannelNotFoundEntity:
+    async def _exists(self, name: str, wire: Wire) -> bool:
+        if not await wire.has_exchange(name):
             return False
-        except aiormq.ChannelAccessRefused:
-            pass  # it exists, and publishing to it will tell
-        finally:
-            await close_quietly(channel)
         self._known.add(name)
         return True

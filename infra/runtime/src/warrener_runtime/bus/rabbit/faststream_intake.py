@@ -18,9 +18,11 @@ from faststream.message import StreamMessage
 from faststream.rabbit import Channel, RabbitBroker, RabbitQueue
 
 from warrener_runtime.bus.port import Delivery
+from warrener_runtime.bus.rabbit.aiormq_wire import AiormqConsuming, AiormqWire, tell_when_gone
 from warrener_runtime.bus.rabbit.connection import Connection, close_quietly
 from warrener_runtime.bus.rabbit.frames import unless_ended
-from warrener_runtime.bus.rabbit.intake import Consumer, Listener, tell_when_gone
+from warrener_runtime.bus.rabbit.intake import Consumer
+from warrener_runtime.bus.rabbit.wire import Listener, Refused, Wire
 
 _PREFETCH = 10
 
@@ -31,8 +33,10 @@ class FastStreamIntake:
     def __init__(self, queue: str) -> None:
         self._queue = queue
 
-    async def open(self, connection: Connection, listener: Listener) -> Consumer:
+    async def open(self, wire: Wire, listener: Listener) -> Consumer:
         """Begin to consume."""
+        assert isinstance(wire, AiormqWire), "FastStream needs the connection of aio-pika's kind"
+        connection = wire.connection
         broker = _BorrowingBroker(connection)
         channel = Channel(prefetch_count=_PREFETCH, publisher_confirms=False)
         queue = RabbitQueue(self._queue, declare=False)
@@ -41,7 +45,7 @@ class FastStreamIntake:
             queue, channel=channel, ack_policy=AckPolicy.MANUAL, decoder=_as_it_came, no_reply=True
         )
         async def receive(message: StreamMessage[aio_pika.IncomingMessage]) -> None:
-            listener.arrived(_delivery_of(message.raw_message, listener.epoch))
+            listener.arrived([_delivery_of(message.raw_message, listener.epoch)])
 
         life = _Life(broker)
         try:
@@ -49,10 +53,12 @@ class FastStreamIntake:
             underlay = await unless_ended(connection, broker.channel(channel))
             life.channel = underlay
             tell_when_gone(underlay, listener)
-            listener.opened(underlay)
+            listener.opened(AiormqConsuming(underlay))
             await unless_ended(connection, broker.start())
-        except BaseException:
+        except BaseException as error:
             await life.close()
+            if isinstance(error, aiormq.AMQPChannelError):
+                raise Refused(str(error)) from error
             raise
         return life
 

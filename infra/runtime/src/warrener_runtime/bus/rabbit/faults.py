@@ -6,9 +6,7 @@ from contextlib import contextmanager
 
 import aiormq
 
-
-class LinkLost(Exception):
-    """The connection or the channel ended, or the broker refused a step; what was under way is uncertain."""
+from warrener_runtime.bus.rabbit.wire import LinkLost
 
 
 @contextmanager

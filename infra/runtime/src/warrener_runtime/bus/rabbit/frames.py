@@ -10,7 +10,8 @@ from pamqp.base import Frame
 from pamqp.body import ContentBody
 from pamqp.header import ContentHeader
 
-from warrener_runtime.bus.rabbit.faults import LinkLost, broker_faults
+from warrener_runtime.bus.rabbit.faults import broker_faults
+from warrener_runtime.bus.rabbit.wire import LinkLost
 
 AnyFrame: TypeAlias = Frame | ContentHeader | ContentBody
 _AGAIN_AFTER = 0.5  # seconds

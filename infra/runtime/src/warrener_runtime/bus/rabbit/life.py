@@ -1,12 +1,11 @@
 """One life of a consumer: what it received and what of that is not settled yet."""
 
 import asyncio
-from collections.abc import Iterable
-
-import aiormq
+from collections.abc import Iterable, Sequence
 
 from warrener_runtime.bus.arrivals import Arrivals
 from warrener_runtime.bus.port import Delivery
+from warrener_runtime.bus.rabbit.wire import Consuming
 
 
 class Life:
@@ -16,7 +15,7 @@ class Life:
         self._epoch = epoch
         self._arrivals = arrivals
         self._gone = asyncio.Event()
-        self.channel: aiormq.Channel | None = None
+        self.channel: Consuming | None = None
         self.unsettled: dict[int, None] = {}  # tags as they came, so ascending
 
     @property
@@ -27,17 +26,17 @@ class Life:
     @property
     def over(self) -> bool:
         """Whether the broker delivers nothing to it any more."""
-        return self._gone.is_set() or self.channel is None or self.channel.is_closed
+        return self._gone.is_set() or self.channel is None or not self.channel.live
 
-    def opened(self, channel: aiormq.Channel) -> None:
+    def opened(self, channel: Consuming) -> None:
         """Acknowledge on this channel."""
         self.channel = channel
 
-    def arrived(self, delivery: Delivery) -> None:
-        """One more to settle."""
+    def arrived(self, deliveries: Sequence[Delivery]) -> None:
+        """More to settle."""
         if not self._gone.is_set():
-            self.unsettled[delivery.tag] = None
-            self._arrivals.put(delivery)
+            self.unsettled.update((delivery.tag, None) for delivery in deliveries)
+            self._arrivals.put_all(deliveries)
 
     def gone(self) -> None:
         """It is over; the broker gives out again what is unsettled."""

@@ -1,15 +1,12 @@
 """A connection that comes back: the only place where we reconnect."""
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_random_exponential
-from yarl import URL
 
-from warrener_runtime.bus.ending import end
-from warrener_runtime.bus.rabbit.connection import Connection, close_quietly, connect
-from warrener_runtime.bus.rabbit.faults import LinkLost, broker_faults
-from warrener_runtime.bus.rabbit.frames import ended
+from warrener_runtime.bus.rabbit.wire import LinkLost, Wire
 from warrener_runtime.logs import get_logger
 
 _log = get_logger(__name__)
@@ -17,17 +14,26 @@ _log = get_logger(__name__)
 _FIRST_PAUSE = 0.2  # seconds, doubled at every failure and spread at random below that
 _LONGEST_PAUSE = 5.0
 
-Prepare = Callable[[Connection], Awaitable[None]]
+Connect = Callable[[], Awaitable[Wire]]
+Prepare = Callable[[Wire], Awaitable[None]]
 
 
 class Link:
-    """Keeps one connection up. `prepare` makes a new one ready for use before anybody gets it."""
+    """Keeps one connection up. `prepare` makes a new one ready for use before anybody gets it; `where` is for
+    messages."""
 
-    def __init__(self, url: URL, purpose: str, prepare: Prepare) -> None:
-        self._url = url
+    def __init__(
+        self,
+        connect: Connect,
+        purpose: str,
+        prepare: Prepare,
+        where: str,
+    ) -> None:
+        self._connect = connect
         self._purpose = purpose
         self._prepare = prepare
-        self._connection: Connection | None = None
+        self._where = where
+        self._connection: Wire | None = None
         self._changed = asyncio.Event()
         self._keeper: asyncio.Task[None] | None = None
         self._closed = False
@@ -35,7 +41,7 @@ class Link:
     @property
     def up(self) -> bool:
         """Whether there is a connection that nobody knows to be broken."""
-        return self._connection is not None and not self._connection.is_closed
+        return self._connection is not None and self._connection.up
 
     @property
     def closed(self) -> bool:
@@ -53,10 +59,12 @@ class Link:
         """Disconnect for good; whoever waits for the connection gets LinkLost."""
         self._closed = True
         if self._keeper is not None:
-            await end(self._keeper)
+            self._keeper.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._keeper
         self._changed.set()
 
-    async def connected(self) -> Connection:
+    async def connected(self) -> Wire:
         """The connection, as soon as there is one. Raises LinkLost once the link is closed."""
         while not self.up:
             if self._closed:
@@ -66,10 +74,10 @@ class Link:
         assert self._connection is not None
         return self._connection
 
-    async def _keep(self, connection: Connection) -> None:
+    async def _keep(self, connection: Wire) -> None:
         try:
             while True:
-                await ended(connection)
+                await connection.ended()
                 self._connection = None
                 _log.warning(
                     f"The {self._purpose} connection to the broker is lost; reconnecting.",
@@ -79,9 +87,9 @@ class Link:
                 connection = await self._established(self._tries(patient_when_refused=True))
         finally:
             self._connection = None
-            await close_quietly(connection)
+            await connection.close()
 
-    async def _established(self, tries: AsyncRetrying) -> Connection:
+    async def _established(self, tries: AsyncRetrying) -> Wire:
         async for attempt in tries:
             with attempt:
                 self._connection = await self._ready_connection()
@@ -93,13 +101,12 @@ class Link:
         self._changed.set()
         return self._connection
 
-    async def _ready_connection(self) -> Connection:
-        connection = await connect(self._url)
+    async def _ready_connection(self) -> Wire:
+        connection = await self._connect()
         try:
-            with broker_faults():
-                await self._prepare(connection)
+            await self._prepare(connection)
         except BaseException:
-            await close_quietly(connection)
+            await connection.close()
             raise
         return connection
 
@@ -122,7 +129,3 @@ class Link:
                 broker=self._where,
                 error=str(state.outcome.exception()),
             )
-
-    @property
-    def _where(self) -> str:
-        return f"{self._url.host}:{self._url.port}{self._url.path}"

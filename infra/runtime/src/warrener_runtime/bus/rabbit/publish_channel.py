@@ -1,6 +1,5 @@
 """A channel that publishes batches: one write for all of them, confirms resolved by range."""
 
-import asyncio
 from collections.abc import Iterable, Sequence
 from itertools import takewhile
 from typing import NamedTuple
@@ -11,29 +10,8 @@ from pamqp.header import ContentHeader
 
 from warrener_runtime.bus.port import Fate, Outgoing
 from warrener_runtime.bus.rabbit.frames import AnyFrame, when_ended, while_open, why_ended, write
-
-
-class Numbered(NamedTuple):
-    """A message and its place in what the caller asked to publish."""
-
-    place: int
-    message: Outgoing
-
-
-class Round:
-    """Messages sent together. `over` is set when each has a fate."""
-
-    def __init__(self, fates: list[Fate], size: int) -> None:
-        self._fates = fates
-        self._open = size
-        self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    def decide(self, place: int, fate: Fate) -> None:
-        """Write down what became of one; each is decided once."""
-        self._fates[place] = fate
-        self._open -= 1
-        if not self._open and not self.over.done():
-            self.over.set_result(None)
+from warrener_runtime.bus.rabbit.rounds import Round
+from warrener_runtime.bus.rabbit.wire import Numbered
 
 
 class _Sent(NamedTuple):

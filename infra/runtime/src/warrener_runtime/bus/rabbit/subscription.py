@@ -5,21 +5,15 @@ import contextlib
 import random
 from collections.abc import AsyncIterator, Iterable
 
-import aiormq
-
 from warrener_runtime.backoff import Backoff
 from warrener_runtime.bus.arrivals import Arrivals
-from warrener_runtime.bus.ending import end
 from warrener_runtime.bus.port import Delivery, TopologyMismatch
-from warrener_runtime.bus.rabbit.connection import RPC_SECONDS
-from warrener_runtime.bus.rabbit.consume_channel import write_acks, write_rejects
-from warrener_runtime.bus.rabbit.declaring import Declarations
-from warrener_runtime.bus.rabbit.faults import LinkLost, broker_faults
-from warrener_runtime.bus.rabbit.frames import unless_ended
+from warrener_runtime.bus.rabbit.declarations import Declarations
 from warrener_runtime.bus.rabbit.intake import Intake
 from warrener_runtime.bus.rabbit.life import Life
 from warrener_runtime.bus.rabbit.link import Link
 from warrener_runtime.bus.rabbit.settling import plan_acks
+from warrener_runtime.bus.rabbit.wire import LinkLost, Refused
 from warrener_runtime.logs import get_logger
 
 _log = get_logger(__name__)
@@ -77,8 +71,8 @@ class RabbitSubscription:
         if tags and life.channel is not None:
             plan = plan_acks(life.unsettled, tags)
             life.settled(tags)
-            with contextlib.suppress(LinkLost), broker_faults():  # then it is redelivered
-                await write_acks(life.channel, plan)
+            with contextlib.suppress(LinkLost):  # then it is redelivered
+                await life.channel.ack(plan)
 
     async def reject(self, deliveries: Iterable[Delivery], *, requeue: bool) -> None:
         """Give them back, or dead-letter them, in one write."""
@@ -86,8 +80,8 @@ class RabbitSubscription:
         tags = life.take(deliveries)
         if tags and life.channel is not None:
             life.settled(tags)
-            with contextlib.suppress(LinkLost), broker_faults():
-                await write_rejects(life.channel, sorted(tags), requeue=requeue)
+            with contextlib.suppress(LinkLost):
+                await life.channel.reject(sorted(tags), requeue=requeue)
 
     async def stop(self) -> None:
         """Receive no more; what has arrived is still handed out, and may be settled until the bus closes."""
@@ -99,22 +93,23 @@ class RabbitSubscription:
             self._runner.cancel()
         else:
             with contextlib.suppress(LinkLost):
-                for tag in list(channel.consumers):
-                    await unless_ended(channel, channel.basic_cancel(tag, timeout=RPC_SECONDS))
+                await channel.cancel()
         self._arrivals.end()
 
     async def close(self) -> None:
         """Stop at once, and let what is unsettled go back."""
         self._stopped = True
         self._arrivals.end()
-        await end(self._runner)
+        self._runner.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._runner
 
     # -- inside --------------------------------------------------------------------------------------------
 
     @property
     def _consuming(self) -> bool:
         life = self._life
-        return not life.over and life.channel is not None and bool(life.channel.consumers)
+        return not life.over
 
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
@@ -144,7 +139,7 @@ class RabbitSubscription:
             await self._declarations.restore_queue(connection, self._queue)
             self._life = life
             consumer = await self._intake.open(connection, life)
-        except (LinkLost, TopologyMismatch, aiormq.AMQPChannelError) as error:
+        except (LinkLost, TopologyMismatch, Refused) as error:
             self._forget(life)
             return str(error)
         try:

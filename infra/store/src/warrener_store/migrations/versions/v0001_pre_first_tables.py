@@ -15,6 +15,7 @@ _MOMENT = sa.DateTime(timezone=True).with_variant(sa.CHAR(27), "sqlite")
 _FRACTION: sa.Double[float] = sa.Double()
 _OVER = "state IN ('cancelled', 'dead', 'expired', 'succeeded')"
 _STATES = "state IN ('waiting', 'queued', 'running', 'retrying', 'succeeded', 'dead', 'cancelled', 'expired')"
+_NEWEST = ("accepted_at", "job_id")
 _GUARANTEES = "guarantee IN ('idempotent', 'transactional', 'exclusive')"
 
 
@@ -72,9 +73,9 @@ def _make_jobs() -> None:
     _index("warrener_jobs_key", "idempotency_key", where="idempotency_key IS NOT NULL", unique=True)
     _index("warrener_jobs_due", "wake_at", "job_id", "state", where="wake_at IS NOT NULL")
     _index("warrener_jobs_deadline", "deadline_wake_at", "job_id", where="deadline_wake_at IS NOT NULL")
-    _index("warrener_jobs_parent", "parent_id", "job_id", where="parent_id IS NOT NULL")
-    op.create_index("warrener_jobs_listed", "warrener_jobs", ["state", "job_type", "job_id"])
-    op.create_index("warrener_jobs_by_state", "warrener_jobs", ["state", "job_id"])
+    _index("warrener_jobs_parent", "parent_id", "state", *_NEWEST, where="parent_id IS NOT NULL")
+    op.create_index("warrener_jobs_listed", "warrener_jobs", ["state", "job_type", *_NEWEST])
+    op.create_index("warrener_jobs_by_state", "warrener_jobs", ["state", *_NEWEST])
 
 
 def _job_rules() -> tuple[Rule, ...]:

@@ -1,0 +1,70 @@
+"""AMQP 0-9-1 for the hot queues: a sans-IO core (bytes in, events out) under a thin asyncio transport.
+
+`Connection` is the core: no socket, no clock. `Transport` gives it both, and gathers the frames of a loop
+turn into one write; `Session` and `Channel` are what tasks use. Only four methods are hand-made (deliver,
+publish, confirm, acknowledge); pamqp does all others.
+"""
+
+from warrener_amqp.address import Address, address
+from warrener_amqp.channel import Channel, Listener
+from warrener_amqp.connection import Connection
+from warrener_amqp.credentials import Credentials, External, Plain
+from warrener_amqp.errors import (
+    AmqpError,
+    AuthenticationRefused,
+    ChannelGone,
+    ChannelRefused,
+    ConnectionLost,
+    FrameMalformed,
+    ProtocolViolated,
+)
+from warrener_amqp.handshake import Wishes
+from warrener_amqp.happenings import (
+    Blocked,
+    ChannelClosed,
+    Closed,
+    Confirmed,
+    ConsumerCancelled,
+    Delivered,
+    Failed,
+    Happening,
+    Opened,
+    Replied,
+    Returned,
+    Unblocked,
+)
+from warrener_amqp.properties import Properties
+from warrener_amqp.session import Session
+
+__all__ = [
+    "Address",
+    "AmqpError",
+    "AuthenticationRefused",
+    "Blocked",
+    "Channel",
+    "ChannelClosed",
+    "ChannelGone",
+    "ChannelRefused",
+    "Closed",
+    "Confirmed",
+    "Connection",
+    "ConnectionLost",
+    "ConsumerCancelled",
+    "Credentials",
+    "Delivered",
+    "External",
+    "Failed",
+    "FrameMalformed",
+    "Happening",
+    "Listener",
+    "Opened",
+    "Plain",
+    "Properties",
+    "ProtocolViolated",
+    "Replied",
+    "Returned",
+    "Session",
+    "Unblocked",
+    "Wishes",
+    "address",
+]

@@ -1,0 +1,163 @@
+"""One channel as tasks use it."""
+
+import asyncio
+from collections import deque
+from contextlib import suppress
+from typing import Protocol, TypeVar
+
+from pamqp import commands
+from pamqp.base import Frame as Method
+
+from warrener_amqp.connection import Connection
+from warrener_amqp.errors import AmqpError, ChannelGone, ChannelRefused, ProtocolViolated
+from warrener_amqp.happenings import (
+    ChannelClosed,
+    Confirmed,
+    ConsumerCancelled,
+    Delivered,
+    Happening,
+    Replied,
+    Returned,
+)
+from warrener_amqp.transport import Transport
+
+M = TypeVar("M", bound=Method)
+
+
+class Listener(Protocol):
+    """What a channel's owner hears, in the order of the wire. Called inside the loop: be quick, do not
+    raise."""
+
+    def on_delivery(self, delivery: Delivered) -> None:
+        """A message for a consumer of this channel."""
+        ...
+
+    def on_confirm(self, confirm: Confirmed) -> None:
+        """The broker has, or refuses, one or many publishes."""
+        ...
+
+    def on_return(self, returned: Returned) -> None:
+        """A publish has no queue; its confirm follows."""
+        ...
+
+    def on_cancel(self, consumer: str) -> None:
+        """The broker ended a consumer."""
+        ...
+
+    def on_heard(self) -> None:
+        """All that came in this loop turn was told: the moment to pass it on in one piece."""
+        ...
+
+    def on_closed(self, reason: AmqpError) -> None:
+        """The channel is gone: ChannelRefused, ChannelGone (we closed it), or why the connection is lost.
+        Once, and nothing comes after."""
+        ...
+
+
+class Channel:
+    """One channel of a session. Answers come in the order of the calls, so calls need not wait for each
+    other."""
+
+    def __init__(
+        self, core: Connection, transport: Transport, number: int, listener: Listener | None
+    ) -> None:
+        self.number = number
+        self.why_closed: AmqpError | None = None
+        self._core = core
+        self._transport = transport
+        self._listener = listener
+        self._answers: deque[asyncio.Future[Method]] = deque()
+        self._news = False
+
+    async def opened(self) -> None:
+        """Wait for the answer to the core's Channel.Open."""
+        await self._answered(commands.Channel.OpenOk)
+
+    async def call(self, method: Method, answer: type[M]) -> M:
+        """Send a method and await its answer.
+
+        Raises ChannelRefused to whose call the broker refused, ChannelGone, ConnectionLost. May be cancelled:
+        the answer is then taken and forgotten when it comes.
+        """
+        self._must_be_open()
+        self._core.call(self.number, method)
+        return await self._answered(answer)
+
+    async def close(self) -> None:
+        """Close it; what is unacknowledged goes back. May be called twice; of a lost connection it says
+        nothing."""
+        if self.why_closed is not None:
+            return
+        with suppress(AmqpError):  # then it is closed, by whomever
+            self._core.close_channel(self.number)
+            await self._answered(commands.Channel.CloseOk)
+        self.end(ChannelGone(f"expected an open channel, got {self.number}, which we closed"))
+
+    def abandon(self) -> None:
+        """Close it without waiting for the answer."""
+        with suppress(AmqpError):
+            self._core.close_channel(self.number)
+            self._transport.flush_soon()
+        self.end(ChannelGone(f"expected an open channel, got {self.number}, which was given up"))
+
+    def hear(self, happening: Happening) -> None:
+        """A happening of this channel."""
+        listener = self._listener
+        match happening:
+            case Replied():
+                self._answer(happening.method)
+            case ChannelClosed():
+                self.end(ChannelRefused(happening.code, happening.reason))
+            case Delivered() if listener is not None:
+                listener.on_delivery(happening)
+                self._news = True
+            case Confirmed() if listener is not None:
+                listener.on_confirm(happening)
+                self._news = True
+            case Returned() if listener is not None:
+                listener.on_return(happening)
+                self._news = True
+            case ConsumerCancelled() if listener is not None:
+                listener.on_cancel(happening.consumer)
+            case _:
+                pass
+
+    def heard(self) -> None:
+        """The loop turn's input was told."""
+        if self._news:
+            self._news = False
+            if self._listener is not None and self.why_closed is None:
+                self._listener.on_heard()
+
+    def end(self, reason: AmqpError) -> None:
+        """The channel is gone."""
+        if self.why_closed is not None:
+            return
+        self.why_closed = reason
+        gone = ChannelGone(f"expected an open channel, got one that is closed: {reason}")
+        told: AmqpError = reason  # the broker refuses the first call that it did not answer
+        for answer in self._answers:
+            if not answer.done():
+                answer.set_exception(told)
+            if isinstance(reason, ChannelRefused):
+                told = gone
+        self._answers.clear()
+        if self._listener is not None:
+            self._listener.on_closed(reason)
+
+    def _must_be_open(self) -> None:
+        if self.why_closed is not None:
+            raise ChannelGone(f"expected an open channel, got one that is closed: {self.why_closed}")
+
+    async def _answered(self, kind: type[M]) -> M:
+        answer: asyncio.Future[Method] = asyncio.get_running_loop().create_future()
+        self._answers.append(answer)
+        self._transport.flush_soon()
+        got = await answer
+        if not isinstance(got, kind):
+            raise ProtocolViolated(f"expected {kind.name}, got {got.name}")
+        return got
+
+    def _answer(self, method: Method) -> None:
+        if self._answers and not (answer := self._answers.popleft()).done():
+            answer.set_result(method)

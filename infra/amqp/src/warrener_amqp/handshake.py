@@ -1,0 +1,132 @@
+"""From the protocol header to Connection.OpenOk: who we are, and the smaller of both sides' limits."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum, auto
+from functools import cache
+from importlib.metadata import version
+from typing import cast
+
+from pamqp import commands
+from pamqp.base import Frame as Method
+
+from warrener_amqp.credentials import Credentials
+from warrener_amqp.errors import AmqpError, AuthenticationRefused, ConnectionLost, ProtocolViolated
+from warrener_amqp.framing import FRAME_MIN
+from warrener_amqp.happenings import Opened
+
+PROTOCOL_HEADER = b"AMQP\x00\x00\x09\x01"
+
+# What we announce makes the broker tell us more: without them it closes where it could say why.
+_CAPABILITIES: dict[str, bool] = {
+    "publisher_confirms": True,
+    "basic.nack": True,
+    "consumer_cancel_notify": True,
+    "connection.blocked": True,
+    "authentication_failure_close": True,
+}
+
+_ACCESS_REFUSED, _NOT_ALLOWED = 403, 530
+
+
+class Stage(Enum):
+    """What the broker says next."""
+
+    START = auto()
+    TUNE = auto()
+    OPEN_OK = auto()
+    OPEN = auto()
+    CLOSING = auto()
+    CLOSED = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What we ask for; the broker may ask for less."""
+
+    virtual_host: str = "/"
+    name: str = "warrener"
+    heartbeat: int = 10  # seconds; 0: none
+    frame_max: int = 131_072
+    channel_max: int = 2047
+
+
+class Handshake:
+    """Answers each step of the broker with ours."""
+
+    def __init__(self, credentials: Credentials, wishes: Wishes) -> None:
+        self._credentials = credentials
+        self._wishes = wishes
+        self.agreed = Opened(0, FRAME_MIN, 1, {})
+
+    def start(self, method: Method) -> list[Method]:
+        """Connection.Start: say who we are by a mechanism that the broker knows."""
+        if not isinstance(method, commands.Connection.Start):
+            raise ProtocolViolated(f"expected Connection.Start, got {method.name}")
+        offered = str(method.mechanisms).split()
+        mechanism = self._credentials.mechanism
+        if mechanism not in offered:
+            raise AuthenticationRefused(
+                f"expected a broker that takes {mechanism}, got one that takes {', '.join(offered)};"
+                " use one of these, or enable the plugin"
+            )
+        self.agreed = Opened(0, FRAME_MIN, 1, cast("dict[str, object]", method.server_properties or {}))
+        ours = {
+            "product": "warrener",
+            "version": _our_version(),
+            "connection_name": self._wishes.name,
+            "capabilities": _CAPABILITIES,
+        }
+        return [
+            commands.Connection.StartOk(
+                client_properties=ours,  # type: ignore[arg-type] # pamqp's table type is invariant
+                mechanism=mechanism,
+                response=self._credentials.response(),
+                locale="en_US",
+            )
+        ]
+
+    def tune(self, method: Method) -> list[Method]:
+        """Connection.Tune: agree on the smaller limits, and ask for the virtual host."""
+        if not isinstance(method, commands.Connection.Tune):
+            raise ProtocolViolated(f"expected Connection.Tune, got {method.name}")
+        self.agreed = Opened(
+            heartbeat=_smaller(self._wishes.heartbeat, int(method.heartbeat or 0)),
+            frame_max=max(FRAME_MIN, _smaller(self._wishes.frame_max, int(method.frame_max or 0))),
+            channel_max=_smaller(self._wishes.channel_max, int(method.channel_max or 0)),
+            server=self.agreed.server,
+        )
+        return [
+            commands.Connection.TuneOk(
+                channel_max=self.agreed.channel_max,
+                frame_max=self.agreed.frame_max,
+                heartbeat=self.agreed.heartbeat,
+            ),
+            commands.Connection.Open(virtual_host=self._wishes.virtual_host),
+        ]
+
+    def server_can(self, capability: str) -> bool:
+        """Whether the broker has announced it."""
+        told = self.agreed.server.get("capabilities")
+        return isinstance(told, Mapping) and cast("Mapping[str, object]", told).get(capability) is True
+
+
+def closing_error(stage: Stage, code: int, reason: str) -> AmqpError:
+    """What it means that the broker closed the connection with these words at this stage."""
+    refused = code == _ACCESS_REFUSED or (
+        # Also said for what passes: too many connections, a node in maintenance.
+        code == _NOT_ALLOWED and any(word in reason for word in ("not found", "refused"))
+    )
+    if refused and stage in {Stage.TUNE, Stage.OPEN_OK}:
+        return AuthenticationRefused(f"expected to be let in, got {code}: {reason}")
+    return ConnectionLost(f"expected the connection to last, got {code}: {reason}")
+
+
+@cache
+def _our_version() -> str:
+    return version("warrener-amqp")
+
+
+def _smaller(ours: int, theirs: int) -> int:
+    """The smaller one; 0 means no limit, on both sides."""
+    return min(ours, theirs) if ours and theirs else ours or theirs

@@ -1,0 +1,146 @@
+"""The basic properties of a message: those that Warrener uses, by hand, because every message has them.
+
+Flags and order are those of AMQP 0-9-1 (class 60). Headers that are strings are read by hand, all others
+(numbers, booleans, times, tables, arrays) by pamqp; written headers are strings.
+"""
+
+import struct
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from pamqp import decode as pamqp_decode
+
+from warrener_amqp import strings
+
+_CONTENT_TYPE, _ENCODING, _HEADERS, _MODE, _PRIORITY = 1 << 15, 1 << 14, 1 << 13, 1 << 12, 1 << 11
+_CORRELATION, _REPLY_TO, _EXPIRATION, _MESSAGE_ID, _TIMESTAMP = 1 << 10, 1 << 9, 1 << 8, 1 << 7, 1 << 6
+_TYPE, _USER, _APP, _CLUSTER = 1 << 5, 1 << 4, 1 << 3, 1 << 2
+
+_LENGTH = struct.Struct(">I")
+_LONG_STRING = ord("S")
+_NO_HEADERS: Mapping[str, object] = {}
+
+
+class Properties(NamedTuple):
+    """What a message says about itself beside its body."""
+
+    content_type: str | None = None
+    headers: Mapping[str, object] = _NO_HEADERS
+    persistent: bool = False
+    message_id: str | None = None
+    type: str | None = None
+    readable: bool = True
+
+
+UNREADABLE = Properties(readable=False)
+"""Properties that somebody wrote wrongly. The broker passes them on unread, so they are no fault of the
+connection: to drop it for them would let one bad message, which comes again and again, stop a consumer for
+good."""
+
+
+def write(
+    content_type: str, headers: Mapping[str, str], message_id: str, kind: str, *, persistent: bool
+) -> bytes:
+    """Flags and property list of a message that we publish. Raises ValueError where a string is too long."""
+    known = strings.encode_known
+    mode = b"\x02" if persistent else b"\x01"
+    if not headers:
+        flags = (_CONTENT_TYPE | _MODE | _MESSAGE_ID | _TYPE).to_bytes(2, "big")
+        return b"%b%b%b%b%b" % (flags, known(content_type), mode, strings.encode(message_id), known(kind))
+    flags = (_CONTENT_TYPE | _HEADERS | _MODE | _MESSAGE_ID | _TYPE).to_bytes(2, "big")
+    parts: list[bytes] = []
+    for name, value in headers.items():
+        raw = value.encode("utf-8", "surrogateescape")
+        parts += (known(name), b"S", _LENGTH.pack(len(raw)), raw)
+    table = b"".join(parts)
+    return b"%b%b%b%b%b%b%b" % (
+        flags,
+        known(content_type),
+        _LENGTH.pack(len(table)),
+        table,
+        mode,
+        strings.encode(message_id),
+        known(kind),
+    )
+
+
+def read(data: bytes, at: int) -> Properties:
+    """The properties whose flags begin at `at`; UNREADABLE where they cannot be read."""
+    try:
+        return _read(data, at)
+    # A table may be nested deeper than Python's stack, and a time may be after the year 9999.
+    except (ValueError, LookupError, ArithmeticError, TypeError, OSError, struct.error, RecursionError):
+        return UNREADABLE
+
+
+def _read(data: bytes, at: int) -> Properties:  # noqa: PLR0912 - a branch for each property, as on the wire
+    flags = int.from_bytes(data[at : at + 2], "big")
+    at += 2
+    content_type = message_id = kind = None
+    headers = _NO_HEADERS
+    persistent = False
+    if flags & _CONTENT_TYPE:
+        content_type, at = _text(data, at)
+    if flags & _ENCODING:
+        at = _past_text(data, at)
+    if flags & _HEADERS:
+        headers, at = _table(data, at)
+    if flags & _MODE:
+        persistent, at = data[at] == 2, at + 1
+    if flags & _PRIORITY:
+        at += 1
+    for flag in (_CORRELATION, _REPLY_TO, _EXPIRATION):
+        if flags & flag:
+            at = _past_text(data, at)
+    if flags & _MESSAGE_ID:
+        message_id, at = _text(data, at)
+    if flags & _TIMESTAMP:
+        at += 8
+    if flags & _TYPE:
+        kind, at = _text(data, at)
+    if flags & (_USER | _APP | _CLUSTER):
+        for flag in (_USER, _APP, _CLUSTER):
+            if flags & flag:
+                at = _past_text(data, at)
+    if at > len(data):
+        raise ValueError("cut off")
+    return Properties(content_type, headers, persistent, message_id, kind)
+
+
+def _table(data: bytes, at: int) -> tuple[Mapping[str, object], int]:
+    end = at + 4 + _LENGTH.unpack_from(data, at)[0]
+    if end > len(data):
+        raise ValueError("cut off")
+    at += 4
+    table: dict[str, object] = {}
+    while at < end:
+        name, at = _text(data, at)
+        if data[at] == _LONG_STRING:
+            start = at + 5
+            at = start + _LENGTH.unpack_from(data, at + 1)[0]
+            table[name] = _long_text(data[start:at])
+        else:
+            used, table[name] = pamqp_decode.embedded_value(data[at:end])
+            at += used
+    if at != end:
+        raise ValueError("cut off")
+    return table, end
+
+
+def _long_text(raw: bytes) -> str | bytes:
+    """Text, or bytes where it is none, as pamqp has it."""
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return raw
+
+
+def _text(data: bytes, at: int) -> tuple[str, int]:
+    end = at + 1 + data[at]
+    if end > len(data):
+        raise ValueError("cut off")
+    return data[at + 1 : end].decode("utf-8", "surrogateescape"), end
+
+
+def _past_text(data: bytes, at: int) -> int:
+    return at + 1 + data[at]

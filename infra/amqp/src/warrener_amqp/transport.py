@@ -1,0 +1,160 @@
+"""The socket and the clock for the core: one asyncio protocol that gathers the frames of a loop turn into one
+write.
+
+Small writes are what makes Python clients slow on both sides: the broker then works on small batches too. So
+calls only mark that there is something to send; what they said is joined and written once the loop turn ends.
+"""
+
+import asyncio
+import ssl
+from collections.abc import Callable, Sequence
+from typing import cast
+
+from warrener_amqp.connection import Connection
+from warrener_amqp.errors import ConnectionLost
+from warrener_amqp.happenings import Closed, Failed, Happening, Opened
+
+HIGH_WATER = 1024 * 1024  # bytes waiting to be sent; beyond them `drained` waits
+_LAST_WORDS_WITHIN = 5.0  # seconds; then the socket is closed although the peer did not take all
+
+Hear = Callable[[Sequence[Happening]], None]
+
+
+class Transport(asyncio.Protocol):
+    """Carries one `Connection`.
+
+    `hear` is told what each piece of input said. `lost` is told once, and last, why it ended.
+    """
+
+    def __init__(self, core: Connection, hear: Hear, lost: Callable[[Exception], None]) -> None:
+        self._core = core
+        self._hear = hear
+        self._tell_lost = lost
+        self._loop = asyncio.get_running_loop()
+        self._socket: asyncio.Transport | None = None
+        self._beat: asyncio.TimerHandle | None = None
+        self._last_words: asyncio.TimerHandle | None = None
+        self._flushing = False
+        self._writable = asyncio.Event()
+        self._writable.set()
+        self._reason: Exception | None = None
+        self.lost = asyncio.Event()
+
+    async def connect(self, host: str, port: int, tls: ssl.SSLContext | None) -> None:
+        """Open the socket, and send the protocol header. Raises OSError (also ssl.SSLError)."""
+        await self._loop.create_connection(lambda: self, host, port, ssl=tls)
+
+    # -- calls ---------------------------------------------------------------------------------------------
+
+    def flush_soon(self) -> None:
+        """Send what the core has to say when this loop turn ends."""
+        if not self._flushing:
+            self._flushing = True
+            self._loop.call_soon(self.flush)
+
+    def flush(self) -> None:
+        """Send what the core has to say now."""
+        self._flushing = False
+        if self._socket is not None and not self._socket.is_closing() and (pieces := self._core.take()):
+            self._socket.write(b"".join(pieces))
+
+    async def drained(self) -> None:
+        """Wait while the peer takes less than we send. Raises ConnectionLost."""
+        if not self._writable.is_set():
+            await self._writable.wait()
+        if self._reason is not None or self.lost.is_set():
+            raise ConnectionLost(str(self._reason)) from self._reason
+
+    def hang_up(self, reason: Exception) -> None:
+        """Send what is left and close the socket; a peer that does not take it in time is cut off."""
+        if self._reason is None:
+            self._reason = reason
+        if self._socket is None:
+            self._end()
+            return
+        self.flush()
+        self._socket.close()
+        if self._last_words is None:
+            self._last_words = self._loop.call_later(_LAST_WORDS_WITHIN, self._socket.abort)
+
+    def abort(self, reason: Exception) -> None:
+        """Close the socket at once, without goodbye."""
+        if self._reason is None:
+            self._reason = reason
+        if self._socket is None:
+            self._end()
+        else:
+            self._socket.abort()
+
+    # -- asyncio's side ------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The socket is open."""
+        self._socket = cast("asyncio.Transport", transport)  # uvloop's is one by shape alone
+        if self.lost.is_set():  # given up while it was opened
+            self._socket.abort()
+            return
+        self._socket.set_write_buffer_limits(high=HIGH_WATER)
+        self.flush()
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes have come."""
+        self._told(self._core.receive(data))
+        self.flush_soon()
+
+    def eof_received(self) -> None:
+        """The peer has hung up; asyncio closes our side too."""
+        self._told(self._core.end_of_stream())
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The socket is closed."""
+        if self._reason is None and exc is not None:
+            self._reason = ConnectionLost(
+                f"expected the connection to last, got: {exc or type(exc).__name__}"
+            )
+        self._told(self._core.end_of_stream())
+        self._end()
+
+    def pause_writing(self) -> None:
+        """The peer takes less than we send."""
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        """It has caught up."""
+        self._writable.set()
+
+    # -- inside --------------------------------------------------------------------------------------------
+
+    def _told(self, happenings: list[Happening]) -> None:
+        if not happenings:
+            return
+        self._hear(happenings)
+        first, last = happenings[0], happenings[-1]
+        if isinstance(first, Opened) and first.heartbeat:
+            self._beat_every(first.heartbeat / 2)
+        if isinstance(last, Failed):
+            self.hang_up(last.error)  # the broker waits for Connection.CloseOk, where it closed
+        elif isinstance(last, Closed):
+            self.hang_up(ConnectionLost("expected an open connection, got one that we closed"))
+
+    def _beat_every(self, seconds: float) -> None:
+        # One tick at a time: a loop that stood still counts one half beat, not all that it slept through.
+        if happenings := self._core.half_beat():
+            self._hear(happenings)
+            for happening in happenings:
+                if isinstance(happening, Failed):
+                    self.abort(happening.error)
+            return
+        self.flush_soon()
+        self._beat = self._loop.call_later(seconds, self._beat_every, seconds)
+
+    def _end(self) -> None:
+        for timer in (self._beat, self._last_words):
+            if timer is not None:
+                timer.cancel()
+        self._writable.set()
+        if not self.lost.is_set():
+            self.lost.set()
+            self._tell_lost(
+                self._reason or ConnectionLost("expected an open connection, got one that is closed")
+            )

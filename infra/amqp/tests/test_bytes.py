@@ -1,0 +1,169 @@
+"""Any cutting of the bytes gives the same happenings, and no bytes whatever raise."""
+
+import itertools
+import struct
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from infra.amqp.tests.broker_side import content, deliver, method, opened, story
+from pamqp import commands
+
+from warrener_amqp import (
+    AmqpError,
+    Blocked,
+    ChannelClosed,
+    Confirmed,
+    ConsumerCancelled,
+    Delivered,
+    Failed,
+    Happening,
+    Replied,
+    Returned,
+    Unblocked,
+)
+
+STORY = story()
+KINDS: list[type[Happening]] = [
+    Delivered,
+    Delivered,
+    Confirmed,
+    Returned,
+    Confirmed,
+    Blocked,
+    Unblocked,
+    ConsumerCancelled,
+    Replied,
+    ChannelClosed,
+    Failed,
+]
+
+
+def comparable(happenings: list[Happening]) -> list[object]:
+    """Methods and errors know no equality."""
+    return [
+        what.method.name
+        if isinstance(what, Replied)
+        else (type(what.error), str(what.error))
+        if isinstance(what, Failed)
+        else what
+        for what in happenings
+    ]
+
+
+def in_pieces(data: bytes, cuts: list[int]) -> list[Happening]:
+    edges = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
+    core, told = opened(), list[Happening]()
+    for start, end in itertools.pairwise(edges):
+        told += core.receive(data[start:end])
+    return told
+
+
+def test_the_story_is_told_whole() -> None:
+    whole = opened().receive(STORY)
+    assert [type(what) for what in whole] == KINDS
+    rich = whole[1]
+    assert isinstance(rich, Delivered)
+    assert rich.properties.headers == {"a": 1, "b": {"c": [True, None, "s"]}, "t": "text"}
+    assert (rich.tag, rich.redelivered, rich.exchange) == (2, True, "warrener.dispatch")
+
+
+@given(st.lists(st.integers(0, len(STORY)), max_size=40))
+@settings(max_examples=300)
+def test_any_cutting_gives_the_same_happenings(cuts: list[int]) -> None:
+    assert comparable(in_pieces(STORY, cuts)) == comparable(opened().receive(STORY))
+
+
+def test_byte_by_byte() -> None:
+    assert comparable(in_pieces(STORY, list(range(len(STORY))))) == comparable(opened().receive(STORY))
+
+
+@given(st.lists(st.integers(0, 250_000), max_size=20), st.integers(0, 250_000))
+@settings(max_examples=60)
+def test_large_bodies_come_whole_however_they_are_cut(cuts: list[int], size: int) -> None:
+    body = (b"0123456789" * (size // 10 + 1))[:size]
+    told = in_pieces(deliver(1, 5, body), cuts)
+    assert [what.body for what in told if isinstance(what, Delivered)] == [body]
+
+
+@given(st.integers(0, len(STORY) - 1), st.integers(0, 255), st.lists(st.integers(0, len(STORY)), max_size=8))
+@settings(max_examples=500)
+def test_one_wrong_byte_is_told_the_same_however_it_is_cut(at: int, byte: int, cuts: list[int]) -> None:
+    wrong = STORY[:at] + bytes([byte]) + STORY[at + 1 :]
+    assert comparable(in_pieces(wrong, cuts)) == comparable(opened().receive(wrong))
+
+
+@given(st.binary(max_size=400))
+@settings(max_examples=500)
+def test_garbage_is_told_as_garbage(data: bytes) -> None:
+    for happening in opened().receive(data):
+        if isinstance(happening, Failed):
+            assert isinstance(happening.error, AmqpError)
+            assert str(happening.error).startswith("expected")
+
+
+@given(st.sampled_from([1, 2, 3, 8]), st.sampled_from([0, 1, 2]), st.binary(max_size=200))
+@settings(max_examples=600)
+def test_frames_with_any_payload_never_raise(kind: int, channel: int, payload: bytes) -> None:
+    data = struct.pack(">BHI", kind, channel, len(payload)) + payload + b"\xce"
+    opened().receive(data)
+
+
+@given(st.sampled_from([10, 20, 40, 50, 60, 85, 90]), st.integers(0, 130), st.binary(max_size=120))
+@settings(max_examples=600)
+def test_methods_with_any_arguments_never_raise(class_id: int, number: int, arguments: bytes) -> None:
+    payload = struct.pack(">HH", class_id, number) + arguments
+    for channel in (0, 1):
+        opened().receive(struct.pack(">BHI", 1, channel, len(payload)) + payload + b"\xce")
+
+
+@given(st.integers(0, 0xFFFF), st.binary(max_size=300))
+@settings(max_examples=600)
+def test_properties_that_somebody_wrote_wrongly_are_no_fault_of_the_connection(
+    flags: int, rest: bytes
+) -> None:
+    payload = struct.pack(">HHQH", 60, 0, 0, flags) + rest
+    head = struct.pack(">BHI", 2, 1, len(payload)) + payload + b"\xce"
+    core = opened()
+
+    (delivered,) = core.receive(method(1, commands.Basic.Deliver("c", 1, False, "e", "k")) + head)
+
+    assert isinstance(delivered, Delivered)
+    assert not core.closed
+
+
+def _with_headers(table: bytes) -> Delivered:
+    payload = struct.pack(">HHQHI", 60, 0, 0, 1 << 13, len(table)) + table
+    head = struct.pack(">BHI", 2, 1, len(payload)) + payload + b"\xce"
+    core = opened()
+    (delivered,) = core.receive(method(1, commands.Basic.Deliver("c", 1, False, "e", "k")) + head)
+    assert isinstance(delivered, Delivered)
+    assert not core.closed
+    return delivered
+
+
+def test_a_table_deeper_than_the_stack() -> None:
+    table = b""
+    for _ in range(15_000):
+        table = b"\x01aF" + struct.pack(">I", len(table)) + table
+    assert not _with_headers(table).properties.readable
+
+
+def test_a_time_after_the_last_year_and_a_name_that_is_no_text() -> None:
+    assert not _with_headers(b"\x01aT" + b"\xff" * 8).properties.readable
+    told = _with_headers(b"\x02\xff\xfeS\x00\x00\x00\x02\xff\xfe").properties
+    assert told.readable
+    assert list(told.headers.values()) == [b"\xff\xfe"]
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [{}, {"a": "b"}, {"n": -5, "big": 2**40, "f": 1.5, "yes": True, "none": None}, {"x": [{"y": ["z"]}, 1]}],
+)
+def test_tables_read_as_pamqp_reads_them(headers: dict[str, object]) -> None:
+    data = method(1, commands.Basic.Deliver("c", 1, False, "e", "k")) + content(
+        1, b"", properties={"headers": headers}
+    )
+    (delivered,) = opened().receive(data)
+    assert isinstance(delivered, Delivered)
+    assert delivered.properties.headers == headers

@@ -1,0 +1,168 @@
+"""From the protocol header to an open connection, and every way in which the broker says no."""
+
+import pytest
+from infra.amqp.tests.broker_side import CAPABILITIES, START, TUNE, failure, method, sent
+from pamqp import commands
+
+from warrener_amqp import (
+    AuthenticationRefused,
+    Closed,
+    Connection,
+    ConnectionLost,
+    External,
+    Failed,
+    FrameMalformed,
+    Opened,
+    Plain,
+    ProtocolViolated,
+    Wishes,
+)
+
+
+def test_it_agrees_on_the_smaller_limits() -> None:
+    core = Connection(
+        Plain("guest", "secret"), Wishes(virtual_host="jobs", heartbeat=10, frame_max=50_000, name="me")
+    )
+    assert core.take() == [b"AMQP\x00\x00\x09\x01"]
+
+    assert core.receive(method(0, START)) == []
+    (start_ok,) = sent(core)
+    assert isinstance(start_ok, commands.Connection.StartOk)
+    assert (start_ok.mechanism, start_ok.response) == ("PLAIN", "\0guest\0secret")
+    assert start_ok.client_properties is not None
+    assert start_ok.client_properties["connection_name"] == "me"
+
+    core.receive(method(0, TUNE))
+    tune_ok, opening = sent(core)
+    assert isinstance(tune_ok, commands.Connection.TuneOk)
+    assert (tune_ok.heartbeat, tune_ok.frame_max, tune_ok.channel_max) == (10, 50_000, 2047)
+    assert isinstance(opening, commands.Connection.Open)
+    assert opening.virtual_host == "jobs"
+
+    (happening,) = core.receive(method(0, commands.Connection.OpenOk()))
+    assert happening == Opened(10, 50_000, 2047, {"capabilities": CAPABILITIES})
+
+
+def test_no_limit_on_one_side_is_the_limit_of_the_other() -> None:
+    core = Connection(Plain("a", "b"), Wishes(heartbeat=0, channel_max=100))
+    core.receive(method(0, START))
+    core.receive(method(0, commands.Connection.Tune(0, 0, 0)))
+    (happening,) = core.receive(method(0, commands.Connection.OpenOk()))
+    assert isinstance(happening, Opened)
+    assert (happening.heartbeat, happening.frame_max, happening.channel_max) == (0, 131_072, 100)
+
+
+def test_the_certificate_says_who_we_are() -> None:
+    core = Connection(External())
+    core.take()
+    core.receive(method(0, commands.Connection.Start(0, 9, {}, "PLAIN EXTERNAL", "en_US")))
+    (start_ok,) = sent(core)
+    assert isinstance(start_ok, commands.Connection.StartOk)
+    assert (start_ok.mechanism, start_ok.response) == ("EXTERNAL", "")
+
+
+def test_a_mechanism_that_the_broker_does_not_know() -> None:
+    told = Connection(Plain("a", "b")).receive(
+        method(0, commands.Connection.Start(0, 9, {}, "EXTERNAL", "en_US"))
+    )
+    error = failure(told)
+    assert isinstance(error, AuthenticationRefused)
+    assert "EXTERNAL" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("code", "reason", "kind"),
+    [
+        (403, "ACCESS_REFUSED - Login was refused", AuthenticationRefused),
+        (530, "NOT_ALLOWED - vhost jobs not found", AuthenticationRefused),
+        (530, "NOT_ALLOWED - access to vhost 'jobs' refused for user 'x'", AuthenticationRefused),
+        (530, "NOT_ALLOWED - connection limit (1) is reached", ConnectionLost),
+        (320, "CONNECTION_FORCED - broker forced connection closure", ConnectionLost),
+        (541, "INTERNAL_ERROR", ConnectionLost),
+    ],
+)
+@pytest.mark.parametrize("stage", ["after the credentials", "after the virtual host"])
+def test_what_waiting_will_not_help_is_told_apart(
+    stage: str, code: int, reason: str, kind: type[Exception]
+) -> None:
+    core = Connection(Plain("guest", "wrong"))
+    core.receive(method(0, START))
+    if stage == "after the virtual host":
+        core.receive(method(0, TUNE))
+    core.take()
+
+    told = core.receive(method(0, commands.Connection.Close(code, reason, 0, 0)))
+
+    assert type(failure(told)) is kind
+    assert str(code) in str(failure(told))
+    assert isinstance(sent(core)[-1], commands.Connection.CloseOk)
+    assert core.closed
+    assert core.end_of_stream() == [], "it was told already"
+
+
+def test_a_broker_that_cannot_say_no_hangs_up() -> None:
+    mute = Connection(Plain("guest", "wrong"))
+    mute.receive(method(0, commands.Connection.Start(0, 9, {}, "PLAIN", "en_US")))
+    assert isinstance(failure(mute.end_of_stream()), AuthenticationRefused)
+
+    restarting = Connection(Plain("guest", "right"))
+    restarting.receive(method(0, START))
+    assert isinstance(failure(restarting.end_of_stream()), ConnectionLost)
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind", "says"),
+    [
+        (b"AMQP\x00\x01\x00\x00", FrameMalformed, "speaks 1.0.0"),
+        (b"HTTP/1.1 400 Bad Request\r\n", FrameMalformed, "AMQP port"),
+        (method(0, TUNE), ProtocolViolated, "Connection.Start"),
+        (method(0, commands.Connection.OpenOk()), ProtocolViolated, "Connection.Start"),
+        (method(1, START), ProtocolViolated, "open channels"),
+        (method(0, commands.Connection.Unblocked()), ProtocolViolated, "Connection.Start"),
+    ],
+)
+def test_who_answers_something_else_is_no_broker(answer: bytes, kind: type[Exception], says: str) -> None:
+    error = failure(Connection(Plain("a", "b")).receive(answer))
+    assert type(error) is kind
+    assert says in str(error)
+
+
+def test_a_goodbye_before_the_end_of_the_handshake_is_silent() -> None:
+    core = Connection(Plain("a", "b"))
+    core.take()
+    core.close()
+    assert core.closed
+    assert core.take() == []
+    assert core.receive(method(0, START)) == []
+
+
+def test_a_password_is_in_no_representation() -> None:
+    assert "secret" not in repr(Plain("me", "secret"))
+
+
+def test_closing_is_agreed_upon_once() -> None:
+    core = Connection(Plain("a", "b"))
+    for said in (START, TUNE, commands.Connection.OpenOk()):
+        core.receive(method(0, said))
+    core.take()
+    core.close()
+    core.close()
+    assert [type(what) for what in sent(core)] == [commands.Connection.Close]
+
+    assert core.receive(method(0, commands.Connection.CloseOk())) == [Closed()]
+    assert core.end_of_stream() == []
+    with pytest.raises(ConnectionLost, match="closed"):
+        core.open_channel()
+
+
+def test_a_broker_that_closes_while_we_do_is_answered() -> None:
+    core = Connection(Plain("a", "b"))
+    for said in (START, TUNE, commands.Connection.OpenOk()):
+        core.receive(method(0, said))
+    core.close()
+    core.take()
+
+    (happening,) = core.receive(method(0, commands.Connection.Close(320, "CONNECTION_FORCED", 0, 0)))
+
+    assert isinstance(happening, Failed)
+    assert isinstance(sent(core)[0], commands.Connection.CloseOk)

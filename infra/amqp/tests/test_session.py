@@ -1,0 +1,246 @@
+"""A session with a real broker: what is asked is answered, and whatever ends is told."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from infra.amqp.tests.conftest import OpenSession
+from infra.amqp.tests.ear import Ear, publish
+from pamqp import commands
+from tests.servers.kinds import RabbitMQServer
+
+from warrener_amqp import (
+    AuthenticationRefused,
+    Channel,
+    ChannelGone,
+    ChannelRefused,
+    ConnectionLost,
+    FrameMalformed,
+    Session,
+    address,
+)
+
+WITHIN = 20.0
+
+
+async def declare(channel: Channel, name: str, arguments: dict[str, str | int] | None = None) -> None:
+    table: Any = arguments  # pamqp's type of tables is invariant
+    ask = commands.Queue.Declare(queue=name, exclusive=True, arguments=table)
+    await channel.call(ask, commands.Queue.DeclareOk)
+
+
+async def consume(channel: Channel, name: str, prefetch: int = 100) -> str:
+    await channel.call(commands.Basic.Qos(0, prefetch), commands.Basic.QosOk)
+    answer = await channel.call(commands.Basic.Consume(queue=name), commands.Basic.ConsumeOk)
+    return str(answer.consumer_tag)
+
+
+async def test_out_and_back(open_session: OpenSession, vhost_url: str) -> None:
+    session, ear = await open_session(vhost_url), Ear()
+    channel = await session.channel(ear)
+    await channel.call(commands.Confirm.Select(), commands.Confirm.SelectOk)
+    await declare(channel, "q")
+    bodies = [b"", b"x", b"y" * 131_064, b"z" * 400_000]
+
+    for n, body in enumerate(bodies):
+        assert publish(session, channel, "q", body, str(n)) == n + 1
+    await ear.until(lambda: ear.confirmed == len(bodies))
+    await consume(channel, "q")
+    await ear.until(lambda: len(ear.deliveries) == len(bodies))
+
+    assert [delivery.body for delivery in ear.deliveries] == bodies
+    assert [delivery.properties.message_id for delivery in ear.deliveries] == ["0", "1", "2", "3"]
+    assert ear.turns > 0
+
+
+async def test_what_is_unroutable_comes_back_before_its_confirm(
+    open_session: OpenSession, vhost_url: str
+) -> None:
+    session, ear = await open_session(vhost_url), Ear()
+    channel = await session.channel(ear)
+    await channel.call(commands.Confirm.Select(), commands.Confirm.SelectOk)
+    publish(session, channel, "nobody", message_id="stray")
+    await ear.until(lambda: ear.confirmed == 1)
+    [returned] = ear.returns
+    assert (returned.code, returned.routing_key, returned.properties.message_id) == (312, "nobody", "stray")
+
+
+async def test_a_full_queue_refuses(open_session: OpenSession, vhost_url: str) -> None:
+    session, ear = await open_session(vhost_url), Ear()
+    channel = await session.channel(ear)
+    await channel.call(commands.Confirm.Select(), commands.Confirm.SelectOk)
+    await declare(channel, "small", arguments={"x-max-length": 1, "x-overflow": "reject-publish"})
+    for _ in range(5):
+        publish(session, channel, "small")
+    await ear.until(lambda: any(not confirm.positive for confirm in ear.confirms))
+
+
+async def test_no_more_arrives_than_the_prefetch_until_it_is_acknowledged(
+    open_session: OpenSession, vhost_url: str
+) -> None:
+    session, ear = await open_session(vhost_url), Ear()
+    channel = await session.channel(ear)
+    await declare(channel, "q")
+    for _ in range(10):
+        publish(session, channel, "q")
+    await consume(channel, "q", prefetch=4)
+    await ear.until(lambda: len(ear.deliveries) == 4)
+    await declare(channel, "another")  # an answer behind all that was to come
+    assert len(ear.deliveries) == 4
+
+    session.core.ack(channel.number, ear.deliveries[-1].tag, multiple=True)
+    session.transport.flush_soon()
+
+    await ear.until(lambda: len(ear.deliveries) == 8)
+
+
+class TestChannels:
+    async def test_a_refusal_ends_one_channel_and_no_other(
+        self, open_session: OpenSession, vhost_url: str
+    ) -> None:
+        session, ear = await open_session(vhost_url), Ear()
+        refused, other = await session.channel(ear), await session.channel()
+        first, second = (
+            asyncio.ensure_future(
+                refused.call(commands.Queue.Declare(queue=name, passive=True), commands.Queue.DeclareOk)
+            )
+            for name in ("missing", "another")
+        )
+        with pytest.raises(ChannelRefused, match="missing") as told:
+            await first
+        assert told.value.code == 404
+        with pytest.raises(ChannelGone):
+            await second
+        with pytest.raises(ChannelGone):
+            await refused.call(commands.Basic.Qos(0, 1), commands.Basic.QosOk)
+        assert len(ear.closed) == 1
+
+        await declare(other, "still")
+        await refused.close()
+        assert (await session.channel()).number == refused.number
+
+    async def test_an_answer_that_nobody_waits_for_is_not_taken_for_another(
+        self, open_session: OpenSession, vhost_url: str
+    ) -> None:
+        session = await open_session(vhost_url)
+        channel = await session.channel()
+        given_up = asyncio.ensure_future(declare(channel, "q"))
+        await asyncio.wait({given_up}, timeout=0)
+        given_up.cancel()
+        await asyncio.wait({given_up})
+        answer = await channel.call(commands.Basic.Qos(0, 1), commands.Basic.QosOk)
+        assert isinstance(answer, commands.Basic.QosOk)
+
+    async def test_closing_gives_back_what_is_unacknowledged(
+        self, open_session: OpenSession, vhost_url: str
+    ) -> None:
+        session, ear, again = await open_session(vhost_url), Ear(), Ear()
+        channel, other = await session.channel(ear), await session.channel(again)
+        await declare(channel, "q")
+        publish(session, channel, "q")
+        await consume(channel, "q")
+        await ear.until(lambda: ear.deliveries)
+
+        await channel.close()
+        await channel.close()
+
+        assert isinstance(ear.closed[0], ChannelGone)
+        await consume(other, "q")
+        await again.until(lambda: again.deliveries)
+        assert again.deliveries[0].redelivered
+
+    async def test_a_consumer_hears_that_its_queue_is_gone(
+        self, open_session: OpenSession, vhost_url: str
+    ) -> None:
+        session, ear = await open_session(vhost_url), Ear()
+        channel, other = await session.channel(ear), await session.channel()
+        await declare(channel, "q")
+        tag = await consume(channel, "q")
+        await other.call(commands.Queue.Delete(queue="q"), commands.Queue.DeleteOk)
+        await ear.until(lambda: ear.cancelled)
+        assert ear.cancelled == [tag]
+        await declare(channel, "q")  # the channel lives on
+
+
+class TestOpening:
+    @pytest.mark.parametrize(
+        ("user", "vhost", "code"), [("guest:wrong", "", "403"), ("guest:guest", "missing", "530")]
+    )
+    async def test_who_is_not_let_in_is_told_so(
+        self, broker: RabbitMQServer, user: str, vhost: str, code: str
+    ) -> None:
+        session = Session(address(f"amqp://{user}@127.0.0.1:{broker.port}/{vhost}"))
+        with pytest.raises(AuthenticationRefused, match=code):
+            await session.open()
+        assert not session.up
+        await session.close()
+
+    async def test_nobody_there(self, unused_tcp_port: int) -> None:
+        session = Session(address(f"amqp://127.0.0.1:{unused_tcp_port}"))
+        with pytest.raises(OSError, match=r"refused|failed"):
+            await session.open()
+        await session.close()
+
+    @pytest.mark.parametrize(
+        ("answer", "kind"),
+        [(b"HTTP/1.1 400 Bad\r\n", FrameMalformed), (None, ConnectionLost), (b"", ConnectionLost)],
+    )
+    async def test_somebody_else_there(self, answer: bytes | None, kind: type[Exception]) -> None:
+        async def speak(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            if answer:
+                writer.write(answer)
+            elif answer is None:
+                await reader.read()  # until the client hangs up
+            writer.close()
+
+        async with await asyncio.start_server(speak, "127.0.0.1", 0) as server:
+            port = server.sockets[0].getsockname()[1]
+            session = Session(address(f"amqp://127.0.0.1:{port}"))
+            with pytest.raises(kind):
+                await session.open(timeout=0.5)
+            await session.close()
+            server.close()
+
+
+class TestEnding:
+    async def test_it_closes_and_says_so(self, open_session: OpenSession, vhost_url: str) -> None:
+        session, ear = await open_session(vhost_url), Ear()
+        channel = await session.channel(ear)
+        async with asyncio.timeout(WITHIN):
+            await session.close()
+            await session.close()
+            await session.ended()
+        assert not session.up
+        assert isinstance(ear.closed[0], ConnectionLost)
+        with pytest.raises(ChannelGone):
+            await channel.call(commands.Basic.Qos(0, 1), commands.Basic.QosOk)
+        with pytest.raises(ConnectionLost):
+            await session.channel()
+
+    async def test_an_operator_closes_it(
+        self, open_session: OpenSession, broker: RabbitMQServer, vhost_url: str
+    ) -> None:
+        session, ear = await open_session(vhost_url), Ear()
+        channel = await session.channel(ear)
+        await asyncio.to_thread(broker.close_connections, "for maintenance")
+        async with asyncio.timeout(WITHIN):
+            await session.ended()
+        assert "320" in str(session.why_lost)
+        assert "maintenance" in str(session.why_lost)
+        assert ear.closed == [session.why_lost]
+        assert channel.why_closed is session.why_lost
+
+    async def test_whoever_waits_for_an_answer_hears_it(
+        self, open_session: OpenSession, own_rabbitmq: RabbitMQServer
+    ) -> None:
+        session = await open_session(own_rabbitmq.url)
+        channel = await session.channel()
+        own_rabbitmq.pause()
+        waiting = asyncio.ensure_future(declare(channel, "q"))
+        await asyncio.wait({waiting}, timeout=0)
+        own_rabbitmq.kill()
+        with pytest.raises(ConnectionLost):
+            async with asyncio.timeout(WITHIN):
+                await waiting
+        async with asyncio.timeout(WITHIN):
+            await session.ended()

@@ -1,0 +1,60 @@
+"""What a bus was asked to keep in existence, and declaring it again after every reconnect."""
+
+from collections.abc import Iterable
+
+from warrener_runtime.bus.port import ExchangeSpec, QueueSpec, TopologyMismatch, TopologySpec
+from warrener_runtime.bus.rabbit.wire import Wire
+from warrener_runtime.logs import get_logger
+
+_log = get_logger(__name__)
+
+
+class Declarations:
+    """What a bus was asked to keep in existence."""
+
+    def __init__(self) -> None:
+        self._exchanges: dict[str, ExchangeSpec] = {}
+        self._queues: dict[str, QueueSpec] = {}
+
+    def keep(self, topology: TopologySpec) -> None:
+        """Declare these too from now on."""
+        self._exchanges.update((exchange.name, exchange) for exchange in topology.exchanges)
+        self._queues.update((queue.name, queue) for queue in topology.queues)
+
+    def is_exclusive(self, queue: str) -> bool:
+        """Whether this queue belongs to the connection that declared it."""
+        known = self._queues.get(queue)
+        return known is not None and known.exclusive
+
+    async def restore_shared(self, wire: Wire) -> None:
+        """After a reconnect: all but the exclusive queues."""
+        await self._restore(wire, [queue for queue in self._queues.values() if not queue.exclusive])
+
+    async def restore_all(self, wire: Wire) -> None:
+        """After a reconnect, on the connection to which exclusive queues belong."""
+        await self._restore(wire, list(self._queues.values()))
+
+    async def restore_queue(self, wire: Wire, name: str) -> None:
+        """Before it is consumed: it may have been deleted. Raises TopologyMismatch."""
+        if (queue := self._queues.get(name)) is not None:
+            await wire.declare((), [queue])
+
+    async def _restore(self, wire: Wire, queues: list[QueueSpec]) -> None:
+        """One that cannot be declared does not keep the others away."""
+        try:
+            await wire.declare(self._exchanges.values(), queues)
+        except TopologyMismatch:
+            for exchange in self._exchanges.values():
+                await _declare_or_say(wire, [exchange], [])
+            for queue in queues:
+                await _declare_or_say(wire, [], [queue])
+
+
+async def _declare_or_say(wire: Wire, exchanges: Iterable[ExchangeSpec], queues: Iterable[QueueSpec]) -> None:
+    try:
+        await wire.declare(exchanges, queues)
+    except TopologyMismatch as error:
+        _log.error(
+            "A part of the topology could not be declared again after a reconnect. " + str(error),
+            action="bus.topology_mismatch",
+        )

@@ -1,0 +1,66 @@
+"""The ledger does not grow for ever: once an hour an agent deletes what no message can be about any more."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from typing import Any, cast
+from uuid import uuid4
+
+from services.agent.tests.stage import Stage, Theatre
+
+from warrener_agent.ledger import Claim, Completion, Grant, Ledger, open_ledger
+from warrener_runtime.virtual_clock import VirtualClock
+
+WEEK = timedelta(days=7)
+
+
+class NotedLedger:
+    """A ledger whose deletions are noted."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self.forgot: list[datetime] = []
+        self.has_forgotten = asyncio.Event()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._ledger, name)
+
+    async def forget(self, before: datetime) -> int:
+        self.forgot.append(before)
+        number = await self._ledger.forget(before)
+        self.has_forgotten.set()
+        return number
+
+
+async def test_once_an_hour_what_is_older_than_a_week_is_forgotten(stage: Stage, theatre: Theatre) -> None:
+    clock = VirtualClock()
+    ledger = NotedLedger(open_ledger(stage.ledger_url))
+    # Everything else that an agent does again and again, as rarely as can be: two hours pass in a moment.
+    await stage.enter(
+        theatre.agent, ledger=cast("Ledger", ledger), clock=clock, agent_lease=1e6, agent_heartbeat=1e6
+    )
+    began = clock.now()
+    for _ in range(3):
+        async with asyncio.timeout(20):
+            await ledger.has_forgotten.wait()
+        ledger.has_forgotten.clear()
+        await clock.advance(3600.0)
+    assert ledger.forgot[:3] == [began - WEEK + timedelta(hours=hours) for hours in range(3)]
+
+
+async def test_what_is_old_is_gone_and_what_is_young_stays(stage: Stage, theatre: Theatre) -> None:
+    now = datetime.now(UTC)
+    old, young = uuid4(), uuid4()
+    ledger = open_ledger(stage.ledger_url)
+    await ledger.start()
+    for job_id, age in ((old, WEEK + timedelta(minutes=1)), (young, WEEK - timedelta(minutes=1))):
+        await ledger.claim([Claim(job_id, 1)], agent_id="past", now=now, until=now)
+        ended = Completion(job_id, 1, "recorded", (), now - age, now - age)
+        assert await ledger.complete([ended], agent_id="past") == {job_id}
+
+    noted = NotedLedger(ledger)
+    await stage.enter(theatre.agent, ledger=cast("Ledger", noted))
+    async with asyncio.timeout(20):
+        await noted.has_forgotten.wait()
+    later = now + timedelta(seconds=10)
+    answers = await ledger.claim([Claim(old, 1), Claim(young, 1)], agent_id="x", now=now, until=later)
+    assert [answer.grant for answer in answers] == [Grant.GRANTED, Grant.COMPLETED]

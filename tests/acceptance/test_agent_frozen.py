@@ -1,0 +1,124 @@
+"""An agent's process is frozen (SIGSTOP) until everybody believes it dead, and then goes on (G3, G4)."""
+
+import asyncio
+import signal
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from tests.acceptance.gate import make_gate, open_gate
+from tests.acceptance.looking import look
+from tests.acceptance.warren import ServiceProcess, Warren, until
+
+from warrener_agent.ledger import Claim, open_ledger
+from warrener_client import SyncClient
+from warrener_contracts.states import JobState
+
+HANDLERS = """
+import os
+from pathlib import Path
+from tests.acceptance.gate import pass_gate
+from warrener_agent import Agent, JobContext
+
+agent = Agent()
+here = Path(__file__).parent
+
+def note(line: str) -> None:
+    with (here / "runs").open("a") as file:
+        file.write(f"{line} {os.getpid()}\\n")
+
+@agent.job("note.write", guarantee="transactional")
+def write(job: JobContext, text: str, wait: bool = False) -> int:
+    first = not (here / "runs").exists()
+    note(f"begun {job.attempt}")
+    if wait and first:
+        pass_gate(here / "gate")
+        note("woken")
+    transaction = job.transaction_sync()
+    transaction.execute("CREATE TABLE IF NOT EXISTS effects (note TEXT)")
+    transaction.execute("INSERT INTO effects VALUES (:note)", {"note": f"{text} {os.getpid()}"})
+    return os.getpid()
+"""
+
+
+SILENT = {"WARRENER_AGENT_ANNOUNCE_AFTER": "600", "WARRENER_AGENT_HEARTBEAT": "600"}
+TALKATIVE = {"WARRENER_AGENT_ANNOUNCE_AFTER": "0", "WARRENER_AGENT_HEARTBEAT": "1"}
+
+
+@pytest.mark.parametrize(
+    ("ledger", "manners", "taken"),
+    [
+        # Nobody knows that it runs: the broker misses the connection, and the same attempt comes again.
+        pytest.param("sqlite", SILENT, 1, id="by the broker"),
+        # It was heard of and then not any more: the supervisor makes another attempt.
+        pytest.param("postgres", TALKATIVE, 2, id="by the supervisor"),
+    ],
+)
+def test_g3_what_a_thawed_agent_does_does_not_count(
+    warren: Warren, request: pytest.FixtureRequest, ledger: str, manners: dict[str, str], taken: int
+) -> None:
+    if ledger == "postgres":
+        warren.ledger_url = request.getfixturevalue("postgres_url")
+    warren.environment = {"WARRENER_AGENT_LEASE": "2", **manners}
+    (warren.folder / "notes.py").write_text(HANDLERS)
+    make_gate(warren.folder / "gate")
+    warren.start("scheduler")
+    warren.start("supervisor", WARRENER_LEASE="5")
+    frozen = warren.start("agent", "notes")
+    warren.wait_ready()
+
+    with SyncClient(warren.broker_url) as client:
+        job = client.request("note.write", {"text": "once", "wait": True})
+        until(lambda: runs(warren) == [f"begun 1 {pid(frozen)}"], "the first agent to run it")
+        if taken > 1:
+            until(lambda: look(warren, job.job_id)[0].state is JobState.RUNNING, "it to be heard of")
+        frozen.signal(signal.SIGSTOP)
+        other = warren.start("agent", "notes")
+        assert job.result(timeout=90) == pid(other), "another agent took over and finished"
+        assert effects(warren) == [f"once {pid(other)}"]
+
+        open_gate(warren.folder / "gate")
+        frozen.signal(signal.SIGCONT)
+        until(lambda: f"woken {pid(frozen)}" in runs(warren), "the thawed handler to go on")
+        other.end()
+        later = client.request("note.write", {"text": "later"})
+        assert later.result(timeout=60) == pid(frozen), "it goes on working"
+
+    assert frozen.end() == 0, "all that it had to say is said"
+    effected = [f"once {pid(other)}", f"later {pid(frozen)}"]
+    assert effects(warren) == effected, "what the thawed one did changed nothing"
+    assert runs(warren) == [
+        f"begun 1 {pid(frozen)}",
+        f"begun {taken} {pid(other)}",
+        f"woken {pid(frozen)}",
+        f"begun 1 {pid(frozen)}",
+    ]
+    row, parked = look(warren, job.job_id)
+    assert (row.attempt, row.losses, row.failures) == (taken, taken - 1, 0)
+    assert row.result == pid(other)
+    assert not parked
+
+
+def pid(agent: ServiceProcess) -> int:
+    return agent.process.pid
+
+
+def runs(warren: Warren) -> list[str]:
+    """What the handlers have noted."""
+    notes = Path(warren.folder, "runs")
+    return notes.read_text().splitlines() if notes.exists() else []
+
+
+def effects(warren: Warren) -> list[str]:
+    """What is in the handlers' table."""
+    return asyncio.run(_effects(warren.ledger_url))
+
+
+async def _effects(url: str) -> list[str]:
+    ledger = open_ledger(url)
+    await ledger.start()
+    try:
+        async with ledger.transaction(Claim(uuid4(), 1), agent_id="reader") as transaction:
+            return [str(row["note"]) for row in await transaction.execute("SELECT note FROM effects")]
+    finally:
+        await ledger.close()
