@@ -89,6 +89,17 @@ soak: setup ## Run the tests of real processes ROUNDS times, and stop at the fir
 		$(PYTHON) -m pytest -q -x $(wildcard tests/acceptance tests/chaos) $(ARGS); \
 	done
 
+.PHONY: bench
+bench: setup ## Measure ours and the peers in turns (ARGS="--quick", "--only warrener,celery", "--curves agents,rows")
+	@infra/setup/environment bench
+	@$(PYTHON) -m tests.benchmarks $(ARGS)
+
+.PHONY: bench-types
+bench-types: setup ## Check the types of the benchmarks, which need the peers installed
+	@infra/setup/environment bench
+	@$(PYTHON) -m mypy $(wildcard tests/benchmarks/*.py tests/benchmarks/*/*.py)
+	@$(PYTHON) -m pyright -p tests/benchmarks
+
 .PHONY: ci
 ci: ## All that CI runs
 	@.ci/run

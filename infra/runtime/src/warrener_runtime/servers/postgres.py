@@ -4,7 +4,9 @@ import os
 import shutil
 import signal
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from warrener_runtime.servers.errors import ServerFailed
 from warrener_runtime.servers.guard_spec import Spec
@@ -19,25 +21,33 @@ _STOP_WITHIN = 30.0
 _ANSWER_WITHIN = 60.0
 _STATUS_LINE = 7  # of postmaster.pid, counted from 0; the same that pg_ctl waits for
 
-# No fsync: a killed server loses nothing (the kernel has the pages), a crashed machine may. It serves tests.
 _SETTINGS = {
     "listen_addresses": "127.0.0.1",
     "unix_socket_directories": "",
-    "fsync": "off",
-    "full_page_writes": "off",
     "max_connections": "200",
     "shared_buffers": "64MB",
 }
+# A killed server loses nothing (the kernel has the pages), a crashed machine may. It serves tests.
+_UNSYNCED = {"fsync": "off", "full_page_writes": "off"}
 
 
 class PrivatePostgres(PostgresCommands):
     """A PostgreSQL of one's own on 127.0.0.1, never as root: where we are root, it runs as another user.
 
     `start` returns when it takes connections. Its data survives `stop` and `kill`, not a crash of the
-    machine. It ends with `stop`, or when this process dies in whatever way.
+    machine unless it is `durable`. It ends with `stop`, or when this process dies in whatever way.
     """
 
-    def __init__(self, folder: Path, port: int | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        port: int | None = None,
+        *,
+        durable: bool = False,
+        settings: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        """`durable`: fsync is on, as in production. `settings`: more of postgresql.conf."""
+        self._settings = _SETTINGS | ({} if durable else _UNSYNCED) | dict(settings)
         self._cluster = Cluster(folder.absolute(), programs(), account())
         self._port = port or free_block((0,))
         self._processes = Guarded(f"PostgreSQL in {folder}", self._spec())
@@ -116,7 +126,7 @@ class PrivatePostgres(PostgresCommands):
 
     def _spec(self) -> Spec:
         cluster = self._cluster
-        settings = [part for name, value in _SETTINGS.items() for part in ("-c", f"{name}={value}")]
+        settings = [part for name, value in self._settings.items() for part in ("-c", f"{name}={value}")]
         server = [str(cluster.programs / "postgres"), "-D", str(cluster.data), "-p", str(self._port)]
         return Spec(
             commands=[[*server, *settings]],

@@ -1,0 +1,80 @@
+"""`python -m tests.benchmarks`: ours and the peers in turns, on one broker and one database.
+
+Needs the dependency group `bench`: make bench installs it.
+"""
+
+import argparse
+import os
+import platform
+import signal
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+from tests.benchmarks.curves import CURVES, cost_at_10m, draw_all, trace_curves
+from tests.benchmarks.grounds import Grounds
+from tests.benchmarks.plan import QUICK, Plan
+from tests.benchmarks.plot import draw
+from tests.benchmarks.report import Outcome, as_markdown, save
+from tests.benchmarks.turns import NAMES, settings_of, take_turns
+
+
+def main() -> None:
+    """Measure, print, save."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was started is ended
+    options = _options()
+    plan = _plan(options)
+    names: Sequence[str] = options.only or NAMES
+    with Grounds.made() as grounds:
+        machine = f"{_machine()}, {grounds.versions()}, fsync on"
+        rounds = {} if options.curves_only else take_turns(names, plan, grounds)
+        curves = trace_curves(options.curves or [], plan, grounds, large=options.large)
+    outcome = Outcome(plan, machine, settings_of(names), rounds, cost_at_10m(curves), curves)
+    save(outcome, options.out)
+    draw(outcome.measured(), options.out / "results.svg")
+    draw_all(curves, options.out)
+    print(as_markdown(outcome))
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
+    parser.add_argument("--rounds", type=int, help="how often each has its turn (5)")
+    parser.add_argument("--jobs", type=int, help="jobs in a round (10000; 3000 for the slow ones)")
+    parser.add_argument("--only", type=_names, help=f"some of {','.join(NAMES)}")
+    parser.add_argument("--quick", action="store_true", help="small numbers, one round: does it run at all?")
+    parser.add_argument(
+        "--curves", type=lambda text: text.split(","), help=f"some of {','.join(CURVES)}, too"
+    )
+    parser.add_argument("--curves-only", action="store_true", help="no turns, the curves alone")
+    parser.add_argument("--large", action="store_true", help="10 million rows, a backlog of 1 million")
+    parser.add_argument("--out", type=Path, default=Path("build/bench"), help="where results go")
+    return parser.parse_args()
+
+
+def _names(text: str) -> list[str]:
+    names = text.split(",")
+    if unknown := set(names) - set(NAMES):
+        raise argparse.ArgumentTypeError(
+            f"expected some of {', '.join(NAMES)}, got {', '.join(sorted(unknown))}"
+        )
+    return names
+
+
+def _plan(options: argparse.Namespace) -> Plan:
+    plan = QUICK if options.quick else Plan()
+    jobs, rounds = options.jobs or plan.jobs, options.rounds or plan.rounds
+    return replace(plan, jobs=jobs, rounds=rounds)
+
+
+def _machine() -> str:
+    return (
+        f"{os.cpu_count()} processors, {psutil.virtual_memory().total / 2**30:.0f} GiB, "
+        f"{platform.system()} {platform.release()}, Python {platform.python_version()}, "
+        f"load {os.getloadavg()[0]:.1f} at the beginning"
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,19 @@
+"""The jobs, as Warrener's agents load them."""
+
+from tests.benchmarks.stamp import stamp
+
+from warrener_agent import Agent
+
+agent = Agent()
+
+
+@agent.job("noop")
+async def noop(payload: str) -> int:
+    """Nothing."""
+    return len(payload)
+
+
+@agent.job("stamped")
+async def stamped() -> None:
+    """Say when it began."""
+    stamp()

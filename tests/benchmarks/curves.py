@@ -1,0 +1,89 @@
+"""Scaling curves of ours: what a job costs as one thing grows."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from tests.benchmarks import measurements as at
+from tests.benchmarks.grounds import Grounds
+from tests.benchmarks.history import fill
+from tests.benchmarks.place import Place
+from tests.benchmarks.plan import Plan
+from tests.benchmarks.plot import draw_curve
+from tests.benchmarks.turns import say
+
+Point = dict[str, float]
+Curves = dict[str, list[Point]]
+_AGENTS = (1, 2, 4)
+_ROWS, _MOST_ROWS = (0, 1_000_000), 10_000_000
+_BACKLOG, _MOST_BACKLOG = (0, 10_000, 100_000), 1_000_000
+_PAYLOAD = (100, 1_000, 10_000, 100_000, 500_000)
+_PAYLOAD_TOTAL = 200_000_000  # bytes in one point at most
+
+
+def trace_curves(names: Sequence[str], plan: Plan, grounds: Grounds, *, large: bool) -> Curves:
+    """The points of these curves, the smallest first."""
+    return {name: CURVES[name](plan, grounds, large) for name in names}
+
+
+def cost_at_10m(curves: Mapping[str, Sequence[Point]]) -> dict[str, float]:
+    """Processor time a job with ten million finished rows against none, if both were measured."""
+    by_rows = {point["rows"]: point["cpu_ms"] for point in curves.get("rows", ())}
+    return {"cost_at_10m": by_rows[_MOST_ROWS] / by_rows[0]} if _MOST_ROWS in by_rows else {}
+
+
+def draw_all(curves: Mapping[str, Sequence[Point]], folder: Path) -> None:
+    """One picture each."""
+    for name, points in curves.items():
+        if points:
+            draw_curve(name, points, folder / f"curve-{name}.svg")
+
+
+def _agents(plan: Plan, grounds: Grounds, large: bool) -> list[Point]:  # noqa: FBT001 - as CURVES has them
+    del large
+    return [
+        {"agents": float(count)} | at.throughput(grounds, replace(plan, workers=count))
+        for count in _said("agents", _AGENTS)
+    ]
+
+
+def _rows(plan: Plan, grounds: Grounds, large: bool) -> list[Point]:  # noqa: FBT001
+    counts = (*_ROWS, _MOST_ROWS) if large else _ROWS
+    return [
+        {"rows": float(count)} | at.throughput(grounds, plan, first=_filled(count))
+        for count in _said("rows", counts)
+    ]
+
+
+def _filled(count: int) -> Callable[[Place], None]:
+    return lambda place: asyncio.run(fill(place.database_url, count))
+
+
+def _backlog(plan: Plan, grounds: Grounds, large: bool) -> list[Point]:  # noqa: FBT001
+    counts = (*_BACKLOG, _MOST_BACKLOG) if large else _BACKLOG
+    return [
+        {"backlog": float(count)} | at.draining(grounds, plan, count) for count in _said("backlog", counts)
+    ]
+
+
+def _payload(plan: Plan, grounds: Grounds, large: bool) -> list[Point]:  # noqa: FBT001
+    del large
+    return [
+        {"payload": float(size)}
+        | at.throughput(grounds, replace(plan, payload=size, jobs=min(plan.jobs, _PAYLOAD_TOTAL // size)))
+        for size in _said("payload", _PAYLOAD)
+    ]
+
+
+def _said(name: str, values: Sequence[int]) -> Sequence[int]:
+    say(f"curve {name}: {', '.join(str(value) for value in values)}")
+    return values
+
+
+CURVES: Mapping[str, Callable[[Plan, Grounds, bool], list[Point]]] = {
+    "agents": _agents,
+    "rows": _rows,
+    "backlog": _backlog,
+    "payload": _payload,
+}

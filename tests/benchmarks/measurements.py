@@ -1,0 +1,87 @@
+"""One point of a curve: ours, from a fresh place."""
+
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+from tests.benchmarks.asking import Driver
+from tests.benchmarks.grounds import Counter, Grounds
+from tests.benchmarks.one_round import introduce, processor_times, until
+from tests.benchmarks.place import Place
+from tests.benchmarks.plan import Plan
+from tests.benchmarks.processes import Workers, memory_megabytes
+from tests.benchmarks.systems.warrener_system import Warrener
+
+
+def throughput(
+    grounds: Grounds, plan: Plan, *, first: Callable[[Place], None] = lambda _: None
+) -> dict[str, float]:
+    """Jobs a second end to end and milliseconds a job; `first` is done once the tables are there."""
+    system = Warrener()
+    with ExitStack() as stack:
+        place = stack.enter_context(grounds.place())
+        counter, workers, driver = _begin(system, place, grounds, plan, stack=stack, first=first)
+        groups = {"python": workers.pids, "broker": grounds.broker_pids, "database": grounds.database_pids}
+        before, used, began = counter.finished(), processor_times(groups), time.perf_counter()
+        asked = driver.ask(plan.jobs, plan.payload)
+        _, done_at = until(counter, before + plan.jobs, workers)
+        spent = sum(processor_times(groups).values()) - sum(used.values()) + asked.cpu
+        return {
+            "end_to_end": plan.jobs / (done_at - began),
+            "cpu_ms": spent / plan.jobs * 1000,
+            "memory_mb": memory_megabytes(workers.pids)[0],
+        }
+
+
+def draining(grounds: Grounds, plan: Plan, backlog: int) -> dict[str, float]:
+    """The same while `backlog` jobs wait before the ones that are measured: all of it is drained."""
+    system = Warrener()
+    with ExitStack() as stack:
+        place = stack.enter_context(grounds.place())
+        log = Path(place.folder) / "curve.log"
+        counter = Counter(system, place, grounds)
+        stack.callback(counter.close)
+        introduce(system, place, counter, log, plan)
+        driver = stack.enter_context(Driver.made(system.name, place, log))
+        before, jobs = counter.finished(), backlog + plan.jobs
+        asked = driver.ask(jobs, plan.payload)
+        groups = {"broker": grounds.broker_pids, "database": grounds.database_pids}
+        used, began = processor_times(groups), time.perf_counter()
+        workers = Workers.start(system.workers(place, plan.workers), place, log)
+        stack.callback(workers.stop)
+        most = 0.0
+        for tenth in range(1, 11):
+            until(counter, before + jobs * tenth // 10, workers)
+            most = max(most, memory_megabytes(workers.pids)[0])
+        done_at = time.perf_counter()
+        groups |= {"python": workers.pids}
+        spent = sum(processor_times(groups).values()) - sum(used.values()) + asked.cpu
+        return {
+            "end_to_end": jobs / (done_at - began),
+            "cpu_ms": spent / jobs * 1000,
+            "memory_mb": most,
+        }
+
+
+def _begin(
+    system: Warrener,
+    place: Place,
+    grounds: Grounds,
+    plan: Plan,
+    *,
+    stack: ExitStack,
+    first: Callable[[Place], None],
+) -> tuple[Counter, Workers, Driver]:
+    log = Path(place.folder) / "curve.log"
+    counter = Counter(system, place, grounds)
+    stack.callback(counter.close)
+    introduce(system, place, counter, log, plan)
+    first(place)
+    driver = stack.enter_context(Driver.made(system.name, place, log))
+    workers = Workers.start(system.workers(place, plan.workers), place, log)
+    stack.callback(workers.stop)
+    before = counter.finished()
+    driver.ask(100, plan.payload)  # connected, prepared and warm
+    until(counter, before + 100, workers)
+    return counter, workers, driver

@@ -1,0 +1,161 @@
+"""What was found, as JSON and as Markdown. Pure but for `save`."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from tests.benchmarks.figures import Spread, summary
+from tests.benchmarks.plan import Plan
+from tests.benchmarks.ratios import GOALS, ratios
+
+LEFT_OUT = (
+    "Left out: the lag of a 1-second schedule against Celery beat's, because there are no schedules here "
+    "yet; and a curve against their number."
+)
+_COLUMNS: Mapping[str, str] = {
+    "asked": "asked for, jobs/s",
+    "drained": "drained, jobs/s",
+    "end_to_end": "**end to end, jobs/s**",
+    "cpu_ms": "processor, ms/job",
+    "cpu_python_ms": "of it Python",
+    "cpu_broker_ms": "RabbitMQ",
+    "cpu_database_ms": "PostgreSQL",
+    "idle_start_p50": "idle: asked → started p50, ms",
+    "idle_start_p99": "p99",
+    "idle_result_p50": "→ result seen p50",
+    "idle_result_p99": "p99",
+    "loaded_start_p50": "half load: → started p50, ms",
+    "loaded_start_p99": "p99",
+    "loaded_result_p50": "→ result seen p50",
+    "loaded_result_p99": "p99",
+    "memory_mb": "biggest process, MB",
+    "memory_all_mb": "all processes, MB",
+    "processes": "processes",
+    "cold_start_s": "cold start to first job done, s",
+    "floor": "through one queue, messages/s",
+    "floor_published": "published alone, messages/s",
+    "floor_client_ms": "client, ms/message",
+}
+HOW = """\
+- *asked for*: all jobs asked for by one process while the workers run, until the last is confirmed.
+- *drained*: all were asked for while no worker ran; from the first finished job to the last.
+- *end to end*: from the first asked for to the last whose end is kept (in the database; Dramatiq: gone from
+  the broker).
+- *processor*: of all processes during "end to end": asker, workers and services, RabbitMQ, PostgreSQL.
+- *idle*: one job after another, nothing else running. *half load*: beside a steady load of half the rate of
+  "end to end".
+- *started*: the handler's first line sends a datagram. *result seen*: the asker has it (polled every
+  millisecond where the library polls; Dramatiq keeps no results: there it is the end of the asking).
+- *memory*: what is a process's own (USS), after all that.
+- *cold start*: from starting the processes to the first finished job, with all jobs waiting.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Everything that one run found."""
+
+    plan: Plan
+    machine: str
+    settings: Mapping[str, str]
+    rounds: Mapping[str, Sequence[Mapping[str, float]]]
+    more_ratios: Mapping[str, float]
+    curves: Mapping[str, Sequence[Mapping[str, float]]]
+
+    def measured(self) -> dict[str, dict[str, Spread]]:
+        """Medians and spreads by system and figure."""
+        return {system: summary(rounds) for system, rounds in self.rounds.items() if rounds}
+
+    def ratios(self) -> dict[str, float]:
+        """By the names of the goals."""
+        return ratios(self.measured()) | dict(self.more_ratios)
+
+
+def as_json(outcome: Outcome) -> str:
+    """All of it, with the figures of every round."""
+    return json.dumps(
+        {
+            "machine": outcome.machine,
+            "plan": asdict(outcome.plan),
+            "settings": dict(outcome.settings),
+            "ratios": {name: round(value, 4) for name, value in outcome.ratios().items()},
+            "systems": {
+                system: {name: asdict(spread) for name, spread in figures.items()}
+                for system, figures in outcome.measured().items()
+            },
+            "rounds": {system: list(rounds) for system, rounds in outcome.rounds.items()},
+            "curves": {name: list(points) for name, points in outcome.curves.items()},
+            "left_out": LEFT_OUT,
+        },
+        indent=2,
+    )
+
+
+def as_markdown(outcome: Outcome) -> str:
+    """The tables."""
+    measured = outcome.measured()
+    parts = [
+        "# Benchmarks",
+        f"{outcome.machine}. Medians of {outcome.plan.rounds} rounds in turns, in brackets the lowest and "
+        f"the highest. {outcome.plan.workers} workers, no-op jobs with {outcome.plan.payload} bytes of "
+        "arguments.",
+        _figures_table(measured),
+        "## How it is measured",
+        HOW + f"- {LEFT_OUT}",
+        "## Settings",
+        "\n".join(f"- **{system}**: {told}" for system, told in outcome.settings.items()),
+        "## Ratios",
+        _ratios_table(outcome.ratios()),
+        *(_curve_table(name, points) for name, points in outcome.curves.items()),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def save(outcome: Outcome, folder: Path) -> None:
+    """results.json and results.md."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "results.json").write_text(as_json(outcome), encoding="utf-8")
+    (folder / "results.md").write_text(as_markdown(outcome), encoding="utf-8")
+
+
+def _figures_table(measured: Mapping[str, Mapping[str, Spread]]) -> str:
+    rows = [
+        [title, *(_cell(figures.get(name)) for figures in measured.values())]
+        for name, title in _COLUMNS.items()
+        if any(name in figures for figures in measured.values())
+    ]
+    return _table(["", *measured], rows)
+
+
+def _ratios_table(found: Mapping[str, float]) -> str:
+    return _table(
+        ["ratio", "found", "goal"],
+        [[name, _number(found[name]) if name in found else "-", goal] for name, goal in GOALS.items()],
+    )
+
+
+def _curve_table(name: str, points: Sequence[Mapping[str, float]]) -> str:
+    if not points:
+        return ""
+    heads = list(points[0])
+    return f"## Curve: {name}\n\n" + _table(
+        heads, [[_number(point[head]) for head in heads] for point in points]
+    )
+
+
+def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [heads, ["---"] * len(heads), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _cell(spread: Spread | None) -> str:
+    if spread is None:
+        return "-"
+    return f"{_number(spread.median)} ({_number(spread.low)} to {_number(spread.high)})"
+
+
+def _number(value: float) -> str:
+    if value >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if value >= 10 else f"{value:.2f}"

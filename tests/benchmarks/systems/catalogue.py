@@ -1,0 +1,23 @@
+"""Every system that can be measured, by name."""
+
+from collections.abc import Mapping
+
+from tests.benchmarks.systems.celery_system import Celery
+from tests.benchmarks.systems.dbos_system import Dbos
+from tests.benchmarks.systems.dramatiq_system import Dramatiq
+from tests.benchmarks.systems.port import System
+from tests.benchmarks.systems.procrastinate_system import Procrastinate
+from tests.benchmarks.systems.taskiq_system import Taskiq
+from tests.benchmarks.systems.warrener_system import Warrener
+
+OURS, TRACED, FLOOR = "warrener", "warrener-traced", "floor"
+_ALL: tuple[System, ...] = (Warrener(), Celery(), Dramatiq(), Taskiq(), Procrastinate(), Dbos())
+SYSTEMS: Mapping[str, System] = {system.name: system for system in _ALL}
+
+
+def traced(endpoint: str) -> Warrener:
+    """Ours, with a span for every step of every job sent to `endpoint`."""
+    return Warrener(
+        environment={"WARRENER_OTLP_ENDPOINT": endpoint, "WARRENER_OTLP_PROTOCOL": "http/protobuf"},
+        variant="-traced",
+    )

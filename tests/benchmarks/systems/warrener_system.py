@@ -1,0 +1,71 @@
+"""Ours: a scheduler, a supervisor and agents, as processes."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from tests.benchmarks.place import Place
+from tests.benchmarks.systems.port import Command
+
+from warrener_client import Ask, Client
+from warrener_store import migrate
+
+_JOBS = "tests.benchmarks.apps.warrener_jobs"
+
+
+@dataclass(frozen=True, slots=True)
+class Warrener:
+    """State, history and ledger in PostgreSQL; every job passes all three services."""
+
+    slots: int = 500
+    environment: dict[str, str] = field(default_factory=dict[str, str])
+    variant: str = ""
+    finished: str | None = "SELECT coalesce(sum(jobs), 0) FROM warrener_job_counts WHERE state = 'succeeded'"
+
+    @property
+    def name(self) -> str:
+        return f"warrener{self.variant}"
+
+    @property
+    def settings(self) -> str:
+        return (
+            "quorum queues with at-least-once dead-lettering, confirms, 1 scheduler, 1 supervisor, "
+            f"state store and ledger in PostgreSQL, coroutine jobs, {self.slots} slots an agent, "
+            "client.request_many"
+        )
+
+    def prepare(self, place: Place) -> None:
+        asyncio.run(migrate(place.database_url))
+
+    def workers(self, place: Place, count: int) -> Sequence[Command]:
+        settings = {
+            "WARRENER_BROKER_URL": place.broker_url,
+            "WARRENER_STORE_URL": place.database_url,
+            "WARRENER_LEDGER_URL": place.database_url,
+            "WARRENER_HEALTH_PORT": "0",
+            "WARRENER_LOG_LEVEL": "warning",
+            "WARRENER_AGENT_SLOTS": str(self.slots),
+        } | self.environment
+        return [
+            Command(("-m", "warrener_scheduler"), settings),
+            Command(("-m", "warrener_supervisor"), settings),
+            *(Command(("-m", "warrener_agent", _JOBS), settings) for _ in range(count)),
+        ]
+
+    @asynccontextmanager
+    async def asker(self, place: Place) -> AsyncGenerator["_Asker"]:
+        async with Client(place.broker_url) as client:
+            yield _Asker(client)
+
+
+class _Asker:
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    async def ask(self, count: int, payload: str) -> None:
+        async for _ in self._client.request_many(Ask("noop", {"payload": payload}) for _ in range(count)):
+            pass
+
+    async def ask_and_wait(self) -> None:
+        await (await self._client.request("stamped", {})).result()
