@@ -110,11 +110,11 @@ class Speaker:
         """What became of it where it did not succeed."""
         which, envelope = self._which(about), self._envelope(event_id, about, times.finished_at, context)
         match outcome:
-            case Failed(error, retry_after):
+            case Failed(error, retry_after, recorded):
                 failed = AttemptFailedData(
                     **which,
-                    started_at=times.started_at,
-                    finished_at=times.finished_at,
+                    started_at=recorded.started_at if recorded else times.started_at,
+                    finished_at=recorded.finished_at if recorded else times.finished_at,
                     error=error,
                     retry_after_seconds=retry_after,
                 )
