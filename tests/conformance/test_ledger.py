@@ -11,7 +11,17 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from warrener_agent.ledger import Claim, Completion, FollowUp, Grant, Ledger, LedgerError, open_ledger
+from warrener_agent.ledger import (
+    Claim,
+    Completion,
+    Failure,
+    FollowUp,
+    Grant,
+    Granted,
+    Ledger,
+    LedgerError,
+    open_ledger,
+)
 from warrener_agent.ledger.answers import highest
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -64,6 +74,10 @@ async def claim(ledger: Ledger, *claims: Claim, by: str = "ada", now: datetime =
 
 def done(claim: Claim, result: object = None, *follow_ups: FollowUp) -> Completion:
     return Completion(claim.job_id, claim.attempt, result, follow_ups, NOW, LATER)
+
+
+def failed(claim: Claim, told: object = None) -> Failure:
+    return Failure(claim.job_id, claim.attempt, told, NOW, LATER)
 
 
 async def recorded(ledger: Ledger, claim: Claim) -> Completion:
@@ -194,6 +208,76 @@ async def test_a_released_attempt_can_be_claimed_at_once_and_only_by_its_holder_
     assert await claim(other, mine, by="bob") == [Grant.HELD]
     await ledger.release([mine], agent_id="ada")
     assert await claim(other, mine, by="bob") == [Grant.GRANTED]
+
+
+async def test_a_failed_attempt_is_told_again_and_granted_to_nobody(ledger: Ledger, other: Ledger) -> None:
+    mine = job()
+    await claim(ledger, mine)
+    failure = failed(mine, {"error": {"message": "n\0 good, \ud800"}, "retry_after_seconds": 1.5})
+    assert await ledger.fail([failure], agent_id="ada") == {mine.job_id}
+    for where, agent in ((ledger, "ada"), (other, "bob")):
+        (answer,) = await where.claim([mine], agent_id=agent, now=LATER, until=LATER)
+        assert answer == Granted(Grant.FAILED, failure=failure)
+    assert await ledger.fail([failure], agent_id="ada") == set(), "it is nobody's any more"
+    assert await ledger.renew([mine], agent_id="ada", until=LATER) == set()
+    assert await ledger.complete([done(mine)], agent_id="ada") == set()
+
+
+async def test_a_later_attempt_takes_the_place_of_a_failed_one(ledger: Ledger, other: Ledger) -> None:
+    first = job()
+    second = replace(first, attempt=2)
+    await claim(ledger, first)
+    await ledger.fail([failed(first)], agent_id="ada")
+    assert await claim(other, second, by="bob") == [Grant.GRANTED]
+    assert await claim(ledger, first, second) == [Grant.SUPERSEDED, Grant.HELD]
+    assert await other.fail([failed(second, "again")], agent_id="bob") == {first.job_id}
+    assert await claim(ledger, first, second) == [Grant.SUPERSEDED, Grant.FAILED]
+    third = replace(first, attempt=3)
+    assert await claim(ledger, third) == [Grant.GRANTED]
+    assert await ledger.complete([done(third, "at last")], agent_id="ada") == {first.job_id}
+    assert (await recorded(other, second)).result == "at last"
+
+
+async def test_g3_a_failure_counts_from_the_holder_alone(ledger: Ledger, other: Ledger) -> None:
+    running, overtaken, released, cancelled, completed = job(), job(), job(), job(), job()
+    await claim(ledger, running, overtaken, released, cancelled, completed)
+    await claim(other, replace(overtaken, attempt=2), by="bob")
+    await ledger.release([released], agent_id="ada")
+    await ledger.cancel([cancelled.job_id], now=NOW)
+    await ledger.complete([done(completed)], agent_id="ada")
+    lost = [failed(one) for one in (overtaken, released, cancelled, completed)]
+    assert await other.fail([failed(running)], agent_id="bob") == set()
+    assert await ledger.fail([failed(running), *lost], agent_id="ada") == {running.job_id}
+    answers = await claim(ledger, running, overtaken, released, cancelled, completed)
+    assert answers == [
+        Grant.FAILED,
+        Grant.SUPERSEDED,
+        Grant.GRANTED,
+        Grant.CANCELLED,
+        Grant.COMPLETED,
+    ]
+    assert await ledger.fail([], agent_id="ada") == set()
+
+
+async def test_a_failure_in_a_transaction_leaves_its_word_alone(ledger: Ledger) -> None:
+    """What the handler wrote is undone; that it failed is remembered."""
+    await make_table(ledger)
+    mine = job()
+    await claim(ledger, mine)
+    async with ledger.transaction(mine, agent_id="ada") as transaction:
+        await transaction.execute("INSERT INTO effects VALUES ('one')")
+    assert await ledger.fail([failed(mine)], agent_id="ada") == {mine.job_id}
+    assert await effects(ledger) == []
+    assert await claim(ledger, mine) == [Grant.FAILED]
+
+
+async def test_failures_are_forgotten_in_their_time(ledger: Ledger) -> None:
+    old, young = job(), job()
+    await claim(ledger, old, young)
+    long_ago = replace(failed(old), finished_at=NOW - timedelta(days=8))
+    assert await ledger.fail([long_ago, failed(young)], agent_id="ada") == {old.job_id, young.job_id}
+    assert await ledger.forget(NOW - timedelta(days=7)) == 0, "completions are counted"
+    assert await claim(ledger, old, young) == [Grant.GRANTED, Grant.FAILED]
 
 
 async def test_what_is_old_is_forgotten_and_nothing_else(ledger: Ledger) -> None:

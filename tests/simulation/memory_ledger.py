@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from warrener_agent.ledger import Claim, Completion, Grant, Granted
+from warrener_agent.ledger import Claim, Completion, Failure, Grant, Granted
 
 
 @dataclass(slots=True)
@@ -24,6 +24,7 @@ class Entry:
     until: datetime | None = None
     cancelled: bool = False
     completion: Completion | None = None
+    failure: Failure | None = None
 
 
 class MemoryLedger:
@@ -52,10 +53,12 @@ class MemoryLedger:
             return Granted(Grant.CANCELLED)
         if claim.attempt < entry.attempt:
             return Granted(Grant.SUPERSEDED)
+        if claim.attempt == entry.attempt and entry.failure is not None:
+            return Granted(Grant.FAILED, failure=entry.failure)
         free = entry.holder in (None, agent_id) or entry.until is None or entry.until <= now
         if claim.attempt == entry.attempt and not free:
             return Granted(Grant.HELD)
-        entry.attempt, entry.holder, entry.until = claim.attempt, agent_id, until
+        entry.attempt, entry.holder, entry.until, entry.failure = claim.attempt, agent_id, until, None
         return Granted(Grant.GRANTED)
 
     async def renew(self, claims: Sequence[Claim], *, agent_id: str, until: datetime) -> set[UUID]:
@@ -74,6 +77,12 @@ class MemoryLedger:
         self.entries[completion.job_id].completion = completion
         self.effects += [(completion.job_id, effect) for effect in effects]
         return True
+
+    async def fail(self, failures: Sequence[Failure], *, agent_id: str) -> set[UUID]:
+        mine = [one for one in failures if self._holds(Claim(one.job_id, one.attempt), agent_id)]
+        for one in mine:
+            self.entries[one.job_id].failure, self.entries[one.job_id].holder = one, None
+        return {one.job_id for one in mine}
 
     async def release(self, claims: Sequence[Claim], *, agent_id: str) -> None:
         for claim in claims:

@@ -203,7 +203,7 @@ class UnpluggedLedger:
         self.gone = False
 
     def __getattr__(self, name: str) -> Any:
-        if self.gone and name in {"renew", "claim", "complete", "release"}:
+        if self.gone and name in {"renew", "claim", "complete", "fail", "release"}:
             raise LedgerUnavailable("expected a database, got none")
         return getattr(self._ledger, name)
 

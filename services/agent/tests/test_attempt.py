@@ -318,6 +318,42 @@ async def test_g4_an_agent_killed_after_its_effect_repeats_nothing(
     assert stage.broker.ready(WORK) == 0
 
 
+async def test_a_duplicate_of_a_failed_attempt_is_told_again_and_not_run_again(
+    stage: Stage, theatre: Theatre
+) -> None:
+    await stage.enter(theatre.agent)
+    job = await stage.dispatch("write", {"note": "bad"})
+    first = await stage.hear(AttemptFailed, job)
+    await stage.dispatch("write", {"note": "bad"}, job_id=job)
+    again = await stage.hear(AttemptFailed, job, times=2)
+    assert again.data == first.data
+    assert theatre.calls == 1
+    await stage.dispatch("write", {"note": "good"}, job_id=job, attempt=2)
+    await stage.hear(AttemptSucceeded, job)
+    assert theatre.calls == 2
+
+
+@pytest.mark.parametrize("when", ["before it is told", "after it is told"])
+async def test_an_agent_killed_after_a_failure_does_not_run_the_attempt_again(
+    stage: Stage, theatre: Theatre, faulty: Callable[[str, str], FaultyBus], when: str
+) -> None:
+    bus = faulty("attempt.failed.v1", when)
+    first = await stage.enter(theatre.agent, bus=bus)
+    job = await stage.dispatch("write", {"note": "bad"})
+    async with asyncio.timeout(20):
+        await bus.frozen.wait()
+    before = len(stage.of(AttemptFailed))
+    await stage.leave(first)
+    assert stage.broker.ready(WORK) == 1, "not acknowledged, so it comes again"
+    second = await stage.enter(theatre.agent)
+    told = await stage.hear(AttemptFailed, job, times=before + 1)
+    assert told.data.error.message == "no good"
+    assert theatre.calls == 1
+    await second.drain()
+    await stage.leave(second)
+    assert stage.broker.ready(WORK) == 0
+
+
 # -- time, stopping and draining ---------------------------------------------------------------------------
 
 

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from warrener_agent.ledger.port import Claim, Completion, Grant, Granted
-from warrener_agent.outcomes import Cancelled, Doubtful, Dropped, Released, Settled, Succeeded
+from warrener_agent.ledger.port import Claim, Completion, Failure, Grant, Granted
+from warrener_agent.outcomes import Cancelled, Doubtful, Dropped, Failed, Released, Settled, Succeeded
 from warrener_contracts.codec import Readable, Unreadable
-from warrener_contracts.events import AttemptDispatched, Reason
+from warrener_contracts.events import AttemptDispatched, ErrorInfo, Reason
 from warrener_contracts.letters import is_early
 
 
@@ -33,6 +33,7 @@ class Then(StrEnum):
 
     START = "start"
     TELL_AGAIN = "tell_again"  # it has succeeded: its recorded outcome is told, nothing is run
+    TELL_FAILED = "tell_failed"  # this attempt has failed: so too
     LOOK_AGAIN = "look_again"  # a live other holds it: back by the shortest rung
     DROP = "drop"
     TELL_CANCELLED = "tell_cancelled"
@@ -65,6 +66,8 @@ def then(granted: Granted) -> Then:
             return Then.START
         case Grant.COMPLETED:
             return Then.TELL_AGAIN
+        case Grant.FAILED:
+            return Then.TELL_FAILED
         case Grant.HELD:
             return Then.LOOK_AGAIN
         case Grant.SUPERSEDED:
@@ -85,6 +88,8 @@ def resolve(doubt: Doubtful, claim: Claim, granted: Granted) -> Settled:
             if completion.attempt > claim.attempt:  # that one tells it
                 return Dropped(f"{doubt.why}; attempt {completion.attempt} has succeeded")
             return Succeeded(completion, recorded=True)
+        case Grant.FAILED:
+            return failed_before(granted)
         case Grant.CANCELLED:
             return Cancelled("cancelled while it ran")
         case Grant.GRANTED:
@@ -103,3 +108,20 @@ def recorded(granted: Granted) -> Completion:
     if granted.completion is None:
         raise ValueError("expected a completion with the answer COMPLETED, got none")
     return granted.completion
+
+
+def failure_to_record(claim: Claim, outcome: Failed, started_at: datetime, finished_at: datetime) -> Failure:
+    """What the ledger shall remember of it."""
+    told = {
+        "error": outcome.error.model_dump(mode="json"),
+        "retry_after_seconds": outcome.retry_after_seconds,
+    }
+    return Failure(claim.job_id, claim.attempt, told, started_at, finished_at)
+
+
+def failed_before(granted: Granted) -> Failed:
+    """The outcome that a FAILED answer carries."""
+    if granted.failure is None:
+        raise ValueError("expected a failure with the answer FAILED, got none")
+    told = granted.failure.told
+    return Failed(ErrorInfo.model_validate(told["error"]), told["retry_after_seconds"], granted.failure)

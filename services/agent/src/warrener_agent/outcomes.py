@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from warrener_agent.ledger.port import Completion
+from warrener_agent.ledger.port import Completion, Failure
 from warrener_contracts.events import ErrorInfo
 
 
@@ -16,10 +16,12 @@ class Succeeded:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The handler raised, ran too long, or its executor died."""
+    """The handler raised, ran too long, or its executor died. `recorded`: what stands in the ledger of it
+    already."""
 
     error: ErrorInfo
     retry_after_seconds: float | None = None
+    recorded: Failure | None = None
 
 
 @dataclass(frozen=True, slots=True)

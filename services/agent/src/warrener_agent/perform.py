@@ -12,7 +12,8 @@ from warrener_agent.kinds import ExecutorName, JobKind
 from warrener_agent.ledger.port import Completion, LedgerUnavailable
 from warrener_agent.outcomes import Cancelled, Doubtful, Failed, Outcome, Released, Succeeded
 from warrener_agent.progress import ProgressLine
-from warrener_agent.report import Report, Reporter
+from warrener_agent.record import Report
+from warrener_agent.report import Reporter
 from warrener_agent.running import Run, Stop
 from warrener_agent.workplace import Workplace
 from warrener_contracts.events import AttemptDispatchedData, ErrorInfo, ErrorKind

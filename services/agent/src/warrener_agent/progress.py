@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 
-from warrener_agent.report import bundled
+from warrener_agent.bundles import bundled
 from warrener_agent.running import Run
 from warrener_agent.status_events import HowFar
 from warrener_agent.workplace import Workplace

@@ -6,13 +6,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from warrener_agent.decide_receipt import Park, Then, Way, claim_of, read, recorded, then, way
+from warrener_agent.decide_receipt import (
+    Park,
+    Then,
+    Way,
+    claim_of,
+    failed_before,
+    read,
+    recorded,
+    then,
+    way,
+)
 from warrener_agent.ledger.port import Claim, Granted
 from warrener_agent.outcomes import Cancelled, Settled, Succeeded
 from warrener_agent.perform import Performer
 from warrener_agent.publish import publish_surely
 from warrener_agent.receipts import Receipt, acknowledge
-from warrener_agent.report import Report, Reporter
+from warrener_agent.record import Report
+from warrener_agent.report import Reporter
 from warrener_agent.running import Run
 from warrener_agent.workplace import Workplace
 from warrener_contracts import topology
@@ -137,6 +148,8 @@ class Receiver(Managed):
                 self._performer.begin(Run(event, receipts, now, asked, lease_good_until, context))
             case Then.TELL_AGAIN:
                 self._tell(event, receipts, now, Succeeded(recorded(answer), recorded=True))
+            case Then.TELL_FAILED:
+                self._tell(event, receipts, now, failed_before(answer))
             case Then.TELL_CANCELLED:
                 self._tell(event, receipts, now, Cancelled("cancelled before it began"))
             case Then.LOOK_AGAIN:

@@ -84,11 +84,11 @@ class Speaker:
                     ),
                     **envelope,
                 )
-            case Failed(error, retry_after):
+            case Failed(error, retry_after, recorded):
                 failed = AttemptFailedData(
                     **which,
-                    started_at=times.started_at,
-                    finished_at=times.finished_at,
+                    started_at=recorded.started_at if recorded else times.started_at,
+                    finished_at=recorded.finished_at if recorded else times.finished_at,
                     error=error,
                     retry_after_seconds=retry_after,
                 )

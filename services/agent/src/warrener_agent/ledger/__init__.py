@@ -4,6 +4,7 @@ from warrener_agent.ledger.opening import open_ledger
 from warrener_agent.ledger.port import (
     Claim,
     Completion,
+    Failure,
     FollowUp,
     Grant,
     Granted,
@@ -17,6 +18,7 @@ from warrener_agent.ledger.port import (
 __all__ = [
     "Claim",
     "Completion",
+    "Failure",
     "FollowUp",
     "Grant",
     "Granted",

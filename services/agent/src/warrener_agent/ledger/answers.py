@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from uuid import UUID
 
-from warrener_agent.ledger.port import Claim, Completion, Grant, Granted
+from warrener_agent.ledger.port import Claim, Completion, Failure, Grant, Granted
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,6 +14,7 @@ class Found:
     attempt: int
     cancelled: bool
     completion: Completion | None = None
+    failure: Failure | None = None
 
 
 def highest(claims: Sequence[Claim]) -> list[Claim]:
@@ -39,10 +40,16 @@ def answers(claims: Sequence[Claim], granted: Set[Claim], found: Mapping[UUID, F
 def _answer(claim: Claim, granted: int | None, found: Found | None) -> Granted:
     if granted is not None:
         return Granted(Grant.GRANTED if granted == claim.attempt else Grant.SUPERSEDED)
-    if found is None:
-        return Granted(Grant.HELD)
+    return Granted(Grant.HELD) if found is None else _of(found, claim)
+
+
+def _of(found: Found, claim: Claim) -> Granted:
     if found.completion is not None:
         return Granted(Grant.COMPLETED, found.completion)
     if found.cancelled:
         return Granted(Grant.CANCELLED)
-    return Granted(Grant.SUPERSEDED if found.attempt > claim.attempt else Grant.HELD)
+    if found.attempt > claim.attempt:
+        return Granted(Grant.SUPERSEDED)
+    if found.failure is not None:
+        return Granted(Grant.FAILED, failure=found.failure)
+    return Granted(Grant.HELD)

@@ -18,6 +18,7 @@ class Grant(StrEnum):
 
     GRANTED = "granted"
     COMPLETED = "completed"  # the job has a recorded outcome: repeat that, do not run it
+    FAILED = "failed"  # this very attempt has failed: repeat that, do not run it
     HELD = "held"  # another live agent holds this attempt: look again later
     SUPERSEDED = "superseded"  # a later attempt was claimed: drop this one
     CANCELLED = "cancelled"  # the job was cancelled before it was claimed: report that
@@ -45,6 +46,18 @@ class Completion:
 
 
 @dataclass(frozen=True, slots=True)
+class Failure:
+    """The end of an attempt that went wrong, recorded: what to tell should its dispatch come again. `told` is
+    JSON. A later attempt takes its place."""
+
+    job_id: UUID
+    attempt: int
+    told: Any
+    started_at: datetime
+    finished_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class Claim:
     """An agent wants to run this attempt."""
 
@@ -54,10 +67,11 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Granted:
-    """The answer to one claim; `completion` where it is COMPLETED."""
+    """The answer to one claim; `completion` where it is COMPLETED, `failure` where it is FAILED."""
 
     grant: Grant
     completion: Completion | None = None
+    failure: Failure | None = None
 
 
 class Transaction(Protocol):
@@ -104,7 +118,7 @@ class Ledger(Protocol):
         """Claim attempts for `agent_id` until `until`; one answer for each, in order.
 
         A higher attempt supersedes a lower one. The same attempt is granted again to its holder, and to
-        another agent once the holder's lease has run out.
+        another agent once the holder's lease has run out; once it has failed, to nobody.
         """
         ...
 
@@ -117,8 +131,13 @@ class Ledger(Protocol):
         fenced."""
         ...
 
+    async def fail(self, failures: Sequence[Failure], *, agent_id: str) -> set[UUID]:
+        """Record failures of claims that this agent holds, and let go of them; return the jobs recorded. The
+        others were fenced."""
+        ...
+
     async def release(self, claims: Sequence[Claim], *, agent_id: str) -> None:
-        """Let go of claims that did not succeed: the same attempt may be claimed again at once."""
+        """Let go of claims that came to no end: the same attempt may be claimed again at once."""
         ...
 
     async def cancel(self, job_ids: Collection[UUID], *, now: datetime) -> None:
@@ -131,7 +150,7 @@ class Ledger(Protocol):
         ...
 
     async def forget(self, before: datetime) -> int:
-        """Delete rows whose completion is older; return how many. The longest redelivery must be younger."""
+        """Delete what ended before; return how many completions. The longest redelivery must be younger."""
         ...
 
 

@@ -10,10 +10,17 @@ import asyncpg
 
 from warrener_agent.ledger import postgres_sql as sql
 from warrener_agent.ledger.answers import Found, answers, highest
-from warrener_agent.ledger.port import Claim, Completion, Granted, LedgerUnavailable
+from warrener_agent.ledger.port import Claim, Completion, Failure, Granted, LedgerUnavailable
 from warrener_agent.ledger.postgres_errors import unavailable
 from warrener_agent.ledger.postgres_transaction import PostgresTransaction
-from warrener_agent.ledger.records import follow_ups_of, follow_ups_text, result_of, result_text
+from warrener_agent.ledger.records import (
+    failure_of,
+    failure_text,
+    follow_ups_of,
+    follow_ups_text,
+    result_of,
+    result_text,
+)
 
 if TYPE_CHECKING:
     Pool = asyncpg.Pool[asyncpg.Record]
@@ -88,6 +95,18 @@ class PostgresLedger:
             rows = await self._pool().fetch(sql.COMPLETE, *values, agent_id)
         return {row["job_id"] for row in rows}
 
+    async def fail(self, failures: Sequence[Failure], *, agent_id: str) -> set[UUID]:
+        told = sorted(failures, key=lambda one: one.job_id)
+        values = (
+            [one.job_id for one in told],
+            [one.attempt for one in told],
+            [failure_text(one) for one in told],
+            [one.finished_at for one in told],
+        )
+        with unavailable():
+            rows = await self._pool().fetch(sql.FAIL, *values, agent_id)
+        return {row["job_id"] for row in rows}
+
     async def release(self, claims: Sequence[Claim], *, agent_id: str) -> None:
         with unavailable():
             await self._pool().execute(sql.RELEASE, *_pairs(claims), agent_id)
@@ -141,4 +160,5 @@ def _found(row: "asyncpg.Record") -> Found:
             row["started_at"],
             row["finished_at"],
         )
-    return Found(row["attempt"], row["cancelled_at"] is not None, completion)
+    failure = failure_of(Claim(row["job_id"], row["attempt"]), row["failure"])
+    return Found(row["attempt"], row["cancelled_at"] is not None, completion, failure)

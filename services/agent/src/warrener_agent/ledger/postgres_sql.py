@@ -12,7 +12,9 @@ CREATE TABLE IF NOT EXISTS warrener_ledger (
     follow_ups text,
     started_at timestamptz,
     finished_at timestamptz,
-    CHECK ((finished_at IS NULL) = (result IS NULL))
+    failure text,
+    CHECK ((finished_at IS NULL) = (result IS NULL)),
+    CHECK (failure IS NULL OR (agent_id IS NULL AND finished_at IS NULL))
 )
 """
 
@@ -20,17 +22,18 @@ CLAIM = """
 INSERT INTO warrener_ledger AS held (job_id, attempt, agent_id, lease_until)
 SELECT job_id, attempt, $3, $4 FROM unnest($1::uuid[], $2::integer[]) AS wanted (job_id, attempt)
 ON CONFLICT (job_id) DO UPDATE
-    SET attempt = excluded.attempt, agent_id = excluded.agent_id, lease_until = excluded.lease_until
+    SET attempt = excluded.attempt, agent_id = excluded.agent_id, lease_until = excluded.lease_until,
+        failure = NULL
     WHERE held.finished_at IS NULL AND held.cancelled_at IS NULL AND (
         excluded.attempt > held.attempt
-        OR excluded.attempt = held.attempt
+        OR excluded.attempt = held.attempt AND held.failure IS NULL
             AND (held.agent_id IS NULL OR held.agent_id = excluded.agent_id OR held.lease_until <= $5)
     )
 RETURNING job_id, attempt
 """
 
 LOOK = """
-SELECT job_id, attempt, cancelled_at, result, follow_ups, started_at, finished_at
+SELECT job_id, attempt, cancelled_at, result, follow_ups, started_at, finished_at, failure
 FROM warrener_ledger WHERE job_id = ANY ($1::uuid[])
 """
 
@@ -59,6 +62,16 @@ SET result = done.result, follow_ups = done.follow_ups,
 FROM unnest($1::uuid[], $2::integer[], $3::text[], $4::text[], $5::timestamptz[], $6::timestamptz[])
     AS done (job_id, attempt, result, follow_ups, started_at, finished_at)
 WHERE held.job_id = done.job_id AND held.attempt = done.attempt AND held.agent_id = $7
+    AND held.finished_at IS NULL AND held.cancelled_at IS NULL
+RETURNING held.job_id
+"""
+
+FAIL = """
+UPDATE warrener_ledger AS held
+SET failure = ended.failure, agent_id = NULL, lease_until = ended.at
+FROM unnest($1::uuid[], $2::integer[], $3::text[], $4::timestamptz[])
+    AS ended (job_id, attempt, failure, at)
+WHERE held.job_id = ended.job_id AND held.attempt = ended.attempt AND held.agent_id = $5
     AND held.finished_at IS NULL AND held.cancelled_at IS NULL
 RETURNING held.job_id
 """

@@ -1,11 +1,12 @@
-"""Completions as the columns of a row. JSON stands in text columns, in ASCII: what a handler returns may hold
-NUL characters and lone surrogates, which PostgreSQL's own JSON type refuses."""
+"""Completions and failures as the columns of a row. JSON stands in text columns, in ASCII: what a handler
+returns may hold NUL characters and lone surrogates, which PostgreSQL's own JSON type refuses."""
 
 import json
 from collections.abc import Iterable
+from datetime import datetime
 from typing import Any
 
-from warrener_agent.ledger.port import FollowUp
+from warrener_agent.ledger.port import Claim, Failure, FollowUp
 
 
 def result_text(result: Any) -> str:
@@ -16,6 +17,26 @@ def result_text(result: Any) -> str:
 def follow_ups_text(follow_ups: Iterable[FollowUp]) -> str:
     """The follow-ups as a column."""
     return json.dumps([[one.key, one.request.decode()] for one in follow_ups], separators=(",", ":"))
+
+
+def failure_text(failure: Failure) -> str:
+    """A failure as a column."""
+    told = [failure.told, failure.started_at.isoformat(), failure.finished_at.isoformat()]
+    return json.dumps(told, separators=(",", ":"))
+
+
+def failure_of(claim: Claim, column: str | None) -> Failure | None:
+    """The failure of the attempt that the row is about, if it has failed."""
+    if column is None:
+        return None
+    told, started_at, finished_at = json.loads(column)
+    return Failure(
+        claim.job_id,
+        claim.attempt,
+        told,
+        datetime.fromisoformat(started_at),
+        datetime.fromisoformat(finished_at),
+    )
 
 
 def result_of(column: str) -> Any:

@@ -19,7 +19,7 @@ from typing import TypeVar
 from uuid import UUID
 
 from warrener_agent.ledger.answers import answers, highest
-from warrener_agent.ledger.port import Claim, Completion, Granted, LedgerUnavailable
+from warrener_agent.ledger.port import Claim, Completion, Failure, Granted, LedgerUnavailable
 from warrener_agent.ledger.sqlite_claims import ClaimsFile
 from warrener_agent.ledger.sqlite_files import Worker, open_file, unavailable
 from warrener_agent.ledger.sqlite_transaction import SqliteTransaction, WriteLock
@@ -71,6 +71,9 @@ class SqliteLedger:
 
     async def complete(self, completions: Sequence[Completion], *, agent_id: str) -> set[UUID]:
         return await self._run(lambda file: file.complete(completions, agent_id))
+
+    async def fail(self, failures: Sequence[Failure], *, agent_id: str) -> set[UUID]:
+        return await self._run(lambda file: file.fail(failures, agent_id))
 
     async def release(self, claims: Sequence[Claim], *, agent_id: str) -> None:
         await self._run(lambda file: file.release(claims, agent_id))

@@ -9,13 +9,21 @@ from typing import Any
 from uuid import UUID
 
 from warrener_agent.ledger.answers import Found
-from warrener_agent.ledger.port import Claim, Completion
-from warrener_agent.ledger.records import follow_ups_of, follow_ups_text, result_of, result_text
+from warrener_agent.ledger.port import Claim, Completion, Failure
+from warrener_agent.ledger.records import (
+    failure_of,
+    failure_text,
+    follow_ups_of,
+    follow_ups_text,
+    result_of,
+    result_text,
+)
 from warrener_agent.ledger.sqlite_files import immediate, moment
 
 _CLAIMS = """
     CREATE TABLE IF NOT EXISTS warrener_claims (
-        job_id TEXT PRIMARY KEY, attempt INTEGER NOT NULL, agent_id TEXT, lease_until TEXT, cancelled_at TEXT
+        job_id TEXT PRIMARY KEY, attempt INTEGER NOT NULL, agent_id TEXT, lease_until TEXT, cancelled_at TEXT,
+        failure TEXT CHECK (failure IS NULL OR agent_id IS NULL)
     ) WITHOUT ROWID
 """
 
@@ -24,10 +32,11 @@ _CLAIM = """
     SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]'), :agent, :until
     FROM json_each(:batch) WHERE true
     ON CONFLICT (job_id) DO UPDATE
-        SET attempt = excluded.attempt, agent_id = excluded.agent_id, lease_until = excluded.lease_until
+        SET attempt = excluded.attempt, agent_id = excluded.agent_id, lease_until = excluded.lease_until,
+            failure = NULL
         WHERE cancelled_at IS NULL AND (
             excluded.attempt > attempt
-            OR excluded.attempt = attempt
+            OR excluded.attempt = attempt AND failure IS NULL
                 AND (agent_id IS NULL OR agent_id = excluded.agent_id OR lease_until <= :now)
         )
     RETURNING job_id, attempt
@@ -57,6 +66,17 @@ _COMPLETE = """
     RETURNING job_id
 """
 
+_FAIL = """
+    UPDATE warrener_claims SET failure = ended, agent_id = NULL, lease_until = at
+    FROM (
+        SELECT json_extract(value, '$[0]') AS job, json_extract(value, '$[1]') AS number,
+            json_extract(value, '$[2]') AS ended, json_extract(value, '$[3]') AS at
+        FROM json_each(:batch)
+    )
+    WHERE job_id = job AND attempt = number AND agent_id = :agent AND cancelled_at IS NULL
+    RETURNING job_id
+"""
+
 _CANCEL = """
     INSERT INTO warrener_claims (job_id, attempt, cancelled_at)
     SELECT value, 0, :now FROM json_each(:batch) WHERE true
@@ -68,7 +88,7 @@ _COMPLETED = """
     WHERE job_id IN (SELECT value FROM json_each(?))
 """
 _HELD = """
-    SELECT job_id, attempt, cancelled_at IS NOT NULL FROM warrener_claims
+    SELECT job_id, attempt, cancelled_at IS NOT NULL, failure FROM warrener_claims
     WHERE job_id IN (SELECT value FROM json_each(?))
 """
 _FORGET_CLAIMS = """
@@ -106,8 +126,9 @@ class ClaimsFile:
                 Claim(UUID(job), attempt) for job, attempt in self._claims.execute(_CLAIM, values).fetchall()
             }
             refused = [claim.job_id for claim in claims if claim not in granted and claim.job_id not in found]
-            for job, attempt, cancelled in self._claims.execute(_HELD, (_ids(refused),)).fetchall():
-                found[UUID(job)] = Found(attempt, bool(cancelled))
+            for job, attempt, cancelled, failure in self._claims.execute(_HELD, (_ids(refused),)).fetchall():
+                ended = failure_of(Claim(UUID(job), attempt), failure)
+                found[UUID(job)] = Found(attempt, bool(cancelled), failure=ended)
         return granted, found
 
     def _completed(self, job_ids: Sequence[UUID]) -> dict[UUID, Found]:
@@ -128,6 +149,19 @@ class ClaimsFile:
         # A completion of the handlers' file cannot be here too: a completed job is never granted again.
         batch = json.dumps([columns(one) for one in completions])
         return self._change(_COMPLETE, {"batch": batch, "agent": agent_id})
+
+    def fail(self, failures: Sequence[Failure], agent_id: str) -> set[UUID]:
+        with immediate(self._claims):
+            over = self._completed([one.job_id for one in failures])
+            batch = json.dumps(
+                [
+                    [str(one.job_id), one.attempt, failure_text(one), moment(one.finished_at)]
+                    for one in failures
+                    if one.job_id not in over
+                ]
+            )
+            told = self._claims.execute(_FAIL, {"batch": batch, "agent": agent_id}).fetchall()
+        return {UUID(job) for (job,) in told}
 
     def cancel(self, job_ids: Collection[UUID], now: datetime) -> None:
         self._change(_CANCEL, {"batch": _ids(job_ids), "now": moment(now)})

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
 
-from warrener_agent.report import bundled
+from warrener_agent.bundles import bundled
 from warrener_contracts.codec import Readable, decode
 from warrener_contracts.events import (
     AttemptReleased,
