@@ -77,9 +77,9 @@ verify-generated: $(READY) ## Fail if something generated is not what the models
 .PHONY: check
 check: lint types verify-generated test ## All that a change must pass, but for the wheels and the images
 
-.PHONY: bench
-bench: setup ## Measure what a message costs by each lane of the bus (ARGS=--help says what can be chosen)
-	@echo "bench: the lanes in turns on one private RabbitMQ"
+.PHONY: bench-lanes
+bench-lanes: setup ## Measure what a message costs by each lane of the bus (ARGS=--help says what can be chosen)
+	@echo "bench-lanes: the lanes in turns on one private RabbitMQ"
 	@$(PYTHON) tests/benchmarks/lanes.py $(ARGS)
 
 .PHONY: soak
