@@ -11,31 +11,45 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import FrameType
 
 import psutil
-from tests.benchmarks.curves import CURVES, cost_at_10m, draw_all, trace_curves
+from tests.benchmarks.curves import CURVES, Curves, cost_at_10m, draw_all, trace_curves
 from tests.benchmarks.grounds import Grounds
 from tests.benchmarks.plan import QUICK, Plan
 from tests.benchmarks.plot import draw
 from tests.benchmarks.report import Outcome, as_markdown, save
-from tests.benchmarks.turns import NAMES, settings_of, take_turns
+from tests.benchmarks.turns import NAMES, Rounds, settings_of, take_turns
 
 
 def main() -> None:
     """Measure, print, save."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was started is ended
+    signal.signal(signal.SIGTERM, _end)
     options = _options()
     plan = _plan(options)
     names: Sequence[str] = options.only or NAMES
     with Grounds.made() as grounds:
         machine = f"{_machine()}, {grounds.versions()}, fsync on"
-        rounds = {} if options.curves_only else take_turns(names, plan, grounds)
+
+        def outcome(rounds: Rounds, curves: Curves) -> Outcome:
+            return Outcome(plan, machine, settings_of(names), rounds, cost_at_10m(curves), curves)
+
+        def keep(rounds: Rounds) -> None:
+            save(outcome(rounds, {}), options.out)
+
+        rounds = {} if options.curves_only else take_turns(names, plan, grounds, keep)
         curves = trace_curves(options.curves or [], plan, grounds, large=options.large)
-    outcome = Outcome(plan, machine, settings_of(names), rounds, cost_at_10m(curves), curves)
-    save(outcome, options.out)
-    draw(outcome.measured(), options.out / "results.svg")
+    found = outcome(rounds, curves)
+    save(found, options.out)
+    draw(found.measured(), options.out / "results.svg")
     draw_all(curves, options.out)
-    print(as_markdown(outcome))
+    print(as_markdown(found))
+    if missing := [name for name, measured in rounds.items() if not measured]:
+        sys.exit(f"expected figures of all, got none of {', '.join(missing)}: see above")
+
+
+def _end(number: int, _: FrameType | None) -> None:
+    sys.exit(128 + number)  # by an exception, so that what was started is ended
 
 
 def _options() -> argparse.Namespace:

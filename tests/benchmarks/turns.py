@@ -3,7 +3,7 @@
 import json
 import subprocess
 import sys
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 
@@ -21,8 +21,11 @@ NAMES = (*SYSTEMS, TRACED, FLOOR)
 Rounds = dict[str, list[dict[str, float]]]
 
 
-def take_turns(names: Sequence[str], plan: Plan, grounds: Grounds) -> Rounds:
-    """The figures of every round by system; a round that failed is told and left out."""
+def take_turns(names: Sequence[str], plan: Plan, grounds: Grounds, keep: Callable[[Rounds], None]) -> Rounds:
+    """The figures of every round by system; a round that failed is told and left out.
+
+    `keep` is handed what there is after each round of all: a run takes long, and may be broken off.
+    """
     found: Rounds = {name: [] for name in names}
     with _sink() as endpoint:
         for number in range(plan.rounds):
@@ -35,6 +38,7 @@ def take_turns(names: Sequence[str], plan: Plan, grounds: Grounds) -> Rounds:
                     continue
                 found[name].append(figures)
                 say("  " + ", ".join(f"{key} {value:.4g}" for key, value in figures.items()))
+            keep(found)
     return found
 
 
