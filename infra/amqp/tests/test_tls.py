@@ -25,8 +25,13 @@ class Certificates:
 
     def make(self) -> None:
         """The authority, and certificates of a broker and of a client."""
-        self._openssl("req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=ca -out ca.pem -keyout ca-key.pem")
-        (self.folder / "names").write_text("subjectAltName=DNS:localhost,IP:127.0.0.1\n")
+        self._openssl(  # Python 3.13 asks an authority for what it may be used for
+            "req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=ca -out ca.pem -keyout ca-key.pem"
+            " -addext keyUsage=critical,keyCertSign,cRLSign"
+        )
+        (self.folder / "names").write_text(
+            "subjectAltName=DNS:localhost,IP:127.0.0.1\nauthorityKeyIdentifier=keyid\nsubjectKeyIdentifier=hash\n"
+        )
         for name in ("localhost", "guest"):
             self._openssl(
                 f"req -newkey rsa:2048 -nodes -subj /CN={name} -out asked.pem -keyout {name}-key.pem"

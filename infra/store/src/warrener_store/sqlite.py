@@ -34,7 +34,7 @@ from warrener_store.records.jobs import become_out, job_in, job_out
 from warrener_store.rows import AgentRow, JobRow, JobTypeRow, Lease, ParkedMessage
 from warrener_store.schema import check_version
 from warrener_store.sql import Positional, positional, statement
-from warrener_store.sqlite_engine import BUSY_SECONDS, sqlite_engine
+from warrener_store.sqlite_engine import BUSY_SECONDS, sqlite_engine, taken
 from warrener_store.watching import watched_by
 
 
@@ -67,7 +67,7 @@ class SqliteStore(Questions, StateStore):
 
     async def _read(self, asked: Positional, parameters: Sequence[Any]) -> Sequence[Sequence[Any]]:
         with translated(self._address):
-            async with self._engine.connect() as connection:
+            async with taken(self._engine) as connection:
                 driver = await _driver(connection)
                 return list(await driver.execute_fetchall(asked.text, asked.arrange(parameters)))
 
@@ -76,7 +76,7 @@ class SqliteStore(Questions, StateStore):
         """A transaction that is committed at the end, or rolled back whatever goes wrong inside."""
         async with self._writer:
             with translated(self._address):
-                async with self._engine.connect() as connection:
+                async with taken(self._engine) as connection:
                     driver = await _driver(connection)
                     try:
                         await driver.execute("BEGIN IMMEDIATE")

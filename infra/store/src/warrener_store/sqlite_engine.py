@@ -1,8 +1,12 @@
-"""How every connection to a SQLite file is set up."""
+"""How every connection to a SQLite file is set up, and how one is taken."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 
 from sqlalchemy import event
 from sqlalchemy.engine.interfaces import DBAPIConnection
-from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from warrener_store.address import SqliteAddress
@@ -40,3 +44,27 @@ def sqlite_engine(
 
     _ = set_up  # SQLAlchemy holds it
     return engine
+
+
+@asynccontextmanager
+async def taken(engine: AsyncEngine) -> AsyncGenerator[AsyncConnection]:
+    """A connection of the pool, given back at the end.
+
+    Opening one is not interrupted: the driver's thread would hand an open file to a caller who has gone.
+    """
+    opening = asyncio.ensure_future(_open(engine))
+    try:
+        connection = await asyncio.shield(opening)
+    except asyncio.CancelledError:
+        await asyncio.wait({opening})
+        if not opening.cancelled() and opening.exception() is None:
+            await opening.result().close()
+        raise
+    try:
+        yield connection
+    finally:
+        await connection.close()
+
+
+async def _open(engine: AsyncEngine) -> AsyncConnection:
+    return await engine.connect().start()
