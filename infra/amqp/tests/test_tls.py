@@ -118,7 +118,7 @@ async def test_a_broker_that_we_do_not_know_gets_no_password(secure: SecureBroke
 
 
 async def test_a_renewed_certificate_is_read_again(secure: SecureBroker, tmp_path: Path) -> None:
-    (tmp_path / "ca.pem").write_bytes((secure.folder / "localhost.pem").read_bytes())
+    (tmp_path / "ca.pem").write_bytes((secure.folder / "guest.pem").read_bytes())  # it vouches for nobody
     where = address(secure.url(cafile=str(tmp_path / "ca.pem")))
     with pytest.raises(ssl.SSLCertVerificationError):
         await Session(where).open()
