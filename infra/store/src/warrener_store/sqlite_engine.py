@@ -1,21 +1,24 @@
 """How every connection to a SQLite file is set up, and how one is taken."""
 
 import asyncio
+import sqlite3
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
+import aiosqlite
 from sqlalchemy import event
-from sqlalchemy.engine.interfaces import DBAPIConnection
+from sqlalchemy.connectors.asyncio import AsyncAdapt_dbapi_connection
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 from sqlalchemy.pool import ConnectionPoolEntry
+from tenacity import AsyncRetrying, retry_if_exception, stop_after_delay, wait_random
 
 from warrener_store.address import SqliteAddress
 
 BUSY_SECONDS = 30.0
 """How long one process waits for another's transaction before it says that the store is unavailable."""
 
+_WAL = "PRAGMA journal_mode = WAL"  # readers and the writer do not wait for each other
 _SETTINGS = (
-    "PRAGMA journal_mode = WAL",  # readers and the writer do not wait for each other
     "PRAGMA synchronous = FULL",  # what is committed survives a loss of power
     "PRAGMA foreign_keys = ON",
 )
@@ -34,7 +37,8 @@ def sqlite_engine(
     )
 
     @event.listens_for(engine.sync_engine, "connect")
-    def set_up(connection: DBAPIConnection, _entry: ConnectionPoolEntry) -> None:
+    def set_up(connection: AsyncAdapt_dbapi_connection, _entry: ConnectionPoolEntry) -> None:
+        connection.run_async(lambda driver: _into_wal(driver, busy_seconds))
         cursor = connection.cursor()
         try:
             for setting in _SETTINGS:
@@ -44,6 +48,20 @@ def sqlite_engine(
 
     _ = set_up  # SQLAlchemy holds it
     return engine
+
+
+async def _into_wal(driver: aiosqlite.Connection, busy_seconds: float) -> None:
+    """Several who open a new file at once are turned away here without SQLite's own waiting: so we wait."""
+    async for trying in AsyncRetrying(
+        retry=retry_if_exception(
+            lambda error: isinstance(error, sqlite3.OperationalError) and "locked" in str(error)
+        ),
+        wait=wait_random(0.005, 0.05),
+        stop=stop_after_delay(busy_seconds),
+        reraise=True,
+    ):
+        with trying:
+            await driver.execute(_WAL)
 
 
 @asynccontextmanager
