@@ -25,7 +25,6 @@ from warrener_contracts.letters import (
     EVENT_TYPE,
     MAX_GATHERED,
     Letter,
-    batch_letter,
     delayed_letter,
     gathered,
     is_early,
@@ -141,20 +140,13 @@ def test_a_batch_is_one_message_and_each_element_keeps_its_trace() -> None:
         requested("1"),
         requested("2").model_copy(update={"traceparent": EXAMPLES["job.dead.v1"].traceparent}),
     ]
-    letter = batch_letter(told)
+    (letter,) = gathered(letter_for(event) for event in told)
     found = decode(letter.body, letter.content_type)
     assert [one.event for one in found if isinstance(one, Readable)] == told
     assert (letter.exchange, letter.routing_key) == ("warrener.requests", "flights.load")
     assert letter.headers == {}
     assert letter.mandatory
     assert letter.message_id != letter_for(told[0]).message_id
-
-
-def test_a_batch_for_several_exchanges_or_none_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"\['warrener\.events', 'warrener\.requests'\]"):
-        batch_letter([requested("1"), EXAMPLES["job.dead.v1"]])
-    with pytest.raises(ValueError, match="expected events of one exchange"):
-        batch_letter([])
 
 
 def test_events_of_one_address_are_gathered_in_their_order_and_nothing_else_is() -> None:

@@ -1,7 +1,7 @@
 """The verbs on a broker and a store: what is heard is judged, saved, told and acknowledged."""
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -20,12 +20,13 @@ from warrener_contracts.events import (
     AttemptDispatched,
     AttemptDispatchedData,
     AttemptLost,
+    Event,
     JobDead,
     JobFinished,
     JobRetrying,
     RunningAttempt,
 )
-from warrener_contracts.letters import Letter, batch_letter, letter_for, parked_letter
+from warrener_contracts.letters import BATCH_TYPE, Letter, letter_for, parked_letter
 from warrener_contracts.states import JobState
 from warrener_store.port import Save, StoreRefused
 from warrener_store.rows import JobRow
@@ -117,8 +118,17 @@ async def test_a_dead_job_leaves_a_dead_letter_and_says_so(stage: Stage) -> None
     assert kinds == [JobFinished, JobDead, JobFinished]
 
 
+def in_one_message(events: Sequence[Event[Any]]) -> Letter:
+    """As a neighbour may write it that gathers more than one routing key."""
+    letters = [letter_for(event) for event in events]
+    body = b"[" + b",".join(letter.body for letter in letters) + b"]"
+    return replace(letters[0], body=body, content_type=BATCH_TYPE, headers={}, type="batch")
+
+
 async def test_events_of_one_job_in_one_message_are_judged_in_order_and_saved_once(stage: Stage) -> None:
-    await stage.say(batch_letter([words.failed(1), words.started(2), words.failed(2), words.succeeded(3, 7)]))
+    await stage.say(
+        in_one_message([words.failed(1), words.started(2), words.failed(2), words.succeeded(3, 7)])
+    )
     row = await _row(stage)
     assert (row.state, row.attempt, row.result, row.failures) == (JobState.SUCCEEDED, 3, 7, 2)
     assert [one.attempt for one in await stage.store.attempts_of(JOB)] == [1, 2, 3]
@@ -158,7 +168,7 @@ async def test_what_the_store_refuses_is_parked_and_the_others_are_saved(
         return await save(saves)
 
     monkeypatch.setattr(stage.store, "save_jobs", picky)
-    await stage.say(batch_letter([words.succeeded(job_id=other), words.succeeded()]))
+    await stage.say(in_one_message([words.succeeded(job_id=other), words.succeeded()]))
     await stage.clock.advance(1)
     assert (await _row(stage)).state is JobState.SUCCEEDED
     assert await _reasons(stage) == ["bad_fields"]

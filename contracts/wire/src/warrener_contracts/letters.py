@@ -73,23 +73,6 @@ def addressed_to(letter: Letter, address: str) -> Letter:
     )
 
 
-def batch_letter(events: Iterable[Event[Any]]) -> Letter:
-    """Events of one exchange in one message; the routing key is that of the first one.
-
-    Each element keeps its own trace context; the message has none. The caller keeps it within MAX_MESSAGE, or
-    MAX_BODY for requests. Raises ValueError for no events, or for events of several exchanges.
-    """
-    told = list(events)
-    exchanges = {address_of(event)[0] for event in told}
-    if len(exchanges) != 1:
-        raise ValueError(
-            f"expected events of one exchange, got {sorted(exchanges)}: make one letter for each"
-        )
-    body = b"[" + b",".join(encode(event) for event in told) + b"]"
-    name = message_id(f"{told[0].id}+{len(told) - 1}")
-    return replace(_letter(told[0], body), content_type=BATCH_TYPE, message_id=name, headers={}, type="batch")
-
-
 def gathered(letters: Iterable[Letter]) -> list[Letter]:
     """The same events in fewer messages: those of one address together, in their order, up to MAX_GATHERED.
 
