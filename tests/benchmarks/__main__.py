@@ -55,7 +55,7 @@ def _end(number: int, _: FrameType | None) -> None:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
     parser.add_argument("--rounds", type=int, help="how often each has its turn (5)")
-    parser.add_argument("--jobs", type=int, help="jobs in a round (10000; 3000 for the slow ones)")
+    parser.add_argument("--jobs", type=int, help="jobs in a round (30000; fewer of slow systems)")
     parser.add_argument("--only", type=_names, help=f"some of {','.join(NAMES)}")
     parser.add_argument("--quick", action="store_true", help="small numbers, one round: does it run at all?")
     parser.add_argument(

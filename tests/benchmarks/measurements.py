@@ -6,8 +6,9 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from tests.benchmarks.asking import Driver
+from tests.benchmarks.figures import summary
 from tests.benchmarks.grounds import Counter, Grounds
-from tests.benchmarks.one_round import introduce, processor_times, until
+from tests.benchmarks.one_round import Stage, end_to_end, introduce, processor_times, until
 from tests.benchmarks.place import Place
 from tests.benchmarks.plan import Plan
 from tests.benchmarks.processes import Workers, memory_megabytes
@@ -17,21 +18,14 @@ from tests.benchmarks.systems.warrener_system import Warrener
 def throughput(
     grounds: Grounds, plan: Plan, *, first: Callable[[Place], None] = lambda _: None
 ) -> dict[str, float]:
-    """Jobs a second end to end and milliseconds a job; `first` is done once the tables are there."""
-    system = Warrener()
+    """Jobs a second end to end and milliseconds a job, medians of as many goes as the plan has rounds;
+    `first` is done once the tables are there."""
     with ExitStack() as stack:
         place = stack.enter_context(grounds.place())
-        counter, workers, driver = _begin(system, place, grounds, plan, stack=stack, first=first)
-        groups = {"python": workers.pids, "broker": grounds.broker_pids, "database": grounds.database_pids}
-        before, used, began = counter.finished(), processor_times(groups), time.perf_counter()
-        asked = driver.ask(plan.jobs, plan.payload)
-        _, done_at = until(counter, before + plan.jobs, workers)
-        spent = sum(processor_times(groups).values()) - sum(used.values()) + asked.cpu
-        return {
-            "end_to_end": plan.jobs / (done_at - began),
-            "cpu_ms": spent / plan.jobs * 1000,
-            "memory_mb": memory_megabytes(workers.pids)[0],
-        }
+        stage, workers = _begin(place, grounds, plan, stack=stack, first=first)
+        found = [end_to_end(stage, workers).figures() for _ in range(plan.rounds)]
+        medians = {name: figure.median for name, figure in summary(found).items()}
+        return medians | {"memory_mb": memory_megabytes(workers.pids)[0]}
 
 
 def draining(grounds: Grounds, plan: Plan, backlog: int) -> dict[str, float]:
@@ -65,15 +59,9 @@ def draining(grounds: Grounds, plan: Plan, backlog: int) -> dict[str, float]:
 
 
 def _begin(
-    system: Warrener,
-    place: Place,
-    grounds: Grounds,
-    plan: Plan,
-    *,
-    stack: ExitStack,
-    first: Callable[[Place], None],
-) -> tuple[Counter, Workers, Driver]:
-    log = Path(place.folder) / "curve.log"
+    place: Place, grounds: Grounds, plan: Plan, *, stack: ExitStack, first: Callable[[Place], None]
+) -> tuple[Stage, Workers]:
+    system, log = Warrener(), Path(place.folder) / "curve.log"
     counter = Counter(system, place, grounds)
     stack.callback(counter.close)
     introduce(system, place, counter, log, plan)
@@ -84,4 +72,4 @@ def _begin(
     before = counter.finished()
     driver.ask(100, plan.payload)  # connected, prepared and warm
     until(counter, before + 100, workers)
-    return counter, workers, driver
+    return Stage(system, place, grounds, plan, counter, driver, log), workers

@@ -21,6 +21,7 @@ _SETTLE = 1.0  # seconds for workers that have just done their last job to do wh
 class Round:
     """The figures of one round; rates in jobs a second, latencies in milliseconds."""
 
+    bulk: float
     asked: float
     drained: float
     end_to_end: float
@@ -40,10 +41,44 @@ class Round:
     memory_all_mb: float
     processes: int
     cold_start_s: float
+    parts: dict[str, float]  # processor milliseconds a job, by part of the system
 
     def figures(self) -> dict[str, float]:
         """By name."""
-        return asdict(self)
+        found = asdict(self)
+        return found | {f"cpu_{part}_ms": spent for part, spent in found.pop("parts").items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Throughput:
+    """Jobs a second, and processor milliseconds a job of broker, database and each part in Python."""
+
+    asked: float
+    rate: float
+    broker: float
+    database: float
+    parts: dict[str, float]
+
+    @property
+    def python(self) -> float:
+        """All parts in Python, the asker among them."""
+        return sum(self.parts.values())
+
+    @property
+    def spent(self) -> float:
+        """Everything together."""
+        return self.python + self.broker + self.database
+
+    def figures(self) -> dict[str, float]:
+        """By the names that a round has for them."""
+        return {
+            "asked": self.asked,
+            "end_to_end": self.rate,
+            "cpu_ms": self.spent,
+            "cpu_python_ms": self.python,
+            "cpu_broker_ms": self.broker,
+            "cpu_database_ms": self.database,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,15 +111,23 @@ def measure(system: System, grounds: Grounds, plan: Plan) -> Round:
         stage = Stage(system, place, grounds, plan, counter, driver, log)
         try:
             before = counter.finished()
-            driver.ask(stage.jobs, plan.payload)
+            bulk = stage.jobs / driver.ask(stage.jobs, plan.payload).seconds
             counter.expect(stage.jobs)
             began = time.perf_counter()
             workers = Workers.start(system.workers(place, plan.workers), place, log)
             stack.callback(workers.stop)
-            figures = _drained(stage, workers, before, began) | _end_to_end(stage, workers)
-            figures |= _latencies(stage, figures["end_to_end"])
+            figures = _drained(stage, workers, before, began)
+            throughput = end_to_end(stage, workers)
+            figures |= throughput.figures() | _latencies(stage, throughput.rate)
             memory = memory_megabytes(workers.pids)
-            return Round(memory_mb=memory[0], memory_all_mb=sum(memory), processes=len(memory), **figures)
+            return Round(
+                bulk=bulk,
+                memory_mb=memory[0],
+                memory_all_mb=sum(memory),
+                processes=len(memory),
+                parts=throughput.parts,
+                **figures,
+            )
         except Exception as error:
             error.add_note(f"{system.name} said last:\n{log.read_text(errors='replace')[-3000:]}")
             raise
@@ -99,24 +142,24 @@ def _drained(stage: Stage, workers: Workers, before: int, began: float) -> dict[
     return {"drained": rate, "cold_start_s": first_at - began}
 
 
-def _end_to_end(stage: Stage, workers: Workers) -> dict[str, float]:
-    groups = {
-        "python": workers.pids,
-        "broker": stage.grounds.broker_pids,
-        "database": stage.grounds.database_pids,
-    }
+def end_to_end(stage: Stage, workers: Workers) -> Throughput:
+    """Ask for all jobs at once while the workers run, and wait until the end of each is kept."""
+    parts = workers.by_part
+    groups = parts | {"broker": stage.grounds.broker_pids, "database": stage.grounds.database_pids}
     before, used, began = stage.counter.finished(), processor_times(groups), time.perf_counter()
     asked = stage.driver.ask(stage.jobs, stage.plan.payload)
     stage.counter.expect(stage.jobs)
-    _, done_at = until(stage.counter, before + stage.jobs, workers)
+    _, done_at = until(stage.counter, before + stage.jobs, workers, every=0.02)
     spent = {name: after - used[name] for name, after in processor_times(groups).items()}
-    spent["python"] += asked.cpu
-    return {
-        "asked": stage.jobs / asked.seconds,
-        "end_to_end": stage.jobs / (done_at - began),
-        "cpu_ms": sum(spent.values()) / stage.jobs * 1000,
-        **{f"cpu_{name}_ms": seconds / stage.jobs * 1000 for name, seconds in spent.items()},
-    }
+    spent["asker"] = asked.cpu
+    each = {name: seconds / stage.jobs * 1000 for name, seconds in spent.items()}
+    return Throughput(
+        asked=stage.jobs / asked.seconds,
+        rate=stage.jobs / (done_at - began),
+        broker=each.pop("broker"),
+        database=each.pop("database"),
+        parts=each,
+    )
 
 
 def _latencies(stage: Stage, rate: float) -> dict[str, float]:

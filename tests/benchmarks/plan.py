@@ -2,13 +2,17 @@
 
 from dataclasses import dataclass
 
+_MIDDLING = ("taskiq", "dramatiq")
+_SLOW = ("celery", "procrastinate", "dbos")
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One run."""
+    """One run. Every system is measured for some seconds: as long a time, not as many jobs."""
 
-    jobs: int = 10_000
-    slow_jobs: int = 3_000  # of systems that do some hundreds a second: as long a time, not as many jobs
+    jobs: int = 30_000
+    middling_jobs: int = 10_000  # of systems that do a thousand or two a second
+    slow_jobs: int = 3_000  # of systems that do some hundreds
     rounds: int = 5
     samples: int = 200
     loaded_samples: int = 200
@@ -17,11 +21,9 @@ class Plan:
 
     def jobs_of(self, system: str) -> int:
         """How many jobs of a system are measured."""
-        return (
-            self.jobs
-            if system.startswith(("warrener", "taskiq", "dramatiq"))
-            else min(self.jobs, self.slow_jobs)
-        )
+        if system in _SLOW:
+            return min(self.jobs, self.slow_jobs)
+        return min(self.jobs, self.middling_jobs) if system in _MIDDLING else self.jobs
 
 
 QUICK = Plan(jobs=1_000, slow_jobs=500, rounds=1, samples=20, loaded_samples=20)

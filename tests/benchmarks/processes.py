@@ -19,6 +19,7 @@ class Workers:
     """What runs for one system."""
 
     processes: Sequence[subprocess.Popen[bytes]]
+    parts: Sequence[str]
 
     @classmethod
     def start(cls, commands: Sequence[Command], place: Place, log: Path) -> "Workers":
@@ -35,13 +36,22 @@ class Workers:
                         stderr=subprocess.STDOUT,
                     )
                     for command in commands
-                ]
+                ],
+                [command.part for command in commands],
             )
 
     @property
     def pids(self) -> list[int]:
         """Of those that were started; their children are theirs."""
         return [process.pid for process in self.processes]
+
+    @property
+    def by_part(self) -> dict[str, list[int]]:
+        """The process ids of each part of the system."""
+        found: dict[str, list[int]] = {part: [] for part in self.parts}
+        for part, pid in zip(self.parts, self.pids, strict=True):
+            found[part].append(pid)
+        return found
 
     def check(self) -> None:
         """Raise if one has ended by itself."""

@@ -32,7 +32,7 @@ _OF: Mapping[str, tuple[tuple[str, str], tuple[str, str]]] = {
     "cpu_vs_taskiq": (("warrener", "cpu_ms"), ("taskiq", "cpu_ms")),
     "start_latency_vs_celery": (("warrener", "idle_start_p50"), ("celery", "idle_start_p50")),
     "throughput_traced": (("warrener-traced", "end_to_end"), ("warrener", "end_to_end")),
-    "bulk_vs_broker": (("warrener", "asked"), ("floor", "floor_published")),
+    "bulk_vs_broker": (("warrener", "bulk"), ("floor", "floor_published")),
 }
 
 

@@ -14,11 +14,17 @@ LEFT_OUT = (
     "yet; and a curve against their number."
 )
 _COLUMNS: Mapping[str, str] = {
-    "asked": "asked for, jobs/s",
+    "bulk": "asked for while nothing else runs, jobs/s",
+    "asked": "asked for while the workers run, jobs/s",
     "drained": "drained, jobs/s",
     "end_to_end": "**end to end, jobs/s**",
     "cpu_ms": "processor, ms/job",
     "cpu_python_ms": "of it Python",
+    "cpu_asker_ms": "asker",
+    "cpu_workers_ms": "workers",
+    "cpu_scheduler_ms": "scheduler",
+    "cpu_supervisor_ms": "supervisor",
+    "cpu_agents_ms": "agents",
     "cpu_broker_ms": "RabbitMQ",
     "cpu_database_ms": "PostgreSQL",
     "idle_start_p50": "idle: asked → started p50, ms",
@@ -38,7 +44,7 @@ _COLUMNS: Mapping[str, str] = {
     "floor_client_ms": "client, ms/message",
 }
 HOW = """\
-- *asked for*: all jobs asked for by one process while the workers run, until the last is confirmed.
+- *asked for*: all jobs asked for by one process, until the broker (or database) has confirmed the last.
 - *drained*: all were asked for while no worker ran; from the first finished job to the last.
 - *end to end*: from the first asked for to the last whose end is kept (in the database; Dramatiq: gone from
   the broker).

@@ -26,6 +26,7 @@ class Command:
 
     arguments: Sequence[str]
     environment: dict[str, str] = field(default_factory=dict[str, str])
+    part: str = "workers"  # of the system; the processor time of each part is told
 
 
 class System(Protocol):

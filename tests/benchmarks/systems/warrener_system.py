@@ -48,9 +48,9 @@ class Warrener:
             "WARRENER_AGENT_SLOTS": str(self.slots),
         } | self.environment
         return [
-            Command(("-m", "warrener_scheduler"), settings),
-            Command(("-m", "warrener_supervisor"), settings),
-            *(Command(("-m", "warrener_agent", _JOBS), settings) for _ in range(count)),
+            Command(("-m", "warrener_scheduler"), settings, "scheduler"),
+            Command(("-m", "warrener_supervisor"), settings, "supervisor"),
+            *(Command(("-m", "warrener_agent", _JOBS), settings, "agents") for _ in range(count)),
         ]
 
     @asynccontextmanager
