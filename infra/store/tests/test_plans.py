@@ -131,7 +131,7 @@ async def test_postgres_lists_a_page_without_reading_all(
 
 def visited(plan: str) -> int:
     """How many rows the scans looked at, those that did not match too."""
-    scanned = re.findall(r"Scan.*actual time=\S+ rows=(\d+) loops=1\b", plan)
+    scanned = re.findall(r"Scan.*actual time=\S+ rows=(\d+)(?:\.\d+)? loops=1\b", plan)
     return sum(map(int, (*scanned, *re.findall(r"Rows Removed by \S+: (\d+)", plan))))
 
 
