@@ -34,7 +34,8 @@ from warrener_store.records.ends import (
     parked_out,
 )
 from warrener_store.records.form import NATIVE
-from warrener_store.records.jobs import JOB_COLUMNS, become_out, job_in, job_out
+from warrener_store.records.jobs import JOB_COLUMNS, become_out, job_in
+from warrener_store.records.new_jobs import columns_out
 from warrener_store.rows import AgentRow, JobRow, JobTypeRow, Lease, ParkedMessage
 from warrener_store.schema import check_version
 from warrener_store.sql import statement
@@ -105,6 +106,8 @@ class PostgresStore(Questions, StateStore):
             # More than one round only where a row was kept out by another of its batch that was kept out too.
             left = {place: row for place, row in enumerate(rows) if place not in answers}
             new = {row[0] for row in await self._insert(firsts(tuple(left.values())))}
+            if len(new) == len(rows):
+                return [Inserted(row, new=True) for row in rows]
             held = (
                 await self._held(row for row in left.values() if row.job_id not in new)
                 if _more(left, new)
@@ -114,9 +117,7 @@ class PostgresStore(Questions, StateStore):
         return [answers[place] for place in range(len(rows))]
 
     async def _insert(self, rows: Sequence[JobRow]) -> Sequence[Sequence[Any]]:
-        return await self._change(
-            "insert_jobs", *_arrays(len(JOB_COLUMNS), (job_out(row, NATIVE) for row in rows))
-        )
+        return await self._change("insert_jobs", *(_short(column) for column in columns_out(rows, NATIVE)))
 
     async def _held(self, rows: Iterable[JobRow]) -> list[JobRow]:
         asked = list(rows)
@@ -211,6 +212,11 @@ def _told(chain: Chain) -> tuple[Any, ...]:
 def _arrays(width: int, rows: Iterable[tuple[Any, ...]]) -> list[list[Any]]:
     """One array for each column; empty ones where there is no row."""
     return [list(column) for column in zip(*rows, strict=True)] or [[] for _ in range(width)]
+
+
+def _short(column: list[Any]) -> list[Any]:
+    """A column of nothing but NULL as an empty array: `unnest` fills it up, and nobody encodes it."""
+    return [] if column.count(None) == len(column) else column
 
 
 def _more(rows: dict[int, JobRow], new: set[UUID]) -> bool:
