@@ -35,7 +35,7 @@ from warrener_store.records.ends import (
 )
 from warrener_store.records.form import NATIVE
 from warrener_store.records.jobs import JOB_COLUMNS, become_out, job_in
-from warrener_store.records.new_jobs import columns_out
+from warrener_store.records.new_jobs import arrays_out
 from warrener_store.rows import AgentRow, JobRow, JobTypeRow, Lease, ParkedMessage
 from warrener_store.schema import check_version
 from warrener_store.sql import statement
@@ -105,7 +105,7 @@ class PostgresStore(Questions, StateStore):
         while len(answers) < len(rows):
             # More than one round only where a row was kept out by another of its batch that was kept out too.
             left = {place: row for place, row in enumerate(rows) if place not in answers}
-            new = {row[0] for row in await self._insert(firsts(tuple(left.values())))}
+            new = await self._insert(firsts(tuple(left.values())))
             if len(new) == len(rows):
                 return [Inserted(row, new=True) for row in rows]
             held = (
@@ -116,8 +116,11 @@ class PostgresStore(Questions, StateStore):
             answers |= settled(left, new, held)
         return [answers[place] for place in range(len(rows))]
 
-    async def _insert(self, rows: Sequence[JobRow]) -> Sequence[Sequence[Any]]:
-        return await self._change("insert_jobs", *(_short(column) for column in columns_out(rows, NATIVE)))
+    async def _insert(self, rows: Sequence[JobRow]) -> set[UUID]:
+        """The ids of those that are new."""
+        told = await self._change("insert_jobs", *arrays_out(rows))
+        count, ids = told[0]
+        return {row.job_id for row in rows} if count == len(rows) else set(ids or ())
 
     async def _held(self, rows: Iterable[JobRow]) -> list[JobRow]:
         asked = list(rows)
@@ -212,11 +215,6 @@ def _told(chain: Chain) -> tuple[Any, ...]:
 def _arrays(width: int, rows: Iterable[tuple[Any, ...]]) -> list[list[Any]]:
     """One array for each column; empty ones where there is no row."""
     return [list(column) for column in zip(*rows, strict=True)] or [[] for _ in range(width)]
-
-
-def _short(column: list[Any]) -> list[Any]:
-    """A column of nothing but NULL as an empty array: `unnest` fills it up, and nobody encodes it."""
-    return [] if column.count(None) == len(column) else column
 
 
 def _more(rows: dict[int, JobRow], new: set[UUID]) -> bool:
