@@ -14,13 +14,14 @@ from warrener_contracts.policy import PolicyOverrides
 from warrener_scheduler.fingerprint import fingerprint
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\x00"))  # what a request may hold
 VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXTS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
     max_leaves=8,
 )
 CHOSEN: dict[str, st.SearchStrategy[Any]] = {
-    "arguments": st.dictionaries(st.text(), VALUES, max_size=3),
+    "arguments": st.dictionaries(TEXTS, VALUES, max_size=3),
     "queue": st.just("later"),
     "idempotency_key": st.text(min_size=1, max_size=20),
     "not_before": st.just(NOON),
