@@ -34,7 +34,8 @@ from warrener_store.records.ends import (
     parked_out,
 )
 from warrener_store.records.form import NATIVE
-from warrener_store.records.jobs import JOB_COLUMNS, become_out, job_in, job_out
+from warrener_store.records.jobs import JOB_COLUMNS, become_out, job_in
+from warrener_store.records.new_jobs import arrays_out
 from warrener_store.rows import AgentRow, JobRow, JobTypeRow, Lease, ParkedMessage
 from warrener_store.schema import check_version
 from warrener_store.sql import statement
@@ -104,7 +105,9 @@ class PostgresStore(Questions, StateStore):
         while len(answers) < len(rows):
             # More than one round only where a row was kept out by another of its batch that was kept out too.
             left = {place: row for place, row in enumerate(rows) if place not in answers}
-            new = {row[0] for row in await self._insert(firsts(tuple(left.values())))}
+            new = await self._insert(firsts(tuple(left.values())))
+            if len(new) == len(rows):
+                return [Inserted(row, new=True) for row in rows]
             held = (
                 await self._held(row for row in left.values() if row.job_id not in new)
                 if _more(left, new)
@@ -113,10 +116,11 @@ class PostgresStore(Questions, StateStore):
             answers |= settled(left, new, held)
         return [answers[place] for place in range(len(rows))]
 
-    async def _insert(self, rows: Sequence[JobRow]) -> Sequence[Sequence[Any]]:
-        return await self._change(
-            "insert_jobs", *_arrays(len(JOB_COLUMNS), (job_out(row, NATIVE) for row in rows))
-        )
+    async def _insert(self, rows: Sequence[JobRow]) -> set[UUID]:
+        """The ids of those that are new."""
+        told = await self._change("insert_jobs", *arrays_out(rows))
+        count, ids = told[0]
+        return {row.job_id for row in rows} if count == len(rows) else set(ids or ())
 
     async def _held(self, rows: Iterable[JobRow]) -> list[JobRow]:
         asked = list(rows)

@@ -8,7 +8,6 @@ from uuid import UUID, uuid5
 from warrener_contracts import topology
 from warrener_contracts.codec import Readable, Unreadable
 from warrener_contracts.events import (
-    AttemptDispatched,
     Event,
     JobCancelRequested,
     JobDeduplicated,
@@ -23,25 +22,10 @@ from warrener_contracts.identity import job_id_of
 from warrener_contracts.letters import EVENT_TYPE, Letter, letter_for, parked_letter, reply_letter
 from warrener_runtime.bus.port import Delivery
 from warrener_scheduler.acceptance import Rejected, job_of
+from warrener_scheduler.dispatch_letters import SOURCE
 from warrener_store.rows import JobRow
 
-SOURCE = "warrener/scheduler"
 _QUEUE = topology.REQUESTS_QUEUE.name
-
-
-def dispatch_letter(row: JobRow, now: datetime) -> Letter:
-    """The current attempt of a job, to the agents; under the row's trace, as every attempt."""
-    return letter_for(
-        AttemptDispatched(
-            id=f"{row.job_id}:{row.attempt}",
-            source=SOURCE,
-            time=now,
-            subject=str(row.job_id),
-            traceparent=row.traceparent,
-            tracestate=row.tracestate,
-            data=row.dispatched_data(),
-        )
-    )
 
 
 def finished_letter(row: JobRow, address: str) -> Letter:

@@ -5,7 +5,7 @@ from typing import Any
 
 from warrener_contracts.policy import Guarantee
 from warrener_contracts.states import JobState
-from warrener_store.encoding import encode, escape, unescape
+from warrener_store.encoding import unescape
 from warrener_store.records.form import (
     Form,
     document_in,
@@ -15,7 +15,7 @@ from warrener_store.records.form import (
     texts_in,
     texts_out,
 )
-from warrener_store.records.policies import error_in, error_out, policy_in, policy_out
+from warrener_store.records.policies import error_in, error_out, policy_in
 from warrener_store.rows import ASKED, JobRow
 
 BECOME = (
@@ -42,37 +42,10 @@ BECOME = (
 """The columns that a save writes."""
 
 JOB_COLUMNS = (*ASKED, *BECOME)
-"""The columns of a JobRow, in the order of `job_in` and `job_out`."""
+"""The columns of a JobRow, in the order of `job_in` and of `new_jobs.columns_out`."""
 
 _STATES = {state.value: state for state in JobState}
 _GUARANTEES = {guarantee.value: guarantee for guarantee in Guarantee}
-
-
-def job_out(row: JobRow, form: Form) -> tuple[Any, ...]:
-    """The values of JOB_COLUMNS."""
-    return (*asked_out(row, form), *become_out(row, form))
-
-
-def asked_out(row: JobRow, form: Form) -> tuple[Any, ...]:
-    """The values of ASKED."""
-    moment = form.moment_out
-    return (
-        form.id_out(row.job_id),
-        escape(row.job_type),
-        escape(row.queue),
-        encode(row.arguments),
-        row.guarantee.value,
-        policy_out(row.policy),
-        escape(row.source),
-        text_out(row.idempotency_key),
-        form.id_out(row.parent_id),
-        text_out(row.traceparent),
-        text_out(row.tracestate),
-        moment(row.requested_at),
-        moment(row.accepted_at),
-        moment(row.deadline_at),
-        escape(row.fingerprint),
-    )
 
 
 def become_out(row: JobRow, form: Form) -> tuple[Any, ...]:
