@@ -11,7 +11,7 @@ from warrener_contracts.policy import Guarantee, JobPolicy
 from warrener_contracts.states import JobState
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)  # no slots: a copy of all its fields is one step (`becoming.become`)
 class JobRow:
     """One job. `version` grows by one with every change; a save counts only from the version before.
 
