@@ -2,10 +2,13 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from uuid import UUID
 
 from warrener_store.port import Save, StoreRefused
 from warrener_store.rows import AttemptRow, DeadLetter, JobRow
+
+_NUMBER = attrgetter("int")  # what a UUID is ordered by, without its comparison in Python
 
 
 @dataclass(slots=True)
@@ -31,7 +34,7 @@ def chains(saves: Iterable[Save]) -> list[Chain]:
         else:
             _append(chain, save.row)
         _attach(chain, save)
-    return [by_job[job_id] for job_id in sorted(by_job)]
+    return [by_job[job_id] for job_id in sorted(by_job, key=_NUMBER)]
 
 
 def attempts_of(batch: Sequence[Chain]) -> list[AttemptRow]:

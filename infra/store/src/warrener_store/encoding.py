@@ -11,6 +11,9 @@ from typing import Any
 
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
+ESCAPE = "\x1a"
+"""What stands in no stored text but before an escaped character."""
+
 # PostgreSQL cannot hold NUL in text, UTF-8 no lone surrogates. SUB (0x1a) announces an escape, so it is
 # escaped too.
 _UNSTORABLE = re.compile("[\x00\x1a\ud800-\udfff]")
@@ -50,6 +53,6 @@ def plain(text: str) -> bool:
 
 def unescape(text: str) -> str:
     """What `escape` was given."""
-    if "\x1a" not in text:
+    if ESCAPE not in text:
         return text
     return _ESCAPED.sub(lambda found: chr(int(found[1], 16)), text)

@@ -11,6 +11,7 @@ from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_ra
 
 from warrener_contracts.states import JobState
 from warrener_store.address import PostgresAddress
+from warrener_store.arrays import short_arrays
 from warrener_store.chains import Chain, attempts_of, chains, dead_letters_of
 from warrener_store.encoding import escape
 from warrener_store.failures import Conflict, translated
@@ -144,9 +145,9 @@ class PostgresStore(Questions, StateStore):
         letters = (dead_letter_out(row, NATIVE) for row in dead_letters_of(batch))
         changed = await self._change(
             "save_jobs",
-            *_arrays(_TOLD, (_told(chain) for chain in batch)),
-            *_arrays(len(ATTEMPT_COLUMNS), attempts),
-            *_arrays(len(DEAD_LETTER_COLUMNS), letters),
+            *short_arrays(_TOLD, (_told(chain) for chain in batch)),
+            *short_arrays(len(ATTEMPT_COLUMNS), attempts),
+            *short_arrays(len(DEAD_LETTER_COLUMNS), letters),
         )
         return {row[0] for row in changed}
 

@@ -21,7 +21,7 @@ else:
         return dataclass(kw_only=kw_only)
 
 
-@checked(frozen=True, kw_only=True)
+@checked(frozen=True, kw_only=True)  # no slots: a copy of all its fields is one step (`becoming.become`)
 class JobRow:
     """One job. `version` grows by one with every change; a save counts only from the version before.
 

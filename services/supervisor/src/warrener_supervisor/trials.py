@@ -13,6 +13,7 @@ from warrener_contracts.events import (
     ErrorKind,
 )
 from warrener_contracts.states import JobState
+from warrener_store.becoming import become
 from warrener_store.rows import AttemptEnd, AttemptRow, JobRow
 from warrener_supervisor import ends
 from warrener_supervisor.moment import Moment
@@ -24,7 +25,7 @@ _LONGEST_WISH = timedelta(days=366)  # a handler may ask for a delay, but not fo
 def failed(row: JobRow, event: AttemptFailed, at: Moment) -> Judgement:
     """The handler failed; the attempt is charged. No retry can mend what it calls not retryable."""
     data = event.data
-    charged = replace(row, failures=row.failures + 1, error=data.error)
+    charged = become(row, failures=row.failures + 1, error=data.error)
     record = _record(row, AttemptEnd.FAILED, at, data.agent_id, data.error)
     record = replace(record, started_at=data.started_at, finished_at=data.finished_at)
     delay = row.policy.backoff.delay(charged.failures, at.chance)
@@ -41,10 +42,10 @@ def timed_out(row: JobRow, event: AttemptTimedOut, at: Moment) -> Judgement:
         f"it ran for more than {event.data.timeout_seconds:g} s, and {event.data.agent_id} did not end it"
     )
     error = ErrorInfo(kind=ErrorKind.TIMEOUT, type="timeout", message=message)
-    charged = replace(row, failures=row.failures + 1, error=error)
+    charged = become(row, failures=row.failures + 1, error=error)
     record = _record(row, AttemptEnd.TIMED_OUT, at, event.data.agent_id, error)
     ruling = _again_if_left(charged, record, row.policy.backoff.delay(charged.failures, at.chance), at)
-    return replace(ruling, tells=ruling.tells | {Tell.CANCEL})
+    return ruling._replace(tells=ruling.tells | {Tell.CANCEL})
 
 
 def lost(row: JobRow, event: AttemptLost, at: Moment) -> Judgement:
@@ -53,7 +54,7 @@ def lost(row: JobRow, event: AttemptLost, at: Moment) -> Judgement:
     since = event.data.last_seen_at.isoformat()
     message = f"agent {event.data.agent_id} has not been heard of since {since}"
     error = ErrorInfo(kind=ErrorKind.LOST, type="lost", message=message)
-    charged = replace(row, losses=row.losses + 1, error=error)
+    charged = become(row, losses=row.losses + 1, error=error)
     record = _record(row, AttemptEnd.LOST, at, event.data.agent_id, error)
     if row.cancel_reason is not None:
         return ends.cancelled(charged, record, at.now)
@@ -68,7 +69,7 @@ def released(row: JobRow, event: AttemptReleased, at: Moment) -> Judgement:
     if row.cancel_reason is not None:
         return ends.cancelled(row, record, at.now)
     ruling = _again(row, record, timedelta(0), at)
-    return replace(ruling, tells=frozenset({Tell.DISPATCH}))
+    return ruling._replace(tells=frozenset({Tell.DISPATCH}))
 
 
 def stopped(row: JobRow, event: AttemptCancelled, at: Moment) -> Judgement:
@@ -81,7 +82,7 @@ def stopped(row: JobRow, event: AttemptCancelled, at: Moment) -> Judgement:
         return ends.cancelled(row, record, at.now)
     message = f"agent {data.agent_id} stopped it, and nobody had asked for that: {data.reason}"
     error = ErrorInfo(kind=ErrorKind.ERROR, type="stopped", message=message)
-    charged = replace(row, failures=row.failures + 1, error=error)
+    charged = become(row, failures=row.failures + 1, error=error)
     if charged.failures >= row.policy.max_attempts:
         return ends.cancelled(charged, replace(record, error=error), at.now)
     delay = row.policy.backoff.delay(charged.failures, at.chance)
@@ -100,7 +101,7 @@ def _again(charged: JobRow, record: AttemptRow, delay: timedelta, at: Moment) ->
     """Attempt n+1, due after `delay`; the row is the truth about that, the ladder only wakes it."""
     wait = max(delay, at.rules.shortest_delay) if delay else delay
     due_at = at.now + wait
-    row = replace(
+    row = become(
         charged,
         state=JobState.RETRYING,
         attempt=charged.attempt + 1,
