@@ -18,8 +18,6 @@ from warrener_agent.ledger.records import (
     failure_text,
     follow_ups_of,
     follow_ups_text,
-    result_of,
-    result_text,
 )
 
 if TYPE_CHECKING:
@@ -91,7 +89,7 @@ class PostgresLedger:
         values = (
             [one.job_id for one in told],
             [one.attempt for one in told],
-            [result_text(one.result) for one in told],
+            [one.result_text for one in told],
             [follow_ups_text(one.follow_ups) for one in told],
             [one.started_at for one in told],
             [one.finished_at for one in told],
@@ -162,7 +160,7 @@ def _found(row: "asyncpg.Record") -> Found:
         completion = Completion(
             row["job_id"],
             row["attempt"],
-            result_of(row["result"]),
+            row["result"],
             follow_ups_of(row["follow_ups"]),
             row["started_at"],
             row["finished_at"],

@@ -15,8 +15,6 @@ from warrener_agent.ledger.records import (
     failure_text,
     follow_ups_of,
     follow_ups_text,
-    result_of,
-    result_text,
 )
 from warrener_agent.ledger.sqlite_files import immediate, moment
 
@@ -185,7 +183,7 @@ def columns(completion: Completion) -> list[Any]:
     return [
         str(completion.job_id),
         completion.attempt,
-        result_text(completion.result),
+        completion.result_text,
         follow_ups_text(completion.follow_ups),
         moment(completion.started_at),
         moment(completion.finished_at),
@@ -197,7 +195,7 @@ def _completion(row: tuple[str, int, str, str, str, str]) -> Completion:
     return Completion(
         UUID(job),
         attempt,
-        result_of(result),
+        result,
         follow_ups_of(follow_ups),
         datetime.fromisoformat(started_at),
         datetime.fromisoformat(finished_at),
