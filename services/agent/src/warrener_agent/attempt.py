@@ -214,6 +214,7 @@ class Attempt:
 
     def _report(self, outcome: Outcome) -> None:
         run = self._run
+        run.halt = None  # no circle: what is over is freed at once, not by the collector
         self._bench.live.discard(self)
         if self._span.recording:
             self._end_span(outcome)

@@ -68,7 +68,7 @@ class Reporter(Managed):
         the delivery comes back, and not those beside it."""
         try:
             await self._settle(reports)
-        except Exception:
+        except Exception:  # noqa: BLE001 - logged with its trace, as the lines below say
             _log.exception(
                 "The agent itself failed at reporting.", action="agent.report_failed", reports=len(reports)
             )

@@ -118,11 +118,13 @@ class ClaimsFile:
         """Which were granted, and what stands in the way of the others."""
         with immediate(self._claims):
             found = self._completed([claim.job_id for claim in claims])
-            batch = _pairs(claim for claim in claims if claim.job_id not in found)
+            asked = [claim for claim in claims if claim.job_id not in found] if found else claims
+            batch = _pairs(asked)
             values = {"batch": batch, "agent": agent_id, "now": moment(now), "until": moment(until)}
-            granted = {
-                Claim(UUID(job), attempt) for job, attempt in self._claims.execute(_CLAIM, values).fetchall()
-            }
+            told = self._claims.execute(_CLAIM, values).fetchall()
+            if len(told) == len(claims):  # what comes back was granted: all of it, as most often
+                return set(claims), found
+            granted = {Claim(UUID(job), attempt) for job, attempt in told}
             refused = [claim.job_id for claim in claims if claim not in granted and claim.job_id not in found]
             for job, attempt, cancelled, failure in self._claims.execute(_HELD, (_ids(refused),)).fetchall():
                 ended = failure_of(Claim(UUID(job), attempt), failure)
