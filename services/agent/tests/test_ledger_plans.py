@@ -43,7 +43,7 @@ async def connection(postgres_url: str) -> "AsyncGenerator[Connection]":
 async def every_statement(ledger: Ledger) -> None:
     """All that an agent does with a batch, and a handler's transaction."""
     claims = [Claim(uuid4(), 1) for _ in range(BATCH)]
-    done = [Completion(one.job_id, 1, None, (), NOW, NOW) for one in claims]
+    done = [Completion(one.job_id, 1, "null", (), NOW, NOW) for one in claims]
     await ledger.claim(claims, agent_id="ada", now=NOW, until=SOON)
     await ledger.claim(claims, agent_id="bob", now=NOW, until=SOON)  # refused, so it looks at the rows
     assert len(await ledger.renew(claims, agent_id="ada", until=SOON)) == BATCH

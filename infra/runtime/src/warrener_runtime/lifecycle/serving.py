@@ -6,6 +6,7 @@ from enum import IntEnum
 
 from warrener_runtime.bus.port import BusError
 from warrener_runtime.health import HealthServer, Readiness
+from warrener_runtime.lifecycle import heap
 from warrener_runtime.lifecycle.component import Component
 from warrener_runtime.lifecycle.group import Group
 from warrener_runtime.lifecycle.resource import Resource
@@ -82,6 +83,7 @@ class Serving:
 
     async def _start(self, telemetry: Telemetry) -> Service:
         service = await self._build(telemetry)
+        heap.set_aside()
         await service.component.start()
         self._service = service
         return service

@@ -126,7 +126,7 @@ def serve(line: Line) -> NoReturn:
             error = ended.error.model_dump(mode="json")
             line.say({"ended": {"error": error, "retry_after_seconds": ended.retry_after_seconds}})
         else:
-            line.say({"ended": {"result": json.dumps(ended.result)}})
+            line.say({"ended": {"result": ended.result_text}})
 
 
 def _end() -> NoReturn:

@@ -102,7 +102,7 @@ def _wish(told: dict[str, Any]) -> Wish:
 def _ended(told: dict[str, Any]) -> Ended:
     if "error" in told:
         return Raised(ErrorInfo.model_validate(told["error"]), told["retry_after_seconds"])
-    return Returned(json.loads(told["result"]))
+    return Returned(told["result"])
 
 
 def _how(code: int | None) -> str:
