@@ -14,7 +14,7 @@ from warrener_contracts.states import JobState
 from warrener_scheduler.dispatch_letters import SOURCE, dispatch_letter
 from warrener_store.rows import JobRow
 
-TEXTS = st.text(max_size=20)
+TEXTS = st.text(max_size=20).map(lambda text: text.replace("\x00", ""))  # which no request may hold
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXTS,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
