@@ -6,7 +6,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from warrener_store.records.form import NATIVE, TEXTUAL, Form
@@ -17,8 +17,15 @@ from warrener_store.testing import NOON, after, queued_job
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=8)
 MOMENTS = st.sampled_from([NOON, after(1), datetime(2026, 1, 1, tzinfo=timezone(timedelta(hours=2)))])
+
+
+def row_with(**fields: Any) -> JobRow:
+    """A new job with these fields."""
+    return replace(queued_job(), **fields)
+
+
 ROWS = st.builds(
-    lambda **fields: replace(queued_job(), **fields),
+    row_with,
     source=ANY_TEXT,
     idempotency_key=st.none() | ANY_TEXT,
     parent_id=st.none() | st.uuids(),
@@ -30,6 +37,8 @@ ROWS = st.builds(
 
 
 @pytest.mark.parametrize("form", [NATIVE, TEXTUAL])
+# A row has many fields: to draw some takes a while where the machine is busy.
+@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(rows=st.lists(ROWS, min_size=1, max_size=5))
 def test_beside_others_a_job_is_written_as_it_is_alone(form: Form, rows: list[JobRow]) -> None:
     together = columns_out(rows, form)

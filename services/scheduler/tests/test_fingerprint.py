@@ -6,7 +6,7 @@ from hashlib import blake2b
 from typing import Any
 from uuid import UUID
 
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from warrener_contracts.events import JobRequestedData
@@ -34,6 +34,8 @@ CHOSEN: dict[str, st.SearchStrategy[Any]] = {
 }
 
 
+# A request has many fields: to draw one takes a while where the machine is busy.
+@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(st.fixed_dictionaries({}, optional=CHOSEN))
 def test_it_is_that_of_all_fields_as_json_but_the_reply_address(chosen: dict[str, Any]) -> None:
     data = JobRequestedData(job_type="flights.load", **chosen)
