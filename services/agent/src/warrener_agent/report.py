@@ -3,7 +3,6 @@ acknowledgement."""
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import replace
 
 from warrener_agent.ledger.port import FollowUp
 from warrener_agent.outcomes import Dropped, Settled, Succeeded, Told
@@ -100,4 +99,4 @@ class Reporter(Managed):
 def _request(follow_up: FollowUp) -> Letter:
     (read,) = decode(follow_up.request)
     assert isinstance(read, Readable), follow_up.request
-    return replace(letter_for(read.event), body=follow_up.request)
+    return letter_for(read.event)._replace(body=follow_up.request)
