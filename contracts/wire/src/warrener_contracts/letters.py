@@ -31,15 +31,6 @@ class Letter(NamedTuple):
     mandatory: bool = False
 
 
-class _Address(NamedTuple):
-    """What letters must have in common to be one message."""
-
-    exchange: str
-    routing_key: str
-    mandatory: bool
-    persistent: bool
-
-
 MAX_GATHERED = 32 * 1024
 """Bytes of a gathered message; what is larger by itself goes alone. Some hundred events: more would save
 nothing, and a reader holds as many messages as its prefetch allows."""
@@ -77,13 +68,13 @@ def gathered(letters: Iterable[Letter]) -> list[Letter]:
     For requests, news of attempts and what is told of jobs: who reads these reads batches, and takes each
     element by itself. All other letters stay as they are, above all a dispatch: one message is one attempt.
     """
-    addresses: dict[_Address, list[Letter]] = {}
+    addresses: dict[tuple[str, str, bool, bool], list[Letter]] = {}  # what letters of one message share
     gathering: list[Letter | list[Letter]] = []
     for letter in letters:
         if letter.exchange not in _GATHERING or letter.content_type != EVENT_TYPE:
             gathering.append(letter)
             continue
-        address = _Address(letter.exchange, letter.routing_key, letter.mandatory, letter.persistent)
+        address = (letter.exchange, letter.routing_key, letter.mandatory, letter.persistent)
         known = addresses.get(address)
         if known is None:
             known = addresses[address] = []
@@ -148,6 +139,8 @@ def message_id(name: str) -> str:
 
 def trace_headers(event: Event[Any]) -> dict[str, str]:
     """W3C trace context, for tools that read headers and not bodies."""
+    if not event.traceparent and not event.tracestate:  # as most are
+        return {}
     context = {"traceparent": event.traceparent, "tracestate": event.tracestate}
     return {name: value for name, value in context.items() if value}
 
