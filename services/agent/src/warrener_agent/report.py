@@ -119,15 +119,4 @@ class Reporter(Managed):
 def _request(follow_up: FollowUp) -> Letter:
     (read,) = decode(follow_up.request)
     assert isinstance(read, Readable), follow_up.request
-    told = letter_for(read.event)
-    return Letter(
-        exchange=told.exchange,
-        routing_key=told.routing_key,
-        body=follow_up.request,
-        content_type=told.content_type,
-        message_id=told.message_id,
-        type=told.type,
-        headers=told.headers,
-        persistent=told.persistent,
-        mandatory=told.mandatory,
-    )
+    return letter_for(read.event)._replace(body=follow_up.request)

@@ -1,6 +1,5 @@
 """What the scheduler says, as letters. Pure: the same request gives the same letters under the same ids."""
 
-from dataclasses import replace
 from datetime import datetime
 from typing import Any
 from uuid import UUID, uuid5
@@ -120,9 +119,8 @@ def parked_event(came: Readable, reason: Reason, detail: str) -> Letter:
 
 def forwarded(event: JobCancelRequested) -> Letter:
     """A request to cancel, to the one who judges: the supervisor."""
-    letter = letter_for(event)
-    return replace(
-        letter, exchange=topology.STATUS, message_id=str(_name(event, "forwarded")), mandatory=False
+    return letter_for(event)._replace(
+        exchange=topology.STATUS, message_id=str(_name(event, "forwarded")), mandatory=False
     )
 
 
