@@ -34,7 +34,7 @@ from warrener_store.records.ends import (
     parked_out,
 )
 from warrener_store.records.form import NATIVE
-from warrener_store.records.jobs import JOB_COLUMNS, become_out, job_in, job_out
+from warrener_store.records.jobs import JOB_COLUMNS, become_out, job_in, job_out, ran_out
 from warrener_store.rows import AgentRow, JobRow, JobTypeRow, Lease, ParkedMessage
 from warrener_store.schema import check_version
 from warrener_store.sql import statement
@@ -69,6 +69,7 @@ class PostgresStore(Questions, StateStore):
                 "command_timeout": silence,
                 **address.connect,
             },
+            pool_use_lifo=True,  # the connection that has just worked has its statements prepared
         )
 
     async def start(self) -> None:
@@ -201,11 +202,11 @@ class PostgresStore(Questions, StateStore):
         )
 
 
-_TOLD = 21  # job_id, the version held, and the columns that a save writes
+_TOLD = 23  # job_id, the version held, and the columns that a save writes
 
 
 def _told(chain: Chain) -> tuple[Any, ...]:
-    return (chain.row.job_id, chain.held, *become_out(chain.row, NATIVE))
+    return (chain.row.job_id, chain.held, *become_out(chain.row, NATIVE), *ran_out(chain.told, NATIVE))
 
 
 def _arrays(width: int, rows: Iterable[tuple[Any, ...]]) -> list[list[Any]]:

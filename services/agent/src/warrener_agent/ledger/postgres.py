@@ -36,7 +36,6 @@ _SESSION = {
     # One plan a statement from the first time on: another for each of the first batches would know how long
     # their arrays are, which changes nothing and costs more than the batch.
     "plan_cache_mode": "force_generic_plan",
-    "enable_memoize": "off",  # no key is looked up twice
 }
 
 

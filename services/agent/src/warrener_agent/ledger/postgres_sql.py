@@ -1,10 +1,9 @@
 """The statements of the ledger in PostgreSQL. One statement a batch; rows are changed in the order of their
 ids.
 
-An update first looks its rows up by key, one after another (`CROSS JOIN LATERAL … OFFSET 0` is never
-rearranged), and then goes by where they stand (`ctid`). A plain join leaves the order to the planner: while
-the table is small it reads the whole table for a batch and compares every row with every claim. What is
-asked of a row is asked again of the row that is changed, for another agent may have changed it meanwhile.
+`= ANY (ARRAY[…])` where `=` would do: rows that are changed are found by the key, one after another, in
+whatever plan. A plain join leaves that to the planner, and while the table is small it reads the whole table
+for a batch and compares every row with every claim.
 """
 
 TABLE = """
@@ -46,8 +45,7 @@ FROM warrener_ledger WHERE job_id = ANY ($1::uuid[])
 
 _MINE = """
 FROM unnest($1::uuid[], $2::integer[]) AS asked (job_id, attempt)
-CROSS JOIN LATERAL (SELECT ctid AS place FROM warrener_ledger WHERE job_id = asked.job_id OFFSET 0) AS found
-WHERE held.ctid = found.place AND held.attempt = asked.attempt AND held.agent_id = $3
+WHERE held.job_id = ANY (ARRAY[asked.job_id]) AND held.attempt = asked.attempt AND held.agent_id = $3
 """
 
 RENEW = f"""
@@ -63,8 +61,7 @@ SET result = done.result, follow_ups = done.follow_ups,
     started_at = done.started_at, finished_at = done.finished_at
 FROM unnest($1::uuid[], $2::integer[], $3::text[], $4::text[], $5::timestamptz[], $6::timestamptz[])
     AS done (job_id, attempt, result, follow_ups, started_at, finished_at)
-CROSS JOIN LATERAL (SELECT ctid AS place FROM warrener_ledger WHERE job_id = done.job_id OFFSET 0) AS found
-WHERE held.ctid = found.place AND held.attempt = done.attempt AND held.agent_id = $7
+WHERE held.job_id = ANY (ARRAY[done.job_id]) AND held.attempt = done.attempt AND held.agent_id = $7
     AND held.finished_at IS NULL AND held.cancelled_at IS NULL
 RETURNING held.job_id
 """
@@ -77,8 +74,7 @@ UPDATE warrener_ledger AS held
 SET failure = ended.failure, agent_id = NULL, lease_until = ended.at
 FROM unnest($1::uuid[], $2::integer[], $3::text[], $4::timestamptz[])
     AS ended (job_id, attempt, failure, at)
-CROSS JOIN LATERAL (SELECT ctid AS place FROM warrener_ledger WHERE job_id = ended.job_id OFFSET 0) AS found
-WHERE held.ctid = found.place AND held.attempt = ended.attempt AND held.agent_id = $5
+WHERE held.job_id = ANY (ARRAY[ended.job_id]) AND held.attempt = ended.attempt AND held.agent_id = $5
     AND held.finished_at IS NULL AND held.cancelled_at IS NULL
 RETURNING held.job_id
 """
