@@ -35,7 +35,7 @@ from warrener_store.records.ends import (
     parked_out,
 )
 from warrener_store.records.form import NATIVE
-from warrener_store.records.jobs import JOB_COLUMNS, become_out, job_in
+from warrener_store.records.jobs import JOB_COLUMNS, become_out, job_in, ran_out
 from warrener_store.records.new_jobs import arrays_out
 from warrener_store.rows import AgentRow, JobRow, JobTypeRow, Lease, ParkedMessage
 from warrener_store.schema import check_version
@@ -71,6 +71,7 @@ class PostgresStore(Questions, StateStore):
                 "command_timeout": silence,
                 **address.connect,
             },
+            pool_use_lifo=True,  # the connection that has just worked has its statements prepared
         )
 
     async def start(self) -> None:
@@ -206,11 +207,11 @@ class PostgresStore(Questions, StateStore):
         )
 
 
-_TOLD = 21  # job_id, the version held, and the columns that a save writes
+_TOLD = 23  # job_id, the version held, and the columns that a save writes
 
 
 def _told(chain: Chain) -> tuple[Any, ...]:
-    return (chain.row.job_id, chain.held, *become_out(chain.row, NATIVE))
+    return (chain.row.job_id, chain.held, *become_out(chain.row, NATIVE), *ran_out(chain.told, NATIVE))
 
 
 def _arrays(width: int, rows: Iterable[tuple[Any, ...]]) -> list[list[Any]]:

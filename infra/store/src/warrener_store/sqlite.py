@@ -30,7 +30,7 @@ from warrener_store.questions import Questions
 from warrener_store.records.agents import agent_out, job_type_in, job_type_out
 from warrener_store.records.ends import attempt_out, dead_letter_out, parked_out
 from warrener_store.records.form import TEXTUAL, texts_in, texts_out
-from warrener_store.records.jobs import JOB_COLUMNS, become_out, job_in
+from warrener_store.records.jobs import JOB_COLUMNS, become_out, job_in, ran_out
 from warrener_store.records.new_jobs import columns_out
 from warrener_store.rows import AgentRow, JobRow, JobTypeRow, Lease, ParkedMessage
 from warrener_store.schema import check_version
@@ -236,7 +236,7 @@ async def _driver(connection: AsyncConnection) -> aiosqlite.Connection:
 
 
 def _become(chain: Chain) -> tuple[Any, ...]:
-    return (*become_out(chain.row, TEXTUAL), str(chain.row.job_id))
+    return (*become_out(chain.row, TEXTUAL), *ran_out(chain.told, TEXTUAL), str(chain.row.job_id))
 
 
 def _text(moment: datetime) -> str:

@@ -17,7 +17,7 @@ from warrener_store.records.form import (
     texts_out,
 )
 from warrener_store.records.policies import error_in, error_out, policy_in
-from warrener_store.rows import ASKED, JobRow
+from warrener_store.rows import ASKED, AttemptRow, JobRow
 
 BECOME = (
     "version",
@@ -99,6 +99,13 @@ def become_out(row: JobRow, form: Form) -> tuple[Any, ...]:
         error_out(row.error),
         moment(row.updated_at),
     )
+
+
+def ran_out(attempt: AttemptRow | None, form: Form) -> tuple[Any, Any]:
+    """When the attempt ran that is kept in its job's row: `ran_from` and `ran_until`; None: there is none."""
+    if attempt is None:
+        return None, None
+    return form.moment_out(attempt.started_at), form.moment_out(attempt.finished_at)
 
 
 def job_in(values: Sequence[Any], form: Form) -> JobRow:

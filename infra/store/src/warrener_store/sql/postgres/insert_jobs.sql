@@ -5,23 +5,7 @@
 -- it is prepared once. Where all rows hold one value, the array may hold it once: `unnest` fills it up with NULL,
 -- and what cannot be NULL is then the first; an empty array is all NULL. The rows are inserted in the order given:
 -- of two that mean the same job, the first.
-WITH asked AS (
-  SELECT *
-  FROM unnest(
-    $1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[],
-    $9::uuid[], $10::text[], $11::text[], $12::timestamptz[], $13::timestamptz[], $14::timestamptz[],
-    $15::text[], $16::integer[], $17::text[], $18::integer[], $19::integer[], $20::integer[], $21::text[],
-    $22::text[], $23::text[], $24::timestamptz[], $25::timestamptz[], $26::timestamptz[], $27::timestamptz[],
-    $28::timestamptz[], $29::timestamptz[], $30::double precision[], $31::text[], $32::text[], $33::text[],
-    $34::timestamptz[]
-  ) WITH ORDINALITY AS asked (
-    job_id, job_type, queue, arguments, guarantee, policy, source, idempotency_key, parent_id, traceparent,
-    tracestate, requested_at, accepted_at, deadline_at, fingerprint, version, state, attempt, failures,
-    losses, owner, watchers, cancel_reason, due_at, wake_at, dispatched_at, started_at, lease_until,
-    finished_at, progress, progress_note, result, error, updated_at, place
-  )
-),
-fresh AS (
+WITH fresh AS (
   INSERT INTO warrener_jobs (
     job_id, job_type, queue, arguments, guarantee, policy, source, idempotency_key, parent_id, traceparent,
     tracestate, requested_at, accepted_at, deadline_at, fingerprint, version, state, attempt, failures,
@@ -41,8 +25,19 @@ fresh AS (
     started_at, lease_until, finished_at, progress, progress_note, result, error,
     coalesce(updated_at, ($34::timestamptz[])[1]),
     CASE WHEN finished_at IS NULL THEN deadline_at END
-  FROM asked
-  ORDER BY place
+  FROM unnest(
+    $1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[],
+    $9::uuid[], $10::text[], $11::text[], $12::timestamptz[], $13::timestamptz[], $14::timestamptz[],
+    $15::text[], $16::integer[], $17::text[], $18::integer[], $19::integer[], $20::integer[], $21::text[],
+    $22::text[], $23::text[], $24::timestamptz[], $25::timestamptz[], $26::timestamptz[], $27::timestamptz[],
+    $28::timestamptz[], $29::timestamptz[], $30::double precision[], $31::text[], $32::text[], $33::text[],
+    $34::timestamptz[]
+  ) AS asked (
+    job_id, job_type, queue, arguments, guarantee, policy, source, idempotency_key, parent_id, traceparent,
+    tracestate, requested_at, accepted_at, deadline_at, fingerprint, version, state, attempt, failures,
+    losses, owner, watchers, cancel_reason, due_at, wake_at, dispatched_at, started_at, lease_until,
+    finished_at, progress, progress_note, result, error, updated_at
+  )
   ON CONFLICT DO NOTHING
   RETURNING job_id, job_type, state
 ),
