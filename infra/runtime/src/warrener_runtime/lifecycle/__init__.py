@@ -1,6 +1,5 @@
 """How services live: start, drain and stop, loops and consumers, and the main of a service."""
 
-from warrener_runtime.lifecycle.collecting import look_for_garbage_seldom
 from warrener_runtime.lifecycle.component import Component, Managed, StoppedWhileStarting
 from warrener_runtime.lifecycle.consumer import Consumer
 from warrener_runtime.lifecycle.group import Group
@@ -24,7 +23,6 @@ __all__ = [
     "Service",
     "StoppedWhileStarting",
     "Vitals",
-    "look_for_garbage_seldom",
     "main",
     "serve",
 ]

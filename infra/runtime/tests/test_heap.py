@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from warrener_runtime.lifecycle import look_for_garbage_seldom
+from warrener_runtime.lifecycle import heap
 
 
 class Link:
@@ -25,7 +25,7 @@ def put_back() -> Iterator[None]:
 
 
 def test_what_a_batch_makes_brings_no_look_and_what_a_long_life_leaves_is_found() -> None:
-    look_for_garbage_seldom()
+    heap.set_aside(heap.SELDOM)
     looks = gc.get_stats()[0]["collections"]
     batch = [[number] for number in range(10_000)]
     assert gc.get_stats()[0]["collections"] == looks
