@@ -3,13 +3,11 @@
 from copy import copy
 from dataclasses import fields, replace
 
-import pytest
-
 from warrener_contracts.states import JobState
 from warrener_store.becoming import Changes, become
 from warrener_store.records.jobs import BECOME
 from warrener_store.rows import JobRow
-from warrener_store.testing import after, queued_job, running_job
+from warrener_store.testing import after, queued_job
 
 
 def test_a_job_becomes_what_it_was_with_some_changes() -> None:
@@ -23,12 +21,6 @@ def test_a_job_becomes_what_it_was_with_some_changes() -> None:
 def names(row: JobRow) -> list[str]:
     """The fields that it has, in order."""
     return list(vars(row))
-
-
-def test_a_row_cannot_be_changed_in_place() -> None:
-    row = become(running_job(), version=2)
-    with pytest.raises(AttributeError):
-        row.version = 3  # type: ignore[misc]
 
 
 def test_only_what_a_save_writes_can_change() -> None:
