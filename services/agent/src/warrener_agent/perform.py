@@ -18,6 +18,7 @@ from warrener_agent.report import Reporter
 from warrener_agent.running import Run, Stop
 from warrener_agent.workplace import Workplace
 from warrener_contracts.events import AttemptDispatchedData, ErrorInfo, ErrorKind
+from warrener_contracts.retrying import UNKNOWN_JOB_TYPE
 from warrener_runtime.lifecycle import Managed
 from warrener_runtime.logs import get_logger
 from warrener_runtime.telemetry import Span, Telemetry, names
@@ -83,8 +84,9 @@ class Performer(Managed):
             if span.recording:
                 self._describe(span, run.data)
             outcome = await self._outcome_or_blame(run)
-            span.set(names.OUTCOME, type(outcome).__name__.lower())
-            if isinstance(outcome, Failed):
+            instead = outcome.instead if isinstance(outcome, Failed) else None
+            span.set(names.OUTCOME, instead or type(outcome).__name__.lower())
+            if isinstance(outcome, Failed) and instead is None:
                 span.fail(f"{outcome.error.type}: {outcome.error.message}")
             await self._reporter.submit(
                 Report(run.data, run.context, outcome, run.started_at, run.receipts, run)
@@ -104,7 +106,7 @@ class Performer(Managed):
             _log.exception(
                 "The agent itself failed at an attempt.", action="agent.failed", job_id=str(run.data.job_id)
             )
-            return Failed(failure(error, ()).error)
+            return Failed(failure(error).error)
 
     async def _outcome(self, run: Run) -> Outcome:
         kind = self._kinds.get(run.data.job_type)
@@ -124,7 +126,7 @@ class Performer(Managed):
             if ended is None:
                 return _stopped(run)
             if isinstance(ended, Raised):
-                return Failed(ended.error, ended.retry_after_seconds)
+                return Failed(ended.error, ended.retry_after_seconds, instead=ended.instead)
             return await self._complete(run, ended, desk)
 
     async def _until_over(self, run: Run, execution: Execution, facts: AttemptFacts) -> Ended | None:
@@ -180,7 +182,7 @@ def _end_of(done: asyncio.Future[Ended]) -> Ended:
     try:
         return done.result()
     except asyncio.CancelledError as error:  # not by us: the handler cancelled its own task
-        return failure(error, ())
+        return failure(error)
 
 
 def _timed_out(data: AttemptDispatchedData, facts: AttemptFacts) -> Raised:
@@ -200,7 +202,7 @@ def _stopped(run: Run) -> Outcome:
 def _unknown(data: AttemptDispatchedData, agent_id: str, known: list[str]) -> ErrorInfo:
     return ErrorInfo(
         kind=ErrorKind.ERROR,
-        type="UnknownJobType",
+        type=UNKNOWN_JOB_TYPE,
         message=(
             f"expected one of {', '.join(known)} in queue {data.queue}, got {data.job_type}: agent "
             f"{agent_id} does "
