@@ -1,13 +1,16 @@
 """The command is tested as people use it: by its words, its answers and its exit codes."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner, Result
 
 from warrener.command.app import app
+from warrener_client.loop_thread import LoopThread
+from warrener_client.testing import StandIn
+from warrener_runtime.bus import open_bus
 from warrener_store import migrate
 
 Run = Callable[..., Result]
@@ -44,3 +47,24 @@ def store_url(here: Path) -> str:
     url = f"sqlite:///{here}/state.db"
     asyncio.run(migrate(url))
     return url
+
+
+def greet(given: dict[str, object]) -> str:
+    if given.get("name") == "nobody":
+        raise ValueError("nobody is there")
+    return f"Hello, {given['name']}!"
+
+
+@pytest.fixture
+def warren(vhost_url: str) -> Iterator[StandIn]:
+    """Somebody who greets."""
+
+    async def begin() -> StandIn:
+        return await StandIn(open_bus(vhost_url, name="stand-in"), {"hello.greet": greet}).__aenter__()
+
+    there = LoopThread("stand-in")
+    there.start()
+    made = there.run(begin())
+    yield made
+    there.run(made.__aexit__(None, None, None))
+    there.stop()

@@ -103,6 +103,7 @@ def test_no_attempt_begins_past_the_greatest_age(make_row: MakeRow, word: Event[
     assert ruling.row.state is JobState.DEAD
     assert ruling.dead_letter is not None
     assert "past its greatest age" in ruling.dead_letter.reason
+    assert ruling.row.error is not None, "the world is told what went wrong"
 
 
 def test_what_its_agent_gives_back_is_not_too_old(make_row: MakeRow) -> None:
@@ -145,7 +146,7 @@ def test_who_snoozes_for_ever_is_charged_and_dies(make_row: MakeRow) -> None:
     again = JobState.RETRYING
     assert ends == [(again, 0), (again, 0), (again, 0), (again, 1), (JobState.DEAD, 2)]
     assert row.error is not None
-    assert "3 attempts that were not charged: not there yet" in row.error.message
+    assert "3 attempts that were not charged; not there yet" in row.error.message
 
 
 def test_what_is_snoozed_and_asked_to_be_cancelled_is_cancelled(make_row: MakeRow) -> None:

@@ -1,8 +1,9 @@
 """What a job type or a request may choose about retries and time. Pure data; who judges is the supervisor."""
 
+from collections.abc import Mapping, Set
 from datetime import timedelta
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any, cast
 
 from pydantic import BaseModel, Field
 
@@ -10,7 +11,16 @@ from warrener_contracts.backoff import Backoff
 from warrener_contracts.durations import LONGEST, Duration, Span
 from warrener_contracts.unsaid import none, nothing
 
-__all__ = ["Backoff", "Duration", "ErrorName", "Guarantee", "JobPolicy", "PolicyOverrides", "Span"]
+__all__ = [
+    "Backoff",
+    "Duration",
+    "ErrorName",
+    "Guarantee",
+    "JobPolicy",
+    "PolicyOverrides",
+    "Span",
+    "unknown_part",
+]
 
 MAX_SNOOZES = 1000
 
@@ -91,3 +101,25 @@ class PolicyOverrides(BaseModel, frozen=True):
     def over(self, policy: JobPolicy) -> JobPolicy:
         """`policy` with the chosen parts replaced."""
         return policy.model_copy(update={name: value for name, value in self if value is not None})
+
+
+def unknown_part(chosen: Mapping[str, Any]) -> str | None:
+    """What is wrong where a person has written a part that no policy has; None if nothing is.
+
+    On the wire unknown fields are passed over, for a newer neighbour may know them. A person who writes
+    `max_attemps` has made a mistake, and is told.
+    """
+    backoff = chosen.get("backoff")
+    if wrong := _unknown("policy", chosen.keys(), PolicyOverrides.model_fields.keys()):
+        return wrong
+    if not isinstance(backoff, Mapping):
+        return None
+    written = cast("Mapping[str, Any]", backoff)
+    return _unknown("policy.backoff", written.keys(), Backoff.model_fields.keys())
+
+
+def _unknown(where: str, written: Set[str], known: Set[str]) -> str | None:
+    unknown = sorted(str(part) for part in written - known)
+    if not unknown:
+        return None
+    return f"{where}: expected parts among {', '.join(sorted(known))}, got {', '.join(unknown)}"

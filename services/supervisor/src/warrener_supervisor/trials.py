@@ -161,17 +161,16 @@ def snoozed(row: JobRow, event: AttemptFailed, at: Moment) -> Judgement:
     record = _record(row, AttemptEnd.SNOOZED, at, data.agent_id, None)
     record = replace(record, started_at=data.started_at, finished_at=data.finished_at)
     if delays.uncharged(row) >= row.policy.max_snoozes:
-        message = (
-            f"it has come to {row.policy.max_snoozes} attempts that were not charged: {data.error.message}"
-        )
-        error = ErrorInfo(kind=ErrorKind.ERROR, type="snoozed", message=message)
+        most = f"it has come to {row.policy.max_snoozes} attempts that were not charged"
+        error = _snoozed_out(most, data.error)
         charged = replace(row, failures=row.failures + 1, error=error)
         return _again_if_left(charged, replace(record, error=error), delay, at)
     if row.cancel_reason is not None:
         return ends.cancelled(row, record, at.now)
-    ruling = _again_unless_old(row, record, delay, at)
-    if ruling.row.state is not JobState.RETRYING:
-        return ruling
+    if why := delays.too_old(row, at.now + delay):
+        error = _snoozed_out(why, data.error)
+        return _last(replace(row, error=error), replace(record, error=error), why, at)
+    ruling = _again(row, record, delay, at)
     until = f"snoozed until {(at.now + delay).isoformat()}: {data.error.message}"
     return replace(
         ruling,
@@ -179,6 +178,10 @@ def snoozed(row: JobRow, event: AttemptFailed, at: Moment) -> Judgement:
         attempt=replace(record, verdict=until),
         tells=frozenset({Tell.DISPATCH}),  # nothing went wrong: the world is told of no retry
     )
+
+
+def _snoozed_out(why: str, asked: ErrorInfo) -> ErrorInfo:
+    return ErrorInfo(kind=ErrorKind.ERROR, type="snoozed", message=f"{why}; {asked.message}")
 
 
 def withdrawn(row: JobRow, event: AttemptCancelled, at: Moment) -> Judgement:
