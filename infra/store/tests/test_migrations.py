@@ -163,7 +163,7 @@ async def test_attempts_are_kept_when_their_ends_become_more_and_fewer(empty_url
     before = [await store.attempts_of(job.job_id) for job in (one, other)]
     await store.close()
 
-    await migrate(empty_url, "0001")
+    await migrate(empty_url, "0002")
     await migrate(empty_url)
 
     await store.start()
@@ -171,7 +171,7 @@ async def test_attempts_are_kept_when_their_ends_become_more_and_fewer(empty_url
     await store.close()
     assert [each.end for (each,) in before] == [AttemptEnd.SNOOZED, AttemptEnd.SUCCEEDED]
     assert [each.end for (each,) in after] == [AttemptEnd.RELEASED, AttemptEnd.SUCCEEDED], (
-        "what 0001 has for it"
+        "what 0002 has for it"
     )
     assert [[replace(each, end=AttemptEnd.LOST) for each in rows] for rows in after] == [
         [replace(each, end=AttemptEnd.LOST) for each in rows] for rows in before

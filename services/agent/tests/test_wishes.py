@@ -21,7 +21,7 @@ EXECUTORS = ["coroutine", "thread", "process"]
 
 @pytest.fixture
 def agent(monkeypatch: pytest.MonkeyPatch) -> Iterator[Agent]:
-    monkeypatch.syspath_prepend(str(HERE))
+    monkeypatch.setattr(sys, "path", [str(HERE), *sys.path])
     yield load_agents(["wish_handlers"])
     sys.modules.pop("wish_handlers", None)
 

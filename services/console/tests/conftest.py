@@ -1,6 +1,7 @@
 """The command is tested as people use it: by its words, its answers and its exit codes."""
 
 import asyncio
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -20,8 +21,8 @@ Run = Callable[..., Result]
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty folder to work in, and nothing of Warrener in the environment."""
     monkeypatch.chdir(tmp_path)
-    for name in ("WARRENER_BROKER_URL", "WARRENER_STORE_URL", "WARRENER_LEDGER_URL", "WARRENER_CONFIG"):
-        monkeypatch.delenv(name, raising=False)
+    for name in [each for each in os.environ if each.startswith("WARRENER_")]:
+        monkeypatch.delenv(name)
     monkeypatch.setenv("COLUMNS", "160")
     monkeypatch.setenv("TERM", "dumb")
     return tmp_path
@@ -41,12 +42,20 @@ def run(here: Path) -> Run:
     return command
 
 
-@pytest.fixture
-def store_url(here: Path) -> str:
-    """A store with tables and nothing in them."""
-    url = f"sqlite:///{here}/state.db"
-    asyncio.run(migrate(url))
+@pytest.fixture(params=["sqlite", "postgresql"])
+def empty_store_url(here: Path, request: pytest.FixtureRequest) -> str:
+    """A place for a store, without tables."""
+    if request.param == "sqlite":
+        return f"sqlite:///{here}/state.db"
+    url: str = request.getfixturevalue("postgres_url")
     return url
+
+
+@pytest.fixture
+def store_url(empty_store_url: str) -> str:
+    """A store with tables and nothing in them, of either kind."""
+    asyncio.run(migrate(empty_store_url))
+    return empty_store_url
 
 
 def greet(given: dict[str, object]) -> str:

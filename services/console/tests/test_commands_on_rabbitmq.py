@@ -131,6 +131,7 @@ def test_the_doctor_says_what_is_wrong_and_what_to_do(run: Run, vhost_url: str, 
         "broker",
         "topology",
         "permissions",
+        "broker clock",
         "store",
         "clocks",
     }

@@ -84,9 +84,8 @@ def snoozed(attempt: int = 1, seconds: float = 90) -> AttemptFailed:
 
 
 def stopped(attempt: int = 1, **more: Any) -> AttemptCancelled:
-    data = AttemptCancelledData(
-        **{**_of(attempt), "started_at": STARTED, "finished_at": NOW, "reason": "asked", **more}
-    )
+    said: dict[str, Any] = {"started_at": STARTED, "finished_at": NOW, "reason": "asked", **more}
+    data = AttemptCancelledData(**_of(attempt), **said)
     return AttemptCancelled(**_name("cancelled", attempt), data=data)
 
 

@@ -2,6 +2,7 @@
 
 import re
 from datetime import timedelta
+from functools import lru_cache
 from typing import Annotated
 
 from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError
@@ -35,6 +36,7 @@ def _read(value: object) -> timedelta | None:
     return _parse(value) if isinstance(value, str) else None
 
 
+@lru_cache(maxsize=1024)  # the same few timeouts come with every job
 def _parse(text: str) -> timedelta | None:
     match = _SHORT.fullmatch(text)
     if match and text:

@@ -1,14 +1,14 @@
 """What became of an attempt, as the agent sees it. Pure data."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from warrener_agent.failures import Instead
 from warrener_agent.ledger.port import Completion, Failure
 from warrener_contracts.events import ErrorInfo
 
 
-@dataclass(frozen=True, slots=True)
-class Succeeded:
+class Succeeded(NamedTuple):
     """The handler returned. `recorded`: it stands in the ledger already."""
 
     completion: Completion

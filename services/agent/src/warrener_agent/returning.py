@@ -1,7 +1,6 @@
 """The type of a handler's result, without what it may return in its place. Pure."""
 
 from functools import reduce
-from operator import or_
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin
 
@@ -14,8 +13,8 @@ def result_hint(hint: Any) -> Any:
         return NoneType
     if get_origin(hint) not in (Union, UnionType):
         return hint
-    results = [each for each in get_args(hint) if not _is_wish(each)]
-    return reduce(or_, results) if results else NoneType
+    results: list[Any] = [each for each in get_args(hint) if not _is_wish(each)]
+    return reduce(lambda one, other: one | other, results) if results else NoneType
 
 
 def _is_wish(hint: Any) -> bool:

@@ -117,10 +117,14 @@ async def _run(kind: JobKind, arguments: dict[str, Any], ledger: Ledger, job_id:
                     progress=said,
                 )
             wished = desk.follow_ups
-            completion = Completion(job_id, attempt, ended.result, wished, started_at, SystemClock().now())
+            completion = Completion(
+                job_id, attempt, ended.result_text, wished, started_at, SystemClock().now()
+            )
             if await desk.complete(completion) is None:
                 await ledger.complete([completion], agent_id=_AGENT)
-        return Trial(ended.result, follow_ups=tuple(_request(one.request) for one in wished), progress=said)
+        return Trial(
+            completion.result, follow_ups=tuple(_request(one.request) for one in wished), progress=said
+        )
     finally:
         await executor.close()
 

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from pydantic import ValidationError
 
@@ -57,7 +57,7 @@ def _object(text: str) -> dict[str, Any]:
         raise _wrong(f"expected --policy as a JSON object, got {text[:60]!r}: {error}") from None
     if not isinstance(found, dict):
         raise _wrong(f"expected --policy as a JSON object, got {text[:60]!r}")
-    return {str(name): value for name, value in found.items()}
+    return cast("dict[str, Any]", found)
 
 
 def _wrong(sentence: str) -> CommandError:

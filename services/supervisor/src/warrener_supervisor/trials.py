@@ -14,6 +14,7 @@ from warrener_contracts.events import (
 )
 from warrener_contracts.retrying import not_again_because
 from warrener_contracts.states import JobState
+from warrener_store.becoming import become
 from warrener_store.rows import AttemptEnd, AttemptRow, JobRow
 from warrener_supervisor import delays, ends
 from warrener_supervisor.moment import Moment
@@ -24,7 +25,7 @@ def failed(row: JobRow, event: AttemptFailed, at: Moment) -> Judgement:
     """The handler failed; the attempt is charged. Whether it may be tried again say its error and the policy,
     unless the handler itself has asked for it."""
     data = event.data
-    charged = replace(row, failures=row.failures + 1, error=data.error)
+    charged = become(row, failures=row.failures + 1, error=data.error)
     record = _record(row, AttemptEnd.FAILED, at, data.agent_id, data.error)
     record = replace(record, started_at=data.started_at, finished_at=data.finished_at)
     delay = row.policy.backoff.delay(charged.failures, at.chance)
@@ -42,13 +43,13 @@ def timed_out(row: JobRow, event: AttemptTimedOut, at: Moment) -> Judgement:
         f"it ran for more than {event.data.timeout_seconds:g} s, and {event.data.agent_id} did not end it"
     )
     error = ErrorInfo(kind=ErrorKind.TIMEOUT, type="timeout", message=message)
-    charged = replace(row, failures=row.failures + 1, error=error)
+    charged = become(row, failures=row.failures + 1, error=error)
     record = _record(row, AttemptEnd.TIMED_OUT, at, event.data.agent_id, error)
     if why := not_again_because(error, row.policy):
         ruling = _last(charged, record, why, at)
     else:
         ruling = _again_if_left(charged, record, row.policy.backoff.delay(charged.failures, at.chance), at)
-    return replace(ruling, tells=ruling.tells | {Tell.CANCEL})
+    return ruling._replace(tells=ruling.tells | {Tell.CANCEL})
 
 
 def lost(row: JobRow, event: AttemptLost, at: Moment) -> Judgement:
@@ -57,7 +58,7 @@ def lost(row: JobRow, event: AttemptLost, at: Moment) -> Judgement:
     since = event.data.last_seen_at.isoformat()
     message = f"agent {event.data.agent_id} has not been heard of since {since}"
     error = ErrorInfo(kind=ErrorKind.LOST, type="lost", message=message)
-    charged = replace(row, losses=row.losses + 1, error=error)
+    charged = become(row, losses=row.losses + 1, error=error)
     record = _record(row, AttemptEnd.LOST, at, event.data.agent_id, error)
     if row.cancel_reason is not None:
         return ends.cancelled(charged, record, at.now)
@@ -72,7 +73,7 @@ def released(row: JobRow, event: AttemptReleased, at: Moment) -> Judgement:
     if row.cancel_reason is not None:
         return ends.cancelled(row, record, at.now)
     ruling = _again(row, record, timedelta(0), at)
-    return replace(ruling, tells=frozenset({Tell.DISPATCH}))
+    return ruling._replace(tells=frozenset({Tell.DISPATCH}))
 
 
 def stopped(row: JobRow, event: AttemptCancelled, at: Moment) -> Judgement:
@@ -85,7 +86,7 @@ def stopped(row: JobRow, event: AttemptCancelled, at: Moment) -> Judgement:
         return ends.cancelled(row, record, at.now)
     message = f"agent {data.agent_id} stopped it, and nobody had asked for that: {data.reason}"
     error = ErrorInfo(kind=ErrorKind.ERROR, type="stopped", message=message)
-    charged = replace(row, failures=row.failures + 1, error=error)
+    charged = become(row, failures=row.failures + 1, error=error)
     if charged.failures >= row.policy.max_attempts:
         return ends.cancelled(charged, replace(record, error=error), at.now)
     delay = row.policy.backoff.delay(charged.failures, at.chance)
@@ -104,7 +105,7 @@ def _again(charged: JobRow, record: AttemptRow, delay: timedelta, at: Moment) ->
     """Attempt n+1, due after `delay`; the row is the truth about that, the ladder only wakes it."""
     wait = max(delay, at.rules.shortest_delay) if delay else delay
     due_at = at.now + wait
-    row = replace(
+    row = become(
         charged,
         state=JobState.RETRYING,
         attempt=charged.attempt + 1,
@@ -163,17 +164,16 @@ def snoozed(row: JobRow, event: AttemptFailed, at: Moment) -> Judgement:
     if delays.uncharged(row) >= row.policy.max_snoozes:
         most = f"it has come to {row.policy.max_snoozes} attempts that were not charged"
         error = _snoozed_out(most, data.error)
-        charged = replace(row, failures=row.failures + 1, error=error)
+        charged = become(row, failures=row.failures + 1, error=error)
         return _again_if_left(charged, replace(record, error=error), delay, at)
     if row.cancel_reason is not None:
         return ends.cancelled(row, record, at.now)
     if why := delays.too_old(row, at.now + delay):
         error = _snoozed_out(why, data.error)
-        return _last(replace(row, error=error), replace(record, error=error), why, at)
+        return _last(become(row, error=error), replace(record, error=error), why, at)
     ruling = _again(row, record, delay, at)
     until = f"snoozed until {(at.now + delay).isoformat()}: {data.error.message}"
-    return replace(
-        ruling,
+    return ruling._replace(
         verdict="snoozed",
         attempt=replace(record, verdict=until),
         tells=frozenset({Tell.DISPATCH}),  # nothing went wrong: the world is told of no retry
@@ -190,4 +190,4 @@ def withdrawn(row: JobRow, event: AttemptCancelled, at: Moment) -> Judgement:
     record = _record(row, AttemptEnd.CANCELLED, at, data.agent_id, None)
     record = replace(record, started_at=data.started_at, finished_at=data.finished_at)
     reason = row.cancel_reason or f"by its handler: {data.reason}"
-    return ends.cancelled(replace(row, cancel_reason=reason), record, at.now)
+    return ends.cancelled(become(row, cancel_reason=reason), record, at.now)

@@ -2,12 +2,11 @@
 
 import asyncio
 import inspect
-import json
 from collections.abc import Mapping
 from typing import Any
 
 from pydantic import ValidationError
-from pydantic_core import PydanticSerializationError
+from pydantic_core import PydanticSerializationError, from_json
 
 from warrener_agent.context import AttemptFacts, Desk, JobContext
 from warrener_agent.executors.failure import failure, refusal
@@ -15,7 +14,7 @@ from warrener_agent.executors.port import Ended, Raised, Returned
 from warrener_agent.failures import WISHES
 from warrener_agent.kinds import JobKind
 from warrener_contracts.events import ErrorKind
-from warrener_contracts.portable import unportable
+from warrener_contracts.portable import suspect, unportable
 from warrener_contracts.topology import MAX_BODY
 
 
@@ -69,25 +68,36 @@ def _ended(kind: JobKind, value: Any) -> Ended:
 
 def _result(kind: JobKind, value: Any) -> Ended:
     try:
-        result = kind.signature.write(value)
-        # Past this door nobody can refuse it any more: it is recorded, and its event must be readable.
-        if finding := unportable(result):
-            return refusal(
-                ErrorKind.BAD_RESULT, f"{kind.name} returned what not everybody can keep: {finding}"
-            )
-        size = len(json.dumps(result))
+        # Written once: this text is recorded and told. Past this door nobody can refuse it any more.
+        text = kind.signature.write(value)
+        if suspect(text) and (finding := unportable(from_json(text))):
+            return _unportable(kind, finding)
     except ValidationError as error:
         return refusal(ErrorKind.BAD_RESULT, f"{kind.name} returned what it did not declare: {_lines(error)}")
     except (PydanticSerializationError, ValueError, TypeError) as error:
+        if finding := _finding(kind, value):
+            return _unportable(kind, finding)
         return refusal(ErrorKind.BAD_RESULT, f"{kind.name} returned what cannot be sent as JSON: {error}")
-    if size > MAX_BODY:
+    if len(text) > MAX_BODY:
         return refusal(
             ErrorKind.BAD_RESULT,
-            f"expected a result of at most {MAX_BODY} bytes of {kind.name}, got {size}: put the data "
+            f"expected a result of at most {MAX_BODY} bytes of {kind.name}, got {len(text)}: put the data "
             "elsewhere and "
             "return its URL",
         )
-    return Returned(result)
+    return Returned(text.decode())
+
+
+def _finding(kind: JobKind, value: Any) -> str | None:
+    """Half a surrogate pair cannot be written as JSON at all: where one stands."""
+    try:
+        return unportable(kind.signature.plain(value))
+    except (PydanticSerializationError, ValueError, TypeError):
+        return None
+
+
+def _unportable(kind: JobKind, finding: str) -> Raised:
+    return refusal(ErrorKind.BAD_RESULT, f"{kind.name} returned what not everybody can keep: {finding}")
 
 
 def _lines(error: ValidationError) -> str:

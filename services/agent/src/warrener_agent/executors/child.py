@@ -127,7 +127,7 @@ def serve(line: Line) -> NoReturn:
             wish = {"retry_after_seconds": ended.retry_after_seconds, "instead": ended.instead}
             line.say({"ended": {"error": error, **wish}})
         else:
-            line.say({"ended": {"result": json.dumps(ended.result)}})
+            line.say({"ended": {"result": ended.result_text}})
 
 
 def _end() -> NoReturn:

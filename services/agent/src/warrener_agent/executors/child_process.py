@@ -104,7 +104,7 @@ def _ended(told: dict[str, Any]) -> Ended:
     if "error" in told:
         instead = told["instead"] and Instead(told["instead"])
         return Raised(ErrorInfo.model_validate(told["error"]), told["retry_after_seconds"], instead)
-    return Returned(json.loads(told["result"]))
+    return Returned(told["result"])
 
 
 def _how(code: int | None) -> str:

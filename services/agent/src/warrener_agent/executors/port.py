@@ -13,9 +13,9 @@ from warrener_contracts.events import ErrorInfo
 
 @dataclass(frozen=True, slots=True)
 class Returned:
-    """The handler returned; `result` is JSON."""
+    """The handler returned; `result_text` is JSON, as it is kept and told."""
 
-    result: Any
+    result_text: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,8 @@
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0002"
-down_revision = "0001"
+revision = "0003"
+down_revision = "0002"
 
 _TABLE, _RULE = "warrener_attempts", "end_known"
 _BEFORE = ("succeeded", "failed", "cancelled", "released", "timed_out", "lost", "not_started")
