@@ -26,6 +26,8 @@ KINDS: tuple[tuple[str, Callable[[World], dict[str, Any]]], ...] = (
     ("parent", lambda world: {"children": world.dice.randint(1, 3)}),
     ("doomed", lambda _: {}),
     ("hanging", lambda _: {}),
+    ("moody", lambda _: {}),
+    ("sleepy", lambda _: {}),
 )
 
 _NOBODYS_JOB = "01890000-0000-7000-8000-000000000001"

@@ -18,7 +18,7 @@ from warrener_client import Ask, BadRequest, RequestTooLarge
 from warrener_client.asking import Envelope, event_of, sealed
 from warrener_client.writing import Writer
 from warrener_contracts.letters import Letter
-from warrener_contracts.policy import PolicyOverrides
+from warrener_contracts.policy import Backoff, PolicyOverrides
 from warrener_runtime.telemetry import TraceContext
 
 NOON = datetime(2013, 1, 1, 12, tzinfo=UTC)
@@ -91,7 +91,21 @@ kinds = st.builds(
     deadline=st.sampled_from([None, NOON + timedelta(hours=1), "2013-01-01T00:00:00+01:00"]),
     expires_after=st.sampled_from([None, "2m", [1]]),
     policy=st.sampled_from(
-        [None, PolicyOverrides(max_attempts=2), {"max_attempts": 2}, {"max_attempts": 0}, {"timeout": "1m"}]
+        [
+            None,
+            PolicyOverrides(max_attempts=2),
+            PolicyOverrides(max_losses=0, max_age=timedelta(hours=2), max_snoozes=0, retry_on=("OSError",)),
+            PolicyOverrides(retry_on=(), no_retry=()),
+            PolicyOverrides(backoff=Backoff.linear("2s", step="5s"), no_retry=("requests.*",)),
+            PolicyOverrides(backoff=Backoff.listed("5s", "1h", jitter=0)),
+            {"max_attempts": 2},
+            {"max_attempts": 0},
+            {"timeout": "1m"},
+            {"max_age": "2h", "max_snoozes": 3, "no_retry": ["Key*"], "backoff": {"delays": ["5s", "1h"]}},
+            {"retry_on": [""]},
+            {"max_attemps": 2},
+            {"backoff": {"steps": 2}},
+        ]
     ),
     parent_id=st.sampled_from([None, UUID(int=5), str(UUID(int=5)), "nobody"]),
 )

@@ -2,13 +2,16 @@
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner, Result
 
 from warrener.command.app import app
+from warrener_client.loop_thread import LoopThread
+from warrener_client.testing import StandIn
+from warrener_runtime.bus import open_bus
 from warrener_store import migrate
 
 Run = Callable[..., Result]
@@ -53,3 +56,24 @@ def store_url(empty_store_url: str) -> str:
     """A store with tables and nothing in them, of either kind."""
     asyncio.run(migrate(empty_store_url))
     return empty_store_url
+
+
+def greet(given: dict[str, object]) -> str:
+    if given.get("name") == "nobody":
+        raise ValueError("nobody is there")
+    return f"Hello, {given['name']}!"
+
+
+@pytest.fixture
+def warren(vhost_url: str) -> Iterator[StandIn]:
+    """Somebody who greets."""
+
+    async def begin() -> StandIn:
+        return await StandIn(open_bus(vhost_url, name="stand-in"), {"hello.greet": greet}).__aenter__()
+
+    there = LoopThread("stand-in")
+    there.start()
+    made = there.run(begin())
+    yield made
+    there.run(made.__aexit__(None, None, None))
+    there.stop()

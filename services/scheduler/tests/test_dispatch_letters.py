@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from warrener_contracts.codec import Readable, decode
 from warrener_contracts.events import AttemptDispatched
 from warrener_contracts.letters import letter_for
-from warrener_contracts.policy import Guarantee, JobPolicy
+from warrener_contracts.policy import Backoff, Guarantee, JobPolicy
 from warrener_contracts.states import JobState
 from warrener_scheduler.dispatch_letters import SOURCE, dispatch_letter
 from warrener_store.rows import JobRow
@@ -27,6 +27,18 @@ MOMENTS = st.datetimes(
 )
 SPANS = st.timedeltas(timedelta(microseconds=1), timedelta(days=36_500))
 WORDS = st.sampled_from(["a", "flights", "load-2", "_X_9"])
+BACKOFFS = st.sampled_from([Backoff(), Backoff.linear("2s", step="5s"), Backoff.listed("1s", "1h")])
+NAMES = st.lists(st.sampled_from(["requests.*", "OSError"]), max_size=2).map(tuple)
+POLICIES = st.builds(
+    JobPolicy,
+    timeout=SPANS,
+    max_attempts=st.integers(1, 1000),
+    backoff=BACKOFFS,
+    max_age=st.none() | SPANS,
+    max_snoozes=st.integers(0, 1_000_000),
+    retry_on=NAMES,
+    no_retry=NAMES,
+)
 ROWS = st.builds(
     JobRow,
     job_id=st.uuids(),
@@ -34,7 +46,7 @@ ROWS = st.builds(
     queue=WORDS,
     arguments=st.dictionaries(TEXTS, VALUES, max_size=3),
     guarantee=st.sampled_from(Guarantee),
-    policy=st.builds(JobPolicy, timeout=SPANS, max_attempts=st.integers(1, 1000)),
+    policy=POLICIES,
     source=st.just("test"),
     traceparent=st.none() | st.just(f"00-{'a' * 32}-{'b' * 16}-01"),
     tracestate=st.none() | st.sampled_from(["vendor=1", 'a="1\\2",b=/~']),

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from warrener_contracts.events import JobRequestedData
-from warrener_contracts.policy import PolicyOverrides
+from warrener_contracts.policy import Backoff, PolicyOverrides
 from warrener_scheduler.fingerprint import fingerprint
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -20,6 +20,19 @@ VALUES = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
     max_leaves=8,
 )
+ERRORS = st.sampled_from([(), ("requests.*",), ("OSError", "Key*")])
+PARTS: dict[str, st.SearchStrategy[Any]] = {
+    "max_attempts": st.just(2),
+    "timeout": st.just(timedelta(minutes=1)),
+    "backoff": st.sampled_from(
+        [Backoff.fixed("30s"), Backoff.linear("2s", step="5s"), Backoff.listed("5s", "1h")]
+    ),
+    "max_losses": st.just(0),
+    "max_age": st.just(timedelta(hours=2)),
+    "max_snoozes": st.just(0),
+    "retry_on": ERRORS,
+    "no_retry": ERRORS,
+}
 CHOSEN: dict[str, st.SearchStrategy[Any]] = {
     "arguments": st.dictionaries(TEXTS, VALUES, max_size=3),
     "queue": st.just("later"),
@@ -30,7 +43,7 @@ CHOSEN: dict[str, st.SearchStrategy[Any]] = {
     "expires_after": st.just(timedelta(days=1)),
     "parent_id": st.just(UUID(int=7)),
     "reply_to": st.just("me"),
-    "policy": st.just(PolicyOverrides(max_attempts=2, timeout=timedelta(minutes=1))),
+    "policy": st.fixed_dictionaries({}, optional=PARTS).map(PolicyOverrides.model_validate),
 }
 
 

@@ -130,6 +130,7 @@ class AttemptEnd(StrEnum):
     TIMED_OUT = "timed_out"
     LOST = "lost"
     NOT_STARTED = "not_started"
+    SNOOZED = "snoozed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

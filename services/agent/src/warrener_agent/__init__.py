@@ -2,15 +2,19 @@
 
 from warrener_agent.agent import Agent
 from warrener_agent.context import JobContext, SyncTransaction
-from warrener_agent.failures import Fail, JobDefinitionError, RetryAfter
+from warrener_agent.failures import Cancel, Fail, JobDefinitionError, RetryAfter, Snooze
 from warrener_agent.ledger.port import Transaction
+from warrener_contracts.policy import Backoff
 
 __all__ = [
     "Agent",
+    "Backoff",
+    "Cancel",
     "Fail",
     "JobContext",
     "JobDefinitionError",
     "RetryAfter",
+    "Snooze",
     "SyncTransaction",
     "Transaction",
 ]

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, TypeVar, Unpack
 
+from warrener_agent.errors import ErrorRules, Errors
 from warrener_agent.failures import JobDefinitionError
 from warrener_agent.kinds import ExecutorName, JobKind, Options, kind_of
 from warrener_contracts.policy import Guarantee
@@ -29,7 +30,8 @@ class Agent:
         queue: str = "default",
         guarantee: Guarantee | str = Guarantee.IDEMPOTENT,
         executor: ExecutorName | None = None,
-        no_retry: tuple[type[BaseException], ...] = (),
+        retry_on: Errors = (),
+        no_retry: Errors = (),
         **options: Unpack[Options],
     ) -> Callable[[F], F]:
         """Serve the job type `name` with the decorated function, which stays a function that anybody may
@@ -37,7 +39,8 @@ class Agent:
 
         Its signature is the contract: arguments are checked by the annotations, the result by the return
         type, and a parameter annotated with `JobContext` is given the running attempt. An exception is tried
-        again, up to `max_attempts`, unless it is `Fail` or one of `no_retry`. `executor` is "coroutine" for
+        again, up to `max_attempts`, unless it is `Fail`, one of `no_retry`, or none of `retry_on` where that
+        is given: exception classes, and names of such with `*` ("requests.*"). `executor` is "coroutine" for
         an `async def` and "thread" for a plain function if not said; only a "process" can be stopped whatever
         it does.
 
@@ -51,7 +54,7 @@ class Agent:
                 queue=queue,
                 guarantee=guarantee,
                 executor=executor,
-                no_retry=no_retry,
+                errors=ErrorRules(retry_on, no_retry),
                 options=options,
             )
             self._add(kind)

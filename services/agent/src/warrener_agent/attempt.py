@@ -126,7 +126,7 @@ class Attempt:
             if not self._desk.close_unused():
                 self._bench.spawn(self._conclude(self._desk, ended))
             elif isinstance(ended, Raised):
-                self._report(Failed(ended.error, ended.retry_after_seconds))
+                self._report(Failed(ended.error, ended.retry_after_seconds, instead=ended.instead))
             else:
                 self._report(Succeeded(self._completion(ended, self._desk), recorded=False))
         except Exception as error:  # noqa: BLE001 - a bug of ours must not lose the attempt
@@ -149,7 +149,7 @@ class Attempt:
         try:
             async with desk:
                 if isinstance(ended, Raised):
-                    outcome = Failed(ended.error, ended.retry_after_seconds)
+                    outcome = Failed(ended.error, ended.retry_after_seconds, instead=ended.instead)
                 else:
                     outcome = await self._commit(desk, self._completion(ended, desk))
         except Exception as error:  # noqa: BLE001 - a bug of ours must not lose the attempt
@@ -210,7 +210,7 @@ class Attempt:
             exc_info=error,
         )
         self._over = True
-        self._report(Failed(failure(error, ()).error))
+        self._report(Failed(failure(error).error))
 
     def _report(self, outcome: Outcome) -> None:
         run = self._run
@@ -231,7 +231,8 @@ class Attempt:
         span.set(names.AGENT_ID, self._bench.at.agent_id)
 
     def _end_span(self, outcome: Outcome) -> None:
-        self._span.set(names.OUTCOME, type(outcome).__name__.lower())
-        if isinstance(outcome, Failed):
+        instead = outcome.instead if isinstance(outcome, Failed) else None
+        self._span.set(names.OUTCOME, instead or type(outcome).__name__.lower())
+        if isinstance(outcome, Failed) and instead is None:
             self._span.fail(f"{outcome.error.type}: {outcome.error.message}")
         self._scope.run(self._span.__exit__, None, None, None)

@@ -9,6 +9,7 @@ from warrener_agent.executors.port import Ended
 from warrener_agent.outcomes import Cancelled, Doubtful, Failed, Outcome, Released
 from warrener_agent.running import Run, Stop
 from warrener_contracts.events import AttemptDispatchedData, ErrorInfo, ErrorKind
+from warrener_contracts.retrying import UNKNOWN_JOB_TYPE
 
 _LONGEST = timedelta(days=3650)
 
@@ -26,7 +27,7 @@ def end_of(done: asyncio.Future[Ended]) -> Ended:
     try:
         return done.result()
     except asyncio.CancelledError as error:  # not by us: the handler cancelled its own task
-        return failure(error, ())
+        return failure(error)
 
 
 def time_over(data: AttemptDispatchedData, facts: AttemptFacts) -> Failed:
@@ -50,7 +51,7 @@ def unknown(data: AttemptDispatchedData, agent_id: str, known: list[str]) -> Err
     """Nobody here knows its job type."""
     return ErrorInfo(
         kind=ErrorKind.ERROR,
-        type="UnknownJobType",
+        type=UNKNOWN_JOB_TYPE,
         message=(
             f"expected one of {', '.join(known)} in queue {data.queue}, got {data.job_type}: agent "
             f"{agent_id} does "

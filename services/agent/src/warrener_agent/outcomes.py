@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from warrener_agent.failures import Instead
 from warrener_agent.ledger.port import Completion, Failure
 from warrener_contracts.events import ErrorInfo
 
@@ -16,12 +17,13 @@ class Succeeded(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The handler raised, ran too long, or its executor died. `recorded`: what stands in the ledger of it
-    already."""
+    """The handler raised, ran too long, or its executor died. `instead`: it has not failed, its handler asks
+    for something else. `recorded`: what stands in the ledger of it already."""
 
     error: ErrorInfo
     retry_after_seconds: float | None = None
     recorded: Failure | None = None
+    instead: Instead | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from pydantic_core import to_json
 
 from warrener_agent.context import JobContext
 from warrener_agent.failures import JobDefinitionError
+from warrener_agent.returning import result_hint
 
 Handler = Callable[..., Any]
 _REFUSED: Mapping[object, str] = {
@@ -76,7 +77,7 @@ def signature_of(handler: Handler, job_type: str) -> Signature:
             contexts[0] if contexts else None,
             {one.name: f"field_{number}" for number, one in enumerate(taken)},
             _model(job_type, taken, hints),
-            _result(hints["return"]),
+            _result(result_hint(hints["return"])),
         )
         _ = signature.arguments_schema, signature.result_schema  # what has no schema fails here, not at start
     except (PydanticUserError, NameError) as error:

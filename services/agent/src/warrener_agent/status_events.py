@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from warrener_agent.failures import Instead
 from warrener_agent.ledger.port import Completion
 from warrener_agent.outcomes import Cancelled, Failed, Released, Told
 from warrener_contracts.events import (
@@ -114,13 +115,17 @@ class Speaker:
         """What became of it where it did not succeed."""
         which, envelope = self._which(about), self._envelope(event_id, about, times.finished_at, context)
         match outcome:
-            case Failed(error, retry_after, recorded):
+            case Failed(error, retry_after, recorded, instead):
+                ran: dict[str, Any] = {
+                    "started_at": recorded.started_at if recorded else times.started_at,
+                    "finished_at": recorded.finished_at if recorded else times.finished_at,
+                }
+                if instead is Instead.CANCELLED:
+                    withdrawn = AttemptCancelledData(**which, **ran, reason=error.message, by_handler=True)
+                    return AttemptCancelled(data=withdrawn, **envelope)
+                snoozed = instead is Instead.SNOOZED
                 failed = AttemptFailedData(
-                    **which,
-                    started_at=recorded.started_at if recorded else times.started_at,
-                    finished_at=recorded.finished_at if recorded else times.finished_at,
-                    error=error,
-                    retry_after_seconds=retry_after,
+                    **which, **ran, error=error, retry_after_seconds=retry_after, snoozed=snoozed
                 )
                 return AttemptFailed(data=failed, **envelope)
             case Cancelled(reason):

@@ -61,7 +61,7 @@ def _row(event: JobRequested, job_type: JobTypeRow, now: datetime) -> JobRow:
         queue=data.queue or job_type.queue,
         arguments=data.arguments,
         guarantee=job_type.guarantee,
-        policy=policy,
+        policy=policy.begun_after(due_at - now) if waits else policy,
         source=event.source,
         idempotency_key=data.idempotency_key,
         parent_id=data.parent_id,

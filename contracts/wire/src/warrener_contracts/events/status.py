@@ -17,6 +17,7 @@ from warrener_contracts.events.fields import (
     Sentence,
     Trace,
 )
+from warrener_contracts.unsaid import nothing
 
 
 class ErrorKind(StrEnum):
@@ -39,6 +40,18 @@ class ErrorInfo(EventData, frozen=True):
     message: Sentence
     stack: Trace | None = None
     retryable: bool = Field(default=True, description="False: no retry can mend it.")
+    by_class: bool = Field(
+        default=False,
+        exclude_if=nothing,
+        description="It is called not retryable for its class, by the policy of its job type: "
+        "the policy of the job decides.",
+    )
+    bases: tuple[Sentence, ...] = Field(
+        default=(),
+        max_length=20,
+        exclude_if=nothing,
+        description="The classes that the exception's class derives from, the nearest first.",
+    )
 
 
 class AttemptData(EventData, frozen=True):
@@ -104,6 +117,12 @@ class AttemptFailedData(EndedData, frozen=True):
     retry_after_seconds: float | None = Field(
         default=None, ge=0, le=LONGEST.total_seconds(), description="The handler's own wish."
     )
+    snoozed: bool = Field(
+        default=False,
+        exclude_if=nothing,
+        description="Nothing went wrong: the handler asks to be run again after retry_after_seconds, "
+        "and it is not charged.",
+    )
 
 
 class AttemptFailed(Event[AttemptFailedData], frozen=True):
@@ -113,9 +132,14 @@ class AttemptFailed(Event[AttemptFailedData], frozen=True):
 
 
 class AttemptCancelledData(EndedData, frozen=True):
-    """It was stopped because somebody asked."""
+    """It was stopped because somebody asked, or its handler has ended the job itself."""
 
     reason: Sentence
+    by_handler: bool = Field(
+        default=False,
+        exclude_if=nothing,
+        description="Its handler wants the job to end cancelled; nobody else has asked.",
+    )
 
 
 class AttemptCancelled(Event[AttemptCancelledData], frozen=True):

@@ -11,6 +11,7 @@ from pydantic_core import PydanticSerializationError, from_json
 from warrener_agent.context import AttemptFacts, Desk, JobContext
 from warrener_agent.executors.failure import failure, refusal
 from warrener_agent.executors.port import Ended, Raised, Returned
+from warrener_agent.failures import WISHES
 from warrener_agent.kinds import JobKind
 from warrener_contracts.events import ErrorKind
 from warrener_contracts.portable import suspect, unportable
@@ -29,8 +30,8 @@ async def call(kind: JobKind, facts: AttemptFacts, arguments: Mapping[str, Any],
         task = asyncio.current_task()
         if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
             raise
-        return failure(error, kind.no_retry)
-    return _result(kind, value)
+        return failure(error, kind.declaration.policy)
+    return _ended(kind, value)
 
 
 def call_blocking(kind: JobKind, facts: AttemptFacts, arguments: Mapping[str, Any], desk: Desk) -> Ended:
@@ -43,8 +44,8 @@ def call_blocking(kind: JobKind, facts: AttemptFacts, arguments: Mapping[str, An
     try:
         value = kind.handler(**given)
     except BaseException as error:  # noqa: BLE001 - SystemExit of a handler is its failure, not the agent's end
-        return failure(error, kind.no_retry)
-    return _result(kind, value)
+        return failure(error, kind.declaration.policy)
+    return _ended(kind, value)
 
 
 def _arguments(
@@ -55,10 +56,14 @@ def _arguments(
     except ValidationError as error:
         return refusal(ErrorKind.BAD_ARGUMENTS, f"{kind.name}: {_lines(error)}")
     except Exception as error:  # noqa: BLE001 - a validator of the user's that raises what it likes
-        return failure(error, kind.no_retry)
+        return failure(error, kind.declaration.policy)
     if kind.signature.context is not None:
         given[kind.signature.context] = JobContext(facts, desk)
     return given
+
+
+def _ended(kind: JobKind, value: Any) -> Ended:
+    return failure(value, kind.declaration.policy) if isinstance(value, WISHES) else _result(kind, value)
 
 
 def _result(kind: JobKind, value: Any) -> Ended:

@@ -114,7 +114,7 @@ def perform(assignment: Frame, line: Line) -> Ended:
     try:
         kind = recall(assignment["module"], assignment["qualname"], facts.job_type)
     except BaseException as error:  # noqa: BLE001 - a module may do anything when it is imported
-        return failure(error, ())
+        return failure(error)
     return call_blocking(kind, facts, json.loads(assignment["arguments"]), LineDesk(line))
 
 
@@ -124,7 +124,8 @@ def serve(line: Line) -> NoReturn:
         ended = perform(line.assignments.get(), line)
         if isinstance(ended, Raised):
             error = ended.error.model_dump(mode="json")
-            line.say({"ended": {"error": error, "retry_after_seconds": ended.retry_after_seconds}})
+            wish = {"retry_after_seconds": ended.retry_after_seconds, "instead": ended.instead}
+            line.say({"ended": {"error": error, **wish}})
         else:
             line.say({"ended": {"result": ended.result_text}})
 

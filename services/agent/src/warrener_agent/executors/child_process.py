@@ -13,6 +13,7 @@ from warrener_agent.context import Desk, Wish
 from warrener_agent.executors.failure import crashed
 from warrener_agent.executors.frames import HEADER, Frame, pack, unpack
 from warrener_agent.executors.port import Ended, Raised, Returned
+from warrener_agent.failures import Instead
 from warrener_contracts.events import ErrorInfo
 
 
@@ -101,7 +102,8 @@ def _wish(told: dict[str, Any]) -> Wish:
 
 def _ended(told: dict[str, Any]) -> Ended:
     if "error" in told:
-        return Raised(ErrorInfo.model_validate(told["error"]), told["retry_after_seconds"])
+        instead = told["instead"] and Instead(told["instead"])
+        return Raised(ErrorInfo.model_validate(told["error"]), told["retry_after_seconds"], instead)
     return Returned(told["result"])
 
 

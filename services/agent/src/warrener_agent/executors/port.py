@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from warrener_agent.context import AttemptFacts, Desk
+from warrener_agent.failures import Instead
 from warrener_agent.kinds import JobKind
 from warrener_contracts.events import ErrorInfo
 
@@ -23,6 +24,7 @@ class Raised:
 
     error: ErrorInfo
     retry_after_seconds: float | None = None
+    instead: Instead | None = None
 
 
 Ended = Returned | Raised
