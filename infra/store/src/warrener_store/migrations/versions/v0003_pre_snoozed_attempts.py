@@ -28,7 +28,7 @@ def _allow(ends: tuple[str, ...]) -> None:
         _rebuild(condition)
         return
     op.drop_constraint(_RULE, _TABLE, type_="check")
-    # Not valid: every row that is there keeps the new rule, and reading them all to see it would take its time.
+    # Not valid: every row that is there keeps the new rule, and to read them all for it would take its time.
     op.create_check_constraint(_RULE, _TABLE, condition, postgresql_not_valid=True)
 
 
