@@ -21,7 +21,7 @@ from warrener_contracts.reference.examples import golden
 from warrener_contracts.reference.fields_table import type_name
 from warrener_contracts.reference.routes import PARAMETERS, ROUTES, Route, routes_of
 from warrener_contracts.reference.schemas import schemas
-from warrener_contracts.topology import DELAY, EVENTS, EXCHANGES, STATUS
+from warrener_contracts.topology import CONTROL, DELAY, EVENTS, EXCHANGES, STATUS
 
 ROOT = Path(__file__).resolve().parents[3]
 GENERATE = ROOT / "contracts" / "wire" / "generate.py"
@@ -30,7 +30,7 @@ _OF_POLICIES = {"step", "delays", "max_age", "max_losses", "max_snoozes", "retry
 ABSENT = {
     "job.finished.v1": {"error"},  # a job that succeeded has none
     # Since 1.1 and optional: the examples are those of 1.0, which say what an event says without them.
-    "agent.announced.v1": _OF_POLICIES - {"max_losses"},
+    "agent.announced.v1": _OF_POLICIES - {"max_losses"} | {"depends_on", "breaker"},
     "attempt.cancelled.v1": {"by_handler"},
     "attempt.failed.v1": {"snoozed", *_OF_ERRORS},
     "job.dead.v1": _OF_ERRORS,
@@ -186,14 +186,20 @@ def test_every_event_goes_where_the_reference_says() -> None:
 
 
 def test_what_goes_elsewhere_too_is_told_by_name() -> None:
-    """A cancel is passed on, an attempt may take the ladder, an answer goes to its asker."""
+    """What is asked of the supervisor is passed on, agents hear of breakers, an attempt may take the
+    ladder, an answer goes to its asker."""
     elsewhere = {
         (type_of(kind), route.exchange)
         for route in ROUTES
         for kind in route.kinds
         if address_of(golden()[type_of(kind)])[0] != route.exchange
     }
-    assert elsewhere == {("job.cancel_requested.v1", STATUS), ("attempt.dispatched.v1", DELAY)}
+    assert elsewhere == {
+        ("job.cancel_requested.v1", STATUS),
+        ("breaker.set_requested.v1", STATUS),
+        ("breaker.changed.v1", CONTROL),
+        ("attempt.dispatched.v1", DELAY),
+    }
     replies = next(route for route in ROUTES if route.name == "replies")
     assert replies.exchange == EVENTS
 

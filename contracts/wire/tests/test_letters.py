@@ -63,6 +63,8 @@ ADDRESSES = {
     "attempt.timed_out.v1": ("warrener.status", "attempt.timed_out.flights.load"),
     "attempt.lost.v1": ("warrener.status", "attempt.lost.flights.load"),
     "attempt.overdue.v1": ("warrener.status", "attempt.overdue.flights.load"),
+    "breaker.set_requested.v1": ("warrener.requests", "breaker.set_requested"),
+    "breaker.changed.v1": ("warrener.events", "breaker.changed.open"),
     "job.deadline_passed.v1": ("warrener.status", "job.deadline_passed"),
     "agent.heartbeat.v1": ("warrener.heartbeats", "agent.loader-7c9f.4121"),
     "job.rejected.v1": ("warrener.events", "job.rejected.flights.load"),
@@ -101,6 +103,7 @@ def test_only_what_nobody_must_hear_is_fleeting_and_requests_and_dispatches_must
     assert {name for name, letter in told.items() if letter.mandatory} == {
         "job.requested.v1",
         "job.cancel_requested.v1",
+        "breaker.set_requested.v1",
         "agent.announced.v1",
         "attempt.dispatched.v1",
     }

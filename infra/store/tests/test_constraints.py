@@ -5,10 +5,12 @@ from sqlalchemy import CheckConstraint, text
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from warrener_contracts.breaking import BreakerPolicy, BreakerState
 from warrener_store import StateStore
+from warrener_store.rows import BreakerRow
 from warrener_store.rules import JOB_RULES
 from warrener_store.tables import METADATA
-from warrener_store.testing import died, queued_job, running_job
+from warrener_store.testing import NOON, died, queued_job, running_job
 
 MOMENT = "'2026-11-20T12:00:00.000000Z'"
 
@@ -43,6 +45,7 @@ OTHER_UPDATES = {
     "attempt_from_one": "warrener_attempts SET attempt = 0",
     "end_known": "warrener_attempts SET ended_as = 'vanished'",
     "attempts_not_negative": "warrener_dead_letters SET attempts = -1",
+    "breaker_state_known": "warrener_breakers SET state = 'ajar'",
     "counted_state_known": "warrener_job_counts SET state = 'flying'",
 }
 
@@ -51,6 +54,11 @@ INSERTS = {
     f"('t', 'q', '{{}}', NULL, 'hoped', '{{}}', '', 'a1', {MOMENT})",
     "slots_not_negative": f"warrener_agents VALUES ('a1', 'h', 1, '[]', -1, 0, true, {MOMENT}, {MOMENT})",
 }
+
+
+OPEN_BREAKER = BreakerRow(
+    name="job:flights.load", state=BreakerState.OPEN, since=NOON, reason="", policy=BreakerPolicy()
+)
 
 
 async def refused(engine: AsyncEngine, statement: str, because: str) -> None:
@@ -75,6 +83,7 @@ async def test_nor_can_what_is_kept_beside_it(
     row = running_job()
     await store.insert_jobs([row])
     await store.save_jobs([died(row)])
+    await store.put_breaker(OPEN_BREAKER)
     for rule, update in OTHER_UPDATES.items():
         with subtests.test(rule=rule):
             await refused(engine, f"UPDATE {update}", rule)

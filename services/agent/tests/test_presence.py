@@ -5,6 +5,7 @@ import asyncio
 from services.agent.tests.stage import Stage
 from structlog.testing import capture_logs
 
+from warrener_agent.gate import Gate
 from warrener_agent.ledger import open_ledger
 from warrener_agent.presence import Presence
 from warrener_agent.running import Running
@@ -26,6 +27,7 @@ def workplace(stage: Stage, clock: VirtualClock) -> Workplace:
         entropy=SeededEntropy(1),
         settings=AgentSettings(agent_heartbeat=5.0),
         running=Running(1),
+        gate=Gate({}),
         speaker=Speaker("ada"),
     )
 

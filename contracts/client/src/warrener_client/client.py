@@ -2,9 +2,9 @@
 
 import os
 from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self
 from uuid import UUID
 
 from warrener_client.asking import Arguments, Ask, Span
@@ -16,8 +16,14 @@ from warrener_client.job import Job
 from warrener_client.post import Post
 from warrener_client.tracing import RequestSpans
 from warrener_client.writing import Writer
+from warrener_contracts.breaking import BreakerState
 from warrener_contracts.codec import Readable, decode
-from warrener_contracts.events import JobCancelRequested, JobCancelRequestedData
+from warrener_contracts.events import (
+    BreakerSetRequested,
+    BreakerSetRequestedData,
+    JobCancelRequested,
+    JobCancelRequestedData,
+)
 from warrener_contracts.identity import job_id_of
 from warrener_contracts.letters import Letter, letter_for
 from warrener_contracts.policy import PolicyOverrides
@@ -164,6 +170,37 @@ class Client:
             data=JobCancelRequestedData(job_id=job_id, reason=reason),
         )
         await self._send([letter_for(event)], self._confirm_timeout, job_id)
+
+    async def open_breaker(
+        self, name: str, *, for_: timedelta | None = None, reason: str = "asked for"
+    ) -> None:
+        """Ask to hold back the jobs behind a circuit breaker: `job:<job type>` or `dependency:<name>`.
+
+        After `for_` a first one is let through as a probe; without, they wait until the breaker is closed.
+        Returns when the broker has confirmed. Raises ValueError for what no breaker is called.
+        """
+        await self._set_breaker(name, BreakerState.OPEN, for_, reason)
+
+    async def close_breaker(self, name: str, *, reason: str = "asked for") -> None:
+        """Ask to let the jobs behind a circuit breaker through again; returns when the broker has
+        confirmed."""
+        await self._set_breaker(name, BreakerState.CLOSED, None, reason)
+
+    async def _set_breaker(
+        self,
+        name: str,
+        state: Literal[BreakerState.OPEN, BreakerState.CLOSED],
+        open_for: timedelta | None,
+        reason: str,
+    ) -> None:
+        event = BreakerSetRequested(
+            id=str(self._entropy.new_id()),
+            source=self.source,
+            time=self._clock.now(),
+            subject=name,
+            data=BreakerSetRequestedData(name=name, state=state, open_for=open_for, reason=reason),
+        )
+        await self._send([letter_for(event)], self._confirm_timeout, UUID(event.id))
 
     async def _request(self, asks: Sequence[Ask], patience: float | None) -> list[Job]:
         around = ambient()

@@ -142,6 +142,8 @@ class SyncClient:
     request = _one_job(Client.request)
     request_batch = _jobs(Client.request_batch)
     cancel = _nothing(Client.cancel)
+    open_breaker = _nothing(Client.open_breaker)
+    close_breaker = _nothing(Client.close_breaker)
 
     def request_many(self, asks: Iterable[Ask], *, batch: int = AT_ONCE) -> Iterator[SyncJob]:
         """See Client.request_many. `asks` is read in the caller's thread."""

@@ -12,6 +12,8 @@ from warrener_contracts.events import (
     AttemptCancel,
     AttemptData,
     AttemptDispatched,
+    BreakerChanged,
+    BreakerSetRequested,
     Event,
     JobCancelRequested,
     JobDead,
@@ -45,6 +47,16 @@ def _(event: JobRequested) -> tuple[str, str]:
 @address_of.register
 def _(event: JobCancelRequested) -> tuple[str, str]:
     return topology.REQUESTS, "job.cancel_requested"
+
+
+@address_of.register
+def _(event: BreakerSetRequested) -> tuple[str, str]:
+    return topology.REQUESTS, "breaker.set_requested"
+
+
+@address_of.register
+def _(event: BreakerChanged) -> tuple[str, str]:
+    return topology.EVENTS, f"breaker.changed.{event.data.state}"
 
 
 @address_of.register

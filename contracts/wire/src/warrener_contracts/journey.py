@@ -153,7 +153,12 @@ _RETRYING: Mapping[Signal, Step] = {
     **_IN_FLIGHT,
     Signal.DUE: _to(QUEUED, why="its delay is over: the next attempt is dispatched"),
     Signal.CANCEL_REQUESTED: _to(CANCELLED, why="the next attempt has not begun; agents are told"),
-    Signal.OVERDUE: _to(QUEUED, why="the ladder has lost its wake-up: the same attempt is dispatched again"),
+    Signal.OVERDUE: _to(
+        QUEUED,
+        RETRYING,
+        why="the ladder has lost its wake-up: the same attempt is dispatched again; while a circuit "
+        "breaker is open it is put off",
+    ),
 }
 
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any, cast
 from pydantic import BaseModel, Field
 
 from warrener_contracts.backoff import Backoff
+from warrener_contracts.breaking import BreakerPolicy, DependencyName
 from warrener_contracts.durations import LONGEST, Duration, Span
 from warrener_contracts.unsaid import none, nothing
 
@@ -75,6 +76,19 @@ class JobPolicy(BaseModel, frozen=True):
         default=(),
         exclude_if=nothing,
         description="These errors (`timeout` and `crash` too) are not tried again; counts before retry_on.",
+    )
+
+    depends_on: tuple[DependencyName, ...] = Field(
+        default=(),
+        max_length=20,
+        exclude_if=nothing,
+        description="What its handler needs and others run; while the breaker of one is open, jobs wait.",
+    )
+    breaker: BreakerPolicy | None = Field(
+        default=None,
+        exclude_if=nothing,
+        description="When the job type's own breaker and those of its dependencies open. None: it has none "
+        "of its own, and its dependencies' are as usual.",
     )
 
     def begun_after(self, wait: timedelta) -> "JobPolicy":

@@ -79,6 +79,8 @@ RELEASED: tuple[Kind, ...] = (
     events.AttemptStarted,
     events.AttemptSucceeded,
     events.AttemptTimedOut,
+    events.BreakerChanged,
+    events.BreakerSetRequested,
     events.JobCancelRequested,
     events.JobDead,
     events.JobDeadlinePassed,

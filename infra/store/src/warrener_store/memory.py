@@ -21,6 +21,7 @@ from warrener_store.rows import (
     ASKED,
     AgentRow,
     AttemptRow,
+    BreakerRow,
     DeadLetter,
     JobFilter,
     JobRow,
@@ -44,6 +45,7 @@ class MemoryStore(StateStore):
         self._dead_letters: dict[UUID, DeadLetter] = {}
         self._job_types: dict[str, JobTypeRow] = {}
         self._agents: dict[str, AgentRow] = {}
+        self._breakers: dict[str, BreakerRow] = {}
         self._parked: dict[str, ParkedMessage] = {}
 
     async def start(self) -> None:
@@ -158,6 +160,33 @@ class MemoryStore(StateStore):
 
     async def agents(self) -> list[AgentRow]:
         return _latest(self._agents.values(), lambda row: (row.last_seen_at, row.agent_id))
+
+    # -- circuit breakers ---------------------------------------------------------------------------------
+
+    async def breakers(self) -> list[BreakerRow]:
+        return [row for _, row in sorted(self._breakers.items())]
+
+    async def put_breaker(self, row: BreakerRow) -> bool:
+        held = self._breakers.get(row.name)
+        if row.version != (1 if held is None else held.version + 1):
+            return False
+        self._breakers[row.name] = row
+        return True
+
+    async def wake_held(self, job_types: Collection[str], now: datetime, beyond: datetime, limit: int) -> int:
+        held = sorted(
+            (row.due_at, row.job_id)
+            for row in self._jobs.values()
+            if row.job_type in job_types
+            and row.state in (JobState.WAITING, JobState.RETRYING)
+            and row.due_at is not None
+            and row.wake_at is not None
+            and row.due_at <= now
+            and row.wake_at > beyond
+        )[:limit]
+        for _, job_id in held:
+            self._change(job_id, wake_at=now)
+        return len(held)
 
     # -- what is buried -----------------------------------------------------------------------------------
 

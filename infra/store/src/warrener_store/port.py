@@ -14,6 +14,7 @@ from warrener_contracts.states import JobState
 from warrener_store.rows import (
     AgentRow,
     AttemptRow,
+    BreakerRow,
     DeadLetter,
     JobFilter,
     JobRow,
@@ -133,6 +134,21 @@ class StateStore(Protocol):
 
     async def agents(self) -> list[AgentRow]:
         """All agents ever heard of, the last seen first."""
+        ...
+
+    # -- circuit breakers ---------------------------------------------------------------------------------
+
+    async def breakers(self) -> list[BreakerRow]:
+        """Every breaker that has ever been open, by name."""
+        ...
+
+    async def put_breaker(self, row: BreakerRow) -> bool:
+        """Keep its first version, or the one after that which is stored; False where another was faster."""
+        ...
+
+    async def wake_held(self, job_types: Collection[str], now: datetime, beyond: datetime, limit: int) -> int:
+        """Have jobs looked at now that wait or retry, are due, and were put off until after `beyond`; at most
+        `limit`, the first due first. How many."""
         ...
 
     # -- what is buried -----------------------------------------------------------------------------------

@@ -26,6 +26,7 @@ from warrener_store.records.agents import (
     job_type_in,
     job_type_out,
 )
+from warrener_store.records.breakers import breaker_out
 from warrener_store.records.ends import (
     ATTEMPT_COLUMNS,
     DEAD_LETTER_COLUMNS,
@@ -37,7 +38,7 @@ from warrener_store.records.ends import (
 from warrener_store.records.form import NATIVE
 from warrener_store.records.jobs import JOB_COLUMNS, become_out, job_in, ran_out
 from warrener_store.records.new_jobs import arrays_out
-from warrener_store.rows import AgentRow, JobRow, JobTypeRow, Lease, ParkedMessage
+from warrener_store.rows import AgentRow, BreakerRow, JobRow, JobTypeRow, Lease, ParkedMessage
 from warrener_store.schema import check_version
 from warrener_store.sql import statement
 from warrener_store.watching import MOST_WATCHERS
@@ -197,6 +198,17 @@ class PostgresStore(Questions, StateStore):
         await self._change(
             "put_agents", *_arrays(len(AGENT_COLUMNS), (agent_out(row, NATIVE) for row in rows))
         )
+
+    # -- circuit breakers ---------------------------------------------------------------------------------
+
+    async def put_breaker(self, row: BreakerRow) -> bool:
+        """Keep its first version, or the one after that which is stored; False where another was faster."""
+        return bool(await self._change("put_breaker", *breaker_out(row, NATIVE)))
+
+    async def wake_held(self, job_types: Collection[str], now: datetime, beyond: datetime, limit: int) -> int:
+        """Have jobs looked at now that wait or retry, are due and were put off. How many."""
+        names = [escape(name) for name in job_types]
+        return len(await self._change("wake_held", names, now, beyond, limit))
 
     # -- what is buried -----------------------------------------------------------------------------------
 

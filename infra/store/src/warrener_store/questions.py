@@ -7,12 +7,14 @@ from uuid import UUID
 
 from warrener_store.listing import Place, listing, place_of
 from warrener_store.records.agents import agent_in
+from warrener_store.records.breakers import breaker_in
 from warrener_store.records.ends import attempt_in, count_in, dead_letter_in, parked_in
 from warrener_store.records.form import Form
 from warrener_store.records.jobs import job_in
 from warrener_store.rows import (
     AgentRow,
     AttemptRow,
+    BreakerRow,
     DeadLetter,
     JobFilter,
     JobRow,
@@ -41,6 +43,10 @@ class Questions(ABC):
     async def agents(self) -> list[AgentRow]:
         """All agents ever heard of, the last seen first."""
         return [agent_in(values, self.form) for values in await self._ask("agents")]
+
+    async def breakers(self) -> list[BreakerRow]:
+        """Every breaker that has ever been open, by name."""
+        return [breaker_in(values, self.form) for values in await self._ask("breakers")]
 
     async def parked(self, limit: int = 50) -> list[ParkedMessage]:
         """The newest first."""

@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from warrener_contracts.breaking import BreakerPolicy, BreakerState
 from warrener_contracts.events import AttemptDispatchedData, ErrorInfo, JobFinishedData, JsonObject
 from warrener_contracts.policy import Guarantee, JobPolicy
 from warrener_contracts.states import JobState
@@ -235,3 +236,22 @@ class StateCount:
 
 
 GRACE = timedelta(seconds=10)  # how long a claimed row is left to the one that claimed it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BreakerRow:
+    """A circuit breaker that has been open. One that never was has no row, and is closed."""
+
+    name: str  # `job:<job type>` or `dependency:<name>`
+    version: int = 1
+    state: BreakerState
+    by_hand: bool = False  # somebody has opened or closed it
+    since: datetime
+    until: datetime | None = (
+        None  # open: the first probe follows; half open: the next one. None: never by itself
+    )
+    opened: int = 0  # how often in a row, without having closed in between: the cooldown grows with it
+    succeeded: int = 0  # half open: so many probes have succeeded
+    reason: str
+    job_types: tuple[str, ...] = ()  # those that it was seen to hold back
+    policy: BreakerPolicy

@@ -28,11 +28,12 @@ from warrener_store.insertion import Known, in_turn
 from warrener_store.port import Inserted, Save, StateStore, StoreNotMigrated
 from warrener_store.questions import Questions
 from warrener_store.records.agents import agent_out, job_type_in, job_type_out
+from warrener_store.records.breakers import breaker_out
 from warrener_store.records.ends import attempt_out, dead_letter_out, parked_out
 from warrener_store.records.form import TEXTUAL, texts_in, texts_out
 from warrener_store.records.jobs import JOB_COLUMNS, become_out, job_in, ran_out
 from warrener_store.records.new_jobs import columns_out
-from warrener_store.rows import AgentRow, JobRow, JobTypeRow, Lease, ParkedMessage
+from warrener_store.rows import AgentRow, BreakerRow, JobRow, JobTypeRow, Lease, ParkedMessage
 from warrener_store.schema import check_version
 from warrener_store.sql import Positional, positional, statement
 from warrener_store.sqlite_engine import BUSY_SECONDS, sqlite_engine, taken
@@ -194,6 +195,23 @@ class SqliteStore(Questions, StateStore):
     async def put_agents(self, agents: Sequence[AgentRow]) -> None:
         """Insert or update by agent id; an older word does not replace a newer one."""
         await self._put("put_agent", (agent_out(row, TEXTUAL) for row in agents))
+
+    # -- circuit breakers ---------------------------------------------------------------------------------
+
+    async def put_breaker(self, row: BreakerRow) -> bool:
+        """Keep its first version, or the one after that which is stored; False where another was faster."""
+        async with self._writing() as transaction:
+            return bool(await transaction.ask("put_breaker", *breaker_out(row, TEXTUAL)))
+
+    async def wake_held(self, job_types: Collection[str], now: datetime, beyond: datetime, limit: int) -> int:
+        """Have jobs looked at now that wait or retry, are due and were put off. How many."""
+        asked = (encode([escape(name) for name in job_types]), _text(now), _text(beyond), limit)
+        if not await self._ask("held_jobs", *asked):
+            return 0  # most looks find nothing, and need not wait for the writer
+        async with self._writing() as transaction:
+            held = [str(row[0]) for row in await transaction.ask("held_jobs", *asked)]
+            await transaction.run("claim_due", [(encode(held), _text(now))])
+        return len(held)
 
     # -- what is buried -----------------------------------------------------------------------------------
 

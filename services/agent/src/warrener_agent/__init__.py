@@ -4,11 +4,13 @@ from warrener_agent.agent import Agent
 from warrener_agent.context import JobContext, SyncTransaction
 from warrener_agent.failures import Cancel, Fail, JobDefinitionError, RetryAfter, Snooze
 from warrener_agent.ledger.port import Transaction
+from warrener_contracts.breaking import BreakerPolicy
 from warrener_contracts.policy import Backoff
 
 __all__ = [
     "Agent",
     "Backoff",
+    "BreakerPolicy",
     "Cancel",
     "Fail",
     "JobContext",

@@ -42,7 +42,8 @@ class Agent:
         again, up to `max_attempts`, unless it is `Fail`, one of `no_retry`, or none of `retry_on` where that
         is given: exception classes, and names of such with `*` ("requests.*"). `executor` is "coroutine" for
         an `async def` and "thread" for a plain function if not said; only a "process" can be stopped whatever
-        it does.
+        it does. `depends_on` names what it needs and others run: while too many attempts fail of job types
+        that need it, jobs wait, uncharged; `breaker` says when that is (True: one of its own, as usual).
 
         Raises JobDefinitionError for what cannot be served.
         """

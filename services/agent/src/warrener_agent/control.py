@@ -4,7 +4,7 @@ from warrener_agent.presence import Presence
 from warrener_agent.running import Stop
 from warrener_agent.workplace import Workplace
 from warrener_contracts.codec import Readable, decode
-from warrener_contracts.events import AttemptCancel
+from warrener_contracts.events import AttemptCancel, BreakerChanged, BreakerChangedData
 from warrener_contracts.letters import BATCH_TYPE, EVENT_TYPE
 from warrener_runtime.bus.port import Delivery
 from warrener_runtime.logs import get_logger
@@ -24,14 +24,27 @@ class Control:
         if delivery.content_type not in (EVENT_TYPE, BATCH_TYPE):
             return  # a pulse: that it came is all it says
         for element in decode(delivery.body, delivery.content_type):
-            if isinstance(element, Readable) and isinstance(element.event, AttemptCancel):
-                await self._cancel(element.event)
+            event = element.event if isinstance(element, Readable) else None
+            if isinstance(event, AttemptCancel):
+                await self._cancel(event)
+            elif isinstance(event, BreakerChanged):
+                self._turn(event.data)
             else:
                 _log.warning(
                     "A control message means nothing to this agent and is ignored.",
                     action="agent.control_ignored",
                     routing_key=delivery.routing_key,
                 )
+
+    def _turn(self, data: BreakerChangedData) -> None:
+        if self._at.gate.hear(data, self._at.clock.monotonic()):
+            _log.info(
+                "A circuit breaker has turned: attempts are given back while it is open.",
+                action="agent.breaker",
+                breaker=data.name,
+                state=data.state.value,
+                reason=data.reason,
+            )
 
     async def _cancel(self, event: AttemptCancel) -> None:
         data = event.data

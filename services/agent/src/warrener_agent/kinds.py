@@ -3,7 +3,7 @@
 import importlib
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import reduce
@@ -15,6 +15,7 @@ from pydantic_core import ErrorDetails
 from warrener_agent.errors import ErrorRules
 from warrener_agent.failures import JobDefinitionError
 from warrener_agent.signature import Handler, Signature, signature_of
+from warrener_contracts.breaking import BreakerPolicy
 from warrener_contracts.events import JobTypeDeclaration
 from warrener_contracts.policy import Backoff, Guarantee, JobPolicy
 
@@ -32,6 +33,8 @@ class Options(TypedDict, total=False):
     backoff: Backoff
     max_age: timedelta | float | str
     max_snoozes: int
+    depends_on: str | Sequence[str]
+    breaker: BreakerPolicy | bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +89,17 @@ def _policy(name: str, errors: ErrorRules, options: Options) -> JobPolicy:
     if unknown := sorted(options.keys() - Options.__annotations__.keys()):
         known = ", ".join(sorted(Options.__annotations__))
         raise JobDefinitionError(f"{name}: expected options among {known}, got {', '.join(unknown)}")
-    return JobPolicy.model_validate({**options, **errors.named(name)})
+    return JobPolicy.model_validate({**options, **_breaking(options), **errors.named(name)})
+
+
+def _breaking(options: Options) -> dict[str, Any]:
+    """One name may stand alone, and True is the usual breaker."""
+    needed = options.get("depends_on", ())
+    chosen = options.get("breaker", False)
+    return {
+        "depends_on": (needed,) if isinstance(needed, str) else tuple(needed),
+        "breaker": (BreakerPolicy() if chosen else None) if isinstance(chosen, bool) else chosen,
+    }
 
 
 def _problem(found: ErrorDetails) -> str:

@@ -4,6 +4,7 @@ own."""
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from uuid import uuid5
 
 from warrener_agent.decide_receipt import (
     Park,
@@ -17,13 +18,14 @@ from warrener_agent.decide_receipt import (
     way,
 )
 from warrener_agent.ledger.port import Claim, Granted
-from warrener_agent.outcomes import Cancelled, Settled, Succeeded
+from warrener_agent.outcomes import Cancelled, Released, Settled, Succeeded
 from warrener_agent.perform import Performer
 from warrener_agent.publish import publish_surely
 from warrener_agent.receipts import Receipt, acknowledge
 from warrener_agent.record import Report
 from warrener_agent.report import Reporter
 from warrener_agent.running import Run
+from warrener_agent.status_events import Times
 from warrener_agent.workplace import Workplace
 from warrener_contracts import topology
 from warrener_contracts.codec import Readable, Unreadable, decode
@@ -112,6 +114,9 @@ class Receiver:
         self, batch: Batch, event: AttemptDispatched, claim: Claim, receipt: Receipt, *, slot_free: bool
     ) -> None:
         run = self._at.running.get(claim)
+        if run is None and (breaker := self._at.gate.held(event.data.job_type, batch.asked)):
+            batch.send_away(self._give_back(event, batch.now, breaker), [receipt])
+            return
         match way(event, batch.now, runs_here=run is not None, slot_free=slot_free):
             case Way.CLAIM:
                 batch.claims[claim] = (event, [receipt])
@@ -164,6 +169,18 @@ class Receiver:
         event, receipts = batch.claims[claim]
         context = TraceContext(event.traceparent, event.tracestate)
         self._reporter.hand_in(Report(event.data, context, outcome, batch.now, receipts))
+
+    def _give_back(self, event: AttemptDispatched, now: datetime, breaker: str) -> Letter:
+        """To the supervisor, uncharged and unclaimed. The id is derived: a repeat says the same again."""
+        return letter_for(
+            self._at.speaker.ended(
+                uuid5(event.data.job_id, f"{event.data.attempt}:held back"),
+                event.data,
+                Times(now, now),
+                TraceContext(event.traceparent, event.tracestate),
+                Released(f"held back: {breaker} is open"),
+            )
+        )
 
     def _park(self, queue: str, delivery: Delivery, found: Readable | Unreadable, park: Park) -> Letter:
         _log.error(

@@ -12,6 +12,7 @@ from warrener_agent.executors.coroutine import CoroutineExecutor
 from warrener_agent.executors.port import Executor
 from warrener_agent.executors.process import ProcessExecutor
 from warrener_agent.executors.thread import ThreadExecutor
+from warrener_agent.gate import Gate
 from warrener_agent.kinds import ExecutorName
 from warrener_agent.leases import Leases, start_patiently
 from warrener_agent.ledger import Ledger, open_ledger
@@ -61,6 +62,7 @@ def assemble(  # noqa: PLR0917 - the parts that every service is assembled from,
         settings=settings,
         running=Running(settings.agent_slots),
         speaker=Speaker(agent_id),
+        gate=Gate({kind.name: kind.declaration.policy for kind in agent.kinds.values()}),
     )
     return _parts(at, agent, telemetry)
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from datetime import timedelta
 
+from warrener_agent.gate import Gate
 from warrener_agent.ledger.port import Ledger
 from warrener_agent.running import Running
 from warrener_agent.settings import AgentSettings
@@ -24,6 +25,7 @@ class Workplace:
     settings: AgentSettings
     running: Running
     speaker: Speaker
+    gate: Gate
 
     @property
     def lease(self) -> timedelta:

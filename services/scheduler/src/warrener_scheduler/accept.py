@@ -20,6 +20,7 @@ from warrener_scheduler.acceptance import Accepted, Decision, Rejected, decide, 
 from warrener_scheduler.announce import Announce
 from warrener_scheduler.arguments import problem
 from warrener_scheduler.dispatch_letters import dispatch_letter
+from warrener_scheduler.holds import Holds
 from warrener_scheduler.intake import Asked, take_in
 from warrener_scheduler.job_types import JobTypes, KnownType
 from warrener_scheduler.publishing import publish
@@ -37,13 +38,21 @@ class Accept:
     """The verb that hears the requests queue."""
 
     def __init__(
-        self, bus: Bus, store: StateStore, clock: Clock, telemetry: Telemetry, announce: Announce
+        self,
+        bus: Bus,
+        store: StateStore,
+        clock: Clock,
+        telemetry: Telemetry,
+        announce: Announce,
+        *,
+        holds: Holds,
     ) -> None:
         self._bus = bus
         self._store = store
         self._clock = clock
         self._telemetry = telemetry
         self._announce = announce
+        self._holds = holds
         self._job_types = JobTypes(store, clock)
 
     async def handle(self, subscription: Subscription, deliveries: list[Delivery]) -> None:
@@ -57,7 +66,7 @@ class Accept:
             self._job_types.forget()
         letters = await self._accept(intake.requests)
         now = self._clock.now()
-        letters += [answers.forwarded(event) for event in intake.cancels]
+        letters += [answers.forwarded(event) for event in intake.orders]
         letters += [
             letter for found, of in intake.unreadable for letter in answers.unreadable(found, of, now)
         ]
@@ -105,6 +114,7 @@ class Accept:
         """One outcome for each request, with every new job in the store."""
         job_types = await self._job_types.named({event.data.job_type for event in requests})
         decisions = [_decide(event, job_types.get(event.data.job_type), now) for event in requests]
+        decisions = [self._holds.held_back(decision, now) for decision in decisions]
         accepted = [decision.row for decision in decisions if isinstance(decision, Accepted)]
         inserted = iter(await self._insert(accepted) if accepted else [])
         rejected = [

@@ -7,6 +7,7 @@ from uuid import UUID, uuid5
 from warrener_contracts import topology
 from warrener_contracts.codec import Readable, Unreadable
 from warrener_contracts.events import (
+    BreakerSetRequested,
     Event,
     JobCancelRequested,
     JobDeduplicated,
@@ -23,6 +24,9 @@ from warrener_runtime.bus.port import Delivery
 from warrener_scheduler.acceptance import Rejected, job_of
 from warrener_scheduler.dispatch_letters import SOURCE
 from warrener_store.rows import JobRow
+
+Order = JobCancelRequested | BreakerSetRequested
+"""What is asked of the supervisor: it comes by our door, and is passed on as it is."""
 
 _QUEUE = topology.REQUESTS_QUEUE.name
 
@@ -117,8 +121,8 @@ def parked_event(came: Readable, reason: Reason, detail: str) -> Letter:
     )
 
 
-def forwarded(event: JobCancelRequested) -> Letter:
-    """A request to cancel, to the one who judges: the supervisor."""
+def forwarded(event: Order) -> Letter:
+    """What is asked of the one who judges, to it: the supervisor."""
     return letter_for(event)._replace(
         exchange=topology.STATUS, message_id=str(_name(event, "forwarded")), mandatory=False
     )

@@ -13,7 +13,9 @@ from warrener_runtime.bus.port import Bus
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
 from warrener_scheduler.dispatch_letters import dispatch_letter
+from warrener_scheduler.holds import Holds
 from warrener_scheduler.publishing import publish
+from warrener_store.holding import PUT_OFF
 from warrener_store.port import Save, StateStore
 from warrener_store.rows import GRACE, JobRow
 
@@ -23,10 +25,11 @@ _log = get_logger("dispatch")
 class Dispatch:
     """The verb that watches what waits."""
 
-    def __init__(self, bus: Bus, store: StateStore, clock: Clock, limit: int = 500) -> None:
+    def __init__(self, bus: Bus, store: StateStore, clock: Clock, holds: Holds, limit: int = 500) -> None:
         self._bus = bus
         self._store = store
         self._clock = clock
+        self._holds = holds
         self._limit = limit
 
     async def look(self) -> None:
@@ -37,7 +40,9 @@ class Dispatch:
     async def _some(self) -> int:
         now = self._clock.now()
         claimed = await self._store.claim_due([JobState.WAITING], now, now + GRACE, self._limit)
-        begun = [begin(row, now) for row in claimed if not _hopeless(row, now)]
+        due = [row for row in claimed if not _hopeless(row, now)]
+        await self._save([put_off(row, now) for row in due if self._holds.shut(row)])
+        begun = [begin(row, now) for row in due if not self._holds.shut(row)]
         applied = await self._save(begun)
         await publish(self._bus, [dispatch_letter(row, now) for row in applied], self._clock)
         await self._save([confirm(row, self._clock.now()) for row in applied])
@@ -51,6 +56,13 @@ class Dispatch:
             return []
         applied = await self._store.save_jobs([Save(row) for row in rows])
         return [row for row in rows if row.job_id in applied]
+
+
+def put_off(row: JobRow, now: datetime) -> JobRow:
+    """Held back: looked at again when its breaker wakes it, and after PUT_OFF at the latest."""
+    return replace(
+        row, version=row.version + 1, due_at=row.due_at or now, wake_at=now + PUT_OFF, updated_at=now
+    )
 
 
 def begin(row: JobRow, now: datetime) -> JobRow:

@@ -4,11 +4,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from warrener_contracts.codec import Readable, Unreadable, decode
-from warrener_contracts.events import AgentAnnounced, JobCancelRequested, JobRequested, Reason
+from warrener_contracts.events import (
+    AgentAnnounced,
+    BreakerSetRequested,
+    JobCancelRequested,
+    JobRequested,
+    Reason,
+)
 from warrener_contracts.letters import Letter
 from warrener_contracts.topology import MAX_BODY
 from warrener_runtime.bus.port import Delivery
-from warrener_scheduler.answers import parked_event
+from warrener_scheduler.answers import Order, parked_event
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +31,7 @@ class Intake:
     way."""
 
     requests: list[Asked] = field(default_factory=list[Asked])
-    cancels: list[JobCancelRequested] = field(default_factory=list[JobCancelRequested])
+    orders: list[Order] = field(default_factory=list[Order])
     announcements: list[AgentAnnounced] = field(default_factory=list[AgentAnnounced])
     unreadable: list[tuple[Unreadable, Delivery]] = field(default_factory=list[tuple[Unreadable, Delivery]])
     strayed: list[Letter] = field(default_factory=list[Letter])
@@ -42,8 +48,8 @@ def take_in(deliveries: Iterable[Delivery]) -> Intake:
             match found.event:
                 case JobRequested() as event:
                     intake.requests.append(Asked(event, found))
-                case JobCancelRequested() as event:
-                    intake.cancels.append(event)
+                case JobCancelRequested() | BreakerSetRequested() as event:
+                    intake.orders.append(event)
                 case AgentAnnounced() as event:
                     intake.announcements.append(event)
                 case event:

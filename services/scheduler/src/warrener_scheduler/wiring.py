@@ -10,11 +10,14 @@ from warrener_runtime.telemetry import Telemetry
 from warrener_scheduler.accept import Accept
 from warrener_scheduler.announce import Announce
 from warrener_scheduler.dispatch import Dispatch
+from warrener_scheduler.holds import Holds
 from warrener_scheduler.settings import SchedulerSettings
 from warrener_store import StateStore, StoreError, StoreNotMigrated, StoreUnavailable, open_store
 from warrener_store.patience import start_patiently
 
 NAME = "warrener-scheduler"
+
+_LOOK_AT_BREAKERS = 1.0  # seconds
 
 _log = get_logger("scheduler")
 
@@ -29,8 +32,9 @@ def assemble(  # noqa: PLR0917 - the same six for every service
 ) -> Component:
     """The scheduler on a bus and a store that work already. Any number of them may run at once."""
     del entropy  # every id here is derived, so that a repeat is recognised
-    accept = Accept(bus, store, clock, telemetry, Announce(bus, store, clock))
-    dispatch = Dispatch(bus, store, clock)
+    holds = Holds(store)
+    accept = Accept(bus, store, clock, telemetry, Announce(bus, store, clock), holds=holds)
+    dispatch = Dispatch(bus, store, clock, holds)
     return Group(
         Resource("topology", lambda: bus.declare(TOPOLOGY), _nothing),
         Consumer(
@@ -43,6 +47,7 @@ def assemble(  # noqa: PLR0917 - the same six for every service
             clock=clock,
             give_up_after=settings.give_up_deaf_after,
         ),
+        Loop("breakers", holds.look, every=_LOOK_AT_BREAKERS, clock=clock),
         Loop("dispatch", dispatch.look, every=settings.dispatch_every, clock=clock),
         name=NAME,
     )

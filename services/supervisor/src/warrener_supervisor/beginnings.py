@@ -5,6 +5,7 @@ from datetime import datetime
 from warrener_contracts.events import AttemptOverdue, AttemptProgressed, AttemptStarted
 from warrener_contracts.states import JobState
 from warrener_store.becoming import become
+from warrener_store.holding import PUT_OFF
 from warrener_store.rows import AttemptEnd, AttemptRow, JobRow
 from warrener_supervisor.moment import Moment
 from warrener_supervisor.rules import Rules
@@ -39,7 +40,11 @@ def watched_until(row: JobRow, started_at: datetime, lease_until: datetime, rule
 
 def dispatched_again(row: JobRow, event: AttemptOverdue, at: Moment) -> Judgement:
     """Nobody took it in time. The ladder's lost wake-up is given again; what was queued gets a new number,
-    as an agent may yet come with the old one. Neither is charged to the job."""
+    as an agent may yet come with the old one. Neither is charged to the job. While a breaker is open, what
+    retries is put off."""
+    if row.state is JobState.RETRYING and (breaker := at.holding.shut(row.job_type, row.policy)):
+        put_off = become(row, wake_at=at.now + PUT_OFF, updated_at=at.now)
+        return Judgement(put_off, f"held back: {breaker.name} is open")
     queued = become(
         row,
         state=JobState.QUEUED,

@@ -3,12 +3,15 @@
 from datetime import datetime
 from typing import NamedTuple
 
+from warrener_store.holding import NOTHING_HELD, Holding
 from warrener_supervisor.rules import Rules
 
 
 class Moment(NamedTuple):
-    """When it is judged, by which rules, and the chance in [0, 1) that spreads a retry."""
+    """When it is judged, by which rules, the chance in [0, 1) that spreads a retry, and what breakers hold
+    back."""
 
     now: datetime
     rules: Rules
     chance: float = 0.5
+    holding: Holding = NOTHING_HELD

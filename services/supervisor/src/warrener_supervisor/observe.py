@@ -9,7 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from warrener_contracts.codec import Readable, Unreadable, decode
-from warrener_contracts.events import Event, Reason
+from warrener_contracts.events import BreakerSetRequested, Event, Reason
 from warrener_contracts.letters import Letter, encode
 from warrener_contracts.states import JobState
 from warrener_contracts.topology import STATUS_QUEUE
@@ -20,6 +20,7 @@ from warrener_runtime.telemetry import Telemetry, TraceContext, names
 from warrener_store.port import StateStore
 from warrener_store.rows import JobRow
 from warrener_supervisor import act
+from warrener_supervisor.breakers.keeper import Breakers
 from warrener_supervisor.fold import Case, Folded, fold
 from warrener_supervisor.moment import Moment
 from warrener_supervisor.parking import parked_bytes, parked_event
@@ -49,6 +50,7 @@ class Observe:
         entropy: Entropy,
         telemetry: Telemetry,
         rules: Rules,
+        breakers: Breakers,
     ) -> None:
         self._bus = bus
         self._store = store
@@ -56,19 +58,26 @@ class Observe:
         self._entropy = entropy
         self._telemetry = telemetry
         self._rules = rules
+        self._breakers = breakers
 
     async def handle(self, subscription: Subscription, deliveries: list[Delivery]) -> None:
         """Judge one batch. Raises for infrastructure's sake alone, and then nothing is acknowledged."""
-        cases, letters = self._read(deliveries)
+        cases, orders, letters = self._read(deliveries)
+        for order in orders:
+            await self._breakers.obey(order)
         letters += await self._settle(cases)
+        await self._breakers.turn()
         await act.publish(self._bus, letters, self._clock)
         await subscription.ack(deliveries)
         _log.debug(
             "News of attempts was judged.", action="observe.judged", events=len(cases), told=len(letters)
         )
 
-    def _read(self, deliveries: Iterable[Delivery]) -> tuple[list[Case], list[Letter]]:
+    def _read(
+        self, deliveries: Iterable[Delivery]
+    ) -> tuple[list[Case], list[BreakerSetRequested], list[Letter]]:
         cases: list[Case] = []
+        orders: list[BreakerSetRequested] = []
         parked: list[Letter] = []
         for delivery in deliveries:
             for found in decode(delivery.body, delivery.content_type):
@@ -77,9 +86,11 @@ class Observe:
                     parked.append(parked_bytes(found, delivery, STATUS_QUEUE.name))
                 elif type(found.event) in SIGNALS:
                     cases.append(Case(found.event, self._entropy.chance(), found))
+                elif isinstance(found.event, BreakerSetRequested):
+                    orders.append(found.event)
                 else:
                     parked.append(_park(found, Reason.WRONG_DOOR, "expected news of attempts here"))
-        return cases, parked
+        return cases, orders, parked
 
     async def _settle(self, cases: Sequence[Case]) -> list[Letter]:
         """Judge and save until every case counts; what there is to tell."""
@@ -98,7 +109,7 @@ class Observe:
     async def _round(self, left: dict[UUID, list[Case]]) -> list[Letter]:
         rows = await self._store.jobs_by_id(left.keys())
         letters = [letter for job_id in left.keys() - rows.keys() for letter in _unknown(left.pop(job_id))]
-        at = Moment(self._clock.now(), self._rules)
+        at = Moment(self._clock.now(), self._rules, holding=self._breakers.holding)
         judged = [_judge(rows[job_id], cases, at) for job_id, cases in left.items()]
         applied, refused = await act.save(self._store, judged)
         for folded in judged:
@@ -109,6 +120,7 @@ class Observe:
                 ]
             elif job_id in applied or not folded.saves:
                 del left[job_id]
+                self._breakers.note(folded)
                 letters += self._tell(folded)
         return letters
 

@@ -21,6 +21,7 @@ from warrener_contracts.letters import Letter, addressed_to, delayed_letter, let
 from warrener_contracts.states import JobState
 from warrener_runtime.telemetry import TraceContext
 from warrener_store.rows import JobRow
+from warrener_supervisor.held import kept_in_store
 from warrener_supervisor.rules import Rules
 from warrener_supervisor.source import SOURCE
 from warrener_supervisor.successes import success_letter
@@ -43,7 +44,7 @@ def letters_of(
     over = row.state.terminal
     letters: list[Letter] = []
     if not over and row.state in (JobState.QUEUED, JobState.RETRYING):
-        if Tell.DISPATCH in tells and not _kept_in_store(row, now, rules):
+        if Tell.DISPATCH in tells and not kept_in_store(row, now, rules):
             letters.append(dispatch_letter(row, now))
         if Tell.RETRYING in tells and row.state is JobState.RETRYING:
             letters.extend(letter_for(event) for event in _retrying(row, now, trace))
@@ -177,8 +178,3 @@ def _retrying(row: JobRow, now: datetime, trace: TraceContext) -> list[Event[Any
             ),
         )
     ]
-
-
-def _kept_in_store(row: JobRow, now: datetime, rules: Rules) -> bool:
-    """Too long a wait for the ladder: the watchdog dispatches it when it is due."""
-    return row.due_at is not None and row.due_at - now > rules.longest_ladder

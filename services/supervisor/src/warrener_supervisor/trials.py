@@ -16,7 +16,7 @@ from warrener_contracts.retrying import not_again_because
 from warrener_contracts.states import JobState
 from warrener_store.becoming import become
 from warrener_store.rows import AttemptEnd, AttemptRow, JobRow
-from warrener_supervisor import delays, ends
+from warrener_supervisor import delays, ends, held
 from warrener_supervisor.moment import Moment
 from warrener_supervisor.verdicts import Judgement, Tell
 
@@ -34,7 +34,7 @@ def failed(row: JobRow, event: AttemptFailed, at: Moment) -> Judgement:
     wishes = data.error.retryable and data.retry_after_seconds is not None
     if not wishes and (why := not_again_because(data.error, row.policy)):
         return _last(charged, record, why, at)
-    return _again_if_left(charged, record, delay, at)
+    return _tried(row, charged, record, delay, at)
 
 
 def timed_out(row: JobRow, event: AttemptTimedOut, at: Moment) -> Judgement:
@@ -48,7 +48,7 @@ def timed_out(row: JobRow, event: AttemptTimedOut, at: Moment) -> Judgement:
     if why := not_again_because(error, row.policy):
         ruling = _last(charged, record, why, at)
     else:
-        ruling = _again_if_left(charged, record, row.policy.backoff.delay(charged.failures, at.chance), at)
+        ruling = _tried(row, charged, record, row.policy.backoff.delay(charged.failures, at.chance), at)
     return ruling._replace(tells=ruling.tells | {Tell.CANCEL})
 
 
@@ -93,6 +93,15 @@ def stopped(row: JobRow, event: AttemptCancelled, at: Moment) -> Judgement:
     return _again(charged, replace(record, error=error), delay, at)
 
 
+def _tried(row: JobRow, charged: JobRow, record: AttemptRow, delay: timedelta, at: Moment) -> Judgement:
+    """Charged, unless a breaker has opened meanwhile: then the job is not to blame."""
+    breaker = held.not_charged(row, charged.error, at)
+    if breaker is None:
+        return _again_if_left(charged, record, delay, at)
+    spared = become(row, error=charged.error)
+    return held.said_of(breaker, _again_unless_old(spared, record, timedelta(0), at))
+
+
 def _again_if_left(charged: JobRow, record: AttemptRow, delay: timedelta, at: Moment) -> Judgement:
     if charged.cancel_reason is not None:
         return ends.cancelled(charged, record, at.now)
@@ -115,7 +124,7 @@ def _again(charged: JobRow, record: AttemptRow, delay: timedelta, at: Moment) ->
         progress=None,
         progress_note=None,
         due_at=due_at,
-        wake_at=due_at if wait > at.rules.longest_ladder else due_at + at.rules.ladder_grace,
+        wake_at=held.looked_at(charged, due_at, at),
         dispatched_at=at.now,
         updated_at=at.now,
     )

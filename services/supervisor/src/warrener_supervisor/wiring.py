@@ -11,6 +11,7 @@ from warrener_runtime.settings import SettingsError
 from warrener_runtime.telemetry import Telemetry
 from warrener_store import StateStore, StoreError, StoreNotMigrated, StoreUnavailable, open_store
 from warrener_store.patience import start_patiently
+from warrener_supervisor.breakers.keeper import Breakers
 from warrener_supervisor.bury import Bury
 from warrener_supervisor.observe import Observe
 from warrener_supervisor.presence import Presence
@@ -35,7 +36,8 @@ def assemble(  # noqa: PLR0917 - the same six for every service
 ) -> Component:
     """The supervisor on a bus and a store that work already. Any number of them may run at once."""
     rules = rules_of(settings)
-    observe = Observe(bus, store, clock, entropy=entropy, telemetry=telemetry, rules=rules)
+    breakers = Breakers(bus, store, clock)
+    observe = Observe(bus, store, clock, entropy=entropy, telemetry=telemetry, rules=rules, breakers=breakers)
     presence = Presence(bus, store, clock, rules)
     bury = Bury(bus, store, clock)
     deaf = settings.give_up_deaf_after
@@ -74,6 +76,7 @@ def assemble(  # noqa: PLR0917 - the same six for every service
             )
             for queue in (DEAD_QUEUE, UNROUTABLE_QUEUE)
         ),
+        Loop("breakers", breakers.look, every=settings.watch_every, clock=clock),
         Loop("watchdog", watchdog.look, every=settings.watch_every, clock=clock),
         name=NAME,
     )

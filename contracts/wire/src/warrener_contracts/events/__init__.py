@@ -13,6 +13,12 @@ from warrener_contracts.events.answers import (
     JobRetryingData,
     Reason,
 )
+from warrener_contracts.events.breakers import (
+    BreakerChanged,
+    BreakerChangedData,
+    BreakerSetRequested,
+    BreakerSetRequestedData,
+)
 from warrener_contracts.events.dispatch import (
     AttemptCancel,
     AttemptCancelData,
@@ -87,6 +93,10 @@ __all__ = [
     "AttemptSucceededData",
     "AttemptTimedOut",
     "AttemptTimedOutData",
+    "BreakerChanged",
+    "BreakerChangedData",
+    "BreakerSetRequested",
+    "BreakerSetRequestedData",
     "ErrorInfo",
     "ErrorKind",
     "Event",

@@ -33,7 +33,7 @@ Instant = Annotated[AwareDatetime, AfterValidator(_in_utc)]
 JobType = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$", max_length=120)]
 """Dotted words: they become routing keys, so `*`, `#` and blanks cannot stand in them."""
 
-RESERVED = frozenset({"agent", "attempt", "job", "schedule"})
+RESERVED = frozenset({"agent", "attempt", "breaker", "job", "schedule"})
 """First words that no job type may have: they are routing keys of requests that are not for a job type."""
 
 

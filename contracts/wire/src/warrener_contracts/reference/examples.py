@@ -9,6 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from warrener_contracts import events as e
+from warrener_contracts.breaking import BreakerState
 from warrener_contracts.policy import Backoff, Guarantee, JobPolicy, PolicyOverrides
 from warrener_contracts.registry import type_of
 from warrener_contracts.states import JobState
@@ -99,6 +100,15 @@ def _requests() -> Iterable[e.Event[Any]]:
             **_envelope(2, "airline/operations", 5),
             data=e.JobCancelRequestedData(
                 job_id=_JOB, reason="the file is being delivered again", reply_to="operations-desk-4"
+            ),
+        ),
+        e.BreakerSetRequested(
+            **_envelope(30, "airline/operations", 20, "dependency:billing-api"),
+            data=e.BreakerSetRequestedData(
+                name="dependency:billing-api",
+                state=BreakerState.OPEN,
+                open_for=timedelta(minutes=30),
+                reason="the billing API is being upgraded",
             ),
         ),
         e.AgentAnnounced(
@@ -208,6 +218,17 @@ def _status() -> list[e.Event[Any]]:
 
 def _answers() -> list[e.Event[Any]]:
     return [
+        e.BreakerChanged(
+            **_envelope(31, _SUPERVISOR, 64, "dependency:billing-api"),
+            data=e.BreakerChangedData(
+                name="dependency:billing-api",
+                state=BreakerState.OPEN,
+                since=_at(64),
+                until=_at(94),
+                reason="12 of 20 attempts within 1 min have failed",
+                job_types=("flights.load",),
+            ),
+        ),
         e.JobRejected(
             **_envelope(17, _SCHEDULER, 0.01),
             data=e.JobRejectedData(

@@ -9,6 +9,7 @@ import typer
 from warrener.command import (
     agent,
     agents,
+    breaker,
     cancel,
     dead,
     doctor,
@@ -56,10 +57,19 @@ def main(
 
 
 def _add(panel: str, name: str, body: Callable[..., Any], examples: str, **settings: Any) -> None:
+    _into(app, name, body, examples, rich_help_panel=panel, **settings)
+
+
+def _into(group: typer.Typer, name: str, body: Callable[..., Any], examples: str, **settings: Any) -> None:
     shown = "\n\n".join(f"[cyan]$[/cyan] {line}" for line in examples.strip().splitlines())
-    app.command(name, rich_help_panel=panel, epilog=f"[bold]Examples[/bold]\n\n{shown}", **settings)(
-        telling_errors(body)
-    )
+    group.command(name, epilog=f"[bold]Examples[/bold]\n\n{shown}", **settings)(telling_errors(body))
+
+
+def _group(panel: str, name: str, about: str) -> typer.Typer:
+    """A command of several words, such as `warrener breaker open`."""
+    made = typer.Typer(no_args_is_help=True, rich_markup_mode="rich", help=about)
+    app.add_typer(made, name=name, rich_help_panel=panel)
+    return made
 
 
 _PASS = {"allow_extra_args": True, "ignore_unknown_options": True}
@@ -76,6 +86,13 @@ _add(_LOOK, "dead", dead.dead, dead.EXAMPLES)
 _add(_LOOK, "parked", parked.parked, parked.EXAMPLES)
 _add(_LOOK, "agents", agents.agents, agents.EXAMPLES)
 _add(_LOOK, "types", types.types, types.EXAMPLES)
+_breaker = _group(
+    _KEEP, "breaker", "Circuit breakers: what holds jobs back, and opening and closing it by hand."
+)
+_into(_breaker, "list", breaker.list_, breaker.LIST_EXAMPLES)
+_into(_breaker, "show", breaker.show, breaker.SHOW_EXAMPLES)
+_into(_breaker, "open", breaker.open_, breaker.OPEN_EXAMPLES)
+_into(_breaker, "close", breaker.close, breaker.CLOSE_EXAMPLES)
 _add(_KEEP, "doctor", doctor.doctor, doctor.EXAMPLES)
 _add(_KEEP, "migrate", migrate.migrate, migrate.EXAMPLES)
 _add(_KEEP, "topology", topology.topology, topology.EXAMPLES)

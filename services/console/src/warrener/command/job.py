@@ -17,6 +17,7 @@ from warrener.shown.screen import err, jsonable, out, print_json
 from warrener.shown.states import state_text
 from warrener_contracts.states import JobState
 from warrener_store import StateStore
+from warrener_store.holding import NOTHING_HELD, Holding
 from warrener_store.rows import JobFilter, JobRow
 
 EXAMPLES = """
@@ -72,11 +73,14 @@ async def _until_over(store: StateStore, row: JobRow) -> JobRow:
 async def _show(store: StateStore, row: JobRow, *, as_json: bool) -> None:
     attempts = await store.attempts_of(row.job_id)
     follow_ups = await store.list_jobs(JobFilter(parent_id=row.job_id, limit=_FOLLOW_UPS))
+    holding = NOTHING_HELD if row.state.terminal else Holding(await store.breakers())
     now = datetime.now(UTC)
     if as_json:
         told = [
             {"job_id": each.job_id, "job_type": each.job_type, "state": each.state} for each in follow_ups
         ]
-        print_json(jsonable(row) | {"attempts": attempts, "follow_ups": told, "next": next_step(row, now)})
+        print_json(
+            jsonable(row) | {"attempts": attempts, "follow_ups": told, "next": next_step(row, now, holding)}
+        )
     else:
-        out().print(job_page(row, attempts, follow_ups, now))
+        out().print(job_page(row, attempts, follow_ups, now, holding))

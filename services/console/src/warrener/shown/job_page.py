@@ -17,13 +17,18 @@ from warrener.shown.states import end_text, id_text, state_text
 from warrener.shown.tables import table
 from warrener.shown.times import ago, clock, span
 from warrener_contracts.events import ErrorInfo
+from warrener_store.holding import NOTHING_HELD, Holding
 from warrener_store.rows import AttemptRow, JobRow
 
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:\d\d)")
 
 
 def job_page(
-    row: JobRow, attempts: Sequence[AttemptRow], follow_ups: Sequence[JobRow], now: datetime
+    row: JobRow,
+    attempts: Sequence[AttemptRow],
+    follow_ups: Sequence[JobRow],
+    now: datetime,
+    holding: Holding = NOTHING_HELD,
 ) -> Group:
     """Where it is, what went wrong, what happens next."""
     parts: list[RenderableType] = [_head(row), _facts(row, now)]
@@ -35,7 +40,7 @@ def job_page(
         parts += [_title("follow-ups"), _follow_ups(follow_ups)]
     if row.result is not None:
         parts += [_title("result"), _indented(Text(_json(row.result)))]
-    parts += [_title("next"), _indented(Text(next_step(row, now)))]
+    parts += [_title("next"), _indented(Text(next_step(row, now, holding)))]
     return Group(*parts)
 
 

@@ -2,16 +2,21 @@
 
 from datetime import datetime
 
+from warrener.shown.breakers import held_by
 from warrener.shown.times import ago, clock, span
 from warrener_contracts.states import JobState
+from warrener_store.holding import NOTHING_HELD, Holding
 from warrener_store.rows import JobRow
 
 
-def next_step(row: JobRow, now: datetime) -> str:
-    """What to expect, and who will do it."""
+def next_step(row: JobRow, now: datetime, holding: Holding = NOTHING_HELD) -> str:
+    """What to expect, and who will do it; `holding` is what breakers hold back."""
     deadline = (
         f"; it expires {ago(row.deadline_at, now)}" if row.deadline_at and not row.state.terminal else ""
     )
+    breaker = holding.before(row.job_type, row.policy)
+    if breaker is not None and row.state in (JobState.WAITING, JobState.RETRYING):
+        return held_by(breaker, now) + deadline
     return _of_state(row, now) + deadline
 
 

@@ -1,0 +1,33 @@
+"""Which jobs the circuit breakers hold back, as of the last look at them. Pure."""
+
+from collections.abc import Iterable
+from datetime import timedelta
+
+from warrener_contracts.breaking import BreakerState, before
+from warrener_contracts.policy import JobPolicy
+from warrener_store.rows import BreakerRow
+
+PUT_OFF = timedelta(minutes=10)
+"""What is held back is looked at again after so long, should nobody wake it: a breaker that closes does."""
+
+
+class Holding:
+    """The breakers that are not closed."""
+
+    def __init__(self, rows: Iterable[BreakerRow] = ()) -> None:
+        self._rows = {row.name: row for row in rows if row.state is not BreakerState.CLOSED}
+
+    def before(self, job_type: str, policy: JobPolicy) -> BreakerRow | None:
+        """The breaker that jobs of this type and policy have to wait for; an open one before a half open."""
+        if not self._rows:
+            return None
+        found = [self._rows[name] for name in before(job_type, policy.depends_on) if name in self._rows]
+        return min(found, key=lambda row: row.state is not BreakerState.OPEN, default=None)
+
+    def shut(self, job_type: str, policy: JobPolicy) -> BreakerRow | None:
+        """The breaker that lets none of them through, not even as a probe."""
+        found = self.before(job_type, policy)
+        return found if found is not None and found.state is BreakerState.OPEN else None
+
+
+NOTHING_HELD = Holding()

@@ -1,0 +1,45 @@
+"""What circuit breakers hold back at the door: the job is there, and waits."""
+
+from dataclasses import replace
+from datetime import datetime
+
+from warrener_contracts.states import JobState
+from warrener_scheduler.acceptance import Accepted, Decision
+from warrener_store.holding import PUT_OFF, Holding
+from warrener_store.port import StateStore
+from warrener_store.rows import JobRow
+
+
+class Holds:
+    """The breakers, as of the last look. What gets past one that has opened since, the agents give back."""
+
+    def __init__(self, store: StateStore) -> None:
+        self._store = store
+        self._holding = Holding()
+
+    async def look(self) -> None:
+        """Learn how all breakers stand."""
+        self._holding = Holding(await self._store.breakers())
+
+    def held_back(self, decision: Decision, now: datetime) -> Decision:
+        """The decision with its job put off, if it would be dispatched and a breaker is not closed."""
+        if not isinstance(decision, Accepted) or decision.row.state is not JobState.QUEUED:
+            return decision
+        row = decision.row
+        if self._holding.before(row.job_type, row.policy) is None:
+            return decision
+        return Accepted(
+            replace(
+                row,
+                state=JobState.WAITING,
+                attempt=0,
+                due_at=now,
+                wake_at=now + PUT_OFF,
+                dispatched_at=None,
+            )
+        )
+
+    def shut(self, row: JobRow) -> bool:
+        """Whether a job that has waited must wait on: a breaker before it is open. A half open one has chosen
+        it as a probe."""
+        return self._holding.shut(row.job_type, row.policy) is not None

@@ -1,0 +1,38 @@
+"""What is said about breakers. Pure."""
+
+from datetime import datetime
+
+from warrener_contracts import topology
+from warrener_contracts.events import BreakerChanged, BreakerChangedData
+from warrener_contracts.letters import Letter, letter_for
+from warrener_store.rows import BreakerRow
+from warrener_supervisor.source import SOURCE
+
+
+def changed(row: BreakerRow) -> list[Letter]:
+    """A breaker has turned: to the world, and to the agents."""
+    return [letter_for(_event(row, row.since)), to_agents(row, row.since)]
+
+
+def to_agents(row: BreakerRow, now: datetime) -> Letter:
+    """How it stands, to every agent. Not kept: who misses it hears the next one."""
+    return letter_for(_event(row, now))._replace(
+        exchange=topology.CONTROL, routing_key="all", persistent=False, mandatory=False
+    )
+
+
+def _event(row: BreakerRow, now: datetime) -> BreakerChanged:
+    return BreakerChanged(
+        id=f"{row.name}:{row.version}",
+        source=SOURCE,
+        time=now,
+        subject=row.name,
+        data=BreakerChangedData(
+            name=row.name,
+            state=row.state,
+            since=row.since,
+            until=row.until,
+            reason=row.reason,
+            job_types=row.job_types,
+        ),
+    )

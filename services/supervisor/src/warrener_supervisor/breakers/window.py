@@ -1,0 +1,46 @@
+"""Attempts of the last while, counted in slices of time."""
+
+from collections import deque
+from datetime import datetime, timedelta
+
+from warrener_contracts.breaking import BreakerPolicy
+from warrener_supervisor.breakers.blame import Ended
+
+_SLICES = 10
+
+
+class Window:
+    """How attempts have ended within the window of a policy; exact to a tenth of it."""
+
+    def __init__(self) -> None:
+        self._slices: deque[tuple[datetime, Ended]] = deque()  # each with the moment at which it began
+
+    def add(self, counted: Ended, policy: BreakerPolicy, now: datetime) -> None:
+        """Count these as ended now."""
+        self._forget(policy, now)
+        if self._slices and now - self._slices[-1][0] < policy.window / _SLICES:
+            began, before = self._slices[-1]
+            self._slices[-1] = (began, before + counted)
+        else:
+            self._slices.append((now, counted))
+
+    def trips(self, policy: BreakerPolicy, now: datetime) -> str | None:
+        """Why the breaker opens; None where it need not."""
+        self._forget(policy, now)
+        well = sum(counted.well for _, counted in self._slices)
+        badly = sum(counted.badly for _, counted in self._slices)
+        if well + badly < policy.at_least or badly < policy.failure_rate * (well + badly):
+            return None
+        return f"{badly} of {well + badly} attempts within {_told(policy.window)} have failed"
+
+    def clear(self) -> None:
+        """Begin anew, as when the breaker has turned."""
+        self._slices.clear()
+
+    def _forget(self, policy: BreakerPolicy, now: datetime) -> None:
+        while self._slices and now - self._slices[0][0] > policy.window:
+            self._slices.popleft()
+
+
+def _told(window: timedelta) -> str:
+    return f"{window.total_seconds():g} s"
