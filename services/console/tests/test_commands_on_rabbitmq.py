@@ -157,6 +157,8 @@ def test_the_doctor_says_what_is_wrong_and_what_to_do(run: Run, vhost_url: str, 
         "permissions",
         "store",
         "clocks",
+        "limits",
+        "users",
     }
 
 

@@ -3,13 +3,18 @@
 from warrener_agent.agent import Agent
 from warrener_agent.context import JobContext, SyncTransaction
 from warrener_agent.failures import Fail, JobDefinitionError, RetryAfter
+from warrener_agent.isolation import Limits, Recycle
 from warrener_agent.ledger.port import Transaction
+from warrener_agent.program import Program
 
 __all__ = [
     "Agent",
     "Fail",
     "JobContext",
     "JobDefinitionError",
+    "Limits",
+    "Program",
+    "Recycle",
     "RetryAfter",
     "SyncTransaction",
     "Transaction",

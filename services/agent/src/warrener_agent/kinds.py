@@ -7,21 +7,22 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import reduce
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal
 
 from pydantic import ValidationError
 
 from warrener_agent.failures import JobDefinitionError
+from warrener_agent.isolation import Isolation, IsolationOptions, isolation_of
 from warrener_agent.signature import Handler, Signature, signature_of
 from warrener_contracts.events import JobTypeDeclaration
 from warrener_contracts.policy import Backoff, Guarantee, JobPolicy
 
-ExecutorName = Literal["coroutine", "thread", "process"]
+ExecutorName = Literal["coroutine", "thread", "process", "command"]
 _REMEMBERED = "__warrener_jobs__"
 
 
-class Options(TypedDict, total=False):
-    """What a job type may choose; what it leaves out has the default of `JobPolicy`."""
+class Options(IsolationOptions, total=False):
+    """What a job type may choose; what it leaves out has the default of `JobPolicy` and `Isolation`."""
 
     max_attempts: int
     max_losses: int
@@ -39,6 +40,7 @@ class JobKind:
     signature: Signature
     executor: ExecutorName
     no_retry: tuple[type[BaseException], ...]
+    isolation: Isolation
 
     @property
     def name(self) -> str:
@@ -54,12 +56,15 @@ def kind_of(
     executor: ExecutorName | None,
     no_retry: tuple[type[BaseException], ...],
     options: Options,
+    signature: Signature | None = None,
 ) -> JobKind:
-    """The job type `name`, run by `handler`. Raises JobDefinitionError that says what is wrong with it."""
+    """The job type `name`, run by `handler`; with a `signature` that is not its own, `handler` makes the
+    order to a program. Raises JobDefinitionError that says what is wrong with it."""
     if inspect.isgeneratorfunction(handler) or inspect.isasyncgenfunction(handler):
         raise JobDefinitionError(f"{name}: expected a handler that returns its result, got a generator")
-    chosen = _executor(name, handler, executor)
-    signature = signature_of(handler, name)
+    chosen = _executor(name, handler, executor) if signature is None else "command"
+    isolation = isolation_of(name, chosen, options)
+    signature = signature or signature_of(handler, name)
     try:
         declaration = JobTypeDeclaration(
             name=name,
@@ -75,7 +80,7 @@ def kind_of(
         raise JobDefinitionError(f"{name}: {'; '.join(lines)}") from error
     except ValueError as error:
         raise JobDefinitionError(f"{name}: {error}; one of {', '.join(Guarantee)}") from error
-    kind = JobKind(declaration, handler, signature, chosen, no_retry)
+    kind = JobKind(declaration, handler, signature, chosen, no_retry, isolation)
     _remember(kind)
     return kind
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from warrener_agent.ledger.port import Completion, Failure
-from warrener_contracts.events import ErrorInfo
+from warrener_contracts.events import ErrorInfo, FlightRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +29,7 @@ class Cancelled:
     """It was stopped, or not started, because somebody asked."""
 
     reason: str
+    flight_record: FlightRecord | None = None
 
 
 @dataclass(frozen=True, slots=True)

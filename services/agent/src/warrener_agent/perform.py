@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from warrener_agent.context import AttemptFacts
 from warrener_agent.deadlines import Deadlines
 from warrener_agent.desk import LoopDesk
-from warrener_agent.executors.failure import failure, timed_out
+from warrener_agent.executors.failure import failure, timed_out, with_record
 from warrener_agent.executors.port import Ended, Execution, Executor, Raised, Returned
 from warrener_agent.kinds import ExecutorName, JobKind
 from warrener_agent.ledger.port import Completion, LedgerUnavailable
@@ -17,7 +17,7 @@ from warrener_agent.record import Report
 from warrener_agent.report import Reporter
 from warrener_agent.running import Run, Stop
 from warrener_agent.workplace import Workplace
-from warrener_contracts.events import AttemptDispatchedData, ErrorInfo, ErrorKind
+from warrener_contracts.events import AttemptDispatchedData, ErrorInfo, ErrorKind, FlightRecord
 from warrener_runtime.lifecycle import Managed
 from warrener_runtime.logs import get_logger
 from warrener_runtime.telemetry import Span, Telemetry, names
@@ -122,7 +122,7 @@ class Performer(Managed):
                 await execution.stop()
                 raise
             if ended is None:
-                return _stopped(run)
+                return _stopped(run, execution.flight_record)
             if isinstance(ended, Raised):
                 return Failed(ended.error, ended.retry_after_seconds)
             return await self._complete(run, ended, desk)
@@ -134,7 +134,9 @@ class Performer(Managed):
         if execution.done.done():
             return _end_of(execution.done)
         await self._stop(run, execution)
-        return _timed_out(run.data, facts) if run.stop is None else None
+        if run.stop is not None:
+            return None
+        return with_record(_timed_out(run.data, facts), execution.flight_record)
 
     async def _stop(self, run: Run, execution: Execution) -> None:
         if await execution.stop():
@@ -187,10 +189,10 @@ def _timed_out(data: AttemptDispatchedData, facts: AttemptFacts) -> Raised:
     return timed_out(data.timeout, data.deadline if facts.deadline == data.deadline else None)
 
 
-def _stopped(run: Run) -> Outcome:
+def _stopped(run: Run, record: FlightRecord | None) -> Outcome:
     match run.stop:
         case Stop.CANCELLED:
-            return Cancelled(run.stop_reason)
+            return Cancelled(run.stop_reason, record)
         case Stop.DRAINED:
             return Released(run.stop_reason)
         case _:

@@ -121,7 +121,8 @@ class Receiver(Managed):
                 elif claim_of(event) in batch.claims:  # a duplicate beside its twin shares its fate
                     batch.claims[claim_of(event)][1].append(receipt)
                 else:
-                    self._place(batch, event, receipt, now, slot_free=len(batch.claims) < free)
+                    taken = len(batch.claims) >= free or self._at.restarts.holds(event.data.job_type)
+                    self._place(batch, event, receipt, now, slot_free=not taken)
         return batch
 
     def _place(

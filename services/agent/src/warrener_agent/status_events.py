@@ -119,10 +119,14 @@ class Speaker:
                     retry_after_seconds=retry_after,
                 )
                 return AttemptFailed(data=failed, **envelope)
-            case Cancelled(reason):
+            case Cancelled(reason, record):
                 return AttemptCancelled(
                     data=AttemptCancelledData(
-                        **which, started_at=times.started_at, finished_at=times.finished_at, reason=reason
+                        **which,
+                        started_at=times.started_at,
+                        finished_at=times.finished_at,
+                        reason=reason,
+                        flight_record=record,
                     ),
                     **envelope,
                 )

@@ -1,8 +1,9 @@
 """What all parts of one agent share."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 
+from warrener_agent.executors.restarts import Restarts
 from warrener_agent.ledger.port import Ledger
 from warrener_agent.running import Running
 from warrener_agent.settings import AgentSettings
@@ -24,6 +25,7 @@ class Workplace:
     settings: AgentSettings
     running: Running
     speaker: Speaker
+    restarts: Restarts = field(default_factory=Restarts)
 
     @property
     def lease(self) -> timedelta:

@@ -17,6 +17,7 @@ from warrener_contracts.events.fields import (
     Sentence,
     Trace,
 )
+from warrener_contracts.events.flight import FlightRecord
 
 
 class ErrorKind(StrEnum):
@@ -35,10 +36,13 @@ class ErrorInfo(EventData, frozen=True):
     """A failure as a person wants to read it."""
 
     kind: ErrorKind
-    type: Sentence = Field(description="The exception's class, or the kind again.")
+    type: Sentence = Field(description="The exception's class, or what ended its process, or the kind again.")
     message: Sentence
     stack: Trace | None = None
     retryable: bool = Field(default=True, description="False: no retry can mend it.")
+    flight_record: FlightRecord | None = Field(
+        default=None, description="Where its process was stopped or died: what was seen of it before."
+    )
 
 
 class AttemptData(EventData, frozen=True):
@@ -116,6 +120,9 @@ class AttemptCancelledData(EndedData, frozen=True):
     """It was stopped because somebody asked."""
 
     reason: Sentence
+    flight_record: FlightRecord | None = Field(
+        default=None, description="Where a process was stopped for it: what was seen of it before."
+    )
 
 
 class AttemptCancelled(Event[AttemptCancelledData], frozen=True):

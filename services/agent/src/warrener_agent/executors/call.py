@@ -21,7 +21,7 @@ from warrener_contracts.topology import MAX_BODY
 async def call(kind: JobKind, facts: AttemptFacts, arguments: Mapping[str, Any], desk: Desk) -> Ended:
     """Run an `async def` handler in this event loop. Raises CancelledError where we ourselves are
     cancelled."""
-    given = _arguments(kind, facts, arguments, desk)
+    given = arguments_of(kind, facts, arguments, desk)
     if isinstance(given, Raised):
         return given
     try:
@@ -31,26 +31,27 @@ async def call(kind: JobKind, facts: AttemptFacts, arguments: Mapping[str, Any],
         if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
             raise
         return failure(error, kind.no_retry)
-    return _result(kind, value)
+    return result_of(kind, value)
 
 
 def call_blocking(kind: JobKind, facts: AttemptFacts, arguments: Mapping[str, Any], desk: Desk) -> Ended:
     """Run any handler in this thread."""
     if inspect.iscoroutinefunction(kind.handler):
         return asyncio.run(call(kind, facts, arguments, desk))
-    given = _arguments(kind, facts, arguments, desk)
+    given = arguments_of(kind, facts, arguments, desk)
     if isinstance(given, Raised):
         return given
     try:
         value = kind.handler(**given)
     except BaseException as error:  # noqa: BLE001 - SystemExit of a handler is its failure, not the agent's end
         return failure(error, kind.no_retry)
-    return _result(kind, value)
+    return result_of(kind, value)
 
 
-def _arguments(
+def arguments_of(
     kind: JobKind, facts: AttemptFacts, arguments: Mapping[str, Any], desk: Desk
 ) -> dict[str, Any] | Raised:
+    """What the handler is called with, or why it cannot be."""
     try:
         given = kind.signature.read(arguments)
     except ValidationError as error:
@@ -62,7 +63,8 @@ def _arguments(
     return given
 
 
-def _result(kind: JobKind, value: Any) -> Ended:
+def result_of(kind: JobKind, value: Any) -> Ended:
+    """What is told of a returned value: itself as JSON, or why it cannot be sent."""
     try:
         result = kind.signature.write(value)
         # Past this door nobody can refuse it any more: it is recorded, and its event must be readable.

@@ -28,6 +28,8 @@ class CoroutineExecutor:
 class CoroutineExecution:
     """A task."""
 
+    flight_record = None  # there is no process of its own to look at
+
     def __init__(self, done: asyncio.Task[Ended]) -> None:
         self.done = done
 

@@ -34,6 +34,8 @@ class ThreadExecutor:
 class ThreadExecution:
     """A thread."""
 
+    flight_record = None  # there is no process of its own to look at
+
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self.done: asyncio.Future[Ended] = loop.create_future()

@@ -6,6 +6,7 @@ import typer
 
 from warrener.doctor.broker import check_broker
 from warrener.doctor.finding import Finding, Health
+from warrener.doctor.isolation import check_isolation
 from warrener.doctor.store import check_store
 from warrener.exits import Exit
 from warrener.options import Broker, Json, Store
@@ -24,8 +25,8 @@ _SIGNS = {Health.WELL: "[good]✓[/]", Health.ODD: "[odd]![/]", Health.WRONG: "[
 def doctor(*, broker: Broker = None, store: Store = None, as_json: Json = False) -> None:
     """Try everything that may be wrong.
 
-    Broker, permissions, topology, store, clocks, services, agents. Each finding comes with what to do. The
-    exit code is 1 if something is wrong.
+    Broker, permissions, topology, store, clocks, services, agents, limits of handlers. Each finding comes
+    with what to do. The exit code is 1 if something is wrong.
     """
     found = run(_doctor(find_places(broker, store), as_json=as_json))
     if any(finding.health is Health.WRONG for finding in found):
@@ -49,6 +50,8 @@ async def _all(places: Places) -> AsyncIterator[Finding]:
     async for finding in check_broker(places.broker_url):
         yield finding
     async for finding in check_store(places.store_url):
+        yield finding
+    for finding in check_isolation():
         yield finding
 
 

@@ -11,6 +11,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from warrener.shown.flight import flight_text
 from warrener.shown.next_step import next_step
 from warrener.shown.states import end_text, id_text, state_text
 from warrener.shown.tables import table
@@ -30,6 +31,8 @@ def job_page(
         parts += [_title("attempts"), _attempts(attempts)]
     if row.error and row.state != "succeeded":
         parts += [_title("error"), _error(row.error)]
+        if row.error.flight_record:
+            parts += [_title("last seen"), _indented(flight_text(row.error.flight_record))]
     if follow_ups:
         parts += [_title("follow-ups"), _follow_ups(follow_ups)]
     if row.result is not None:

@@ -1,0 +1,65 @@
+"""In a child process: where all of its threads and tasks are, told even while it is stuck."""
+
+import asyncio
+import faulthandler
+import io
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Coroutine
+from types import FrameType
+from typing import Any, Final, TypeVar
+
+T = TypeVar("T")
+SIGNAL: Final = signal.SIGUSR2
+"""Makes a child write its stacks to the file of its agent, whatever it does at that moment."""
+
+
+class Stacks:
+    """Of this process. `file` is where they are written at a fatal signal, at SIGXCPU, and at `SIGNAL`."""
+
+    def __init__(self, file: int) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
+        faulthandler.enable(file)
+        faulthandler.register(SIGNAL, file)
+        faulthandler.register(signal.SIGXCPU, file, chain=True)  # and then it ends, as the kernel wants
+
+    async def in_sight(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run it; the tasks of its event loop are told of as long as it runs."""
+        self._loop = asyncio.get_running_loop()
+        try:
+            return await work
+        finally:
+            self._loop = None
+
+    def text(self) -> str:
+        """Of all threads but the one that asks, and of all tasks."""
+        names = {one.ident: one.name for one in threading.enumerate()}
+        # The only way to see other threads; documented, for all its name.
+        frames = sys._current_frames()  # noqa: SLF001
+        parts = [
+            f"Thread {names.get(ident, ident)} (most recent call last):\n"
+            + "".join(traceback.format_stack(frame))
+            for ident, frame in frames.items()
+            if ident != threading.get_ident()
+        ]
+        return "\n".join([*parts, *self._tasks()])
+
+    def _tasks(self) -> list[str]:
+        loop = self._loop
+        return [] if loop is None else [_task(one) for one in asyncio.all_tasks(loop)]
+
+
+def _task(task: asyncio.Task[Any]) -> str:
+    told = io.StringIO()
+    told.write(f"Task {task.get_name()} (most recent call last):\n")
+    awaited: Any = task.get_coro()
+    while awaited is not None:
+        frame: FrameType | None = getattr(awaited, "cr_frame", None)
+        if frame is not None:
+            told.write(
+                "".join(traceback.format_list(traceback.StackSummary.extract([(frame, frame.f_lineno)])))
+            )
+        awaited = getattr(awaited, "cr_await", None)
+    return told.getvalue()
