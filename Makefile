@@ -90,7 +90,7 @@ soak: setup ## Run the tests of real processes ROUNDS times, and stop at the fir
 	done
 
 .PHONY: bench
-bench: setup ## Measure ours and the peers in turns (ARGS="--quick", "--only warrener,celery", "--curves agents,rows")
+bench: setup ## Measure ours and the peers in turns (ARGS="--quick", "--only warrener,celery", "--curves agents,rows", "--profile")
 	@infra/setup/environment bench
 	@$(PYTHON) -m tests.benchmarks $(ARGS)
 

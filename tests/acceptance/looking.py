@@ -7,12 +7,41 @@ from uuid import UUID
 from tests.acceptance.warren import Warren
 
 from warrener_store import open_store
-from warrener_store.rows import JobRow, ParkedMessage
+from warrener_store.rows import AttemptRow, JobRow, ParkedMessage
 
 
 def look(warren: Warren, job_id: UUID) -> tuple[JobRow, Sequence[ParkedMessage]]:
     """The job as it stands, and all that is parked."""
     return asyncio.run(_look(warren.store_url, job_id))
+
+
+def rows_of(warren: Warren, job_ids: Sequence[UUID]) -> dict[UUID, JobRow]:
+    """Those of these jobs that there are."""
+    return asyncio.run(_rows_of(warren.store_url, job_ids))
+
+
+def story(warren: Warren, job_id: UUID) -> tuple[JobRow, Sequence[AttemptRow], Sequence[ParkedMessage]]:
+    """The job, its attempts that are over, and all that is parked."""
+    return asyncio.run(_story(warren.store_url, job_id))
+
+
+async def _rows_of(url: str, job_ids: Sequence[UUID]) -> dict[UUID, JobRow]:
+    store = open_store(url)
+    await store.start()
+    try:
+        return await store.jobs_by_id(job_ids)
+    finally:
+        await store.close()
+
+
+async def _story(url: str, job_id: UUID) -> tuple[JobRow, Sequence[AttemptRow], Sequence[ParkedMessage]]:
+    store = open_store(url)
+    await store.start()
+    try:
+        rows, attempts = await store.jobs_by_id([job_id]), await store.attempts_of(job_id)
+        return rows[job_id], attempts, await store.parked()
+    finally:
+        await store.close()
 
 
 async def _look(url: str, job_id: UUID) -> tuple[JobRow, Sequence[ParkedMessage]]:

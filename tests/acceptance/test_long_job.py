@@ -3,10 +3,12 @@
 import asyncio
 from collections.abc import Iterator
 from pathlib import Path
+from uuid import uuid4
 
 import aio_pika
 import pytest
 from aio_pika.abc import AbstractIncomingMessage
+from pamqp.common import FieldValue
 from tests.acceptance.gate import make_gate, open_gate
 from tests.acceptance.looking import look
 from tests.acceptance.warren import Warren, until
@@ -35,6 +37,8 @@ UNACKNOWLEDGED = """
 lists:sum([U || [{name, {resource, _, queue, <<"warrener.queue.default">>}}, {messages_unacknowledged, U}]
     <- rabbit_amqqueue:info_all(<<"/">>, [name, messages_unacknowledged])])
 """
+
+_QUORUM: dict[str, FieldValue] = {"x-queue-type": "quorum", "x-expires": 120_000}
 
 
 @pytest.fixture
@@ -79,22 +83,24 @@ def test_a_job_outlives_the_brokers_patience_and_runs_once(warren: Warren, impat
 
 
 async def patience_ends(url: str) -> None:
-    """Return when the broker has closed a channel because of a delivery that came after this call."""
+    """Return when the broker has taken a delivery that came after this call from its consumer.
+
+    Told by the message that comes to the other consumer: up to RabbitMQ 4.2 the channel is closed, from 4.3
+    on the consumer is cancelled, and only of a quorum queue.
+    """
     connection = await aio_pika.connect(url)
     async with connection:
-        channel = await connection.channel()
-        queue = await channel.declare_queue(exclusive=True)
-        await channel.default_exchange.publish(aio_pika.Message(b""), queue.name)
-        closed = asyncio.Event()
+        came_again, name = asyncio.Event(), f"patience-{uuid4()}"
 
-        def closed_by_broker(*_: object) -> None:
-            closed.set()
+        async def keep(message: AbstractIncomingMessage) -> None:
+            if message.redelivered:
+                await message.ack()
+                came_again.set()
 
-        channel.close_callbacks.add(closed_by_broker)
-        await queue.consume(_keep)
+        channels = [await connection.channel() for _ in range(2)]
+        for channel in channels:
+            queue = await channel.declare_queue(name, durable=True, arguments=_QUORUM)
+            await queue.consume(keep)
+        await channels[0].default_exchange.publish(aio_pika.Message(b""), name)
         async with asyncio.timeout(60):
-            await closed.wait()
-
-
-async def _keep(_message: AbstractIncomingMessage) -> None:
-    """Never acknowledged."""
+            await came_again.wait()

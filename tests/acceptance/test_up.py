@@ -37,11 +37,11 @@ ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.sta
 class RunningUp:
     """A `warrener up --json` and all that it has said."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *words: str) -> None:
         self.folder = folder
         self.said: list[dict[str, Any]] = []
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "warrener", "up", "hello", "--json"],
+            [sys.executable, "-m", "warrener", "up", "hello", "--json", *words],
             cwd=folder,
             env=ENVIRONMENT,
             stdin=subprocess.DEVNULL,
@@ -168,3 +168,33 @@ def test_when_up_itself_is_killed_nothing_stays_and_the_next_one_goes_on(
         assert json.loads(ended.stdout)["result"] == "Hello, later!"
     finally:
         following.end()
+
+
+def test_up_with_a_broker_and_a_database_that_are_there(
+    tmp_path: Path, vhost_url: str, postgres_url: str
+) -> None:
+    (tmp_path / "hello.py").write_text(HANDLERS, encoding="utf-8")
+    there = RunningUp(tmp_path, "--broker", vhost_url, "--store", postgres_url, "--ledger", postgres_url)
+    try:
+        ready = there.until("ready")
+        assert ready["job_types"] == ["hello.fail", "hello.greet"]
+        assert not there.heard("started", "broker")
+        greeted = there.command("request", "hello.greet", "name=World", "--wait")
+        assert (greeted.returncode, greeted.stdout) == (0, '"Hello, World!"\n'), greeted.stderr
+        failed = there.command("request", "hello.fail", "--wait", "--json")
+        job_id = json.loads(failed.stdout)["job_id"]
+        assert [row["job_id"] for row in json.loads(there.command("dead", "--json").stdout)] == [job_id]
+
+        doctor = there.command("doctor", "--json")
+        found = {each["check"]: each["told"] for each in json.loads(doctor.stdout)}
+        assert doctor.returncode == 0, found
+        assert found["store"].startswith("postgresql://")
+        assert "the database" in found["clocks"]
+
+        there.process.send_signal(signal.SIGINT)
+        assert there.process.wait(90) == 0, there.errors()
+    finally:
+        there.end()
+    # All that was done stands in the database, which nobody holds any more.
+    after = there.command("jobs", "--json", "--store", postgres_url)
+    assert {row["state"] for row in json.loads(after.stdout)} == {"succeeded", "dead"}

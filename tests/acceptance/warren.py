@@ -51,7 +51,10 @@ class ServiceProcess:
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{self.health_port}/ready", timeout=10):
                 return True
-        except (urllib.error.URLError, OSError):
+        except urllib.error.HTTPError as answer:
+            answer.close()
+            return False
+        except OSError:
             if self.process.poll() is not None:
                 raise AssertionError(
                     f"{self.name} ended with {self.process.returncode}:\n{self.said()}"

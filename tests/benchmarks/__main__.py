@@ -18,6 +18,7 @@ from tests.benchmarks.curves import CURVES, Curves, cost_at_10m, draw_all, trace
 from tests.benchmarks.grounds import Grounds
 from tests.benchmarks.plan import QUICK, Plan
 from tests.benchmarks.plot import draw
+from tests.benchmarks.profiles import profile
 from tests.benchmarks.report import Outcome, as_markdown, save
 from tests.benchmarks.turns import NAMES, Rounds, settings_of, take_turns
 
@@ -39,6 +40,8 @@ def main() -> None:
 
         rounds = {} if options.curves_only else take_turns(names, plan, grounds, keep)
         curves = trace_curves(options.curves or [], plan, grounds, large=options.large)
+        if options.profile:
+            profile(grounds, plan, options.out)
     found = outcome(rounds, curves)
     save(found, options.out)
     draw(found.measured(), options.out / "results.svg")
@@ -62,6 +65,7 @@ def _options() -> argparse.Namespace:
         "--curves", type=lambda text: text.split(","), help=f"some of {','.join(CURVES)}, too"
     )
     parser.add_argument("--curves-only", action="store_true", help="no turns, the curves alone")
+    parser.add_argument("--profile", action="store_true", help="flame graphs of ours at the end, by py-spy")
     parser.add_argument("--large", action="store_true", help="10 million rows, a backlog of 1 million")
     parser.add_argument("--out", type=Path, default=Path("build/bench"), help="where results go")
     return parser.parse_args()

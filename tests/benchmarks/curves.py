@@ -43,7 +43,7 @@ def draw_all(curves: Mapping[str, Sequence[Point]], folder: Path) -> None:
 def _agents(plan: Plan, grounds: Grounds, large: bool) -> list[Point]:  # noqa: FBT001 - as CURVES has them
     del large
     return [
-        {"agents": float(count)} | at.throughput(grounds, replace(plan, workers=count))
+        {"agents": float(count)} | at.throughput(grounds, replace(plan, agents=count))
         for count in _said("agents", _AGENTS)
     ]
 

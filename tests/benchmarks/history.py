@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
-from uuid import UUID
+from uuid import NAMESPACE_URL, UUID, uuid5
 
 import asyncpg
 
@@ -17,16 +17,13 @@ _POLICY = "{}"
 
 
 async def fill(database_url: str, count: int) -> None:
-    """Add `count` succeeded jobs of the type `past`, each with its attempt, and count them as it does."""
+    """Add `count` succeeded jobs of the type `past` as the store keeps them, and count them as it does."""
     connection = await asyncpg.connect(database_url)
     try:
         for first in range(0, count, _AT_ONCE):
             numbers = range(first, min(count, first + _AT_ONCE))
             await connection.copy_records_to_table(
                 "warrener_jobs", records=_jobs(numbers), columns=list(_JOB)
-            )
-            await connection.copy_records_to_table(
-                "warrener_attempts", records=_attempts(numbers), columns=list(_ATTEMPT)
             )
             await connection.execute(_COPIED, len(numbers))
         if count:
@@ -48,18 +45,8 @@ _JOB = (
         "requested_at",
         "accepted_at",
     ),
-    *("fingerprint", "version", "state", "attempt", "failures", "losses", "watchers", "dispatched_at"),
-    *("finished_at", "result", "updated_at"),
-)
-_ATTEMPT = (
-    "job_id",
-    "attempt",
-    "ended_as",
-    "agent_id",
-    "dispatched_at",
-    "started_at",
-    "finished_at",
-    "verdict",
+    *("fingerprint", "version", "state", "attempt", "failures", "losses", "owner", "watchers"),
+    *("dispatched_at", "finished_at", "result", "updated_at", "ran_from", "ran_until"),
 )
 
 
@@ -68,20 +55,13 @@ def _jobs(numbers: range) -> Iterator[tuple[Any, ...]]:
         at = _at(number)
         yield (
             *(_id(number), "past", "default", '{"payload":"x"}', "idempotent", _POLICY, "bench", at, at),
-            *("0" * 32, 2, "succeeded", 1, 0, 0, "[]", at, at, "1", at),
+            *("0" * 32, 2, "succeeded", 1, 0, 0, "past", "[]", at, at, "1", at, at, at),
         )
 
 
-def _attempts(numbers: range) -> Iterator[tuple[Any, ...]]:
-    for number in numbers:
-        at = _at(number)
-        yield (_id(number), 1, "succeeded", "past", at, at, at, "done")
-
-
 def _id(number: int) -> UUID:
-    # Version 7, as ours are: what came first sorts first.
-    milliseconds = int(_at(number).timestamp() * 1000)
-    return UUID(int=milliseconds << 80 | 0x7 << 76 | 0x8 << 60 | number)
+    # Version 5, as those of requests are: in no order, so that new ones go anywhere among them.
+    return uuid5(NAMESPACE_URL, f"past {number}")
 
 
 def _at(number: int) -> datetime:

@@ -22,7 +22,7 @@ def throughput(
     `first` is done once the tables are there."""
     with ExitStack() as stack:
         place = stack.enter_context(grounds.place())
-        stage, workers = _begin(place, grounds, plan, stack=stack, first=first)
+        stage, workers = begun(place, grounds, plan, stack=stack, first=first)
         found = [end_to_end(stage, workers).figures() for _ in range(plan.rounds)]
         medians = {name: figure.median for name, figure in summary(found).items()}
         return medians | {"memory_mb": memory_megabytes(workers.pids)[0]}
@@ -42,7 +42,7 @@ def draining(grounds: Grounds, plan: Plan, backlog: int) -> dict[str, float]:
         asked = driver.ask(jobs, plan.payload)
         groups = {"broker": grounds.broker_pids, "database": grounds.database_pids}
         used, began = processor_times(groups), time.perf_counter()
-        workers = Workers.start(system.workers(place, plan.workers), place, log)
+        workers = Workers.start(system.workers(place, plan.agents), place, log)
         stack.callback(workers.stop)
         most = 0.0
         for tenth in range(1, 11):
@@ -58,7 +58,7 @@ def draining(grounds: Grounds, plan: Plan, backlog: int) -> dict[str, float]:
         }
 
 
-def _begin(
+def begun(
     place: Place, grounds: Grounds, plan: Plan, *, stack: ExitStack, first: Callable[[Place], None]
 ) -> tuple[Stage, Workers]:
     system, log = Warrener(), Path(place.folder) / "curve.log"
@@ -67,7 +67,7 @@ def _begin(
     introduce(system, place, counter, log, plan)
     first(place)
     driver = stack.enter_context(Driver.made(system.name, place, log))
-    workers = Workers.start(system.workers(place, plan.workers), place, log)
+    workers = Workers.start(system.workers(place, plan.agents), place, log)
     stack.callback(workers.stop)
     before = counter.finished()
     driver.ask(100, plan.payload)  # connected, prepared and warm

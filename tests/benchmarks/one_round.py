@@ -114,7 +114,7 @@ def measure(system: System, grounds: Grounds, plan: Plan) -> Round:
             bulk = stage.jobs / driver.ask(stage.jobs, plan.payload).seconds
             counter.expect(stage.jobs)
             began = time.perf_counter()
-            workers = Workers.start(system.workers(place, plan.workers), place, log)
+            workers = Workers.start(system.workers(place, plan.workers_of(system.name)), place, log)
             stack.callback(workers.stop)
             figures = _drained(stage, workers, before, began)
             throughput = end_to_end(stage, workers)
@@ -176,7 +176,7 @@ def _latencies(stage: Stage, rate: float) -> dict[str, float]:
 def introduce(system: System, place: Place, counter: Counter, log: Path, plan: Plan) -> None:
     """Tables, queues and job types come to be, as they do once in a system's life; then nothing runs."""
     system.prepare(place)
-    workers = Workers.start(system.workers(place, plan.workers), place, log)
+    workers = Workers.start(system.workers(place, plan.workers_of(system.name)), place, log)
     try:
         time.sleep(_SETTLE)
         with Driver.made(system.name.partition("-")[0], place, log) as driver:

@@ -16,8 +16,13 @@ class Plan:
     rounds: int = 5
     samples: int = 200
     loaded_samples: int = 200
-    workers: int = 2
+    workers: int = 2  # processes of a peer that do jobs
+    agents: int = 1  # of ours, beside its scheduler and its supervisor
     payload: int = 100  # bytes
+
+    def workers_of(self, system: str) -> int:
+        """How many processes of a system do jobs."""
+        return self.agents if system.startswith("warrener") else self.workers
 
     def jobs_of(self, system: str) -> int:
         """How many jobs of a system are measured."""

@@ -104,8 +104,8 @@ def as_markdown(outcome: Outcome) -> str:
     parts = [
         "# Benchmarks",
         f"{outcome.machine}. Medians of {outcome.plan.rounds} rounds in turns, in brackets the lowest and "
-        f"the highest. {outcome.plan.workers} workers, no-op jobs with {outcome.plan.payload} bytes of "
-        "arguments.",
+        f"the highest. {outcome.plan.workers} workers (ours: scheduler, supervisor and "
+        f"{outcome.plan.agents} agent), no-op jobs with {outcome.plan.payload} bytes of arguments.",
         _figures_table(measured),
         "## How it is measured",
         HOW + f"- {LEFT_OUT}",

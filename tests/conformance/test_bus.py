@@ -7,7 +7,6 @@ Faults that only a real broker has (alarms, half-open sockets, consumer timeouts
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
-from dataclasses import replace
 
 import pytest
 from tests.conformance.bus_rigs import (
@@ -122,7 +121,7 @@ class TestPublishing:
     async def test_large_and_empty_bodies_arrive_whole(self, bus: Bus) -> None:
         subscription = await bus.subscribe("jobs", prefetch=10)
         bodies = [b"x" * 600_000, b"", b"y" * 600_000]
-        sent = [replace(letter(str(n)), body=body) for n, body in enumerate(bodies)]
+        sent = [letter(str(n))._replace(body=body) for n, body in enumerate(bodies)]
 
         assert set(await bus.publish(sent)) == {Fate.CONFIRMED}
 

@@ -1,6 +1,7 @@
 """What every ledger does, in SQLite and in PostgreSQL alike (guarantees G3 and G4)."""
 
 import asyncio
+import json
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -73,7 +74,7 @@ async def claim(ledger: Ledger, *claims: Claim, by: str = "ada", now: datetime =
 
 
 def done(claim: Claim, result: object = None, *follow_ups: FollowUp) -> Completion:
-    return Completion(claim.job_id, claim.attempt, result, follow_ups, NOW, LATER)
+    return Completion(claim.job_id, claim.attempt, json.dumps(result), follow_ups, NOW, LATER)
 
 
 def failed(claim: Claim, told: object = None) -> Failure:
@@ -123,7 +124,7 @@ async def test_g3_a_lease_that_has_run_out_goes_to_whoever_asks_next(ledger: Led
 
 async def test_g3_a_higher_attempt_supersedes_a_lower_one(ledger: Ledger, other: Ledger) -> None:
     first = job()
-    second = replace(first, attempt=2)
+    second = first._replace(attempt=2)
     await claim(ledger, first)
     assert await claim(other, second, by="bob") == [Grant.GRANTED]
     assert await claim(ledger, first) == [Grant.SUPERSEDED]
@@ -138,7 +139,7 @@ async def test_a_completed_job_answers_every_later_claim_with_what_was_recorded(
     completion = done(first, {"rows": 3, "odd": [None, 1.5, "é"]}, follow_up)
     assert await ledger.complete([completion], agent_id="ada") == {first.job_id}
     assert await recorded(ledger, first) == completion
-    assert await recorded(ledger, replace(first, attempt=7)) == completion
+    assert await recorded(ledger, first._replace(attempt=7)) == completion
     assert await ledger.complete([completion], agent_id="ada") == set()
 
 
@@ -147,7 +148,7 @@ async def test_a_cancelled_job_is_neither_claimed_nor_completed(ledger: Ledger) 
     await claim(ledger, running, finished)
     await ledger.complete([done(finished)], agent_id="ada")
     await ledger.cancel([unknown.job_id, running.job_id, finished.job_id], now=NOW)
-    again = [unknown, running, replace(running, attempt=2), finished]
+    again = [unknown, running, running._replace(attempt=2), finished]
     answers = await claim(ledger, *again)
     assert answers == [Grant.CANCELLED, Grant.CANCELLED, Grant.CANCELLED, Grant.COMPLETED]
     assert await ledger.complete([done(running)], agent_id="ada") == set()
@@ -158,7 +159,7 @@ async def test_a_batch_is_answered_in_order(ledger: Ledger, other: Ledger) -> No
     held, finished, fresh, twice = job(), job(), job(), job()
     await claim(other, held, finished, by="bob")
     await other.complete([done(finished)], agent_id="bob")
-    batch = [twice, held, fresh, finished, replace(twice, attempt=2), fresh]
+    batch = [twice, held, fresh, finished, twice._replace(attempt=2), fresh]
     assert await claim(ledger, *batch) == [
         Grant.SUPERSEDED,
         Grant.HELD,
@@ -192,7 +193,7 @@ async def test_g3_of_many_who_claim_at_once_one_is_granted(url: str) -> None:
 async def test_renewing_tells_what_is_lost(ledger: Ledger, other: Ledger) -> None:
     kept, overtaken, released = job(), job(), job()
     await claim(ledger, kept, overtaken, released)
-    await claim(other, replace(overtaken, attempt=2), by="bob")
+    await claim(other, overtaken._replace(attempt=2), by="bob")
     await ledger.release([released], agent_id="ada")
     until = SOON + timedelta(minutes=1)
     assert await ledger.renew([kept, overtaken, released], agent_id="ada", until=until) == {kept.job_id}
@@ -225,14 +226,14 @@ async def test_a_failed_attempt_is_told_again_and_granted_to_nobody(ledger: Ledg
 
 async def test_a_later_attempt_takes_the_place_of_a_failed_one(ledger: Ledger, other: Ledger) -> None:
     first = job()
-    second = replace(first, attempt=2)
+    second = first._replace(attempt=2)
     await claim(ledger, first)
     await ledger.fail([failed(first)], agent_id="ada")
     assert await claim(other, second, by="bob") == [Grant.GRANTED]
     assert await claim(ledger, first, second) == [Grant.SUPERSEDED, Grant.HELD]
     assert await other.fail([failed(second, "again")], agent_id="bob") == {first.job_id}
     assert await claim(ledger, first, second) == [Grant.SUPERSEDED, Grant.FAILED]
-    third = replace(first, attempt=3)
+    third = first._replace(attempt=3)
     assert await claim(ledger, third) == [Grant.GRANTED]
     assert await ledger.complete([done(third, "at last")], agent_id="ada") == {first.job_id}
     assert (await recorded(other, second)).result == "at last"
@@ -241,7 +242,7 @@ async def test_a_later_attempt_takes_the_place_of_a_failed_one(ledger: Ledger, o
 async def test_g3_a_failure_counts_from_the_holder_alone(ledger: Ledger, other: Ledger) -> None:
     running, overtaken, released, cancelled, completed = job(), job(), job(), job(), job()
     await claim(ledger, running, overtaken, released, cancelled, completed)
-    await claim(other, replace(overtaken, attempt=2), by="bob")
+    await claim(other, overtaken._replace(attempt=2), by="bob")
     await ledger.release([released], agent_id="ada")
     await ledger.cancel([cancelled.job_id], now=NOW)
     await ledger.complete([done(completed)], agent_id="ada")
@@ -283,7 +284,7 @@ async def test_failures_are_forgotten_in_their_time(ledger: Ledger) -> None:
 async def test_what_is_old_is_forgotten_and_nothing_else(ledger: Ledger) -> None:
     old, young, running = job(), job(), job()
     await claim(ledger, old, young, running)
-    before = replace(done(old), finished_at=NOW - timedelta(days=8))
+    before = done(old)._replace(finished_at=NOW - timedelta(days=8))
     assert await ledger.complete([before, done(young)], agent_id="ada") == {old.job_id, young.job_id}
     assert await ledger.forget(NOW - timedelta(days=7)) == 1
     answers = await claim(ledger, young, running)
@@ -350,7 +351,7 @@ async def test_g4_a_fenced_completion_is_refused_and_its_effects_are_undone(
     async with ledger.transaction(mine, agent_id="ada") as transaction:
         await transaction.execute("INSERT INTO effects VALUES ('zombie')")
         if overtaken == "by a higher attempt":
-            assert await claim(other, replace(mine, attempt=2), by="bob") == [Grant.GRANTED]
+            assert await claim(other, mine._replace(attempt=2), by="bob") == [Grant.GRANTED]
         elif overtaken == "by another agent":
             assert await claim(other, mine, by="bob", now=SOON) == [Grant.GRANTED]
         else:

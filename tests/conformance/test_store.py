@@ -53,6 +53,19 @@ class TestInsert:
         await store.insert_jobs([row])
         assert await held(store, row.job_id) == row
 
+    async def test_each_of_a_batch_keeps_its_own_whatever_the_others_hold(self, store: StateStore) -> None:
+        """What all rows of a batch have alike is handed over once, and what none of them has not at all."""
+        alike = [queued_job(arguments={"of": each}) for each in (1, True, 1.0)]
+        over = [
+            queued_job(state=JobState.SUCCEEDED, wake_at=None, finished_at=NOON, result=result)
+            for result in (None, {"n": 0}, {"n": False})
+        ]
+        mixed = [running_job(watchers=("me",)), *(queued_job(job_type=kind) for kind in ("a", "b"))]
+        for batch in (alike, over, [*mixed, *(replace(row, job_id=uuid4()) for row in (*alike, *over))]):
+            await store.insert_jobs(batch)
+            kept = await store.jobs_by_id([row.job_id for row in batch])
+            assert [repr(kept[row.job_id]) for row in batch] == [repr(row) for row in batch]
+
     async def test_the_same_request_twice_is_one_job(self, store: StateStore) -> None:
         row = queued_job()
         first, again = await store.insert_jobs([row]), await store.insert_jobs([row])

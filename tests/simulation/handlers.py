@@ -1,17 +1,18 @@
 """What the agents of a simulation can run, and what was seen of it running."""
 
 from collections import Counter
+from random import Random
 from uuid import UUID
 
-from warrener_agent import Agent, JobContext
+from warrener_agent import Agent, Backoff, Cancel, Fail, JobContext, RetryAfter, Snooze
 from warrener_runtime.clock import Clock
 
 
 class Workshop:
     """Handlers on virtual time. Each run is noted from its first to its last moment (invariant I3)."""
 
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
+    def __init__(self, clock: Clock, dice: Random) -> None:
+        self._clock, self._dice = clock, dice
         self._running: set[tuple[UUID, int]] = set()
         self._failed: Counter[UUID] = Counter()
         self.runs: Counter[UUID] = Counter()
@@ -51,7 +52,47 @@ class Workshop:
             await self._work(job, 0.2, 0)
             return [str(job.request("quick", {"number": n}, key=str(n))) for n in range(children)]
 
-        del quick, slow, flaky, doomed, hanging, parent  # served under their names
+        @job(
+            "moody",
+            max_attempts=3,
+            max_snoozes=6,
+            start_timeout="60s",
+            backoff=Backoff.linear("2s", limit="5s"),
+            no_retry=(LookupError,),
+        )
+        async def moody(job: JobContext) -> int | Fail | RetryAfter | Snooze | Cancel:
+            await self._work(job, self._dice.choice((0.0, 0.3)), 0)
+            match self._dice.randint(0, 9):
+                case 0:
+                    return Fail("for good")
+                case 1:
+                    return Cancel("no use")
+                case 2:
+                    raise KeyError("no_retry names a class that it derives from")
+                case 3 | 4:
+                    return RetryAfter(self._dice.choice((0, 3, 30)))
+                case 5:
+                    raise RuntimeError("charged, and tried again")
+                case 6 | 7 | 8:
+                    raise Snooze(self._dice.choice((0, 2, 20, 100)))
+                case _:
+                    return 1
+
+        @job("sleepy", max_attempts=2, max_snoozes=3, start_timeout="60s")
+        async def sleepy(job: JobContext) -> Snooze:
+            await self._work(job, 0.0, 0)
+            return Snooze(1)
+
+        @job("asks", start_timeout="60s")
+        async def asks(job: JobContext, how: str) -> int | Fail | Cancel:
+            await self._work(job, 0.0, 0)
+            if how == "to come again" and self.runs[job.job_id] == 1:
+                raise Snooze(2)
+            if how == "to be cancelled":
+                return Cancel("no use")
+            return Fail("for good") if how == "to be dead" else 1
+
+        del quick, slow, flaky, doomed, hanging, parent, moody, sleepy, asks  # served under their names
 
     async def _work(self, job: JobContext, seconds: float, result: int) -> int:
         me = (job.job_id, job.attempt)

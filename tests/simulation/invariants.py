@@ -9,7 +9,7 @@ from tests.simulation.world import World
 
 from warrener_contracts.events import JobFinished, JobRejected
 from warrener_contracts.states import JobState
-from warrener_store.rows import JobRow
+from warrener_store.rows import AttemptEnd, JobRow
 
 
 async def check(world: World, accepted: Iterable[UUID]) -> None:
@@ -24,6 +24,7 @@ async def check(world: World, accepted: Iterable[UUID]) -> None:
     _check_effects(world, rows)
     _check_families(world, rows)
     await _check_ends(world, rows)
+    _check_wishes(world, rows)
 
 
 def _check_told(world: World, rows: Mapping[UUID, JobRow]) -> None:
@@ -64,7 +65,9 @@ def _check_families(world: World, rows: Mapping[UUID, JobRow]) -> None:
 async def _check_ends(world: World, rows: Mapping[UUID, JobRow]) -> None:
     for row in rows.values():
         match row.job_type, row.state:
-            case (("doomed" | "hanging"), state):
+            case (("moody" | "asks"), _):
+                pass  # they end as they ask: `_check_wishes`
+            case (("doomed" | "hanging" | "sleepy"), state):
                 assert state in (JobState.DEAD, JobState.CANCELLED, JobState.EXPIRED)
             case _, JobState.DEAD:
                 assert row.losses > row.policy.max_losses, f"{row.job_type} {row.job_id} died: {row.error}"
@@ -72,6 +75,15 @@ async def _check_ends(world: World, rows: Mapping[UUID, JobRow]) -> None:
                 pass
     dead = {letter.job_id for letter in await world.store.dead_letters(limit=10_000)}
     assert dead == {row.job_id for row in rows.values() if row.state is JobState.DEAD}
+
+
+def _check_wishes(world: World, rows: Mapping[UUID, JobRow]) -> None:
+    """A handler's word about its own job counts once, and no snooze goes on for ever."""
+    for row in rows.values():
+        ends = Counter(world.store.ended.get(row.job_id, {}).values())
+        assert ends[AttemptEnd.SNOOZED] <= row.policy.max_snoozes + row.failures, f"{row.job_id} has spun"
+        if row.cancel_reason is not None and row.cancel_reason.startswith("by its handler"):
+            assert (row.state, ends[AttemptEnd.CANCELLED]) == (JobState.CANCELLED, 1)
 
 
 async def check_poison(world: World) -> None:

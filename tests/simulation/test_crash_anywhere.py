@@ -55,6 +55,9 @@ async def _story(kind: str, how: str, nth: int, *, effect_first: bool) -> bool:
             await _ask(world, "doomed"),
             await _ask(world, "parent", children=1),
             await _ask(world, "quick", delay=2, number=1),
+            await _ask(world, "asks", how="to come again"),
+            await _ask(world, "asks", how="to be cancelled"),
+            await _ask(world, "asks", how="to be dead"),
             await _ask(world, "slow", seconds=30.0),
         ]
         await world.clock.advance(4)
@@ -67,7 +70,8 @@ async def _story(kind: str, how: str, nth: int, *, effect_first: bool) -> bool:
         await check(world, jobs)
         states = [world.store.jobs[job_id].state for job_id in jobs]
         assert states[:4] == [JobState.SUCCEEDED, JobState.DEAD, JobState.SUCCEEDED, JobState.SUCCEEDED]
-        assert states[4] is JobState.CANCELLED
+        assert states[4:7] == [JobState.SUCCEEDED, JobState.CANCELLED, JobState.DEAD], "as they have asked"
+        assert states[7] is JobState.CANCELLED
         answered = {event.data.job_id for event in world.told if isinstance(event, JobFinished)}
         assert answered >= set(jobs)
         return struck

@@ -3,7 +3,6 @@ understand."""
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -27,6 +26,8 @@ KINDS: tuple[tuple[str, Callable[[World], dict[str, Any]]], ...] = (
     ("parent", lambda world: {"children": world.dice.randint(1, 3)}),
     ("doomed", lambda _: {}),
     ("hanging", lambda _: {}),
+    ("moody", lambda _: {}),
+    ("sleepy", lambda _: {}),
 )
 
 _NOBODYS_JOB = "01890000-0000-7000-8000-000000000001"
@@ -79,7 +80,7 @@ class Workload:
         job_id = UUID(request.id)
         self.accepted.add(job_id)
         if self._world.dice.random() < 0.2:
-            await self._world.publish(replace(letter_for(request), message_id=f"again-{request.id}"))
+            await self._world.publish(letter_for(request)._replace(message_id=f"again-{request.id}"))
         if self._world.dice.random() < 0.2:
             await self._world.clock.sleep(self._world.dice.choice((0.0, 0.5, 5.0)))
             await self._world.publish(letter_for(self._cancel(job_id)))

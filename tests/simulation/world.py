@@ -79,7 +79,7 @@ class World:
         self.broker = MemoryBroker(self.clock)
         self.store = WatchedStore()
         self.ledger = MemoryLedger()
-        self.workshop = Workshop(self.clock)
+        self.workshop = Workshop(self.clock, random.Random(f"handlers of {seed}"))
         self.early_ack = self.dice.choice((900.0, 1.0))
         self.told: list[Event[Any]] = []
         self.processes = [

@@ -4,6 +4,7 @@ import os
 import subprocess
 import threading
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
@@ -44,6 +45,9 @@ class Alone:
         try:
             with urllib.request.urlopen(self._ready_url, timeout=10):
                 return True
+        except urllib.error.HTTPError as answer:
+            answer.close()
+            return False
         except OSError:
             return False
 

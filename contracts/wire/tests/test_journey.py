@@ -27,7 +27,7 @@ PAIRS = list(itertools.product(JobState, Signal))
 
 def test_every_pair_of_state_and_signal_has_exactly_one_step() -> None:
     assert set(JOURNEY) == set(PAIRS)
-    assert len(PAIRS) == 96
+    assert len(PAIRS) == 112
     for found in JOURNEY.values():
         assert isinstance(found, To | Ignored | Impossible)
         assert found.why
@@ -93,7 +93,15 @@ def test_g3_the_fence_stands_before_the_table(state: JobState, signal: Signal) -
 
 def test_who_is_cancelled_while_it_runs_is_never_tried_again_without_need() -> None:
     """Whatever ends the attempt, the judge may cancel: somebody has asked for it."""
-    for signal in (Signal.FAILED, Signal.STOPPED, Signal.RELEASED, Signal.TIMED_OUT, Signal.LOST):
+    for signal in (
+        Signal.FAILED,
+        Signal.SNOOZED,
+        Signal.STOPPED,
+        Signal.WITHDRAWN,
+        Signal.RELEASED,
+        Signal.TIMED_OUT,
+        Signal.LOST,
+    ):
         found = JOURNEY[JobState.RUNNING, signal]
         assert isinstance(found, To)
         assert JobState.CANCELLED in found.states

@@ -1,6 +1,5 @@
 """Events as messages: addressed, sized and identified so that AMQP takes every one of them."""
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
@@ -156,7 +155,7 @@ def test_events_of_one_address_are_gathered_in_their_order_and_nothing_else_is()
         dispatch,
         letter_for(EXAMPLES["job.cancel_requested.v1"]),
         letter_for(requested("2")),
-        replace(dispatch, message_id="the next one"),
+        dispatch._replace(message_id="the next one"),
     ]
     told = gathered(mixed)
     assert told[1:] == [dispatch, mixed[2], mixed[4]]
@@ -187,7 +186,7 @@ def test_no_gathered_message_is_large_and_none_is_empty(sizes: list[int]) -> Non
     """What is larger by itself goes alone; nothing is lost, doubled or reordered."""
     plain = letter_for(requested("1"))
     whole = [
-        replace(plain, body=b'"%s"' % (b"x" * size), message_id=str(at)) for at, size in enumerate(sizes)
+        plain._replace(body=b'"%s"' % (b"x" * size), message_id=str(at)) for at, size in enumerate(sizes)
     ]
     found = gathered(whole)
     assert len({letter.message_id for letter in found}) == len(found)

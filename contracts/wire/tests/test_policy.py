@@ -1,5 +1,6 @@
 """Retries wait as they should, whatever the numbers."""
 
+import json
 from datetime import timedelta
 from itertools import pairwise
 
@@ -68,11 +69,46 @@ def test_a_request_replaces_what_it_chooses_and_nothing_else() -> None:
         {"backoff": {"jitter": 1.5}},
         {"backoff": {"factor": float("nan")}},
         {"backoff": {"first": float("inf")}},
+        {"max_age": "0s"},
+        {"max_snoozes": -1},
+        {"retry_on": [""]},
+        {"no_retry": ["x" * 201]},
+        {"no_retry": "ValueError"},
     ],
 )
 def test_a_policy_that_could_not_work_is_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(ValidationError):
         JobPolicy.model_validate(wrong)
+
+
+def test_a_request_may_choose_every_part_of_a_policy() -> None:
+    assert PolicyOverrides.model_fields.keys() == JobPolicy.model_fields.keys()
+
+
+def test_a_policy_says_no_more_than_in_version_1_0_until_more_is_chosen() -> None:
+    assert set(json.loads(JobPolicy().model_dump_json())) == {
+        "max_attempts",
+        "max_losses",
+        "timeout",
+        "start_timeout",
+        "backoff",
+    }
+    chosen = PolicyOverrides(max_attempts=3).model_dump(mode="json")
+    assert set(chosen) == {"max_attempts", "timeout", "start_timeout", "backoff"}, (
+        "the fingerprint of a request"
+    )
+    assert PolicyOverrides(retry_on=(), max_losses=0).model_dump_json(exclude_none=True) == (
+        '{"max_losses":0,"retry_on":[]}'
+    ), "an empty list and a zero are choices"
+
+
+def test_the_age_of_a_job_that_waits_begins_when_it_is_due() -> None:
+    policy = JobPolicy(max_age=timedelta(hours=1))
+    assert policy.begun_after(timedelta(days=7)).max_age == timedelta(days=7, hours=1)
+    assert policy.begun_after(timedelta(0)) is policy
+    assert JobPolicy().begun_after(timedelta(days=7)) == JobPolicy()
+    far = JobPolicy(max_age=LONGEST).begun_after(LONGEST)
+    assert JobPolicy.model_validate_json(far.model_dump_json()) == far
 
 
 def test_the_policy_reads_what_it_writes() -> None:

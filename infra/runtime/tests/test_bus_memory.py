@@ -5,7 +5,6 @@ What all buses do is told in `tests/conformance/test_bus.py`.
 
 import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import replace
 
 import pytest
 from tests.conformance.bus_rigs import WORK, letter, letters, names, receive
@@ -164,7 +163,7 @@ async def test_only_what_is_durable_survives_the_broker(bus: Bus, broker: Memory
     quorum = Queue("quorum", (Binding("ask", "quorum"),), WORK)
     await bus.declare(Topology((Exchange("ask"),), (classic, quorum)))
     for key in ("classic", "quorum"):
-        fleeting = replace(letter("fleeting", key), persistent=False)
+        fleeting = letter("fleeting", key)._replace(persistent=False)
         await bus.publish([letter("kept", key), fleeting])
 
     broker.restart()

@@ -6,7 +6,6 @@ Each was seen to happen with the clients as they are, before this bus was writte
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
-from dataclasses import replace
 from typing import cast
 
 import aiormq
@@ -230,7 +229,7 @@ class TestLostConsumers:
         async with asyncio.timeout(WITHIN):
             # Not mandatory: until the queue is back, these are for nobody, and one of them is heard at last.
             while heard.empty():
-                await publish_all(bus, [replace(letter("x"), mandatory=False)], clock=SystemClock())
+                await publish_all(bus, [letter("x")._replace(mandatory=False)], clock=SystemClock())
         assert listening.live
 
     @pytest.fixture

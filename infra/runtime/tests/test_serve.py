@@ -291,3 +291,21 @@ def test_hints_are_logged(run: Run) -> None:
     service.until("service.started")
     service.signal(signal.SIGTERM)
     assert service.ended() == 0
+
+
+def test_what_a_service_is_made_of_is_set_aside_for_the_collector_before_it_works(run: Run) -> None:
+    service = run(
+        """
+        import gc
+
+        class Telling(Managed):
+            async def _on_start(self):
+                log.info("Started.", action="told", aside=gc.get_freeze_count())
+
+        async def build(settings, telemetry):
+            return Service(Telling("telling"))
+
+        sys.exit(main("tells", ServiceSettings, build))
+        """
+    )
+    assert service.until("told")["aside"] > 10_000, "modules alone are more"

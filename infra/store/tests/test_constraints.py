@@ -30,6 +30,7 @@ JOB_UPDATES = {
         f"state = 'dead', result = '1', wake_at = NULL, finished_at = {MOMENT}",
     ],
     "progress_is_a_fraction": ["progress = 1.01", "progress = -0.01"],
+    "ran_only_if_succeeded": [f"ran_from = {MOMENT}", f"ran_until = {MOMENT}"],
     "deadline_watched_until_over": [
         f"deadline_wake_at = {MOMENT}",
         f"state = 'dead', wake_at = NULL, finished_at = {MOMENT}, deadline_at = {MOMENT}, "

@@ -4,6 +4,7 @@ import asyncio
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,9 +16,11 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from warrener_store import StoreNotMigrated, migrate, open_store
 from warrener_store.address import SqliteAddress, address_of
 from warrener_store.migrating import UnknownRevision, script_config
+from warrener_store.rows import AttemptEnd
 from warrener_store.schema import NEEDED, VERSION_TABLE
 from warrener_store.sqlite_engine import sqlite_engine
 from warrener_store.tables import METADATA
+from warrener_store.testing import attempt_of, changed, running_job, succeeded
 
 
 def described(connection: Connection) -> dict[str, object]:
@@ -147,3 +150,29 @@ def test_the_command_migrates_and_says_what_is_wrong(tmp_path: Path) -> None:
     assert (wrong.returncode, wrong.stdout) == (1, "")
     assert "expected a store url" in wrong.stderr
     assert "Traceback" not in wrong.stderr
+
+
+async def test_attempts_are_kept_when_their_ends_become_more_and_fewer(empty_url: str) -> None:
+    await migrate(empty_url)
+    store = open_store(empty_url)
+    await store.start()
+    one, other = running_job(), running_job(job_type="mail.send")
+    await store.insert_jobs([one, other])
+    snoozed = replace(changed(one, attempt=2), attempt=attempt_of(one, AttemptEnd.SNOOZED))
+    await store.save_jobs([snoozed, succeeded(other)])
+    before = [await store.attempts_of(job.job_id) for job in (one, other)]
+    await store.close()
+
+    await migrate(empty_url, "0002")
+    await migrate(empty_url)
+
+    await store.start()
+    after = [await store.attempts_of(job.job_id) for job in (one, other)]
+    await store.close()
+    assert [each.end for (each,) in before] == [AttemptEnd.SNOOZED, AttemptEnd.SUCCEEDED]
+    assert [each.end for (each,) in after] == [AttemptEnd.RELEASED, AttemptEnd.SUCCEEDED], (
+        "what 0002 has for it"
+    )
+    assert [[replace(each, end=AttemptEnd.LOST) for each in rows] for rows in after] == [
+        [replace(each, end=AttemptEnd.LOST) for each in rows] for rows in before
+    ]

@@ -1,6 +1,7 @@
 """The journey of one attempt: from the dispatch queue to its reported end."""
 
 import asyncio
+import gc
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import cast
@@ -10,7 +11,10 @@ import pytest
 from services.agent.tests.stage import FaultyBus, Stage, Theatre, UnpluggedLedger
 
 from warrener_agent import Agent, JobContext
+from warrener_agent.attempt import Attempt
+from warrener_agent.desk import LoopDesk
 from warrener_agent.ledger import Ledger, open_ledger
+from warrener_agent.running import Run
 from warrener_contracts.events import (
     AgentAnnounced,
     AgentHeartbeat,
@@ -62,6 +66,21 @@ async def test_many_at_once_are_each_reported_once(stage: Stage, theatre: Theatr
     told = {event.data.job_id: event.data.result for event in stage.of(AttemptSucceeded)}
     assert told == {job: f"Hello, {number}!" for number, job in enumerate(jobs)}
     assert theatre.calls == 200
+
+
+async def test_what_is_over_is_freed_at_once_and_not_left_to_the_collector(
+    stage: Stage, theatre: Theatre
+) -> None:
+    one = await stage.enter(theatre.agent, agent_slots=20)
+    gc.disable()
+    try:
+        jobs = [await stage.dispatch("greet", {"name": str(number)}) for number in range(40)]
+        await stage.until(lambda: len(stage.of(AttemptSucceeded)) >= len(jobs), "all to succeed")
+        await one.drain()
+        left = [found for found in gc.get_objects() if isinstance(found, (Attempt, LoopDesk, Run))]
+    finally:
+        gc.enable()
+    assert len(left) == 0
 
 
 @pytest.mark.parametrize(

@@ -138,7 +138,15 @@ async def test_wrong_results_are_refused() -> None:
     async def endless() -> Any:
         return [1.0, float("-inf")]
 
+    class Measured(BaseModel):
+        mean: float
+
+    @bad.job("nested.nan")
+    async def nested_nan() -> list[Measured]:
+        return [Measured(mean=float("nan"))]
+
     for name, said in (
+        ("nested.nan", "at '0.mean': expected a finite number, got nan"),
         ("undeclared", "declare"),
         ("huge", "at most 1048576 bytes"),
         ("unsendable", "JSON"),

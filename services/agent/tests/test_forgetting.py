@@ -54,7 +54,7 @@ async def test_what_is_old_is_gone_and_what_is_young_stays(stage: Stage, theatre
     await ledger.start()
     for job_id, age in ((old, WEEK + timedelta(minutes=1)), (young, WEEK - timedelta(minutes=1))):
         await ledger.claim([Claim(job_id, 1)], agent_id="past", now=now, until=now)
-        ended = Completion(job_id, 1, "recorded", (), now - age, now - age)
+        ended = Completion(job_id, 1, '"recorded"', (), now - age, now - age)
         assert await ledger.complete([ended], agent_id="past") == {job_id}
 
     noted = NotedLedger(ledger)

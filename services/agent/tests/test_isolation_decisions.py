@@ -48,7 +48,7 @@ def test_a_limit_that_was_declared_is_no_fault_of_the_process() -> None:
 
 
 def test_a_memory_error_is_out_of_memory_only_where_memory_is_limited() -> None:
-    raised = failure(MemoryError("no more"), ())
+    raised = failure(MemoryError("no more"))
     assert by_limit(raised, Limits()) is raised
     told = by_limit(raised, Limits(memory="1MiB"))
     assert isinstance(told, Raised)

@@ -1,15 +1,17 @@
 """The ledger's statements go by the key, however the table was when they were planned."""
 
 import asyncio
+import json
 from collections.abc import AsyncGenerator
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import asyncpg
 import pytest
 
 from warrener_agent.ledger import Claim, Completion, Ledger, open_ledger
+from warrener_agent.ledger import postgres_sql as sql
 
 if TYPE_CHECKING:
     Connection = asyncpg.Connection[asyncpg.Record]  # generic in the stubs alone
@@ -43,7 +45,7 @@ async def connection(postgres_url: str) -> "AsyncGenerator[Connection]":
 async def every_statement(ledger: Ledger) -> None:
     """All that an agent does with a batch, and a handler's transaction."""
     claims = [Claim(uuid4(), 1) for _ in range(BATCH)]
-    done = [Completion(one.job_id, 1, None, (), NOW, NOW) for one in claims]
+    done = [Completion(one.job_id, 1, "null", (), NOW, NOW) for one in claims]
     await ledger.claim(claims, agent_id="ada", now=NOW, until=SOON)
     await ledger.claim(claims, agent_id="bob", now=NOW, until=SOON)  # refused, so it looks at the rows
     assert len(await ledger.renew(claims, agent_id="ada", until=SOON)) == BATCH
@@ -70,3 +72,31 @@ async def test_a_plan_made_while_the_table_was_small_does_not_read_it_all_when_i
         while await connection.fetchval(OTHERS):
             pass  # what a connection has read is counted when it is gone
     assert await connection.fetchval(ROWS_READ) < 100 * BATCH
+
+
+async def test_the_first_batch_of_an_empty_ledger_compares_no_row_with_every_claim(
+    postgres_url: str, connection: "Connection", subtests: pytest.Subtests
+) -> None:
+    ledger = open_ledger(postgres_url)
+    await ledger.start()
+    await ledger.close()
+    await connection.execute(NEVER_ANALYZED)
+    await connection.execute("SET enable_seqscan = off")
+    ids, ones = [uuid4() for _ in range(BATCH)], [1] * BATCH
+    await connection.fetch(sql.CLAIM, ids, ones, "ada", SOON, NOW)
+    texts, times = ["1"] * BATCH, [NOW] * BATCH
+    for name, statement, values in (
+        ("renew", sql.RENEW, (ids, ones, "ada", SOON)),
+        ("complete", sql.COMPLETE, (ids, ones, texts, texts, times, times, "ada")),
+        ("fail", sql.FAIL, (ids, ones, texts, times, "ada")),
+        ("release", sql.RELEASE, (ids, ones, "ada")),
+    ):
+        with subtests.test(name):
+            rows = await connection.fetch(f"EXPLAIN (ANALYZE, FORMAT JSON) {statement}", *values)
+            assert compared_for_nothing(json.loads(rows[0][0])[0]["Plan"]) == 0, rows[0][0]
+
+
+def compared_for_nothing(plan: dict[str, Any]) -> int:
+    """How many pairs a plan tried that did not belong together."""
+    here = int(plan.get("Rows Removed by Join Filter", 0)) * int(plan["Actual Loops"])
+    return here + sum(compared_for_nothing(part) for part in plan.get("Plans", ()))

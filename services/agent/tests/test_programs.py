@@ -124,6 +124,7 @@ async def test_the_result_is_text_json_or_nothing() -> None:
     wrong = serving(Program(["echo", "[1, []]"]), result=list[int])
     assert (await failed(wrong)).kind == "bad_result"
     assert "not json" in (await failed(serving(Program(["echo", "hello"]), result=dict))).message
+    assert "NaN is no JSON" in (await failed(serving(Program(["echo", "[NaN]"]), result=list))).message
     much = serving(Program(python("print('x' * 3_000_000)")))
     assert "at most 1048576 bytes" in (await failed(much)).message
 

@@ -1,13 +1,17 @@
 """The command is tested as people use it: by its words, its answers and its exit codes."""
 
 import asyncio
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner, Result
 
 from warrener.command.app import app
+from warrener_client.loop_thread import LoopThread
+from warrener_client.testing import StandIn
+from warrener_runtime.bus import open_bus
 from warrener_store import migrate
 
 Run = Callable[..., Result]
@@ -17,8 +21,8 @@ Run = Callable[..., Result]
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty folder to work in, and nothing of Warrener in the environment."""
     monkeypatch.chdir(tmp_path)
-    for name in ("WARRENER_BROKER_URL", "WARRENER_STORE_URL", "WARRENER_LEDGER_URL", "WARRENER_CONFIG"):
-        monkeypatch.delenv(name, raising=False)
+    for name in [each for each in os.environ if each.startswith("WARRENER_")]:
+        monkeypatch.delenv(name)
     monkeypatch.setenv("COLUMNS", "160")
     monkeypatch.setenv("TERM", "dumb")
     return tmp_path
@@ -38,9 +42,38 @@ def run(here: Path) -> Run:
     return command
 
 
-@pytest.fixture
-def store_url(here: Path) -> str:
-    """A store with tables and nothing in them."""
-    url = f"sqlite:///{here}/state.db"
-    asyncio.run(migrate(url))
+@pytest.fixture(params=["sqlite", "postgresql"])
+def empty_store_url(here: Path, request: pytest.FixtureRequest) -> str:
+    """A place for a store, without tables."""
+    if request.param == "sqlite":
+        return f"sqlite:///{here}/state.db"
+    url: str = request.getfixturevalue("postgres_url")
     return url
+
+
+@pytest.fixture
+def store_url(empty_store_url: str) -> str:
+    """A store with tables and nothing in them, of either kind."""
+    asyncio.run(migrate(empty_store_url))
+    return empty_store_url
+
+
+def greet(given: dict[str, object]) -> str:
+    if given.get("name") == "nobody":
+        raise ValueError("nobody is there")
+    return f"Hello, {given['name']}!"
+
+
+@pytest.fixture
+def warren(vhost_url: str) -> Iterator[StandIn]:
+    """Somebody who greets."""
+
+    async def begin() -> StandIn:
+        return await StandIn(open_bus(vhost_url, name="stand-in"), {"hello.greet": greet}).__aenter__()
+
+    there = LoopThread("stand-in")
+    there.start()
+    made = there.run(begin())
+    yield made
+    there.run(made.__aexit__(None, None, None))
+    there.stop()

@@ -2,41 +2,17 @@
 
 import asyncio
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from uuid import UUID
 
 import aiormq
-import pytest
 from typer.testing import Result
 
-from warrener_client.loop_thread import LoopThread
 from warrener_client.testing import StandIn
 from warrener_contracts.topology import REQUESTS_QUEUE
-from warrener_runtime.bus import open_bus
 
 Run = Callable[..., Result]
-
-
-def greet(given: dict[str, object]) -> str:
-    if given.get("name") == "nobody":
-        raise ValueError("nobody is there")
-    return f"Hello, {given['name']}!"
-
-
-@pytest.fixture
-def warren(vhost_url: str) -> Iterator[StandIn]:
-    """Somebody who greets."""
-
-    async def begin() -> StandIn:
-        return await StandIn(open_bus(vhost_url, name="stand-in"), {"hello.greet": greet}).__aenter__()
-
-    there = LoopThread("stand-in")
-    there.start()
-    made = there.run(begin())
-    yield made
-    there.run(made.__aexit__(None, None, None))
-    there.stop()
 
 
 def test_a_request_that_is_waited_for_prints_its_result(run: Run, vhost_url: str, warren: StandIn) -> None:
@@ -155,6 +131,7 @@ def test_the_doctor_says_what_is_wrong_and_what_to_do(run: Run, vhost_url: str, 
         "broker",
         "topology",
         "permissions",
+        "broker clock",
         "store",
         "clocks",
         "limits",

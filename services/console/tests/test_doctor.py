@@ -3,11 +3,14 @@
 from datetime import timedelta
 from pathlib import Path
 
-from warrener.doctor.broker import consumed, permissions, topology, version
-from warrener.doctor.finding import Health
+from warrener.broker_time import BrokerTime
+from warrener.doctor.broker import bindings, consumed, permissions, topology, version
+from warrener.doctor.broker_clock import broker_clock
+from warrener.doctor.finding import Finding, Health
 from warrener.doctor.isolation import check_isolation
 from warrener.doctor.store import agents, clocks, served
-from warrener.drift import Difference
+from warrener.drift import Difference, Drift
+from warrener.management import NotCompared
 from warrener.probe import QueueSeen
 from warrener_contracts.topology import REQUESTS_QUEUE
 from warrener_store.rows import AgentRow
@@ -35,6 +38,53 @@ def test_differences_are_counted_and_what_helps_depends_on_them() -> None:
     assert "--declare" in (found.do or "")
     assert "--check" in (topology([Difference("queue 1", "other", missing=False)]).do or "")
     assert permissions("write: ACCESS_REFUSED").health is Health.WRONG
+
+
+def test_missing_bindings_are_wrong_and_strange_ones_are_odd() -> None:
+    gone = Difference("binding 1", "is missing", missing=True, do="declare it")
+    strange = Difference("binding 2", "is none of ours", missing=False, health=Health.ODD, do="unbind it")
+    found = bindings(Drift(bindings=(strange, gone), compared=True))
+    assert found is not None
+    assert (found.health, found.told, found.do) == (Health.WRONG, "binding 1 is missing", "declare it")
+    found = bindings(Drift(bindings=(strange,), compared=True))
+    assert found is not None
+    assert (found.health, found.do) == (Health.ODD, "unbind it")
+    found = bindings(Drift(compared=True))
+    assert found is not None
+    assert found.health is Health.WELL
+
+
+def test_bindings_that_could_not_be_compared_are_no_fault() -> None:
+    found = bindings(Drift(not_compared=NotCompared("nobody answers", "ask elsewhere")))
+    assert found is not None
+    assert (found.health, found.told, found.do) == (
+        Health.ODD,
+        "not compared: nobody answers",
+        "ask elsewhere",
+    )
+    assert bindings(Drift()) is None
+
+
+def at(told: float, took: float = 0.0) -> Finding:
+    """The broker tells a second so much after noon's; we asked at noon, and it took so long."""
+    noon = NOON.replace(microsecond=0)
+    return broker_clock(BrokerTime(noon, noon + timedelta(seconds=told), noon + timedelta(seconds=took)))
+
+
+def test_the_brokers_clock_may_be_two_seconds_and_what_it_cannot_tell_apart() -> None:
+    assert at(0).told == "this machine and the broker are at most 1.0 s apart"
+    assert at(2).health is Health.WELL
+    assert at(-3).health is Health.WELL  # its second ends two seconds before we asked
+    assert (at(3).health, at(3).told) == (Health.WRONG, "this machine is at least 3.0 s behind the broker")
+    assert (at(-4).health, at(-4).told) == (
+        Health.WRONG,
+        "this machine is at least 3.0 s ahead of the broker",
+    )
+    assert at(3, took=1).health is Health.WELL  # it may have said so in the end
+
+
+def test_a_broker_that_does_not_tell_the_time_is_odd() -> None:
+    assert broker_clock("ACCESS_REFUSED").health is Health.ODD
 
 
 def test_clocks_may_be_two_seconds_apart() -> None:

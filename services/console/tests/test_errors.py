@@ -2,6 +2,7 @@
 
 import socket
 from collections.abc import Callable, Iterator
+from urllib.parse import urlsplit
 
 import pytest
 from typer.testing import Result
@@ -42,10 +43,65 @@ def test_a_store_without_tables(run: Run, command: str) -> None:
     assert "warrener migrate" in told.stderr
 
 
-def test_a_store_of_an_unknown_kind(run: Run) -> None:
-    told = run("jobs", "--store", "mongodb://localhost/")
+@pytest.mark.parametrize("command", ["jobs", "migrate"])
+def test_a_store_of_an_unknown_kind(run: Run, command: str) -> None:
+    told = run(command, "--store", "mongodb://localhost/")
     assert told.exit_code == 2
     assert "mongodb" in told.stderr
+    assert "--store" in told.stderr
+
+
+@pytest.mark.parametrize("command", ["jobs", "migrate"])
+def test_a_database_that_does_not_let_us_in(run: Run, postgres_url: str, command: str) -> None:
+    where = urlsplit(postgres_url)
+    password = postgres_url.replace(f":{where.password}@", ":wrong-one@")
+    database = postgres_url.replace(where.path, "/no_such_database")
+    port = f"postgresql://warrener:secret@127.0.0.1:1{where.path}"
+    for url, told_do in [(password, "check user and password"), (database, "createdb"), (port, "start the")]:
+        told = run(command, "--store", url)
+        assert (told.exit_code, told.stdout) == (3, "")
+        assert told_do in told.stderr
+        assert "tried again" not in told.stderr
+        assert "wrong-one" not in told.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (("request", "a.b"), 2),
+        (("topology", "--check"), 2),
+        (("topology", "--declare"), 2),
+        (("up",), 2),
+        (("doctor", "--store", "sqlite:///nothing.db"), 1),
+    ],
+)
+@pytest.mark.parametrize(
+    "url", ["localhost", "http://localhost/", "amqp://host:port/", "amqp://h/?heartbeat=x"]
+)
+def test_a_brokers_url_that_is_none(run: Run, words: tuple[str, ...], code: int, url: str) -> None:
+    told = run(*words, "--broker", url)
+    assert told.exit_code == code
+    assert "expected a broker's URL like amqp://host:5672/vhost, got" in told.output
+
+
+@pytest.mark.parametrize("words", [("request", "a.b"), ("topology", "--check"), ("up",)])
+def test_a_broker_that_does_not_let_us_in(run: Run, vhost_url: str, words: tuple[str, ...]) -> None:
+    user = urlsplit(vhost_url).username
+    for url, came in [
+        (vhost_url.replace(f"{user}:", f"{user}:no-", 1), "ACCESS_REFUSED"),
+        (f"{vhost_url}-none", "not found"),
+    ]:
+        told = run(*words, "--broker", url)
+        assert (told.exit_code, told.stdout) == (3, "")
+        assert f"to let user '{user}' into virtual host" in told.stderr
+        assert came in told.stderr
+        assert "create the user" in told.stderr
+
+
+def test_up_with_a_broker_that_is_not_there(run: Run, nobody: str) -> None:
+    told = run("up", "--broker", nobody)
+    assert told.exit_code == 3
+    assert "leave --broker out for a private one" in told.stderr
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,14 @@
 import asyncio
 import json
 from collections.abc import Callable
+from pathlib import Path
 from uuid import uuid4
 
 import pytest
 from typer.testing import Result
 
 from warrener_contracts.events import ErrorInfo, ErrorKind
+from warrener_runtime.settings import mask
 from warrener_store import open_store
 from warrener_store.rows import AgentRow, JobRow, ParkedMessage
 from warrener_store.testing import NOON, died, queued_job, running_job, succeeded
@@ -114,8 +116,21 @@ def test_an_empty_list_says_what_to_do_and_is_valid_json(run: Run, store_url: st
     assert json.loads(run("jobs", "--json", "--store", store_url).stdout) == []
 
 
-def test_migrate_may_be_repeated(run: Run) -> None:
+def test_migrate_may_be_repeated(run: Run, empty_store_url: str) -> None:
+    where = ("--store", empty_store_url)
+    before = run("jobs", *where)
+    assert before.exit_code == 3
+    assert before.stderr.count("run `warrener migrate`") == 1
     for _ in range(2):
-        told = run("migrate", "--store", "sqlite:///fresh.db", "--json")
-        assert json.loads(told.stdout) == {"migrated": "sqlite:///fresh.db"}
-    assert run("jobs", "--store", "sqlite:///fresh.db").exit_code == 0
+        told = run("migrate", *where, "--json")
+        assert json.loads(told.stdout) == {"migrated": mask(empty_store_url)}
+    assert run("jobs", *where).exit_code == 0
+
+
+def test_migrate_makes_the_folder_that_up_would_make_and_no_other(run: Run, here: Path) -> None:
+    assert run("migrate").exit_code == 0
+    assert run("jobs").exit_code == 0
+    assert (here / ".warrener" / ".gitignore").exists()
+    told = run("migrate", "--store", "sqlite:///elsewhere/state.db")
+    assert told.exit_code == 1
+    assert "expected a folder elsewhere" in told.stderr

@@ -10,11 +10,12 @@ from rich.console import Console
 from warrener.shown.flight import flight_text
 from warrener.shown.job_page import job_page, said
 from warrener.shown.next_step import next_step
+from warrener.shown.policy import retries_text
 from warrener.shown.screen import THEME
 from warrener.shown.tables import jobs_table
 from warrener.shown.times import ago, span
 from warrener_contracts.events import ErrorInfo, ErrorKind, FlightRecord
-from warrener_contracts.policy import JobPolicy
+from warrener_contracts.policy import Backoff, JobPolicy
 from warrener_contracts.states import JobState
 from warrener_store.rows import AttemptEnd, JobRow
 from warrener_store.testing import NOON, after, attempt_of, queued_job, running_job, waiting_job
@@ -49,7 +50,11 @@ def test_what_happens_next_is_said_for_every_state() -> None:
         (waiting_job(due_at=after(30)), "the scheduler dispatches it in 30 s"),
         (waiting_job(due_at=None), "the scheduler plans it"),
         (queued_job(), "the next free agent of queue default takes attempt 1"),
-        (queued_job(state=JobState.RETRYING, attempt=2, due_at=after(5)), "attempt 2 of at most 5 in 5.0 s"),
+        (queued_job(state=JobState.RETRYING, attempt=2, due_at=after(5)), "attempt 2 in 5.0 s"),
+        (
+            queued_job(state=JobState.RETRYING, attempt=2, failures=1, due_at=after(5)),
+            "attempt 2 of at most 5 in 5.0 s",
+        ),
         (running_job(), "lease for 30 s; if it fails: then tried again"),
         (running_job(policy=JobPolicy(max_attempts=1)), "if it fails: then it is dead"),
         (running_job(lease_until=after(-1)), "its agent is overdue"),
@@ -156,3 +161,41 @@ def test_what_was_last_seen_of_an_attempt_is_shown() -> None:
         "reading day.csv",
     ]
     assert flight_text(FlightRecord(log="only this")).plain == "last words\nonly this"
+
+
+@pytest.mark.parametrize(
+    ("policy", "said_as"),
+    [
+        (JobPolicy(), "1 s x2 to 5 min"),
+        (JobPolicy(backoff=Backoff.fixed("30s")), "30 s"),
+        (JobPolicy(backoff=Backoff.linear("10s", step="1m", limit="1h")), "10 s +1 min to 1 h"),
+        (JobPolicy(backoff=Backoff.listed(0.5, "1m", "6h")), "0.5 s, 1 min, 6 h"),
+        (JobPolicy(backoff=Backoff.listed(*range(1, 9))), "1 s, 2 s, 3 s, 4 s, 5 s, 6 s …"),
+        (
+            JobPolicy(
+                retry_on=("requests.*", "OSError"), no_retry=("ValueError",), max_age=timedelta(hours=2)
+            ),
+            "1 s x2 to 5 min, only requests.* OSError, not ValueError, at most 2 h old",
+        ),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_policy_is_said_in_a_few_words(policy: JobPolicy, said_as: str) -> None:
+    assert retries_text(policy) == said_as
+
+
+def test_a_page_tells_by_which_policy_a_job_is_tried_again() -> None:
+    policy = JobPolicy(max_age=timedelta(hours=1), no_retry=("app.Closed",), backoff=Backoff.fixed("30s"))
+    told = printed(job_page(running_job(policy=policy), [], [], NOON))
+    assert "after 30 s, ± 10%, not app.Closed, none after " in told
+
+
+def test_a_snoozed_attempt_is_told_from_a_failed_one() -> None:
+    job = queued_job(state=JobState.RETRYING, attempt=2, due_at=after(90))
+    snoozed = replace(
+        attempt_of(replace(job, attempt=1), AttemptEnd.SNOOZED), verdict="snoozed until then: not there yet"
+    )
+    told = printed(job_page(job, [snoozed], [], NOON))
+    assert "snoozed until then: not there yet" in told
+    assert "0 of at most 5 have failed" in told
+    assert "due in 1 min 30 s" in printed(jobs_table([job], NOON, width=160))

@@ -122,11 +122,11 @@ def test_a_child_does_not_outlive_whoever_started_it() -> None:
 
 async def test_the_first_signal_drains_the_second_hurries_and_the_third_kills() -> None:
     stubborn = (
-        "import signal, sys, threading\n"
-        "for number in (signal.SIGTERM, signal.SIGINT):\n"
-        "    signal.signal(number, lambda *_: print('no', flush=True))\n"
+        "import signal\n"
+        "asked = {signal.SIGTERM, signal.SIGINT}\n"
+        "signal.pthread_sigmask(signal.SIG_BLOCK, asked)\n"
         "print('here', flush=True)\n"
-        "while True: signal.pause()\n"
+        "while signal.sigwait(asked): print('no', flush=True)\n"
     )
     ear = Ear()
     stopping, child = Stopping(ear), Child(member(stubborn), plain, ear)

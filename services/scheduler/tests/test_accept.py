@@ -237,6 +237,14 @@ async def test_a_wait_is_kept_in_the_store_and_dispatched_when_it_is_over(stage:
     assert [event.data.attempt for event in stage.dispatched()] == [1]
 
 
+async def test_the_age_of_a_job_that_waits_begins_when_it_is_due(stage: Stage) -> None:
+    chosen = PolicyOverrides(max_age=timedelta(hours=1))
+    await stage.ask(request(1, delay=timedelta(days=7), policy=chosen), request(2, policy=chosen))
+    rows = await stage.store.jobs_by_id([job_id(1), job_id(2)])
+    assert rows[job_id(1)].policy.max_age == timedelta(days=7, hours=1)
+    assert rows[job_id(2)].policy.max_age == timedelta(hours=1)
+
+
 async def test_what_has_expired_before_it_came_is_not_dispatched(stage: Stage) -> None:
     await stage.ask(
         request(1, deadline=stage.clock.now()), request(2, delay=timedelta(seconds=9), expires_after=5)

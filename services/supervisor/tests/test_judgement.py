@@ -13,7 +13,7 @@ from services.supervisor.tests.words import JOB, NOW, OF_SIGNAL, MakeRow
 from warrener_contracts import journey
 from warrener_contracts.events import ErrorInfo, ErrorKind, Event, Reason
 from warrener_contracts.journey import OF_AN_ATTEMPT, Fence, Signal, To
-from warrener_contracts.policy import Backoff, Guarantee, JobPolicy
+from warrener_contracts.policy import Guarantee, JobPolicy
 from warrener_contracts.states import JobState
 from warrener_store.rows import AttemptEnd, JobRow
 from warrener_store.rules import broken_job_rule
@@ -66,12 +66,25 @@ def histories(draw: st.DrawFn) -> list[tuple[str, int, bool]]:
     return draw(st.lists(one, max_size=40))
 
 
-@given(history=histories(), attempts=st.integers(1, 4), losses=st.integers(0, 3), chance=st.floats(0, 0.999))
-@settings(max_examples=300, deadline=None)
+@given(
+    history=histories(),
+    attempts=st.integers(1, 4),
+    losses=st.integers(0, 3),
+    snoozes=st.integers(0, 4),
+    age=st.none() | st.timedeltas(timedelta(seconds=1), timedelta(hours=1)),
+    chance=st.floats(0, 0.999),
+)
+@settings(max_examples=400, deadline=None)
 def test_along_any_history_a_job_keeps_its_promises(
-    history: list[tuple[str, int, bool]], attempts: int, losses: int, chance: float
+    history: list[tuple[str, int, bool]],
+    attempts: int,
+    losses: int,
+    *,
+    snoozes: int,
+    age: timedelta | None,
+    chance: float,
 ) -> None:
-    policy = JobPolicy(max_attempts=attempts, max_losses=losses, backoff=Backoff())
+    policy = JobPolicy(max_attempts=attempts, max_losses=losses, max_snoozes=snoozes, max_age=age)
     row, now = _queued(policy), NOW
     ended: set[int] = set()
     for signal, offset, mendable in history:
@@ -101,6 +114,12 @@ def test_along_any_history_a_job_keeps_its_promises(
         assert (Tell.FINISHED in ruling.tells) == row.state.terminal
         if row.state is JobState.RETRYING and row.due_at:
             assert row.due_at >= now
+        if signal == Signal.SNOOZED and row.state is JobState.RETRYING:
+            assert row.due_at is not None
+            assert row.due_at >= now + timedelta(seconds=1), "a snooze never spins"
+            assert (
+                row.failures > before.failures or before.attempt <= snoozes + before.failures + before.losses
+            )
 
 
 @given(history=histories(), cuts=st.lists(st.integers(1, 5), min_size=1, max_size=40))
@@ -221,7 +240,18 @@ def test_a_timeout_tells_the_agent_to_stop(make_row: MakeRow) -> None:
     assert Tell.CANCEL in ruling.tells
 
 
-@pytest.mark.parametrize("word", [words.failed, words.timed_out, words.lost, words.released, words.stopped])
+@pytest.mark.parametrize(
+    "word",
+    [
+        words.failed,
+        words.snoozed,
+        words.timed_out,
+        words.lost,
+        words.released,
+        words.stopped,
+        words.withdrawn,
+    ],
+)
 def test_what_was_asked_to_be_cancelled_is_not_tried_again(make_row: MakeRow, word: Any) -> None:
     row = make_row(JobState.RUNNING, cancel_reason="no need")
     assert _judged(row, word()).row.state is JobState.CANCELLED
@@ -281,6 +311,8 @@ def test_an_event_whose_effect_is_saved_repeats_what_there_was_to_tell(make_row:
         (make_row(JobState.RUNNING), words.succeeded()),
         (make_row(JobState.RUNNING), words.failed()),
         (make_row(JobState.RUNNING, failures=2), words.failed()),
+        (make_row(JobState.RUNNING), words.snoozed()),
+        (make_row(JobState.RUNNING), words.withdrawn()),
         (make_row(JobState.RUNNING), words.released()),
         (make_row(JobState.RUNNING), words.lost()),
         (make_row(JobState.QUEUED, dispatched_at=None), words.overdue()),

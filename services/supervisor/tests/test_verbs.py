@@ -122,7 +122,7 @@ def in_one_message(events: Sequence[Event[Any]]) -> Letter:
     """As a neighbour may write it that gathers more than one routing key."""
     letters = [letter_for(event) for event in events]
     body = b"[" + b",".join(letter.body for letter in letters) + b"]"
-    return replace(letters[0], body=body, content_type=BATCH_TYPE, headers={}, type="batch")
+    return letters[0]._replace(body=body, content_type=BATCH_TYPE, headers={}, type="batch")
 
 
 async def test_events_of_one_job_in_one_message_are_judged_in_order_and_saved_once(stage: Stage) -> None:
@@ -147,7 +147,7 @@ async def test_i12_what_cannot_be_judged_is_parked_alone_with_its_reason(stage: 
     impossible = words.started(9)
     wrong_door = _heartbeat()
     garbage = Letter(topology.STATUS, "x", b"{", "application/json", "garbage", "x", {})
-    lost_its_way = replace(letter_for(wrong_door), exchange=topology.STATUS)
+    lost_its_way = letter_for(wrong_door)._replace(exchange=topology.STATUS)
     await stage.say(garbage, lost_its_way, stranger, impossible, words.succeeded())
     await stage.clock.advance(1)
     assert await _reasons(stage) == ["impossible", "not_json", "unknown_job", "wrong_door"]
@@ -185,7 +185,7 @@ async def test_a_bug_in_the_judge_stops_nobody_else(stage: Stage, monkeypatch: p
 
 
 async def test_cancelling_what_runs_tells_its_agents_and_waits_for_them(stage: Stage) -> None:
-    cancel = replace(letter_for(words.cancel("you")), exchange=topology.STATUS)
+    cancel = letter_for(words.cancel("you"))._replace(exchange=topology.STATUS)
     await stage.say(cancel)
     (control,) = stage.told(topology.CONTROL)
     assert isinstance(control, AttemptCancel)
@@ -195,7 +195,7 @@ async def test_cancelling_what_runs_tells_its_agents_and_waits_for_them(stage: S
     assert (await _row(stage)).state is JobState.CANCELLED
     assert stage.addresses(topology.EVENTS)[1:] == ["reply.me", "reply.you"]
     stage.heard.clear()
-    await stage.say(replace(cancel, message_id="again"))
+    await stage.say(cancel._replace(message_id="again"))
     assert "reply.you" in stage.addresses(topology.EVENTS)
 
 
@@ -256,7 +256,7 @@ async def test_a_heartbeat_is_a_sign_of_life_of_what_nobody_announced() -> None:
 
 
 async def test_a_stop_that_was_not_heard_is_repeated_with_every_heartbeat(stage: Stage) -> None:
-    await stage.say(replace(letter_for(words.cancel()), exchange=topology.STATUS))
+    await stage.say(letter_for(words.cancel())._replace(exchange=topology.STATUS))
     await stage.say(_heartbeat((JOB, 1)), _heartbeat((JOB, 1), number=2))
     assert len(stage.told(topology.CONTROL)) >= 2
 
@@ -293,7 +293,7 @@ async def test_a_parked_message_is_kept_once_with_its_reason(stage: Stage) -> No
         message_id="p",
         content_type=None,
     )
-    await stage.say(parked, replace(parked, headers={**parked.headers}), then=1)
+    await stage.say(parked, parked._replace(headers={**parked.headers}), then=1)
     (message,) = await stage.store.parked()
     assert (message.queue, message.reason, message.detail, message.body) == (
         "warrener.requests",
@@ -324,7 +324,7 @@ async def test_a_dispatch_that_the_broker_gives_up_is_a_lost_attempt() -> None:
 
 async def test_what_is_bound_nowhere_is_kept(stage: Stage) -> None:
     nowhere = Letter(topology.DEAD, "x", json.dumps({}).encode(), "application/json", "n", "x", {})
-    await stage.say(replace(nowhere, exchange=topology.RETURN, routing_key="1s.nobody.flights.load"), then=1)
+    await stage.say(nowhere._replace(exchange=topology.RETURN, routing_key="1s.nobody.flights.load"), then=1)
     (message,) = await stage.store.parked()
     assert message.reason == "unroutable"
     assert "nobody.flights.load" in message.detail

@@ -78,9 +78,19 @@ def failed(
     return AttemptFailed(**_name("failed", attempt), data=data)
 
 
-def stopped(attempt: int = 1) -> AttemptCancelled:
-    data = AttemptCancelledData(**_of(attempt), started_at=STARTED, finished_at=NOW, reason="asked")
+def snoozed(attempt: int = 1, seconds: float = 90) -> AttemptFailed:
+    asks = ErrorInfo(kind=ErrorKind.ERROR, type="warrener_agent.failures.Snooze", message="not there yet")
+    return failed(attempt, asks, retry_after_seconds=seconds, snoozed=True)
+
+
+def stopped(attempt: int = 1, **more: Any) -> AttemptCancelled:
+    said: dict[str, Any] = {"started_at": STARTED, "finished_at": NOW, "reason": "asked", **more}
+    data = AttemptCancelledData(**_of(attempt), **said)
     return AttemptCancelled(**_name("cancelled", attempt), data=data)
+
+
+def withdrawn(attempt: int = 1) -> AttemptCancelled:
+    return stopped(attempt, reason="sold out", by_handler=True)
 
 
 def released(attempt: int = 1) -> AttemptReleased:
@@ -118,7 +128,9 @@ OF_SIGNAL: Mapping[Signal, Callable[[int], Event[Any]]] = {
     Signal.ALIVE: started,
     Signal.SUCCEEDED: succeeded,
     Signal.FAILED: failed,
+    Signal.SNOOZED: snoozed,
     Signal.STOPPED: stopped,
+    Signal.WITHDRAWN: withdrawn,
     Signal.RELEASED: released,
     Signal.TIMED_OUT: timed_out,
     Signal.LOST: lost,

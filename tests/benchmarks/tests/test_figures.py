@@ -3,6 +3,7 @@
 import pytest
 from tests.benchmarks.figures import Spread, percentile, spread, summary
 from tests.benchmarks.ratios import GOALS, ratios
+from tests.benchmarks.stacks import top
 
 
 def test_a_spread_is_the_median_between_the_lowest_and_the_highest() -> None:
@@ -38,3 +39,11 @@ def test_every_goal_of_the_table_has_a_name_that_a_ratio_can_have() -> None:
     names = ("warrener", "warrener-traced", "celery", "dramatiq", "taskiq", "procrastinate", "dbos", "floor")
     found = ratios(dict.fromkeys(names, everything | more))
     assert found.keys() | {"cost_at_10m"} == GOALS.keys()
+
+
+def test_a_profile_counts_a_function_once_in_a_stack_and_all_its_lines_together() -> None:
+    told = top("main (a.py:1);work (b.py:7);work (b.py:7) 3\nmain (a.py:2);work (b.py:9) 1\n")
+    assert told.splitlines() == [
+        "   own  whole  of 4 samples",
+        "100.0% 100.0%  work (b.py)",
+    ]

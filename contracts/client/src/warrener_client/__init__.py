@@ -27,9 +27,11 @@ from warrener_client.errors import (
 )
 from warrener_client.job import Job
 from warrener_client.sync import SyncClient, SyncJob
+from warrener_contracts.policy import Backoff, PolicyOverrides
 
 __all__ = [
     "Ask",
+    "Backoff",
     "BadRequest",
     "Client",
     "ClientClosed",
@@ -41,6 +43,7 @@ __all__ = [
     "JobFailed",
     "JobRejected",
     "NotConfirmed",
+    "PolicyOverrides",
     "RequestTooLarge",
     "ResultMismatch",
     "ResultTimeout",

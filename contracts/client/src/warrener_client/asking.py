@@ -12,7 +12,7 @@ from pydantic_core import ErrorDetails, PydanticSerializationError
 from warrener_client.errors import BadRequest, RequestTooLarge
 from warrener_contracts.events import JobRequested, JobRequestedData
 from warrener_contracts.letters import Letter, letter_for
-from warrener_contracts.policy import PolicyOverrides
+from warrener_contracts.policy import PolicyOverrides, unknown_part
 from warrener_contracts.topology import MAX_BODY
 
 Arguments = Mapping[str, Any] | BaseModel
@@ -54,6 +54,8 @@ class Envelope:
 
 def event_of(ask: Ask, envelope: Envelope) -> JobRequested:
     """The event; raises BadRequest that names each field, what was expected and what came."""
+    if isinstance(ask.policy, Mapping) and (wrong := unknown_part(ask.policy)):
+        raise BadRequest(f"the request cannot be sent: {wrong}")
     try:
         return JobRequested(
             id=envelope.event_id,

@@ -11,6 +11,7 @@ from collections.abc import (
     Iterable,
     Sequence,
 )
+from itertools import islice
 from typing import TypeVar
 
 A = TypeVar("A")
@@ -54,20 +55,16 @@ async def _run(send: Callable[[Sequence[A]], Awaitable[list[J]]], some: Sequence
 
 
 async def _batches(asks: Iterable[A] | AsyncIterable[A], size: int) -> AsyncIterator[list[A]]:
+    if not isinstance(asks, AsyncIterable):
+        source = iter(asks)
+        while portion := list(islice(source, size)):
+            yield portion
+        return
     some: list[A] = []
-    async for ask in _each(asks):
+    async for ask in asks:
         some.append(ask)
         if len(some) >= size:
             yield some
             some = []
     if some:
         yield some
-
-
-async def _each(asks: Iterable[A] | AsyncIterable[A]) -> AsyncIterator[A]:
-    if isinstance(asks, AsyncIterable):
-        async for ask in asks:
-            yield ask
-    else:
-        for ask in asks:
-            yield ask

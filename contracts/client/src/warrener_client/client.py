@@ -2,13 +2,12 @@
 
 import os
 from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Sequence
-from contextlib import ExitStack
 from datetime import datetime
 from types import TracebackType
 from typing import Any, Self
 from uuid import UUID
 
-from warrener_client.asking import Arguments, Ask, Envelope, Span, event_of, sealed
+from warrener_client.asking import Arguments, Ask, Span
 from warrener_client.attendant import GLANCE, Attendant
 from warrener_client.bulk import AT_ONCE, pipelined
 from warrener_client.desk import Desk
@@ -16,6 +15,7 @@ from warrener_client.errors import ClientClosed, NotConfirmed
 from warrener_client.job import Job
 from warrener_client.post import Post
 from warrener_client.tracing import RequestSpans
+from warrener_client.writing import Writer
 from warrener_contracts.codec import Readable, decode
 from warrener_contracts.events import JobCancelRequested, JobCancelRequestedData
 from warrener_contracts.identity import job_id_of
@@ -167,15 +167,16 @@ class Client:
 
     async def _request(self, asks: Sequence[Ask], patience: float | None) -> list[Job]:
         around = ambient()
-        with ExitStack() as spans:
+        writer = Writer(self.source, self._clock.now(), self.address)
+        with self._spans.together() as span:
             letters: list[tuple[Ask, UUID, Letter]] = []
             for ask in asks:
-                event_id = str(ask.id or self._entropy.new_id())
-                job_id = job_id_of(self.source, event_id)
+                given = ask.id or self._entropy.new_id()
+                event_id = str(given)
+                job_id = given if isinstance(given, UUID) else job_id_of(self.source, event_id)
                 parent = TraceContext(ask.traceparent) if ask.traceparent else around
-                context = spans.enter_context(self._spans.over(ask.job_type, job_id, parent))
-                envelope = Envelope(event_id, self.source, self._clock.now(), self.address, *context)
-                letters.append((ask, job_id, sealed(event_of(ask, envelope))))
+                context = span(ask.job_type, job_id, parent)
+                letters.append((ask, job_id, writer.letter(ask, event_id, context)))
             now = self._clock.monotonic()
             jobs = [
                 Job(ask.job_type, self._desk.expect(job_id, letter, now), self._desk)

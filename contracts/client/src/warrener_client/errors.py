@@ -111,7 +111,7 @@ class JobDead(JobFailed):
 
 
 class JobCancelled(JobFailed):
-    """Somebody asked to cancel it."""
+    """Somebody asked to cancel it, or its handler has ended it itself."""
 
 
 class JobExpired(JobFailed):

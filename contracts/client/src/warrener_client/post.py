@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Coroutine, Iterable, Sequence
-from dataclasses import replace
 
 from warrener_client.errors import ClientClosed, Unroutable
 from warrener_contracts.letters import Letter, gathered
@@ -47,7 +46,7 @@ class Post:
             repeat += 1
             name = f"{letter.message_id}~{repeat}"
         self._in_flight.add(name)
-        return letter if name == letter.message_id else replace(letter, message_id=name)
+        return letter if name == letter.message_id else letter._replace(message_id=name)
 
     async def _until_closed(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.create_task(work)

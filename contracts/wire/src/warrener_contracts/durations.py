@@ -2,8 +2,10 @@
 
 import re
 from datetime import timedelta
+from functools import lru_cache
+from typing import Annotated
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError
 
 LONGEST = timedelta(days=36_500)
 """Longer ones are refused: a time that far away plus a delay is past what datetime can hold."""
@@ -34,6 +36,7 @@ def _read(value: object) -> timedelta | None:
     return _parse(value) if isinstance(value, str) else None
 
 
+@lru_cache(maxsize=1024)  # the same few timeouts come with every job
 def _parse(text: str) -> timedelta | None:
     match = _SHORT.fullmatch(text)
     if match and text:
@@ -48,3 +51,12 @@ def _parse(text: str) -> timedelta | None:
 def _shown(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:60]}…"
+
+
+_Written = Annotated[str, Field(examples=["90s", "2m", "1h30m", "PT2M"])] | Annotated[float, Field(ge=0)]
+
+Duration = Annotated[timedelta, BeforeValidator(duration, json_schema_input_type=_Written)]
+"""Seconds, ISO 8601 or "2m" on input; ISO 8601 on output."""
+
+Span = Annotated[Duration, Field(gt=timedelta(0))]
+"""A Duration that is not nothing: a job with no time at all could never succeed."""

@@ -30,7 +30,9 @@ class Signal(StrEnum):
     ALIVE = "alive"  # started, progressed, or listed in a heartbeat
     SUCCEEDED = "succeeded"
     FAILED = "failed"
+    SNOOZED = "snoozed"  # attempt.failed whose handler only asks to be run again later
     STOPPED = "stopped"  # attempt.cancelled
+    WITHDRAWN = "withdrawn"  # attempt.cancelled by the handler itself
     RELEASED = "released"
     TIMED_OUT = "timed_out"
     LOST = "lost"
@@ -42,7 +44,9 @@ OF_AN_ATTEMPT = frozenset(
         Signal.ALIVE,
         Signal.SUCCEEDED,
         Signal.FAILED,
+        Signal.SNOOZED,
         Signal.STOPPED,
+        Signal.WITHDRAWN,
         Signal.RELEASED,
         Signal.TIMED_OUT,
         Signal.LOST,
@@ -91,7 +95,8 @@ def _to(*states: JobState, why: str) -> To:
 _NO_ATTEMPT = Impossible("no attempt has been dispatched yet")
 _REPEAT = Ignored("a repeat of the request: it is answered with the state, and a dispatch is told again")
 _TRIED_AGAIN = (
-    "attempts are left: another one after a delay; none are left, or no retry can mend it: dead; "
+    "attempts are left: another one after a delay; none are left, it is too old, or no retry can mend it: "
+    "dead; "
     "somebody asked to cancel it: cancelled"
 )
 
@@ -100,9 +105,17 @@ _IN_FLIGHT: Mapping[Signal, Step] = {
     Signal.ALIVE: _to(RUNNING, why="its agent says that it runs"),
     Signal.SUCCEEDED: _to(SUCCEEDED, why="the result of the current attempt"),
     Signal.FAILED: _to(RETRYING, DEAD, CANCELLED, why=_TRIED_AGAIN),
+    Signal.SNOOZED: _to(
+        RETRYING,
+        DEAD,
+        CANCELLED,
+        why="its handler asks to be run again later: not charged, unless it has snoozed too often; too old, "
+        "or then no attempt left: dead; somebody asked to cancel it: cancelled",
+    ),
     Signal.STOPPED: _to(
         CANCELLED, RETRYING, why="stopped because somebody asked; if nobody did: tried again"
     ),
+    Signal.WITHDRAWN: _to(CANCELLED, why="its handler has no more use for it"),
     Signal.RELEASED: _to(
         RETRYING, CANCELLED, why="given back unharmed: tried again at once, uncharged; cancelled if asked for"
     ),

@@ -1,20 +1,33 @@
 """What a job type or a request may choose about retries and time. Pure data; who judges is the supervisor."""
 
+from collections.abc import Mapping, Set
 from datetime import timedelta
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any, cast
 
-from pydantic import BaseModel, BeforeValidator, Field
+from pydantic import BaseModel, Field
 
-from warrener_contracts.durations import LONGEST, duration
+from warrener_contracts.backoff import Backoff
+from warrener_contracts.durations import LONGEST, Duration, Span
+from warrener_contracts.unsaid import none, nothing
 
-_Written = Annotated[str, Field(examples=["90s", "2m", "1h30m", "PT2M"])] | Annotated[float, Field(ge=0)]
+__all__ = [
+    "Backoff",
+    "Duration",
+    "ErrorName",
+    "Guarantee",
+    "JobPolicy",
+    "PolicyOverrides",
+    "Span",
+    "unknown_part",
+]
 
-Duration = Annotated[timedelta, BeforeValidator(duration, json_schema_input_type=_Written)]
-"""Seconds, ISO 8601 or "2m" on input; ISO 8601 on output."""
+MAX_SNOOZES = 1000
 
-Span = Annotated[Duration, Field(gt=timedelta(0))]
-"""A Duration that is not nothing: a job with no time at all could never succeed."""
+ErrorName = Annotated[str, Field(min_length=1, max_length=200, examples=["requests.*", "ValueError"])]
+"""The name of an error's class, in which `*` stands for any run of characters."""
+
+ErrorNames = Annotated[tuple[ErrorName, ...], Field(max_length=100)]
 
 
 class Guarantee(StrEnum):
@@ -25,24 +38,8 @@ class Guarantee(StrEnum):
     EXCLUSIVE = "exclusive"  # starts only when the claim is granted, and says so at once
 
 
-class Backoff(BaseModel, frozen=True):
-    """The delay before attempt n+1 is `first * factor**(n-1)`, at most `limit`, spread by `jitter`."""
-
-    first: Duration = timedelta(seconds=1)
-    factor: float = Field(default=2.0, ge=1.0, le=100.0)
-    limit: Duration = timedelta(minutes=5)
-    jitter: float = Field(
-        default=0.1, ge=0.0, le=1.0, description="A share of the delay, added or taken away at random."
-    )
-
-    def delay(self, failures: int, chance: float) -> timedelta:
-        """The delay after the `failures`-th failure (1, 2, …); `chance` is a random number in [0, 1).
-
-        Never negative, never longer than the longest duration there is.
-        """
-        exponent = min(max(failures - 1, 0), 64)  # far past every limit; much beyond it floats overflow
-        plain = min(self.first.total_seconds() * self.factor**exponent, self.limit.total_seconds())
-        return min(timedelta(seconds=plain * (1 + self.jitter * (2 * chance - 1))), LONGEST)
+def _usual_snoozes(value: object) -> bool:
+    return value == MAX_SNOOZES
 
 
 class JobPolicy(BaseModel, frozen=True):
@@ -57,6 +54,34 @@ class JobPolicy(BaseModel, frozen=True):
         default=timedelta(hours=1), description="Queued that long without a sign of life: dispatched again."
     )
     backoff: Backoff = Backoff()
+    max_age: Span | None = Field(
+        default=None,
+        exclude_if=nothing,
+        description="Counted from when it was first due: no further attempt begins later than that.",
+    )
+    max_snoozes: int = Field(
+        default=MAX_SNOOZES,
+        ge=0,
+        le=1_000_000,
+        exclude_if=_usual_snoozes,
+        description="With so many attempts that were not charged, a further snooze is charged as a failure.",
+    )
+    retry_on: ErrorNames = Field(
+        default=(),
+        exclude_if=nothing,
+        description="If any: of the errors that a handler raises, only these are tried again.",
+    )
+    no_retry: ErrorNames = Field(
+        default=(),
+        exclude_if=nothing,
+        description="These errors (`timeout` and `crash` too) are not tried again; counts before retry_on.",
+    )
+
+    def begun_after(self, wait: timedelta) -> "JobPolicy":
+        """As it counts from acceptance for a job that is first due `wait` later: its age begins then."""
+        if self.max_age is None or wait <= timedelta(0):
+            return self
+        return self.model_copy(update={"max_age": min(self.max_age + wait, LONGEST)})
 
 
 class PolicyOverrides(BaseModel, frozen=True):
@@ -66,7 +91,35 @@ class PolicyOverrides(BaseModel, frozen=True):
     timeout: Span | None = None
     start_timeout: Span | None = None
     backoff: Backoff | None = None
+    # Since 1.1. What is not said is not written: the fingerprint of an earlier request stays the same.
+    max_losses: int | None = Field(default=None, ge=0, le=1000, exclude_if=none)
+    max_age: Span | None = Field(default=None, exclude_if=nothing)
+    max_snoozes: int | None = Field(default=None, ge=0, le=1_000_000, exclude_if=none)
+    retry_on: ErrorNames | None = Field(default=None, exclude_if=none, description="Empty: all errors.")
+    no_retry: ErrorNames | None = Field(default=None, exclude_if=none, description="Empty: none.")
 
     def over(self, policy: JobPolicy) -> JobPolicy:
         """`policy` with the chosen parts replaced."""
         return policy.model_copy(update={name: value for name, value in self if value is not None})
+
+
+def unknown_part(chosen: Mapping[str, Any]) -> str | None:
+    """What is wrong where a person has written a part that no policy has; None if nothing is.
+
+    On the wire unknown fields are passed over, for a newer neighbour may know them. A person who writes
+    `max_attemps` has made a mistake, and is told.
+    """
+    backoff = chosen.get("backoff")
+    if wrong := _unknown("policy", chosen.keys(), PolicyOverrides.model_fields.keys()):
+        return wrong
+    if not isinstance(backoff, Mapping):
+        return None
+    written = cast("Mapping[str, Any]", backoff)
+    return _unknown("policy.backoff", written.keys(), Backoff.model_fields.keys())
+
+
+def _unknown(where: str, written: Set[str], known: Set[str]) -> str | None:
+    unknown = sorted(str(part) for part in written - known)
+    if not unknown:
+        return None
+    return f"{where}: expected parts among {', '.join(sorted(known))}, got {', '.join(unknown)}"

@@ -104,13 +104,13 @@ class Channel:
         """A happening of this channel."""
         listener = self._listener
         match happening:
+            case Delivered() if listener is not None:
+                listener.on_delivery(happening)
+                self._news = True
             case Replied():
                 self._answer(happening.method)
             case ChannelClosed():
                 self.end(ChannelRefused(happening.code, happening.reason))
-            case Delivered() if listener is not None:
-                listener.on_delivery(happening)
-                self._news = True
             case Confirmed() if listener is not None:
                 listener.on_confirm(happening)
                 self._news = True

@@ -11,7 +11,7 @@ from pamqp import commands
 from pamqp import frame as pamqp_frame
 from pamqp.base import Frame as Method
 
-from warrener_amqp import framing, hot, properties, strings
+from warrener_amqp import framing, hot, properties
 from warrener_amqp.contents import Assembly
 from warrener_amqp.credentials import Credentials
 from warrener_amqp.errors import (
@@ -164,15 +164,11 @@ class Connection:
         Raises ConnectionLost, ChannelGone, and ValueError for a string that is too long; then nothing is
         sent."""
         state = self._open_channel_of(channel)
-        self._out += hot.publish(
-            channel,
-            strings.encode_known(exchange),
-            strings.encode_known(routing_key),
-            properties.write(content_type, headers, message_id, type, persistent=persistent),
-            body,
-            mandatory=mandatory,
-            frame_max=self._frame_max,
-        )
+        method = hot.publish_to(channel, exchange, routing_key, mandatory)
+        written = properties.write(content_type, headers, message_id, type, persistent=persistent)
+        out = self._out
+        out.append(method)
+        out += hot.content(channel, written, body, self._frame_max)
         if state.confirming:
             state.published += 1
         return state.published
@@ -236,12 +232,13 @@ class Connection:
         if channel is None:
             self._of_connection(number, read_method(payload), told)
             return
+        if payload.startswith(hot.DELIVER_BYTES):
+            channel.assembly.begin(Delivered._make, (number, *hot.read_deliver(payload)))
+            return
         index = int.from_bytes(payload[:4], "big")
-        if index == hot.DELIVER:
-            channel.assembly.begin(Delivered._make, number, *hot.read_deliver(payload))
-        elif channel.assembly.interrupted:
+        if channel.assembly.interrupted:
             raise ProtocolViolated(f"expected the content of a message, got method {index:#x}")
-        elif index in {hot.ACK, hot.NACK}:
+        if index in {hot.ACK, hot.NACK}:
             told.append(Confirmed(number, *hot.read_confirm(payload), positive=index == hot.ACK))
         else:
             self._of_channel(number, channel, read_method(payload), told)
@@ -257,7 +254,7 @@ class Connection:
             case commands.Basic.Return():
                 code, reason = int(method.reply_code or 0), str(method.reply_text)
                 where = str(method.exchange), str(method.routing_key)
-                channel.assembly.begin(Returned._make, number, code, reason, *where)
+                channel.assembly.begin(Returned._make, (number, code, reason, *where))
             case commands.Basic.Cancel():
                 # RabbitMQ always says nowait; from 4.3.7 on it says by this capability that it waits all the
                 # same, and before it closes the channel over an answer.

@@ -30,7 +30,7 @@ class Assembly:
         self._parts: list[bytes] = []
         self._have = self._size = 0
 
-    def begin(self, make: Make, *beginning: object) -> None:
+    def begin(self, make: Make, beginning: tuple[object, ...]) -> None:
         """A deliver or a return has come, its content follows: then `make` is given all of it."""
         if self._make is not None:
             raise ProtocolViolated("expected the content of a message, got another message")

@@ -5,6 +5,8 @@ delivery a few slices. All other methods are pamqp's.
 """
 
 import struct
+from collections.abc import Sequence
+from functools import lru_cache
 
 from warrener_amqp import strings
 from warrener_amqp.errors import FrameMalformed
@@ -12,10 +14,13 @@ from warrener_amqp.framing import OVERHEAD
 
 PUBLISH, RETURN, DELIVER, ACK, NACK, REJECT = (60 << 16 | number for number in (40, 50, 60, 80, 120, 90))
 
+DELIVER_BYTES = DELIVER.to_bytes(4, "big")
+
 _CONFIRM = struct.Struct(">IQB")
 _METHOD_HEAD = struct.Struct(">BHII")
 _CONTENT_HEAD = struct.Struct(">BHIHHQ")
 _BODY_HEAD = struct.Struct(">BHI")
+_END_AND_BODY_HEAD = struct.Struct(">BBHI")
 _TAG_BITS = struct.Struct(">QB")
 _ACK_FRAME = struct.Struct(">BHIIQBB")
 
@@ -23,34 +28,25 @@ _ACK_FRAME = struct.Struct(">BHIIQBB")
 _MANDATORY, _OPTIONAL = b"\x01\xce", b"\x00\xce"
 
 
-def publish(
-    channel: int,
-    exchange: bytes,
-    routing_key: bytes,
-    properties: bytes,
-    body: bytes,
-    *,
-    mandatory: bool,
-    frame_max: int,
-) -> list[bytes]:
-    """The frames of one publish: method, content header, body in as many frames as `frame_max` asks for.
+@lru_cache(maxsize=1024)  # few addresses carry all the messages
+def publish_to(channel: int, exchange: str, routing_key: str, mandatory: bool) -> bytes:  # noqa: FBT001 - the cache is quick with arguments by place alone
+    """The method frame of a publish. Raises ValueError where a name is too long."""
+    names = strings.encode(exchange) + strings.encode(routing_key)
+    head = _METHOD_HEAD.pack(1, channel, 7 + len(names), PUBLISH)
+    return b"%b\0\0%b%b" % (head, names, _MANDATORY if mandatory else _OPTIONAL)
 
-    `exchange` and `routing_key` are short strings with their length.
-    """
+
+def content(channel: int, properties: Sequence[bytes], body: bytes, frame_max: int) -> list[bytes]:
+    """The frames that follow it: content header, body in as many frames as `frame_max` asks for."""
     size = len(body)
     pieces = [
-        _METHOD_HEAD.pack(1, channel, 7 + len(exchange) + len(routing_key), PUBLISH),
-        b"\0\0",
-        exchange,
-        routing_key,
-        _MANDATORY if mandatory else _OPTIONAL,
-        _CONTENT_HEAD.pack(2, channel, 12 + len(properties), 60, 0, size),
-        properties,
+        _CONTENT_HEAD.pack(2, channel, 12 + sum(map(len, properties)), 60, 0, size),
+        *properties,
     ]
     if not size:
         pieces.append(b"\xce")
     elif size <= frame_max - OVERHEAD:
-        pieces += (b"\xce", _BODY_HEAD.pack(3, channel, size), body, b"\xce")
+        pieces += (_END_AND_BODY_HEAD.pack(0xCE, 3, channel, size), body, b"\xce")
     else:
         pieces.append(b"\xce")
         room = frame_max - OVERHEAD
@@ -90,10 +86,11 @@ def read_deliver(payload: bytes) -> tuple[str, int, bool, str, str]:
         raise FrameMalformed(f"expected a delivery, got {payload[:60]!r}: {error}") from error
     if end != len(payload):
         raise FrameMalformed(f"expected a delivery of {end} bytes, got {len(payload)}")
+    known = strings.decode_known
     return (
-        strings.decode(payload[5:at]),
+        known(payload[5:at]),
         tag,
         bool(bits & 1),
-        strings.decode(payload[exchange_at : key_at - 1]),
-        strings.decode(payload[key_at:end]),
+        known(payload[exchange_at : key_at - 1]),
+        known(payload[key_at:end]),
     )

@@ -5,7 +5,8 @@ Flags and order are those of AMQP 0-9-1 (class 60). Headers that are strings are
 """
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from pamqp import decode as pamqp_decode
@@ -15,6 +16,10 @@ from warrener_amqp import strings
 _CONTENT_TYPE, _ENCODING, _HEADERS, _MODE, _PRIORITY = 1 << 15, 1 << 14, 1 << 13, 1 << 12, 1 << 11
 _CORRELATION, _REPLY_TO, _EXPIRATION, _MESSAGE_ID, _TIMESTAMP = 1 << 10, 1 << 9, 1 << 8, 1 << 7, 1 << 6
 _TYPE, _USER, _APP, _CLUSTER = 1 << 5, 1 << 4, 1 << 3, 1 << 2
+
+_OURS = _CONTENT_TYPE | _MODE | _MESSAGE_ID | _TYPE  # what every message of Warrener's has
+_WITHOUT_HEADERS, _WITH_HEADERS = _OURS.to_bytes(2, "big"), (_OURS | _HEADERS).to_bytes(2, "big")
+_PERSISTENT, _FLEETING = b"\x02", b"\x01"
 
 _LENGTH = struct.Struct(">I")
 _LONG_STRING = ord("S")
@@ -40,27 +45,35 @@ good."""
 
 def write(
     content_type: str, headers: Mapping[str, str], message_id: str, kind: str, *, persistent: bool
-) -> bytes:
-    """Flags and property list of a message that we publish. Raises ValueError where a string is too long."""
-    known = strings.encode_known
-    mode = b"\x02" if persistent else b"\x01"
+) -> Sequence[bytes]:
+    """Flags and property list of a message that we publish, in pieces. Raises ValueError where a string is
+    too long."""
     if not headers:
-        flags = (_CONTENT_TYPE | _MODE | _MESSAGE_ID | _TYPE).to_bytes(2, "big")
-        return b"%b%b%b%b%b" % (flags, known(content_type), mode, strings.encode(message_id), known(kind))
-    flags = (_CONTENT_TYPE | _HEADERS | _MODE | _MESSAGE_ID | _TYPE).to_bytes(2, "big")
+        return _before_id(content_type, persistent), strings.encode(message_id), strings.encode_known(kind)
+    known = strings.encode_known
     parts: list[bytes] = []
     for name, value in headers.items():
         raw = value.encode("utf-8", "surrogateescape")
         parts += (known(name), b"S", _LENGTH.pack(len(raw)), raw)
     table = b"".join(parts)
-    return b"%b%b%b%b%b%b%b" % (
-        flags,
+    mode = _PERSISTENT if persistent else _FLEETING
+    return (
+        _WITH_HEADERS,
         known(content_type),
         _LENGTH.pack(len(table)),
         table,
         mode,
         strings.encode(message_id),
         known(kind),
+    )
+
+
+@lru_cache(maxsize=64)
+def _before_id(content_type: str, persistent: bool) -> bytes:  # noqa: FBT001 - as for hot.publish_to
+    return b"%b%b%b" % (
+        _WITHOUT_HEADERS,
+        strings.encode(content_type),
+        _PERSISTENT if persistent else _FLEETING,
     )
 
 
@@ -74,8 +87,10 @@ def read(data: bytes, at: int) -> Properties:
 
 
 def _read(data: bytes, at: int) -> Properties:  # noqa: PLR0912 - a branch for each property, as on the wire
-    flags = int.from_bytes(data[at : at + 2], "big")
+    flags = data[at] << 8 | data[at + 1]
     at += 2
+    if flags | _HEADERS == _OURS | _HEADERS:
+        return _read_ours(data, at, has_headers=flags != _OURS)
     content_type = message_id = kind = None
     headers = _NO_HEADERS
     persistent = False
@@ -105,6 +120,22 @@ def _read(data: bytes, at: int) -> Properties:  # noqa: PLR0912 - a branch for e
     if at > len(data):
         raise ValueError("cut off")
     return Properties(content_type, headers, persistent, message_id, kind)
+
+
+def _read_ours(data: bytes, at: int, *, has_headers: bool) -> Properties:
+    """As _read reads it, step by step, without asking for what is not there."""
+    known, headers = strings.decode_known, _NO_HEADERS
+    end = at + 1 + data[at]
+    content_type, at = known(data[at + 1 : end]), end
+    if has_headers:
+        headers, at = _table(data, at)
+    persistent, at = data[at] == 2, at + 1
+    end = at + 1 + data[at]
+    message_id, at = strings.decode(data[at + 1 : end]), end
+    end = at + 1 + data[at]
+    if end > len(data):
+        raise ValueError("cut off")
+    return Properties(content_type, headers, persistent, message_id, known(data[at + 1 : end]))
 
 
 def _table(data: bytes, at: int) -> tuple[Mapping[str, object], int]:

@@ -25,3 +25,7 @@ encode_known = lru_cache(maxsize=4096)(encode)
 def decode(raw: bytes) -> str:
     """The text of bytes without their length."""
     return raw.decode("utf-8", "surrogateescape")
+
+
+decode_known = lru_cache(maxsize=4096)(decode)
+"""For those that many messages share: one text for all of them, and nothing to decode."""

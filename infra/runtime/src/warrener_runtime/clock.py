@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Protocol
 from uuid import UUID
 
+import uuid_utils
 from uuid_utils.compat import uuid7
 
 
@@ -46,6 +47,10 @@ class Entropy(Protocol):
         """A UUIDv7: unique, and later ones sort after earlier ones."""
         ...
 
+    def new_text(self) -> str:
+        """As `new_id`, as text: for what is only ever written."""
+        ...
+
     def chance(self) -> float:
         """A number in [0, 1)."""
         ...
@@ -56,6 +61,9 @@ class SystemEntropy:
 
     def new_id(self) -> UUID:
         return uuid7()
+
+    def new_text(self) -> str:
+        return str(uuid_utils.uuid7())
 
     def chance(self) -> float:
         return random.random()  # noqa: S311 - it spreads retries, it keeps no secret

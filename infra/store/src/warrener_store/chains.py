@@ -2,10 +2,14 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from uuid import UUID
 
+from warrener_store.last_attempt import told_by
 from warrener_store.port import Save, StoreRefused
 from warrener_store.rows import AttemptRow, DeadLetter, JobRow
+
+_NUMBER = attrgetter("int")  # what a UUID is ordered by, without its comparison in Python
 
 
 @dataclass(slots=True)
@@ -16,6 +20,12 @@ class Chain:
     row: JobRow
     attempts: list[AttemptRow] = field(default_factory=list[AttemptRow])
     dead_letters: list[DeadLetter] = field(default_factory=list[DeadLetter])
+
+    @property
+    def told(self) -> AttemptRow | None:
+        """The attempt that is kept in the job's own row, if there is one."""
+        last = self.attempts[-1] if self.attempts else None
+        return last if last is not None and told_by(self.row, last) else None
 
 
 def chains(saves: Iterable[Save]) -> list[Chain]:
@@ -31,12 +41,16 @@ def chains(saves: Iterable[Save]) -> list[Chain]:
         else:
             _append(chain, save.row)
         _attach(chain, save)
-    return [by_job[job_id] for job_id in sorted(by_job)]
+    return [by_job[job_id] for job_id in sorted(by_job, key=_NUMBER)]
 
 
 def attempts_of(batch: Sequence[Chain]) -> list[AttemptRow]:
-    """The attempt rows of all chains."""
-    return [attempt for chain in batch for attempt in chain.attempts]
+    """The attempts of all chains that become rows of their own."""
+    return [
+        attempt
+        for chain in batch
+        for attempt in (chain.attempts if chain.told is None else chain.attempts[:-1])
+    ]
 
 
 def dead_letters_of(batch: Sequence[Chain]) -> list[DeadLetter]:

@@ -10,6 +10,7 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from warrener_store.port import StoreError, StoreNotMigrated, StoreRefused, StoreUnavailable
 
 MIGRATE = "run `warrener migrate`"
+AGAIN = "; it is tried again"  # by a service; who does not try again leaves it off
 
 _UNDEFINED_TABLE = "42P01"
 # Classes of SQLSTATE in which the database refuses however often it is asked: data, integrity, syntax,
@@ -41,9 +42,7 @@ def translated(where: object) -> Generator[None]:
     except sqlite3.Error as error:
         raise _meaning(error, where) from error
     except (SQLAlchemyError, OSError, TimeoutError) as error:  # no connection was free, or none could be made
-        raise StoreUnavailable(
-            f"the store {where} does not answer: {_sentence(error)}; it is tried again"
-        ) from error
+        raise StoreUnavailable(f"the store {where} does not answer: {_sentence(error)}{AGAIN}") from error
 
 
 def _meaning(origin: BaseException, where: object, *, lost: bool = False) -> StoreError:
@@ -53,7 +52,7 @@ def _meaning(origin: BaseException, where: object, *, lost: bool = False) -> Sto
     if state == _UNDEFINED_TABLE:
         return _not_migrated(where)
     if state.startswith("40"):
-        return Conflict(f"the store {where} broke off a transaction: {_sentence(origin)}; it is tried again")
+        return Conflict(f"the store {where} broke off a transaction: {_sentence(origin)}{AGAIN}")
     if state[:2] in _REFUSALS or (not state and not lost and isinstance(origin.__cause__, DataError)):
         return _refused(origin, where)
     return _unavailable(origin, where)
@@ -76,9 +75,7 @@ def _refused(origin: BaseException, where: object) -> StoreError:
 
 
 def _unavailable(origin: BaseException, where: object) -> StoreError:
-    return StoreUnavailable(
-        f"the store {where} does not answer as it should: {_sentence(origin)}; it is tried again"
-    )
+    return StoreUnavailable(f"the store {where} does not answer as it should: {_sentence(origin)}{AGAIN}")
 
 
 def _sentence(error: BaseException | None) -> str:

@@ -54,13 +54,14 @@ def firsts(rows: Sequence[JobRow]) -> list[JobRow]:
     In one order two batches that overlap cannot wait for each other in a circle. Where a key stands twice,
     the order of the batch decides which row is inserted, and the database breaks the rare circle.
     """
-    by_id: dict[UUID, JobRow] = {}
+    # By the number in the id: what a UUID compares and hashes by, without its methods in Python.
+    by_id: dict[int, JobRow] = {}
     for row in rows:
-        by_id.setdefault(row.job_id, row)
+        by_id.setdefault(row.job_id.int, row)
     keys = [row.idempotency_key for row in by_id.values() if row.idempotency_key is not None]
     if len(set(keys)) < len(keys):
         return list(by_id.values())
-    return [by_id[job_id] for job_id in sorted(by_id)]
+    return [by_id[number] for number in sorted(by_id)]
 
 
 def settled(rows: Mapping[int, JobRow], new: Iterable[UUID], held: Iterable[JobRow]) -> dict[int, Inserted]:

@@ -11,6 +11,7 @@ from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_ra
 
 from warrener_contracts.states import JobState
 from warrener_store.address import PostgresAddress
+from warrener_store.arrays import short_arrays
 from warrener_store.chains import Chain, attempts_of, chains, dead_letters_of
 from warrener_store.encoding import escape
 from warrener_store.failures import Conflict, translated
@@ -34,7 +35,8 @@ from warrener_store.records.ends import (
     parked_out,
 )
 from warrener_store.records.form import NATIVE
-from warrener_store.records.jobs import JOB_COLUMNS, become_out, job_in, job_out
+from warrener_store.records.jobs import JOB_COLUMNS, become_out, job_in, ran_out
+from warrener_store.records.new_jobs import arrays_out
 from warrener_store.rows import AgentRow, JobRow, JobTypeRow, Lease, ParkedMessage
 from warrener_store.schema import check_version
 from warrener_store.sql import statement
@@ -69,6 +71,7 @@ class PostgresStore(Questions, StateStore):
                 "command_timeout": silence,
                 **address.connect,
             },
+            pool_use_lifo=True,  # the connection that has just worked has its statements prepared
         )
 
     async def start(self) -> None:
@@ -104,7 +107,9 @@ class PostgresStore(Questions, StateStore):
         while len(answers) < len(rows):
             # More than one round only where a row was kept out by another of its batch that was kept out too.
             left = {place: row for place, row in enumerate(rows) if place not in answers}
-            new = {row[0] for row in await self._insert(firsts(tuple(left.values())))}
+            new = await self._insert(firsts(tuple(left.values())))
+            if len(new) == len(rows):
+                return [Inserted(row, new=True) for row in rows]
             held = (
                 await self._held(row for row in left.values() if row.job_id not in new)
                 if _more(left, new)
@@ -113,10 +118,11 @@ class PostgresStore(Questions, StateStore):
             answers |= settled(left, new, held)
         return [answers[place] for place in range(len(rows))]
 
-    async def _insert(self, rows: Sequence[JobRow]) -> Sequence[Sequence[Any]]:
-        return await self._change(
-            "insert_jobs", *_arrays(len(JOB_COLUMNS), (job_out(row, NATIVE) for row in rows))
-        )
+    async def _insert(self, rows: Sequence[JobRow]) -> set[UUID]:
+        """The ids of those that are new."""
+        told = await self._change("insert_jobs", *arrays_out(rows))
+        count, ids = told[0]
+        return {row.job_id for row in rows} if count == len(rows) else set(ids or ())
 
     async def _held(self, rows: Iterable[JobRow]) -> list[JobRow]:
         asked = list(rows)
@@ -140,9 +146,9 @@ class PostgresStore(Questions, StateStore):
         letters = (dead_letter_out(row, NATIVE) for row in dead_letters_of(batch))
         changed = await self._change(
             "save_jobs",
-            *_arrays(_TOLD, (_told(chain) for chain in batch)),
-            *_arrays(len(ATTEMPT_COLUMNS), attempts),
-            *_arrays(len(DEAD_LETTER_COLUMNS), letters),
+            *short_arrays(_TOLD, (_told(chain) for chain in batch)),
+            *short_arrays(len(ATTEMPT_COLUMNS), attempts),
+            *short_arrays(len(DEAD_LETTER_COLUMNS), letters),
         )
         return {row[0] for row in changed}
 
@@ -201,11 +207,11 @@ class PostgresStore(Questions, StateStore):
         )
 
 
-_TOLD = 21  # job_id, the version held, and the columns that a save writes
+_TOLD = 23  # job_id, the version held, and the columns that a save writes
 
 
 def _told(chain: Chain) -> tuple[Any, ...]:
-    return (chain.row.job_id, chain.held, *become_out(chain.row, NATIVE))
+    return (chain.row.job_id, chain.held, *become_out(chain.row, NATIVE), *ran_out(chain.told, NATIVE))
 
 
 def _arrays(width: int, rows: Iterable[tuple[Any, ...]]) -> list[list[Any]]:

@@ -3,15 +3,25 @@
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from warrener_contracts.events import AttemptDispatchedData, ErrorInfo, JobFinishedData, JsonObject
 from warrener_contracts.policy import Guarantee, JobPolicy
 from warrener_contracts.states import JobState
 
+if TYPE_CHECKING:
+    from dataclasses import dataclass as checked
+else:
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+    def checked(*, frozen: bool, kw_only: bool) -> object:
+        """As `dataclass`, but who keeps it frozen are the type checkers: with a guard at runtime a row of
+        so many fields takes three times as long to make, and one is made for every job."""
+        assert frozen
+        return dataclass(kw_only=kw_only)
+
+
+@checked(frozen=True, kw_only=True)  # no slots: a copy of all its fields is one step (`becoming.become`)
 class JobRow:
     """One job. `version` grows by one with every change; a save counts only from the version before.
 
@@ -120,6 +130,7 @@ class AttemptEnd(StrEnum):
     TIMED_OUT = "timed_out"
     LOST = "lost"
     NOT_STARTED = "not_started"
+    SNOOZED = "snoozed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

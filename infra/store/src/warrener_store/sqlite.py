@@ -30,12 +30,15 @@ from warrener_store.questions import Questions
 from warrener_store.records.agents import agent_out, job_type_in, job_type_out
 from warrener_store.records.ends import attempt_out, dead_letter_out, parked_out
 from warrener_store.records.form import TEXTUAL, texts_in, texts_out
-from warrener_store.records.jobs import become_out, job_in, job_out
+from warrener_store.records.jobs import JOB_COLUMNS, become_out, job_in, ran_out
+from warrener_store.records.new_jobs import columns_out
 from warrener_store.rows import AgentRow, JobRow, JobTypeRow, Lease, ParkedMessage
 from warrener_store.schema import check_version
 from warrener_store.sql import Positional, positional, statement
 from warrener_store.sqlite_engine import BUSY_SECONDS, sqlite_engine, taken
 from warrener_store.watching import watched_by
+
+_ID, _KEY, _TYPE, _STATE = map(JOB_COLUMNS.index, ("job_id", "idempotency_key", "job_type", "state"))
 
 
 class SqliteStore(Questions, StateStore):
@@ -92,14 +95,15 @@ class SqliteStore(Questions, StateStore):
         """Insert those that are new by id and by idempotency key; one answer for each, in order."""
         if not rows:
             return []
-        ids = encode([str(row.job_id) for row in rows])
-        keys = encode([escape(row.idempotency_key) for row in rows if row.idempotency_key is not None])
+        asked = list(zip(*columns_out(rows, TEXTUAL), strict=True))
+        ids = encode([values[_ID] for values in asked])
+        keys = encode([values[_KEY] for values in asked if values[_KEY] is not None])
         async with self._writing() as transaction:
             held = await transaction.ask("jobs_by_id_or_key", ids, keys)
             answers = in_turn(rows, Known.of(job_in(values, TEXTUAL) for values in held))
-            new = [answer.row for answer in answers if answer.new]
-            await transaction.run("insert_job", (job_out(row, TEXTUAL) for row in new))
-            await transaction.count(Counter((escape(row.job_type), row.state.value) for row in new))
+            new = [values for values, answer in zip(asked, answers, strict=True) if answer.new]
+            await transaction.run("insert_job", new)
+            await transaction.count(Counter((values[_TYPE], values[_STATE]) for values in new))
         return answers
 
     async def jobs_by_id(self, job_ids: Collection[UUID]) -> dict[UUID, JobRow]:
@@ -232,7 +236,7 @@ async def _driver(connection: AsyncConnection) -> aiosqlite.Connection:
 
 
 def _become(chain: Chain) -> tuple[Any, ...]:
-    return (*become_out(chain.row, TEXTUAL), str(chain.row.job_id))
+    return (*become_out(chain.row, TEXTUAL), *ran_out(chain.told, TEXTUAL), str(chain.row.job_id))
 
 
 def _text(moment: datetime) -> str:

@@ -2,13 +2,16 @@
 
 from warrener_agent.agent import Agent
 from warrener_agent.context import JobContext, SyncTransaction
-from warrener_agent.failures import Fail, JobDefinitionError, RetryAfter
+from warrener_agent.failures import Cancel, Fail, JobDefinitionError, RetryAfter, Snooze
 from warrener_agent.isolation import Limits, Recycle
 from warrener_agent.ledger.port import Transaction
 from warrener_agent.program import Program
+from warrener_contracts.policy import Backoff
 
 __all__ = [
     "Agent",
+    "Backoff",
+    "Cancel",
     "Fail",
     "JobContext",
     "JobDefinitionError",
@@ -16,6 +19,7 @@ __all__ = [
     "Program",
     "Recycle",
     "RetryAfter",
+    "Snooze",
     "SyncTransaction",
     "Transaction",
 ]

@@ -7,6 +7,7 @@ from typing import Any, TypeVar, Unpack
 from pydantic import BaseModel
 
 from warrener_agent.command_kinds import command_kind
+from warrener_agent.errors import ErrorRules, Errors
 from warrener_agent.failures import JobDefinitionError
 from warrener_agent.kinds import ExecutorName, JobKind, Options, kind_of
 from warrener_agent.program import Program
@@ -33,7 +34,8 @@ class Agent:
         queue: str = "default",
         guarantee: Guarantee | str = Guarantee.IDEMPOTENT,
         executor: ExecutorName | None = None,
-        no_retry: tuple[type[BaseException], ...] = (),
+        retry_on: Errors = (),
+        no_retry: Errors = (),
         **options: Unpack[Options],
     ) -> Callable[[F], F]:
         """Serve the job type `name` with the decorated function, which stays a function that anybody may
@@ -41,7 +43,8 @@ class Agent:
 
         Its signature is the contract: arguments are checked by the annotations, the result by the return
         type, and a parameter annotated with `JobContext` is given the running attempt. An exception is tried
-        again, up to `max_attempts`, unless it is `Fail` or one of `no_retry`. `executor` is "coroutine" for
+        again, up to `max_attempts`, unless it is `Fail`, one of `no_retry`, or none of `retry_on` where that
+        is given: exception classes, and names of such with `*` ("requests.*"). `executor` is "coroutine" for
         an `async def` and "thread" for a plain function if not said; only a "process" can be stopped whatever
         it does.
 
@@ -55,7 +58,7 @@ class Agent:
                 queue=queue,
                 guarantee=guarantee,
                 executor=executor,
-                no_retry=no_retry,
+                errors=ErrorRules(retry_on, no_retry),
                 options=options,
             )
             self._add(kind)

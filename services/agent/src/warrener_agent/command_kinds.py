@@ -5,6 +5,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, PydanticUserError, TypeAdapter, create_model
 
+from warrener_agent.errors import ErrorRules
 from warrener_agent.failures import JobDefinitionError
 from warrener_agent.kinds import JobKind, Options, kind_of
 from warrener_agent.program import Order, Output, Program
@@ -44,7 +45,7 @@ def command_kind(
         queue=queue,
         guarantee=guarantee,
         executor=None,
-        no_retry=(),
+        errors=ErrorRules(),
         options=options,
         signature=signature,
     )

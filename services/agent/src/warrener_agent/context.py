@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 from uuid import UUID
 
 from pydantic_core import to_jsonable_python
@@ -14,8 +14,7 @@ from warrener_contracts.durations import duration
 Parameters = Mapping[str, Any] | Sequence[Mapping[str, Any]]
 
 
-@dataclass(frozen=True, slots=True)
-class AttemptFacts:
+class AttemptFacts(NamedTuple):
     """Which attempt this is."""
 
     job_id: UUID

@@ -11,23 +11,23 @@ _SOON = 0.001
 
 
 class Deadlines:
-    """Wakes each run when its time is over. There is one sleep, until the earliest of them."""
+    """Interrupts each run when its time is over. There is one sleep, until the earliest of them."""
 
     def __init__(self, running: Running, clock: Clock) -> None:
         self._running, self._clock = running, clock
         self._sleeper: asyncio.Task[None] | None = None
         self._until = inf
 
-    def watch(self, run: Run, seconds: float) -> None:
-        """Wake `run` in so many seconds, if it is still in the table of what runs."""
-        run.over_at = self._clock.monotonic() + seconds
-        if run.over_at < self._until:
+    def watch(self, run: Run, over_at: float) -> None:
+        """Interrupt `run` at this monotonic moment, if it is still in the table of what runs."""
+        run.over_at = over_at
+        if over_at < self._until:
             self.close()
-            self._until = run.over_at
+            self._until = over_at
             self._sleeper = asyncio.create_task(self._sleep(), name="deadlines")
 
     def close(self) -> None:
-        """Wake nobody any more."""
+        """Interrupt nobody any more."""
         if self._sleeper is not None:
             self._sleeper.cancel()
         self._sleeper, self._until = None, inf
@@ -35,12 +35,12 @@ class Deadlines:
     async def _sleep(self) -> None:
         while self._until < inf:
             await self._clock.sleep(max(0.0, self._until - self._clock.monotonic()))
-            self._wake_due()
+            self._interrupt_due()
             self._until = min((run.over_at for run in self._running), default=inf)
 
-    def _wake_due(self) -> None:
+    def _interrupt_due(self) -> None:
         now = self._clock.monotonic() + _SOON
         for run in self._running:
             if run.over_at <= now:
                 run.over_at = inf
-                run.wake()
+                run.interrupt()

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
+from warrener_agent.failures import Instead
 from warrener_agent.ledger.port import Claim, Completion, Failure, Grant, Granted
 from warrener_agent.outcomes import Cancelled, Doubtful, Dropped, Failed, Released, Settled, Succeeded
 from warrener_contracts.codec import Readable, Unreadable
@@ -115,6 +116,7 @@ def failure_to_record(claim: Claim, outcome: Failed, started_at: datetime, finis
     told = {
         "error": outcome.error.model_dump(mode="json"),
         "retry_after_seconds": outcome.retry_after_seconds,
+        "instead": outcome.instead,
     }
     return Failure(claim.job_id, claim.attempt, told, started_at, finished_at)
 
@@ -124,4 +126,10 @@ def failed_before(granted: Granted) -> Failed:
     if granted.failure is None:
         raise ValueError("expected a failure with the answer FAILED, got none")
     told = granted.failure.told
-    return Failed(ErrorInfo.model_validate(told["error"]), told["retry_after_seconds"], granted.failure)
+    instead = told.get("instead")  # what an agent of before 1.1 has recorded does not have it
+    return Failed(
+        ErrorInfo.model_validate(told["error"]),
+        told["retry_after_seconds"],
+        granted.failure,
+        Instead(instead) if instead else None,
+    )

@@ -16,31 +16,48 @@ Progress = Callable[[float, str], None]
 
 
 class LoopDesk:
-    """A `Desk` in the agent's event loop. Used with `async with`: it is closed whatever happens."""
+    """A `Desk` in the agent's event loop. It must be closed whatever happens: by `async with`, or at once by
+    `close_unused`."""
+
+    __slots__ = (
+        "_agent_id",
+        "_claim",
+        "_closed",
+        "_context",
+        "_follow_ups",
+        "_ledger",
+        "_progress",
+        "_stack",
+        "_statements",
+        "_transaction",
+    )
 
     def __init__(
         self, ledger: Ledger, claim: Claim, agent_id: str, context: TraceContext, progress: Progress
     ) -> None:
-        self._ledger, self._claim, self._agent_id = ledger, claim, agent_id
-        self._follow_ups = FollowUps(claim.job_id, context)
+        self._ledger, self._claim, self._agent_id, self._context = ledger, claim, agent_id, context
         self._progress = progress
-        self._stack = AsyncExitStack()
-        self._transaction: OpenTransaction | None = None
-        self._statements: set[asyncio.Task[list[Mapping[str, Any]]]] = set()
         self._closed = False
+        # Most handlers ask for none of these.
+        self._follow_ups: FollowUps | None = None
+        self._stack: AsyncExitStack | None = None
+        self._transaction: OpenTransaction | None = None
+        self._statements: set[asyncio.Task[list[Mapping[str, Any]]]] | None = None
 
     async def execute(self, statement: str, parameters: Parameters) -> list[Mapping[str, Any]]:
         if self._closed:
             raise LedgerError("expected an open transaction, got one that is over: its attempt has ended")
         # A task of its own, so that closing can end it whichever thread waits for it.
         work = asyncio.create_task(self._execute(statement, parameters))
-        self._statements.add(work)
-        work.add_done_callback(self._statements.discard)
+        statements = self._statements = self._statements if self._statements is not None else set()
+        statements.add(work)
+        work.add_done_callback(statements.discard)
         return await work
 
     async def _execute(self, statement: str, parameters: Parameters) -> list[Mapping[str, Any]]:
         if self._transaction is None:
             opening = self._ledger.transaction(self._claim, agent_id=self._agent_id)
+            self._stack = self._stack or AsyncExitStack()
             self._transaction = await self._stack.enter_async_context(opening)
         return await self._transaction.execute(statement, parameters)
 
@@ -52,6 +69,8 @@ class LoopDesk:
         )
 
     def request(self, wish: Wish) -> UUID:
+        if self._follow_ups is None:
+            self._follow_ups = FollowUps(self._claim.job_id, self._context)
         return self._follow_ups.add(wish)
 
     def progress(self, fraction: float, note: str) -> None:
@@ -61,7 +80,14 @@ class LoopDesk:
     @property
     def follow_ups(self) -> tuple[FollowUp, ...]:
         """What the handler has asked for."""
-        return self._follow_ups.all()
+        return () if self._follow_ups is None else self._follow_ups.all()
+
+    def close_unused(self) -> bool:
+        """Close it if that needs no waiting: False where a statement was sent, and `async with` is needed."""
+        if self._statements is not None:
+            return False
+        self._closed = True
+        return True
 
     async def complete(self, completion: Completion) -> bool | None:
         """Commit the transaction with the completion: whether it was accepted. None if there is no
@@ -76,13 +102,14 @@ class LoopDesk:
     ) -> None:
         """Nothing of the handler gets through any more; what was not completed is rolled back."""
         self._closed = True
-        if self._statements or self._transaction is not None:
-            await asyncio.shield(self._end_transaction())
+        if self._statements is not None:
+            await asyncio.shield(self._end_transaction(self._statements))
 
-    async def _end_transaction(self) -> None:
-        statements = set(self._statements)
+    async def _end_transaction(self, open_statements: set[asyncio.Task[list[Mapping[str, Any]]]]) -> None:
+        statements = set(open_statements)
         for statement in statements:
             statement.cancel()
         if statements:
             await asyncio.wait(statements)
-        await self._stack.aclose()
+        if self._stack is not None:
+            await self._stack.aclose()

@@ -10,7 +10,9 @@ from functools import reduce
 from typing import Any, Literal
 
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
+from warrener_agent.errors import ErrorRules
 from warrener_agent.failures import JobDefinitionError
 from warrener_agent.isolation import Isolation, IsolationOptions, isolation_of
 from warrener_agent.signature import Handler, Signature, signature_of
@@ -29,6 +31,8 @@ class Options(IsolationOptions, total=False):
     timeout: timedelta | float | str
     start_timeout: timedelta | float | str
     backoff: Backoff
+    max_age: timedelta | float | str
+    max_snoozes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +43,6 @@ class JobKind:
     handler: Handler
     signature: Signature
     executor: ExecutorName
-    no_retry: tuple[type[BaseException], ...]
     isolation: Isolation
 
     @property
@@ -54,7 +57,7 @@ def kind_of(
     queue: str,
     guarantee: Guarantee | str,
     executor: ExecutorName | None,
-    no_retry: tuple[type[BaseException], ...],
+    errors: ErrorRules,
     options: Options,
     signature: Signature | None = None,
 ) -> JobKind:
@@ -72,17 +75,29 @@ def kind_of(
             arguments_schema=signature.arguments_schema,
             result_schema=signature.result_schema,
             guarantee=Guarantee(guarantee),
-            policy=JobPolicy.model_validate(dict(options)),
+            policy=_policy(name, errors, options),
             description=inspect.getdoc(handler) or "",
         )
     except ValidationError as error:
-        lines = [f"{'.'.join(str(part) for part in one['loc'])}: {one['msg']}" for one in error.errors()]
-        raise JobDefinitionError(f"{name}: {'; '.join(lines)}") from error
+        raise JobDefinitionError(f"{name}: {'; '.join(map(_problem, error.errors()))}") from error
     except ValueError as error:
         raise JobDefinitionError(f"{name}: {error}; one of {', '.join(Guarantee)}") from error
-    kind = JobKind(declaration, handler, signature, chosen, no_retry, isolation)
+    kind = JobKind(declaration, handler, signature, chosen, isolation)
     _remember(kind)
     return kind
+
+
+def _policy(name: str, errors: ErrorRules, options: Options) -> JobPolicy:
+    if unknown := sorted(options.keys() - Options.__annotations__.keys()):
+        known = ", ".join(sorted(Options.__annotations__))
+        raise JobDefinitionError(f"{name}: expected options among {known}, got {', '.join(unknown)}")
+    return JobPolicy.model_validate({**options, **errors.named(name)})
+
+
+def _problem(found: ErrorDetails) -> str:
+    where = ".".join(str(part) for part in found["loc"])
+    said = found["msg"].removeprefix("Value error, ")
+    return f"{where}: {said}" if ", got " in said else f"{where}: {said}, got {found['input']!r:.100}"
 
 
 def _executor(name: str, handler: Handler, chosen: ExecutorName | None) -> ExecutorName:

@@ -1,13 +1,14 @@
 """What became of an attempt, as the agent sees it. Pure data."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
+from warrener_agent.failures import Instead
 from warrener_agent.ledger.port import Completion, Failure
 from warrener_contracts.events import ErrorInfo, FlightRecord
 
 
-@dataclass(frozen=True, slots=True)
-class Succeeded:
+class Succeeded(NamedTuple):
     """The handler returned. `recorded`: it stands in the ledger already."""
 
     completion: Completion
@@ -16,12 +17,13 @@ class Succeeded:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The handler raised, ran too long, or its executor died. `recorded`: what stands in the ledger of it
-    already."""
+    """The handler raised, ran too long, or its executor died. `instead`: it has not failed, its handler asks
+    for something else. `recorded`: what stands in the ledger of it already."""
 
     error: ErrorInfo
     retry_after_seconds: float | None = None
     recorded: Failure | None = None
+    instead: Instead | None = None
 
 
 @dataclass(frozen=True, slots=True)

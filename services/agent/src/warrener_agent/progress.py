@@ -73,6 +73,8 @@ class ProgressLine(Managed):
 class Progress:
     """How far one attempt is. Called by the handler as often as it likes; the latest word counts."""
 
+    __slots__ = ("_followed", "_latest", "_line", "run")
+
     def __init__(self, line: ProgressLine, run: Run) -> None:
         self.run = run
         self._line = line

@@ -1,7 +1,6 @@
 """receive: batches of a dispatch queue, claimed in one statement; what is granted runs in tasks of its
 own."""
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -38,7 +37,6 @@ from warrener_contracts.letters import (
     parked_letter,
 )
 from warrener_runtime.bus.port import Delivery, Subscription
-from warrener_runtime.lifecycle import Managed
 from warrener_runtime.logs import get_logger
 from warrener_runtime.telemetry import TraceContext
 
@@ -49,6 +47,8 @@ _log = get_logger("agent.receive")
 class Batch:
     """What is to be done with one batch of deliveries."""
 
+    now: datetime
+    asked: float  # monotonic; the same moment
     letters: list[Letter] = field(default_factory=list[Letter])
     done: list[Receipt] = field(default_factory=list[Receipt])
     claims: dict[Claim, tuple[AttemptDispatched, list[Receipt]]] = field(
@@ -66,34 +66,18 @@ class Batch:
         self.done += receipts
 
 
-class Receiver(Managed):
+class Receiver:
     """The agent's side of the dispatch queues. Decides nothing: `decide_receipt` does."""
 
     def __init__(self, at: Workplace, performer: Performer, reporter: Reporter) -> None:
-        super().__init__("receiver")
         self._at, self._performer, self._reporter = at, performer, reporter
-        self._telling: set[asyncio.Task[Settled]] = set()
-
-    async def _on_drain(self) -> None:
-        if self._telling:
-            await asyncio.wait(set(self._telling))
-
-    async def _on_stop(self) -> None:
-        for task in set(self._telling):
-            task.cancel()
-        await self._on_drain()
 
     async def handle(self, queue: str, subscription: Subscription, deliveries: list[Delivery]) -> None:
         """Take in one batch. Raises LedgerUnavailable with nothing done, and may then be called again."""
-        asked, now = self._at.clock.monotonic(), self._at.clock.now()
-        batch = self._sort(queue, subscription, deliveries, now)
-        claims = list(batch.claims)
-        if claims:
-            granted = await self._at.ledger.claim(
-                claims, agent_id=self._at.agent_id, now=now, until=now + self._at.lease
-            )
-            for claim, answer in zip(claims, granted, strict=True):
-                self._follow(batch, claim, answer, now, asked)
+        batch = Batch(self._at.clock.now(), self._at.clock.monotonic())
+        self._sort(batch, queue, subscription, deliveries)
+        if batch.claims:
+            await self._claim(batch)
         for run, receipt in batch.adopted:
             if self._at.running.get(run.claim) is run:
                 run.receipts.append(receipt)
@@ -101,58 +85,71 @@ class Receiver(Managed):
                 batch.let_go([receipt])
         if batch.letters:
             await publish_surely(self._at, batch.letters)
-        for receipt in batch.done:
-            receipt.settle()
-        await acknowledge(batch.done)
+        if batch.done:
+            for receipt in batch.done:
+                receipt.settle()
+            await acknowledge(batch.done)
 
-    def _sort(
-        self, queue: str, subscription: Subscription, deliveries: list[Delivery], now: datetime
-    ) -> Batch:
-        batch, free = Batch(), self._at.running.free(queue)
+    def _sort(self, batch: Batch, queue: str, subscription: Subscription, deliveries: list[Delivery]) -> None:
+        claims, free = batch.claims, self._at.running.free(queue)
         for delivery in deliveries:
             elements = decode(delivery.body, delivery.content_type)
-            receipt = Receipt(subscription, delivery, len(elements), self._at.clock.monotonic())
+            receipt = Receipt(subscription, delivery, len(elements), batch.asked)
             if not elements:
                 batch.done.append(receipt)
             for element in elements:
                 event = read(element)
                 if isinstance(event, Park):
                     batch.send_away(self._park(queue, delivery, element, event), [receipt])
-                elif claim_of(event) in batch.claims:  # a duplicate beside its twin shares its fate
-                    batch.claims[claim_of(event)][1].append(receipt)
+                    continue
+                claim = claim_of(event)
+                if (twin := claims.get(claim)) is not None:  # a duplicate shares its fate
+                    twin[1].append(receipt)
                 else:
-                    taken = len(batch.claims) >= free or self._at.restarts.holds(event.data.job_type)
-                    self._place(batch, event, receipt, now, slot_free=not taken)
-        return batch
+                    taken = len(claims) >= free or self._at.restarts.holds(event.data.job_type)
+                    self._place(batch, event, claim, receipt, slot_free=not taken)
 
     def _place(
-        self, batch: Batch, event: AttemptDispatched, receipt: Receipt, now: datetime, *, slot_free: bool
+        self, batch: Batch, event: AttemptDispatched, claim: Claim, receipt: Receipt, *, slot_free: bool
     ) -> None:
-        run = self._at.running.get(claim_of(event))
-        match way(event, now, runs_here=run is not None, slot_free=slot_free):
+        run = self._at.running.get(claim)
+        match way(event, batch.now, runs_here=run is not None, slot_free=slot_free):
+            case Way.CLAIM:
+                batch.claims[claim] = (event, [receipt])
             case Way.ADOPT:
                 assert run is not None
                 batch.adopted.append((run, receipt))
             case Way.DELAY:
-                batch.send_away(delayed_letter(event, now), [receipt])
+                batch.send_away(delayed_letter(event, batch.now), [receipt])
             case Way.NO_SLOT:
                 batch.send_away(_back_by_a_rung(event), [receipt])
-            case Way.CLAIM:
-                batch.claims[claim_of(event)] = (event, [receipt])
 
-    def _follow(self, batch: Batch, claim: Claim, answer: Granted, now: datetime, asked: float) -> None:
-        event, receipts = batch.claims[claim]
-        match then(answer):
-            case Then.START:
-                lease_good_until = asked + self._at.lease.total_seconds()
+    async def _claim(self, batch: Batch) -> None:
+        lease = self._at.lease
+        granted = await self._at.ledger.claim(
+            list(batch.claims), agent_id=self._at.agent_id, now=batch.now, until=batch.now + lease
+        )
+        lease_good_until = batch.asked + lease.total_seconds()
+        for (claim, (event, receipts)), answer in zip(batch.claims.items(), granted, strict=True):
+            if (follows := then(answer)) is Then.START:
                 context = TraceContext(event.traceparent, event.tracestate)
-                self._performer.begin(Run(event, claim, receipts, now, asked, lease_good_until, context))
+                self._performer.begin(
+                    Run(event.data, claim, receipts, batch.now, batch.asked, lease_good_until, context)
+                )
+            else:
+                self._turn_away(batch, claim, answer, follows)
+
+    def _turn_away(self, batch: Batch, claim: Claim, answer: Granted, follows: Then) -> None:
+        event, receipts = batch.claims[claim]
+        match follows:
+            case Then.START:
+                raise ValueError("expected an answer that lets nothing start, got a granted claim")
             case Then.TELL_AGAIN:
-                self._tell(event, receipts, now, Succeeded(recorded(answer), recorded=True))
+                self._tell(batch, claim, Succeeded(recorded(answer), recorded=True))
             case Then.TELL_FAILED:
-                self._tell(event, receipts, now, failed_before(answer))
+                self._tell(batch, claim, failed_before(answer))
             case Then.TELL_CANCELLED:
-                self._tell(event, receipts, now, Cancelled("cancelled before it began"))
+                self._tell(batch, claim, Cancelled("cancelled before it began"))
             case Then.LOOK_AGAIN:
                 batch.send_away(_back_by_a_rung(event), receipts)
             case Then.DROP:
@@ -164,14 +161,10 @@ class Receiver(Managed):
                 )
                 batch.let_go(receipts)
 
-    def _tell(
-        self, event: AttemptDispatched, receipts: list[Receipt], now: datetime, outcome: Settled
-    ) -> None:
+    def _tell(self, batch: Batch, claim: Claim, outcome: Settled) -> None:
+        event, receipts = batch.claims[claim]
         context = TraceContext(event.traceparent, event.tracestate)
-        report = Report(event.data, context, outcome, now, receipts)
-        task = asyncio.create_task(self._reporter.submit(report))
-        self._telling.add(task)
-        task.add_done_callback(self._telling.discard)
+        self._reporter.hand_in(Report(event.data, context, outcome, batch.now, receipts))
 
     def _park(self, queue: str, delivery: Delivery, found: Readable | Unreadable, park: Park) -> Letter:
         _log.error(

@@ -1,9 +1,9 @@
 """record: what became of attempts, in the ledger, before anybody is told."""
 
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
-from typing import TypeGuard, TypeVar
+from typing import NamedTuple, TypeGuard, TypeVar
 from uuid import UUID
 
 from warrener_agent.decide_receipt import failure_to_record, resolve
@@ -21,8 +21,7 @@ _log = get_logger("agent.record")
 R = TypeVar("R")
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(NamedTuple):
     """An attempt's end, to be recorded and told. `run` is None where nothing was run here."""
 
     about: AttemptDispatchedData
@@ -39,9 +38,12 @@ class Recorder:
     def __init__(self, at: Workplace) -> None:
         self._at = at
 
-    async def record(self, reports: list[Report]) -> list[Settled]:
+    async def record(self, reports: list[Report]) -> Sequence[Settled]:
         """What became of each, in order, as the ledger has it from now on."""
-        completed = await self._complete([one.outcome.completion for one in reports if _is_new(one.outcome)])
+        successes = [one.outcome for one in reports if _is_new(one.outcome)]
+        completed = await self._complete([one.completion for one in successes])
+        if len(completed) == len(reports):  # nothing but successes, and all are recorded
+            return successes
         failed = await self._fail(reports)
         outcomes = [_unless_refused(one, completed, failed) for one in reports]
         settled = await self._resolve(reports, outcomes)

@@ -2,8 +2,8 @@
 acknowledgement."""
 
 import asyncio
-from collections.abc import Sequence
-from dataclasses import replace
+from collections import deque
+from collections.abc import Iterable, Sequence
 
 from warrener_agent.ledger.port import FollowUp
 from warrener_agent.outcomes import Dropped, Settled, Succeeded, Told
@@ -14,53 +14,69 @@ from warrener_agent.status_events import Times
 from warrener_agent.workplace import Workplace
 from warrener_contracts.codec import Readable, decode
 from warrener_contracts.letters import Letter, gathered, letter_for
-from warrener_runtime.gather import Gatherer
 from warrener_runtime.lifecycle import Managed
 from warrener_runtime.logs import get_logger
 
 _log = get_logger("agent.report")
 
+_AT_ONCE = 500
+"""Reports in one commit."""
+
 
 class Reporter(Managed):
     """Gathers what ends meanwhile: one statement, one publish and one acknowledgement for all of it.
 
-    It does not give up: while the ledger or the broker is away it tries again, and the deliveries stay
-    unacknowledged. If the agent dies at any point, the delivery comes again and finds in the ledger what was
-    recorded; so an outcome may be told twice, and the work is done once.
+    There is no timer: what is handed in while nothing is committed goes at once. It does not give up: while
+    the ledger or the broker is away it tries again, and the deliveries stay unacknowledged. If the agent dies
+    at any point, the delivery comes again and finds in the ledger what was recorded; so an outcome may be
+    told twice, and the work is done once.
     """
 
     def __init__(self, at: Workplace) -> None:
         super().__init__("reporter")
         self._at = at
         self._recorder = Recorder(at)
-        self._gatherer = self._new_gatherer()
-        self._work: asyncio.Task[list[Settled]] | None = None
+        self._waiting: deque[Report] = deque()
+        self._work: asyncio.Task[None] | None = None
 
-    def _new_gatherer(self) -> Gatherer[Report, Settled]:
-        return Gatherer(self._commit)
-
-    async def submit(self, report: Report) -> Settled:
-        """Return once it is recorded, told and acknowledged; what was found to have become of it."""
-        return await self._gatherer.submit(report)
-
-    async def _on_start(self) -> None:
-        self._gatherer = self._new_gatherer()
+    def hand_in(self, report: Report) -> None:
+        """It will be recorded, told and acknowledged; nobody has to wait for that."""
+        self._waiting.append(report)
+        if self._work is None:
+            self._work = asyncio.create_task(self._run(), name="reports")
 
     async def _on_drain(self) -> None:
-        await self._gatherer.close()
+        if self._work is not None:
+            await asyncio.wait({self._work})
 
     async def _on_stop(self) -> None:
+        self._waiting.clear()
         if self._work is not None:
             self._work.cancel()
-        closing = asyncio.create_task(self._gatherer.close())
-        await asyncio.wait({closing}, timeout=1)
-        closing.cancel()
+            await asyncio.wait({self._work}, timeout=1)
 
-    async def _commit(self, reports: list[Report]) -> Sequence[Settled]:
-        self._work = asyncio.create_task(self._settle(reports))
-        return await self._work
+    async def _run(self) -> None:
+        try:
+            while self._waiting:
+                count = min(len(self._waiting), _AT_ONCE)
+                await self._settle_or_leave([self._waiting.popleft() for _ in range(count)])
+        finally:
+            self._work = None
 
-    async def _settle(self, reports: list[Report]) -> list[Settled]:
+    async def _settle_or_leave(self, reports: list[Report]) -> None:
+        """What goes wrong here is a bug of ours. It leaves one attempt as it is, to be given out again when
+        the delivery comes back, and not those beside it."""
+        try:
+            await self._settle(reports)
+        except Exception:  # noqa: BLE001 - logged with its trace, as the lines below say
+            _log.exception(
+                "The agent itself failed at reporting.", action="agent.report_failed", reports=len(reports)
+            )
+            if len(reports) > 1:
+                for report in reports:
+                    await self._settle_or_leave([report])
+
+    async def _settle(self, reports: list[Report]) -> None:
         settled = await self._recorder.record(reports)
         await self._tell(reports, settled)
         for report in reports:
@@ -69,14 +85,21 @@ class Reporter(Managed):
             if report.run is not None:
                 self._at.running.remove(report.run)  # first the slot: the next delivery comes with the ack
         await acknowledge(receipt for report in reports for receipt in report.receipts)
-        return settled
 
-    async def _tell(self, reports: list[Report], settled: list[Settled]) -> None:
-        letters: list[Letter] = []
+    async def _tell(self, reports: list[Report], settled: Sequence[Settled]) -> None:
+        letters = gathered(self._letters(reports, settled))
+        if letters:
+            await publish_surely(self._at, letters)
+
+    def _letters(self, reports: list[Report], settled: Sequence[Settled]) -> Iterable[Letter]:
         for report, end in zip(reports, settled, strict=True):
             if isinstance(end, Succeeded):
-                letters += [_request(follow_up) for follow_up in end.completion.follow_ups]
-            if isinstance(end, Dropped):
+                if end.completion.follow_ups:
+                    yield from map(_request, end.completion.follow_ups)
+                yield self._at.speaker.succeeded(
+                    self._at.entropy.new_text(), report.about, report.context, end.completion
+                )
+            elif isinstance(end, Dropped):
                 _log.warning(
                     "The end of an attempt is dropped: it belongs to another by now.",
                     action="agent.fenced",
@@ -85,19 +108,15 @@ class Reporter(Managed):
                     why=end.why,
                 )
             else:
-                letters.append(self._letter(report, end))
-        if letters:
-            await publish_surely(self._at, gathered(letters))
+                yield self._otherwise(report, end)
 
-    def _letter(self, report: Report, end: Succeeded | Told) -> Letter:
-        event_id = self._at.entropy.new_id()
-        if isinstance(end, Succeeded):
-            return self._at.speaker.succeeded(event_id, report.about, report.context, end.completion)
+    def _otherwise(self, report: Report, end: Told) -> Letter:
         times = Times(report.started_at, self._at.clock.now())
+        event_id = self._at.entropy.new_id()
         return letter_for(self._at.speaker.ended(event_id, report.about, times, report.context, end))
 
 
 def _request(follow_up: FollowUp) -> Letter:
     (read,) = decode(follow_up.request)
     assert isinstance(read, Readable), follow_up.request
-    return replace(letter_for(read.event), body=follow_up.request)
+    return letter_for(read.event)._replace(body=follow_up.request)

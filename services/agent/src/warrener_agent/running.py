@@ -2,17 +2,16 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from math import inf
-from typing import Any
 from uuid import UUID
 
 from warrener_agent.ledger.port import Claim
 from warrener_agent.receipts import Receipt
-from warrener_contracts.events import AttemptDispatched, AttemptDispatchedData
+from warrener_contracts.events import AttemptDispatchedData
 from warrener_runtime.telemetry import TraceContext
 
 
@@ -28,41 +27,30 @@ class Stop(StrEnum):
 class Run:
     """One attempt that was granted to this agent, until it is reported."""
 
-    event: AttemptDispatched
+    data: AttemptDispatchedData
     claim: Claim
     receipts: list[Receipt]
     started_at: datetime
-    began: float  # monotonic, as lease_good_until and over_at
+    began: float  # monotonic, as lease_good_until and over_at; the moment of started_at
     lease_good_until: float
     context: TraceContext
     announced: bool = False
     stop: Stop | None = None
     stop_reason: str = ""
     over_at: float = inf
-    _waiter: asyncio.Future[None] | None = None
-
-    @property
-    def data(self) -> AttemptDispatchedData:
-        return self.event.data
+    halt: Callable[[], None] | None = None
+    """Ends the handler, once there is one: it is asked to stop, or its time is over."""
 
     def ask_to_stop(self, why: Stop, reason: str) -> None:
         """Stop it as soon as it can be stopped; the first reason counts."""
         if self.stop is None:
             self.stop, self.stop_reason = why, reason
-            self.wake()
+            self.interrupt()
 
-    def wake(self, _: object = None) -> None:
-        """End `until_woken`."""
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
-
-    async def until_woken(self, done: asyncio.Future[Any]) -> None:
-        """Wait until `done` is done, or it is asked to stop, or its time is over. Leaves `done` alone."""
-        if self.stop is not None:
-            return
-        self._waiter = asyncio.get_running_loop().create_future()
-        done.add_done_callback(self.wake)
-        await self._waiter
+    def interrupt(self) -> None:
+        """Let its handler be ended, whatever the reason."""
+        if self.halt is not None:
+            self.halt()
 
 
 class Running:
@@ -92,12 +80,13 @@ class Running:
 
     def add(self, run: Run) -> None:
         """It takes a slot. An older attempt of the same job that still runs here has lost its claim to it."""
-        other = self._latest.get(run.data.job_id)
-        if other is not None and other.data.attempt < run.data.attempt:
-            other.ask_to_stop(Stop.FENCED, f"attempt {run.data.attempt} was granted")
-        self._latest[run.data.job_id] = run
+        data = run.data
+        other = self._latest.get(data.job_id)
+        if other is not None and other.data.attempt < data.attempt:
+            other.ask_to_stop(Stop.FENCED, f"attempt {data.attempt} was granted")
+        self._latest[data.job_id] = run
         self._runs[run.claim] = run
-        self._taken[run.data.queue] += 1
+        self._taken[data.queue] += 1
         self._empty.clear()
 
     def remove(self, run: Run) -> None:

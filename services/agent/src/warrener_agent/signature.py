@@ -1,16 +1,17 @@
 """A handler's signature, as what may come in and what goes out."""
 
 import inspect
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, PydanticUserError, TypeAdapter, create_model
+from pydantic_core import to_json
 
 from warrener_agent.context import JobContext
 from warrener_agent.failures import JobDefinitionError
+from warrener_agent.returning import result_hint
 
 Handler = Callable[..., Any]
 _REFUSED: Mapping[object, str] = {
@@ -31,12 +32,22 @@ class Signature:
 
     def read(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """The keyword arguments of a call. Raises pydantic's ValidationError."""
-        told = self.arguments.model_validate_json(json.dumps(arguments))
-        return {name: getattr(told, field) for name, field in self.names.items()}
+        # As text: from JSON more can be read than from Python's values, such as a date from a string.
+        told = self.arguments.__pydantic_validator__.validate_json(
+            to_json(arguments, inf_nan_mode="constants")
+        )
+        fields = told.__dict__
+        return {name: fields[field] for name, field in self.names.items()}
 
-    def write(self, value: Any) -> Any:
+    def write(self, value: Any) -> bytes:
         """The result as JSON. Raises ValidationError or PydanticSerializationError."""
-        return self.result.dump_python(self.result.validate_python(value), mode="json", warnings="error")
+        # In two steps: a model inside of it would write null for NaN by itself, and nobody would notice.
+        return to_json(self.plain(value), inf_nan_mode="constants")
+
+    def plain(self, value: Any) -> Any:
+        """The result as numbers, texts, lists and mappings. Raises as `write` does."""
+        valid = self.result.validator.validate_python(value)
+        return self.result.serializer.to_python(valid, mode="json", warnings="error")
 
     @cached_property
     def arguments_schema(self) -> dict[str, Any]:
@@ -66,7 +77,7 @@ def signature_of(handler: Handler, job_type: str) -> Signature:
             contexts[0] if contexts else None,
             {one.name: f"field_{number}" for number, one in enumerate(taken)},
             _model(job_type, taken, hints),
-            _result(hints["return"]),
+            _result(result_hint(hints["return"])),
         )
         _ = signature.arguments_schema, signature.result_schema  # what has no schema fails here, not at start
     except (PydanticUserError, NameError) as error:

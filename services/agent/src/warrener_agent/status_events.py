@@ -1,11 +1,11 @@
 """What the agent says about an attempt, as events. Pure."""
 
+import json
 from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from pydantic_core import to_json
-
+from warrener_agent.failures import Instead
 from warrener_agent.ledger.port import Completion
 from warrener_agent.outcomes import Cancelled, Failed, Released, Told
 from warrener_contracts.events import (
@@ -26,11 +26,7 @@ from warrener_contracts.letters import EVENT_TYPE, Letter
 from warrener_contracts.topology import STATUS
 from warrener_runtime.telemetry import TraceContext
 
-_SUCCEEDED = {
-    "specversion": "1.0",
-    "type": "attempt.succeeded.v1",
-    "datacontenttype": "application/json",
-}
+_SUCCEEDED = "attempt.succeeded.v1"
 
 
 class Times(NamedTuple):
@@ -49,6 +45,8 @@ class Speaker:
 
     def __init__(self, agent_id: str) -> None:
         self.agent_id = agent_id
+        self._source = f"warrener/agent/{agent_id}"
+        self._moment: tuple[datetime | None, str] = (None, "")
 
     def started(
         self, event_id: UUID, about: AttemptDispatchedData, at: datetime, context: TraceContext
@@ -71,33 +69,40 @@ class Speaker:
         return AttemptProgressed(data=data, **self._envelope(event_id, about, at, context))
 
     def succeeded(
-        self, event_id: UUID, about: AttemptDispatchedData, context: TraceContext, completion: Completion
+        self, event_id: str, about: AttemptDispatchedData, context: TraceContext, completion: Completion
     ) -> Letter:
         """`attempt.succeeded`, ready to be published.
 
-        Most of what an agent says is this, and all of it is from our own hands: so it is written as it would
-        be after validation, without it. A test holds it to what the event's model reads and writes.
+        Most of what an agent says is this, and all of it is from our own hands: so it is written as text,
+        around a result that is text already. Names and ids have been through their patterns and hold nothing
+        that JSON would escape. A test holds it to what the event's model reads and writes.
         """
-        envelope = self._envelope(event_id, about, completion.finished_at, context)
-        data = {
-            **self._which(about),
-            "started_at": completion.started_at,
-            "finished_at": completion.finished_at,
-            "result": completion.result,
-            "recorded_attempt": completion.attempt,
-            "follow_ups": len(completion.follow_ups),
-        }
-        return Letter(
-            exchange=STATUS,
-            routing_key=f"attempt.succeeded.{about.job_type}",
-            body=to_json(
-                {**_SUCCEEDED, **{key: value for key, value in envelope.items() if value}, "data": data}
-            ),
-            content_type=EVENT_TYPE,
-            message_id=envelope["id"],
-            type=_SUCCEEDED["type"],
-            headers={name: value for name, value in context._asdict().items() if value},
+        job_id = str(about.job_id)
+        finished_at = _text(completion.finished_at)
+        trace = _trace(context) if context.traceparent or context.tracestate else ""
+        body = (
+            f'{{"specversion":"1.0","id":"{event_id}","source":"{self._source}","type":"{_SUCCEEDED}",'
+            f'"time":"{finished_at}","subject":"{job_id}","datacontenttype":"application/json",{trace}'
+            f'"data":{{"job_id":"{job_id}","attempt":{about.attempt},"job_type":"{about.job_type}",'
+            f'"agent_id":"{self.agent_id}","started_at":"{self._started(completion.started_at)}",'
+            f'"finished_at":"{finished_at}","result":{completion.result_text},'
+            f'"recorded_attempt":{completion.attempt},"follow_ups":{len(completion.follow_ups)}}}}}'
         )
+        return Letter(
+            STATUS,
+            f"attempt.succeeded.{about.job_type}",
+            body.encode(),
+            EVENT_TYPE,
+            event_id,
+            _SUCCEEDED,
+            {name: value for name, value in context._asdict().items() if value} if trace else {},
+        )
+
+    def _started(self, at: datetime) -> str:
+        """Attempts of one batch have started at one moment."""
+        if at is not self._moment[0]:
+            self._moment = (at, _text(at))
+        return self._moment[1]
 
     def ended(
         self,
@@ -110,13 +115,17 @@ class Speaker:
         """What became of it where it did not succeed."""
         which, envelope = self._which(about), self._envelope(event_id, about, times.finished_at, context)
         match outcome:
-            case Failed(error, retry_after, recorded):
+            case Failed(error, retry_after, recorded, instead):
+                ran: dict[str, Any] = {
+                    "started_at": recorded.started_at if recorded else times.started_at,
+                    "finished_at": recorded.finished_at if recorded else times.finished_at,
+                }
+                if instead is Instead.CANCELLED:
+                    withdrawn = AttemptCancelledData(**which, **ran, reason=error.message, by_handler=True)
+                    return AttemptCancelled(data=withdrawn, **envelope)
+                snoozed = instead is Instead.SNOOZED
                 failed = AttemptFailedData(
-                    **which,
-                    started_at=recorded.started_at if recorded else times.started_at,
-                    finished_at=recorded.finished_at if recorded else times.finished_at,
-                    error=error,
-                    retry_after_seconds=retry_after,
+                    **which, **ran, error=error, retry_after_seconds=retry_after, snoozed=snoozed
                 )
                 return AttemptFailed(data=failed, **envelope)
             case Cancelled(reason, record):
@@ -146,9 +155,18 @@ class Speaker:
     ) -> dict[str, Any]:
         return {
             "id": str(event_id),
-            "source": f"warrener/agent/{self.agent_id}",
+            "source": self._source,
             "subject": str(about.job_id),
             "time": at,
             "traceparent": context.traceparent,
             "tracestate": context.tracestate,
         }
+
+
+def _text(at: datetime) -> str:
+    """A moment of ours, which is in UTC, as events have it."""
+    return at.isoformat().replace("+00:00", "Z")
+
+
+def _trace(context: TraceContext) -> str:
+    return "".join(f'"{name}":{json.dumps(value)},' for name, value in context._asdict().items() if value)

@@ -25,6 +25,7 @@ from warrener_agent.executors.coroutine import CoroutineExecutor
 from warrener_agent.executors.port import Ended, Executor, Returned
 from warrener_agent.executors.process import ProcessExecutor
 from warrener_agent.executors.thread import ThreadExecutor
+from warrener_agent.failures import Instead
 from warrener_agent.kinds import ExecutorName, JobKind
 from warrener_agent.ledger import Claim, Completion, Grant, Ledger, open_ledger
 from warrener_contracts.codec import Readable, decode
@@ -48,6 +49,7 @@ class Trial:
     result: Any = None
     error: ErrorInfo | None = None
     retry_after_seconds: float | None = None
+    instead: Instead | None = None  # what it asked for in place of a judgement: `error` says why
     follow_ups: tuple[JobRequested, ...] = ()
     progress: list[tuple[float, str]] = field(default_factory=list[tuple[float, str]])
 
@@ -110,12 +112,21 @@ async def _run(kind: JobKind, arguments: dict[str, Any], ledger: Ledger, job_id:
             ended: Ended = await asyncio.shield(executor.begin(kind, facts, arguments, desk).done)
             if not isinstance(ended, Returned):
                 await ledger.release([claim], agent_id=_AGENT)
-                return Trial(error=ended.error, retry_after_seconds=ended.retry_after_seconds, progress=said)
+                return Trial(
+                    error=ended.error,
+                    retry_after_seconds=ended.retry_after_seconds,
+                    instead=ended.instead,
+                    progress=said,
+                )
             wished = desk.follow_ups
-            completion = Completion(job_id, attempt, ended.result, wished, started_at, SystemClock().now())
+            completion = Completion(
+                job_id, attempt, ended.result_text, wished, started_at, SystemClock().now()
+            )
             if await desk.complete(completion) is None:
                 await ledger.complete([completion], agent_id=_AGENT)
-        return Trial(ended.result, follow_ups=tuple(_request(one.request) for one in wished), progress=said)
+        return Trial(
+            completion.result, follow_ups=tuple(_request(one.request) for one in wished), progress=said
+        )
     finally:
         await executor.close()
 

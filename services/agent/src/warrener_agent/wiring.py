@@ -88,7 +88,6 @@ def _parts(at: Workplace, agent: Agent, telemetry: Telemetry) -> Component:
         progress,
         every("starts", progress.announce_due, every=0.25),
         performer,
-        receiver,
         *consumers,
         Door(presence),
         name="agent",

@@ -1,32 +1,132 @@
-"""How the broker's exchanges and queues differ from those of this version."""
+"""How the broker's exchanges, queues and bindings differ from those of this version."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
+from warrener.doctor.finding import Health
+from warrener.management import Management, NotCompared, Seen, bindings
 from warrener.probe import Probe
-from warrener_contracts.topology import TOPOLOGY, Topology
+from warrener_contracts.topology import TOPOLOGY, Binding, Queue, Topology, dispatch_queue
+
+_DECLARE = "run `warrener topology --declare`"
+_MAKE_ANEW = (
+    "what exists cannot be changed: empty the queue, delete it, then run `warrener topology --declare`"
+)
+_UNBIND = "unbind it (in the management page, say), unless somebody means it"
+
+_DISPATCH_QUEUES = dispatch_queue("").name
+"""What the names of queues begin with that job types have named: only the broker knows which there are."""
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One thing that is not as it should be."""
+    """One thing that is not as it should be, and what to do. Where it is odd it need not be wrong."""
 
     what: str
     how: str
     missing: bool
+    health: Health = Health.WRONG
+    do: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """Everything that differs, and whether the bindings were compared. Where they were not: why, if there
+    was anything to compare."""
+
+    differences: tuple[Difference, ...] = ()
+    bindings: tuple[Difference, ...] = ()
+    compared: bool = False
+    not_compared: NotCompared | None = None
+
+    @property
+    def all(self) -> list[Difference]:
+        """In one list; that the bindings were not compared is an odd thing like others."""
+        found = [*self.differences, *self.bindings]
+        if (reason := self.not_compared) is not None:
+            how = f"were not compared: {reason.why}"
+            found.append(Difference("bindings", how, missing=False, health=Health.ODD, do=reason.do))
+        return found
+
+
+async def drift(probe: Probe, management: Management) -> Drift:
+    """What is missing or other. Makes and changes nothing."""
+    found = await differences(probe)
+    absent = {each.what for each in found if each.missing}
+    queues = [queue for queue in TOPOLOGY.queues if f"queue {queue.name}" not in absent]
+    if not queues:
+        return Drift(tuple(found))  # nothing that could be bound
+    try:
+        seen = of_this_broker(management, queues, await bindings(management))
+    except NotCompared as reason:
+        return Drift(tuple(found), not_compared=reason)
+    dispatch = dispatch_queues(seen)
+    found += await differences(probe, Topology((), dispatch))
+    exchanges = {each.name for each in TOPOLOGY.exchanges if f"exchange {each.name}" not in absent}
+    unlike = binding_differences((*queues, *dispatch), exchanges, seen)
+    return Drift(tuple(found), tuple(unlike), compared=True)
 
 
 async def differences(probe: Probe, wanted: Topology = TOPOLOGY) -> list[Difference]:
-    """Everything that is missing or other. Makes and changes nothing: what exists is declared as it should
-    be, which the broker grants where it is the same and refuses where it is not."""
+    """Every exchange and queue that is missing or other: what exists is declared as it should be, which the
+    broker grants where it is the same and refuses where it is not."""
     found: list[Difference] = []
     for exchange in wanted.exchanges:
         if not await probe.exchange_exists(exchange.name):
-            found.append(Difference(f"exchange {exchange.name}", "is missing", missing=True))
+            found.append(_missing(f"exchange {exchange.name}"))
         elif other := await probe.exchange_differs(exchange):
-            found.append(Difference(f"exchange {exchange.name}", other, missing=False))
+            found.append(Difference(f"exchange {exchange.name}", other, missing=False, do=_MAKE_ANEW))
     for queue in wanted.queues:
         if await probe.queue(queue.name) is None:
-            found.append(Difference(f"queue {queue.name}", "is missing", missing=True))
+            found.append(_missing(f"queue {queue.name}"))
         elif other := await probe.queue_differs(queue):
-            found.append(Difference(f"queue {queue.name}", other, missing=False))
+            found.append(Difference(f"queue {queue.name}", other, missing=False, do=_MAKE_ANEW))
     return found
+
+
+def of_this_broker(management: Management, queues: Iterable[Queue], seen: Seen) -> Seen:
+    """What was seen. Raises NotCompared if it cannot be of the broker on which the queues are. Pure."""
+    if any(queue.name in seen for queue in queues):
+        return seen
+    raise NotCompared(
+        f"{management.url} knows none of the queues that are here: it is that of another broker",
+        "correct --management or WARRENER_MANAGEMENT_URL",
+    )
+
+
+def dispatch_queues(seen: Seen) -> tuple[Queue, ...]:
+    """The queues of job types that are on the broker. Pure."""
+    names = sorted(name for name in seen if name.startswith(_DISPATCH_QUEUES))
+    return tuple(dispatch_queue(name.removeprefix(_DISPATCH_QUEUES)) for name in names)
+
+
+def binding_differences(queues: Iterable[Queue], exchanges: set[str], seen: Seen) -> list[Difference]:
+    """Bindings of ours that are missing, and others that our queues have: what those bring was not meant for
+    them. A binding of an exchange that is missing itself is not told again. Pure."""
+    found: list[Difference] = []
+    for queue in queues:
+        there = {bound for bound in seen.get(queue.name, frozenset()) if bound.exchange}
+        ours = [bound for bound in queue.bindings if bound.exchange in exchanges]
+        found += [_unbound(queue, bound) for bound in ours if bound not in there]
+        strange = sorted(there - set(queue.bindings), key=lambda bound: (bound.exchange, bound.key))
+        found += [
+            Difference(
+                _binding(queue, bound), "is none of ours", missing=False, health=Health.ODD, do=_UNBIND
+            )
+            for bound in strange
+        ]
+    return found
+
+
+def _unbound(queue: Queue, bound: Binding) -> Difference:
+    by_agents = queue.name.startswith(_DISPATCH_QUEUES)
+    again = f"start an agent of {queue.name.removeprefix(_DISPATCH_QUEUES)!r} again: it binds its queue"
+    return _missing(_binding(queue, bound), again if by_agents else _DECLARE)
+
+
+def _binding(queue: Queue, bound: Binding) -> str:
+    return f"binding {bound.exchange} {bound.key} → {queue.name}"
+
+
+def _missing(what: str, do: str = _DECLARE) -> Difference:
+    return Difference(what, "is missing", missing=True, do=do)

@@ -18,6 +18,17 @@ Broker = Annotated[
     ),
 ]
 
+Management = Annotated[
+    str | None,
+    typer.Option(
+        "--management",
+        metavar="URL",
+        help="The broker's management API, which lists bindings. Else WARRENER_MANAGEMENT_URL, "
+        "else port 15672 beside the broker.",
+        show_default=False,
+    ),
+]
+
 Store = Annotated[
     str | None,
     typer.Option(

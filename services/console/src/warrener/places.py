@@ -1,10 +1,23 @@
 """Where the broker and the store are: what was said, else what `warrener up` runs here, else the settings."""
 
+from contextlib import suppress
 from dataclasses import dataclass
+from typing import Annotated
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator
 
 from warrener.exits import CommandError, Exit
 from warrener.up.folder import DEFAULT_FOLDER, DataFolder, Endpoints
-from warrener_runtime.settings import ServiceSettings, SettingsError, load
+from warrener_runtime.settings import ServiceSettings, SettingsError, load, mask
+
+
+def _management_url(url: str) -> str:
+    with suppress(ValueError):  # of a port that is no number
+        parts = urlsplit(url)
+        if parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0:
+            return url
+    raise ValueError("a URL like http://host:15672")
 
 
 class CommandSettings(ServiceSettings):
@@ -12,6 +25,8 @@ class CommandSettings(ServiceSettings):
 
     store_url: str = f"sqlite:///{DEFAULT_FOLDER}/state.db"
     ledger_url: str = f"sqlite:///{DEFAULT_FOLDER}/ledger.db"
+    management_url: Annotated[str, AfterValidator(_management_url)] | None = None
+    """The management API of the broker; none means port 15672 beside it (15671 for amqps)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +37,7 @@ class Places:
     store_url: str
     ledger_url: str
     of_up: bool  # whether `warrener up` in this folder says so
+    management_url: str | None = None  # of the broker, where it was said
 
     def environment(self) -> dict[str, str]:
         """The same, as a service reads it."""
@@ -32,21 +48,40 @@ class Places:
         }
 
 
-def find_places(broker: str | None = None, store: str | None = None) -> Places:
+def find_places(broker: str | None = None, store: str | None = None, management: str | None = None) -> Places:
     """What was said on the command line wins; then a running `up` of this folder; then the settings."""
     folder = DataFolder()
     found = folder.endpoints() if folder.holder() is not None else None
-    return decide(broker, store, found, _settings())
+    return decide(broker, store, found, _settings(), _said(management))
 
 
-def decide(broker: str | None, store: str | None, up: Endpoints | None, settings: CommandSettings) -> Places:
+def decide(
+    broker: str | None,
+    store: str | None,
+    up: Endpoints | None,
+    settings: CommandSettings,
+    management: str | None = None,
+) -> Places:
     """Pure."""
+    broker_url = broker or (up.broker_url if up else settings.broker_url)
+    # The settings speak of their own broker, or of one that was said; not of the private one of an `up`.
+    of_settings = broker is not None or broker_url == settings.broker_url
     return Places(
-        broker or (up.broker_url if up else settings.broker_url),
+        broker_url,
         store or (up.store_url if up else settings.store_url),
         up.ledger_url if up else settings.ledger_url,
         of_up=up is not None and not broker and not store,
+        management_url=management or (settings.management_url if of_settings else None),
     )
+
+
+def _said(management: str | None) -> str | None:
+    try:
+        return _management_url(management) if management else None
+    except ValueError as error:
+        raise CommandError(
+            f"--management: expected {error}, got {mask(management or '')!r}", code=Exit.USAGE
+        ) from error
 
 
 def _settings() -> CommandSettings:

@@ -4,8 +4,8 @@ The Bus port makes things exist; here nothing may be made, so this speaks AMQP b
 """
 
 import asyncio
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
@@ -13,9 +13,16 @@ from uuid import uuid4
 import aiormq
 from aiormq.abc import AbstractChannel
 
-from warrener.running import knock, unreachable, what_the_system_says
+from warrener.broker_time import BrokerTime, broker_time
+from warrener.exits import CommandError, Exit
+from warrener.running import Unreachable, broker_address, knock, not_let_in, what_the_system_says
 from warrener_contracts import topology
 from warrener_contracts.topology import Exchange, Queue
+from warrener_runtime.bus import BusCredentialsRefused
+from warrener_runtime.bus.rabbit.connection import address, close_quietly, connect
+from warrener_runtime.bus.rabbit.faults import broker_faults
+from warrener_runtime.bus.rabbit.wire import LinkLost
+from warrener_runtime.settings import mask
 
 _WITHIN = 10.0  # seconds for one step
 
@@ -110,6 +117,16 @@ class Probe:
                 return f"{step}: {error}"
         return None
 
+    async def time(self) -> BrokerTime | str:
+        """The broker's second beside ours; or why it does not tell, in its words."""
+        async with self._channel() as channel:
+            try:
+                return await broker_time(channel, _WITHIN)
+            except aiormq.AMQPChannelError as error:
+                return str(error)
+            except TimeoutError:
+                return f"no answer within {_WITHIN:g} s"
+
     @asynccontextmanager
     async def _channel(self) -> AsyncGenerator[AbstractChannel]:
         channel = await self._connection.channel()
@@ -122,17 +139,40 @@ class Probe:
 
 @asynccontextmanager
 async def probing(url: str) -> AsyncGenerator[Probe]:
-    """A probe of this broker. Raises CommandError where it cannot be reached."""
+    """A probe of this broker. Raises CommandError where it cannot be reached, or is lost on the way."""
+    broker_address(url)
     try:
         async with asyncio.timeout(_WITHIN):
             await knock(url)
-            connection = await aiormq.connect(url)
-    except (OSError, aiormq.AMQPError) as error:
-        raise unreachable(url, _reason(error)) from error
+            connection = await connect(address(url, "warrener.command"))
+    except BusCredentialsRefused as error:
+        raise not_let_in(error) from error
+    except (OSError, LinkLost) as error:
+        raise Unreachable(url, _reason(error)) from error
     try:
-        yield Probe(connection)
+        with _told_if_lost(url):
+            yield Probe(connection)
     finally:
-        await connection.close()
+        await close_quietly(connection)
+
+
+@contextmanager
+def _told_if_lost(url: str) -> Generator[None]:
+    try:
+        with broker_faults():
+            yield
+    except aiormq.AMQPChannelError as error:
+        raise CommandError(
+            f"expected the broker at {mask(url)} to let us look, got: {error}",
+            do="give the user the right to configure, write and read warrener.*: rabbitmqctl set_permissions",
+            code=Exit.UNREACHABLE,
+        ) from error
+    except LinkLost as error:
+        raise CommandError(
+            f"expected the broker at {mask(url)} to go on answering, got: {error}",
+            do="look whether it still runs, and try again",
+            code=Exit.UNREACHABLE,
+        ) from error
 
 
 def _reason(error: Exception) -> str:

@@ -1,34 +1,42 @@
 """Runs commands: every error ends as a sentence and an exit code, never as a traceback."""
 
 import asyncio
+import logging
 import os
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from functools import wraps
+from socket import gaierror
+from ssl import SSLError
 from typing import Any, NoReturn, ParamSpec, TypeVar
-from urllib.parse import urlsplit
 
 import typer
 
 from warrener.exits import CommandError, Exit
 from warrener.places import Places
 from warrener.shown.screen import err
+from warrener.store_trouble import of_store
+from warrener_amqp.address import Address, address
 from warrener_client import Client, ClientError
 from warrener_runtime import logs
 from warrener_runtime.bus import BusCredentialsRefused, BusError
 from warrener_runtime.servers import ServerError
 from warrener_runtime.settings import mask
-from warrener_store import StateStore, StoreError, StoreNotMigrated, open_store
+from warrener_store import StateStore, StoreError, open_store
 
 T = TypeVar("T")
 P = ParamSpec("P")
 
+_START_ONE = "start one with `warrener up`, or say where it is with --broker or WARRENER_BROKER_URL"
 REACH_WITHIN = 10.0  # seconds until a broker that does not answer is said to be unreachable
 
 
 def run(body: Coroutine[Any, Any, T]) -> T:
     """The result of a command's body."""
-    logs.configure("warrener", level=os.environ.get("WARRENER_LOG_LEVEL", "error"), format="console")
+    level = os.environ.get("WARRENER_LOG_LEVEL")
+    logs.configure("warrener", level=level or "error", format="console")
+    if level is None:  # every error is told as a sentence; the library's own record of it says nothing more
+        logging.getLogger("aiormq").setLevel(logging.CRITICAL)
     return asyncio.run(body)
 
 
@@ -41,9 +49,10 @@ def telling_errors(command: Callable[P, None]) -> Callable[P, None]:
             command(*args, **kwargs)
         except CommandError as error:
             fail(error.sentence, error.do, error.code)
-        except StoreNotMigrated as error:
-            fail(str(error), "run `warrener migrate`", Exit.UNREACHABLE)
-        except (StoreError, BusError) as error:
+        except StoreError as error:
+            trouble = of_store(error)
+            fail(trouble.sentence, trouble.do, trouble.code)
+        except BusError as error:
             fail(str(error), None, Exit.UNREACHABLE)
         except (ClientError, ServerError) as error:
             fail(str(error), None, Exit.FAILED)
@@ -67,10 +76,7 @@ def fail(sentence: str, do: str | None, code: Exit) -> NoReturn:
 @asynccontextmanager
 async def store_at(places: Places) -> AsyncGenerator[StateStore]:
     """The store, open for questions."""
-    try:
-        store = open_store(places.store_url)
-    except StoreError as error:  # nothing is connected yet: it is the URL
-        raise CommandError(str(error), code=Exit.USAGE) from error
+    store = open_store(places.store_url)
     try:
         await store.start()
         yield store
@@ -81,6 +87,7 @@ async def store_at(places: Places) -> AsyncGenerator[StateStore]:
 @asynccontextmanager
 async def client_at(places: Places, *, source: str = "warrener.command") -> AsyncGenerator[Client]:
     """A client of the broker, open for commands. Says so if nobody answers."""
+    broker_address(places.broker_url)
     client = Client(places.broker_url, source=source)
     try:
         await _reach(client, places.broker_url)
@@ -89,25 +96,43 @@ async def client_at(places: Places, *, source: str = "warrener.command") -> Asyn
         await client.close()
 
 
-def unreachable(url: str, came: str) -> CommandError:
+class Unreachable(CommandError):
     """The broker does not answer."""
-    return CommandError(
-        f"expected a broker at {mask(url)}, got: {came}",
-        do="start one with `warrener up`, or say where it is with --broker or WARRENER_BROKER_URL",
-        code=Exit.UNREACHABLE,
-    )
+
+    def __init__(self, url: str, came: str, do: str = _START_ONE) -> None:
+        self.url, self.came = url, came
+        super().__init__(f"expected a broker at {mask(url)}, got: {came}", do=do, code=Exit.UNREACHABLE)
+
+
+def not_let_in(error: BusCredentialsRefused) -> CommandError:
+    """The broker refuses user, password or virtual host; the bus has said which, and what to do."""
+    sentence, _, do = mask(str(error)).rpartition("; ")
+    return CommandError(sentence, do=do, code=Exit.UNREACHABLE)
+
+
+def broker_address(url: str) -> Address:
+    """The broker's URL, taken apart. Raises CommandError where it is none."""
+    try:
+        return address(url)
+    except ValueError as error:
+        raise CommandError(
+            f"expected a broker's URL like amqp://host:5672/vhost, got {mask(url)} ({error})",
+            do="correct --broker or WARRENER_BROKER_URL",
+            code=Exit.USAGE,
+        ) from error
 
 
 def what_the_system_says(error: OSError) -> str:
     """Such as `Connection refused`."""
+    if isinstance(error, gaierror | SSLError):  # they count their errors in their own way
+        return error.strerror or str(error)
     return os.strerror(error.errno) if error.errno else str(error)
 
 
 async def knock(url: str) -> None:
     """Raises OSError where nobody listens."""
-    parts = urlsplit(url)
-    port = parts.port or (5671 if parts.scheme == "amqps" else 5672)
-    _, writer = await asyncio.open_connection(parts.hostname or "localhost", port)
+    where = broker_address(url)
+    _, writer = await asyncio.open_connection(where.host, where.port)
     writer.close()
 
 
@@ -117,12 +142,8 @@ async def _reach(client: Client, url: str) -> None:
             await knock(url)  # the client is patient: it would wait for a broker that is not there
             await client.start()
     except TimeoutError:
-        raise unreachable(url, f"no answer within {REACH_WITHIN:g} s") from None
+        raise Unreachable(url, f"no answer within {REACH_WITHIN:g} s; `warrener doctor` says more") from None
     except OSError as error:
-        raise unreachable(url, what_the_system_says(error)) from error
+        raise Unreachable(url, what_the_system_says(error)) from error
     except BusCredentialsRefused as error:
-        raise CommandError(
-            f"expected the broker at {mask(url)} to let us in, got: {error}",
-            do="check user, password and virtual host in --broker or WARRENER_BROKER_URL",
-            code=Exit.UNREACHABLE,
-        ) from error
+        raise not_let_in(error) from error

@@ -19,6 +19,7 @@ from warrener_scheduler import answers
 from warrener_scheduler.acceptance import Accepted, Decision, Rejected, decide, job_of
 from warrener_scheduler.announce import Announce
 from warrener_scheduler.arguments import problem
+from warrener_scheduler.dispatch_letters import dispatch_letter
 from warrener_scheduler.intake import Asked, take_in
 from warrener_scheduler.job_types import JobTypes, KnownType
 from warrener_scheduler.publishing import publish
@@ -174,7 +175,7 @@ def _letters(asked: Asked, outcome: Outcome, over: Mapping[UUID, JobRow], now: d
     event = asked.event
     match outcome:
         case JobRow() as row:
-            return [answers.dispatch_letter(row, now)] if row.state is JobState.QUEUED else []
+            return [dispatch_letter(row, now)] if row.state is JobState.QUEUED else []
         case Repeat() as repeat:
             return _repeat_letters(event, repeat, over, now)
         case Rejected() as rejected:
@@ -185,7 +186,7 @@ def _letters(asked: Asked, outcome: Outcome, over: Mapping[UUID, JobRow], now: d
 def _repeat_letters(
     event: JobRequested, repeat: Repeat, over: Mapping[UUID, JobRow], now: datetime
 ) -> list[Letter]:
-    letters = [answers.dispatch_letter(repeat.row, now)] if repeat.dispatch else []
+    letters = [dispatch_letter(repeat.row, now)] if repeat.dispatch else []
     address = event.data.reply_to
     if address and repeat.instead_of is not None:
         letters.append(answers.deduplicated_letter(event, repeat.row, address, now))

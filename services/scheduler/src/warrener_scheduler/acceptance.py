@@ -61,7 +61,7 @@ def _row(event: JobRequested, job_type: JobTypeRow, now: datetime) -> JobRow:
         queue=data.queue or job_type.queue,
         arguments=data.arguments,
         guarantee=job_type.guarantee,
-        policy=policy,
+        policy=policy.begun_after(due_at - now) if waits else policy,
         source=event.source,
         idempotency_key=data.idempotency_key,
         parent_id=data.parent_id,
@@ -83,15 +83,17 @@ def _row(event: JobRequested, job_type: JobTypeRow, now: datetime) -> JobRow:
 
 def _due_at(data: JobRequestedData, now: datetime) -> datetime:
     """The later of the two where both are given: neither may be broken."""
+    if data.not_before is None and data.delay is None:
+        return now
     return max(data.not_before or now, now + (data.delay or timedelta(0)))
 
 
 def _deadline_at(data: JobRequestedData, now: datetime) -> datetime | None:
     """The earlier of the two where both are given."""
-    ends = [data.deadline] if data.deadline else []
-    if data.expires_after is not None:
-        ends.append(now + data.expires_after)
-    return min(ends, default=None)
+    if data.expires_after is None:
+        return data.deadline
+    expires_at = now + data.expires_after
+    return expires_at if data.deadline is None else min(data.deadline, expires_at)
 
 
 def _hopeless(deadline_at: datetime | None, now: datetime) -> bool:

@@ -1,6 +1,5 @@
 """What the scheduler says, as letters. Pure: the same request gives the same letters under the same ids."""
 
-from dataclasses import replace
 from datetime import datetime
 from typing import Any
 from uuid import UUID, uuid5
@@ -8,7 +7,6 @@ from uuid import UUID, uuid5
 from warrener_contracts import topology
 from warrener_contracts.codec import Readable, Unreadable
 from warrener_contracts.events import (
-    AttemptDispatched,
     Event,
     JobCancelRequested,
     JobDeduplicated,
@@ -23,25 +21,10 @@ from warrener_contracts.identity import job_id_of
 from warrener_contracts.letters import EVENT_TYPE, Letter, letter_for, parked_letter, reply_letter
 from warrener_runtime.bus.port import Delivery
 from warrener_scheduler.acceptance import Rejected, job_of
+from warrener_scheduler.dispatch_letters import SOURCE
 from warrener_store.rows import JobRow
 
-SOURCE = "warrener/scheduler"
 _QUEUE = topology.REQUESTS_QUEUE.name
-
-
-def dispatch_letter(row: JobRow, now: datetime) -> Letter:
-    """The current attempt of a job, to the agents; under the row's trace, as every attempt."""
-    return letter_for(
-        AttemptDispatched(
-            id=f"{row.job_id}:{row.attempt}",
-            source=SOURCE,
-            time=now,
-            subject=str(row.job_id),
-            traceparent=row.traceparent,
-            tracestate=row.tracestate,
-            data=row.dispatched_data(),
-        )
-    )
 
 
 def finished_letter(row: JobRow, address: str) -> Letter:
@@ -136,9 +119,8 @@ def parked_event(came: Readable, reason: Reason, detail: str) -> Letter:
 
 def forwarded(event: JobCancelRequested) -> Letter:
     """A request to cancel, to the one who judges: the supervisor."""
-    letter = letter_for(event)
-    return replace(
-        letter, exchange=topology.STATUS, message_id=str(_name(event, "forwarded")), mandatory=False
+    return letter_for(event)._replace(
+        exchange=topology.STATUS, message_id=str(_name(event, "forwarded")), mandatory=False
     )
 
 

@@ -12,7 +12,7 @@ from warrener_contracts.states import JobState
 from warrener_runtime.bus.port import Bus
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
-from warrener_scheduler.answers import dispatch_letter
+from warrener_scheduler.dispatch_letters import dispatch_letter
 from warrener_scheduler.publishing import publish
 from warrener_store.port import Save, StateStore
 from warrener_store.rows import GRACE, JobRow

@@ -1,10 +1,10 @@
 """How a job gets to run: signs of life, and dispatches that nobody took. Pure."""
 
-from dataclasses import replace
 from datetime import datetime
 
 from warrener_contracts.events import AttemptOverdue, AttemptProgressed, AttemptStarted
 from warrener_contracts.states import JobState
+from warrener_store.becoming import become
 from warrener_store.rows import AttemptEnd, AttemptRow, JobRow
 from warrener_supervisor.moment import Moment
 from warrener_supervisor.rules import Rules
@@ -17,7 +17,7 @@ def alive(row: JobRow, event: AttemptStarted | AttemptProgressed, at: Moment) ->
     if _another_holds(row, event, started_at):
         return Ignored(f"the attempt is held by {row.owner}, not by {event.data.agent_id}")
     lease_until = at.now + at.rules.lease
-    running = replace(
+    running = become(
         row,
         state=JobState.RUNNING,
         owner=event.data.agent_id,
@@ -28,7 +28,7 @@ def alive(row: JobRow, event: AttemptStarted | AttemptProgressed, at: Moment) ->
         updated_at=at.now,
     )
     if isinstance(event, AttemptProgressed):
-        running = replace(running, progress=event.data.fraction, progress_note=event.data.note or None)
+        running = become(running, progress=event.data.fraction, progress_note=event.data.note or None)
     return Judgement(running, "running")
 
 
@@ -40,7 +40,7 @@ def watched_until(row: JobRow, started_at: datetime, lease_until: datetime, rule
 def dispatched_again(row: JobRow, event: AttemptOverdue, at: Moment) -> Judgement:
     """Nobody took it in time. The ladder's lost wake-up is given again; what was queued gets a new number,
     as an agent may yet come with the old one. Neither is charged to the job."""
-    queued = replace(
+    queued = become(
         row,
         state=JobState.QUEUED,
         due_at=None,
@@ -62,7 +62,7 @@ def dispatched_again(row: JobRow, event: AttemptOverdue, at: Moment) -> Judgemen
         verdict=f"dispatched again: no agent took attempt {event.data.attempt} in time",
     )
     return Judgement(
-        replace(queued, attempt=row.attempt + 1),
+        become(queued, attempt=row.attempt + 1),
         "dispatched again",
         attempt=given_up,
         tells=frozenset({Tell.DISPATCH}),

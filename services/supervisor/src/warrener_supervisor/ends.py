@@ -2,11 +2,13 @@
 
 from dataclasses import replace
 from datetime import datetime
+from functools import cache
 from typing import Any
 
 from warrener_contracts.events import AttemptSucceeded, JobCancelRequested, JobDeadlinePassed
 from warrener_contracts.journey import Signal
 from warrener_contracts.states import JobState
+from warrener_store.becoming import become
 from warrener_store.rows import AttemptEnd, AttemptRow, DeadLetter, JobRow
 from warrener_store.watching import watched_by
 from warrener_supervisor.moment import Moment
@@ -48,7 +50,7 @@ def dead(row: JobRow, record: AttemptRow, reason: str, now: datetime) -> Judgeme
         died_at=now,
     )
     return Judgement(
-        _over(row, JobState.DEAD, now),
+        _over(row, JobState.DEAD, now, owner=row.owner),
         "dead",
         attempt=replace(record, verdict=f"dead: {reason}"),
         dead_letter=letter,
@@ -60,7 +62,7 @@ def cancelled(row: JobRow, record: AttemptRow | None, now: datetime) -> Judgemen
     """Somebody asked, and no attempt runs any more."""
     attempt = record and replace(record, verdict=f"cancelled: {row.cancel_reason or 'its agent stopped it'}")
     return Judgement(
-        _over(row, JobState.CANCELLED, now),
+        _over(row, JobState.CANCELLED, now, owner=row.owner),
         "cancelled",
         attempt=attempt,
         tells=tidings(JobState.CANCELLED, None),
@@ -72,16 +74,16 @@ def cancel_requested(row: JobRow, event: JobCancelRequested, at: Moment) -> Judg
     watches."""
     data = event.data
     watchers = watched_by(row.watchers, [data.reply_to]) if data.reply_to else row.watchers
-    asked = replace(row, cancel_reason=row.cancel_reason or data.reason, watchers=watchers, updated_at=at.now)
+    asked = become(row, cancel_reason=row.cancel_reason or data.reason, watchers=watchers, updated_at=at.now)
     if row.state is JobState.RUNNING:
         return Judgement(asked, "told to stop", tells=frozenset({Tell.CANCEL}))
     ruling = cancelled(asked, None, at.now)
-    return replace(ruling, tells=tidings(JobState.CANCELLED, Signal.CANCEL_REQUESTED))
+    return ruling._replace(tells=tidings(JobState.CANCELLED, Signal.CANCEL_REQUESTED))
 
 
 def expired(row: JobRow, event: JobDeadlinePassed, at: Moment) -> Judgement:
     """Its deadline has passed, whatever it was doing."""
-    over = _over(row, JobState.EXPIRED, at.now)
+    over = _over(row, JobState.EXPIRED, at.now, owner=row.owner)
     record = None
     if row.state is JobState.RUNNING:
         record = AttemptRow(
@@ -98,6 +100,7 @@ def expired(row: JobRow, event: JobDeadlinePassed, at: Moment) -> Judgement:
     return Judgement(over, "expired", attempt=record, tells=tidings(over.state, Signal.DEADLINE_PASSED))
 
 
+@cache
 def tidings(state: JobState, signal: Signal | None) -> frozenset[Tell]:
     """What is told of a job that this signal has brought to this terminal state."""
     tells = {Tell.FINISHED}
@@ -108,16 +111,17 @@ def tidings(state: JobState, signal: Signal | None) -> frozenset[Tell]:
     return frozenset(tells)
 
 
-def _over(row: JobRow, state: JobState, now: datetime, **more: Any) -> JobRow:
+def _over(row: JobRow, end: JobState, now: datetime, *, owner: str | None, result: Any = None) -> JobRow:
     """All that changes, in one copy of the row."""
-    return replace(
+    return become(
         row,
         version=row.version + 1,
-        state=state,
+        state=end,
         due_at=None,
         wake_at=None,
         lease_until=None,
         finished_at=now,
         updated_at=now,
-        **more,
+        owner=owner,
+        result=result,
     )

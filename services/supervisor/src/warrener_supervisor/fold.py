@@ -1,11 +1,12 @@
 """Several events about one job, judged in order against what the one before made of it. Pure."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 from warrener_contracts.codec import Readable
 from warrener_contracts.events import Event
+from warrener_store.becoming import become
 from warrener_store.port import Save
 from warrener_store.rows import JobRow
 from warrener_supervisor.judgement import judge
@@ -13,8 +14,7 @@ from warrener_supervisor.moment import Moment
 from warrener_supervisor.verdicts import Ignored, Judgement, Parked, Ruling, Tell
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
+class Case(NamedTuple):
     """An event before the judge, the chance that was drawn for it, and what it was read from: None where no
     message said it."""
 
@@ -61,7 +61,7 @@ class Folded:
 
 def _numbered(row: JobRow, version: int) -> JobRow:
     """A row is large, and copied only if it must be: most judgements have counted right."""
-    return row if row.version == version else replace(row, version=version)
+    return row if row.version == version else become(row, version=version)
 
 
 def fold(row: JobRow, cases: Iterable[Case], at: Moment) -> Folded:

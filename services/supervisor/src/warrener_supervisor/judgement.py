@@ -5,28 +5,14 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from warrener_contracts import journey
-from warrener_contracts.events import (
-    AttemptCancelled,
-    AttemptFailed,
-    AttemptLost,
-    AttemptOverdue,
-    AttemptProgressed,
-    AttemptReleased,
-    AttemptStarted,
-    AttemptSucceeded,
-    AttemptTimedOut,
-    Event,
-    JobCancelRequested,
-    JobDeadlinePassed,
-    Reason,
-)
+from warrener_contracts.events import Event, JobCancelRequested, Reason
 from warrener_contracts.journey import Fence, Signal, Step, To
 from warrener_contracts.states import JobState
 from warrener_store.rows import JobRow
 from warrener_supervisor import beginnings, ends, trials
 from warrener_supervisor.moment import Moment
 from warrener_supervisor.overtaken import overtaken
-from warrener_supervisor.signals import SIGNALS, attempt_of, fence_of
+from warrener_supervisor.signals import attempt_of, fence_of, signal_of
 from warrener_supervisor.verdicts import NOTHING, Ignored, Judgement, Parked, Ruling, Tell
 
 
@@ -35,7 +21,7 @@ def judge(row: JobRow, event: Event[Any], at: Moment) -> Ruling:
 
     A judgement's state is always one that the journey allows for this state, signal and fence.
     """
-    signal, where = SIGNALS[type(event)], fence_of(row, event)
+    signal, where = signal_of(event), fence_of(row, event)
     step = journey.step(row.state, signal, where)
     if isinstance(step, journey.Impossible):
         return Parked(Reason.IMPOSSIBLE, _contradiction(row, event, step.why))
@@ -43,23 +29,24 @@ def judge(row: JobRow, event: Event[Any], at: Moment) -> Ruling:
         return Ignored(step.why, _told_again(row, signal, where, event), _late_asker(event))
     if why := overtaken(row, event, at.now):
         return Ignored(why, _told_again(row, signal, where, event))
-    ruling = _DECIDE[type(event)](row, event, at)
+    ruling = _DECIDE[signal](row, event, at)
     assert isinstance(ruling, Ignored) or _allowed(step, ruling.row.state), (row.state, signal, ruling)
     return ruling
 
 
-_DECIDE: Mapping[type[Event[Any]], Callable[[JobRow, Any, Moment], Judgement | Ignored]] = {
-    AttemptStarted: beginnings.alive,
-    AttemptProgressed: beginnings.alive,
-    AttemptSucceeded: ends.succeeded,
-    AttemptFailed: trials.failed,
-    AttemptCancelled: trials.stopped,
-    AttemptReleased: trials.released,
-    AttemptTimedOut: trials.timed_out,
-    AttemptLost: trials.lost,
-    AttemptOverdue: beginnings.dispatched_again,
-    JobCancelRequested: ends.cancel_requested,
-    JobDeadlinePassed: ends.expired,
+_DECIDE: Mapping[Signal, Callable[[JobRow, Any, Moment], Judgement | Ignored]] = {
+    Signal.ALIVE: beginnings.alive,
+    Signal.SUCCEEDED: ends.succeeded,
+    Signal.FAILED: trials.failed,
+    Signal.SNOOZED: trials.snoozed,
+    Signal.STOPPED: trials.stopped,
+    Signal.WITHDRAWN: trials.withdrawn,
+    Signal.RELEASED: trials.released,
+    Signal.TIMED_OUT: trials.timed_out,
+    Signal.LOST: trials.lost,
+    Signal.OVERDUE: beginnings.dispatched_again,
+    Signal.CANCEL_REQUESTED: ends.cancel_requested,
+    Signal.DEADLINE_PASSED: ends.expired,
 }
 
 
@@ -85,6 +72,10 @@ _BRINGS_ABOUT: Mapping[Signal, frozenset[JobState]] = {
 }
 
 
+_NOTHING_WRONG = frozenset({Signal.RELEASED, Signal.SNOOZED})
+"""After these another attempt is made, and the world is told of no retry."""
+
+
 def _told_again(row: JobRow, signal: Signal, where: Fence, event: Event[Any]) -> frozenset[Tell]:
     """What this event has brought about, if it has: whoever saved it may have died before saying so.
 
@@ -98,7 +89,9 @@ def _told_again(row: JobRow, signal: Signal, where: Fence, event: Event[Any]) ->
         return NOTHING
     if where is Fence.OLDER and attempt_of(event) != row.attempt - 1:
         return NOTHING
-    return frozenset({Tell.DISPATCH, Tell.RETRYING} if row.state is JobState.RETRYING else {Tell.DISPATCH})
+    if row.state is JobState.RETRYING and signal not in _NOTHING_WRONG:
+        return frozenset({Tell.DISPATCH, Tell.RETRYING})
+    return frozenset({Tell.DISPATCH})
 
 
 def _late_asker(event: Event[Any]) -> str | None:

@@ -4,6 +4,7 @@ They are narrower than the fence, which compares attempts: here it is the same a
 known about it.
 """
 
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -22,34 +23,37 @@ from warrener_store.rows import JobRow
 
 def overtaken(row: JobRow, event: Event[Any], now: datetime) -> str | None:
     """Why `event` no longer counts, or None if it does."""
-    match event:
-        case AttemptLost():
-            return _heard_since(row, now)
-        case AttemptOverdue():
-            return _dispatched_since(row, now)
-        case AttemptFailed() | AttemptCancelled():
-            return _held_by_another(row, event.data.agent_id, event.data.started_at)
-        case AttemptReleased():
-            return _held_by_another(row, event.data.agent_id, None)
-        case JobDeadlinePassed() if row.deadline_at is None or row.deadline_at > now:
-            return "its deadline has not passed"
-        case _:
-            return None
+    ask = _ASK.get(type(event))
+    return None if ask is None else ask(row, event, now)
 
 
-def _heard_since(row: JobRow, now: datetime) -> str | None:
+def _heard_since(row: JobRow, _: AttemptLost, now: datetime) -> str | None:
     if row.lease_until is not None and row.lease_until > now:
         return f"its agent was heard of since: the lease holds until {row.lease_until.isoformat()}"
     return None
 
 
-def _dispatched_since(row: JobRow, now: datetime) -> str | None:
+def _dispatched_since(row: JobRow, _: AttemptOverdue, now: datetime) -> str | None:
     if (
         row.state is JobState.QUEUED
         and row.dispatched_at
         and row.dispatched_at + row.policy.start_timeout > now
     ):
         return f"it was dispatched again at {row.dispatched_at.isoformat()}"
+    return None
+
+
+def _ended_by_another(row: JobRow, event: AttemptFailed | AttemptCancelled, _: datetime) -> str | None:
+    return _held_by_another(row, event.data.agent_id, event.data.started_at)
+
+
+def _released_by_another(row: JobRow, event: AttemptReleased, _: datetime) -> str | None:
+    return _held_by_another(row, event.data.agent_id, None)
+
+
+def _not_passed(row: JobRow, _: JobDeadlinePassed, now: datetime) -> str | None:
+    if row.deadline_at is None or row.deadline_at > now:
+        return "its deadline has not passed"
     return None
 
 
@@ -63,3 +67,13 @@ def _held_by_another(row: JobRow, agent_id: str, started_at: datetime | None) ->
     if started_at is not None and row.started_at is not None and started_at > row.started_at:
         return None
     return f"the attempt is held by {row.owner} now, not by {agent_id}"
+
+
+_ASK: Mapping[type[Event[Any]], Callable[[JobRow, Any, datetime], str | None]] = {
+    AttemptLost: _heard_since,
+    AttemptOverdue: _dispatched_since,
+    AttemptFailed: _ended_by_another,
+    AttemptCancelled: _ended_by_another,
+    AttemptReleased: _released_by_another,
+    JobDeadlinePassed: _not_passed,
+}

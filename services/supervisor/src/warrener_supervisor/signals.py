@@ -37,7 +37,17 @@ SIGNALS: Mapping[type[Event[Any]], Signal] = {
     JobCancelRequested: Signal.CANCEL_REQUESTED,
     JobDeadlinePassed: Signal.DEADLINE_PASSED,
 }
-"""Every event that the supervisor judges; the others have come to the wrong door."""
+"""Every event that the supervisor judges; the others have come to the wrong door. See `signal_of`."""
+
+
+def signal_of(event: Event[Any]) -> Signal:
+    """What `event` means: its kind says it, but for the two that say whose wish they carry."""
+    signal = SIGNALS[type(event)]
+    if signal is Signal.FAILED and event.data.snoozed:
+        return Signal.SNOOZED
+    if signal is Signal.STOPPED and event.data.by_handler:
+        return Signal.WITHDRAWN
+    return signal
 
 
 def job_of(event: Event[Any]) -> UUID:

@@ -1,7 +1,7 @@
 """What is told, rendered from the row that was saved. Pure: the same row gives the same messages, under the
 same ids, so that telling twice is a repeat and not a second word."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from datetime import datetime
 from typing import Any
 
@@ -23,12 +23,13 @@ from warrener_runtime.telemetry import TraceContext
 from warrener_store.rows import JobRow
 from warrener_supervisor.rules import Rules
 from warrener_supervisor.source import SOURCE
+from warrener_supervisor.successes import success_letter
 from warrener_supervisor.verdicts import Tell
 
 
 def letters_of(
     row: JobRow,
-    tells: Iterable[Tell],
+    tells: Set[Tell],
     *,
     answers: Iterable[str],
     now: datetime,
@@ -39,17 +40,17 @@ def letters_of(
 
     What was to be said before the job went on in the same batch is left out.
     """
-    told = set(tells)
+    over = row.state.terminal
     letters: list[Letter] = []
-    if row.state in (JobState.QUEUED, JobState.RETRYING):
-        if Tell.DISPATCH in told and not _kept_in_store(row, now, rules):
+    if not over and row.state in (JobState.QUEUED, JobState.RETRYING):
+        if Tell.DISPATCH in tells and not _kept_in_store(row, now, rules):
             letters.append(dispatch_letter(row, now))
-        if Tell.RETRYING in told and row.state is JobState.RETRYING:
+        if Tell.RETRYING in tells and row.state is JobState.RETRYING:
             letters.extend(letter_for(event) for event in _retrying(row, now, trace))
-    if Tell.CANCEL in told:
+    if Tell.CANCEL in tells:
         letters.append(cancel_letter(row, now, trace))
-    if row.state.terminal:
-        letters.extend(_endings(row, told, answers, now, trace))
+    if over:
+        letters.extend(_endings(row, tells, answers, now, trace))
     return letters
 
 
@@ -109,9 +110,24 @@ def control_letter(event: AttemptCancel, queue: str) -> Letter:
 
 
 def _endings(
-    row: JobRow, told: set[Tell], answers: Iterable[str], now: datetime, trace: TraceContext
+    row: JobRow, tells: Set[Tell], answers: Iterable[str], now: datetime, trace: TraceContext
 ) -> list[Letter]:
-    finished = JobFinished(
+    addresses = [*answers]
+    letters: list[Letter] = []
+    to_all = _finished(row, trace)
+    if Tell.FINISHED in tells:
+        letters.append(to_all)
+        addresses.extend(row.watchers)
+    if Tell.DEAD in tells and row.state is JobState.DEAD:
+        letters.append(letter_for(_dead(row, now, trace)))
+    letters.extend(addressed_to(to_all, address) for address in dict.fromkeys(addresses))
+    return letters
+
+
+def _finished(row: JobRow, trace: TraceContext) -> Letter:
+    if row.state is JobState.SUCCEEDED:
+        return success_letter(row, trace)
+    event = JobFinished(
         id=f"{row.job_id}:finished",
         source=SOURCE,
         time=row.finished_at,
@@ -120,16 +136,7 @@ def _endings(
         tracestate=trace.tracestate,
         data=row.finished_data(),
     )
-    addresses = [*answers]
-    letters: list[Letter] = []
-    to_all = letter_for(finished)
-    if Tell.FINISHED in told:
-        letters.append(to_all)
-        addresses.extend(row.watchers)
-    if Tell.DEAD in told and row.state is JobState.DEAD:
-        letters.append(letter_for(_dead(row, now, trace)))
-    letters.extend(addressed_to(to_all, address) for address in dict.fromkeys(addresses))
-    return letters
+    return letter_for(event)
 
 
 def _dead(row: JobRow, now: datetime, trace: TraceContext) -> Event[Any]:

@@ -12,26 +12,28 @@ from warrener_contracts.events import (
     ErrorInfo,
     ErrorKind,
 )
+from warrener_contracts.retrying import not_again_because
 from warrener_contracts.states import JobState
+from warrener_store.becoming import become
 from warrener_store.rows import AttemptEnd, AttemptRow, JobRow
-from warrener_supervisor import ends
+from warrener_supervisor import delays, ends
 from warrener_supervisor.moment import Moment
 from warrener_supervisor.verdicts import Judgement, Tell
 
-_LONGEST_WISH = timedelta(days=366)  # a handler may ask for a delay, but not for the end of time
-
 
 def failed(row: JobRow, event: AttemptFailed, at: Moment) -> Judgement:
-    """The handler failed; the attempt is charged. No retry can mend what it calls not retryable."""
+    """The handler failed; the attempt is charged. Whether it may be tried again say its error and the policy,
+    unless the handler itself has asked for it."""
     data = event.data
-    charged = replace(row, failures=row.failures + 1, error=data.error)
+    charged = become(row, failures=row.failures + 1, error=data.error)
     record = _record(row, AttemptEnd.FAILED, at, data.agent_id, data.error)
     record = replace(record, started_at=data.started_at, finished_at=data.finished_at)
     delay = row.policy.backoff.delay(charged.failures, at.chance)
     if data.retry_after_seconds is not None:
-        delay = timedelta(seconds=min(data.retry_after_seconds, _LONGEST_WISH.total_seconds()))
-    if not data.error.retryable:
-        return _last(charged, record, "no retry can mend it", at)
+        delay = delays.wished(data.retry_after_seconds)
+    wishes = data.error.retryable and data.retry_after_seconds is not None
+    if not wishes and (why := not_again_because(data.error, row.policy)):
+        return _last(charged, record, why, at)
     return _again_if_left(charged, record, delay, at)
 
 
@@ -41,10 +43,13 @@ def timed_out(row: JobRow, event: AttemptTimedOut, at: Moment) -> Judgement:
         f"it ran for more than {event.data.timeout_seconds:g} s, and {event.data.agent_id} did not end it"
     )
     error = ErrorInfo(kind=ErrorKind.TIMEOUT, type="timeout", message=message)
-    charged = replace(row, failures=row.failures + 1, error=error)
+    charged = become(row, failures=row.failures + 1, error=error)
     record = _record(row, AttemptEnd.TIMED_OUT, at, event.data.agent_id, error)
-    ruling = _again_if_left(charged, record, row.policy.backoff.delay(charged.failures, at.chance), at)
-    return replace(ruling, tells=ruling.tells | {Tell.CANCEL})
+    if why := not_again_because(error, row.policy):
+        ruling = _last(charged, record, why, at)
+    else:
+        ruling = _again_if_left(charged, record, row.policy.backoff.delay(charged.failures, at.chance), at)
+    return ruling._replace(tells=ruling.tells | {Tell.CANCEL})
 
 
 def lost(row: JobRow, event: AttemptLost, at: Moment) -> Judgement:
@@ -53,13 +58,13 @@ def lost(row: JobRow, event: AttemptLost, at: Moment) -> Judgement:
     since = event.data.last_seen_at.isoformat()
     message = f"agent {event.data.agent_id} has not been heard of since {since}"
     error = ErrorInfo(kind=ErrorKind.LOST, type="lost", message=message)
-    charged = replace(row, losses=row.losses + 1, error=error)
+    charged = become(row, losses=row.losses + 1, error=error)
     record = _record(row, AttemptEnd.LOST, at, event.data.agent_id, error)
     if row.cancel_reason is not None:
         return ends.cancelled(charged, record, at.now)
     if charged.losses > row.policy.max_losses:
         return _last(charged, record, f"lost with its agent {charged.losses} times", at)
-    return _again(charged, record, row.policy.backoff.delay(charged.losses, at.chance), at)
+    return _again_unless_old(charged, record, row.policy.backoff.delay(charged.losses, at.chance), at)
 
 
 def released(row: JobRow, event: AttemptReleased, at: Moment) -> Judgement:
@@ -68,7 +73,7 @@ def released(row: JobRow, event: AttemptReleased, at: Moment) -> Judgement:
     if row.cancel_reason is not None:
         return ends.cancelled(row, record, at.now)
     ruling = _again(row, record, timedelta(0), at)
-    return replace(ruling, tells=frozenset({Tell.DISPATCH}))
+    return ruling._replace(tells=frozenset({Tell.DISPATCH}))
 
 
 def stopped(row: JobRow, event: AttemptCancelled, at: Moment) -> Judgement:
@@ -81,7 +86,7 @@ def stopped(row: JobRow, event: AttemptCancelled, at: Moment) -> Judgement:
         return ends.cancelled(row, record, at.now)
     message = f"agent {data.agent_id} stopped it, and nobody had asked for that: {data.reason}"
     error = ErrorInfo(kind=ErrorKind.ERROR, type="stopped", message=message)
-    charged = replace(row, failures=row.failures + 1, error=error)
+    charged = become(row, failures=row.failures + 1, error=error)
     if charged.failures >= row.policy.max_attempts:
         return ends.cancelled(charged, replace(record, error=error), at.now)
     delay = row.policy.backoff.delay(charged.failures, at.chance)
@@ -93,14 +98,14 @@ def _again_if_left(charged: JobRow, record: AttemptRow, delay: timedelta, at: Mo
         return ends.cancelled(charged, record, at.now)
     if charged.failures >= charged.policy.max_attempts:
         return _last(charged, record, f"its {charged.policy.max_attempts} attempts are used up", at)
-    return _again(charged, record, delay, at)
+    return _again_unless_old(charged, record, delay, at)
 
 
 def _again(charged: JobRow, record: AttemptRow, delay: timedelta, at: Moment) -> Judgement:
     """Attempt n+1, due after `delay`; the row is the truth about that, the ladder only wakes it."""
     wait = max(delay, at.rules.shortest_delay) if delay else delay
     due_at = at.now + wait
-    row = replace(
+    row = become(
         charged,
         state=JobState.RETRYING,
         attempt=charged.attempt + 1,
@@ -140,3 +145,49 @@ def _record(row: JobRow, end: AttemptEnd, at: Moment, agent_id: str, error: Erro
         error=error,
         verdict="",
     )
+
+
+def _again_unless_old(charged: JobRow, record: AttemptRow, delay: timedelta, at: Moment) -> Judgement:
+    """No attempt begins past the greatest age of its job."""
+    if why := delays.too_old(charged, at.now + delay):
+        return _last(charged, record, why, at)
+    return _again(charged, record, delay, at)
+
+
+def snoozed(row: JobRow, event: AttemptFailed, at: Moment) -> Judgement:
+    """The handler asks to be run again later. Not charged, but for one that would do nothing else for ever;
+    never at once, or it would spin."""
+    data = event.data
+    delay = max(delays.wished(data.retry_after_seconds or 0.0), at.rules.shortest_delay)
+    record = _record(row, AttemptEnd.SNOOZED, at, data.agent_id, None)
+    record = replace(record, started_at=data.started_at, finished_at=data.finished_at)
+    if delays.uncharged(row) >= row.policy.max_snoozes:
+        most = f"it has come to {row.policy.max_snoozes} attempts that were not charged"
+        error = _snoozed_out(most, data.error)
+        charged = become(row, failures=row.failures + 1, error=error)
+        return _again_if_left(charged, replace(record, error=error), delay, at)
+    if row.cancel_reason is not None:
+        return ends.cancelled(row, record, at.now)
+    if why := delays.too_old(row, at.now + delay):
+        error = _snoozed_out(why, data.error)
+        return _last(become(row, error=error), replace(record, error=error), why, at)
+    ruling = _again(row, record, delay, at)
+    until = f"snoozed until {(at.now + delay).isoformat()}: {data.error.message}"
+    return ruling._replace(
+        verdict="snoozed",
+        attempt=replace(record, verdict=until),
+        tells=frozenset({Tell.DISPATCH}),  # nothing went wrong: the world is told of no retry
+    )
+
+
+def _snoozed_out(why: str, asked: ErrorInfo) -> ErrorInfo:
+    return ErrorInfo(kind=ErrorKind.ERROR, type="snoozed", message=f"{why}; {asked.message}")
+
+
+def withdrawn(row: JobRow, event: AttemptCancelled, at: Moment) -> Judgement:
+    """The handler has ended the job itself."""
+    data = event.data
+    record = _record(row, AttemptEnd.CANCELLED, at, data.agent_id, None)
+    record = replace(record, started_at=data.started_at, finished_at=data.finished_at)
+    reason = row.cancel_reason or f"by its handler: {data.reason}"
+    return ends.cancelled(become(row, cancel_reason=reason), record, at.now)

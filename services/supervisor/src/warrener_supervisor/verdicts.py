@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from warrener_contracts.events import Reason
 from warrener_store.rows import AttemptRow, DeadLetter, JobRow
@@ -20,8 +21,7 @@ class Tell(StrEnum):
 NOTHING: frozenset[Tell] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class Judgement:
+class Judgement(NamedTuple):
     """The job has changed: what it is now, and what goes with it. The version of `row` counts for nothing:
     several judgements may be one save, and `fold` numbers the saves."""
 

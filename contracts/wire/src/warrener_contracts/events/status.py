@@ -18,6 +18,7 @@ from warrener_contracts.events.fields import (
     Trace,
 )
 from warrener_contracts.events.flight import FlightRecord
+from warrener_contracts.unsaid import nothing
 
 
 class ErrorKind(StrEnum):
@@ -42,6 +43,18 @@ class ErrorInfo(EventData, frozen=True):
     retryable: bool = Field(default=True, description="False: no retry can mend it.")
     flight_record: FlightRecord | None = Field(
         default=None, description="Where its process was stopped or died: what was seen of it before."
+    )
+    by_class: bool = Field(
+        default=False,
+        exclude_if=nothing,
+        description="It is called not retryable for its class, by the policy of its job type: "
+        "the policy of the job decides.",
+    )
+    bases: tuple[Sentence, ...] = Field(
+        default=(),
+        max_length=20,
+        exclude_if=nothing,
+        description="The classes that the exception's class derives from, the nearest first.",
     )
 
 
@@ -108,6 +121,12 @@ class AttemptFailedData(EndedData, frozen=True):
     retry_after_seconds: float | None = Field(
         default=None, ge=0, le=LONGEST.total_seconds(), description="The handler's own wish."
     )
+    snoozed: bool = Field(
+        default=False,
+        exclude_if=nothing,
+        description="Nothing went wrong: the handler asks to be run again after retry_after_seconds, "
+        "and it is not charged.",
+    )
 
 
 class AttemptFailed(Event[AttemptFailedData], frozen=True):
@@ -117,9 +136,14 @@ class AttemptFailed(Event[AttemptFailedData], frozen=True):
 
 
 class AttemptCancelledData(EndedData, frozen=True):
-    """It was stopped because somebody asked."""
+    """It was stopped because somebody asked, or its handler has ended the job itself."""
 
     reason: Sentence
+    by_handler: bool = Field(
+        default=False,
+        exclude_if=nothing,
+        description="Its handler wants the job to end cancelled; nobody else has asked.",
+    )
     flight_record: FlightRecord | None = Field(
         default=None, description="Where a process was stopped for it: what was seen of it before."
     )

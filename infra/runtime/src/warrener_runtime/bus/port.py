@@ -6,9 +6,9 @@ publishes leave in batches with one wait for their confirms, acknowledgements go
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from types import MappingProxyType
+from typing import NamedTuple, Protocol
 
 
 class Outgoing(Protocol):
@@ -87,8 +87,10 @@ class Fate(StrEnum):
     UNKNOWN = "unknown"  # no answer came in time or the connection broke: publish it again, under the same id
 
 
-@dataclass(frozen=True, slots=True)
-class Delivery:
+_NO_HEADERS: Mapping[str, object] = MappingProxyType({})
+
+
+class Delivery(NamedTuple):
     """A message as it arrived. `epoch` names the channel it came by: a tag dies with its channel."""
 
     body: bytes
@@ -100,7 +102,7 @@ class Delivery:
     content_type: str | None = None
     message_id: str | None = None
     type: str | None = None
-    headers: Mapping[str, object] = field(default_factory=dict[str, object])
+    headers: Mapping[str, object] = _NO_HEADERS
 
 
 class Subscription(Protocol):

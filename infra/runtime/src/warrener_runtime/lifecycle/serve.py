@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeVar
 
 from warrener_runtime import logs
+from warrener_runtime.lifecycle import heap
 from warrener_runtime.lifecycle.service import Service
 from warrener_runtime.lifecycle.serving import Exit, Serving
 from warrener_runtime.settings import ServiceSettings, SettingsError, load
@@ -19,16 +20,27 @@ def main(
     kind: type[S],
     build: Callable[[S, Telemetry], Awaitable[Service]],
     overrides: Mapping[str, object] | None = None,
+    *,
+    looks: heap.Looks = heap.OFTEN,
 ) -> int:
-    """Load the settings and serve. Settings that cannot be used are explained on standard error."""
+    """Load the settings and serve. Settings that cannot be used are explained on standard error.
+
+    `looks` says how often garbage is looked for: `heap.SELDOM` is for services that run no code of others.
+    """
     try:
         settings = load(kind, **(overrides or {}))
     except SettingsError as error:
         return _explain(name, error)
-    return serve(name, settings, lambda telemetry: build(settings, telemetry))
+    return serve(name, settings, lambda telemetry: build(settings, telemetry), looks=looks)
 
 
-def serve(name: str, settings: ServiceSettings, build: Callable[[Telemetry], Awaitable[Service]]) -> int:
+def serve(
+    name: str,
+    settings: ServiceSettings,
+    build: Callable[[Telemetry], Awaitable[Service]],
+    *,
+    looks: heap.Looks = heap.OFTEN,
+) -> int:
     """Run a service until SIGTERM or SIGINT, then drain it within `drain_grace`, then stop it.
 
     A second signal ends the drain. The exit code is 0 after a clean end, 1 if the service could not start or
@@ -37,7 +49,7 @@ def serve(name: str, settings: ServiceSettings, build: Callable[[Telemetry], Awa
     logs.configure(name, level=settings.log_level, format=settings.log_format)
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            return runner.run(Serving(name, settings, build).run())
+            return runner.run(Serving(name, settings, build, looks).run())
     except SettingsError as error:
         return _explain(name, error)
 

@@ -6,6 +6,7 @@ from enum import IntEnum
 
 from warrener_runtime.bus.port import BusError
 from warrener_runtime.health import HealthServer, Readiness
+from warrener_runtime.lifecycle import heap
 from warrener_runtime.lifecycle.component import Component
 from warrener_runtime.lifecycle.group import Group
 from warrener_runtime.lifecycle.resource import Resource
@@ -34,11 +35,16 @@ class Serving:
     """Builds, starts, watches, drains and stops a service; `run` once."""
 
     def __init__(
-        self, name: str, settings: ServiceSettings, build: Callable[[Telemetry], Awaitable[Service]]
+        self,
+        name: str,
+        settings: ServiceSettings,
+        build: Callable[[Telemetry], Awaitable[Service]],
+        looks: heap.Looks,
     ) -> None:
         self._name = name
         self._settings = settings
         self._build = build
+        self._looks = looks
         self._vitals = Vitals(give_up_deaf_after=settings.give_up_deaf_after)
         self._service: Service | None = None
         self._phase = "starting"
@@ -82,6 +88,7 @@ class Serving:
 
     async def _start(self, telemetry: Telemetry) -> Service:
         service = await self._build(telemetry)
+        heap.set_aside(self._looks)
         await service.component.start()
         self._service = service
         return service

@@ -5,18 +5,19 @@ from typing import Any
 
 from warrener_contracts.policy import Guarantee
 from warrener_contracts.states import JobState
-from warrener_store.encoding import encode, escape, unescape
+from warrener_store.becoming import row_of
+from warrener_store.encoding import ESCAPE, decode, unescape
 from warrener_store.records.form import (
+    NATIVE,
     Form,
     document_in,
     document_out,
-    text_in,
     text_out,
     texts_in,
     texts_out,
 )
-from warrener_store.records.policies import error_in, error_out, policy_in, policy_out
-from warrener_store.rows import ASKED, JobRow
+from warrener_store.records.policies import error_in, error_out, policy_in
+from warrener_store.rows import ASKED, AttemptRow, JobRow
 
 BECOME = (
     "version",
@@ -42,37 +43,36 @@ BECOME = (
 """The columns that a save writes."""
 
 JOB_COLUMNS = (*ASKED, *BECOME)
-"""The columns of a JobRow, in the order of `job_in` and `job_out`."""
+"""The columns of a JobRow, in the order of `job_in` and of `new_jobs.columns_out`."""
+
+_TEXTS = (
+    "job_type",
+    "queue",
+    "source",
+    "idempotency_key",
+    "traceparent",
+    "tracestate",
+    "fingerprint",
+    "owner",
+    "cancel_reason",
+    "progress_note",
+)
+_IDS = ("job_id", "parent_id")
+_MOMENTS = (
+    "requested_at",
+    "accepted_at",
+    "deadline_at",
+    "due_at",
+    "wake_at",
+    "dispatched_at",
+    "started_at",
+    "lease_until",
+    "finished_at",
+    "updated_at",
+)
 
 _STATES = {state.value: state for state in JobState}
 _GUARANTEES = {guarantee.value: guarantee for guarantee in Guarantee}
-
-
-def job_out(row: JobRow, form: Form) -> tuple[Any, ...]:
-    """The values of JOB_COLUMNS."""
-    return (*asked_out(row, form), *become_out(row, form))
-
-
-def asked_out(row: JobRow, form: Form) -> tuple[Any, ...]:
-    """The values of ASKED."""
-    moment = form.moment_out
-    return (
-        form.id_out(row.job_id),
-        escape(row.job_type),
-        escape(row.queue),
-        encode(row.arguments),
-        row.guarantee.value,
-        policy_out(row.policy),
-        escape(row.source),
-        text_out(row.idempotency_key),
-        form.id_out(row.parent_id),
-        text_out(row.traceparent),
-        text_out(row.tracestate),
-        moment(row.requested_at),
-        moment(row.accepted_at),
-        moment(row.deadline_at),
-        escape(row.fingerprint),
-    )
 
 
 def become_out(row: JobRow, form: Form) -> tuple[Any, ...]:
@@ -101,42 +101,34 @@ def become_out(row: JobRow, form: Form) -> tuple[Any, ...]:
     )
 
 
+def ran_out(attempt: AttemptRow | None, form: Form) -> tuple[Any, Any]:
+    """When the attempt ran that is kept in its job's row: `ran_from` and `ran_until`; None: there is none."""
+    if attempt is None:
+        return None, None
+    return form.moment_out(attempt.started_at), form.moment_out(attempt.finished_at)
+
+
 def job_in(values: Sequence[Any], form: Form) -> JobRow:
-    """The row whose JOB_COLUMNS have these values; what stands behind them is left alone."""
-    moment = form.moment_in
-    return JobRow(
-        job_id=form.id_in(values[0]),
-        job_type=unescape(values[1]),
-        queue=unescape(values[2]),
-        arguments=document_in(values[3]),
-        guarantee=_GUARANTEES[values[4]],
-        policy=policy_in(values[5]),
-        source=unescape(values[6]),
-        idempotency_key=text_in(values[7]),
-        parent_id=form.id_in(values[8]),
-        traceparent=text_in(values[9]),
-        tracestate=text_in(values[10]),
-        requested_at=moment(values[11]),
-        accepted_at=moment(values[12]),
-        deadline_at=moment(values[13]),
-        fingerprint=unescape(values[14]),
-        version=values[15],
-        state=_STATES[values[16]],
-        attempt=values[17],
-        failures=values[18],
-        losses=values[19],
-        owner=text_in(values[20]),
-        watchers=() if values[21] == "[]" else texts_in(values[21]),
-        cancel_reason=text_in(values[22]),
-        due_at=moment(values[23]),
-        wake_at=moment(values[24]),
-        dispatched_at=moment(values[25]),
-        started_at=moment(values[26]),
-        lease_until=moment(values[27]),
-        finished_at=moment(values[28]),
-        progress=values[29],
-        progress_note=text_in(values[30]),
-        result=document_in(values[31]),
-        error=error_in(values[32]),
-        updated_at=moment(values[33]),
-    )
+    """The row whose JOB_COLUMNS have these values; what stands behind them is left alone.
+
+    Thousands are read a second, so most columns are taken as they came, and those that need it are looked at.
+    """
+    fields: dict[str, Any] = dict(zip(JOB_COLUMNS, values, strict=False))
+    for name in _TEXTS:
+        text = fields[name]
+        if text is not None and ESCAPE in text:
+            fields[name] = unescape(text)
+    if form is not NATIVE:
+        for name in _IDS:
+            fields[name] = form.id_in(fields[name])
+        for name in _MOMENTS:
+            fields[name] = form.moment_in(fields[name])
+    fields["arguments"] = decode(fields["arguments"])
+    fields["guarantee"] = _GUARANTEES[fields["guarantee"]]
+    fields["policy"] = policy_in(fields["policy"])
+    fields["state"] = _STATES[fields["state"]]
+    watchers = fields["watchers"]
+    fields["watchers"] = () if watchers == "[]" else texts_in(watchers)
+    fields["result"] = document_in(fields["result"])
+    fields["error"] = error_in(fields["error"])
+    return row_of(fields)

@@ -61,6 +61,9 @@ jobs = Table(
     moment("updated_at", nullable=False),
     # The store's own: when somebody must look at the deadline. It starts as deadline_at; claims move it.
     moment("deadline_wake_at"),
+    # When the attempt ran by which the job succeeded; the rest of it is told by the columns above.
+    moment("ran_from"),
+    moment("ran_until"),
     rule("state_known", one_of("state", JobState)),
     rule("guarantee_known", one_of("guarantee", Guarantee)),
     rule("version_from_one", "version >= 1"),
@@ -75,6 +78,10 @@ jobs = Table(
     rule("no_attempt_while_waiting", "state <> 'waiting' OR attempt = 0"),
     rule("result_only_if_succeeded", "result IS NULL OR state = 'succeeded'"),
     rule("progress_is_a_fraction", "progress IS NULL OR (progress >= 0 AND progress <= 1)"),
+    rule(
+        "ran_only_if_succeeded",
+        "CASE WHEN ran_until IS NULL THEN ran_from IS NULL ELSE state = 'succeeded' END",
+    ),
     rule(
         "deadline_watched_until_over",
         f"deadline_wake_at IS NULL OR (deadline_at IS NOT NULL AND NOT ({_OVER}))",

@@ -2,19 +2,19 @@
 
 import asyncio
 import inspect
-import json
 from collections.abc import Mapping
 from typing import Any
 
 from pydantic import ValidationError
-from pydantic_core import PydanticSerializationError
+from pydantic_core import PydanticSerializationError, from_json
 
 from warrener_agent.context import AttemptFacts, Desk, JobContext
 from warrener_agent.executors.failure import failure, refusal
 from warrener_agent.executors.port import Ended, Raised, Returned
+from warrener_agent.failures import WISHES
 from warrener_agent.kinds import JobKind
 from warrener_contracts.events import ErrorKind
-from warrener_contracts.portable import unportable
+from warrener_contracts.portable import suspect, unportable
 from warrener_contracts.topology import MAX_BODY
 
 
@@ -30,8 +30,8 @@ async def call(kind: JobKind, facts: AttemptFacts, arguments: Mapping[str, Any],
         task = asyncio.current_task()
         if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
             raise
-        return failure(error, kind.no_retry)
-    return result_of(kind, value)
+        return failure(error, kind.declaration.policy)
+    return _ended(kind, value)
 
 
 def call_blocking(kind: JobKind, facts: AttemptFacts, arguments: Mapping[str, Any], desk: Desk) -> Ended:
@@ -44,8 +44,8 @@ def call_blocking(kind: JobKind, facts: AttemptFacts, arguments: Mapping[str, An
     try:
         value = kind.handler(**given)
     except BaseException as error:  # noqa: BLE001 - SystemExit of a handler is its failure, not the agent's end
-        return failure(error, kind.no_retry)
-    return result_of(kind, value)
+        return failure(error, kind.declaration.policy)
+    return _ended(kind, value)
 
 
 def arguments_of(
@@ -57,34 +57,49 @@ def arguments_of(
     except ValidationError as error:
         return refusal(ErrorKind.BAD_ARGUMENTS, f"{kind.name}: {_lines(error)}")
     except Exception as error:  # noqa: BLE001 - a validator of the user's that raises what it likes
-        return failure(error, kind.no_retry)
+        return failure(error, kind.declaration.policy)
     if kind.signature.context is not None:
         given[kind.signature.context] = JobContext(facts, desk)
     return given
 
 
+def _ended(kind: JobKind, value: Any) -> Ended:
+    return failure(value, kind.declaration.policy) if isinstance(value, WISHES) else result_of(kind, value)
+
+
 def result_of(kind: JobKind, value: Any) -> Ended:
     """What is told of a returned value: itself as JSON, or why it cannot be sent."""
     try:
-        result = kind.signature.write(value)
-        # Past this door nobody can refuse it any more: it is recorded, and its event must be readable.
-        if finding := unportable(result):
-            return refusal(
-                ErrorKind.BAD_RESULT, f"{kind.name} returned what not everybody can keep: {finding}"
-            )
-        size = len(json.dumps(result))
+        # Written once: this text is recorded and told. Past this door nobody can refuse it any more.
+        text = kind.signature.write(value)
+        if suspect(text) and (finding := unportable(from_json(text))):
+            return _unportable(kind, finding)
     except ValidationError as error:
         return refusal(ErrorKind.BAD_RESULT, f"{kind.name} returned what it did not declare: {_lines(error)}")
     except (PydanticSerializationError, ValueError, TypeError) as error:
+        if finding := _finding(kind, value):
+            return _unportable(kind, finding)
         return refusal(ErrorKind.BAD_RESULT, f"{kind.name} returned what cannot be sent as JSON: {error}")
-    if size > MAX_BODY:
+    if len(text) > MAX_BODY:
         return refusal(
             ErrorKind.BAD_RESULT,
-            f"expected a result of at most {MAX_BODY} bytes of {kind.name}, got {size}: put the data "
+            f"expected a result of at most {MAX_BODY} bytes of {kind.name}, got {len(text)}: put the data "
             "elsewhere and "
             "return its URL",
         )
-    return Returned(result)
+    return Returned(text.decode())
+
+
+def _finding(kind: JobKind, value: Any) -> str | None:
+    """Half a surrogate pair cannot be written as JSON at all: where one stands."""
+    try:
+        return unportable(kind.signature.plain(value))
+    except (PydanticSerializationError, ValueError, TypeError):
+        return None
+
+
+def _unportable(kind: JobKind, finding: str) -> Raised:
+    return refusal(ErrorKind.BAD_RESULT, f"{kind.name} returned what not everybody can keep: {finding}")
 
 
 def _lines(error: ValidationError) -> str:

@@ -121,7 +121,7 @@ def perform(assignment: Frame, line: Line) -> Ended:
         with confine.confined(assignment["limits"]):
             return _perform(assignment, line)
     except BaseException as error:  # noqa: BLE001 - there was no memory to say so where it was raised
-        return failure(error, ())
+        return failure(error)
 
 
 def _perform(assignment: Frame, line: Line) -> Ended:
@@ -130,7 +130,7 @@ def _perform(assignment: Frame, line: Line) -> Ended:
     try:
         kind = recall(assignment["module"], assignment["qualname"], facts.job_type)
     except BaseException as error:  # noqa: BLE001 - a module may do anything when it is imported
-        return failure(error, ())
+        return failure(error)
     arguments, desk = json.loads(assignment["arguments"]), LineDesk(line)
     if inspect.iscoroutinefunction(kind.handler):
         return asyncio.run(line.stacks.in_sight(call(kind, facts, arguments, desk)))
@@ -145,9 +145,10 @@ def serve(line: Line) -> NoReturn:
         state = {"left": confine.has_children(), "memory": confine.memory()}
         if isinstance(ended, Raised):
             error = ended.error.model_dump(mode="json")
-            line.say({"ended": {"error": error, "retry_after_seconds": ended.retry_after_seconds}, **state})
+            wish = {"retry_after_seconds": ended.retry_after_seconds, "instead": ended.instead}
+            line.say({"ended": {"error": error, **wish}, **state})
         else:
-            line.say({"ended": {"result": json.dumps(ended.result)}, **state})
+            line.say({"ended": {"result": ended.result_text}, **state})
 
 
 def _flush() -> None:

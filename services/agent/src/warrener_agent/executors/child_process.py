@@ -20,6 +20,7 @@ from warrener_agent.executors.output import Output
 from warrener_agent.executors.port import Ended, Raised, Returned
 from warrener_agent.executors.stacks import SIGNAL
 from warrener_agent.executors.tree import kill_tree, tree
+from warrener_agent.failures import Instead
 from warrener_agent.isolation import Limits, Surroundings
 from warrener_contracts.events import ErrorInfo, FlightRecord
 
@@ -227,5 +228,6 @@ def _wish(told: dict[str, Any]) -> Wish:
 
 def _ended(told: dict[str, Any]) -> Ended:
     if "error" in told:
-        return Raised(ErrorInfo.model_validate(told["error"]), told["retry_after_seconds"])
-    return Returned(json.loads(told["result"]))
+        instead = told["instead"] and Instead(told["instead"])
+        return Raised(ErrorInfo.model_validate(told["error"]), told["retry_after_seconds"], instead)
+    return Returned(told["result"])

@@ -19,7 +19,8 @@ class CoroutineExecutor:
     def begin(
         self, kind: JobKind, facts: AttemptFacts, arguments: Mapping[str, Any], desk: Desk
     ) -> "CoroutineExecution":
-        return CoroutineExecution(asyncio.create_task(call(kind, facts, arguments, desk), name=kind.name))
+        task = asyncio.get_running_loop().create_task(call(kind, facts, arguments, desk), name=kind.name)
+        return CoroutineExecution(task)
 
     async def close(self) -> None:
         """Nothing is kept."""
@@ -27,6 +28,8 @@ class CoroutineExecutor:
 
 class CoroutineExecution:
     """A task."""
+
+    __slots__ = ("done",)
 
     flight_record = None  # there is no process of its own to look at
 

@@ -4,26 +4,34 @@ import traceback
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from warrener_agent.errors import name_of
 from warrener_agent.executors.port import Raised
-from warrener_agent.failures import Fail, RetryAfter
+from warrener_agent.failures import Cancel, Fail, Instead, RetryAfter, Snooze
 from warrener_contracts.events import ErrorInfo, ErrorKind, FlightRecord
+from warrener_contracts.policy import JobPolicy
+from warrener_contracts.retrying import not_again_because
 
 _MESSAGE = 4_000
 _STACK = 16_000
+_BASES = 20
 
 
-def failure(error: BaseException, no_retry: tuple[type[BaseException], ...]) -> Raised:
-    """What a handler raised: the stack begins in the handler, and its end is what is kept."""
-    own = error.__traceback__.tb_next if error.__traceback__ else None
-    stack = "".join(traceback.format_exception(type(error), error, own))
+def failure(error: BaseException, policy: JobPolicy | None = None) -> Raised:
+    """What a handler raised, or returned in place of its result. The stack begins in the handler, and its end
+    is what is kept."""
     info = ErrorInfo(
         kind=ErrorKind.ERROR,
-        type=_name(type(error)),
+        type=name_of(type(error)),
         message=str(error)[:_MESSAGE],
-        stack=stack[-_STACK:],
-        retryable=not isinstance(error, (Fail, *no_retry)),
+        stack=_stack(error),
+        retryable=not isinstance(error, Fail | Cancel),
+        bases=_bases(type(error)),
     )
-    return Raised(info, error.delay.total_seconds() if isinstance(error, RetryAfter) else None)
+    delay = error.delay.total_seconds() if isinstance(error, RetryAfter | Snooze) else None
+    if delay is None and info.retryable and policy is not None and not_again_because(info, policy):
+        # A supervisor of before 1.1 knows no names of errors, and believes what stands here.
+        info = info.model_copy(update={"retryable": False, "by_class": True})
+    return Raised(info, delay, _instead(error))
 
 
 def refusal(kind: ErrorKind, message: str) -> Raised:
@@ -54,5 +62,19 @@ def with_record(raised: Raised, record: FlightRecord | None) -> Raised:
     return replace(raised, error=raised.error.model_copy(update={"flight_record": record}))
 
 
-def _name(kind: type[BaseException]) -> str:
-    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+def _instead(error: BaseException) -> Instead | None:
+    if isinstance(error, Snooze):
+        return Instead.SNOOZED
+    return Instead.CANCELLED if isinstance(error, Cancel) else None
+
+
+def _stack(error: BaseException) -> str | None:
+    if error.__traceback__ is None:  # returned: nobody has raised it
+        return None
+    stack = "".join(traceback.format_exception(type(error), error, error.__traceback__.tb_next))
+    return stack[-_STACK:]
+
+
+def _bases(kind: type[BaseException]) -> tuple[str, ...]:
+    """What `retry_on` and `no_retry` may name beside the class itself."""
+    return tuple(name_of(base) for base in kind.__mro__[1:] if issubclass(base, Exception))[:_BASES]

@@ -6,15 +6,16 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from warrener_agent.context import AttemptFacts, Desk
+from warrener_agent.failures import Instead
 from warrener_agent.kinds import JobKind
 from warrener_contracts.events import ErrorInfo, FlightRecord
 
 
 @dataclass(frozen=True, slots=True)
 class Returned:
-    """The handler returned; `result` is JSON."""
+    """The handler returned; `result_text` is JSON, as it is kept and told."""
 
-    result: Any
+    result_text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,7 @@ class Raised:
 
     error: ErrorInfo
     retry_after_seconds: float | None = None
+    instead: Instead | None = None
 
 
 Ended = Returned | Raised

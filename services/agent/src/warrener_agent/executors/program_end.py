@@ -61,7 +61,11 @@ def read_output(output: Output, stdout: bytes) -> Any:
         case "json":
             if not stdout.strip():
                 raise ValueError("it wrote nothing")
-            return json.loads(stdout)
+            return json.loads(stdout, parse_constant=_refuse)
+
+
+def _refuse(constant: str) -> Any:
+    raise ValueError(f"{constant} is no JSON")
 
 
 def _why(end: ProgramEnd, limits: Limits) -> tuple[str, str]:

@@ -1,10 +1,21 @@
 """What the ledger answers to a claim, decided from what it found. Pure."""
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
+from typing import Protocol, TypeVar
 from uuid import UUID
 
 from warrener_agent.ledger.port import Claim, Completion, Failure, Grant, Granted
+
+GRANTED = Granted(Grant.GRANTED)
+
+
+class _OfJob(Protocol):
+    @property
+    def job_id(self) -> UUID: ...
+
+
+R = TypeVar("R", bound=_OfJob)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +35,12 @@ def highest(claims: Sequence[Claim]) -> list[Claim]:
     for claim in claims:
         if claim.job_id not in best or best[claim.job_id].attempt < claim.attempt:
             best[claim.job_id] = claim
-    return sorted(best.values(), key=lambda claim: claim.job_id)
+    return in_order(best.values())
+
+
+def in_order(rows: Iterable[R]) -> list[R]:
+    """By job. By the number of its id: two ids are compared in Python, two numbers are not."""
+    return sorted(rows, key=lambda row: row.job_id.int)
 
 
 def answers(claims: Sequence[Claim], granted: Set[Claim], found: Mapping[UUID, Found]) -> list[Granted]:
@@ -33,13 +49,15 @@ def answers(claims: Sequence[Claim], granted: Set[Claim], found: Mapping[UUID, F
     What was neither granted nor explains itself is HELD: between the claim and the look at the row its holder
     may have let go, and looking again later is always safe.
     """
+    if len(granted) == len(claims):  # one claim a job, and each has what it asked for
+        return [GRANTED] * len(claims)
     now_at = {claim.job_id: claim.attempt for claim in granted}
     return [_answer(claim, now_at.get(claim.job_id), found.get(claim.job_id)) for claim in claims]
 
 
 def _answer(claim: Claim, granted: int | None, found: Found | None) -> Granted:
     if granted is not None:
-        return Granted(Grant.GRANTED if granted == claim.attempt else Grant.SUPERSEDED)
+        return GRANTED if granted == claim.attempt else Granted(Grant.SUPERSEDED)
     return Granted(Grant.HELD) if found is None else _of(found, claim)
 
 

@@ -4,12 +4,13 @@ Every implementation passes `tests/conformance/test_ledger.py`. One row a job: t
 who holds it until when, and the outcome once there is one.
 """
 
+import json
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 from uuid import UUID
 
 
@@ -33,16 +34,21 @@ class FollowUp:
     request: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Completion:
-    """A success, recorded: what to tell however often it is asked for."""
+class Completion(NamedTuple):
+    """A success, recorded: what to tell however often it is asked for. The result is JSON as text, written
+    once: it is kept and told as it stands."""
 
     job_id: UUID
     attempt: int
-    result: Any
+    result_text: str
     follow_ups: tuple[FollowUp, ...]
     started_at: datetime
     finished_at: datetime
+
+    @property
+    def result(self) -> Any:
+        """What the handler returned, as JSON."""
+        return json.loads(self.result_text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +63,7 @@ class Failure:
     finished_at: datetime
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
+class Claim(NamedTuple):
     """An agent wants to run this attempt."""
 
     job_id: UUID

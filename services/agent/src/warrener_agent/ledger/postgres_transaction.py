@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from warrener_agent.ledger.port import Claim, Completion, LedgerError
 from warrener_agent.ledger.postgres_errors import unavailable
 from warrener_agent.ledger.postgres_sql import BY_KEY, COMPLETE
-from warrener_agent.ledger.records import follow_ups_text, result_text
+from warrener_agent.ledger.records import follow_ups_text
 from warrener_agent.ledger.statements import numbered, refuse_control
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class PostgresTransaction:
         values = (
             [self._claim.job_id],
             [self._claim.attempt],
-            [result_text(completion.result)],
+            [completion.result_text],
             [follow_ups_text(completion.follow_ups)],
             [completion.started_at],
             [completion.finished_at],

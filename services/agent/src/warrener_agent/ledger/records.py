@@ -1,21 +1,17 @@
-"""Completions and failures as the columns of a row. JSON stands in text columns, in ASCII: what a handler
-returns may hold NUL characters and lone surrogates, which PostgreSQL's own JSON type refuses."""
+"""Completions and failures as the columns of a row. JSON stands in text columns: PostgreSQL's own JSON type
+would refuse an escaped NUL, and a result is kept as it was written."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
 
 from warrener_agent.ledger.port import Claim, Failure, FollowUp
 
 
-def result_text(result: Any) -> str:
-    """The result as a column."""
-    return json.dumps(result, separators=(",", ":"))
-
-
-def follow_ups_text(follow_ups: Iterable[FollowUp]) -> str:
+def follow_ups_text(follow_ups: Sequence[FollowUp]) -> str:
     """The follow-ups as a column."""
+    if not follow_ups:
+        return "[]"
     return json.dumps([[one.key, one.request.decode()] for one in follow_ups], separators=(",", ":"))
 
 
@@ -37,11 +33,6 @@ def failure_of(claim: Claim, column: str | None) -> Failure | None:
         datetime.fromisoformat(started_at),
         datetime.fromisoformat(finished_at),
     )
-
-
-def result_of(column: str) -> Any:
-    """The result again."""
-    return json.loads(column)
 
 
 def follow_ups_of(column: str) -> tuple[FollowUp, ...]:

@@ -15,8 +15,6 @@ from warrener_agent.ledger.records import (
     failure_text,
     follow_ups_of,
     follow_ups_text,
-    result_of,
-    result_text,
 )
 from warrener_agent.ledger.sqlite_files import immediate, moment
 
@@ -120,11 +118,13 @@ class ClaimsFile:
         """Which were granted, and what stands in the way of the others."""
         with immediate(self._claims):
             found = self._completed([claim.job_id for claim in claims])
-            batch = _pairs(claim for claim in claims if claim.job_id not in found)
+            asked = [claim for claim in claims if claim.job_id not in found] if found else claims
+            batch = _pairs(asked)
             values = {"batch": batch, "agent": agent_id, "now": moment(now), "until": moment(until)}
-            granted = {
-                Claim(UUID(job), attempt) for job, attempt in self._claims.execute(_CLAIM, values).fetchall()
-            }
+            told = self._claims.execute(_CLAIM, values).fetchall()
+            if len(told) == len(claims):  # what comes back was granted: all of it, as most often
+                return set(claims), found
+            granted = {Claim(UUID(job), attempt) for job, attempt in told}
             refused = [claim.job_id for claim in claims if claim not in granted and claim.job_id not in found]
             for job, attempt, cancelled, failure in self._claims.execute(_HELD, (_ids(refused),)).fetchall():
                 ended = failure_of(Claim(UUID(job), attempt), failure)
@@ -185,7 +185,7 @@ def columns(completion: Completion) -> list[Any]:
     return [
         str(completion.job_id),
         completion.attempt,
-        result_text(completion.result),
+        completion.result_text,
         follow_ups_text(completion.follow_ups),
         moment(completion.started_at),
         moment(completion.finished_at),
@@ -197,7 +197,7 @@ def _completion(row: tuple[str, int, str, str, str, str]) -> Completion:
     return Completion(
         UUID(job),
         attempt,
-        result_of(result),
+        result,
         follow_ups_of(follow_ups),
         datetime.fromisoformat(started_at),
         datetime.fromisoformat(finished_at),

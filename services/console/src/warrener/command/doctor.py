@@ -9,26 +9,34 @@ from warrener.doctor.finding import Finding, Health
 from warrener.doctor.isolation import check_isolation
 from warrener.doctor.store import check_store
 from warrener.exits import Exit
-from warrener.options import Broker, Json, Store
+from warrener.options import Broker, Json, Management, Store
 from warrener.places import Places, find_places
 from warrener.running import run
 from warrener.shown.screen import err, out, print_json
 
 EXAMPLES = """
 warrener doctor
+warrener doctor --management http://ops:secret@rabbit:15672
 warrener doctor --json | jq '.[] | select(.health!="well")'
 """
 
 _SIGNS = {Health.WELL: "[good]✓[/]", Health.ODD: "[odd]![/]", Health.WRONG: "[bad]✗[/]"}
 
 
-def doctor(*, broker: Broker = None, store: Store = None, as_json: Json = False) -> None:
+def doctor(
+    *,
+    broker: Broker = None,
+    management: Management = None,
+    store: Store = None,
+    as_json: Json = False,
+) -> None:
     """Try everything that may be wrong.
 
-    Broker, permissions, topology, store, clocks, services, agents, limits of handlers. Each finding comes
-    with what to do. The exit code is 1 if something is wrong.
+    Broker, topology, bindings, permissions, store, clocks, services, agents, limits of handlers. Each finding
+    comes with what to do. The exit code is 1 if something is wrong (✗); what is odd (!) is worth knowing, and no fault by
+    itself.
     """
-    found = run(_doctor(find_places(broker, store), as_json=as_json))
+    found = run(_doctor(find_places(broker, store, management), as_json=as_json))
     if any(finding.health is Health.WRONG for finding in found):
         raise typer.Exit(Exit.FAILED)
 
@@ -47,7 +55,7 @@ async def _doctor(places: Places, *, as_json: bool) -> list[Finding]:
 
 
 async def _all(places: Places) -> AsyncIterator[Finding]:
-    async for finding in check_broker(places.broker_url):
+    async for finding in check_broker(places.broker_url, places.management_url):
         yield finding
     async for finding in check_store(places.store_url):
         yield finding

@@ -1,11 +1,16 @@
 """`warrener migrate`."""
 
+from pathlib import Path
+
+from warrener.exits import CommandError
 from warrener.options import Json, Store
 from warrener.places import find_places
 from warrener.running import run
 from warrener.shown.screen import err, print_json
+from warrener.up.folder import DEFAULT_FOLDER, DataFolder
 from warrener_runtime.settings import mask
 from warrener_store import migrate as migrate_store
+from warrener_store.address import SqliteAddress, address_of
 
 EXAMPLES = """
 warrener migrate
@@ -19,8 +24,23 @@ def migrate(*, store: Store = None, as_json: Json = False) -> None:
     Makes them where there are none; safe to repeat.
     """
     url = find_places(store=store).store_url
+    _folder_of(url)
     run(migrate_store(url))
     if as_json:
         print_json({"migrated": mask(url)})
     else:
         err().print(f"[good]✓[/] {mask(url)} is up to date")
+
+
+def _folder_of(url: str) -> None:
+    """A file needs a folder: that of `warrener up` is made as `up` would make it; others are the user's."""
+    where = address_of(url)
+    if not isinstance(where, SqliteAddress) or where.path.parent.is_dir():
+        return
+    if where.path.parent.absolute() == Path(DEFAULT_FOLDER).absolute():
+        DataFolder().make()
+        return
+    raise CommandError(
+        f"expected a folder {where.path.parent} for {where}, got none",
+        do="make it, or correct --store or WARRENER_STORE_URL",
+    )

@@ -7,6 +7,7 @@ import typer
 from warrener.exits import Exit
 from warrener.options import Broker, Json
 from warrener.places import find_places
+from warrener.policies import policy_of
 from warrener.requesting import request_lines, request_one
 from warrener.running import run
 from warrener_client import Ask
@@ -15,6 +16,7 @@ EXAMPLES = """
 warrener request flights.load path=2013-01-01.csv
 warrener request flights.load '{"path": "2013-01-01.csv"}' --wait
 warrener request mail.send to=ann@example.org --delay 10m --id welcome-17
+warrener request bank.pay order=17 --max-attempts 8 --delays 5s,1m,1h --no-retry 'bank.Closed*'
 warrener request flights.load --from files.jsonl --id night-run
 """
 
@@ -48,6 +50,27 @@ def request(
     queue: Annotated[
         str | None, typer.Option(help="Another queue than the one the job type declares.")
     ] = None,
+    policy: Annotated[
+        str | None,
+        typer.Option(
+            metavar="JSON",
+            help="How often and how long it may be tried; the parts that are given replace the job type's.",
+        ),
+    ] = None,
+    max_attempts: Annotated[int | None, typer.Option(help="How often it may fail.")] = None,
+    max_age: Annotated[
+        str | None, typer.Option(help="No attempt begins later than that after it was due.")
+    ] = None,
+    delays: Annotated[
+        str | None, typer.Option(metavar="1s,1m,1h", help="The delays before its retries; the last repeats.")
+    ] = None,
+    retry_on: Annotated[
+        list[str] | None,
+        typer.Option(metavar="ERROR", help='Only these errors are tried again: "requests.*".'),
+    ] = None,
+    no_retry: Annotated[
+        list[str] | None, typer.Option(metavar="ERROR", help="These errors are not tried again.")
+    ] = None,
     broker: Broker = None,
     as_json: Json = False,
 ) -> None:
@@ -58,7 +81,20 @@ def request(
     """
     places = find_places(broker)
     shared = Ask(
-        job_type, id=given_id, idempotency_key=key, queue=queue, delay=delay, expires_after=expires_after
+        job_type,
+        id=given_id,
+        idempotency_key=key,
+        queue=queue,
+        delay=delay,
+        expires_after=expires_after,
+        policy=policy_of(
+            policy,
+            max_attempts=max_attempts,
+            max_age=max_age,
+            delays=delays,
+            retry_on=retry_on or (),
+            no_retry=no_retry or (),
+        ),
     )
     if source is not None:
         if words or key:

@@ -4,10 +4,12 @@ from typing import Annotated
 
 import typer
 
-from warrener.drift import Difference, differences
+from warrener.doctor.finding import Health
+from warrener.drift import Difference, Drift, drift
 from warrener.exits import Exit
-from warrener.options import Broker, Json
-from warrener.places import find_places
+from warrener.management import management_of
+from warrener.options import Broker, Json, Management
+from warrener.places import Places, find_places
 from warrener.probe import probing
 from warrener.running import client_at, run
 from warrener.shown.screen import err, out, print_json
@@ -18,6 +20,7 @@ EXAMPLES = """
 warrener topology
 warrener topology --declare
 warrener topology --check
+warrener topology --check --management http://ops:secret@rabbit:15672
 """
 
 
@@ -28,16 +31,21 @@ def topology(
         bool, typer.Option("--check", help="Compare with the broker; exit code 1 if it differs.")
     ] = False,
     broker: Broker = None,
+    management: Management = None,
     as_json: Json = False,
 ) -> None:
-    """Show the exchanges and queues, make or compare them."""
+    """Show the exchanges and queues, make or compare them.
+
+    --check compares the arguments of exchanges and queues. Bindings can be compared where the broker's
+    management API answers; where it does not, that is said, and is no fault.
+    """
     if declare and check:
         raise typer.BadParameter("expected --declare or --check, got both; do one after the other")
     if declare:
         run(_declare(broker, as_json=as_json))
     elif check:
-        found = run(_check(broker, as_json=as_json))
-        if found:
+        found = run(_check(find_places(broker, management=management), as_json=as_json))
+        if any(each.health is Health.WRONG for each in found):
             raise typer.Exit(Exit.FAILED)
     else:
         _show(as_json=as_json)
@@ -70,27 +78,26 @@ async def _declare(broker: str | None, *, as_json: bool) -> None:
         err().print("[good]✓[/] the broker has every exchange, queue and binding")
 
 
-async def _check(broker: str | None, *, as_json: bool) -> list[Difference]:
-    async with probing(find_places(broker).broker_url) as probe:
-        found = await differences(probe)
+async def _check(places: Places, *, as_json: bool) -> list[Difference]:
+    management = management_of(places.broker_url, places.management_url)
+    async with probing(places.broker_url) as probe:
+        found = await drift(probe, management)
     if as_json:
-        print_json(found)
-    elif not found:
-        err().print("[good]✓[/] the broker has what this version needs")
+        print_json(found.all)
     else:
+        _tell(found)
+    return found.all
+
+
+def _tell(found: Drift) -> None:
+    if found.all:
         shown = table("what", "differs")
-        for each in found:
+        for each in found.all:
             shown.add_row(each.what, each.how)
         out().print(shown)
-        _advise(found)
-    return found
-
-
-def _advise(found: list[Difference]) -> None:
-    if all(each.missing for each in found):
-        err().print("  [soft]→[/] run `warrener topology --declare`")
-    else:
-        err().print(
-            "  [soft]→[/] a queue cannot be changed: empty it, delete it, "
-            "then run `warrener topology --declare`"
-        )
+    for advice in dict.fromkeys(each.do for each in found.all if each.do):
+        err().print("  [soft]→[/] ", end="")
+        err().print(advice, markup=False)
+    if not any(each.health is Health.WRONG for each in found.all):
+        what = "has what this version needs" if found.compared else "has the exchanges and queues it needs"
+        err().print(f"[good]✓[/] the broker {what}")

@@ -1,10 +1,12 @@
-"""Checks of the broker: reachable, version, permissions, topology, who consumes."""
+"""Checks of the broker: reachable, version, topology, bindings, permissions, clock, who consumes."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
-from warrener.doctor.finding import Finding, odd, well, wrong
-from warrener.drift import Difference, differences
+from warrener.doctor.broker_clock import broker_clock
+from warrener.doctor.finding import Finding, Health, odd, well, wrong
+from warrener.drift import Difference, Drift, drift
 from warrener.exits import CommandError
+from warrener.management import management_of
 from warrener.probe import Probe, QueueSeen, probing
 from warrener_contracts.topology import (
     DEAD_QUEUE,
@@ -17,15 +19,19 @@ from warrener_contracts.topology import (
 _OLDEST = (3, 10)
 
 
-async def check_broker(url: str) -> AsyncIterator[Finding]:
+async def check_broker(url: str, management_url: str | None) -> AsyncIterator[Finding]:
     """Everything that can be asked of the broker, in the order in which it breaks."""
     try:
+        management = management_of(url, management_url)
         async with probing(url) as probe:
             yield version(probe.broker)
-            found = await differences(probe)
-            yield topology(found)
-            if not any(each.missing for each in found):
+            found = await drift(probe, management)
+            yield topology(found.differences)
+            if (finding := bindings(found)) is not None:
+                yield finding
+            if not any(each.missing for each in found.differences):
                 yield permissions(await probe.try_permissions())
+                yield broker_clock(await probe.time())
                 async for finding in _services(probe):
                     yield finding
     except CommandError as error:
@@ -45,17 +51,33 @@ def version(broker: str) -> Finding:
     return well("broker", f"{broker} answers")
 
 
-def topology(found: list[Difference]) -> Finding:
+def topology(found: Sequence[Difference]) -> Finding:
     """Nothing missing, nothing other."""
     if not found:
         return well("topology", "every exchange and queue is as this version declares it")
-    told = "; ".join(f"{each.what} {each.how}" for each in found[:3])
-    more = f" and {len(found) - 3} more" if len(found) > 3 else ""
     if all(each.missing for each in found):
-        return wrong("topology", told + more, "run `warrener topology --declare`, or start a service")
+        return wrong("topology", _told(found), "run `warrener topology --declare`, or start a service")
     return wrong(
-        "topology", told + more, "see `warrener topology --check`: a queue that differs must be made anew"
+        "topology", _told(found), "see `warrener topology --check`: a queue that differs must be made anew"
     )
+
+
+def bindings(found: Drift) -> Finding | None:
+    """All there, and no strange ones; that they could not be compared is no fault. None: nothing to bind."""
+    if found.not_compared is not None:
+        return odd("bindings", f"not compared: {found.not_compared.why}", found.not_compared.do)
+    if missing := [each for each in found.bindings if each.health is Health.WRONG]:
+        return wrong("bindings", _told(missing), missing[0].do or "")
+    if found.bindings:
+        return odd("bindings", _told(found.bindings), found.bindings[0].do or "")
+    if found.compared:
+        return well("bindings", "every queue is bound as this version binds it")
+    return None
+
+
+def _told(found: Sequence[Difference]) -> str:
+    more = f" and {len(found) - 3} more" if len(found) > 3 else ""
+    return "; ".join(f"{each.what} {each.how}" for each in found[:3]) + more
 
 
 def permissions(refused: str | None) -> Finding:

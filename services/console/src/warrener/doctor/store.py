@@ -9,8 +9,9 @@ import asyncpg
 from warrener.doctor.finding import Finding, odd, well, wrong
 from warrener.shown.tables import SILENT_AFTER
 from warrener.shown.times import ago, span
+from warrener.store_trouble import of_store
 from warrener_runtime.settings import mask
-from warrener_store import StateStore, StoreError, StoreNotMigrated, open_store
+from warrener_store import StateStore, StoreError, open_store
 from warrener_store.rows import AgentRow, JobTypeRow
 
 _WITHIN = 10.0  # seconds
@@ -22,7 +23,7 @@ async def check_store(url: str) -> AsyncIterator[Finding]:
     try:
         store = open_store(url)
     except StoreError as error:
-        yield wrong("store", str(error), "correct WARRENER_STORE_URL")
+        yield _trouble(error)
         return
     try:
         async with asyncio.timeout(_WITHIN):
@@ -31,14 +32,18 @@ async def check_store(url: str) -> AsyncIterator[Finding]:
         yield await check_clocks(url)
         async for finding in _questions(store):
             yield finding
-    except StoreNotMigrated as error:
-        yield wrong("store", str(error), "run `warrener migrate`")
-    except (StoreError, TimeoutError) as error:
-        yield wrong(
-            "store", str(error) or f"no answer within {_WITHIN:g} s", "start the database; check its URL"
-        )
+    except StoreError as error:
+        yield _trouble(error)
+    except (TimeoutError, OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+        told = str(error) or f"no answer within {_WITHIN:g} s"
+        yield wrong("store", f"{mask(url)}: {told}", "look whether the database runs; check its URL")
     finally:
         await store.close()
+
+
+def _trouble(error: StoreError) -> Finding:
+    trouble = of_store(error)
+    return wrong("store", trouble.sentence, trouble.do or "see its log")
 
 
 async def check_clocks(url: str) -> Finding:

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from warrener.shown.flight import flight_text
 from warrener.shown.next_step import next_step
+from warrener.shown.policy import job_retries_text
 from warrener.shown.states import end_text, id_text, state_text
 from warrener.shown.tables import table
 from warrener.shown.times import ago, clock, span
@@ -68,6 +69,7 @@ def _fact_pairs(row: JobRow, now: datetime) -> Iterable[tuple[str, RenderableTyp
         "attempts",
         f"{row.attempt} so far, {row.failures} failed, {row.losses} lost; at most {row.policy.max_attempts}",
     )
+    yield "retries", f"after {job_retries_text(row)}"
     yield "queue", f"{row.queue}, {row.guarantee.value}"
     if row.owner and not row.state.terminal:
         yield "agent", row.owner

@@ -28,14 +28,21 @@ def _of_state(row: JobRow, now: datetime) -> str:
     if row.state is JobState.QUEUED:
         return f"the next free agent of queue {row.queue} takes attempt {row.attempt}" + _redispatch(row, now)
     if row.state is JobState.RETRYING:
-        when = f"{ago(row.due_at, now)} ({clock(row.due_at)})" if row.due_at else "soon"
-        return f"attempt {row.attempt} of at most {row.policy.max_attempts} {when}"
+        return _retrying(row, now)
     return _running(row, now, left)
+
+
+def _retrying(row: JobRow, now: datetime) -> str:
+    when = f"{ago(row.due_at, now)} ({clock(row.due_at)})" if row.due_at else "soon"
+    most = row.policy.max_attempts
+    if row.attempt - 1 > row.failures:  # some were not charged: the number alone says little
+        return f"attempt {row.attempt} {when}; {row.failures} of at most {most} have failed"
+    return f"attempt {row.attempt} of at most {most} {when}"
 
 
 def _over(row: JobRow) -> str:
     if row.state is JobState.DEAD:
-        return "nothing: its attempts are used up, or no retry can mend it; it is kept among the dead letters"
+        return "nothing: no further attempt is made; it is kept among the dead letters"
     return "nothing: it is over"
 
 

@@ -23,6 +23,7 @@ _ENDS: dict[AttemptEnd, str] = {
     AttemptEnd.LOST: "odd",
     AttemptEnd.NOT_STARTED: "odd",
     AttemptEnd.RELEASED: "soft",
+    AttemptEnd.SNOOZED: "soft",
     AttemptEnd.CANCELLED: "soft",
 }
 

@@ -8,13 +8,16 @@ from rich.cells import cell_len
 from rich.table import Column, Table
 from rich.text import Text
 
+from warrener.shown.policy import retries_text
 from warrener.shown.screen import WIDE
 from warrener.shown.states import id_text, state_text
 from warrener.shown.times import ago, span
 from warrener_contracts.states import JobState
 from warrener_store.rows import AgentRow, DeadLetter, JobRow, JobTypeRow, ParkedMessage, StateCount
 
-_LONG = frozenset({"bound to", "differs", "verdict", "queues"})  # columns that may take several lines
+_LONG = frozenset(
+    {"bound to", "differs", "verdict", "queues", "retries after"}
+)  # columns that may take several lines
 
 _GAP = 2  # columns between columns
 _SHORTEST_TYPE = 8
@@ -83,13 +86,22 @@ def counts_line(counts: Iterable[StateCount]) -> Text:
 def types_table(rows: Iterable[JobTypeRow], now: datetime) -> Table:
     """Job types, as agents announced them."""
     made = table(
-        "type", "queue", "attempts", "timeout", "guarantee", "announced", "about", right=("attempts",)
+        "type",
+        "queue",
+        "attempts",
+        "retries after",
+        "timeout",
+        "guarantee",
+        "announced",
+        "about",
+        right=("attempts",),
     )
     for row in rows:
         made.add_row(
             row.name,
             row.queue,
             str(row.policy.max_attempts),
+            retries_text(row.policy),
             span(row.policy.timeout),
             row.guarantee.value,
             Text(ago(row.announced_at, now), style="soft"),
@@ -166,9 +178,9 @@ def _why(row: JobRow, now: datetime, *, wide: bool) -> str:
         told = row.cancel_reason or ""
         if error:
             told = f"{error.type if wide else error.type.rpartition('.')[-1]}: {error.message}"
-        return one_line(
-            told if row.state.terminal or not row.due_at else f"{ago(row.due_at, now)}, after {told}"
-        )
+        if row.state.terminal or not row.due_at:
+            return one_line(told)
+        return one_line(f"{ago(row.due_at, now)}, after {told}" if told else f"due {ago(row.due_at, now)}")
     if row.progress is not None:
         return f"{row.progress:.0%} {row.progress_note or ''}".strip()
     return f"due {ago(row.due_at, now)}" if row.state == "waiting" and row.due_at else ""

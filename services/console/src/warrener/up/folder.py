@@ -46,11 +46,15 @@ class DataFolder:
         """The ledger that `up` makes."""
         return f"sqlite:///{(self.path / 'ledger.db').absolute()}"
 
+    def make(self) -> None:
+        """It is there, and git leaves it alone."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        (self.path / ".gitignore").write_text("*\n", encoding="ascii")
+
     @contextmanager
     def hold(self) -> Generator[None]:
         """Be the only `up` of this folder. The lock goes with the process, however it ends."""
-        self.path.mkdir(parents=True, exist_ok=True)
-        (self.path / ".gitignore").write_text("*\n", encoding="ascii")
+        self.make()
         with self._lock.open("a+", encoding="ascii") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

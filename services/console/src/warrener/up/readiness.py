@@ -27,7 +27,8 @@ def trouble_of(child: Child) -> str | None:
         with urllib.request.urlopen(f"http://127.0.0.1:{child.health_port}/ready", timeout=_ANSWER_WITHIN):
             return None
     except urllib.error.HTTPError as answer:
-        return _checks(answer.read())
+        with answer:
+            return _checks(answer.read())
     except (OSError, ValueError):
         return "does not answer yet"
 

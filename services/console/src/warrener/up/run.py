@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from warrener.exits import CommandError
+from warrener.probe import probing
+from warrener.running import Unreachable
 from warrener.up.broker import Broker
 from warrener.up.child import Child, Unusable
 from warrener.up.crew import Member, crew, environment_of
@@ -60,6 +62,7 @@ class Up:
     @asynccontextmanager
     async def _broker(self) -> AsyncGenerator[str]:
         if self._wish.broker_url:
+            await self._look_at(self._wish.broker_url)
             yield self._wish.broker_url
             return
         broker = Broker(self._folder, self._voice)
@@ -79,6 +82,15 @@ class Up:
         finally:
             await asyncio.wait({starting})
             await broker.stop(hurry=self._stopping.hurried)
+
+    async def _look_at(self, broker_url: str) -> None:
+        """Services wait for a broker for ever, and here somebody looks on: it is told at once."""
+        try:
+            async with probing(broker_url) as probe:
+                self._broker_name = probe.broker
+        except Unreachable as error:
+            do = "start it, or leave --broker out for a private one"
+            raise Unreachable(error.url, error.came, do) from error
 
     async def _serve(self, endpoints: Endpoints) -> None:
         since = datetime.now(UTC)

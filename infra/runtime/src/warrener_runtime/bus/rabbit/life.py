@@ -1,11 +1,14 @@
 """One life of a consumer: what it received and what of that is not settled yet."""
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from operator import attrgetter
 
 from warrener_runtime.bus.arrivals import Arrivals
 from warrener_runtime.bus.port import Delivery
 from warrener_runtime.bus.rabbit.wire import Consuming
+
+_tag_of: Callable[[Delivery], int] = attrgetter("tag")
 
 
 class Life:
@@ -35,7 +38,7 @@ class Life:
     def arrived(self, deliveries: Sequence[Delivery]) -> None:
         """More to settle."""
         if not self._gone.is_set():
-            self.unsettled.update((delivery.tag, None) for delivery in deliveries)
+            self.unsettled.update(dict.fromkeys(map(_tag_of, deliveries)))
             self._arrivals.put_all(deliveries)
 
     def gone(self) -> None:
@@ -48,9 +51,13 @@ class Life:
 
     def take(self, deliveries: Iterable[Delivery]) -> set[int]:
         """The tags of those that are of this life and still to settle."""
-        return {one.tag for one in deliveries if one.epoch == self._epoch and one.tag in self.unsettled}
+        epoch, unsettled = self._epoch, self.unsettled
+        return {one.tag for one in deliveries if one.epoch == epoch and one.tag in unsettled}
 
-    def settled(self, tags: Iterable[int]) -> None:
+    def settled(self, tags: Collection[int]) -> None:
         """These are done with."""
+        if len(tags) == len(self.unsettled):
+            self.unsettled.clear()
+            return
         for tag in tags:
             del self.unsettled[tag]

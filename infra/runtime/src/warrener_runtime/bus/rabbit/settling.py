@@ -11,11 +11,13 @@ class AckPlan(NamedTuple):
     singly: list[int]
 
 
-def plan_acks(unsettled: Iterable[int], done: Collection[int]) -> AckPlan:
+def plan_acks(unsettled: Collection[int], done: Collection[int]) -> AckPlan:
     """Plan for `done`, given all that is unsettled in ascending order (`done` is part of it).
 
     A range takes every unsettled tag below its end, so it may reach only up to the first that is not done.
     """
+    if len(done) == len(unsettled) > 1:
+        return AckPlan(max(done), [])
     upto: int | None = None
     count = 0
     for tag in _while_done(unsettled, done):

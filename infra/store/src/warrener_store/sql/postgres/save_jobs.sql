@@ -1,29 +1,12 @@
 -- Write what has become of jobs, with the attempts and the dead letters that belong to it, and move the counts.
 --
 -- A job is written only where its version is still the one that was judged and it is not over.
-WITH told AS (
-  SELECT *
-  FROM unnest(
-    $1::uuid[], $2::integer[], $3::integer[], $4::text[], $5::integer[], $6::integer[], $7::integer[],
-    $8::text[], $9::text[], $10::text[], $11::timestamptz[], $12::timestamptz[], $13::timestamptz[],
-    $14::timestamptz[], $15::timestamptz[], $16::timestamptz[], $17::double precision[], $18::text[],
-    $19::text[], $20::text[], $21::timestamptz[]
-  ) AS told (
-    job_id, held, version, state, attempt, failures, losses, owner, watchers, cancel_reason, due_at, wake_at,
-    dispatched_at, started_at, lease_until, finished_at, progress, progress_note, result, error, updated_at
-  )
-),
-locked AS (
-  -- All rows are locked before one is written, in the order of their ids: two supervisors with overlapping batches
-  -- wait for each other, but never in a circle. NO KEY: the id stays, so attempt rows may refer to it meanwhile.
-  SELECT job.job_id, job.state AS left_state
-  FROM warrener_jobs AS job
-  JOIN told ON told.job_id = job.job_id
-  WHERE job.version = told.held AND job.finished_at IS NULL
-  ORDER BY job.job_id
-  FOR NO KEY UPDATE OF job
-),
-changed AS (
+--
+-- The rows are looked up by key one after another (CROSS JOIN LATERAL … OFFSET 0 is never rearranged) and written where
+-- they stand (ctid), in the order in which they are told: that of their ids, so that two supervisors with overlapping
+-- batches wait for each other, but never in a circle. One lookup a row, no lock before the write, and no plan that
+-- reads through the jobs, whatever the planner knew when it was made.
+WITH changed AS (
   -- The version is compared again: a row that changed while it was waited for is left alone.
   UPDATE warrener_jobs AS job
   SET
@@ -46,24 +29,38 @@ changed AS (
     result = told.result,
     error = told.error,
     updated_at = told.updated_at,
+    ran_from = told.ran_from,
+    ran_until = told.ran_until,
     deadline_wake_at = CASE WHEN told.finished_at IS NULL THEN job.deadline_wake_at END
-  FROM locked
-  JOIN told ON told.job_id = locked.job_id
-  WHERE job.job_id = locked.job_id AND job.version = told.held AND job.finished_at IS NULL
-  RETURNING job.job_id, job.job_type, job.state, locked.left_state
+  FROM unnest(
+    $1::uuid[], $2::integer[], $3::integer[], $4::text[], $5::integer[], $6::integer[], $7::integer[],
+    $8::text[], $9::text[], $10::text[], $11::timestamptz[], $12::timestamptz[], $13::timestamptz[],
+    $14::timestamptz[], $15::timestamptz[], $16::timestamptz[], $17::double precision[], $18::text[],
+    $19::text[], $20::text[], $21::timestamptz[], $22::timestamptz[], $23::timestamptz[]
+  ) AS told (
+    job_id, held, version, state, attempt, failures, losses, owner, watchers, cancel_reason, due_at, wake_at,
+    dispatched_at, started_at, lease_until, finished_at, progress, progress_note, result, error, updated_at,
+    ran_from, ran_until
+  )
+  CROSS JOIN LATERAL (
+    SELECT ctid AS place, state AS left_state FROM warrener_jobs WHERE job_id = told.job_id OFFSET 0
+  ) AS found
+  WHERE job.ctid = found.place AND job.version = told.held AND job.finished_at IS NULL
+  RETURNING job.job_id, job.job_type, job.state, found.left_state
 ),
 ended AS (
+  -- IS TRUE: a hashed list of ids and no join, which would compare each with each where the planner expects few.
   INSERT INTO warrener_attempts (
     job_id, attempt, ended_as, agent_id, dispatched_at, started_at, finished_at, error, verdict
   )
   SELECT past.*
   FROM unnest(
-    $22::uuid[], $23::integer[], $24::text[], $25::text[], $26::timestamptz[], $27::timestamptz[],
-    $28::timestamptz[], $29::text[], $30::text[]
+    $24::uuid[], $25::integer[], $26::text[], $27::text[], $28::timestamptz[], $29::timestamptz[],
+    $30::timestamptz[], $31::text[], $32::text[]
   ) AS past (
     job_id, attempt, ended_as, agent_id, dispatched_at, started_at, finished_at, error, verdict
   )
-  JOIN changed ON changed.job_id = past.job_id
+  WHERE (past.job_id IN (SELECT changed.job_id FROM changed)) IS TRUE
   ON CONFLICT DO NOTHING
 ),
 buried AS (
@@ -72,11 +69,11 @@ buried AS (
   )
   SELECT letter.*
   FROM unnest(
-    $31::uuid[], $32::text[], $33::integer[], $34::text[], $35::text[], $36::timestamptz[]
+    $33::uuid[], $34::text[], $35::integer[], $36::text[], $37::text[], $38::timestamptz[]
   ) AS letter (
     job_id, job_type, attempts, reason, error, died_at
   )
-  JOIN changed ON changed.job_id = letter.job_id
+  WHERE (letter.job_id IN (SELECT changed.job_id FROM changed)) IS TRUE
   ON CONFLICT DO NOTHING
 ),
 counted AS (

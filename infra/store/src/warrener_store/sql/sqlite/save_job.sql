@@ -20,5 +20,7 @@ SET
   result = ?17,
   error = ?18,
   updated_at = ?19,
+  ran_from = ?20,
+  ran_until = ?21,
   deadline_wake_at = CASE WHEN ?14 IS NULL THEN deadline_wake_at END
-WHERE job_id = ?20
+WHERE job_id = ?22

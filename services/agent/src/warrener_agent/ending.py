@@ -1,0 +1,60 @@
+"""How attempts end, as outcomes. Pure."""
+
+import asyncio
+from datetime import datetime, timedelta
+
+from warrener_agent.context import AttemptFacts
+from warrener_agent.executors.failure import failure, timed_out, with_record
+from warrener_agent.executors.port import Ended
+from warrener_agent.outcomes import Cancelled, Doubtful, Failed, Outcome, Released
+from warrener_agent.running import Run, Stop
+from warrener_contracts.events import AttemptDispatchedData, ErrorInfo, ErrorKind, FlightRecord
+from warrener_contracts.retrying import UNKNOWN_JOB_TYPE
+
+_LONGEST = timedelta(days=3650)
+
+
+def facts_of(data: AttemptDispatchedData, started_at: datetime) -> AttemptFacts:
+    """What the handler may know of its attempt."""
+    deadline = started_at + min(data.timeout, _LONGEST)
+    if data.deadline is not None:
+        deadline = min(deadline, data.deadline)
+    return AttemptFacts(data.job_id, data.job_type, data.attempt, data.max_attempts, deadline)
+
+
+def end_of(done: asyncio.Future[Ended]) -> Ended:
+    """What a handler came to."""
+    try:
+        return done.result()
+    except asyncio.CancelledError as error:  # not by us: the handler cancelled its own task
+        return failure(error)
+
+
+def time_over(data: AttemptDispatchedData, facts: AttemptFacts, record: FlightRecord | None) -> Failed:
+    """It ran for too long."""
+    raised = timed_out(data.timeout, data.deadline if facts.deadline == data.deadline else None)
+    return Failed(with_record(raised, record).error, raised.retry_after_seconds)
+
+
+def stopped(run: Run, record: FlightRecord | None) -> Outcome:
+    """Somebody asked for its end."""
+    match run.stop:
+        case Stop.CANCELLED:
+            return Cancelled(run.stop_reason, record)
+        case Stop.DRAINED:
+            return Released(run.stop_reason)
+        case _:
+            return Doubtful(run.stop_reason)
+
+
+def unknown(data: AttemptDispatchedData, agent_id: str, known: list[str]) -> ErrorInfo:
+    """Nobody here knows its job type."""
+    return ErrorInfo(
+        kind=ErrorKind.ERROR,
+        type=UNKNOWN_JOB_TYPE,
+        message=(
+            f"expected one of {', '.join(known)} in queue {data.queue}, got {data.job_type}: agent "
+            f"{agent_id} does "
+            "not know it; give its agents a queue of their own, or all agents of this queue the same modules"
+        ),
+    )

@@ -1,0 +1,53 @@
+"""The guides' Python is Python, names what exists, and declares what the words around it say."""
+
+import ast
+import importlib
+import re
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from warrener_agent import Agent, Backoff
+from warrener_agent.testing import run
+
+HOWTO = Path(__file__).parents[3] / "docs" / "howto"
+
+
+def blocks(guide: str) -> list[str]:
+    return re.findall(r"```python\n(.*?)```", (HOWTO / guide).read_text("utf-8"), re.DOTALL)
+
+
+@pytest.mark.parametrize(
+    "block", [*blocks("write-a-handler.md"), *blocks("choose-a-retry-policy.md")], ids=lambda _: ""
+)
+def test_each_block_compiles_and_imports_what_exists(block: str) -> None:
+    tree = compile(block, "guide", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT | ast.PyCF_ONLY_AST)
+    for statement in ast.walk(tree):
+        if isinstance(statement, ast.ImportFrom):
+            module = importlib.import_module(statement.module or "")
+            assert all(hasattr(module, alias.name) for alias in statement.names)
+
+
+async def test_the_handlers_of_the_guide_to_retries_do_what_it_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    declares, _, report = blocks("choose-a-retry-policy.md")
+    guide: dict[str, Any] = {"__name__": "bank"}
+    exec(declares, guide)
+    exec(report, guide)
+    agent = guide["agent"]
+    assert isinstance(agent, Agent)
+
+    policy = agent.kinds["bank.pay"].declaration.policy
+    assert (policy.max_attempts, policy.max_age) == (8, timedelta(days=2))
+    assert policy.backoff == Backoff.listed("5s", "1m", "15m", "6h")
+    assert (policy.retry_on, policy.no_retry) == (("OSError", "requests.*"), ("bank.Closed", "*.ProxyError"))
+
+    monkeypatch.chdir(tmp_path)
+    assert (await run(agent, "report.send", {"day": "monday"})).instead == "snoozed"
+    (tmp_path / "monday.csv").touch()
+    assert (await run(agent, "report.send", {"day": "monday"})).instead == "cancelled"
+    (tmp_path / "monday.csv").write_text("a,b\n")
+    assert (await run(agent, "report.send", {"day": "monday"})).result == 4

@@ -1,0 +1,162 @@
+"""The broker's management HTTP API, asked for what AMQP cannot tell: which bindings there are."""
+
+import asyncio
+import json
+import urllib.error
+import urllib.request
+from base64 import b64encode
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from http.client import HTTPException, HTTPResponse
+from time import monotonic
+from typing import Any, cast
+from urllib.parse import quote, unquote, urlsplit
+
+from warrener.running import broker_address, what_the_system_says
+from warrener_amqp.credentials import Plain
+from warrener_contracts.topology import Binding
+
+_PORT, _SECURE_PORT = 15672, 15671
+_WITHIN = 5.0  # seconds; it is asked unbidden, and most often there is nobody
+_CHUNK = 65536  # bytes
+
+LET_IT_ANSWER = (
+    "to compare them: rabbitmq-plugins enable rabbitmq_management, or say where it is with --management "
+    "or WARRENER_MANAGEMENT_URL"
+)
+
+Seen = Mapping[str, frozenset[Binding]]
+"""The bindings of every queue there is. Each has at least the broker's own, of the default exchange ("")."""
+
+
+class NotCompared(Exception):
+    """The bindings are not known: why, and what to do."""
+
+    def __init__(self, why: str, do: str = LET_IT_ANSWER) -> None:
+        super().__init__(why)
+        self.why, self.do = why, do
+
+
+@dataclass(frozen=True, slots=True)
+class Management:
+    """Where the API is, and who asks for which virtual host. `broker_url` says how TLS is checked."""
+
+    url: str
+    user: str
+    password: str = field(repr=False)
+    virtual_host: str
+    broker_url: str = field(repr=False)
+
+
+def management_of(broker_url: str, said: str | None = None) -> Management:
+    """Where it was said to be, else beside the broker. Who asks is said there too, else in the broker's URL.
+    Pure."""
+    broker = broker_address(broker_url)
+    user, password = "guest", "guest"
+    if isinstance(broker.credentials, Plain):
+        user, password = broker.credentials.user, broker.credentials.password
+    if said is None:
+        scheme, port = ("https", _SECURE_PORT) if broker.secure else ("http", _PORT)
+        host = f"[{broker.host}]" if ":" in broker.host else broker.host
+        url = f"{scheme}://{host}:{port}"
+    else:
+        parts = urlsplit(said)
+        if parts.username is not None:
+            user, password = unquote(parts.username), unquote(parts.password or "")
+        url = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path.rstrip('/')}"
+    return Management(url, user, password, broker.wishes.virtual_host, broker_url)
+
+
+async def bindings(management: Management) -> Seen:
+    """What is bound in the virtual host. Raises NotCompared where the API does not say."""
+    try:
+        return bindings_in(await asyncio.to_thread(_ask, management))
+    except urllib.error.HTTPError as answer:
+        with answer:
+            raise refusal(management, answer.code, answer.read(_CHUNK)) from None
+    except (OSError, HTTPException) as error:  # URLError is an OSError
+        raise NotCompared(f"nothing answers at {management.url} ({_reason(error)})") from None
+    except (ValueError, KeyError, TypeError):
+        raise NotCompared(
+            f"expected a list of bindings from {management.url}, got something else",
+            "correct --management or WARRENER_MANAGEMENT_URL: it names the management API of this broker",
+        ) from None
+
+
+def bindings_in(body: bytes) -> Seen:
+    """The answer, by queue. Raises ValueError, KeyError, TypeError for what is none. Pure."""
+    found: dict[str, set[Binding]] = {}
+    for each in cast("list[dict[str, Any]]", json.loads(body)):
+        if each["destination_type"] == "queue":
+            bound = Binding(str(each["source"]), str(each["routing_key"]))
+            found.setdefault(str(each["destination"]), set()).add(bound)
+    return {queue: frozenset(bound) for queue, bound in found.items()}
+
+
+def refusal(management: Management, code: int, body: bytes) -> NotCompared:
+    """What an answer other than 200 means. Pure."""
+    url, user, virtual_host = management.url, management.user, management.virtual_host
+    if code in {401, 403}:
+        return NotCompared(
+            f"{url} does not let user {user!r} see virtual host {virtual_host!r} ({code}{_said(body)})",
+            f"rabbitmqctl set_user_tags {user} management; or name another user: "
+            "--management http://USER:PASSWORD@HOST:15672",
+        )
+    if code == 404:
+        return NotCompared(
+            f"{url} knows no virtual host {virtual_host!r}, or is no management API (404)",
+            "correct --management or WARRENER_MANAGEMENT_URL: it names the management API of this broker",
+        )
+    return NotCompared(
+        f"expected bindings from {url}, got {code}{_said(body)}",
+        "look into the broker's log, or correct --management or WARRENER_MANAGEMENT_URL",
+    )
+
+
+def _said(body: bytes) -> str:
+    try:
+        reason: object = json.loads(body)["reason"]
+    except (ValueError, KeyError, TypeError):
+        return ""
+    return f": {reason}"
+
+
+def _reason(error: Exception) -> str:
+    cause = error.reason if isinstance(error, urllib.error.URLError) else error
+    if isinstance(cause, TimeoutError):
+        return f"no answer within {_WITHIN:g} s"
+    if isinstance(cause, OSError):
+        return what_the_system_says(cause)
+    return "it does not speak HTTP" if isinstance(cause, HTTPException) else str(cause)
+
+
+class _Stay(urllib.request.HTTPRedirectHandler):
+    """A redirect is not followed: it would carry the password to wherever it points."""
+
+    def redirect_request(self, *_args: Any, **_named: Any) -> None:
+        """None: the redirect is the answer."""
+
+
+def _ask(management: Management) -> bytes:
+    token = b64encode(f"{management.user}:{management.password}".encode()).decode()
+    request = urllib.request.Request(  # noqa: S310 - http or https, as the settings say
+        f"{management.url}/api/bindings/{quote(management.virtual_host, safe='')}",
+        headers={"Authorization": f"Basic {token}", "Accept": "application/json"},
+    )
+    # The broker is reached directly; so is what stands beside it, whatever proxy the environment names.
+    handlers: list[urllib.request.BaseHandler] = [urllib.request.ProxyHandler({}), _Stay()]
+    if (context := broker_address(management.broker_url).tls()) is not None:
+        handlers.append(urllib.request.HTTPSHandler(context=context))
+    until = monotonic() + _WITHIN
+    with urllib.request.build_opener(*handlers).open(request, timeout=_WITHIN) as answer:
+        return _read(answer, until)
+
+
+def _read(answer: HTTPResponse, until: float) -> bytes:
+    """All of it; each read may wait, but not all of them for ever."""
+    body = bytearray()
+    while chunk := answer.read1(_CHUNK):
+        body += chunk
+        if monotonic() > until:
+            raise TimeoutError
+    return bytes(body)

@@ -1,0 +1,175 @@
+"""Bindings are compared where the management API answers; where it does not, that is said."""
+
+import asyncio
+import json
+import socket
+import threading
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from uuid import uuid4
+
+import aiormq
+import pytest
+from tests.servers.kinds import RabbitMQServer
+from typer.testing import Result
+
+from warrener_contracts.topology import (
+    EVENTS,
+    REQUESTS,
+    REQUESTS_QUEUE,
+    STATUS_QUEUE,
+    TOPOLOGY,
+    dispatch_queue,
+)
+from warrener_runtime.bus import open_bus
+from warrener_runtime.servers import PrivateRabbitMQ, ServerMissing
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture(scope="module")
+def managed(server_folders: Callable[[str], Path]) -> Iterator[PrivateRabbitMQ]:
+    """A node with the management plugin."""
+    try:
+        node = PrivateRabbitMQ(server_folders("managed"), plugins=["rabbitmq_management"])
+    except ServerMissing as missing:
+        pytest.skip(str(missing))
+    node.start()
+    yield node
+    node.remove()
+
+
+@pytest.fixture
+def where(managed: PrivateRabbitMQ, run: Run) -> tuple[str, ...]:
+    """Options that name a virtual host of that node, in which all is as it should be."""
+    url = managed.add_vhost(f"v-{uuid4().hex[:12]}")
+    assert run("topology", "--declare", "--broker", url).exit_code == 0
+    return "--broker", url, "--management", managed.management_url
+
+
+async def unbind_requests_and_bind_status_twice(url: str) -> None:
+    connection = await aiormq.connect(url)
+    channel = await connection.channel()
+    await channel.queue_unbind(REQUESTS_QUEUE.name, REQUESTS, "#")
+    await channel.queue_bind(STATUS_QUEUE.name, EVENTS, "job.#")
+    await connection.close()
+
+
+async def declare_a_dispatch_queue_bound_to_nothing(url: str) -> None:
+    connection = await aiormq.connect(url)
+    channel = await connection.channel()
+    etl = dispatch_queue("etl")
+    await channel.queue_declare(etl.name, durable=True, arguments={**etl.arguments})
+    await connection.close()
+
+
+async def declare_as_an_agent_does(url: str) -> None:
+    bus = open_bus(url, name="agent")
+    await bus.start()
+    await bus.declare(TOPOLOGY.with_queues([dispatch_queue("etl")]))
+    await bus.close()
+
+
+def test_a_binding_that_is_gone_is_found_and_made_again(run: Run, where: tuple[str, ...]) -> None:
+    assert json.loads(run("topology", "--check", "--json", *where).stdout) == []
+    asyncio.run(unbind_requests_and_bind_status_twice(where[1]))
+
+    told = run("topology", "--check", "--json", *where)
+    found = {each["what"]: each for each in json.loads(told.stdout)}
+    gone, strange = (
+        found["binding warrener.requests # → warrener.requests"],
+        found["binding warrener.events job.# → warrener.status"],
+    )
+    assert (told.exit_code, len(found)) == (1, 2)
+    assert (gone["how"], gone["missing"], gone["health"]) == ("is missing", True, "wrong")
+    assert (strange["how"], strange["missing"], strange["health"]) == ("is none of ours", False, "odd")
+    doctor = run("doctor", "--store", "sqlite:///nothing.db", *where)
+    assert "✗ bindings" in doctor.stdout
+
+    assert run("topology", "--declare", *where[:2]).exit_code == 0
+    again = run("topology", "--check", *where)
+    assert again.exit_code == 0  # what is odd is no fault
+    assert "is none of ours" in again.stdout
+    assert "unbind it" in again.stderr
+
+
+def test_queues_that_job_types_have_named_are_compared_too(run: Run, where: tuple[str, ...]) -> None:
+    asyncio.run(declare_a_dispatch_queue_bound_to_nothing(where[1]))
+    told = run("topology", "--check", *where)
+    assert told.exit_code == 1
+    assert "binding warrener.dispatch etl.# → warrener.queue.etl" in told.stdout
+    assert "binding warrener.return *.etl.# → warrener.queue.etl" in told.stdout
+    assert "start an agent of 'etl' again" in told.stderr
+
+    asyncio.run(declare_as_an_agent_does(where[1]))
+    assert run("topology", "--check", *where).exit_code == 0
+
+
+def test_a_user_whom_the_api_does_not_let_in(run: Run, where: tuple[str, ...]) -> None:
+    wrong = where[3].replace("://", "://guest:wrong-one@")
+    told = run("topology", "--check", *where[:3], wrong)
+    assert told.exit_code == 0
+    assert "does not let user 'guest' see virtual host" in told.stdout
+    assert "set_user_tags guest management" in told.stderr
+    assert "wrong-one" not in told.output
+
+
+def test_without_the_plugin_it_is_said_and_is_no_fault(run: Run, vhost_url: str) -> None:
+    run("topology", "--declare", "--broker", vhost_url)
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        nobody = ("--management", f"http://127.0.0.1:{held.getsockname()[1]}")
+        told = run("topology", "--check", "--broker", vhost_url, *nobody)
+        assert told.exit_code == 0
+        assert "were not compared: nothing answers at http://127.0.0.1:" in told.stdout
+        assert "rabbitmq-plugins enable rabbitmq_management" in told.stderr
+        (said,) = json.loads(run("topology", "--check", "--json", "--broker", vhost_url, *nobody).stdout)
+        assert (said["what"], said["health"]) == ("bindings", "odd")
+        doctor = run("doctor", "--broker", vhost_url, "--store", "sqlite:///nothing.db", *nobody)
+        assert "! bindings     not compared" in doctor.stdout
+
+
+@contextmanager
+def answering(body: bytes, first: Callable[[], object] = lambda: None) -> Generator[str]:
+    """An HTTP server that answers everything like this, once `first` has been done; its URL."""
+
+    class Answer(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            first()
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - it is called so there
+            """Nothing."""
+
+    with HTTPServer(("127.0.0.1", 0), Answer) as server:
+        serving = threading.Thread(target=server.serve_forever)
+        serving.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            serving.join()
+
+
+@pytest.mark.parametrize("body", [b"hello", b"{}", b'["a"]', b'[{"source": ""}]'])
+def test_something_else_that_speaks_http(run: Run, vhost_url: str, body: bytes) -> None:
+    run("topology", "--declare", "--broker", vhost_url)
+    with answering(body) as url:
+        told = run("topology", "--check", "--broker", vhost_url, "--management", url)
+    assert told.exit_code == 0
+    assert "were not compared" in told.stdout
+
+
+def test_a_broker_that_is_lost_on_the_way(run: Run, vhost_url: str, broker: RabbitMQServer) -> None:
+    run("topology", "--declare", "--broker", vhost_url)
+    with answering(b"[]", first=broker.close_connections) as url:
+        told = run(
+            "doctor", "--broker", vhost_url, "--management", url, "--store", "sqlite:///no.db", "--json"
+        )
+    assert told.exit_code == 1
+    said = [each for each in json.loads(told.stdout) if each["check"] == "broker"][-1]
+    assert "to go on answering, got:" in said["told"]

@@ -1,0 +1,25 @@
+"""When another attempt may begin, and whether one may at all. Pure."""
+
+from datetime import datetime, timedelta
+
+from warrener_store.rows import JobRow
+
+_LONGEST_WISH = timedelta(days=366)  # a handler may ask for a delay, but not for the end of time
+
+
+def wished(seconds: float) -> timedelta:
+    """The delay that a handler asks for."""
+    return timedelta(seconds=min(seconds, _LONGEST_WISH.total_seconds()))
+
+
+def too_old(row: JobRow, due_at: datetime) -> str | None:
+    """Why no attempt may begin at `due_at`; None where one may."""
+    age = row.policy.max_age
+    if age is None or due_at <= row.accepted_at + age:
+        return None
+    return f"its next attempt would begin past its greatest age, at {due_at.isoformat()}"
+
+
+def uncharged(row: JobRow) -> int:
+    """How many of the attempts before this one were charged to nobody: snoozed, released, not started."""
+    return max(row.attempt - 1 - row.failures - row.losses, 0)

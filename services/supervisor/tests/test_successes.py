@@ -1,0 +1,53 @@
+"""What is written without validation is what validation would have written."""
+
+from datetime import UTC, datetime, timedelta
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from services.supervisor.tests.words import make
+
+from warrener_contracts.events import JobFinished
+from warrener_contracts.letters import letter_for
+from warrener_contracts.states import JobState
+from warrener_runtime.telemetry import TraceContext
+from warrener_store.rows import JobRow
+from warrener_supervisor.source import SOURCE
+from warrener_supervisor.successes import success_letter
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MOMENTS = st.integers(0, 221_000_000_000_000_000).map(lambda us: EPOCH + timedelta(microseconds=us))
+RESULTS = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+WORDS = st.sampled_from(["a", "flights.load", "A-1._.x_2"])
+PARENTS = st.sampled_from([None, "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"])
+STATES = st.sampled_from([None, "vendor=1", 'a="b\\",c=2'])
+TRACES = st.builds(TraceContext, PARENTS, STATES)
+ROWS = st.builds(
+    make,
+    st.just(JobState.SUCCEEDED),
+    job_id=st.uuids(),
+    parent_id=st.none() | st.uuids(),
+    job_type=WORDS,
+    result=RESULTS,
+    attempt=st.integers(1, 2**31 - 1),
+    requested_at=MOMENTS,
+    finished_at=MOMENTS,
+)
+
+
+@given(row=ROWS, trace=TRACES)
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # a loaded machine proves nothing
+def test_a_success_is_told_as_its_model_would_tell_it(row: JobRow, trace: TraceContext) -> None:
+    event = JobFinished(
+        id=f"{row.job_id}:finished",
+        source=SOURCE,
+        time=row.finished_at,
+        subject=str(row.job_id),
+        traceparent=trace.traceparent,
+        tracestate=trace.tracestate,
+        data=row.finished_data(),
+    )
+    assert success_letter(row, trace) == letter_for(event)

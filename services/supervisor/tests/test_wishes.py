@@ -1,0 +1,173 @@
+"""What policies and handlers choose: curves, names of errors, ages, snoozes, withdrawals."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from services.supervisor.tests import words
+from services.supervisor.tests.words import NOW, MakeRow
+
+from warrener_contracts.events import ErrorInfo, ErrorKind, Event
+from warrener_contracts.policy import Backoff, JobPolicy
+from warrener_contracts.states import JobState
+from warrener_store.rows import AttemptEnd, JobRow
+from warrener_supervisor.judgement import judge
+from warrener_supervisor.moment import Moment
+from warrener_supervisor.rules import Rules
+from warrener_supervisor.verdicts import Judgement, Tell
+
+AT = Moment(NOW, Rules())  # its chance is the middle of the jitter
+
+
+def judged(row: JobRow, event: Event[Any]) -> Judgement:
+    ruling = judge(row, event, AT)
+    assert isinstance(ruling, Judgement), ruling
+    return ruling
+
+
+def raised(name: str, *bases: str, **more: Any) -> ErrorInfo:
+    return ErrorInfo(kind=ErrorKind.ERROR, type=name, message="", bases=bases, **more)
+
+
+# -- curves ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("backoff", "waits"),
+    [
+        (Backoff.fixed("30s"), [30, 30, 30]),
+        (Backoff.linear("10s", limit="25s"), [10, 20, 25]),
+        (Backoff.exponential("2s", factor=10, limit="1m"), [2, 20, 60]),
+        (Backoff.listed("1s", "10m", "6h"), [1, 600, 21600]),
+    ],
+    ids=["fixed", "linear", "exponential", "listed"],
+)
+def test_each_failure_waits_by_the_curve_of_the_policy(
+    make_row: MakeRow, backoff: Backoff, waits: list[float]
+) -> None:
+    for failures, wait in enumerate(waits):
+        row = make_row(JobState.RUNNING, failures=failures, policy=JobPolicy(backoff=backoff))
+        again = judged(row, words.failed()).row
+        due_at = NOW + timedelta(seconds=wait)
+        by_the_ladder = wait <= 3600
+        assert again.due_at == due_at
+        assert again.wake_at == due_at + (Rules().ladder_grace if by_the_ladder else timedelta(0))
+
+
+# -- names -------------------------------------------------------------------------------------------------
+
+
+def test_an_error_that_no_retry_names_is_death_and_says_why(make_row: MakeRow) -> None:
+    row = make_row(JobState.RUNNING, policy=JobPolicy(no_retry=("OSError",)))
+    ruling = judged(row, words.failed(error=raised("ConnectionResetError", "ConnectionError", "OSError")))
+    assert ruling.row.state is JobState.DEAD
+    assert ruling.dead_letter is not None
+    assert ruling.dead_letter.reason == "no_retry names ConnectionResetError"
+
+
+def test_only_what_retry_on_names_is_tried_again(make_row: MakeRow) -> None:
+    row = make_row(JobState.RUNNING, policy=JobPolicy(retry_on=("requests.*",)))
+    assert judged(row, words.failed(error=raised("requests.Timeout"))).row.state is JobState.RETRYING
+    assert judged(row, words.failed(error=raised("KeyError"))).row.state is JobState.DEAD
+
+
+def test_a_handlers_wish_to_be_tried_again_counts_before_the_names(make_row: MakeRow) -> None:
+    row = make_row(JobState.RUNNING, policy=JobPolicy(retry_on=("requests.*",), no_retry=("*",)))
+    wish = words.failed(error=raised("warrener_agent.failures.RetryAfter"), retry_after_seconds=30)
+    assert judged(row, wish).row.due_at == NOW + timedelta(seconds=30)
+
+
+def test_a_request_may_try_again_what_its_job_type_would_not(make_row: MakeRow) -> None:
+    row = make_row(JobState.RUNNING, policy=JobPolicy())
+    error = raised("app.Closed", retryable=False, by_class=True)
+    assert judged(row, words.failed(error=error)).row.state is JobState.RETRYING
+    assert judged(row, words.failed(error=raised("Fail", retryable=False))).row.state is JobState.DEAD
+
+
+def test_a_timeout_that_no_retry_names_is_death_and_the_agent_is_told_to_stop(make_row: MakeRow) -> None:
+    row = make_row(JobState.RUNNING, policy=JobPolicy(no_retry=("timeout",)))
+    ruling = judged(row, words.timed_out())
+    assert ruling.row.state is JobState.DEAD
+    assert Tell.CANCEL in ruling.tells
+
+
+# -- age ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("word", [words.failed(), words.timed_out(), words.lost(), words.snoozed(seconds=1)])
+def test_no_attempt_begins_past_the_greatest_age(make_row: MakeRow, word: Event[Any]) -> None:
+    """The job was accepted two minutes ago; the next attempt would begin in a second."""
+    young = JobPolicy(max_age=timedelta(minutes=2, seconds=1), backoff=Backoff.fixed(1))
+    assert judged(make_row(JobState.RUNNING, policy=young), word).row.state is JobState.RETRYING
+    old = JobPolicy(max_age=timedelta(minutes=2), backoff=Backoff.fixed(1))
+    ruling = judged(make_row(JobState.RUNNING, policy=old), word)
+    assert ruling.row.state is JobState.DEAD
+    assert ruling.dead_letter is not None
+    assert "past its greatest age" in ruling.dead_letter.reason
+    assert ruling.row.error is not None, "the world is told what went wrong"
+
+
+def test_what_its_agent_gives_back_is_not_too_old(make_row: MakeRow) -> None:
+    row = make_row(JobState.RUNNING, policy=JobPolicy(max_age=timedelta(seconds=1)))
+    assert judged(row, words.released()).row.state is JobState.RETRYING
+
+
+# -- snoozes -----------------------------------------------------------------------------------------------
+
+
+def test_a_snooze_is_not_charged_and_comes_again_under_the_next_number(make_row: MakeRow) -> None:
+    ruling = judged(make_row(JobState.RUNNING, attempt=3, failures=2), words.snoozed(3, seconds=90))
+    row = ruling.row
+    assert (row.state, row.attempt, row.failures, row.error) == (JobState.RETRYING, 4, 2, None)
+    assert row.due_at == NOW + timedelta(seconds=90)
+    assert ruling.tells == {Tell.DISPATCH}, "the world hears of no retry: nothing went wrong"
+    assert ruling.attempt is not None
+    assert (ruling.attempt.end, ruling.attempt.error) == (AttemptEnd.SNOOZED, None)
+    assert ruling.attempt.verdict.endswith(": not there yet")
+
+
+def test_a_snooze_longer_than_the_ladder_waits_in_the_store(make_row: MakeRow) -> None:
+    row = judged(make_row(JobState.RUNNING), words.snoozed(seconds=86_400)).row
+    assert row.wake_at == row.due_at == NOW + timedelta(days=1)
+
+
+def test_a_snooze_of_no_time_waits_as_long_as_the_shortest_rung(make_row: MakeRow) -> None:
+    assert judged(make_row(JobState.RUNNING), words.snoozed(seconds=0)).row.due_at == NOW + timedelta(
+        seconds=1
+    )
+
+
+def test_who_snoozes_for_ever_is_charged_and_dies(make_row: MakeRow) -> None:
+    policy = JobPolicy(max_attempts=2, max_snoozes=3)
+    row = make_row(JobState.QUEUED, policy=policy)
+    ends: list[tuple[JobState, int]] = []
+    while not row.state.terminal:
+        row = judged(row, words.snoozed(row.attempt)).row
+        ends.append((row.state, row.failures))
+    again = JobState.RETRYING
+    assert ends == [(again, 0), (again, 0), (again, 0), (again, 1), (JobState.DEAD, 2)]
+    assert row.error is not None
+    assert "3 attempts that were not charged; not there yet" in row.error.message
+
+
+def test_what_is_snoozed_and_asked_to_be_cancelled_is_cancelled(make_row: MakeRow) -> None:
+    snoozing = judged(make_row(JobState.RUNNING), words.snoozed()).row
+    assert judged(snoozing, words.cancel()).row.state is JobState.CANCELLED
+
+
+# -- withdrawals -------------------------------------------------------------------------------------------
+
+
+def test_a_job_ends_cancelled_at_its_own_wish(make_row: MakeRow) -> None:
+    ruling = judged(make_row(JobState.RUNNING), words.withdrawn())
+    assert (ruling.row.state, ruling.row.failures) == (JobState.CANCELLED, 0)
+    assert ruling.row.cancel_reason == "by its handler: sold out"
+    assert ruling.attempt is not None
+    assert ruling.attempt.end is AttemptEnd.CANCELLED
+    assert ruling.attempt.verdict == "cancelled: by its handler: sold out"
+    assert ruling.tells == {Tell.FINISHED}
+
+
+def test_who_asked_first_is_named(make_row: MakeRow) -> None:
+    row = make_row(JobState.RUNNING, cancel_reason="no need")
+    assert judged(row, words.withdrawn()).row.cancel_reason == "no need"
