@@ -40,7 +40,8 @@ test: setup ## Run the tests (ARGS="path -k word" for a part)
 	@$(PYTHON) -m pytest $(ARGS)
 
 .PHONY: test-brokers
-test-brokers: setup ## Run the bus's tests on RabbitMQ 4.0 and 4.3 (needs root, mmdebstrap and bubblewrap)
+test-brokers: setup ## Run the bus's tests on RabbitMQ 4.0 and 4.3 (needs root)
+	@infra/setup/debian-roots
 	@for release in trixie sid; do \
 		echo "test-brokers: RabbitMQ of Debian $$release"; \
 		WARRENER_TEST_SERVERS=$$release $(PYTHON) -m pytest \

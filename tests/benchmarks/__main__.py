@@ -35,11 +35,13 @@ def main() -> None:
         def outcome(rounds: Rounds, curves: Curves) -> Outcome:
             return Outcome(plan, machine, settings_of(names), rounds, cost_at_10m(curves), curves)
 
-        def keep(rounds: Rounds) -> None:
-            save(outcome(rounds, {}), options.out)
+        def keep(rounds: Rounds, curves: Curves | None = None) -> None:
+            save(outcome(rounds, curves or {}), options.out)
 
         rounds = {} if options.curves_only else take_turns(names, plan, grounds, keep)
-        curves = trace_curves(options.curves or [], plan, grounds, large=options.large)
+        curves = trace_curves(
+            options.curves or [], plan, grounds, lambda found: keep(rounds, found), large=options.large
+        )
         if options.profile:
             profile(grounds, plan, options.out)
     found = outcome(rounds, curves)

@@ -22,9 +22,15 @@ _PAYLOAD = (100, 1_000, 10_000, 100_000, 500_000)
 _PAYLOAD_TOTAL = 200_000_000  # bytes in one point at most
 
 
-def trace_curves(names: Sequence[str], plan: Plan, grounds: Grounds, *, large: bool) -> Curves:
-    """The points of these curves, the smallest first."""
-    return {name: CURVES[name](plan, grounds, large) for name in names}
+def trace_curves(
+    names: Sequence[str], plan: Plan, grounds: Grounds, keep: Callable[[Curves], None], *, large: bool
+) -> Curves:
+    """The points of these curves, the smallest first; `keep` is handed what there is after each curve."""
+    found: Curves = {}
+    for name in names:
+        found[name] = CURVES[name](plan, grounds, large)
+        keep(found)
+    return found
 
 
 def cost_at_10m(curves: Mapping[str, Sequence[Point]]) -> dict[str, float]:

@@ -1,8 +1,10 @@
 """Stacks that py-spy has sampled, summed up. Pure."""
 
+import re
 from collections import Counter
 
 _TOP = 25
+_LINE = re.compile(r":\d+\)$")  # of a frame in Python; one in C has none
 
 
 def top(raw: str) -> str:
@@ -11,7 +13,7 @@ def top(raw: str) -> str:
     own, whole, total = Counter[str](), Counter[str](), 0
     for line in raw.splitlines():
         stack, _, count = line.rpartition(" ")
-        frames = [frame.rpartition(":")[0] + ")" for frame in stack.split(";")]  # not line by line
+        frames = [_LINE.sub(")", frame) for frame in stack.split(";")]  # not line by line
         own[frames[-1]] += int(count)
         for frame in set(frames):
             whole[frame] += int(count)

@@ -6,13 +6,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from services.supervisor.tests.words import make
 
-from warrener_contracts.events import JobFinished
-from warrener_contracts.letters import letter_for
 from warrener_contracts.states import JobState
 from warrener_runtime.telemetry import TraceContext
 from warrener_store.rows import JobRow
-from warrener_supervisor.source import SOURCE
 from warrener_supervisor.successes import success_letter
+from warrener_supervisor.tidings import end_letter
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MOMENTS = st.integers(0, 221_000_000_000_000_000).map(lambda us: EPOCH + timedelta(microseconds=us))
@@ -41,13 +39,4 @@ ROWS = st.builds(
 @given(row=ROWS, trace=TRACES)
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # a loaded machine proves nothing
 def test_a_success_is_told_as_its_model_would_tell_it(row: JobRow, trace: TraceContext) -> None:
-    event = JobFinished(
-        id=f"{row.job_id}:finished",
-        source=SOURCE,
-        time=row.finished_at,
-        subject=str(row.job_id),
-        traceparent=trace.traceparent,
-        tracestate=trace.tracestate,
-        data=row.finished_data(),
-    )
-    assert success_letter(row, trace) == letter_for(event)
+    assert success_letter(row, trace) == end_letter(row, trace)

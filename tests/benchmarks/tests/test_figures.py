@@ -42,8 +42,11 @@ def test_every_goal_of_the_table_has_a_name_that_a_ratio_can_have() -> None:
 
 
 def test_a_profile_counts_a_function_once_in_a_stack_and_all_its_lines_together() -> None:
-    told = top("main (a.py:1);work (b.py:7);work (b.py:7) 3\nmain (a.py:2);work (b.py:9) 1\n")
+    told = top(
+        "main (a.py:1);work (b.py:7);work (b.py:7) 3\nmain (a.py:2);work (b.py:9) 1\nread (libc.so) 4\n"
+    )
     assert told.splitlines() == [
-        "   own  whole  of 4 samples",
-        "100.0% 100.0%  work (b.py)",
+        "   own  whole  of 8 samples",
+        " 50.0%  50.0%  work (b.py)",
+        " 50.0%  50.0%  read (libc.so)",
     ]

@@ -13,4 +13,9 @@ def short_arrays(width: int, rows: Iterable[tuple[Any, ...]]) -> list[list[Any]]
     columns = [[*column] for column in zip(*rows, strict=True)]
     if not columns:
         return [[] for _ in range(width)]
-    return [[] if column.count(None) == len(column) else column for column in columns]
+    return [short(column) for column in columns]
+
+
+def short(column: list[Any]) -> list[Any]:
+    """The column itself; an empty one if it is NULL in every row."""
+    return [] if column.count(None) == len(column) else column

@@ -125,8 +125,11 @@ def _endings(
 
 
 def _finished(row: JobRow, trace: TraceContext) -> Letter:
-    if row.state is JobState.SUCCEEDED:
-        return success_letter(row, trace)
+    return success_letter(row, trace) if row.state is JobState.SUCCEEDED else end_letter(row, trace)
+
+
+def end_letter(row: JobRow, trace: TraceContext) -> Letter:
+    """`job.finished` of a job that is over in whatever way, as the event's model writes it."""
     event = JobFinished(
         id=f"{row.job_id}:finished",
         source=SOURCE,

@@ -45,7 +45,7 @@ BECOME = (
 JOB_COLUMNS = (*ASKED, *BECOME)
 """The columns of a JobRow, in the order of `job_in` and of `new_jobs.columns_out`."""
 
-_TEXTS = (
+TEXTS = (
     "job_type",
     "queue",
     "source",
@@ -57,8 +57,9 @@ _TEXTS = (
     "cancel_reason",
     "progress_note",
 )
-_IDS = ("job_id", "parent_id")
-_MOMENTS = (
+"""What the columns of JOB_COLUMNS hold: texts, ids, moments. The others are converted one by one."""
+IDS = ("job_id", "parent_id")
+MOMENTS = (
     "requested_at",
     "accepted_at",
     "deadline_at",
@@ -114,14 +115,14 @@ def job_in(values: Sequence[Any], form: Form) -> JobRow:
     Thousands are read a second, so most columns are taken as they came, and those that need it are looked at.
     """
     fields: dict[str, Any] = dict(zip(JOB_COLUMNS, values, strict=False))
-    for name in _TEXTS:
+    for name in TEXTS:
         text = fields[name]
         if text is not None and ESCAPE in text:
             fields[name] = unescape(text)
     if form is not NATIVE:
-        for name in _IDS:
+        for name in IDS:
             fields[name] = form.id_in(fields[name])
-        for name in _MOMENTS:
+        for name in MOMENTS:
             fields[name] = form.moment_in(fields[name])
     fields["arguments"] = decode(fields["arguments"])
     fields["guarantee"] = _GUARANTEES[fields["guarantee"]]

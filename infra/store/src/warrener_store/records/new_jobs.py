@@ -8,9 +8,10 @@ from operator import attrgetter
 from typing import Any
 
 from warrener_contracts.policy import JobPolicy
+from warrener_store.arrays import short
 from warrener_store.encoding import encode, plain
 from warrener_store.records.form import NATIVE, Form, document_out, text_out, texts_out
-from warrener_store.records.jobs import JOB_COLUMNS
+from warrener_store.records.jobs import IDS, JOB_COLUMNS, MOMENTS, TEXTS
 from warrener_store.records.policies import error_out, policy_out
 from warrener_store.rows import JobRow
 
@@ -32,9 +33,9 @@ _FIELDS = attrgetter(*JOB_COLUMNS)
 
 
 def _column(name: str, values: Values, form: Form) -> list[Any]:
-    if name in _IDS:
+    if name in IDS:
         return [form.id_out(value) for value in values]
-    if name in _MOMENTS:
+    if name in MOMENTS:
         return _converted(values, form.moment_out)
     convert = _OTHERS.get(name)
     return list(values) if convert is None else convert(values)
@@ -85,21 +86,6 @@ def _errors(values: Values) -> list[str | None]:
     return [error_out(error) for error in values]
 
 
-_IDS = frozenset({"job_id", "parent_id"})
-_MOMENTS = frozenset(
-    {
-        "requested_at",
-        "accepted_at",
-        "deadline_at",
-        "due_at",
-        "wake_at",
-        "dispatched_at",
-        "started_at",
-        "lease_until",
-        "finished_at",
-        "updated_at",
-    }
-)
 _OTHERS: dict[str, Callable[[Any], list[Any]]] = {
     "arguments": _arguments,
     "guarantee": _names,
@@ -108,21 +94,7 @@ _OTHERS: dict[str, Callable[[Any], list[Any]]] = {
     "watchers": _watchers,
     "result": _documents,
     "error": _errors,
-} | dict.fromkeys(
-    (
-        "job_type",
-        "queue",
-        "source",
-        "idempotency_key",
-        "traceparent",
-        "tracestate",
-        "fingerprint",
-        "owner",
-        "cancel_reason",
-        "progress_note",
-    ),
-    _texts,
-)
+} | dict.fromkeys(TEXTS, _texts)
 """How a column is converted; numbers stay as they are."""
 
 _MOSTLY_ONE = frozenset(
@@ -154,4 +126,4 @@ def _short(name: str, column: list[Any]) -> list[Any]:
     """
     if name in _MOSTLY_ONE and column.count(column[0]) == len(column):
         return column[:1]
-    return [] if column.count(None) == len(column) else column
+    return short(column)
