@@ -180,3 +180,13 @@ def looks(path: Path) -> dict[str, str]:
 
 @agent.job("is_no_one", executor="process", user="no-such-user-here")
 def is_no_one() -> None: ...
+
+
+@agent.job("lives_on", executor="process", recycle=Recycle(jobs=1), restart="always")
+def lives_on() -> int:
+    return os.getpid()
+
+
+@agent.job("dies_alone", executor="process", restart="no")
+def dies_alone() -> None:
+    os._exit(7)

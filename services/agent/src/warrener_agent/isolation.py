@@ -6,7 +6,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, TypedDict
+from typing import Any, Literal, TypedDict, get_args
 
 from pydantic import ByteSize, TypeAdapter, ValidationError
 
@@ -15,6 +15,10 @@ from warrener_contracts.durations import duration
 
 _BYTES = TypeAdapter[int](ByteSize)
 _PROCESSES = ("process", "command")
+
+Restart = Literal["always", "on-failure", "no"]
+"""When a child process gets a successor at once: whenever it has ended; when it died or had to be killed for
+what it used; never, so that the next attempt starts one."""
 
 Size = int | str
 """Bytes, or such as "512MiB"."""
@@ -108,6 +112,7 @@ class Isolation:
     limits: Limits = Limits()
     recycle: Recycle = Recycle()
     surroundings: Surroundings = Surroundings()
+    restart: Restart = "on-failure"
 
 
 class IsolationOptions(TypedDict, total=False):
@@ -115,6 +120,7 @@ class IsolationOptions(TypedDict, total=False):
 
     limits: Limits
     recycle: Recycle
+    restart: Restart
     environment: tuple[str, ...]
     user: str
     umask: int
@@ -128,9 +134,14 @@ def isolation_of(name: str, executor: str, options: Mapping[str, Any]) -> Isolat
             f'{name}: expected executor "process" with {", ".join(chosen)}, got "{executor}": only a process '
             "of its own can be held to that"
         )
-    if "recycle" in chosen and executor == "command":
+    if executor == "command" and (kept := [one for one in ("recycle", "restart") if one in chosen]):
         raise JobDefinitionError(
-            f"{name}: expected no recycle, got one: a program is a new process each time"
+            f"{name}: expected no {' and no '.join(kept)}, got one: a program is a new process each time"
+        )
+    restart = options.get("restart", "on-failure")
+    if restart not in get_args(Restart):
+        raise JobDefinitionError(
+            f"{name}: expected restart to be one of {', '.join(get_args(Restart))}, got {restart!r}"
         )
     if isinstance(options.get("environment"), str):
         raise JobDefinitionError(f"{name}: expected the names of environment variables, got one string")
@@ -138,4 +149,5 @@ def isolation_of(name: str, executor: str, options: Mapping[str, Any]) -> Isolat
     if umask is not None and not 0 <= umask <= 0o777:
         raise JobDefinitionError(f"{name}: expected a umask from 0o000 to 0o777, got {umask:#o}")
     surroundings = Surroundings(tuple(options.get("environment", ())), options.get("user"), umask)
-    return Isolation(options.get("limits", Limits()), options.get("recycle", Recycle()), surroundings)
+    limits, recycle = options.get("limits", Limits()), options.get("recycle", Recycle())
+    return Isolation(limits, recycle, surroundings, restart)

@@ -7,7 +7,7 @@ from warrener_contracts.events.fields import Sentence, Trace
 
 
 class FlightRecord(EventData, frozen=True):
-    """The last that is known of the process of an attempt; whatever could not be found out is left out."""
+    """The last that is known of an attempt; whatever could not be found out is left out."""
 
     stacks: Trace | None = Field(default=None, description="Of all threads and tasks.")
     log: Trace | None = Field(default=None, description="The last lines that it wrote to its outputs.")

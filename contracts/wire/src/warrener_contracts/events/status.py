@@ -42,7 +42,9 @@ class ErrorInfo(EventData, frozen=True):
     stack: Trace | None = None
     retryable: bool = Field(default=True, description="False: no retry can mend it.")
     flight_record: FlightRecord | None = Field(
-        default=None, description="Where its process was stopped or died: what was seen of it before."
+        default=None,
+        exclude_if=nothing,
+        description="Where it was stopped, or its process died: what was seen of it before.",
     )
     by_class: bool = Field(
         default=False,
@@ -145,7 +147,7 @@ class AttemptCancelledData(EndedData, frozen=True):
         description="Its handler wants the job to end cancelled; nobody else has asked.",
     )
     flight_record: FlightRecord | None = Field(
-        default=None, description="Where a process was stopped for it: what was seen of it before."
+        default=None, exclude_if=nothing, description="What was seen of it before it was stopped."
     )
 
 

@@ -1,12 +1,14 @@
 """The flight recorder: what is kept of an attempt in case it must be stopped, or dies."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from warrener_agent.executors.last_words import Words
 from warrener_agent.executors.output import Output
 from warrener_agent.executors.tree import open_files, usage
 from warrener_contracts.events import FlightRecord
+from warrener_runtime.settings.secrets import mask
 
 _STACKS = 16_000
 
@@ -33,7 +35,7 @@ class Recorder:
         fraction, note = self._progress or (None, None)
         told = FlightRecord(
             stacks=stacks[-_STACKS:] or None,
-            log=self._log.text or None,
+            log=_said(self._log.text),
             progress=fraction,
             progress_note=note or None,
         )
@@ -49,6 +51,25 @@ class Recorder:
                 "open_files": open_files(pids),
             }
         )
+
+
+def in_the_agent(stacks: Iterable[str], words: Words, *, cpu_seconds: float | None = None) -> FlightRecord:
+    """Of an attempt that shares the agent's process: what the others use cannot be told from what it uses."""
+    told = "\n".join(stacks)
+    return FlightRecord(stacks=told[-_STACKS:] or None, log=_said(words.text), cpu_seconds=cpu_seconds)
+
+
+def with_progress(record: FlightRecord | None, how_far: tuple[float, str] | None) -> FlightRecord | None:
+    """The same, with how far it said that it was."""
+    if record is None or how_far is None:
+        return record
+    fraction, note = how_far
+    return record.model_copy(update={"progress": fraction, "progress_note": note or None})
+
+
+def _said(text: str | None) -> str | None:
+    """What it wrote, without the passwords of URLs."""
+    return mask(text) if text else None
 
 
 def command_lines(pids: Sequence[int]) -> str:

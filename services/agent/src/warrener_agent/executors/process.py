@@ -4,6 +4,7 @@ import asyncio
 import json
 import sys
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from warrener_agent.context import AttemptFacts, Desk
@@ -16,7 +17,7 @@ from warrener_agent.executors.pool import Pool
 from warrener_agent.executors.port import Ended, Raised
 from warrener_agent.executors.restarts import Restarts
 from warrener_agent.executors.watch import abandon, first
-from warrener_agent.isolation import Limits
+from warrener_agent.isolation import Limits, Restart
 from warrener_agent.kinds import JobKind
 from warrener_contracts.events import FlightRecord
 
@@ -69,6 +70,7 @@ class ProcessExecution:
             ended = by_limit(await self._until_end(child, assignment, desk), self._isolation.limits)
         except BaseException:
             await child.close()
+            self._replace("always")
             raise
         self._child = None
         self._part_with(child, ended)
@@ -96,9 +98,18 @@ class ProcessExecution:
         if child.alive:
             self._restarts.ended_well(self._job_type)
         if isinstance(ended, Raised) and ended.error.type == OUT_OF_MEMORY:
+            died, kept = True, False
             self._pool.dismiss(child)  # who knows what it holds
         else:
-            self._pool.give_back(child, self._isolation.surroundings, self._isolation.recycle)
+            died = not child.alive
+            kept = self._pool.give_back(child, self._isolation.surroundings, self._isolation.recycle)
+        if not kept:
+            self._replace(*(("always", "on-failure") if died else ("always",)))
+
+    def _replace(self, *where: Restart) -> None:
+        """The child is not kept: another one, where the job type wants that now."""
+        if self._isolation.restart in where:
+            self._pool.replace(self._isolation.surroundings, partial(self._restarts.pause, self._job_type))
 
 
 def _assignment(kind: JobKind, facts: AttemptFacts, arguments: Mapping[str, Any]) -> Frame:

@@ -7,7 +7,7 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from types import FrameType
 from typing import Any, Final, TypeVar
 
@@ -35,23 +35,29 @@ class Stacks:
 
     def text(self) -> str:
         """Of all threads but the one that asks, and of all tasks."""
-        names = {one.ident: one.name for one in threading.enumerate()}
-        # The only way to see other threads; documented, for all its name.
-        frames = sys._current_frames()  # noqa: SLF001
-        parts = [
-            f"Thread {names.get(ident, ident)} (most recent call last):\n"
-            + "".join(traceback.format_stack(frame))
-            for ident, frame in frames.items()
-            if ident != threading.get_ident()
-        ]
-        return "\n".join([*parts, *self._tasks()])
+        others = set(_frames()) - {threading.get_ident()}
+        return "\n".join([*map(thread_stack, others), *self._tasks()])
 
     def _tasks(self) -> list[str]:
         loop = self._loop
-        return [] if loop is None else [_task(one) for one in asyncio.all_tasks(loop)]
+        return [] if loop is None else [task_stack(one) for one in asyncio.all_tasks(loop)]
 
 
-def _task(task: asyncio.Task[Any]) -> str:
+def thread_stack(ident: int) -> str:
+    """Where a thread of this process is."""
+    name = next((one.name for one in threading.enumerate() if one.ident == ident), ident)
+    frame = _frames().get(ident)
+    where = "it has ended\n" if frame is None else "".join(traceback.format_stack(frame))
+    return f"Thread {name} (most recent call last):\n{where}"
+
+
+def _frames() -> Mapping[int, FrameType]:
+    # The only way to see other threads; documented, for all its name.
+    return sys._current_frames()  # noqa: SLF001
+
+
+def task_stack(task: asyncio.Task[Any]) -> str:
+    """Where a task is, down to what it waits for."""
     told = io.StringIO()
     told.write(f"Task {task.get_name()} (most recent call last):\n")
     awaited: Any = task.get_coro()

@@ -45,6 +45,14 @@ def usage(pids: Sequence[int]) -> Usage:
     )
 
 
+def thread_seconds(native_id: int | None) -> float | None:
+    """What one thread of this process has used of a processor, if that can be known."""
+    with suppress(OSError):
+        fields = _after_name((_PROC / "self" / "task" / str(native_id) / "stat").read_text())
+        return (int(fields[11]) + int(fields[12])) / _TICK
+    return None
+
+
 def own_memory(pids: Sequence[int]) -> int:
     """Bytes, with what several share counted once. Slower than `usage`."""
     return sum(_proportional(pid) for pid in pids)
@@ -99,8 +107,12 @@ def _parents() -> Iterator[tuple[int, int]]:
 
 
 def _fields(pid: int) -> list[str]:
-    """Those of /proc/PID/stat after the name, which may hold blanks and brackets itself."""
-    return (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
+    return _after_name((_PROC / str(pid) / "stat").read_text())
+
+
+def _after_name(stat: str) -> list[str]:
+    """The fields after the name, which may hold blanks and brackets itself."""
+    return stat.rpartition(")")[2].split()
 
 
 def _stats(pids: Sequence[int]) -> Iterator[list[str]]:

@@ -32,9 +32,9 @@ def doctor(
 ) -> None:
     """Try everything that may be wrong.
 
-    Broker, topology, bindings, permissions, store, clocks, services, agents, limits of handlers. Each finding
-    comes with what to do. The exit code is 1 if something is wrong (✗); what is odd (!) is worth knowing, and no fault by
-    itself.
+    Broker, topology, bindings, permissions, store, clocks, services, agents, limits of handlers. Each
+    finding comes with what to do. The exit code is 1 if something is wrong (✗); what is odd (!) is worth
+    knowing, and no fault by itself.
     """
     found = run(_doctor(find_places(broker, store, management), as_json=as_json))
     if any(finding.health is Health.WRONG for finding in found):

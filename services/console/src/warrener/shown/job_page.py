@@ -32,8 +32,8 @@ def job_page(
         parts += [_title("attempts"), _attempts(attempts)]
     if row.error and row.state != "succeeded":
         parts += [_title("error"), _error(row.error)]
-        if row.error.flight_record:
-            parts += [_title("last seen"), _indented(flight_text(row.error.flight_record))]
+    if row.state != "succeeded":
+        parts += _last_seen(row.error, attempts)
     if follow_ups:
         parts += [_title("follow-ups"), _follow_ups(follow_ups)]
     if row.result is not None:
@@ -104,6 +104,18 @@ def _error(error: ErrorInfo) -> Padding:
     if error.stack:
         text.append("\n" + error.stack.rstrip().removesuffix(text.plain).rstrip(), style="soft")
     return _indented(text)
+
+
+def _last_seen(error: ErrorInfo | None, attempts: Sequence[AttemptRow]) -> Iterable[RenderableType]:
+    """The newest flight record: of an attempt that is over, or at least of the job's last error."""
+    kept = [(one.attempt, one.error.flight_record) for one in attempts if one.error]
+    number, record = next(
+        ((number, record) for number, record in reversed(kept) if record),
+        (None, error and error.flight_record),
+    )
+    if record:
+        yield _title("last seen" if number is None else f"last seen, attempt {number}")
+        yield _indented(flight_text(record))
 
 
 def said(verdict: str) -> str:
