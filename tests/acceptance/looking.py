@@ -7,7 +7,7 @@ from uuid import UUID
 from tests.acceptance.warren import Warren
 
 from warrener_store import open_store
-from warrener_store.rows import AttemptRow, JobRow, ParkedMessage
+from warrener_store.rows import AttemptRow, DeadLetter, JobRow, ParkedMessage
 
 
 def look(warren: Warren, job_id: UUID) -> tuple[JobRow, Sequence[ParkedMessage]]:
@@ -23,6 +23,11 @@ def rows_of(warren: Warren, job_ids: Sequence[UUID]) -> dict[UUID, JobRow]:
 def story(warren: Warren, job_id: UUID) -> tuple[JobRow, Sequence[AttemptRow], Sequence[ParkedMessage]]:
     """The job, its attempts that are over, and all that is parked."""
     return asyncio.run(_story(warren.store_url, job_id))
+
+
+def buried(warren: Warren, job_id: UUID) -> DeadLetter:
+    """The dead letter of this job."""
+    return asyncio.run(_buried(warren.store_url, job_id))
 
 
 async def _rows_of(url: str, job_ids: Sequence[UUID]) -> dict[UUID, JobRow]:
@@ -49,5 +54,15 @@ async def _look(url: str, job_id: UUID) -> tuple[JobRow, Sequence[ParkedMessage]
     await store.start()
     try:
         return (await store.jobs_by_id([job_id]))[job_id], await store.parked()
+    finally:
+        await store.close()
+
+
+async def _buried(url: str, job_id: UUID) -> DeadLetter:
+    store = open_store(url)
+    await store.start()
+    try:
+        (letter,) = [each for each in await store.dead_letters() if each.job_id == job_id]
+        return letter
     finally:
         await store.close()

@@ -25,13 +25,13 @@ from warrener_contracts.topology import CONTROL, DELAY, EVENTS, EXCHANGES, STATU
 
 ROOT = Path(__file__).resolve().parents[3]
 GENERATE = ROOT / "contracts" / "wire" / "generate.py"
-_OF_ERRORS = {"by_class", "bases"}
+_OF_ERRORS = {"by_class", "bases", "flight_record"}
 _OF_POLICIES = {"step", "delays", "max_age", "max_losses", "max_snoozes", "retry_on", "no_retry"}
 ABSENT = {
     "job.finished.v1": {"error"},  # a job that succeeded has none
     # Since 1.1 and optional: the examples are those of 1.0, which say what an event says without them.
     "agent.announced.v1": _OF_POLICIES - {"max_losses"} | {"depends_on", "breaker"},
-    "attempt.cancelled.v1": {"by_handler"},
+    "attempt.cancelled.v1": {"by_handler", "flight_record"},
     "attempt.failed.v1": {"snoozed", *_OF_ERRORS},
     "job.dead.v1": _OF_ERRORS,
     "job.requested.v1": _OF_POLICIES,

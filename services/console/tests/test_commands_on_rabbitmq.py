@@ -134,6 +134,8 @@ def test_the_doctor_says_what_is_wrong_and_what_to_do(run: Run, vhost_url: str, 
         "broker clock",
         "store",
         "clocks",
+        "limits",
+        "users",
     }
 
 

@@ -1,11 +1,13 @@
 """What the doctor makes of what it sees; pure."""
 
 from datetime import timedelta
+from pathlib import Path
 
 from warrener.broker_time import BrokerTime
 from warrener.doctor.broker import bindings, consumed, permissions, topology, version
 from warrener.doctor.broker_clock import broker_clock
 from warrener.doctor.finding import Finding, Health
+from warrener.doctor.isolation import check_isolation
 from warrener.doctor.store import agents, clocks, served
 from warrener.drift import Difference, Drift
 from warrener.management import NotCompared
@@ -106,3 +108,14 @@ def test_agents_that_were_not_heard_of_for_three_heartbeats_are_not_alive() -> N
     assert agents([row], after(10)).told == "1 alive, 3 of 10 slots at work"
     assert agents([row], after(60)).told == "no agent is alive; the last one was heard of 1 min ago"
     assert served([row], [], NOON).health is Health.ODD
+
+
+def test_the_limits_of_this_machine_are_said_with_the_reason(tmp_path: Path) -> None:
+    limits, users = check_isolation(lambda: tmp_path)
+    assert limits.told.startswith("rlimits")
+    assert f"{tmp_path}/cgroup.controllers cannot be read" in limits.told
+    for name, content in (("controllers", "memory pids"), ("procs", ""), ("subtree_control", "memory pids")):
+        (tmp_path / f"cgroup.{name}").write_text(content)
+    limits, _ = check_isolation(lambda: tmp_path)
+    assert limits.told == f"control group {tmp_path}, and rlimits"
+    assert "user" in users.told

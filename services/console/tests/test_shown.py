@@ -7,13 +7,14 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
+from warrener.shown.flight import flight_text
 from warrener.shown.job_page import job_page, said
 from warrener.shown.next_step import next_step
 from warrener.shown.policy import retries_text
 from warrener.shown.screen import THEME
 from warrener.shown.tables import jobs_table
 from warrener.shown.times import ago, span
-from warrener_contracts.events import ErrorInfo, ErrorKind
+from warrener_contracts.events import ErrorInfo, ErrorKind, FlightRecord
 from warrener_contracts.policy import Backoff, JobPolicy
 from warrener_contracts.states import JobState
 from warrener_store.rows import AttemptEnd, JobRow
@@ -137,6 +138,29 @@ def test_a_type_too_long_for_the_screen_is_cut_before_ids_and_states() -> None:
     assert str(job.job_id)[-8:] in line
     assert "○ queued" in line
     assert "1 min" in line
+
+
+def test_what_was_last_seen_of_an_attempt_is_shown() -> None:
+    record = FlightRecord(
+        stacks="Thread MainThread\n  in load\n",
+        log="reading day.csv\n",
+        progress=0.25,
+        progress_note="reading",
+        cpu_seconds=1.26,
+        memory_bytes=120 << 20,
+        processes=1,
+        threads=2,
+    )
+    assert flight_text(record).plain.splitlines() == [
+        "1.3 s of a processor, 120.0MiB of memory, 1 process, 2 threads",
+        "progress 25% reading",
+        "stacks",
+        "Thread MainThread",
+        "  in load",
+        "last words",
+        "reading day.csv",
+    ]
+    assert flight_text(FlightRecord(log="only this")).plain == "last words\nonly this"
 
 
 @pytest.mark.parametrize(

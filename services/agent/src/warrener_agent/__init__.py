@@ -3,7 +3,9 @@
 from warrener_agent.agent import Agent
 from warrener_agent.context import JobContext, SyncTransaction
 from warrener_agent.failures import Cancel, Fail, JobDefinitionError, RetryAfter, Snooze
+from warrener_agent.isolation import Limits, Recycle
 from warrener_agent.ledger.port import Transaction
+from warrener_agent.program import Program
 from warrener_contracts.breaking import BreakerPolicy
 from warrener_contracts.policy import Backoff
 
@@ -15,6 +17,9 @@ __all__ = [
     "Fail",
     "JobContext",
     "JobDefinitionError",
+    "Limits",
+    "Program",
+    "Recycle",
     "RetryAfter",
     "Snooze",
     "SyncTransaction",

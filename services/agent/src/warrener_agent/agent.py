@@ -4,9 +4,13 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, TypeVar, Unpack
 
+from pydantic import BaseModel
+
+from warrener_agent.command_kinds import command_kind
 from warrener_agent.errors import ErrorRules, Errors
 from warrener_agent.failures import JobDefinitionError
 from warrener_agent.kinds import ExecutorName, JobKind, Options, kind_of
+from warrener_agent.program import Program
 from warrener_contracts.policy import Guarantee
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -62,6 +66,38 @@ class Agent:
             return handler
 
         return declare
+
+    def command(
+        self,
+        name: str,
+        program: Program,
+        *,
+        arguments: type[BaseModel] | None = None,
+        result: Any = str,
+        description: str = "",
+        queue: str = "default",
+        guarantee: Guarantee | str = Guarantee.IDEMPOTENT,
+        **options: Unpack[Options],
+    ) -> None:
+        """Serve the job type `name` with a program, run in a process of its own without a shell.
+
+        `arguments` is a model of what a job may say; without one it may say nothing. `result` is the type of
+        what the program writes to its standard output: `str` is its text, None nothing, anything else JSON.
+
+        Raises JobDefinitionError for what cannot be served.
+        """
+        self._add(
+            command_kind(
+                name,
+                program,
+                arguments=arguments,
+                result=result,
+                description=description,
+                queue=queue,
+                guarantee=guarantee,
+                options=options,
+            )
+        )
 
     def include(self, other: "Agent") -> None:
         """Serve what `other` serves too. Raises JobDefinitionError where both serve one name."""

@@ -11,6 +11,7 @@ from warrener_agent.deadlines import Deadlines
 from warrener_agent.desk import LoopDesk
 from warrener_agent.ending import end_of, facts_of, stopped, time_over, unknown
 from warrener_agent.executors.failure import failure
+from warrener_agent.executors.flight import with_progress
 from warrener_agent.executors.port import Ended, Execution, Executor, Raised, Returned
 from warrener_agent.kinds import ExecutorName, JobKind
 from warrener_agent.ledger.port import Completion, LedgerUnavailable
@@ -185,8 +186,9 @@ class Attempt:
         except Exception as error:  # noqa: BLE001 - a bug of ours must not lose the attempt
             self._blame(error)
         else:
-            run = self._run
-            self._report(time_over(run.data, self._facts) if run.stop is None else stopped(run))
+            run, record = self._run, with_progress(self._execution.flight_record, self._desk.how_far)
+            over = time_over(run.data, self._facts, record) if run.stop is None else stopped(run, record)
+            self._report(over)
 
     def _abandon(self, execution: Execution) -> None:
         data = self._run.data

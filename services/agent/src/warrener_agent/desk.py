@@ -30,6 +30,7 @@ class LoopDesk:
         "_stack",
         "_statements",
         "_transaction",
+        "how_far",
     )
 
     def __init__(
@@ -38,6 +39,7 @@ class LoopDesk:
         self._ledger, self._claim, self._agent_id, self._context = ledger, claim, agent_id, context
         self._progress = progress
         self._closed = False
+        self.how_far: tuple[float, str] | None = None
         # Most handlers ask for none of these.
         self._follow_ups: FollowUps | None = None
         self._stack: AsyncExitStack | None = None
@@ -75,6 +77,7 @@ class LoopDesk:
 
     def progress(self, fraction: float, note: str) -> None:
         if not self._closed:
+            self.how_far = fraction, note
             self._progress(fraction, note)
 
     @property

@@ -4,11 +4,11 @@ import asyncio
 from datetime import datetime, timedelta
 
 from warrener_agent.context import AttemptFacts
-from warrener_agent.executors.failure import failure, timed_out
+from warrener_agent.executors.failure import failure, timed_out, with_record
 from warrener_agent.executors.port import Ended
 from warrener_agent.outcomes import Cancelled, Doubtful, Failed, Outcome, Released
 from warrener_agent.running import Run, Stop
-from warrener_contracts.events import AttemptDispatchedData, ErrorInfo, ErrorKind
+from warrener_contracts.events import AttemptDispatchedData, ErrorInfo, ErrorKind, FlightRecord
 from warrener_contracts.retrying import UNKNOWN_JOB_TYPE
 
 _LONGEST = timedelta(days=3650)
@@ -30,17 +30,17 @@ def end_of(done: asyncio.Future[Ended]) -> Ended:
         return failure(error)
 
 
-def time_over(data: AttemptDispatchedData, facts: AttemptFacts) -> Failed:
+def time_over(data: AttemptDispatchedData, facts: AttemptFacts, record: FlightRecord | None) -> Failed:
     """It ran for too long."""
     raised = timed_out(data.timeout, data.deadline if facts.deadline == data.deadline else None)
-    return Failed(raised.error, raised.retry_after_seconds)
+    return Failed(with_record(raised, record).error, raised.retry_after_seconds)
 
 
-def stopped(run: Run) -> Outcome:
+def stopped(run: Run, record: FlightRecord | None) -> Outcome:
     """Somebody asked for its end."""
     match run.stop:
         case Stop.CANCELLED:
-            return Cancelled(run.stop_reason)
+            return Cancelled(run.stop_reason, record)
         case Stop.DRAINED:
             return Released(run.stop_reason)
         case _:

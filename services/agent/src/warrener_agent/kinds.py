@@ -7,24 +7,25 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import reduce
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from warrener_agent.errors import ErrorRules
 from warrener_agent.failures import JobDefinitionError
+from warrener_agent.isolation import Isolation, IsolationOptions, isolation_of
 from warrener_agent.signature import Handler, Signature, signature_of
 from warrener_contracts.breaking import BreakerPolicy
 from warrener_contracts.events import JobTypeDeclaration
 from warrener_contracts.policy import Backoff, Guarantee, JobPolicy
 
-ExecutorName = Literal["coroutine", "thread", "process"]
+ExecutorName = Literal["coroutine", "thread", "process", "command"]
 _REMEMBERED = "__warrener_jobs__"
 
 
-class Options(TypedDict, total=False):
-    """What a job type may choose; what it leaves out has the default of `JobPolicy`."""
+class Options(IsolationOptions, total=False):
+    """What a job type may choose; what it leaves out has the default of `JobPolicy` and `Isolation`."""
 
     max_attempts: int
     max_losses: int
@@ -45,6 +46,7 @@ class JobKind:
     handler: Handler
     signature: Signature
     executor: ExecutorName
+    isolation: Isolation
 
     @property
     def name(self) -> str:
@@ -60,12 +62,15 @@ def kind_of(
     executor: ExecutorName | None,
     errors: ErrorRules,
     options: Options,
+    signature: Signature | None = None,
 ) -> JobKind:
-    """The job type `name`, run by `handler`. Raises JobDefinitionError that says what is wrong with it."""
+    """The job type `name`, run by `handler`; with a `signature` that is not its own, `handler` makes the
+    order to a program. Raises JobDefinitionError that says what is wrong with it."""
     if inspect.isgeneratorfunction(handler) or inspect.isasyncgenfunction(handler):
         raise JobDefinitionError(f"{name}: expected a handler that returns its result, got a generator")
-    chosen = _executor(name, handler, executor)
-    signature = signature_of(handler, name)
+    chosen = _executor(name, handler, executor) if signature is None else "command"
+    isolation = isolation_of(name, chosen, options)
+    signature = signature or signature_of(handler, name)
     try:
         declaration = JobTypeDeclaration(
             name=name,
@@ -80,7 +85,7 @@ def kind_of(
         raise JobDefinitionError(f"{name}: {'; '.join(map(_problem, error.errors()))}") from error
     except ValueError as error:
         raise JobDefinitionError(f"{name}: {error}; one of {', '.join(Guarantee)}") from error
-    kind = JobKind(declaration, handler, signature, chosen)
+    kind = JobKind(declaration, handler, signature, chosen, isolation)
     _remember(kind)
     return kind
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from warrener_agent.failures import Instead
 from warrener_agent.ledger.port import Completion, Failure
-from warrener_contracts.events import ErrorInfo
+from warrener_contracts.events import ErrorInfo, FlightRecord
 
 
 class Succeeded(NamedTuple):
@@ -31,6 +31,7 @@ class Cancelled:
     """It was stopped, or not started, because somebody asked."""
 
     reason: str
+    flight_record: FlightRecord | None = None
 
 
 @dataclass(frozen=True, slots=True)

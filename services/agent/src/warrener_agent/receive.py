@@ -108,7 +108,8 @@ class Receiver:
                 if (twin := claims.get(claim)) is not None:  # a duplicate shares its fate
                     twin[1].append(receipt)
                 else:
-                    self._place(batch, event, claim, receipt, slot_free=len(claims) < free)
+                    taken = len(claims) >= free or self._at.restarts.holds(event.data.job_type)
+                    self._place(batch, event, claim, receipt, slot_free=not taken)
 
     def _place(
         self, batch: Batch, event: AttemptDispatched, claim: Claim, receipt: Receipt, *, slot_free: bool

@@ -33,3 +33,9 @@ class AgentSettings(ServiceSettings):
     """How long the ledger remembers a completion: longer than any message about it may be on its way."""
     agent_announce_after: Annotated[float, Field(ge=0)] = 0.5
     """An attempt that runs longer than this is announced as started."""
+    agent_deaths: Annotated[int, Field(ge=1)] = 10
+    """How often the processes of a job type may die within `agent_deaths_within`; then the type is held."""
+    agent_deaths_within: Seconds = 60.0
+    """The time in which the deaths are counted."""
+    agent_hold: Seconds = 30.0
+    """How long a job type is held: its attempts go back to the queue, uncharged, and other agents may try."""

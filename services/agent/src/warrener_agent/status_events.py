@@ -128,10 +128,14 @@ class Speaker:
                     **which, **ran, error=error, retry_after_seconds=retry_after, snoozed=snoozed
                 )
                 return AttemptFailed(data=failed, **envelope)
-            case Cancelled(reason):
+            case Cancelled(reason, record):
                 return AttemptCancelled(
                     data=AttemptCancelledData(
-                        **which, started_at=times.started_at, finished_at=times.finished_at, reason=reason
+                        **which,
+                        started_at=times.started_at,
+                        finished_at=times.finished_at,
+                        reason=reason,
+                        flight_record=record,
                     ),
                     **envelope,
                 )

@@ -20,6 +20,7 @@ from uuid import UUID
 from warrener_agent.agent import Agent
 from warrener_agent.context import AttemptFacts
 from warrener_agent.desk import LoopDesk
+from warrener_agent.executors.command import CommandExecutor
 from warrener_agent.executors.coroutine import CoroutineExecutor
 from warrener_agent.executors.port import Ended, Executor, Returned
 from warrener_agent.executors.process import ProcessExecutor
@@ -36,6 +37,7 @@ _EXECUTORS: Mapping[ExecutorName, Callable[[], Executor]] = {
     "coroutine": CoroutineExecutor,
     "thread": ThreadExecutor,
     "process": ProcessExecutor,
+    "command": CommandExecutor,
 }
 _AGENT = "test"
 

@@ -8,9 +8,11 @@ from functools import partial
 from warrener_agent.agent import Agent
 from warrener_agent.announce import Announcer
 from warrener_agent.control import Control
+from warrener_agent.executors.command import CommandExecutor
 from warrener_agent.executors.coroutine import CoroutineExecutor
 from warrener_agent.executors.port import Executor
 from warrener_agent.executors.process import ProcessExecutor
+from warrener_agent.executors.restarts import Intensity, Restarts
 from warrener_agent.executors.thread import ThreadExecutor
 from warrener_agent.gate import Gate
 from warrener_agent.kinds import ExecutorName
@@ -42,6 +44,7 @@ def assemble(  # noqa: PLR0917 - the parts that every service is assembled from,
     entropy: Entropy,
     telemetry: Telemetry,
     settings: AgentSettings,
+    restarts: Restarts | None = None,
 ) -> Component:
     """An agent that serves `agent`; `bus` and `ledger` are started by the caller.
 
@@ -63,13 +66,14 @@ def assemble(  # noqa: PLR0917 - the parts that every service is assembled from,
         running=Running(settings.agent_slots),
         speaker=Speaker(agent_id),
         gate=Gate({kind.name: kind.declaration.policy for kind in agent.kinds.values()}),
+        restarts=restarts or restarts_of(settings, clock),
     )
     return _parts(at, agent, telemetry)
 
 
 def _parts(at: Workplace, agent: Agent, telemetry: Telemetry) -> Component:
     reporter, progress, leases = Reporter(at), ProgressLine(at), Leases(at)
-    performer = Performer(at, agent.kinds, _executors(), reporter, progress, telemetry=telemetry)
+    performer = Performer(at, agent.kinds, _executors(at.restarts), reporter, progress, telemetry=telemetry)
     receiver = Receiver(at, performer, reporter)
     consumers = [_consumer(at, receiver, queue) for queue in at.queues]
     presence = Presence(at, lambda: all(consumer.live for consumer in consumers))
@@ -113,18 +117,31 @@ async def production(agent: Agent, settings: AgentSettings, telemetry: Telemetry
         ledger = open_ledger(settings.ledger_url)
     except ValueError as error:
         raise SettingsError([f"WARRENER_LEDGER_URL: {error}"]) from error
+    restarts = restarts_of(settings, clock)
     bus = open_bus(settings.broker_url, name="warrener-agent", lane=settings.lane)
     component = Group(
         Resource("ledger", partial(start_patiently, ledger, clock), ledger.close),
         Resource("bus", bus.start, bus.close),
-        assemble(agent, bus, ledger, clock, entropy, telemetry, settings),
+        assemble(agent, bus, ledger, clock, entropy, telemetry, settings, restarts),
         name="agent and what it stands on",
     )
-    return Service(component, ready={"broker": bus.ping, "ledger": ledger.ping})
+    return Service(component, ready={"broker": bus.ping, "ledger": ledger.ping, "executors": restarts.check})
 
 
-def _executors() -> dict[ExecutorName, Executor]:
-    return {"coroutine": CoroutineExecutor(), "thread": ThreadExecutor(), "process": ProcessExecutor()}
+def restarts_of(settings: AgentSettings, clock: Clock) -> Restarts:
+    """How often processes may die, by the settings."""
+    return Restarts(
+        clock, Intensity(settings.agent_deaths, settings.agent_deaths_within, settings.agent_hold)
+    )
+
+
+def _executors(restarts: Restarts) -> dict[ExecutorName, Executor]:
+    return {
+        "coroutine": CoroutineExecutor(),
+        "thread": ThreadExecutor(),
+        "process": ProcessExecutor(restarts),
+        "command": CommandExecutor(restarts),
+    }
 
 
 def _agent_id(entropy: Entropy) -> str:

@@ -1,8 +1,9 @@
 """What all parts of one agent share."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 
+from warrener_agent.executors.restarts import Restarts
 from warrener_agent.gate import Gate
 from warrener_agent.ledger.port import Ledger
 from warrener_agent.running import Running
@@ -26,6 +27,7 @@ class Workplace:
     running: Running
     speaker: Speaker
     gate: Gate
+    restarts: Restarts = field(default_factory=Restarts)
 
     @property
     def lease(self) -> timedelta:

@@ -17,6 +17,7 @@ from warrener_contracts.states import JobState
 from warrener_store.becoming import become
 from warrener_store.rows import AttemptEnd, AttemptRow, JobRow
 from warrener_supervisor import delays, ends, held
+from warrener_supervisor.last_seen import seen_before
 from warrener_supervisor.moment import Moment
 from warrener_supervisor.verdicts import Judgement, Tell
 
@@ -80,12 +81,12 @@ def stopped(row: JobRow, event: AttemptCancelled, at: Moment) -> Judgement:
     """Stopped because somebody asked. If nobody did, the agent was mistaken: charged, or it would go on for
     ever."""
     data = event.data
-    record = _record(row, AttemptEnd.CANCELLED, at, data.agent_id, None)
+    record = _record(row, AttemptEnd.CANCELLED, at, data.agent_id, seen_before(data))
     record = replace(record, started_at=data.started_at, finished_at=data.finished_at)
     if row.cancel_reason is not None:
         return ends.cancelled(row, record, at.now)
     message = f"agent {data.agent_id} stopped it, and nobody had asked for that: {data.reason}"
-    error = ErrorInfo(kind=ErrorKind.ERROR, type="stopped", message=message)
+    error = ErrorInfo(kind=ErrorKind.ERROR, type="stopped", message=message, flight_record=data.flight_record)
     charged = become(row, failures=row.failures + 1, error=error)
     if charged.failures >= row.policy.max_attempts:
         return ends.cancelled(charged, replace(record, error=error), at.now)

@@ -27,6 +27,7 @@ from warrener_contracts.events.dispatch import (
 )
 from warrener_contracts.events.envelope import Event, EventData
 from warrener_contracts.events.fields import Instant, JsonObject
+from warrener_contracts.events.flight import FlightRecord
 from warrener_contracts.events.requests import (
     AgentAnnounced,
     AgentAnnouncedData,
@@ -101,6 +102,7 @@ __all__ = [
     "ErrorKind",
     "Event",
     "EventData",
+    "FlightRecord",
     "Instant",
     "JobCancelRequested",
     "JobCancelRequestedData",

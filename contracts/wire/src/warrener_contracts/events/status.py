@@ -17,6 +17,7 @@ from warrener_contracts.events.fields import (
     Sentence,
     Trace,
 )
+from warrener_contracts.events.flight import FlightRecord
 from warrener_contracts.unsaid import nothing
 
 
@@ -36,10 +37,15 @@ class ErrorInfo(EventData, frozen=True):
     """A failure as a person wants to read it."""
 
     kind: ErrorKind
-    type: Sentence = Field(description="The exception's class, or the kind again.")
+    type: Sentence = Field(description="The exception's class, or what ended its process, or the kind again.")
     message: Sentence
     stack: Trace | None = None
     retryable: bool = Field(default=True, description="False: no retry can mend it.")
+    flight_record: FlightRecord | None = Field(
+        default=None,
+        exclude_if=nothing,
+        description="Where it was stopped, or its process died: what was seen of it before.",
+    )
     by_class: bool = Field(
         default=False,
         exclude_if=nothing,
@@ -139,6 +145,9 @@ class AttemptCancelledData(EndedData, frozen=True):
         default=False,
         exclude_if=nothing,
         description="Its handler wants the job to end cancelled; nobody else has asked.",
+    )
+    flight_record: FlightRecord | None = Field(
+        default=None, exclude_if=nothing, description="What was seen of it before it was stopped."
     )
 
 

@@ -21,7 +21,7 @@ from warrener_contracts.topology import MAX_BODY
 async def call(kind: JobKind, facts: AttemptFacts, arguments: Mapping[str, Any], desk: Desk) -> Ended:
     """Run an `async def` handler in this event loop. Raises CancelledError where we ourselves are
     cancelled."""
-    given = _arguments(kind, facts, arguments, desk)
+    given = arguments_of(kind, facts, arguments, desk)
     if isinstance(given, Raised):
         return given
     try:
@@ -38,7 +38,7 @@ def call_blocking(kind: JobKind, facts: AttemptFacts, arguments: Mapping[str, An
     """Run any handler in this thread."""
     if inspect.iscoroutinefunction(kind.handler):
         return asyncio.run(call(kind, facts, arguments, desk))
-    given = _arguments(kind, facts, arguments, desk)
+    given = arguments_of(kind, facts, arguments, desk)
     if isinstance(given, Raised):
         return given
     try:
@@ -48,9 +48,10 @@ def call_blocking(kind: JobKind, facts: AttemptFacts, arguments: Mapping[str, An
     return _ended(kind, value)
 
 
-def _arguments(
+def arguments_of(
     kind: JobKind, facts: AttemptFacts, arguments: Mapping[str, Any], desk: Desk
 ) -> dict[str, Any] | Raised:
+    """What the handler is called with, or why it cannot be."""
     try:
         given = kind.signature.read(arguments)
     except ValidationError as error:
@@ -63,10 +64,11 @@ def _arguments(
 
 
 def _ended(kind: JobKind, value: Any) -> Ended:
-    return failure(value, kind.declaration.policy) if isinstance(value, WISHES) else _result(kind, value)
+    return failure(value, kind.declaration.policy) if isinstance(value, WISHES) else result_of(kind, value)
 
 
-def _result(kind: JobKind, value: Any) -> Ended:
+def result_of(kind: JobKind, value: Any) -> Ended:
+    """What is told of a returned value: itself as JSON, or why it cannot be sent."""
     try:
         # Written once: this text is recorded and told. Past this door nobody can refuse it any more.
         text = kind.signature.write(value)

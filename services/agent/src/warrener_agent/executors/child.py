@@ -1,7 +1,8 @@
-"""The child process: `python -m warrener_agent.executors.child FD`, started by the agent and by nobody
-else."""
+"""The child process: `python -m warrener_agent.executors.child FD FD WHO`, started by the agent and by nobody
+else. The first is the connection, the second the file for its stacks; WHO is JSON, its user and its umask."""
 
 import asyncio
+import inspect
 import json
 import os
 import queue
@@ -10,25 +11,30 @@ import socket
 import sys
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from itertools import count
 from typing import Any, NoReturn
 from uuid import UUID
 
 from warrener_agent.context import AttemptFacts, Parameters, Wish
-from warrener_agent.executors.call import call_blocking
+from warrener_agent.executors import confine
+from warrener_agent.executors.call import call, call_blocking
 from warrener_agent.executors.failure import failure
 from warrener_agent.executors.frames import HEADER, Frame, pack, unpack
 from warrener_agent.executors.port import Ended, Raised
 from warrener_agent.executors.remote_error import rebuilt
+from warrener_agent.executors.stacks import Stacks
+from warrener_agent.executors.tree import kill_below
 from warrener_agent.kinds import recall
 
 
 class Line:
     """The connection to the agent. One thread reads: it ends the process when the agent is gone, whatever the
-    handler does at that moment, so that no orphan goes on working."""
+    handler does at that moment, so that no orphan goes on working, and it tells where the others are."""
 
-    def __init__(self, connection: socket.socket) -> None:
+    def __init__(self, connection: socket.socket, stacks: Stacks) -> None:
         self._connection = connection
+        self.stacks = stacks
         self._speaking = threading.Lock()
         self._numbers = count()
         self._answers: dict[int, queue.SimpleQueue[Frame]] = {}
@@ -56,6 +62,8 @@ class Line:
                 frame = self._hear()
                 if "to" in frame:
                     self._answers.pop(frame["to"]).put(frame)
+                elif "stacks" in frame:
+                    self.say({"stacks": self.stacks.text()})
                 else:
                     self.assignments.put(frame)
         except (OSError, EOFError):
@@ -108,32 +116,63 @@ class LineDesk:
 
 
 def perform(assignment: Frame, line: Line) -> Ended:
-    """Find the handler, and run it."""
+    """Find the handler, and run it within its limits."""
+    try:
+        with confine.confined(assignment["limits"]):
+            return _perform(assignment, line)
+    except BaseException as error:  # noqa: BLE001 - there was no memory to say so where it was raised
+        return failure(error)
+
+
+def _perform(assignment: Frame, line: Line) -> Ended:
     facts = AttemptFacts(**assignment["facts"])
     sys.path[:] = assignment["path"]
     try:
         kind = recall(assignment["module"], assignment["qualname"], facts.job_type)
     except BaseException as error:  # noqa: BLE001 - a module may do anything when it is imported
         return failure(error)
-    return call_blocking(kind, facts, json.loads(assignment["arguments"]), LineDesk(line))
+    arguments, desk = json.loads(assignment["arguments"]), LineDesk(line)
+    if inspect.iscoroutinefunction(kind.handler):
+        return asyncio.run(line.stacks.in_sight(call(kind, facts, arguments, desk)))
+    return call_blocking(kind, facts, arguments, desk)
 
 
 def serve(line: Line) -> NoReturn:
     """One assignment after another, until the agent is gone."""
     while True:
         ended = perform(line.assignments.get(), line)
+        _flush()
+        state = {"left": confine.has_children(), "memory": confine.memory()}
         if isinstance(ended, Raised):
             error = ended.error.model_dump(mode="json")
             wish = {"retry_after_seconds": ended.retry_after_seconds, "instead": ended.instead}
-            line.say({"ended": {"error": error, **wish}})
+            line.say({"ended": {"error": error, **wish}, **state})
         else:
-            line.say({"ended": {"result": ended.result_text}})
+            line.say({"ended": {"result": ended.result_text}, **state})
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(AttributeError, ValueError, OSError):  # a handler may have closed or replaced it
+            stream.flush()
 
 
 def _end() -> NoReturn:
-    os.killpg(0, signal.SIGKILL)  # what the handler has started goes too
+    kill_below(os.getpid())  # what the handler has started goes too
+    os.killpg(0, signal.SIGKILL)
     os._exit(1)
 
 
+def _begin(connection: int, stacks: int, who: Frame) -> NoReturn:
+    confine.prepare()
+    confine.become(who["user"], who["umask"])
+    reconfigure = getattr(sys.stdout, "reconfigure", None)
+    if reconfigure is not None:  # a pipe by now: what is said shall not wait for more of it
+        reconfigure(line_buffering=True)
+    line = Line(socket.socket(fileno=connection), Stacks(stacks))
+    line.say({"ready": True})
+    serve(line)
+
+
 if __name__ == "__main__":
-    serve(Line(socket.socket(fileno=int(sys.argv[1]))))
+    _begin(int(sys.argv[1]), int(sys.argv[2]), json.loads(sys.argv[3]))

@@ -1,12 +1,13 @@
 """A failure as a person wants to read it. Pure."""
 
 import traceback
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from warrener_agent.errors import name_of
 from warrener_agent.executors.port import Raised
 from warrener_agent.failures import Cancel, Fail, Instead, RetryAfter, Snooze
-from warrener_contracts.events import ErrorInfo, ErrorKind
+from warrener_contracts.events import ErrorInfo, ErrorKind, FlightRecord
 from warrener_contracts.policy import JobPolicy
 from warrener_contracts.retrying import not_again_because
 
@@ -49,10 +50,16 @@ def timed_out(timeout: timedelta, deadline: datetime | None) -> Raised:
     return Raised(ErrorInfo(kind=ErrorKind.TIMEOUT, type=ErrorKind.TIMEOUT.value, message=message))
 
 
-def crashed(how: str) -> Raised:
-    """Its executor died."""
-    message = f"expected the child process to report the end of the handler, it {how}"
-    return Raised(ErrorInfo(kind=ErrorKind.CRASH, type=ErrorKind.CRASH.value, message=message))
+def cannot_run(name: str, why: str) -> Raised:
+    """No process could be started for it. Another agent may be better off."""
+    return Raised(ErrorInfo(kind=ErrorKind.ERROR, type="CannotRun", message=f"{name}: {why}"))
+
+
+def with_record(raised: Raised, record: FlightRecord | None) -> Raised:
+    """The same, with what was seen before the end."""
+    if record is None:
+        return raised
+    return replace(raised, error=raised.error.model_copy(update={"flight_record": record}))
 
 
 def _instead(error: BaseException) -> Instead | None:

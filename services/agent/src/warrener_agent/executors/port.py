@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from warrener_agent.context import AttemptFacts, Desk
 from warrener_agent.failures import Instead
 from warrener_agent.kinds import JobKind
-from warrener_contracts.events import ErrorInfo
+from warrener_contracts.events import ErrorInfo, FlightRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +36,11 @@ class Execution(Protocol):
     @property
     def done(self) -> asyncio.Future[Ended]:
         """Its end. Whatever the handler does becomes data: this raises nothing of it. Do not cancel it."""
+        ...
+
+    @property
+    def flight_record(self) -> FlightRecord | None:
+        """What was seen of it just before it was stopped, where that can be seen."""
         ...
 
     async def stop(self) -> bool:

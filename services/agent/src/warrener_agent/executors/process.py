@@ -1,73 +1,115 @@
-"""Attempts in child processes: the one executor that can stop whatever a handler does."""
+"""Attempts in child processes: the executor that can stop whatever a handler does."""
 
 import asyncio
 import json
 import sys
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from warrener_agent.context import AttemptFacts, Desk
-from warrener_agent.executors.child_process import ChildProcess
+from warrener_agent.executors.account import AccountError
+from warrener_agent.executors.child_process import ChildDied, ChildProcess
+from warrener_agent.executors.death import OUT_OF_MEMORY, by_limit, died, is_fault, killed
+from warrener_agent.executors.failure import cannot_run
 from warrener_agent.executors.frames import Frame
-from warrener_agent.executors.port import Ended
+from warrener_agent.executors.pool import Pool
+from warrener_agent.executors.port import Ended, Raised
+from warrener_agent.executors.restarts import Restarts
+from warrener_agent.executors.watch import abandon, first
+from warrener_agent.isolation import Limits, Restart
 from warrener_agent.kinds import JobKind
+from warrener_contracts.events import FlightRecord
+
+_WHAT = "the child process to report the end of the handler"
 
 
 class ProcessExecutor:
-    """Keeps the children that have finished well warm for the next attempt; starts another when none is
-    free."""
+    """Runs each handler in a child process, kept warm for the next one."""
 
-    def __init__(self) -> None:
-        self._idle: list[ChildProcess] = []
+    def __init__(self, restarts: Restarts | None = None) -> None:
+        self.restarts = restarts or Restarts()
+        self.pool = Pool()
 
     def begin(
         self, kind: JobKind, facts: AttemptFacts, arguments: Mapping[str, Any], desk: Desk
     ) -> "ProcessExecution":
-        return ProcessExecution(self, _assignment(kind, facts, arguments), desk)
-
-    async def borrow(self) -> ChildProcess:
-        """A child that waits for work."""
-        while self._idle:
-            child = self._idle.pop()
-            if child.alive:
-                return child
-        return await ChildProcess.start()
-
-    def give_back(self, child: ChildProcess) -> None:
-        """It has finished and may do more."""
-        self._idle.append(child)
+        return ProcessExecution(self, kind, _assignment(kind, facts, arguments), desk)
 
     async def close(self) -> None:
-        idle, self._idle = self._idle, []
-        for child in idle:
-            await child.kill()
+        await self.pool.close()
 
 
 class ProcessExecution:
     """One assignment of one child."""
 
-    def __init__(self, executor: ProcessExecutor, assignment: Frame, desk: Desk) -> None:
-        self._executor = executor
+    def __init__(self, executor: ProcessExecutor, kind: JobKind, assignment: Frame, desk: Desk) -> None:
+        self._pool, self._restarts = executor.pool, executor.restarts
+        self._job_type, self._isolation = kind.name, kind.isolation
         self._child: ChildProcess | None = None
+        self.flight_record: FlightRecord | None = None
         self.done = asyncio.create_task(self._run(assignment, desk))
 
-    async def _run(self, assignment: Frame, desk: Desk) -> Ended:
-        self._child = await self._executor.borrow()
-        ended = await self._child.run(assignment, desk)
-        child, self._child = self._child, None
-        if child.alive:
-            self._executor.give_back(child)
-        return ended
-
     async def stop(self) -> bool:
+        if self._child is not None:
+            self.flight_record = await self._child.capture()
         self.done.cancel()
         await asyncio.wait({self.done})
-        if self._child is not None:
-            await self._child.kill()
         return True
 
     async def gone(self) -> None:
         await asyncio.wait({self.done})
+
+    async def _run(self, assignment: Frame, desk: Desk) -> Ended:
+        await self._restarts.pause(self._job_type)
+        try:
+            child = self._child = await self._pool.borrow(self._isolation.surroundings)
+        except (AccountError, OSError) as error:
+            return cannot_run(self._job_type, str(error))
+        try:
+            ended = by_limit(await self._until_end(child, assignment, desk), self._isolation.limits)
+        except BaseException:
+            await child.close()
+            self._replace("always")
+            raise
+        self._child = None
+        self._part_with(child, ended)
+        return ended
+
+    async def _until_end(self, child: ChildProcess, assignment: Frame, desk: Desk) -> Ended:
+        limits = self._isolation.limits
+        running = asyncio.create_task(child.run(assignment, limits, desk))
+        try:
+            breach = await first(running, limits, child.members)
+            if breach is not None:
+                record = await child.capture()
+                await child.kill()
+                return killed(breach, record)
+            return await running
+        except ChildDied as end:
+            raised = died(_WHAT, end.death, limits, child.record())
+            if is_fault(raised, limits):
+                self._restarts.died(self._job_type)
+            return raised
+        finally:
+            await abandon(running)
+
+    def _part_with(self, child: ChildProcess, ended: Ended) -> None:
+        if child.alive:
+            self._restarts.ended_well(self._job_type)
+        if isinstance(ended, Raised) and ended.error.type == OUT_OF_MEMORY:
+            died, kept = True, False
+            self._pool.dismiss(child)  # who knows what it holds
+        else:
+            died = not child.alive
+            kept = self._pool.give_back(child, self._isolation.surroundings, self._isolation.recycle)
+        if not kept:
+            self._replace(*(("always", "on-failure") if died else ("always",)))
+
+    def _replace(self, *where: Restart) -> None:
+        """The child is not kept: another one, where the job type wants that now."""
+        if self._isolation.restart in where:
+            self._pool.replace(self._isolation.surroundings, partial(self._restarts.pause, self._job_type))
 
 
 def _assignment(kind: JobKind, facts: AttemptFacts, arguments: Mapping[str, Any]) -> Frame:
@@ -76,6 +118,7 @@ def _assignment(kind: JobKind, facts: AttemptFacts, arguments: Mapping[str, Any]
         "module": kind.handler.__module__,
         "qualname": kind.handler.__qualname__,
         "arguments": json.dumps(arguments),  # as text: what users say is not ours to read
+        "limits": _limits(kind.isolation.limits),
         "facts": {
             "job_id": facts.job_id,
             "job_type": facts.job_type,
@@ -83,4 +126,14 @@ def _assignment(kind: JobKind, facts: AttemptFacts, arguments: Mapping[str, Any]
             "max_attempts": facts.max_attempts,
             "deadline": facts.deadline,
         },
+    }
+
+
+def _limits(limits: Limits) -> Frame:
+    """What the kernel is to hold a single process to."""
+    return {
+        "memory": limits.memory_bytes,
+        "cpu": limits.cpu_seconds,
+        "open_files": limits.open_files,
+        "file_size": limits.file_bytes,
     }

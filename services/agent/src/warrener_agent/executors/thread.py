@@ -3,28 +3,39 @@
 import asyncio
 import threading
 from collections.abc import Mapping
+from contextvars import copy_context
 from typing import Any
 from uuid import UUID
 
 from warrener_agent.context import AttemptFacts, Desk, Parameters, Wish
 from warrener_agent.executors.call import call_blocking
+from warrener_agent.executors.flight import in_the_agent
+from warrener_agent.executors.last_words import Words, listen, words_here
 from warrener_agent.executors.port import Ended
+from warrener_agent.executors.stacks import thread_stack
+from warrener_agent.executors.tree import thread_seconds
 from warrener_agent.kinds import JobKind
+from warrener_contracts.events import FlightRecord
 
 
 class ThreadExecutor:
     """A thread for each handler; daemons, so that an abandoned one does not keep the agent from ending."""
 
+    def __init__(self) -> None:
+        listen()
+
     def begin(
         self, kind: JobKind, facts: AttemptFacts, arguments: Mapping[str, Any], desk: Desk
     ) -> "ThreadExecution":
         loop = asyncio.get_running_loop()
-        execution = ThreadExecution(loop)
+        execution = ThreadExecution(loop, words_here())
+        context = copy_context()
 
         def run() -> None:
-            execution.finish(call_blocking(kind, facts, arguments, _ThreadDesk(loop, desk)))
+            execution.finish(context.run(call_blocking, kind, facts, arguments, _ThreadDesk(loop, desk)))
 
-        threading.Thread(target=run, name=f"{kind.name} {facts.job_id}", daemon=True).start()
+        execution.thread = threading.Thread(target=run, name=f"{kind.name} {facts.job_id}", daemon=True)
+        execution.thread.start()
         return execution
 
     async def close(self) -> None:
@@ -34,8 +45,10 @@ class ThreadExecutor:
 class ThreadExecution:
     """A thread."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
+    def __init__(self, loop: asyncio.AbstractEventLoop, words: Words) -> None:
+        self._loop, self._words = loop, words
+        self.thread: threading.Thread | None = None
+        self.flight_record: FlightRecord | None = None
         self.done: asyncio.Future[Ended] = loop.create_future()
 
     def finish(self, ended: Ended) -> None:
@@ -46,6 +59,9 @@ class ThreadExecution:
             return  # the loop is closed: it was abandoned, and nobody wants to know any more
 
     async def stop(self) -> bool:
+        if (thread := self.thread) is not None and thread.ident is not None:
+            used = thread_seconds(thread.native_id)
+            self.flight_record = in_the_agent([thread_stack(thread.ident)], self._words, cpu_seconds=used)
         return self.done.done()
 
     async def gone(self) -> None:

@@ -6,6 +6,7 @@ import typer
 
 from warrener.doctor.broker import check_broker
 from warrener.doctor.finding import Finding, Health
+from warrener.doctor.isolation import check_isolation
 from warrener.doctor.store import check_store
 from warrener.exits import Exit
 from warrener.options import Broker, Json, Management, Store
@@ -31,9 +32,9 @@ def doctor(
 ) -> None:
     """Try everything that may be wrong.
 
-    Broker, topology, bindings, permissions, store, clocks, services, agents. Each finding comes with what to
-    do. The exit code is 1 if something is wrong (✗); what is odd (!) is worth knowing, and no fault by
-    itself.
+    Broker, topology, bindings, permissions, store, clocks, services, agents, limits of handlers. Each
+    finding comes with what to do. The exit code is 1 if something is wrong (✗); what is odd (!) is worth
+    knowing, and no fault by itself.
     """
     found = run(_doctor(find_places(broker, store, management), as_json=as_json))
     if any(finding.health is Health.WRONG for finding in found):
@@ -57,6 +58,8 @@ async def _all(places: Places) -> AsyncIterator[Finding]:
     async for finding in check_broker(places.broker_url, places.management_url):
         yield finding
     async for finding in check_store(places.store_url):
+        yield finding
+    for finding in check_isolation():
         yield finding
 
 

@@ -11,6 +11,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from warrener.shown.flight import flight_text
 from warrener.shown.next_step import next_step
 from warrener.shown.policy import job_retries_text
 from warrener.shown.states import end_text, id_text, state_text
@@ -36,6 +37,8 @@ def job_page(
         parts += [_title("attempts"), _attempts(attempts)]
     if row.error and row.state != "succeeded":
         parts += [_title("error"), _error(row.error)]
+    if row.state != "succeeded":
+        parts += _last_seen(row.error, attempts)
     if follow_ups:
         parts += [_title("follow-ups"), _follow_ups(follow_ups)]
     if row.result is not None:
@@ -106,6 +109,18 @@ def _error(error: ErrorInfo) -> Padding:
     if error.stack:
         text.append("\n" + error.stack.rstrip().removesuffix(text.plain).rstrip(), style="soft")
     return _indented(text)
+
+
+def _last_seen(error: ErrorInfo | None, attempts: Sequence[AttemptRow]) -> Iterable[RenderableType]:
+    """The newest flight record: of an attempt that is over, or at least of the job's last error."""
+    kept = [(one.attempt, one.error.flight_record) for one in attempts if one.error]
+    number, record = next(
+        ((number, record) for number, record in reversed(kept) if record),
+        (None, error and error.flight_record),
+    )
+    if record:
+        yield _title("last seen" if number is None else f"last seen, attempt {number}")
+        yield _indented(flight_text(record))
 
 
 def said(verdict: str) -> str:

@@ -1,0 +1,104 @@
+"""What is told of a process that died, or had to be killed. Pure."""
+
+import signal
+from dataclasses import dataclass, replace
+
+from warrener_agent.executors.port import Ended, Raised
+from warrener_agent.isolation import Limits, size_text
+from warrener_contracts.events import ErrorInfo, ErrorKind, FlightRecord
+
+OUT_OF_MEMORY = "OutOfMemory"
+CPU_TIME_LIMIT = "CpuTimeLimit"
+FILE_SIZE_LIMIT = "FileSizeLimit"
+PROCESS_LIMIT = "ProcessLimit"
+EXIT_CODE = "ExitCode"
+GONE = "Gone"
+
+
+@dataclass(frozen=True, slots=True)
+class Death:
+    """A process is gone, and not because we wanted it. `code` is its exit code, or a signal as a negative
+    number; None where nobody knows. `oom_killed`: the kernel has killed for want of memory meanwhile."""
+
+    code: int | None
+    oom_killed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Breach:
+    """It has used more than it may, and must be killed."""
+
+    type: str
+    message: str
+
+
+def is_fault(raised: Raised, limits: Limits) -> bool:
+    """Whether a process died by itself, rather than by a limit that its job type has declared."""
+    return raised.error.type not in {CPU_TIME_LIMIT, FILE_SIZE_LIMIT} and not (
+        raised.error.type == OUT_OF_MEMORY and limits.memory_bytes is not None
+    )
+
+
+def died(what: str, death: Death, limits: Limits, record: FlightRecord | None) -> Raised:
+    """The end of an attempt whose process died."""
+    kind, how = _how(death, limits)
+    message = f"expected {what}, it {how}"
+    return Raised(ErrorInfo(kind=ErrorKind.CRASH, type=kind, message=message, flight_record=record))
+
+
+def killed(breach: Breach, record: FlightRecord | None) -> Raised:
+    """The end of an attempt that used more than it may."""
+    return Raised(
+        ErrorInfo(kind=ErrorKind.CRASH, type=breach.type, message=breach.message, flight_record=record)
+    )
+
+
+def by_limit(ended: Ended, limits: Limits) -> Ended:
+    """A MemoryError under a limit of memory is told as what it is; anything else as it was."""
+    if not isinstance(ended, Raised) or ended.error.type != "MemoryError" or limits.memory_bytes is None:
+        return ended
+    message = f"MemoryError: {ended.error.message}: it may use {size_text(limits.memory_bytes)}"
+    return replace(ended, error=ended.error.model_copy(update={"type": OUT_OF_MEMORY, "message": message}))
+
+
+def breach_of(limits: Limits, *, memory: int, cpu_seconds: float, processes: int) -> Breach | None:
+    """Which limit is exceeded by what an attempt uses, if one is."""
+    if limits.memory_bytes is not None and memory > limits.memory_bytes:
+        used, may = size_text(memory), size_text(limits.memory_bytes)
+        return Breach(OUT_OF_MEMORY, f"expected it to use at most {may} of memory, it used {used}")
+    if limits.cpu_seconds is not None and cpu_seconds > limits.cpu_seconds + 1:
+        # The kernel's own limit, which counts whole seconds of one process, comes first where it can.
+        return Breach(
+            CPU_TIME_LIMIT,
+            f"expected it to use at most {limits.cpu_seconds:g} s of a processor, it used {cpu_seconds:.1f}",
+        )
+    if limits.processes is not None and processes > limits.processes:
+        return Breach(
+            PROCESS_LIMIT, f"expected at most {limits.processes} processes, it had {processes} at once"
+        )
+    return None
+
+
+def _how(death: Death, limits: Limits) -> tuple[str, str]:
+    code = death.code
+    if code in {None, -signal.SIGKILL} and death.oom_killed:
+        return OUT_OF_MEMORY, "was killed by the kernel, for want of memory"
+    if code is None:
+        return GONE, "is gone, and nobody has seen how"
+    if code >= 0:
+        return EXIT_CODE, f"ended with exit code {code}"
+    if code == -signal.SIGXCPU and limits.cpu_seconds is not None:
+        return CPU_TIME_LIMIT, f"used more than its {limits.cpu_seconds:g} s of a processor (SIGXCPU)"
+    if code == -signal.SIGXFSZ and limits.file_bytes is not None:
+        may = size_text(limits.file_bytes)
+        return FILE_SIZE_LIMIT, f"wrote a file of more than {may} (SIGXFSZ)"
+    name = _name(-code)
+    by = ", sent by somebody else than its agent" if code == -signal.SIGKILL else ""
+    return name, f"was killed by signal {-code} ({name}){by}"
+
+
+def _name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # one of the real-time signals
+        return f"SIG{number}"

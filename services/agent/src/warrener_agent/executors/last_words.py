@@ -1,0 +1,77 @@
+"""What an attempt in the agent's own process logs, and which tasks are its own: for the flight record.
+
+Each attempt has a `Words` in its context, which the tasks and threads that it starts inherit. Nothing is kept
+of those that log nothing.
+"""
+
+import asyncio
+import gc
+import logging
+from collections import deque
+from contextvars import Context, ContextVar
+from typing import Any, Final
+
+from warrener_agent.executors.output import LOG_BYTES
+
+_LINES = 100
+
+
+class Words:
+    """The last lines that one attempt has logged."""
+
+    __slots__ = ("_lines",)
+
+    def __init__(self) -> None:
+        self._lines: deque[str] | None = None
+
+    def note(self, line: str) -> None:
+        """Another line; the oldest makes room."""
+        if self._lines is None:
+            self._lines = deque(maxlen=_LINES)
+        self._lines.append(line)
+
+    @property
+    def text(self) -> str | None:
+        """All of them, if there are any."""
+        return "\n".join(self._lines)[-LOG_BYTES:] if self._lines else None
+
+
+_WORDS: Final = ContextVar[Words | None]("warrener_words", default=None)
+
+
+class _Listener(logging.Handler):
+    """Gives each record to the attempt in whose context it was logged."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        words = _WORDS.get()
+        if words is not None:
+            words.note(self.format(record))
+
+
+_LISTENER: Final = _Listener()
+_LISTENER.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+
+
+def listen() -> None:
+    """From now on. May be called again."""
+    logging.getLogger().addHandler(_LISTENER)
+
+
+def words_here() -> Words:
+    """Of the attempt that begins in this context: its tasks and threads must be started from it."""
+    words = Words()
+    _WORDS.set(words)
+    return words
+
+
+def tasks_of(words: Words) -> list[asyncio.Task[Any]]:
+    """The tasks of this event loop that belong to the attempt. Looks at all there are."""
+    return [task for task in asyncio.all_tasks() if words is _words_of(task)]
+
+
+def _words_of(task: asyncio.Task[Any]) -> Words | None:
+    # Task.get_context() is there from Python 3.12 on; before that the collector alone knows.
+    for held in gc.get_referents(task):
+        if isinstance(held, Context):
+            return held.get(_WORDS)
+    return None

@@ -1,0 +1,153 @@
+"""What an attempt in a process of its own may use, and what surrounds it. Pure.
+
+@agent.job("video.cut", executor="process", limits=Limits(memory="512MiB", cpu="60s"))
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Literal, TypedDict, get_args
+
+from pydantic import ByteSize, TypeAdapter, ValidationError
+
+from warrener_agent.failures import JobDefinitionError
+from warrener_contracts.durations import duration
+
+_BYTES = TypeAdapter[int](ByteSize)
+_PROCESSES = ("process", "command")
+
+Restart = Literal["always", "on-failure", "no"]
+"""When a child process gets a successor at once: whenever it has ended; when it died or had to be killed for
+what it used; never, so that the next attempt starts one."""
+
+Size = int | str
+"""Bytes, or such as "512MiB"."""
+
+
+def size(value: Size) -> int:
+    """Bytes. Raises ValueError that says what was expected."""
+    try:
+        return _BYTES.validate_python(value)
+    except ValidationError:
+        raise ValueError(f'expected bytes or a size such as "512MiB", got {value!r}') from None
+
+
+def size_text(value: int) -> str:
+    """Such as "512.0MiB"."""
+    return ByteSize(value).human_readable()
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one attempt may use. None: no limit but the machine's. Its wall time is the job type's `timeout`.
+
+    `memory` is of the attempt with all that it has started; `cpu` is time on a processor; `file_size` is of
+    each file that it writes. Raises ValueError for what cannot be a limit.
+    """
+
+    memory: Size | None = None
+    cpu: timedelta | float | str | None = None
+    open_files: int | None = None
+    processes: int | None = None
+    file_size: Size | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("memory_bytes", "cpu_seconds", "open_files", "processes", "file_bytes"):
+            value: float | None = getattr(self, name)
+            if value is not None and value <= 0:
+                raise ValueError(f"expected a limit above 0, got {value} for {name}")
+
+    @property
+    def memory_bytes(self) -> int | None:
+        return None if self.memory is None else size(self.memory)
+
+    @property
+    def cpu_seconds(self) -> float | None:
+        return None if self.cpu is None else duration(self.cpu).total_seconds()
+
+    @property
+    def file_bytes(self) -> int | None:
+        return None if self.file_size is None else size(self.file_size)
+
+    @property
+    def watched(self) -> bool:
+        """Whether it says something about all processes of an attempt together."""
+        return any(value is not None for value in (self.memory, self.cpu, self.processes))
+
+
+@dataclass(frozen=True, slots=True)
+class Recycle:
+    """When a child process is not kept for a further attempt: after so many, or once it holds so much."""
+
+    jobs: int = 1000
+    memory: Size = "1GiB"
+
+    def __post_init__(self) -> None:
+        if self.jobs < 1:
+            raise ValueError(f"expected to recycle after 1 job or more, got {self.jobs}")
+        _ = self.memory_bytes
+
+    @property
+    def memory_bytes(self) -> int:
+        return size(self.memory)
+
+    def is_due(self, jobs: int, memory: int) -> bool:
+        """Whether a child that has run `jobs` attempts and holds `memory` bytes has had its time."""
+        return jobs >= self.jobs or memory >= self.memory_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a process has from its birth; two attempts share a warm child only where this is the same."""
+
+    environment: tuple[str, ...] = ()
+    user: str | None = None
+    umask: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Isolation:
+    """How the attempts of one job type are kept apart from the agent and from each other."""
+
+    limits: Limits = Limits()
+    recycle: Recycle = Recycle()
+    surroundings: Surroundings = Surroundings()
+    restart: Restart = "on-failure"
+
+
+class IsolationOptions(TypedDict, total=False):
+    """What a job type with an executor of its own process may choose."""
+
+    limits: Limits
+    recycle: Recycle
+    restart: Restart
+    environment: tuple[str, ...]
+    user: str
+    umask: int
+
+
+def isolation_of(name: str, executor: str, options: Mapping[str, Any]) -> Isolation:
+    """What was chosen of it. Raises JobDefinitionError where that cannot be."""
+    chosen = [one for one in IsolationOptions.__annotations__ if one in options]
+    if chosen and executor not in _PROCESSES:
+        raise JobDefinitionError(
+            f'{name}: expected executor "process" with {", ".join(chosen)}, got "{executor}": only a process '
+            "of its own can be held to that"
+        )
+    if executor == "command" and (kept := [one for one in ("recycle", "restart") if one in chosen]):
+        raise JobDefinitionError(
+            f"{name}: expected no {' and no '.join(kept)}, got one: a program is a new process each time"
+        )
+    restart = options.get("restart", "on-failure")
+    if restart not in get_args(Restart):
+        raise JobDefinitionError(
+            f"{name}: expected restart to be one of {', '.join(get_args(Restart))}, got {restart!r}"
+        )
+    if isinstance(options.get("environment"), str):
+        raise JobDefinitionError(f"{name}: expected the names of environment variables, got one string")
+    umask = options.get("umask")
+    if umask is not None and not 0 <= umask <= 0o777:
+        raise JobDefinitionError(f"{name}: expected a umask from 0o000 to 0o777, got {umask:#o}")
+    surroundings = Surroundings(tuple(options.get("environment", ())), options.get("user"), umask)
+    limits, recycle = options.get("limits", Limits()), options.get("recycle", Recycle())
+    return Isolation(limits, recycle, surroundings, restart)

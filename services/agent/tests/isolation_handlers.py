@@ -1,0 +1,192 @@
+"""Handlers that misbehave, each in its own way, for child processes, which import this module by its name."""
+
+import asyncio
+import ctypes
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from multiprocessing import get_context
+from pathlib import Path
+
+from warrener_agent import Agent, JobContext, Limits, Recycle
+
+agent = Agent()
+SMALL = Limits(memory="256MiB")
+MIB = 1 << 20
+
+
+@agent.job("neighbour")
+async def neighbour(job: JobContext, until: Path) -> int:
+    """It works on, as long as the others misbehave."""
+    done = 0
+    while not await asyncio.to_thread(until.exists):
+        await asyncio.sleep(0.01)
+        done += 1
+    return done
+
+
+@agent.job("spins", executor="process")
+def spins(job: JobContext) -> None:
+    print("about to spin")
+    job.progress(0.25, "spinning")
+    while True:
+        pass
+
+
+@agent.job("sleeps_in_c", executor="process")
+def sleeps_in_c() -> None:
+    """It never gives the interpreter away."""
+    while True:
+        ctypes.PyDLL(None).usleep(900_000_000)
+
+
+@agent.job("waits_in_tasks", executor="process")
+async def waits_in_tasks() -> None:
+    async def inner() -> None:
+        await asyncio.sleep(600)
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(inner(), name="the one that waits")
+
+
+@agent.job("forks", executor="process")
+def forks(pids: Path) -> None:
+    """It forks children that ignore SIGTERM, one of them in a session of its own."""
+    for session in (False, True):
+        if os.fork() == 0:
+            if session:
+                os.setsid()
+            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+                signal.signal(number, signal.SIG_IGN)
+            with pids.open("a") as file:
+                file.write(f"{os.getpid()}\n")
+            while True:
+                time.sleep(60)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    while True:
+        time.sleep(60)
+
+
+@agent.job("allocates", executor="process", limits=SMALL)
+def allocates() -> None:
+    """Without end, piece by piece."""
+    kept: list[bytearray] = []
+    while True:
+        kept.append(bytearray(b"x" * MIB))
+
+
+@agent.job("allocates_below", executor="process", limits=SMALL)
+def allocates_below() -> None:
+    """In several children, each of which stays below the limit."""
+    for _ in range(4):
+        if os.fork() == 0:
+            kept = bytearray(os.urandom(MIB)) * 150
+            time.sleep(600)
+            del kept
+    time.sleep(600)
+
+
+@agent.job("burns", executor="process", limits=Limits(cpu="1s"))
+def burns() -> None:
+    while True:
+        pass
+
+
+@agent.job("burns_below", executor="process", limits=Limits(cpu="1s"))
+def burns_below() -> None:
+    """In a child that ignores what the kernel says."""
+    if os.fork() == 0:
+        signal.signal(signal.SIGXCPU, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_CPU, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        while True:
+            pass
+    time.sleep(600)
+
+
+@agent.job("multiplies", executor="process", limits=Limits(processes=3))
+def multiplies() -> None:
+    for _ in range(5):
+        if os.fork() == 0:
+            time.sleep(600)
+    time.sleep(600)
+
+
+@agent.job("opens", executor="process", limits=Limits(open_files=40))
+def opens() -> int:
+    return len([open(os.devnull) for _ in range(100)])  # noqa: PTH123
+
+
+@agent.job("writes", executor="process", limits=Limits(file_size="1KiB"))
+def writes(path: Path) -> int:
+    return path.write_bytes(b"x" * 10_000)
+
+
+@agent.job("gets_on", executor="process", limits=Limits(memory="512MiB", cpu="1s", open_files=64))
+def gets_on(burn: float) -> int:
+    """It stays within its limits, each time anew."""
+    began = time.process_time()
+    while time.process_time() - began < burn:
+        pass
+    return os.getpid()
+
+
+@agent.job("dies", executor="process")
+def dies(how: str) -> None:
+    print(f"about to die by {how}", file=sys.stderr)
+    if how.startswith("SIG"):
+        os.kill(os.getpid(), signal.Signals[how])
+        time.sleep(60)
+    os._exit(int(how))
+
+
+@agent.job("leaves", executor="process")
+def leaves(*, fail: bool = False) -> list[int]:
+    """It ends, and what it has started does not."""
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
+    if fail:
+        raise RuntimeError(str(child.pid))
+    return [os.getpid(), child.pid]
+
+
+@agent.job("uses_a_pool", executor="process", limits=Limits(memory="1GiB", cpu="60s", processes=8))
+def uses_a_pool() -> list[int]:
+    """What many handlers do, and may."""
+    with get_context("fork").Pool(2) as pool:
+        return pool.map(abs, [-1, -2, -3])
+
+
+@agent.job("recycled", executor="process", recycle=Recycle(jobs=2))
+def recycled() -> int:
+    return os.getpid()
+
+
+@agent.job("grows", executor="process", recycle=Recycle(memory="150MiB"))
+def grows(mib: int) -> int:
+    _kept.append(bytearray(b"x" * MIB) * mib)
+    return os.getpid()
+
+
+_kept: list[bytearray] = []
+
+
+@agent.job("looks", executor="process", environment=("SHOP_TOKEN",), umask=0o077)
+def looks(path: Path) -> dict[str, str]:
+    path.touch()
+    return dict(os.environ)
+
+
+@agent.job("is_no_one", executor="process", user="no-such-user-here")
+def is_no_one() -> None: ...
+
+
+@agent.job("lives_on", executor="process", recycle=Recycle(jobs=1), restart="always")
+def lives_on() -> int:
+    return os.getpid()
+
+
+@agent.job("dies_alone", executor="process", restart="no")
+def dies_alone() -> None:
+    os._exit(7)

@@ -1,0 +1,100 @@
+"""Issue 4, flight recorder, where there is no process to look at: coroutines and threads of the agent."""
+
+import asyncio
+import logging
+import threading
+from datetime import timedelta
+
+from services.agent.tests.stage import Stage
+
+from warrener_agent import Agent, JobContext
+from warrener_contracts.events import (
+    AttemptCancel,
+    AttemptCancelData,
+    AttemptCancelled,
+    AttemptFailed,
+    AttemptProgressed,
+    FlightRecord,
+)
+from warrener_contracts.letters import letter_for
+
+_log = logging.getLogger("shop.handlers")
+SHORT = timedelta(seconds=1)
+
+
+async def test_a_coroutine_that_hangs_leaves_the_stacks_of_its_tasks_its_last_lines_and_its_progress(
+    stage: Stage,
+) -> None:
+    agent = Agent()
+
+    async def waits_for_the_bank() -> None:
+        _log.warning("asking the bank at https://shop:secret@bank/")
+        await asyncio.Event().wait()
+
+    @agent.job("pay")
+    async def pay(job: JobContext) -> None:
+        job.progress(0.5, "half paid")
+        async with asyncio.TaskGroup() as group:
+            group.create_task(waits_for_the_bank(), name="bank")
+
+    @agent.job("other")
+    async def other() -> None:
+        _log.warning("a line of somebody else")
+        await asyncio.Event().wait()
+
+    await stage.enter(agent, agent_announce_after=0.0)
+    neighbour = await stage.dispatch("other")
+    job = await stage.dispatch("pay", timeout=SHORT)
+    record = (await stage.hear(AttemptFailed, job)).data.error.flight_record
+    assert record is not None
+    stacks, log = record.stacks or "", record.log or ""
+    assert "in pay" in stacks
+    assert "Task bank" in stacks
+    assert "in waits_for_the_bank" in stacks
+    assert "in other" not in stacks, "each attempt is told of alone"
+    assert "asking the bank at https://shop:***@bank/" in log, "and passwords are not"
+    assert "somebody else" not in log
+    assert (record.progress, record.progress_note) == (0.5, "half paid")
+    assert not stage.of(AttemptFailed, neighbour)
+
+
+async def test_a_thread_that_hangs_leaves_its_stack_and_what_it_has_used(stage: Stage) -> None:
+    agent, gate = Agent(), threading.Event()
+
+    @agent.job("scan")
+    def scan() -> None:
+        _log.warning("scanning")
+        while not gate.wait(0.001):
+            sum(range(1000))
+
+    await stage.enter(agent)
+    try:
+        job = await stage.dispatch("scan", timeout=SHORT)
+        record = (await stage.hear(AttemptFailed, job)).data.error.flight_record
+        assert record is not None
+        assert "in scan" in (record.stacks or "")
+        assert "scanning" in (record.log or "")
+        assert record.cpu_seconds is not None
+        assert 0 < record.cpu_seconds < 5, "of the thread alone"
+    finally:
+        gate.set()
+
+
+async def test_what_is_cancelled_leaves_its_record_too(stage: Stage) -> None:
+    agent = Agent()
+
+    @agent.job("wait")
+    async def wait(job: JobContext) -> None:
+        job.progress(0.1)
+        await asyncio.Event().wait()
+
+    await stage.enter(agent, agent_announce_after=0.0)
+    job = await stage.dispatch("wait")
+    await stage.hear(AttemptProgressed, job)
+    cancel = AttemptCancel(id="1", source="test", data=AttemptCancelData(job_id=job, reason="enough"))
+    await stage.bus.publish([letter_for(cancel)])
+    record = (await stage.hear(AttemptCancelled, job)).data.flight_record
+    assert isinstance(record, FlightRecord)
+    assert "in wait" in (record.stacks or "")
+    assert record.progress == 0.1
+    assert record.log is None

@@ -1,0 +1,278 @@
+"""Issue 4, isolation: a handler that misbehaves is stopped within its limits and told apart, and nobody else
+notices."""
+
+import asyncio
+import os
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import psutil
+import pytest
+from services.agent.tests.stage import Stage
+
+from warrener_agent import Agent, Limits
+from warrener_agent.executors.cgroup import Cgroup
+from warrener_agent.loading import load_agents
+from warrener_agent.testing import run
+from warrener_contracts.events import (
+    AttemptCancel,
+    AttemptCancelData,
+    AttemptCancelled,
+    AttemptFailed,
+    AttemptProgressed,
+    AttemptSucceeded,
+    ErrorInfo,
+    FlightRecord,
+)
+from warrener_contracts.letters import letter_for
+from warrener_runtime.cgroups import NoControlGroup, own_group
+
+GRACE = timedelta(seconds=2)
+
+
+@pytest.fixture
+def agent(monkeypatch: pytest.MonkeyPatch) -> Iterator[Agent]:
+    """The handlers of `isolation_handlers`, imported by name, as an agent does."""
+    monkeypatch.setattr(sys, "path", [str(Path(__file__).parent), *sys.path])
+    yield load_agents(["isolation_handlers"])
+    del sys.modules["isolation_handlers"]
+
+
+async def failed(agent: Agent, job_type: str, **arguments: object) -> ErrorInfo:
+    trial = await run(agent, job_type, arguments)
+    assert trial.error is not None, trial.result
+    return trial.error
+
+
+def record_of(error: ErrorInfo) -> FlightRecord:
+    assert error.flight_record is not None
+    return error.flight_record
+
+
+async def gone(pids: list[int]) -> bool:
+    """Whether none of them runs, or soon none does."""
+    there = [psutil.Process(pid) for pid in pids if psutil.pid_exists(pid)]
+    _, alive = await asyncio.to_thread(psutil.wait_procs, there, 10)
+    return all(one.status() == psutil.STATUS_ZOMBIE for one in alive)
+
+
+@pytest.mark.parametrize(
+    ("job_type", "where"),
+    [
+        ("spins", "in spins"),
+        ("sleeps_in_c", "in sleeps_in_c"),
+        ("waits_in_tasks", "in inner"),
+        ("forks", "in forks"),
+    ],
+)
+async def test_what_hangs_is_stopped_in_time_with_its_stacks_and_its_neighbours_work_on(
+    stage: Stage, agent: Agent, tmp_path: Path, job_type: str, where: str
+) -> None:
+    await stage.enter(agent, agent_announce_after=0.0)
+    over, pids = tmp_path / "over", tmp_path / "pids"
+    neighbour = await stage.dispatch("neighbour", {"until": str(over)})
+    await stage.hear(
+        AttemptSucceeded, await stage.dispatch("recycled", {})
+    )  # a child is there before the time runs
+    limit = timedelta(seconds=2)
+    arguments = {"pids": str(pids)} if job_type == "forks" else {}
+    job = await stage.dispatch(job_type, arguments, timeout=limit)
+    data = (await stage.hear(AttemptFailed, job)).data
+    assert data.error.kind == "timeout"
+    assert data.finished_at - data.started_at < limit + GRACE
+    record = record_of(data.error)
+    assert where in (record.stacks or "")
+    assert record.processes == (3 if job_type == "forks" else 1)
+    assert record.memory_bytes
+    assert record.cpu_seconds
+    if job_type == "forks":
+        assert await gone([int(pid) for pid in pids.read_text().split()])
+    over.touch()
+    assert (await stage.hear(AttemptSucceeded, neighbour)).data.result > 0
+
+
+async def test_the_record_has_the_last_words_and_the_progress_of_what_was_cancelled(
+    stage: Stage, agent: Agent
+) -> None:
+    await stage.enter(agent, agent_announce_after=0.0)
+    job = await stage.dispatch("spins", {}, timeout=timedelta(minutes=5))
+    await stage.hear(AttemptProgressed, job)
+    cancel = AttemptCancel(id="1", source="test", data=AttemptCancelData(job_id=job, reason="enough"))
+    await stage.bus.publish([letter_for(cancel)])
+    record = (await stage.hear(AttemptCancelled, job)).data.flight_record
+    assert record is not None
+    assert (record.progress, record.progress_note) == (0.25, "spinning")
+    assert "about to spin" in (record.log or "")
+    assert "in spins" in (record.stacks or "")
+
+
+async def test_memory_without_end_is_out_of_memory_whoever_notices(agent: Agent) -> None:
+    raised = await failed(agent, "allocates")
+    assert (raised.kind, raised.type, raised.retryable) == ("error", "OutOfMemory", True)
+    assert "256.0MiB" in raised.message
+    assert "in allocates" in (raised.stack or "")
+    together = await failed(agent, "allocates_below")
+    assert (together.kind, together.type) == ("crash", "OutOfMemory")
+    record = record_of(together)
+    assert (record.processes or 0) > 1
+    assert "in allocates_below" in (record.stacks or "")
+
+
+async def test_processor_time_is_limited_alone_and_together(agent: Agent) -> None:
+    alone = await failed(agent, "burns")
+    assert (alone.kind, alone.type) == ("crash", "CpuTimeLimit")
+    assert "SIGXCPU" in alone.message
+    assert "in burns" in (record_of(alone).stacks or "")
+    below = await failed(agent, "burns_below")
+    assert (below.kind, below.type) == ("crash", "CpuTimeLimit")
+    assert "in burns_below" in (record_of(below).stacks or "")
+
+
+async def test_processes_open_files_and_the_size_of_files_are_limited(agent: Agent, tmp_path: Path) -> None:
+    assert (await failed(agent, "multiplies")).type == "ProcessLimit"
+    assert "Too many open files" in (await failed(agent, "opens")).message
+    assert "File too large" in (await failed(agent, "writes", path=str(tmp_path / "large"))).message
+    assert (tmp_path / "large").stat().st_size <= 1024
+
+
+async def test_limits_are_of_each_attempt_and_not_of_the_warm_child(stage: Stage, agent: Agent) -> None:
+    await stage.enter(agent, agent_slots=1)
+    told: list[int] = []
+    for _ in range(3):
+        job = await stage.dispatch("gets_on", {"burn": 0.6})
+        told.append((await stage.hear(AttemptSucceeded, job)).data.result)
+    assert len(set(told)) == 1
+
+
+async def test_a_handler_that_uses_a_pool_of_processes_is_left_in_peace(agent: Agent) -> None:
+    assert (await run(agent, "uses_a_pool")).result == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("how", "kind", "said"),
+    [
+        ("SIGSEGV", "SIGSEGV", "signal 11"),
+        ("SIGKILL", "SIGKILL", "by somebody else"),
+        ("SIGTERM", "SIGTERM", "signal 15"),
+        ("7", "ExitCode", "exit code 7"),
+    ],
+)
+async def test_deaths_are_told_apart_and_leave_their_last_words(
+    agent: Agent, how: str, kind: str, said: str
+) -> None:
+    error = await failed(agent, "dies", how=how)
+    assert (error.kind, error.type) == ("crash", kind)
+    assert said in error.message
+    record = record_of(error)
+    assert f"about to die by {how}" in (record.log or "")
+    assert ("in dies" in (record.stacks or "")) is (how == "SIGSEGV"), "only there could it say so"
+
+
+async def test_nothing_that_an_attempt_has_started_outlives_it(stage: Stage, agent: Agent) -> None:
+    await stage.enter(agent, agent_slots=1)
+    job = await stage.dispatch("leaves", {})
+    assert await gone((await stage.hear(AttemptSucceeded, job)).data.result)
+    job = await stage.dispatch("leaves", {"fail": True})
+    assert await gone([int((await stage.hear(AttemptFailed, job)).data.error.message)])
+
+
+async def test_a_child_is_recycled_after_so_many_jobs_and_with_so_much_memory(
+    stage: Stage, agent: Agent
+) -> None:
+    await stage.enter(agent, agent_slots=1)
+
+    async def pid_of(job_type: str, **arguments: int) -> int:
+        job = await stage.dispatch(job_type, arguments)
+        pid: int = (await stage.hear(AttemptSucceeded, job)).data.result
+        return pid
+
+    first, second, third = [await pid_of("recycled") for _ in range(3)]
+    assert first == second != third
+    first, second, third = [await pid_of("grows", mib=mib) for mib in (1, 200, 1)]
+    assert first == second != third
+
+
+async def test_secrets_that_were_not_asked_for_are_not_in_the_environment(
+    agent: Agent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secrets = {
+        "WARRENER_BROKER_URL": "amqp://warren:rabbit@broker/",
+        "AWS_SECRET_ACCESS_KEY": "x",
+        "BANK_TOKEN": "x",
+        "DB": "postgresql://me:pass@db/shop",
+    }
+    plain = {"SHOP_TOKEN": "asked for", "SHOP_URL": "https://shop/", "WARRENER_STORE_URL": "sqlite:///x.db"}
+    for name, value in {**secrets, **plain}.items():
+        monkeypatch.setenv(name, value)
+    trial = await run(agent, "looks", {"path": str(tmp_path / "file")})
+    assert trial.error is None
+    assert not secrets.keys() & trial.result.keys()
+    assert plain.items() <= trial.result.items()
+    assert (tmp_path / "file").stat().st_mode & 0o777 == 0o600
+
+
+def group_to_make() -> Path | None:
+    """A group of this machine that does not exist yet and could, even one without controllers."""
+    try:
+        group = own_group() / f"warrener-test-{os.getpid()}"
+    except NoControlGroup:
+        return None
+    return group if os.access(group.parent, os.W_OK) and (group.parent / "cgroup.stat").exists() else None
+
+
+@pytest.mark.skipif(group_to_make() is None, reason="this machine lets us make no control group")
+async def test_a_control_group_kills_even_what_has_lost_its_parents_and_left_its_session() -> None:
+    """What no look at the tree of processes could find."""
+    folder = group_to_make()
+    assert folder is not None
+    group = Cgroup(folder)
+    try:
+        script = "read go; (setsid sleep 600 &); exit 1"
+        process = await asyncio.create_subprocess_exec("sh", "-c", script, stdin=asyncio.subprocess.PIPE)
+        group.limit(Limits(memory="1GiB", processes=5))
+        group.add(process.pid)
+        assert process.stdin is not None
+        process.stdin.write(b"go\n")
+        assert await process.wait() == 1
+        orphans = group.members()
+        assert orphans
+        assert group.oom_kills() == 0
+        group.kill()
+        assert await gone(orphans)
+    finally:
+        group.kill()
+        await asyncio.to_thread(group.remove)
+    assert not await asyncio.to_thread(folder.exists)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may become somebody else")
+async def test_a_handler_may_run_as_another_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", [str(Path(__file__).parent), *sys.path])
+    trial = await run(load_agents(["nobody_handlers"]), "is_nobody")
+    assert trial.error is None, trial.error
+    uid, groups, name = trial.result
+    assert uid != 0
+    assert (groups, name) == ([], "nobody")
+
+
+async def test_a_user_that_cannot_be_had_is_said_and_nobody_else_runs_it(agent: Agent) -> None:
+    error = await failed(agent, "is_no_one")
+    assert "no-such-user-here" in error.message
+
+
+async def test_a_job_type_whose_processes_die_too_often_is_held_and_others_are_not(
+    stage: Stage, agent: Agent
+) -> None:
+    await stage.enter(agent, agent_deaths=2, agent_hold=1.5)
+    for _ in range(3):
+        job = await stage.dispatch("dies", {"how": "7"})
+        await stage.hear(AttemptFailed, job)
+    held = datetime.now(UTC)
+    job = await stage.dispatch("dies", {"how": "7"})
+    other = await stage.dispatch("recycled", {})
+    assert (await stage.hear(AttemptSucceeded, other)).data.result
+    assert not stage.of(AttemptFailed, job)
+    error = (await stage.hear(AttemptFailed, job)).data
+    assert error.started_at > held + timedelta(seconds=1), "it was not begun before the type was free again"

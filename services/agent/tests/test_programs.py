@@ -1,0 +1,278 @@
+"""Issue 4, isolation: any program as a job type."""
+
+import asyncio
+import os
+import sys
+import threading
+from datetime import date, timedelta
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import psutil
+import pytest
+from pydantic import BaseModel
+from services.agent.tests.stage import Stage
+
+from warrener_agent import Agent, JobDefinitionError, Limits, Program, Recycle
+from warrener_agent.program import BadArgument
+from warrener_agent.testing import run
+from warrener_contracts.events import (
+    AttemptCancel,
+    AttemptCancelData,
+    AttemptCancelled,
+    AttemptFailed,
+    AttemptProgressed,
+    AttemptSucceeded,
+    ErrorInfo,
+)
+from warrener_contracts.letters import letter_for
+
+
+class Words(BaseModel):
+    words: list[str] = []
+    day: date | None = None
+    many: int = 1
+
+
+def python(code: str, *arguments: str) -> list[str]:
+    return [sys.executable, "-c", code.replace("{", "{{").replace("}", "}}"), *arguments]
+
+
+def serving(program: Program, **options: Any) -> Agent:
+    agent = Agent()
+    agent.command("it", program, arguments=Words, **options)
+    return agent
+
+
+async def failed(agent: Agent, **arguments: object) -> ErrorInfo:
+    trial = await run(agent, "it", arguments)
+    assert trial.error is not None, trial.result
+    return trial.error
+
+
+async def gone(pids: list[int]) -> bool:
+    there = [psutil.Process(pid) for pid in pids if psutil.pid_exists(pid)]
+    _, alive = await asyncio.to_thread(psutil.wait_procs, there, 10)
+    return all(one.status() == psutil.STATUS_ZOMBIE for one in alive)
+
+
+async def test_arguments_are_templated_without_a_shell_and_given_as_json() -> None:
+    show = "import json, sys; print(json.dumps({'argv': sys.argv[1:], 'stdin': json.load(sys.stdin)}))"
+    program = Program(python(show, "--day={day}", "n{many}{{}}", "--", "{words}", "{day}"))
+    words = ["two words", "$(reboot)", "-rf", "; echo", ""]
+    trial = await run(serving(program, result=dict), "it", {"words": words, "day": "2026-01-02", "many": 3})
+    assert trial.error is None, trial.error
+    assert trial.result == {
+        "argv": ["--day=2026-01-02", "n3{}", "--", *words, "2026-01-02"],
+        "stdin": {"words": words, "day": "2026-01-02", "many": 3},
+    }
+
+
+async def test_a_value_is_never_taken_for_an_option() -> None:
+    error = await failed(serving(Program(["ls", "{words}"])), words=["--color"])
+    assert (error.kind, error.retryable) == ("bad_arguments", False)
+    assert "option" in error.message
+    program = Program(["echo", "{many}", "{day}"])
+    assert (await run(serving(program), "it", {"many": -3})).result == "-3\n"
+
+
+@pytest.mark.parametrize("value", ["a\0b", {"not": "plain"}])
+def test_what_no_argument_can_carry_is_refused(value: object) -> None:
+    with pytest.raises(BadArgument, match="expected a text"):
+        Program(["echo", "{it}"]).order({"it": value}, "text")
+
+
+@pytest.mark.parametrize(
+    ("argv", "options", "said"),
+    [
+        (["echo", "{unknown}"], {}, "unknown"),
+        (["echo", "{words!r}"], {}, "name of an argument"),
+        (["echo", "{words.__class__}"], {}, "name of an argument"),
+        (["{words}"], {}, "got a template"),
+        ([], {}, "as a list"),
+        ("echo hello", {}, "as a list"),
+        (["echo"], {"environment": "PATH"}, "one string"),
+        (["echo"], {"umask": 0o1000}, "umask"),
+        (["echo"], {"recycle": Recycle()}, "recycle"),
+    ],
+)
+def test_what_cannot_be_served_is_said_where_it_is_declared(
+    argv: Any, options: dict[str, Any], said: str
+) -> None:
+    with pytest.raises((JobDefinitionError, ValueError), match=said):
+        serving(Program(argv), **options)
+
+
+def test_limits_belong_to_processes() -> None:
+    agent = Agent()
+    with pytest.raises(JobDefinitionError, match=r'executor "process" with limits'):
+
+        @agent.job("it", limits=Limits(memory="1GiB"))
+        def it() -> None: ...
+
+    with pytest.raises(ValueError, match="512MiB"):
+        Limits(memory="much")
+    with pytest.raises(ValueError, match="above 0"):
+        Limits(cpu=0)
+
+
+async def test_the_result_is_text_json_or_nothing() -> None:
+    assert (await run(serving(Program(["echo", "hello"])), "it")).result == "hello\n"
+    assert (await run(serving(Program(["echo", "hello"]), result=None), "it")).result is None
+    assert (await run(serving(Program(["echo", "[1, 2]"]), result=list[int]), "it")).result == [1, 2]
+    wrong = serving(Program(["echo", "[1, []]"]), result=list[int])
+    assert (await failed(wrong)).kind == "bad_result"
+    assert "not json" in (await failed(serving(Program(["echo", "hello"]), result=dict))).message
+    assert "NaN is no JSON" in (await failed(serving(Program(["echo", "[NaN]"]), result=list))).message
+    much = serving(Program(python("print('x' * 3_000_000)")))
+    assert "at most 1048576 bytes" in (await failed(much)).message
+
+
+async def test_exit_codes_say_what_shall_follow() -> None:
+    program = Program(
+        python("import sys; print('so it is', file=sys.stderr); sys.exit(int(sys.argv[1]))", "{many}"),
+        ok=(0, 3),
+        no_retry=(65,),
+        retry_after={75: "5m"},
+    )
+    agent = serving(program)
+    assert (await run(agent, "it", {"many": 3})).succeeded
+    plain, final = [await failed(agent, many=many) for many in (1, 65)]
+    assert (plain.kind, plain.type, plain.retryable, final.retryable) == ("error", "ExitCode", True, False)
+    assert plain.message.endswith("to exit with 0 or 3, it exited with 1: so it is")
+    assert plain.flight_record is not None
+    assert plain.flight_record.log == "so it is\n"
+    assert plain.flight_record.memory_bytes
+    assert (await run(agent, "it", {"many": 75})).retry_after_seconds == 300
+
+
+async def test_it_has_a_folder_of_its_own_and_knows_its_job(tmp_path: Path) -> None:
+    show = "import os, json; print(json.dumps([os.getcwd(), os.environ['WARRENER_JOB_ID']]))"
+    job_id = uuid4()
+    trial = await run(serving(Program(python(show)), result=list[str]), "it", job_id=job_id)
+    assert trial.error is None, trial.error
+    folder, told = trial.result
+    assert told == str(job_id)
+    assert folder != str(Path.cwd())
+    assert not await asyncio.to_thread(Path(folder).exists)
+    trial = await run(serving(Program(["pwd"], cwd=str(tmp_path), variables={"X": "{many}"})), "it")
+    assert trial.result == f"{tmp_path}\n"
+
+
+async def test_secrets_are_not_in_its_environment_unless_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BANK_TOKEN", "x")
+    monkeypatch.setenv("SHOP_TOKEN", "asked for")
+    program = Program(["env"], variables={"DAY": "{many}"})
+    told = (await run(serving(program, environment=("SHOP_TOKEN",)), "it")).result
+    assert "BANK_TOKEN" not in told
+    assert "SHOP_TOKEN=asked for\n" in told
+    assert "DAY=1\n" in told
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may become somebody else")
+async def test_it_may_run_as_another_user_with_a_umask_of_its_own() -> None:
+    program = Program(["sh", "-c", "id -un; umask; touch mine && echo $HOME"])
+    trial = await run(serving(program, user="nobody", umask=0o027), "it")
+    assert trial.error is None, trial.error
+    name, umask, _ = trial.result.splitlines()
+    assert (name, umask) == ("nobody", "0027")
+
+
+async def test_a_program_that_is_not_there_is_said() -> None:
+    error = await failed(serving(Program(["no-such-program-here"])))
+    assert error.type == "CannotRun"
+    assert "no-such-program-here" in error.message
+
+
+async def test_limits_hold_for_programs_and_are_told_apart() -> None:
+    spin = serving(Program(python("while True: pass")), limits=Limits(cpu="1s"))
+    assert (await failed(spin)).type == "CpuTimeLimit"
+    grow = serving(
+        Program(python("x = []\nwhile True: x.append(b'x' * 999_999)")), limits=Limits(memory="100MiB")
+    )
+    assert (await failed(grow)).type == "OutOfMemory"
+    fork = "import os, time\nfor _ in range(3): os.fork() or time.sleep(600)\ntime.sleep(600)"
+    assert (await failed(serving(Program(python(fork)), limits=Limits(processes=3)))).type == "ProcessLimit"
+    write = "import signal; signal.signal(signal.SIGXFSZ, signal.SIG_DFL); open('x', 'w').write('x' * 9999)"
+    assert (
+        await failed(serving(Program(python(write)), limits=Limits(file_size=100)))
+    ).type == "FileSizeLimit"
+    die = serving(Program(["sh", "-c", "kill -SEGV 0"]))
+    assert ((await failed(die)).kind, (await failed(die)).type) == ("crash", "SIGSEGV")
+
+
+@pytest.mark.parametrize("why", ["timeout", "cancel"])
+async def test_a_program_that_hangs_is_killed_with_all_that_it_started(
+    stage: Stage, tmp_path: Path, why: str
+) -> None:
+    pids = tmp_path / "pids"
+    code = f"""
+import os, signal, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+if not os.fork():
+    os.setsid()
+    os.fork()  # and the one above is orphaned, as a daemon is
+open({str(pids)!r}, "a").write(f"{{os.getpid()}}\\n")
+print("hanging", file=sys.stderr, flush=True)
+time.sleep(600)
+"""
+    agent = serving(Program(python(code), stdin="nothing"))
+    await stage.enter(agent, agent_announce_after=0.0)
+    job = await stage.dispatch("it", timeout=timedelta(seconds=3 if why == "timeout" else 60))
+    if why == "timeout":
+        error = (await stage.hear(AttemptFailed, job)).data.error
+        assert error.kind == "timeout"
+        record = error.flight_record
+    else:
+        await asyncio.to_thread(wait_for_lines, pids, 3)
+        cancel = AttemptCancel(id="1", source="test", data=AttemptCancelData(job_id=job, reason="enough"))
+        await stage.bus.publish([letter_for(cancel)])
+        record = (await stage.hear(AttemptCancelled, job)).data.flight_record
+    assert record is not None
+    assert record.processes == 3
+    assert "hanging" in (record.log or "")
+    assert "Process" in (record.stacks or "")
+    assert await gone([int(pid) for pid in pids.read_text().split()])
+
+
+def wait_for_lines(path: Path, lines: int) -> None:
+    """Until so many stand there."""
+    tick = threading.Event()
+    for _ in range(1000):
+        if path.exists() and path.read_text().count("\n") >= lines:
+            return
+        tick.wait(0.02)
+    raise AssertionError(f"expected {lines} lines in {path}")
+
+
+async def test_nothing_that_a_program_has_started_outlives_it() -> None:
+    code = "import subprocess; print(subprocess.Popen(['sleep', '600'], start_new_session=True).pid)"
+    trial = await run(serving(Program(python(code)), result=int), "it")
+    assert trial.error is None, trial.error
+    assert await gone([trial.result])
+
+
+async def test_a_program_dies_with_its_agent(tmp_path: Path) -> None:
+    """kill -9 of an agent leaves no program behind that works on."""
+    pids = tmp_path / "pids"
+    script = f"""
+import asyncio
+from warrener_agent import Agent, Program
+from warrener_agent.testing import run
+agent = Agent()
+agent.command("it", Program(["sh", "-c", "echo $$ > {pids}; sleep 600"]))
+asyncio.run(run(agent, "it"))
+"""
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", script)
+    await asyncio.to_thread(wait_for_lines, pids, 1)
+    process.kill()
+    await process.wait()
+    assert await gone([int(pids.read_text())])
+
+
+async def test_a_program_in_an_agent_is_a_job_like_any_other(stage: Stage) -> None:
+    await stage.enter(serving(Program(["echo", "{words}"]), description="It echoes."))
+    job = await stage.dispatch("it", {"words": ["a", "b"]})
+    assert (await stage.hear(AttemptSucceeded, job)).data.result == "a b\n"
+    assert not stage.of(AttemptProgressed)

@@ -1,0 +1,86 @@
+"""Issue 4, isolation: a child process that ends has a successor at once, as its job type wants it."""
+
+import asyncio
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from time import monotonic
+
+import psutil
+import pytest
+from services.agent.tests.stage import Stage
+
+from warrener_agent import Agent, JobDefinitionError, Program
+from warrener_agent.loading import load_agents
+from warrener_contracts.events import AttemptFailed, AttemptSucceeded
+
+
+@pytest.fixture
+def agent(monkeypatch: pytest.MonkeyPatch) -> Iterator[Agent]:
+    """The handlers of `isolation_handlers`, imported by name, as an agent does."""
+    monkeypatch.setattr(sys, "path", [str(Path(__file__).parent), *sys.path])
+    yield load_agents(["isolation_handlers"])
+    del sys.modules["isolation_handlers"]
+
+
+def children() -> set[int]:
+    """The child processes of this agent that wait for work or do it."""
+    return {
+        one.pid
+        for one in psutil.Process().children()
+        if one.status() != psutil.STATUS_ZOMBIE and "warrener_agent.executors.child" in one.cmdline()
+    }
+
+
+async def until(fact: Callable[[set[int]], bool]) -> set[int]:
+    """Wait until `fact` is true of the children, and return them."""
+
+    def look() -> set[int]:
+        deadline, pause = monotonic() + 20, threading.Event()
+        while not fact(there := children()):
+            assert monotonic() < deadline, there
+            pause.wait(0.05)
+        return there
+
+    return await asyncio.to_thread(look)
+
+
+async def until_another(before: set[int]) -> int:
+    """A child that was not there before, and is there alone."""
+    return (await until(lambda there: len(there) == 1 and not there <= before)).pop()
+
+
+async def test_on_failure_a_crashed_child_has_a_successor_before_anybody_needs_it(
+    stage: Stage, agent: Agent
+) -> None:
+    await stage.enter(agent)
+    await stage.hear(AttemptFailed, await stage.dispatch("dies", {"how": "7"}))
+    successor = await until_another(set())
+    kept = (await stage.hear(AttemptSucceeded, await stage.dispatch("recycled"))).data.result
+    assert kept == successor
+    again = (await stage.hear(AttemptSucceeded, await stage.dispatch("recycled"))).data.result
+    assert again == successor
+    await until(lambda there: not there)  # it has had its two jobs, and no crash
+
+
+async def test_always_even_a_recycled_child_has_one(stage: Stage, agent: Agent) -> None:
+    await stage.enter(agent)
+    first = (await stage.hear(AttemptSucceeded, await stage.dispatch("lives_on"))).data.result
+    successor = await until_another({first})
+    second = (await stage.hear(AttemptSucceeded, await stage.dispatch("lives_on"))).data.result
+    assert second == successor != first
+
+
+async def test_no_leaves_it_to_the_next_attempt(stage: Stage, agent: Agent) -> None:
+    await stage.enter(agent)
+    await stage.hear(AttemptFailed, await stage.dispatch("dies_alone"))
+    assert not children()
+
+
+def test_a_restart_that_cannot_be_is_said_where_it_is_declared() -> None:
+    agent = Agent()
+    with pytest.raises(JobDefinitionError, match="always, on-failure, no, got 'often'"):
+        agent.job("a", executor="process", restart="often")(children)  # type: ignore[arg-type] # wrong on purpose
+    with pytest.raises(JobDefinitionError, match="no restart"):
+        agent.command("b", Program(["true"]), restart="always")

@@ -1,0 +1,105 @@
+"""Point 4 of supervision, on real processes and a real broker: whatever handlers do to their processes, they
+are stopped in time and told apart, and their neighbours in the same agent do not notice."""
+
+from datetime import timedelta
+from pathlib import Path
+
+import psutil
+import pytest
+from tests.acceptance.looking import story
+from tests.acceptance.warren import Warren, until
+
+from warrener_client import JobDead, SyncClient, SyncJob
+from warrener_contracts.events import ErrorInfo
+from warrener_store.rows import AttemptRow
+
+MODULE = "tests.acceptance.hostile_handlers"
+LIMIT, GRACE = timedelta(seconds=5), timedelta(seconds=2)
+
+
+def end_of(warren: Warren, job: SyncJob) -> tuple[AttemptRow, ErrorInfo]:
+    """How the only attempt of a job has ended, once the job is dead."""
+    with pytest.raises(JobDead):
+        job.result(timeout=60)
+    _, (attempt,), _ = story(warren, job.job_id)
+    assert attempt.error is not None
+    return attempt, attempt.error
+
+
+def ran(attempt: AttemptRow) -> timedelta:
+    """How long it ran, by its agent's clock."""
+    assert attempt.started_at is not None
+    return attempt.finished_at - attempt.started_at
+
+
+def warm_up(client: SyncClient, here: Path, children: int) -> None:
+    """So many children are there: what is timed is not the start of Python on a busy machine."""
+    here.mkdir()
+    arguments = {"here": str(here), "others": children}
+    for job in [client.request("warm.up", arguments) for _ in range(children)]:
+        job.result(timeout=120)
+
+
+def living(pids: list[int]) -> list[int]:
+    """Those of them that still run."""
+    return [
+        pid for pid in pids if psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    ]
+
+
+def test_4_hostile_handlers_are_stopped_in_time_and_told_apart_and_their_neighbours_do_not_notice(
+    warren: Warren, tmp_path: Path, subtests: pytest.Subtests
+) -> None:
+    warren.start_all(MODULE, slots=20)
+    over, pids = tmp_path / "over", tmp_path / "pids"
+    with SyncClient(warren.broker_url) as client:
+        warm_up(client, tmp_path / "warm", 8)
+        neighbours = [
+            client.request(job_type, {"until": str(over)})
+            for job_type in ("neighbour.coroutine", "neighbour.process")
+        ]
+        hanging = {
+            "hostile.spins": (client.request("hostile.spins"), "in spins"),
+            "hostile.sleeps": (client.request("hostile.sleeps"), "in sleeps"),
+            "hostile.forks": (client.request("hostile.forks", {"pids": str(pids)}), "in forks"),
+            "hostile.program": (client.request("hostile.program"), "sleep 600"),
+        }
+        greedy = client.request("hostile.allocates")
+        deaths = {how: client.request("hostile.dies", {"how": how}) for how in ("SIGSEGV", "SIGKILL", "7")}
+        for name, (job, where) in hanging.items():
+            with subtests.test(name):
+                attempt, error = end_of(warren, job)
+                assert (error.kind, error.type) == ("timeout", "timeout")
+                assert LIMIT <= ran(attempt) < LIMIT + GRACE
+                record = error.flight_record
+                assert record is not None
+                assert where in (record.stacks or "")
+                assert record.memory_bytes
+        with subtests.test("hostile.allocates"):
+            attempt, error = end_of(warren, greedy)
+            assert (error.kind, error.type) == ("crash", "OutOfMemory")
+            record = error.flight_record
+            assert record is not None
+            assert "in allocates" in (record.stacks or "")
+            assert record.processes == 4
+            # Its time limit, a minute, has played no part.
+            assert (record.memory_bytes or 0) > 256 << 20
+            assert ran(attempt) < timedelta(seconds=20)
+        for how, job in deaths.items():
+            with subtests.test(f"hostile.dies by {how}"):
+                _, error = end_of(warren, job)
+                assert (error.kind, error.type) == ("crash", "ExitCode" if how == "7" else how)
+                assert error.flight_record is not None
+                assert f"about to die by {how}" in (error.flight_record.log or "")
+        with subtests.test("nothing of them is left"):
+            began = [int(pid) for pid in pids.read_text().split()]
+            assert len(began) == 2
+            until(lambda: not living(began), "the forks to be gone")
+        with subtests.test("their neighbours"):
+            over.touch()
+            assert all(neighbour.result(as_=float, timeout=60) < 2 for neighbour in neighbours)
+            for neighbour in neighbours:
+                row, attempts, _ = story(warren, neighbour.job_id)
+                assert (row.attempt, row.failures, row.losses) == (1, 0, 0), attempts
+            assert client.request("short").result(timeout=60), "the agent goes on"
+            assert all(service.process.poll() is None for service in warren.services)
