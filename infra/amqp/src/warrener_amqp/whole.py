@@ -18,8 +18,6 @@ _HEADER = struct.Struct(">BBHIHHQ")  # the end of the frame before, a frame's he
 _BODY = struct.Struct(">BBHI")  # the end of the frame before, a frame's head
 _HEADER_PAYLOAD = 12  # bytes of it before the properties
 _BASIC = 60
-_IN_ORDER = (FRAME_END, METHOD, HEADER)
-_AT_THE_END = (FRAME_END, BODY, FRAME_END)
 
 
 def read_delivery(data: bytes, at: int, frame_max: int) -> tuple[Delivered, int] | None:
@@ -29,15 +27,24 @@ def read_delivery(data: bytes, at: int, frame_max: int) -> tuple[Delivered, int]
         kind, channel, size, method = _METHOD.unpack_from(data, at)
         head_at = at + 7 + size
         end, head_kind, head_channel, head_size, of_class, _, length = _HEADER.unpack_from(data, head_at)
-        if method != hot.DELIVER or of_class != _BASIC or (end, kind, head_kind) != _IN_ORDER:
+        if (
+            method != hot.DELIVER
+            or kind != METHOD
+            or end != FRAME_END
+            or head_kind != HEADER
+            or head_channel != channel
+            or of_class != _BASIC
+        ):
             return None
         body_at = head_at + OVERHEAD + head_size
         end, body_kind, body_channel, body_size = _BODY.unpack_from(data, body_at)
         body_at += OVERHEAD
         over = body_at + length
         if (
-            (end, body_kind, data[over]) != _AT_THE_END
-            or not head_channel == body_channel == channel
+            data[over] != FRAME_END
+            or end != FRAME_END
+            or body_kind != BODY
+            or body_channel != channel
             or body_size != length
             or not 0 < length <= room
             or not _HEADER_PAYLOAD + 2 <= head_size <= room
