@@ -2,6 +2,7 @@
 
 import re
 from contextvars import ContextVar
+from functools import lru_cache
 from typing import NamedTuple
 
 # Of a version after 00 we read what we know, as the standard asks; ff is none, and zeros identify nothing.
@@ -57,11 +58,16 @@ class TraceContext(NamedTuple):
 
     def read(self) -> Place | None:
         """All of it at once, or None if there is no valid context."""
-        found = _TRACEPARENT.fullmatch(self.traceparent) if self.traceparent else None
-        if found is None:
-            return None
-        trace_id, span_id, flags = found.groups()
-        return Place(trace_id, span_id, int(flags, 16))
+        return _read(self.traceparent) if self.traceparent else None
+
+
+@lru_cache(maxsize=1024)  # it is asked whether to record, and then where
+def _read(traceparent: str) -> Place | None:
+    found = _TRACEPARENT.fullmatch(traceparent)
+    if found is None:
+        return None
+    trace_id, span_id, flags = found.groups()
+    return Place(trace_id, span_id, int(flags, 16))
 
 
 NO_CONTEXT = TraceContext()

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Mapping
+from contextvars import copy_context
 from typing import Any
 from uuid import UUID
 
@@ -24,7 +25,9 @@ class ThreadExecutor:
         def run() -> None:
             execution.finish(call_blocking(kind, facts, arguments, _ThreadDesk(loop, desk)))
 
-        threading.Thread(target=run, name=f"{kind.name} {facts.job_id}", daemon=True).start()
+        here = copy_context()  # with the attempt's span, for what the handler traces by itself
+        name = f"{kind.name} {facts.job_id}"
+        threading.Thread(target=here.run, args=(run,), name=name, daemon=True).start()
         return execution
 
     async def close(self) -> None:
