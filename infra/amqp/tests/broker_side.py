@@ -71,9 +71,17 @@ def failure(told: list[Happening]) -> Exception:
 def story() -> bytes:
     """A bit of everything that a broker says once the connection is open."""
     rich = {"a": 1, "b": {"c": [True, None, "s"]}, "t": "text"}
+    ours: dict[str, Any] = {
+        "content_type": "application/json",
+        "delivery_mode": 2,
+        "message_id": "m",
+        "message_type": "t",
+    }
     return (
         deliver(1, 1, b"")
         + deliver(1, 2, b"x" * 300, message_id="m", headers=rich, priority=3, cut=100)
+        + deliver(1, 3, b"whole", **ours)
+        + deliver(1, 4, b"and another", **ours, headers={"traceparent": "00-1-2-01"})
         + method(1, commands.Basic.Ack(7, True))
         + method(1, commands.Basic.Return(312, "NO_ROUTE", "warrener.requests", "k"))
         + content(1, b"unroutable", properties={"message_id": "m"})

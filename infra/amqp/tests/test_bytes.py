@@ -27,6 +27,8 @@ STORY = story()
 KINDS: list[type[Happening]] = [
     Delivered,
     Delivered,
+    Delivered,
+    Delivered,
     Confirmed,
     Returned,
     Confirmed,
@@ -66,6 +68,18 @@ def test_the_story_is_told_whole() -> None:
     assert isinstance(rich, Delivered)
     assert rich.properties.headers == {"a": 1, "b": {"c": [True, None, "s"]}, "t": "text"}
     assert (rich.tag, rich.redelivered, rich.exchange) == (2, True, "warrener.dispatch")
+    lying_whole = whole[3]
+    assert isinstance(lying_whole, Delivered)
+    assert lying_whole == (
+        1,
+        "c",
+        4,
+        True,
+        "warrener.dispatch",
+        "default.flights.load",
+        ("application/json", {"traceparent": "00-1-2-01"}, True, "m", "t", True),
+        b"and another",
+    )
 
 
 @given(st.lists(st.integers(0, len(STORY)), max_size=40))
@@ -76,6 +90,21 @@ def test_any_cutting_gives_the_same_happenings(cuts: list[int]) -> None:
 
 def test_byte_by_byte() -> None:
     assert comparable(in_pieces(STORY, list(range(len(STORY))))) == comparable(opened().receive(STORY))
+
+
+@given(st.binary(max_size=60), st.binary(min_size=1, max_size=60), st.integers(0, 255), st.integers(0, 255))
+@settings(max_examples=300)
+def test_a_delivery_read_at_once_is_the_one_that_is_read_frame_by_frame(
+    arguments: bytes, told: bytes, consumer: int, flags: int
+) -> None:
+    """However wrong its method and its properties are. Without its last byte it is read frame by frame."""
+    said = struct.pack(">HHB", 60, 60, consumer) + arguments
+    head = struct.pack(">HHQB", 60, 0, len(told), flags) + arguments
+    whole = b"".join(
+        struct.pack(">BHI", kind, 1, len(payload)) + payload + b"\xce"
+        for kind, payload in ((1, said), (2, head), (3, told))
+    )
+    assert comparable(in_pieces(whole, [len(whole) - 1])) == comparable(opened().receive(whole))
 
 
 @given(st.lists(st.integers(0, 250_000), max_size=20), st.integers(0, 250_000))

@@ -14,14 +14,14 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceRequest,
     ExportTraceServiceResponse,
 )
-from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
-from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
+from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.trace import SpanKind, StatusCode
 from structlog.testing import capture_logs
 
 from warrener_runtime.settings import ServiceSettings
 from warrener_runtime.telemetry import NO_CONTEXT, Telemetry, TraceContext, ambient, names
-from warrener_runtime.telemetry.export import ForbearingExporter
+from warrener_runtime.telemetry.export import Forbearing
+from warrener_runtime.telemetry.finished import Ended
 from warrener_runtime.telemetry.span import NoSpan
 from warrener_runtime.virtual_clock import VirtualClock
 
@@ -268,8 +268,8 @@ async def test_a_collector_that_is_not_there_neither_disturbs_nor_delays(protoco
     assert time.monotonic() - began < 2
 
 
-class Broken(SpanExporter):
-    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+class Broken:
+    def export(self, spans: Sequence[Ended]) -> bool:
         raise ConnectionError("http://me:secret@collector/ is away")
 
     def shutdown(self) -> None: ...
@@ -277,13 +277,13 @@ class Broken(SpanExporter):
 
 def test_failures_are_told_once_a_minute_at_most() -> None:
     now = 0.0
-    exporter = ForbearingExporter(Broken(), "http://me:secret@collector/", monotonic=lambda: now)
+    exporter = Forbearing(Broken(), "http://me:secret@collector/", monotonic=lambda: now)
     telemetry = Telemetry.in_memory("s")
     with telemetry.span("work"):
         pass
     with capture_logs() as records:
         for now in (0.0, 1.0, 59.0, 61.0, 62.0):  # noqa: B007 - the clock of the exporter reads it
-            assert exporter.export(telemetry.spans()) is SpanExportResult.FAILURE
+            exporter.send(telemetry.spans())
     assert [(record["action"], record["lost"]) for record in records] == [
         ("telemetry.export_failed", 1),
         ("telemetry.export_failed", 3),

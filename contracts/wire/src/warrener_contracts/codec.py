@@ -1,8 +1,8 @@
 """Bytes into events. What cannot be understood comes back with the reason and the bytes, never as an
 exception: the caller parks it, and the elements beside it go on."""
 
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import field
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 from pydantic_core import from_json
@@ -15,10 +15,22 @@ from warrener_contracts.registry import BY_TYPE, REGISTRY, RELEASED, UPCASTERS, 
 from warrener_contracts.topology import MAX_MESSAGE
 from warrener_contracts.unreadable import Unreadable, explain, identity_of, unreadable
 
+if TYPE_CHECKING:
+    from dataclasses import dataclass as checked
+else:
+    from dataclasses import dataclass
+
+    def checked(*, frozen: bool, slots: bool) -> object:
+        """As `dataclass`, but who keeps it frozen are the type checkers: with a guard at runtime it takes
+        twice as long to make, and one is made for every event that is read."""
+        assert frozen
+        return dataclass(slots=slots)
+
+
 __all__ = ["BY_TYPE", "RELEASED", "UPCASTERS", "Readable", "Unreadable", "decode", "type_of"]
 
 
-@dataclass(frozen=True, slots=True)
+@checked(frozen=True, slots=True)
 class Readable:
     """One event, in its current version. Two that say the same are equal, however they were written."""
 

@@ -6,6 +6,7 @@ frames of one call are never interleaved with others.
 """
 
 from collections.abc import Mapping
+from functools import partial
 
 from pamqp import commands
 from pamqp import frame as pamqp_frame
@@ -36,6 +37,7 @@ from warrener_amqp.happenings import (
     Unblocked,
 )
 from warrener_amqp.methods import read_method
+from warrener_amqp.whole import read_delivery
 
 _SILENT_HALVES = 4  # half heartbeats without a byte: two heartbeats, as the specification asks
 _SPEAKING = frozenset({Stage.OPEN, Stage.CLOSING})
@@ -85,7 +87,7 @@ class Connection:
             return told
         self._silent = 0
         try:
-            for kind, number, payload in self._splitter.feed(data):
+            for kind, number, payload in self._splitter.feed(data, partial(self._deliveries, told)):
                 if kind == framing.METHOD:
                     self._method(number, payload, told)
                     if self.closed:
@@ -218,6 +220,18 @@ class Connection:
         self._out.append(pamqp_frame.marshal(method, channel))
 
     # -- frames --------------------------------------------------------------------------------------------
+
+    def _deliveries(self, told: list[Happening], data: bytes, at: int) -> int:
+        """The deliveries that lie whole from here on; where the first other frame begins."""
+        frame_max, channels = self._splitter.frame_max, self._channels
+        while (found := read_delivery(data, at, frame_max)) is not None:
+            delivered, end = found
+            channel = channels.get(delivered.channel)
+            if channel is None or channel.assembly.interrupted:
+                break
+            told.append(delivered)
+            at = end
+        return at
 
     def _content(self, kind: int, number: int, payload: bytes, told: list[Happening]) -> None:
         channel = self._channels.get(number)

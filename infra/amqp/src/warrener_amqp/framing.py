@@ -4,7 +4,7 @@ A frame is `type (1) channel (2) size (4) payload (size) 0xCE` (AMQP 0-9-1, 2.3.
 """
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from warrener_amqp.errors import FrameMalformed
 
@@ -18,6 +18,8 @@ _KNOWN = frozenset({METHOD, HEADER, BODY, HEARTBEAT})
 
 Frame = tuple[int, int, bytes]
 """Type, channel, payload."""
+
+Skip = Callable[[bytes, int], int]
 
 
 class Splitter:
@@ -34,8 +36,11 @@ class Splitter:
         self._held: list[bytes] = []
         self._missing = 0  # bytes without which the held ones are of no use
 
-    def feed(self, data: bytes) -> Iterator[Frame]:
+    def feed(self, data: bytes, skip: Skip | None = None) -> Iterator[Frame]:
         """The frames that `data` completes, one by one; `frame_max` may change between two of them.
+
+        Before each method `skip` may take frames by itself: it is given the bytes and where the frame begins,
+        and says where to go on.
 
         Raises FrameMalformed, after which nothing more can be read.
         """
@@ -48,6 +53,11 @@ class Splitter:
             self._held.clear()
         at, end = 0, len(data)
         while end - at >= _HEAD.size:
+            if skip is not None and data[at] == METHOD:
+                went_to = skip(data, at)
+                if went_to != at:
+                    at = went_to
+                    continue
             kind, channel, size = _HEAD.unpack_from(data, at)
             if kind not in _KNOWN or size + OVERHEAD > self.frame_max:
                 raise FrameMalformed(_complaint(data, at, kind, size, self.frame_max))

@@ -66,7 +66,7 @@ class Attempt:
     def start(self) -> None:
         """Begin. It is in the table of what runs already."""
         self._bench.live.add(self)
-        self._scope.run(self._span.__enter__)
+        self._scope.run(self._span.inhabit)
         self._run.context = self._span.context
         if self._span.recording:
             self._describe()
@@ -237,4 +237,4 @@ class Attempt:
         self._span.set(names.OUTCOME, instead or type(outcome).__name__.lower())
         if isinstance(outcome, Failed) and instead is None:
             self._span.fail(f"{outcome.error.type}: {outcome.error.message}")
-        self._scope.run(self._span.__exit__, None, None, None)
+        self._span.finish()

@@ -1,9 +1,10 @@
 """What the agent says about an attempt, as events. Pure."""
 
-import json
 from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
+
+from pydantic_core import to_json
 
 from warrener_agent.failures import Instead
 from warrener_agent.ledger.port import Completion
@@ -169,4 +170,9 @@ def _text(at: datetime) -> str:
 
 
 def _trace(context: TraceContext) -> str:
-    return "".join(f'"{name}":{json.dumps(value)},' for name, value in context._asdict().items() if value)
+    told = "" if context.traceparent is None else f'"traceparent":{_json(context.traceparent)},'
+    return f'{told}"tracestate":{_json(context.tracestate)},' if context.tracestate else told
+
+
+def _json(value: str) -> str:
+    return to_json(value).decode()

@@ -102,11 +102,12 @@ class Accept:
         return Asked(event.model_copy(update=context._asdict()), asked.came)
 
     def _span(self, event: JobRequested, parent: TraceContext | None) -> TraceContext:
-        attributes = {names.JOB_ID: str(job_of(event))}
-        with self._telemetry.span(
-            names.accept(event.data.job_type), kind="consumer", parent=parent, attributes=attributes
-        ) as span:
-            return span.context
+        return self._telemetry.moment(
+            names.accept(event.data.job_type),
+            kind="consumer",
+            parent=parent,
+            attributes={names.JOB_ID: str(job_of(event))},
+        )
 
     # -- deciding -----------------------------------------------------------------------------------------
 

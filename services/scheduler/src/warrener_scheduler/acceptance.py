@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import NamedTuple
 from uuid import UUID
 
 from warrener_contracts.events import JobRequested, JobRequestedData, Reason
@@ -11,8 +12,7 @@ from warrener_scheduler.fingerprint import fingerprint
 from warrener_store.rows import JobRow, JobTypeRow
 
 
-@dataclass(frozen=True, slots=True)
-class Accepted:
+class Accepted(NamedTuple):
     """The job to insert: queued with attempt 1, or waiting for its time."""
 
     row: JobRow

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from warrener_contracts.codec import Readable, Unreadable, decode
 from warrener_contracts.events import (
@@ -17,8 +18,7 @@ from warrener_runtime.bus.port import Delivery
 from warrener_scheduler.answers import Order, parked_event
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(NamedTuple):
     """A request, and what it was read from: that is what is parked should it be rejected."""
 
     event: JobRequested

@@ -150,12 +150,11 @@ class Observe:
             if not self._telemetry.records(parent):
                 last = parent
                 continue
-            with self._telemetry.span(
+            last = self._telemetry.moment(
                 names.judge(folded.row.job_type),
                 parent=parent,
                 attributes=_attributes(folded.row, event, ruling),
-            ) as span:
-                last = span.context
+            )
         return last
 
 

@@ -2,6 +2,7 @@
 
 import re
 from contextvars import ContextVar
+from functools import lru_cache
 from typing import NamedTuple
 
 # Of a version after 00 we read what we know, as the standard asks; ff is none, and zeros identify nothing.
@@ -14,6 +15,23 @@ _TRACEPARENT = re.compile(
 )
 
 
+class Place(NamedTuple):
+    """A valid context, read: identifiers in hexadecimal, and the flags."""
+
+    trace_id: str
+    span_id: str
+    flags: int
+
+    @property
+    def sampled(self) -> bool:
+        """Whether the one who began the trace records it."""
+        return bool(self.flags & SAMPLED)
+
+
+SAMPLED = 0x01
+RANDOM = 0x02  # the trace's identifier was drawn at random: those who sample by it may rely on that
+
+
 class TraceContext(NamedTuple):
     """Where a span hangs in its trace: `traceparent` and `tracestate` of events, headers and rows."""
 
@@ -23,23 +41,33 @@ class TraceContext(NamedTuple):
     @property
     def trace_id(self) -> str | None:
         """The identifier of the trace in hexadecimal, or None if there is no valid context."""
-        found = self._read()
-        return found["trace_id"] if found else None
+        found = self.read()
+        return found.trace_id if found else None
 
     @property
     def span_id(self) -> str | None:
         """The identifier of the span in hexadecimal, or None if there is no valid context."""
-        found = self._read()
-        return found["span_id"] if found else None
+        found = self.read()
+        return found.span_id if found else None
 
     @property
     def sampled(self) -> bool | None:
         """Whether the one who began the trace records it; None if there is no valid context."""
-        found = self._read()
-        return bool(int(found["flags"], 16) & 1) if found else None
+        found = self.read()
+        return found.sampled if found else None
 
-    def _read(self) -> re.Match[str] | None:
-        return _TRACEPARENT.fullmatch(self.traceparent) if self.traceparent else None
+    def read(self) -> Place | None:
+        """All of it at once, or None if there is no valid context."""
+        return _read(self.traceparent) if self.traceparent else None
+
+
+@lru_cache(maxsize=1024)  # it is asked whether to record, and then where
+def _read(traceparent: str) -> Place | None:
+    found = _TRACEPARENT.fullmatch(traceparent)
+    if found is None:
+        return None
+    trace_id, span_id, flags = found.groups()
+    return Place(trace_id, span_id, int(flags, 16))
 
 
 NO_CONTEXT = TraceContext()

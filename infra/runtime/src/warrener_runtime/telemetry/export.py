@@ -3,60 +3,34 @@
 import logging
 import time
 from collections.abc import Callable, Sequence
-from typing import Literal
-from urllib.parse import urlsplit, urlunsplit
-
-from opentelemetry.sdk.trace import ReadableSpan
-from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 
 from warrener_runtime.logs import get_logger
 from warrener_runtime.settings.secrets import mask
-from warrener_runtime.telemetry.recording import Recorder
+from warrener_runtime.telemetry.finished import Ended
+from warrener_runtime.telemetry.recording import Recorder, origin_of
+from warrener_runtime.telemetry.shipping import Pace, Shipping
+from warrener_runtime.telemetry.transports import Exporter, Transport, otlp_exporter
 
-Protocol = Literal["grpc", "http/protobuf"]
-
-_EXPORT_SECONDS = 5
 _COMPLAIN_EVERY_SECONDS = 60.0
 _CHATTY = ("opentelemetry.exporter", "opentelemetry.sdk._shared_internal", "opentelemetry.sdk.trace.export")
 
 log = get_logger("telemetry")
 
 
-def exporting(service_name: str, endpoint: str, protocol: Protocol) -> Recorder:
+def exporting(service_name: str, endpoint: str, transport: Transport) -> Recorder:
     """A recorder whose spans are sent to `endpoint`."""
     for name in _CHATTY:  # they log each failure with a traceback; ours says it once a minute
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
-    exporter = ForbearingExporter(otlp_exporter(endpoint, protocol), endpoint)
-    return Recorder(service_name, BatchSpanProcessor(exporter, schedule_delay_millis=1000))
+    origin = origin_of(service_name)
+    forbearing = Forbearing(otlp_exporter(origin, endpoint, transport), endpoint)
+    return Recorder(origin, Shipping(forbearing, Pace.set_up()))
 
 
-def otlp_exporter(endpoint: str, protocol: Protocol) -> SpanExporter:
-    """The exporter for one of OTLP's two transports."""
-    if protocol == "grpc":
-        from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import (  # noqa: PLC0415 - loads grpcio
-            OTLPSpanExporter as GrpcExporter,
-        )
-
-        insecure = urlsplit(endpoint).scheme == "http"
-        return GrpcExporter(endpoint=endpoint, insecure=insecure, timeout=_EXPORT_SECONDS)
-    from opentelemetry.exporter.otlp.proto.http.trace_exporter import (  # noqa: PLC0415 - loads requests
-        OTLPSpanExporter as HttpExporter,
-    )
-
-    return HttpExporter(endpoint=_traces_url(endpoint), timeout=_EXPORT_SECONDS)
-
-
-def _traces_url(endpoint: str) -> str:
-    """OTLP over HTTP wants the path of the signal; an endpoint without a path gets it."""
-    parts = urlsplit(endpoint)
-    return endpoint if parts.path.strip("/") else urlunsplit(parts._replace(path="/v1/traces"))
-
-
-class ForbearingExporter(SpanExporter):
+class Forbearing:
     """Passes spans on. A failure costs these spans, and one line in the log a minute at most."""
 
     def __init__(
-        self, inner: SpanExporter, endpoint: str, *, monotonic: Callable[[], float] = time.monotonic
+        self, inner: Exporter, endpoint: str, *, monotonic: Callable[[], float] = time.monotonic
     ) -> None:
         self._inner = inner
         self._monotonic = monotonic
@@ -64,24 +38,19 @@ class ForbearingExporter(SpanExporter):
         self._complained_at: float | None = None
         self._lost = 0
 
-    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+    def send(self, spans: Sequence[Ended]) -> None:
+        """Raises nothing."""
         try:
-            result = self._inner.export(spans)
+            arrived = self._inner.export(spans)
         except Exception as error:  # noqa: BLE001 - nothing that a collector does may reach the service
-            self._complain(len(spans), str(error))
-            return SpanExportResult.FAILURE
-        if result is not SpanExportResult.SUCCESS:
-            self._complain(len(spans), "it does not answer, or refused them")
-        return result
+            self.lost(len(spans), str(error))
+            return
+        if not arrived:
+            self.lost(len(spans), "it does not answer, or refused them")
 
-    def shutdown(self) -> None:
-        self._inner.shutdown()
-
-    def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        return self._inner.force_flush(timeout_millis)
-
-    def _complain(self, lost: int, reason: str) -> None:
-        self._lost += lost
+    def lost(self, count: int, reason: str) -> None:
+        """So many spans are lost."""
+        self._lost += count
         now = self._monotonic()
         if self._complained_at is not None and now - self._complained_at < _COMPLAIN_EVERY_SECONDS:
             return
@@ -94,3 +63,7 @@ class ForbearingExporter(SpanExporter):
             reason=mask(reason),
         )
         self._lost = 0
+
+    def close(self) -> None:
+        """Nothing more will be sent, nor what is being sent tried again. May be called twice."""
+        self._inner.shutdown()

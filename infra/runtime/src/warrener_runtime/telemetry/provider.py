@@ -68,22 +68,30 @@ class Telemetry:
             name, kind=kind, parent=parent, links=links, attributes=attributes, start_ns=start_ns
         )
 
+    def moment(
+        self, name: str, *, kind: Kind = "internal", parent: TraceContext | None, attributes: Attributes
+    ) -> TraceContext:
+        """A span that begins and ends now; its context. For what is decided among many in one step."""
+        span = self.span(name, kind=kind, parent=parent, attributes=attributes)
+        span.finish()
+        return span.context
+
     def records(self, parent: TraceContext | None) -> bool:
         """Whether a span under `parent` would be kept. If not, who makes thousands need not even begin."""
         return self._recorder is not None and not (parent and parent.sampled is False)
 
     def spans(self) -> "tuple[ReadableSpan, ...]":
         """The spans that ended so far; of `in_memory` alone."""
-        if self._recorder is None or self._recorder.kept is None:
+        if self._recorder is None or not self._recorder.keeps:
             raise TypeError("expected Telemetry.in_memory(), got one that keeps no spans")
-        return self._recorder.kept.get_finished_spans()
+        return self._recorder.spans()
 
     async def shutdown(self, timeout: float = _SHUTDOWN_SECONDS) -> None:
         """Send what is left, for at most `timeout` seconds; then let go. May be called twice."""
         if self._recorder is None:
             return
         recorder, self._recorder = self._recorder, None
-        if recorder.kept is not None:
+        if recorder.keeps:
             self._recorder = recorder  # what is kept can still be read
             return
         # A thread of its own that nobody joins: a collector that does not answer must not hold the process.
@@ -98,7 +106,7 @@ class Telemetry:
             async with asyncio.timeout(timeout):
                 await done.wait()
         except TimeoutError:
-            return
+            threading.Thread(target=recorder.give_up, name="telemetry-end", daemon=True).start()
 
 
 def _tell(loop: asyncio.AbstractEventLoop, done: asyncio.Event) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from warrener_agent.context import AttemptFacts, Desk
 from warrener_agent.failures import Instead
@@ -11,8 +11,7 @@ from warrener_agent.kinds import JobKind
 from warrener_contracts.events import ErrorInfo, FlightRecord
 
 
-@dataclass(frozen=True, slots=True)
-class Returned:
+class Returned(NamedTuple):
     """The handler returned; `result_text` is JSON, as it is kept and told."""
 
     result_text: str
