@@ -93,7 +93,7 @@ async def _open(engine: AsyncEngine) -> AsyncConnection:
 
 @contextmanager
 def by_the_driver() -> Generator[None]:
-    """What goes wrong inside, as the driver of either database said it: SQLAlchemy wraps it, asyncpg's twice."""
+    """What goes wrong inside, as the driver said it: SQLAlchemy wraps that, for asyncpg twice."""
     try:
         yield
     except DBAPIError as error:
