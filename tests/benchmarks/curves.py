@@ -56,10 +56,8 @@ def _agents(plan: Plan, grounds: Grounds, large: bool) -> list[Point]:  # noqa: 
 
 def _rows(plan: Plan, grounds: Grounds, large: bool) -> list[Point]:  # noqa: FBT001
     counts = (*_ROWS, _MOST_ROWS) if large else _ROWS
-    return [
-        {"rows": float(count)} | at.throughput(grounds, plan, first=_filled(count))
-        for count in _said("rows", counts)
-    ]
+    points = at.in_turns(grounds, plan, [_filled(count) for count in _said("rows", counts)])
+    return [{"rows": float(count)} | point for count, point in zip(counts, points, strict=True)]
 
 
 def _filled(count: int) -> Callable[[Place], None]:

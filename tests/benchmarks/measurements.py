@@ -1,7 +1,7 @@
-"""One point of a curve: ours, from a fresh place."""
+"""Points of a curve: ours, each from a fresh place."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -15,17 +15,27 @@ from tests.benchmarks.processes import Workers, memory_megabytes
 from tests.benchmarks.systems.warrener_system import Warrener
 
 
-def throughput(
-    grounds: Grounds, plan: Plan, *, first: Callable[[Place], None] = lambda _: None
-) -> dict[str, float]:
-    """Jobs a second end to end and milliseconds a job, medians of as many goes as the plan has rounds;
-    `first` is done once the tables are there."""
+def throughput(grounds: Grounds, plan: Plan) -> dict[str, float]:
+    """Jobs a second end to end and milliseconds a job, medians of as many goes as the plan has rounds."""
+    return in_turns(grounds, plan, [lambda _: None])[0]
+
+
+def in_turns(
+    grounds: Grounds, plan: Plan, firsts: Sequence[Callable[[Place], None]]
+) -> list[dict[str, float]]:
+    """The same in several places that are all there at once, in turns: a machine that grows slower meanwhile
+    does so for all. Each of `firsts` is done in its place once the tables are there."""
     with ExitStack() as stack:
-        place = stack.enter_context(grounds.place())
-        stage, workers = begun(place, grounds, plan, stack=stack, first=first)
-        found = [end_to_end(stage, workers).figures() for _ in range(plan.rounds)]
-        medians = {name: figure.median for name, figure in summary(found).items()}
-        return medians | {"memory_mb": memory_megabytes(workers.pids)[0]}
+        stages = [
+            begun(stack.enter_context(grounds.place()), grounds, plan, stack=stack, first=first)
+            for first in firsts
+        ]
+        goes = [[end_to_end(*stage).figures() for stage in stages] for _ in range(plan.rounds)]
+        return [
+            {name: figure.median for name, figure in summary([go[place] for go in goes]).items()}
+            | {"memory_mb": memory_megabytes(workers.pids)[0]}
+            for place, (_, workers) in enumerate(stages)
+        ]
 
 
 def draining(grounds: Grounds, plan: Plan, backlog: int) -> dict[str, float]:

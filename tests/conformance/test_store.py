@@ -243,6 +243,46 @@ class TestSave:
             for job_id in ids:
                 assert (await held(store, job_id)).progress_note == f"saver {n}"
 
+    @pytest.mark.parametrize("alike", [True, False])
+    async def test_each_of_a_batch_becomes_what_was_judged_of_it_whatever_the_others_became(
+        self, store: StateStore, *, alike: bool
+    ) -> None:
+        """What all rows of a batch have alike is handed over once, and what none of them has not at all."""
+        over, waits = running_job(deadline_at=after(-1)), running_job(deadline_at=after(-1))
+        await store.insert_jobs([over, waits])
+        end = succeeded(over, {"rows": 1})
+        other = (
+            succeeded(waits, {"rows": 1})
+            if alike
+            else changed(
+                waits,
+                state=JobState.RETRYING,
+                attempt=2,
+                failures=1,
+                losses=1,
+                owner=None,
+                watchers=("reply-1",),
+                cancel_reason="asked for",
+                due_at=after(5),
+                wake_at=after(6),
+                dispatched_at=None,
+                started_at=None,
+                lease_until=None,
+                progress=0.5,
+                progress_note="half",
+                error=ErrorInfo(kind=ErrorKind.ERROR, type="ValueError", message="no"),
+                updated_at=after(1),
+            )
+        )
+        assert await store.save_jobs([end, other]) == {over.job_id, waits.job_id}
+        assert await store.jobs_by_id([over.job_id, waits.job_id]) == {
+            over.job_id: end.row,
+            waits.job_id: other.row,
+        }
+        assert await store.attempts_of(over.job_id) == [end.attempt]
+        overdue = await store.claim_deadlines(NOON, after(10), 100)
+        assert {row.job_id for row in overdue} == (set() if alike else {waits.job_id})
+
     @pytest.mark.parametrize("state", sorted(TERMINAL))
     async def test_a_terminal_state_is_never_left(self, store: StateStore, state: JobState) -> None:
         row = running_job()

@@ -4,11 +4,11 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import pytest
-from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+from sqlalchemy.ext.asyncio import AsyncEngine
 
 from warrener_store import StateStore, migrate, open_store
-from warrener_store.address import SqliteAddress, address_of
-from warrener_store.sqlite_engine import sqlite_engine
+from warrener_store.address import address_of
+from warrener_store.migrating import engine_of
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -38,11 +38,6 @@ async def store(url: str) -> AsyncGenerator[StateStore]:
 @pytest.fixture
 async def engine(url: str) -> AsyncGenerator[AsyncEngine]:
     """The way around the store."""
-    address = address_of(url)
-    made = (
-        sqlite_engine(address)
-        if isinstance(address, SqliteAddress)
-        else create_async_engine(address.url, isolation_level="AUTOCOMMIT")
-    )
+    made = engine_of(address_of(url))
     yield made
     await made.dispose()

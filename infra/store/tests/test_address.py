@@ -21,10 +21,9 @@ def test_three_slashes_are_relative_and_four_absolute(url: str, path: str) -> No
 def test_a_postgres_url_goes_to_asyncpg(scheme: str) -> None:
     address = address_of(f"{scheme}://user:hunter2@host:5433/base?sslmode=require&application_name=mine")
     assert isinstance(address, PostgresAddress)
-    assert (
-        address.url.render_as_string(hide_password=False)
-        == "postgresql+asyncpg://user:hunter2@host:5433/base"
-    )
+    assert str(address) == "postgresql://user:***@host:5433/base"
+    place = ("host", "port", "user", "password", "database")
+    assert [address.connect[name] for name in place] == ["host", 5433, "user", "hunter2", "base"]
     assert address.connect["ssl"] == "require"
     assert address.connect["server_settings"]["application_name"] == "mine"
 
@@ -52,3 +51,29 @@ def test_a_bad_url_is_refused_with_what_was_expected(url: str, because: str) -> 
 
 def test_a_password_is_not_shown() -> None:
     assert str(address_of("postgresql://user:hunter2@host/base")) == "postgresql://user:***@host/base"
+
+
+@pytest.mark.parametrize(
+    ("url", "place"),
+    [
+        ("postgresql:///base", {"database": "base"}),
+        ("postgresql://[::1]:5433/base", {"host": "::1", "port": 5433, "database": "base"}),
+        (
+            "postgresql://a%40b:p%40ss/w?rd@host/my%20base",
+            {"host": "host", "user": "a@b", "password": "p@ss/w?rd", "database": "my base"},
+        ),
+    ],
+)
+def test_what_a_url_leaves_out_is_left_to_the_driver_and_what_it_escapes_is_read(
+    url: str, place: dict[str, object]
+) -> None:
+    address = address_of(url)
+    assert isinstance(address, PostgresAddress)
+    assert {name: told for name, told in address.connect.items() if name != "server_settings"} == place
+
+
+@pytest.mark.parametrize(
+    "url", ["postgresql://[::1]:5433/base", "postgresql://a%40b@host/base", "postgresql://host/base"]
+)
+def test_a_url_is_shown_as_it_was_written(url: str) -> None:
+    assert str(address_of(url)) == url

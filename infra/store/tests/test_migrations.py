@@ -11,14 +11,12 @@ import pytest
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, inspect, text
 from sqlalchemy.engine.interfaces import ReflectedIndex
-from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from warrener_store import StoreNotMigrated, migrate, open_store
-from warrener_store.address import SqliteAddress, address_of
-from warrener_store.migrating import UnknownRevision, script_config
+from warrener_store.address import address_of
+from warrener_store.migrating import UnknownRevision, engine_of, script_config
 from warrener_store.rows import AttemptEnd
 from warrener_store.schema import NEEDED, VERSION_TABLE
-from warrener_store.sqlite_engine import sqlite_engine
 from warrener_store.tables import METADATA
 from warrener_store.testing import attempt_of, changed, running_job, succeeded
 
@@ -51,13 +49,8 @@ def _options(index: ReflectedIndex) -> list[str]:
     return sorted(f"{name} {value}" for name, value in index.get("dialect_options", {}).items())
 
 
-def engine_of(url: str) -> AsyncEngine:
-    address = address_of(url)
-    return sqlite_engine(address) if isinstance(address, SqliteAddress) else create_async_engine(address.url)
-
-
 async def shape(url: str) -> dict[str, object]:
-    engine = engine_of(url)
+    engine = engine_of(address_of(url))
     async with engine.connect() as connection:
         found = await connection.run_sync(described)
     await engine.dispose()
@@ -68,7 +61,7 @@ async def test_the_steps_make_the_tables_of_the_metadata(empty_url: str) -> None
     await migrate(empty_url)
     by_steps = await shape(empty_url)
     await migrate(empty_url, "base")
-    engine = engine_of(empty_url)
+    engine = engine_of(address_of(empty_url))
     async with engine.begin() as connection:
         await connection.run_sync(METADATA.create_all)
     await engine.dispose()
@@ -121,7 +114,7 @@ async def test_a_store_ahead_is_welcome_because_steps_before_new_code_are_safe(u
 
 
 async def set_revision(url: str, revision: str) -> None:
-    engine = engine_of(url)
+    engine = engine_of(address_of(url))
     async with engine.begin() as connection:
         await connection.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = '{revision}'"))
     await engine.dispose()
@@ -131,7 +124,7 @@ def test_steps_are_named_by_number_safety_and_intent() -> None:
     steps = list(ScriptDirectory.from_config(script_config()).walk_revisions())
     for step in steps:
         assert re.fullmatch(rf"v{step.revision}_(pre|post)_[a-z_]+\.py", Path(step.path).name)
-    assert sorted(step.revision for step in steps) == [f"{n:04}" for n in range(1, len(steps) + 1)]
+    assert [step.revision for step in steps] == sorted((step.revision for step in steps), reverse=True)
 
 
 def test_the_code_needs_a_step_that_exists_and_all_safe_ones() -> None:

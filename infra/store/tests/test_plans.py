@@ -60,6 +60,7 @@ async def postgres_connection(postgres_url: str) -> "AsyncGenerator[Postgres]":
     await connection.execute(MANY_FINISHED)
     await connection.execute(FEW_LIVE)
     await connection.execute(FOLLOW_UPS)
+    await connection.execute(COUNTED)
     await connection.execute("ANALYZE")
     yield connection
     await connection.close()
@@ -76,10 +77,14 @@ async def sqlite(tmp_path: Path) -> AsyncGenerator[AsyncEngine]:
     await engine.dispose()
 
 
+COUNTED = """
+INSERT INTO warrener_job_counts SELECT job_type, state, 0, count(*) FROM warrener_jobs GROUP BY 1, 2
+"""
+TYPES = ("flights.load", "rare")
 OVER = (JobState.SUCCEEDED, JobState.DEAD)
 LISTS = [
-    (JobFilter(), "warrener_jobs_by_state"),
-    (JobFilter(states=OVER), "warrener_jobs_by_state"),
+    (JobFilter(), "warrener_jobs_listed"),
+    (JobFilter(states=OVER), "warrener_jobs_listed"),
     (JobFilter(states=OVER, job_type="flights.load"), "warrener_jobs_listed"),
     (JobFilter(job_type="rare"), "warrener_jobs_listed"),
     (JobFilter(parent_id=PARENT), "warrener_jobs_parent"),
@@ -107,9 +112,11 @@ async def test_postgres_walks_through_no_finished_jobs(
             plan = await explained(postgres_connection, statement("postgres", name), parameters)
             assert "Seq Scan on warrener_jobs" not in plan, plan
     text = statement("postgres", "save_jobs")
-    kinds = re.findall(r"\$\d+::([a-z ]+)\[\]", text)
+    kinds = dict(re.findall(r"\$(\d+)::([a-z ]+)\[\]", text))
     samples = {"uuid": uuid4(), "integer": 1, "text": "x", "timestamptz": NOON, "double precision": 0.5}
-    plan = await explained(postgres_connection, text, [[samples[kind]] * 100 for kind in kinds])
+    plan = await explained(
+        postgres_connection, text, [[samples[kinds[number]]] * 100 for number in sorted(kinds, key=int)]
+    )
     assert "Seq Scan on warrener_jobs" not in plan, plan
 
 
@@ -124,7 +131,7 @@ async def test_postgres_looks_each_row_up_by_its_key_while_the_tables_are_empty_
     connection = await asyncpg.connect(postgres_url, **address.connect)
     await connection.execute("SET plan_cache_mode = force_generic_plan")
     await connection.execute(f"PREPARE one AS {statement('postgres', name)}")
-    nothing = ", ".join(["NULL"] * len(re.findall(r"\$\d+", statement("postgres", name))))
+    nothing = ", ".join(["NULL"] * len(set(re.findall(r"\$\d+", statement("postgres", name)))))
     plan = await explained(connection, f"EXECUTE one ({nothing})", ())
     await connection.close()
     assert "Index Cond: (job_id = told.job_id)" in plan, plan
@@ -143,13 +150,15 @@ async def test_postgres_lists_a_page_without_reading_all(
         with subtests.test(repr(which), before=before):
             text, parameters = listing(which, before, NATIVE)
             plan = await explained(postgres_connection, f"(ANALYZE) {text}", parameters)
-            assert 0 < visited(plan) <= which.limit * len(JobState), plan
+            kinds = len(JobState) * len(TYPES)
+            assert 0 < visited(plan) <= 2 * which.limit * kinds, plan  # the ids of each page, and their rows
 
 
 def visited(plan: str) -> int:
     """How many rows the scans looked at, those that did not match too."""
-    scanned = re.findall(r"Scan.*actual time=\S+ rows=(\d+)(?:\.\d+)? loops=1\b", plan)
-    return sum(map(int, (*scanned, *re.findall(r"Rows Removed by \S+: (\d+)", plan))))
+    scanned = re.findall(r"Scan.* on warrener_jobs.*actual time=\S+ rows=([\d.]+) loops=(\d+)", plan)
+    removed = re.findall(r"Rows Removed by \S+: (\d+)", plan)
+    return sum(round(float(rows) * int(loops)) for rows, loops in scanned) + sum(map(int, removed))
 
 
 async def explained(connection: "Postgres", text: str, parameters: Sequence[Any]) -> str:
@@ -187,8 +196,8 @@ async def test_sqlite_lists_a_page_in_the_order_of_an_index(
     for (which, index), before in product(LISTS, FIRST_AND_NEXT):
         with subtests.test(repr(which), before=before):
             plan = await planned(sqlite, *listing(which, before, TEXTUAL))
-            assert set(re.findall(r"warrener_jobs_\w+", plan)) == {index}, plan
-            assert not re.search(r"SCAN (job|warrener_jobs)\b", plan), plan
+            assert set(re.findall(r"warrener_jobs_(?!1\b)\w+", plan)) == {index}, plan
+            assert not re.search(r"SCAN (job|held|warrener_jobs)\b", plan), plan
 
 
 async def planned(engine: AsyncEngine, text: str, parameters: Sequence[Any]) -> str:

@@ -1,14 +1,12 @@
 """Where a store is: the url of a user, read into what the drivers want."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import URL, make_url
-from sqlalchemy.exc import ArgumentError
-
 from warrener_store.port import StoreError
+from warrener_store.url import Url, url_of
 
 _EXPECTED = (
     'expected a store url such as "sqlite:///warrener.db" or "postgresql://user:secret@host:5432/database"'
@@ -35,11 +33,11 @@ class StoreUrlError(StoreError):
 class PostgresAddress:
     """A database of a PostgreSQL server."""
 
-    url: URL  # for SQLAlchemy with asyncpg
-    connect: Mapping[str, Any]  # arguments of asyncpg.connect
+    url: Url  # without what stands behind its ?
+    connect: Mapping[str, Any]  # the arguments of asyncpg.connect
 
     def __str__(self) -> str:
-        return self.url.set(drivername="postgresql").render_as_string(hide_password=True)
+        return str(self.url)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +46,6 @@ class SqliteAddress:
 
     path: Path
 
-    @property
-    def url(self) -> URL:
-        """For SQLAlchemy with aiosqlite."""
-        return URL.create("sqlite+aiosqlite", database=str(self.path))
-
     def __str__(self) -> str:
         return f"sqlite:///{self.path}"
 
@@ -60,43 +53,49 @@ class SqliteAddress:
 def address_of(url: str) -> PostgresAddress | SqliteAddress:
     """Read a url; raises StoreUrlError that says what was expected. A password never stands in a message."""
     try:
-        read = make_url(url)
-    except (ArgumentError, ValueError):
+        read = url_of(url)
+    except ValueError:
         raise StoreUrlError(f"{_EXPECTED}, got one that cannot be read; correct WARRENER_STORE_URL") from None
-    match read.get_backend_name():
+    match read.backend:
         case "sqlite":
             return _sqlite(read)
         case "postgresql" | "postgres":
-            return _postgres(read)
+            return _postgres(replace(read, backend="postgresql"))
         case other:
             raise StoreUrlError(f"{_EXPECTED}, got {other!r}; correct WARRENER_STORE_URL")
 
 
-def _sqlite(url: URL) -> SqliteAddress:
+def _sqlite(url: Url) -> SqliteAddress:
     if url.database in (None, "", ":memory:") or url.host:
         raise StoreUrlError(
-            f"{_EXPECTED}, got {url.render_as_string()}; name a file (three slashes for a relative path, "
+            f"{_EXPECTED}, got {url}; name a file (three slashes for a relative path, "
             "four for an absolute one): several processes share it"
         )
     return SqliteAddress(Path(str(url.database)))
 
 
-def _postgres(url: URL) -> PostgresAddress:
+def _postgres(url: Url) -> PostgresAddress:
     connect: dict[str, Any] = {}
     settings = dict(_SESSION)
-    for name, value in url.query.items():
+    for name, value in url.query:
         match name:
             case "sslmode":
                 connect["ssl"] = value
             case "application_name":
-                settings["application_name"] = str(value)
+                settings["application_name"] = value
             case _:
                 raise StoreUrlError(
-                    f"expected only sslmode and application_name behind the ? of {url.render_as_string()}, "
-                    f"got {name}; leave it out"
+                    f"expected only sslmode and application_name behind the ? of {url}, got {name}; "
+                    "leave it out"
                 )
     if not url.database:
-        raise StoreUrlError(f"{_EXPECTED}, got {url.render_as_string()}; name the database")
-    return PostgresAddress(
-        url.set(drivername="postgresql+asyncpg", query={}), connect | {"server_settings": settings}
-    )
+        raise StoreUrlError(f"{_EXPECTED}, got {url}; name the database")
+    place = {
+        "host": url.host,
+        "port": url.port,
+        "user": url.user,
+        "password": url.password,
+        "database": url.database,
+    }
+    connect |= {name: value for name, value in place.items() if value is not None}
+    return PostgresAddress(replace(url, query=()), connect | {"server_settings": settings})

@@ -20,12 +20,7 @@ class Chain:
     row: JobRow
     attempts: list[AttemptRow] = field(default_factory=list[AttemptRow])
     dead_letters: list[DeadLetter] = field(default_factory=list[DeadLetter])
-
-    @property
-    def told(self) -> AttemptRow | None:
-        """The attempt that is kept in the job's own row, if there is one."""
-        last = self.attempts[-1] if self.attempts else None
-        return last if last is not None and told_by(self.row, last) else None
+    told: AttemptRow | None = None  # the last attempt, where it is kept in the job's own row
 
 
 def chains(saves: Iterable[Save]) -> list[Chain]:
@@ -41,7 +36,7 @@ def chains(saves: Iterable[Save]) -> list[Chain]:
         else:
             _append(chain, save.row)
         _attach(chain, save)
-    return [by_job[job_id] for job_id in sorted(by_job, key=_NUMBER)]
+    return [_whole(by_job[job_id]) for job_id in sorted(by_job, key=_NUMBER)]
 
 
 def attempts_of(batch: Sequence[Chain]) -> list[AttemptRow]:
@@ -56,6 +51,13 @@ def attempts_of(batch: Sequence[Chain]) -> list[AttemptRow]:
 def dead_letters_of(batch: Sequence[Chain]) -> list[DeadLetter]:
     """The dead letters of all chains."""
     return [letter for chain in batch for letter in chain.dead_letters]
+
+
+def _whole(chain: Chain) -> Chain:
+    """The chain, to which nothing is added any more."""
+    if chain.attempts and told_by(chain.row, chain.attempts[-1]):
+        chain.told = chain.attempts[-1]
+    return chain
 
 
 def _append(chain: Chain, row: JobRow) -> None:

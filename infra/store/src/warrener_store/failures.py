@@ -4,8 +4,7 @@ import sqlite3
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from asyncpg.exceptions import DataError
-from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from asyncpg import InterfaceError, InternalClientError, PostgresError
 
 from warrener_store.port import StoreError, StoreNotMigrated, StoreRefused, StoreUnavailable
 
@@ -37,23 +36,21 @@ def translated(where: object) -> Generator[None]:
     """Raise what goes wrong inside as StoreUnavailable, StoreRefused or StoreNotMigrated."""
     try:
         yield
-    except DBAPIError as error:
-        raise _meaning(error.orig or error, where, lost=error.connection_invalidated) from error
     except sqlite3.Error as error:
-        raise _meaning(error, where) from error
-    except (SQLAlchemyError, OSError, TimeoutError) as error:  # no connection was free, or none could be made
+        raise _meaning_for_sqlite(error, where) from error
+    except (PostgresError, InterfaceError, InternalClientError) as error:
+        raise _meaning_for_postgres(error, where) from error
+    except (OSError, TimeoutError) as error:  # no connection could be made, or no answer came
         raise StoreUnavailable(f"the store {where} does not answer: {_sentence(error)}{AGAIN}") from error
 
 
-def _meaning(origin: BaseException, where: object, *, lost: bool = False) -> StoreError:
-    if isinstance(origin, sqlite3.Error):
-        return _meaning_for_sqlite(origin, where)
+def _meaning_for_postgres(origin: Exception, where: object) -> StoreError:
     state: str = getattr(origin, "sqlstate", None) or ""
     if state == _UNDEFINED_TABLE:
         return _not_migrated(where)
     if state.startswith("40"):
         return Conflict(f"the store {where} broke off a transaction: {_sentence(origin)}{AGAIN}")
-    if state[:2] in _REFUSALS or (not state and not lost and isinstance(origin.__cause__, DataError)):
+    if state[:2] in _REFUSALS:  # also what the driver cannot write: it says so as the server would
         return _refused(origin, where)
     return _unavailable(origin, where)
 

@@ -4,7 +4,7 @@ from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.util import CommandError
-from sqlalchemy import Connection, text
+from sqlalchemy import URL, Connection, text
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.pool import NullPool
 
@@ -12,7 +12,7 @@ from warrener_store.address import PostgresAddress, SqliteAddress, address_of
 from warrener_store.failures import translated
 from warrener_store.port import StoreError
 from warrener_store.schema import VERSION_TABLE
-from warrener_store.sqlite_engine import sqlite_engine
+from warrener_store.sqlite_engine import by_the_driver, sqlite_engine
 
 _ONE_MIGRATOR = 0x77617272656E  # PostgreSQL's advisory lock by which one migrator waits for the other
 
@@ -24,8 +24,8 @@ class UnknownRevision(StoreError):
 async def migrate(url: str, to: str = "head") -> None:
     """Bring the tables to revision `to`, up or down ("base": none). Doing it again changes nothing."""
     address = address_of(url)
-    with translated(address):
-        engine = _engine(address)
+    with translated(address), by_the_driver():
+        engine = engine_of(address)
         try:
             async with engine.connect() as connection, connection.begin():
                 await connection.execute(text(_lock(address)))
@@ -42,10 +42,12 @@ def script_config() -> Config:
     return config
 
 
-def _engine(address: PostgresAddress | SqliteAddress) -> AsyncEngine:
+def engine_of(address: PostgresAddress | SqliteAddress) -> AsyncEngine:
+    """SQLAlchemy's way to a database: for Alembic, which knows no other, and for looking at what it made."""
     if isinstance(address, SqliteAddress):
         return sqlite_engine(address)
-    return create_async_engine(address.url, poolclass=NullPool, connect_args=dict(address.connect))
+    url = URL.create("postgresql+asyncpg")
+    return create_async_engine(url, poolclass=NullPool, connect_args=dict(address.connect))
 
 
 def _lock(address: PostgresAddress | SqliteAddress) -> str:

@@ -9,11 +9,15 @@ def open_store(url: str) -> StateStore:
     Raises StoreUrlError where the url names none.
     """
     from warrener_store.address import SqliteAddress, address_of  # noqa: PLC0415 - see above
-    from warrener_store.postgres import PostgresStore  # noqa: PLC0415
-    from warrener_store.sqlite import SqliteStore  # noqa: PLC0415
 
     address = address_of(url)
-    return SqliteStore(address) if isinstance(address, SqliteAddress) else PostgresStore(address)
+    if isinstance(address, SqliteAddress):
+        from warrener_store.sqlite import SqliteStore  # noqa: PLC0415
+
+        return SqliteStore(address)
+    from warrener_store.postgres import PostgresStore  # noqa: PLC0415
+
+    return PostgresStore(address)
 
 
 async def migrate(url: str, to: str = "head") -> None:

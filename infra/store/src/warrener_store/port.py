@@ -5,12 +5,12 @@ and supervisors may work at once and a repeat changes nothing.
 """
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 from uuid import UUID
 
 from warrener_contracts.states import JobState
+from warrener_store.frozen import checked
 from warrener_store.rows import (
     AgentRow,
     AttemptRow,
@@ -25,7 +25,7 @@ from warrener_store.rows import (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@checked(frozen=True, slots=True)
 class Inserted:
     """What became of one job of an insert. `row` is what the store holds now under its id or its key."""
 
@@ -33,7 +33,7 @@ class Inserted:
     new: bool  # False: a job by this id, or with this idempotency key, was there before
 
 
-@dataclass(frozen=True, slots=True)
+@checked(frozen=True, slots=True)
 class Save:
     """One change of one job: the new row, and what goes with it in the same transaction.
 

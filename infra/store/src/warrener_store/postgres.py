@@ -3,21 +3,22 @@
 from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 from functools import cache
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
-from sqlalchemy.ext.asyncio import create_async_engine
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from warrener_contracts.states import JobState
 from warrener_store.address import PostgresAddress
 from warrener_store.arrays import short_arrays
-from warrener_store.chains import Chain, attempts_of, chains, dead_letters_of
+from warrener_store.chains import attempts_of, chains, dead_letters_of
 from warrener_store.encoding import escape
 from warrener_store.failures import Conflict, translated
 from warrener_store.insertion import firsts, settled
 from warrener_store.newest import newest
+from warrener_store.pool import Pool
 from warrener_store.port import Inserted, Save, StateStore
+from warrener_store.postgres_driver import SILENCE, PostgresDriver
 from warrener_store.questions import Questions
 from warrener_store.records.agents import (
     AGENT_COLUMNS,
@@ -36,16 +37,13 @@ from warrener_store.records.ends import (
     parked_out,
 )
 from warrener_store.records.form import NATIVE
-from warrener_store.records.jobs import JOB_COLUMNS, become_out, job_in, ran_out
+from warrener_store.records.jobs import JOB_COLUMNS, job_in
 from warrener_store.records.new_jobs import arrays_out
+from warrener_store.records.saved_jobs import saves_out
 from warrener_store.rows import AgentRow, BreakerRow, JobRow, JobTypeRow, Lease, ParkedMessage
 from warrener_store.schema import check_version
 from warrener_store.sql import statement
 from warrener_store.watching import MOST_WATCHERS
-
-_CONNECT_SECONDS = 10
-SILENCE = 60.0
-"""Seconds after which a server that says nothing is taken to be gone, or the network to it."""
 
 _again = retry(
     retry=retry_if_exception_type(Conflict),
@@ -62,18 +60,7 @@ class PostgresStore(Questions, StateStore):
 
     def __init__(self, address: PostgresAddress, *, connections: int = 10, silence: float = SILENCE) -> None:
         self._address = address
-        self._engine = create_async_engine(
-            address.url,
-            isolation_level="AUTOCOMMIT",  # one statement is one transaction: no BEGIN, no COMMIT to wait for
-            pool_size=connections,
-            max_overflow=0,
-            connect_args={
-                "timeout": _CONNECT_SECONDS,
-                "command_timeout": silence,
-                **address.connect,
-            },
-            pool_use_lifo=True,  # the connection that has just worked has its statements prepared
-        )
+        self._pool = Pool(PostgresDriver(address, silence=silence), connections)
 
     async def start(self) -> None:
         """Connect. Raises StoreNotMigrated where the tables are not those of this version."""
@@ -81,24 +68,21 @@ class PostgresStore(Questions, StateStore):
 
     async def close(self) -> None:
         """Disconnect. May be called twice, or never started."""
-        await self._engine.dispose()
+        await self._pool.close()
 
     async def _ask(self, name: str, *parameters: Any) -> Sequence[Sequence[Any]]:
         return await self._ask_text(_statement(name), parameters)
 
     async def _ask_text(self, text: str, parameters: Sequence[Any]) -> Sequence[Sequence[Any]]:
         with translated(self._address):
-            async with self._engine.connect() as connection:
-                return (await connection.exec_driver_sql(text, tuple(parameters))).fetchall()
+            async with self._pool.lent() as connection:
+                # A Record is a sequence of its values, but its stubs do not say so.
+                return cast("list[Sequence[Any]]", await connection.fetch(text, *parameters))
 
     @_again
     async def _change(self, name: str, *parameters: Any) -> Sequence[Sequence[Any]]:
         """Run a statement that changes something; again where the database broke off a circle of waiting."""
-        text = _statement(name)
-        with translated(self._address):
-            async with self._engine.connect() as connection:
-                result = await connection.exec_driver_sql(text, parameters)
-                return result.fetchall() if result.returns_rows else ()
+        return await self._ask_text(_statement(name), parameters)
 
     # -- jobs, by those who decide ------------------------------------------------------------------------
 
@@ -147,7 +131,7 @@ class PostgresStore(Questions, StateStore):
         letters = (dead_letter_out(row, NATIVE) for row in dead_letters_of(batch))
         changed = await self._change(
             "save_jobs",
-            *short_arrays(_TOLD, (_told(chain) for chain in batch)),
+            *saves_out(batch),
             *short_arrays(len(ATTEMPT_COLUMNS), attempts),
             *short_arrays(len(DEAD_LETTER_COLUMNS), letters),
         )
@@ -217,13 +201,6 @@ class PostgresStore(Questions, StateStore):
         await self._change(
             "park", *_arrays(len(PARKED_COLUMNS), (parked_out(row, NATIVE) for row in messages))
         )
-
-
-_TOLD = 23  # job_id, the version held, and the columns that a save writes
-
-
-def _told(chain: Chain) -> tuple[Any, ...]:
-    return (chain.row.job_id, chain.held, *become_out(chain.row, NATIVE), *ran_out(chain.told, NATIVE))
 
 
 def _arrays(width: int, rows: Iterable[tuple[Any, ...]]) -> list[list[Any]]:

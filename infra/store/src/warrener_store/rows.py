@@ -3,23 +3,14 @@
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID
 
 from warrener_contracts.breaking import BreakerPolicy, BreakerState
 from warrener_contracts.events import AttemptDispatchedData, ErrorInfo, JobFinishedData, JsonObject
 from warrener_contracts.policy import Guarantee, JobPolicy
 from warrener_contracts.states import JobState
-
-if TYPE_CHECKING:
-    from dataclasses import dataclass as checked
-else:
-
-    def checked(*, frozen: bool, kw_only: bool) -> object:
-        """As `dataclass`, but who keeps it frozen are the type checkers: with a guard at runtime a row of
-        so many fields takes three times as long to make, and one is made for every job."""
-        assert frozen
-        return dataclass(kw_only=kw_only)
+from warrener_store.frozen import checked
 
 
 @checked(frozen=True, kw_only=True)  # no slots: a copy of all its fields is one step (`becoming.become`)
@@ -134,7 +125,7 @@ class AttemptEnd(StrEnum):
     SNOOZED = "snoozed"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@checked(frozen=True, slots=True, kw_only=True)
 class AttemptRow:
     """One attempt that is over; written once, by the supervisor."""
 

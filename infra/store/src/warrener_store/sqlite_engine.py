@@ -2,12 +2,14 @@
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager
 
 import aiosqlite
-from sqlalchemy import event
+from sqlalchemy import URL, event
 from sqlalchemy.connectors.asyncio import AsyncAdapt_dbapi_connection
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as NoConnectionFree
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 from sqlalchemy.pool import ConnectionPoolEntry
 from tenacity import AsyncRetrying, retry_if_exception, stop_after_delay, wait_random
@@ -29,7 +31,7 @@ def sqlite_engine(
 ) -> AsyncEngine:
     """An engine whose driver begins no transaction by itself."""
     engine = create_async_engine(
-        address.url,
+        URL.create("sqlite+aiosqlite", database=str(address.path)),
         pool_size=connections,
         max_overflow=0,
         pool_reset_on_return=None,  # transactions end where they begin
@@ -85,4 +87,17 @@ async def taken(engine: AsyncEngine) -> AsyncGenerator[AsyncConnection]:
 
 
 async def _open(engine: AsyncEngine) -> AsyncConnection:
-    return await engine.connect().start()
+    with by_the_driver():
+        return await engine.connect().start()
+
+
+@contextmanager
+def by_the_driver() -> Generator[None]:
+    """What goes wrong inside, as the driver said it: SQLAlchemy wraps that, for asyncpg twice."""
+    try:
+        yield
+    except DBAPIError as error:
+        origin = error.orig or error
+        raise (origin.__cause__ or origin) from error
+    except NoConnectionFree as error:
+        raise TimeoutError(str(error)) from error

@@ -36,10 +36,8 @@ def _do(error: StoreError) -> str:
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """What led to it, the newest first; SQLAlchemy keeps the driver's error beside the chain."""
+    """What led to it, the newest first."""
     cause: BaseException | None = error
     while cause is not None:
         yield cause
-        if isinstance(beside := getattr(cause, "orig", None), BaseException):
-            yield beside
         cause = cause.__cause__

@@ -13,12 +13,14 @@ from warrener_store.encoding import decode, encode, escape, unescape
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """The form of identifiers and moments in one database; None stays None."""
+    """The form of identifiers and moments in one database, where None stays None, and of one condition."""
 
     id_out: Callable[[UUID | None], Any]
     id_in: Callable[[Any], Any]
     moment_out: Callable[[datetime | None], Any]
     moment_in: Callable[[Any], Any]
+    one_of: Callable[[str, str], str]
+    """That a column is one of what a statement gives, in the words by which the column's index is used."""
 
 
 def _as_it_is(value: Any) -> Any:
@@ -49,10 +51,18 @@ def _moment(value: str | None) -> datetime | None:
     return None if value is None else datetime.fromisoformat(value)
 
 
-NATIVE = Form(id_out=_as_it_is, id_in=_as_it_is, moment_out=_as_it_is, moment_in=_as_it_is)
+NATIVE = Form(
+    id_out=_as_it_is,
+    id_in=_as_it_is,
+    moment_out=_as_it_is,
+    moment_in=_as_it_is,
+    one_of="{} = ANY (ARRAY({}))".format,
+)
 """asyncpg takes and gives UUID and datetime."""
 
-TEXTUAL = Form(id_out=_id_text, id_in=_id, moment_out=_moment_text, moment_in=_moment)
+TEXTUAL = Form(
+    id_out=_id_text, id_in=_id, moment_out=_moment_text, moment_in=_moment, one_of="{} IN ({})".format
+)
 """SQLite knows neither."""
 
 

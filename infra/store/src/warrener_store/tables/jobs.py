@@ -115,8 +115,9 @@ Index(
     postgresql_where=sql("deadline_wake_at IS NOT NULL"),
     sqlite_where=sql("deadline_wake_at IS NOT NULL"),
 )
-# Lists: newest first of each state, as such, by type and by parent; what is asked of all states is a union of
-# these (`listing.py`), so no index is for it alone. New rows come at the right end of their state.
+# Lists: newest first of each state, by type and by parent; what is asked of all states or all types takes a
+# page of each (`listing.py`), so no index is for it alone. New rows come at the right end of their state and
+# type.
 Index(
     "warrener_jobs_parent",
     jobs.c.parent_id,
@@ -127,7 +128,6 @@ Index(
     sqlite_where=sql("parent_id IS NOT NULL"),
 )
 Index("warrener_jobs_listed", jobs.c.state, jobs.c.job_type, jobs.c.accepted_at, jobs.c.job_id)
-Index("warrener_jobs_by_state", jobs.c.state, jobs.c.accepted_at, jobs.c.job_id)
 
 attempts = Table(
     "warrener_attempts",

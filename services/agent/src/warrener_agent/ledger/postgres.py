@@ -3,7 +3,7 @@
 from collections.abc import AsyncGenerator, Collection, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 from uuid import UUID
 
 import asyncpg
@@ -19,6 +19,8 @@ from warrener_agent.ledger.records import (
     follow_ups_of,
     follow_ups_text,
 )
+
+V = TypeVar("V")
 
 if TYPE_CHECKING:
     Pool = asyncpg.Pool[asyncpg.Record]
@@ -100,9 +102,9 @@ class PostgresLedger:
         told = in_order(completions)
         values = (
             [one.job_id for one in told],
-            [one.attempt for one in told],
-            [one.result_text for one in told],
-            [follow_ups_text(one.follow_ups) for one in told],
+            _once([one.attempt for one in told]),
+            _once([one.result_text for one in told]),
+            _once([follow_ups_text(one.follow_ups) for one in told]),
             [one.started_at for one in told],
             [one.finished_at for one in told],
         )
@@ -167,7 +169,12 @@ async def _make_table(connection: "asyncpg.pool.PoolConnectionProxy[asyncpg.Reco
 
 def _pairs(claims: Sequence[Claim]) -> tuple[list[UUID], list[int]]:
     told = in_order(claims)
-    return [claim.job_id for claim in told], [claim.attempt for claim in told]
+    return [claim.job_id for claim in told], _once([claim.attempt for claim in told])
+
+
+def _once(column: list[V]) -> list[V]:
+    """The column, none of whose values is None; one value where all are equal, as the statements take it."""
+    return column[:1] if column and column.count(column[0]) == len(column) else column
 
 
 def _found(row: "asyncpg.Record") -> Found:

@@ -4,6 +4,9 @@ ids.
 `= ANY (ARRAY[…])` where `=` would do: rows that are changed are found by the key, one after another, in
 whatever plan. A plain join leaves that to the planner, and while the table is small it reads the whole table
 for a batch and compares every row with every claim.
+
+Where all rows hold one value, an array holds it once: `unnest` fills it up with NULL, and what is never NULL
+is then the first. The driver asks each value of an array what it is, which takes longer than all the rest.
 """
 
 TABLE = """
@@ -26,7 +29,8 @@ CREATE TABLE IF NOT EXISTS warrener_ledger (
 
 CLAIM = """
 INSERT INTO warrener_ledger AS held (job_id, attempt, agent_id, lease_until)
-SELECT job_id, attempt, $3, $4 FROM unnest($1::uuid[], $2::integer[]) AS wanted (job_id, attempt)
+SELECT job_id, coalesce(attempt, ($2::integer[])[1]), $3, $4
+FROM unnest($1::uuid[], $2::integer[]) AS wanted (job_id, attempt)
 ON CONFLICT (job_id) DO UPDATE
     SET attempt = excluded.attempt, agent_id = excluded.agent_id, lease_until = excluded.lease_until,
         failure = NULL
@@ -45,7 +49,8 @@ FROM warrener_ledger WHERE job_id = ANY ($1::uuid[])
 
 _MINE = """
 FROM unnest($1::uuid[], $2::integer[]) AS asked (job_id, attempt)
-WHERE held.job_id = ANY (ARRAY[asked.job_id]) AND held.attempt = asked.attempt AND held.agent_id = $3
+WHERE held.job_id = ANY (ARRAY[asked.job_id]) AND held.attempt = coalesce(asked.attempt, ($2::integer[])[1])
+    AND held.agent_id = $3
 """
 
 RENEW = f"""
@@ -57,11 +62,12 @@ RELEASE = f"UPDATE warrener_ledger AS held SET agent_id = NULL, lease_until = NU
 
 COMPLETE = """
 UPDATE warrener_ledger AS held
-SET result = done.result, follow_ups = done.follow_ups,
+SET result = coalesce(done.result, ($3::text[])[1]), follow_ups = coalesce(done.follow_ups, ($4::text[])[1]),
     started_at = done.started_at, finished_at = done.finished_at
 FROM unnest($1::uuid[], $2::integer[], $3::text[], $4::text[], $5::timestamptz[], $6::timestamptz[])
     AS done (job_id, attempt, result, follow_ups, started_at, finished_at)
-WHERE held.job_id = ANY (ARRAY[done.job_id]) AND held.attempt = done.attempt AND held.agent_id = $7
+WHERE held.job_id = ANY (ARRAY[done.job_id]) AND held.attempt = coalesce(done.attempt, ($2::integer[])[1])
+    AND held.agent_id = $7
     AND held.finished_at IS NULL AND held.cancelled_at IS NULL
 RETURNING held.job_id
 """

@@ -2,6 +2,9 @@
 --
 -- A job is written only where its version is still the one that was judged and it is not over.
 --
+-- Where all rows hold one value, the array holds it once; where all hold NULL, it is empty: `unnest` fills both up with
+-- NULL. Only the ids stand there one for each row.
+--
 -- The rows are looked up by key one after another (CROSS JOIN LATERAL … OFFSET 0 is never rearranged) and written where
 -- they stand (ctid), in the order in which they are told: that of their ids, so that two supervisors with overlapping
 -- batches wait for each other, but never in a circle. One lookup a row, no lock before the write, and no plan that
@@ -10,28 +13,30 @@ WITH changed AS (
   -- The version is compared again: a row that changed while it was waited for is left alone.
   UPDATE warrener_jobs AS job
   SET
-    version = told.version,
-    state = told.state,
-    attempt = told.attempt,
-    failures = told.failures,
-    losses = told.losses,
-    owner = told.owner,
-    watchers = told.watchers,
-    cancel_reason = told.cancel_reason,
-    due_at = told.due_at,
-    wake_at = told.wake_at,
-    dispatched_at = told.dispatched_at,
-    started_at = told.started_at,
-    lease_until = told.lease_until,
-    finished_at = told.finished_at,
-    progress = told.progress,
-    progress_note = told.progress_note,
-    result = told.result,
-    error = told.error,
-    updated_at = told.updated_at,
-    ran_from = told.ran_from,
-    ran_until = told.ran_until,
-    deadline_wake_at = CASE WHEN told.finished_at IS NULL THEN job.deadline_wake_at END
+    version = coalesce(told.version, ($3::integer[])[1]),
+    state = coalesce(told.state, ($4::text[])[1]),
+    attempt = coalesce(told.attempt, ($5::integer[])[1]),
+    failures = coalesce(told.failures, ($6::integer[])[1]),
+    losses = coalesce(told.losses, ($7::integer[])[1]),
+    owner = CASE cardinality($8::text[]) WHEN 1 THEN ($8::text[])[1] ELSE told.owner END,
+    watchers = coalesce(told.watchers, ($9::text[])[1]),
+    cancel_reason = CASE cardinality($10::text[]) WHEN 1 THEN ($10::text[])[1] ELSE told.cancel_reason END,
+    due_at = CASE cardinality($11::timestamptz[]) WHEN 1 THEN ($11::timestamptz[])[1] ELSE told.due_at END,
+    wake_at = CASE cardinality($12::timestamptz[]) WHEN 1 THEN ($12::timestamptz[])[1] ELSE told.wake_at END,
+    dispatched_at = CASE cardinality($13::timestamptz[]) WHEN 1 THEN ($13::timestamptz[])[1] ELSE told.dispatched_at END,
+    started_at = CASE cardinality($14::timestamptz[]) WHEN 1 THEN ($14::timestamptz[])[1] ELSE told.started_at END,
+    lease_until = CASE cardinality($15::timestamptz[]) WHEN 1 THEN ($15::timestamptz[])[1] ELSE told.lease_until END,
+    finished_at = CASE cardinality($16::timestamptz[]) WHEN 1 THEN ($16::timestamptz[])[1] ELSE told.finished_at END,
+    progress = CASE cardinality($17::double precision[]) WHEN 1 THEN ($17::double precision[])[1] ELSE told.progress END,
+    progress_note = CASE cardinality($18::text[]) WHEN 1 THEN ($18::text[])[1] ELSE told.progress_note END,
+    result = CASE cardinality($19::text[]) WHEN 1 THEN ($19::text[])[1] ELSE told.result END,
+    error = CASE cardinality($20::text[]) WHEN 1 THEN ($20::text[])[1] ELSE told.error END,
+    updated_at = coalesce(told.updated_at, ($21::timestamptz[])[1]),
+    ran_from = CASE cardinality($22::timestamptz[]) WHEN 1 THEN ($22::timestamptz[])[1] ELSE told.ran_from END,
+    ran_until = CASE cardinality($23::timestamptz[]) WHEN 1 THEN ($23::timestamptz[])[1] ELSE told.ran_until END,
+    deadline_wake_at = CASE
+      WHEN cardinality($16::timestamptz[]) <> 1 AND told.finished_at IS NULL THEN job.deadline_wake_at
+    END
   FROM unnest(
     $1::uuid[], $2::integer[], $3::integer[], $4::text[], $5::integer[], $6::integer[], $7::integer[],
     $8::text[], $9::text[], $10::text[], $11::timestamptz[], $12::timestamptz[], $13::timestamptz[],
@@ -45,7 +50,7 @@ WITH changed AS (
   CROSS JOIN LATERAL (
     SELECT ctid AS place, state AS left_state FROM warrener_jobs WHERE job_id = told.job_id OFFSET 0
   ) AS found
-  WHERE job.ctid = found.place AND job.version = told.held AND job.finished_at IS NULL
+  WHERE job.ctid = found.place AND job.version = coalesce(told.held, ($2::integer[])[1]) AND job.finished_at IS NULL
   RETURNING job.job_id, job.job_type, job.state, found.left_state
 ),
 ended AS (

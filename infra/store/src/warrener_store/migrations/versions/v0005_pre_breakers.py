@@ -3,8 +3,8 @@
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0011"
-down_revision = "0003"
+revision = "0005"
+down_revision = "0004"
 
 _TABLE = "warrener_breakers"
 _MOMENT = sa.DateTime(timezone=True).with_variant(sa.CHAR(27), "sqlite")
