@@ -10,7 +10,8 @@ from warrener_contracts.topology import RUNGS
 class Rules:
     """How long to believe in what is not heard of."""
 
-    lease: timedelta = timedelta(seconds=30)  # an agent that says nothing for so long is gone
+    lease: timedelta = timedelta(seconds=8)  # an agent that says nothing for so long is gone
+    reconnect: timedelta = timedelta(seconds=10)  # after a break, agents may take so long to be heard again
     ladder_grace: timedelta = timedelta(seconds=15)  # so long after its time, a wake-up is lost
     timeout_grace: timedelta = timedelta(
         seconds=10

@@ -47,13 +47,13 @@ class Watchdog:
             pass  # there is more of the same moment
 
     def _hearing(self, now: datetime) -> bool:
-        """Whether heartbeats were heard for as long as a lease lasts: after a break every lease looks
-        lapsed."""
+        """Whether heartbeats were heard for as long as a lease lasts, and as it takes agents to come back: after
+        a break every lease looks lapsed."""
         if not self._hears():
             self._heard_since = None
             return False
         self._heard_since = self._heard_since or now
-        return now - self._heard_since >= self._rules.lease
+        return now - self._heard_since >= self._rules.lease + self._rules.reconnect
 
     async def _say(self, now: datetime, *, hearing: bool) -> int:
         until = now + self._rules.claim
