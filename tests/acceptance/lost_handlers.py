@@ -1,5 +1,5 @@
-"""Handlers of the tests of lost agents. Each run notes itself first; in the agent that is to be lost, the long
-ones wait until the file `go` is there."""
+"""Handlers of the tests of lost agents. Each long run notes itself first; in the agent that is to be lost, it
+waits until the file `go` is there."""
 
 import asyncio
 import os
@@ -16,6 +16,10 @@ def note(job: JobContext) -> None:
         file.write(f"{job.job_id} {job.attempt} {os.getpid()} {time.time():.3f}\n")
 
 
+def waits() -> bool:
+    return "WAITS" in os.environ and not Path("go").exists()
+
+
 async def keep(job: JobContext, text: str) -> None:
     transaction = await job.transaction()
     await transaction.execute("INSERT INTO effects VALUES (:note)", {"note": text})
@@ -24,7 +28,7 @@ async def keep(job: JobContext, text: str) -> None:
 @agent.job("long", guarantee="transactional", queue="long")
 async def long(job: JobContext) -> int:
     note(job)
-    while "WAITS" in os.environ and not Path("go").exists():
+    while waits():  # noqa: ASYNC110 - a gate for a hundred at once, in a process that may be frozen
         await asyncio.sleep(0.1)
     await keep(job, str(job.job_id))
     return os.getpid()

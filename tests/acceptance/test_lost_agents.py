@@ -1,5 +1,5 @@
-"""Point 3 of supervision: an agent that is killed, frozen or cut off is found, its attempts run elsewhere, and
-what it does later changes nothing. With default settings, but for the slots."""
+"""Point 3 of supervision: an agent that is killed, frozen or cut off is found, its attempts run elsewhere,
+and what it does later changes nothing. With default settings, but for the slots."""
 
 import signal
 import sqlite3
@@ -14,7 +14,7 @@ from uuid import UUID
 from tests.acceptance.looking import rows_of
 from tests.acceptance.warren import ServiceProcess, Warren, until
 
-from warrener_client import SyncClient
+from warrener_client import Ask, SyncClient
 from warrener_client.sync import SyncJob
 from warrener_contracts.states import JobState
 
@@ -93,7 +93,7 @@ def start_other(warren: Warren) -> ServiceProcess:
 
 def begin_long(warren: Warren, client: SyncClient, agent: ServiceProcess) -> Sequence[SyncJob]:
     """A hundred jobs that run in `agent`."""
-    jobs = [client.request("long") for _ in range(JOBS)]
+    jobs = list(client.request_many([Ask("long")] * JOBS))
     until(lambda: len(runs(warren)) == JOBS, "all long ones to run")
     assert {run.pid for run in runs(warren)} == {agent.process.pid}
     return jobs
@@ -101,7 +101,7 @@ def begin_long(warren: Warren, client: SyncClient, agent: ServiceProcess) -> Seq
 
 def begin_quick(warren: Warren, client: SyncClient) -> Sequence[SyncJob]:
     """Many that are done at once; returns in the midst of them."""
-    jobs = [client.request("quick") for _ in range(QUICK)]
+    jobs = list(client.request_many([Ask("quick")] * QUICK))
     until(lambda: len(effects(warren)) > QUICK // 10, "some of the quick ones to be done")
     return jobs
 

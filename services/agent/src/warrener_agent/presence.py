@@ -55,6 +55,11 @@ class Presence:
         self._patient_until = 0.0
         await self._at.bus.publish([letter_for(self._heartbeat())])
 
+    async def leave(self) -> None:
+        """Say that the agent drains: its silence, later, means no harm."""
+        self.draining = True
+        await self._at.bus.publish([letter_for(self._heartbeat())])
+
     def _say_deaf(self) -> None:
         if self._at.clock.monotonic() < self._patient_until:
             return
@@ -122,4 +127,4 @@ class Door(Managed):
         self._presence.begin()
 
     async def _on_drain(self) -> None:
-        self._presence.draining = True
+        await self._presence.leave()

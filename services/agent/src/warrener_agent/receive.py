@@ -184,8 +184,8 @@ class Receiver:
 
 
 def _had_before(event: AttemptDispatched, receipts: Sequence[Receipt]) -> bool:
-    """Whether an agent may have begun it before: its message was given out before, or has waited on a rung for
-    another's claim to run out."""
+    """Whether an agent may have begun it before: its message was given out before, or has waited on a rung
+    until another's claim had run out."""
     return any(
         delivery.redelivered or (delivery.exchange == topology.RETURN and event.data.not_before is None)
         for delivery in (receipt.delivery for receipt in receipts)

@@ -75,8 +75,8 @@ def dispatch_letter(row: JobRow, now: datetime) -> Letter:
 
 
 def cancel_letter(row: JobRow, now: datetime, trace: TraceContext) -> Letter:
-    """To every agent that serves the job's queue: stop all attempts of what is over or was cancelled, else the
-    one that runs, or those before the one that waits."""
+    """To every agent that serves the job's queue: stop all attempts of what is over or was cancelled, else
+    the one that runs, or those before the one that waits."""
     over = row.state.terminal or row.cancel_reason is not None
     last = row.attempt if row.state is JobState.RUNNING else row.attempt - 1
     event = AttemptCancel(

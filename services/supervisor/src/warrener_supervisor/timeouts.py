@@ -1,8 +1,9 @@
 """An attempt that runs too long: it is stopped first, and called timed out when its death is certain. Pure.
 
-Certain it is when its agent has reported its end, or has named it in no heartbeat for as long as a lease lasts:
-an agent that lives says what it runs, and one that cannot say it stops by itself. Until then the watchdog says
-again and again that its time is over, and with each word the agent is told to stop.
+Certain it is when its agent has reported its end, or has named it in no heartbeat for as long as a lease
+lasts: an agent that lives says what it runs, and one that cannot say it is gone, or has lost its claims.
+Until then the watchdog says again and again that its time is over, and with each word the agent is told to
+stop.
 """
 
 from datetime import datetime
@@ -17,7 +18,7 @@ from warrener_supervisor.verdicts import Judgement, Tell
 
 
 def overran(row: JobRow, now: datetime, rules: Rules) -> bool:
-    """Whether its current attempt runs past its time, and past what its agent is given to end it by itself."""
+    """Whether its current attempt runs past its time, and past what its agent is given to end it itself."""
     if row.state is not JobState.RUNNING or row.started_at is None:
         return False
     return row.started_at + row.policy.timeout + rules.timeout_grace <= now

@@ -65,8 +65,8 @@ def lost(row: JobRow, event: AttemptLost, at: Moment) -> Judgement:
 
 
 def _elsewhere_after(charged: JobRow, at: Moment) -> timedelta:
-    """At once: there is no reason to wait that the job has given. Only one that is lost again and again, as if
-    it ended its agents, gives them time."""
+    """At once, for it has done nothing wrong. Only what is lost again and again, as if it ended its agents,
+    gives them time."""
     again = charged.losses - 1
     return charged.policy.backoff.delay(again, at.chance) if again else timedelta(0)
 
