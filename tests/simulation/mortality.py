@@ -6,7 +6,7 @@ import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from typing import Any, TypeVar, cast
 
-from warrener_runtime.bus import Bus, Delivery, Fate, Outgoing, Subscription, TopologySpec
+from warrener_runtime.bus import Backlog, Bus, Delivery, Fate, Outgoing, Subscription, TopologySpec
 from warrener_runtime.bus.port import Handler
 
 T = TypeVar("T")

@@ -116,8 +116,8 @@ _IN_FLIGHT: Mapping[Signal, Step] = {
         CANCELLED,
         RETRYING,
         DEAD,
-        why="stopped because somebody asked; if nobody did: tried again; because it ran too long: tried again if "
-        "attempts are left, else dead",
+        why="stopped because somebody asked; if nobody did: tried again; because it ran too long: tried "
+        "again if attempts are left, else dead",
     ),
     Signal.WITHDRAWN: _to(CANCELLED, why="its handler has no more use for it"),
     Signal.RELEASED: _to(

@@ -2,8 +2,8 @@
 
 An agent that dies leaves claims that hold until their lease is over. Whoever is started in its place, in the
 same folder, takes up its identity, and need not wait: the ledger grants an attempt again to its holder. That
-the one before is dead is certain, because an identity is a file that its holder has locked, and the kernel lets
-go of the lock only with the process. One that is frozen has it still.
+the one before is dead is certain, because an identity is a file that its holder has locked, and the kernel
+lets go of the lock only with the process. One that is frozen has it still.
 """
 
 import fcntl

@@ -15,7 +15,7 @@ from warrener_agent.leases import Leases, start_patiently
 from warrener_agent.ledger import Ledger, open_ledger
 from warrener_agent.listening import Ear
 from warrener_agent.perform import Performer
-from warrener_agent.presence import Door, Presence
+from warrener_agent.presence import Door, Farewell, Presence
 from warrener_agent.progress import ProgressLine
 from warrener_agent.receive import Receiver
 from warrener_agent.report import Reporter
@@ -70,6 +70,7 @@ def _parts(at: Workplace, agent: Agent, telemetry: Telemetry) -> Component:
     control = Control(at, presence)
     every, lease = partial(Loop, clock=at.clock), at.settings.agent_lease
     return Group(
+        Farewell(presence),
         Announcer(at, agent.kinds.values()),
         Ear(at.bus, at.ear.name, control.hear),
         every("heartbeats", presence.beat, every=at.settings.agent_heartbeat),

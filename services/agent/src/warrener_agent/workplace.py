@@ -29,8 +29,8 @@ class Workplace:
 
     @cached_property
     def ear(self) -> Queue:
-        """Its own queue for control. Its name is new at each start: the broker may not have noticed yet that the
-        one before is gone."""
+        """Its own queue for control. Its name is new at each start: the broker may not have noticed yet that
+        the one before is gone."""
         queue = control_queue(self.agent_id, self.queues)
         return replace(queue, name=f"{queue.name}.{self.entropy.new_id().hex[-8:]}")
 

@@ -25,8 +25,8 @@ class Consumer(Managed):
     stopped, and the service is not ready meanwhile. It is never given back by reject: that counts towards the
     delivery limit, and an outage of the store would bury good work. So `handle` must be repeatable, and judge
     each message by itself: what it raises is taken for an outage. What is not settled when we stop goes back
-    to the queue by itself. Started means that the queue is consumed. See HearingWatch for the deaf, SupplyWatch
-    for those who hear and get nothing.
+    to the queue by itself. Started means that the queue is consumed. See HearingWatch for the deaf,
+    SupplyWatch for those who seem to hear and get nothing.
 
     `at_once`: `handle` gets at most so many messages, and not too many bytes (`portions`). With a prefetch of
     twice that, the next ones arrive while it works. None: all that has arrived.

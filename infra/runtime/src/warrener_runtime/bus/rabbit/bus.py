@@ -26,7 +26,6 @@ from warrener_runtime.bus.rabbit.subscription import RabbitSubscription
 from warrener_runtime.bus.rabbit.wire import LinkLost, Refused, Wire
 from warrener_runtime.clock import SystemClock
 
-
 _ANSWER_WITHIN = 5.0  # seconds
 
 
