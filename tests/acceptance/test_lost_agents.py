@@ -13,6 +13,8 @@ from uuid import UUID
 
 from tests.acceptance.looking import rows_of
 from tests.acceptance.warren import ServiceProcess, Warren, until
+from tests.faults.swallowing_proxy import SwallowingProxy, by_way_of
+from tests.servers.kinds import RabbitMQServer
 
 from warrener_client import Ask, SyncClient
 from warrener_client.sync import SyncJob
@@ -20,7 +22,7 @@ from warrener_contracts.states import JobState
 
 MODULE = "tests.acceptance.lost_handlers"
 JOBS = 100
-QUICK = 300
+QUICK = 150
 GAP = 10.0  # seconds in which 99 of 100 must run again
 
 
@@ -71,15 +73,44 @@ def test_3_the_jobs_of_a_frozen_agent_run_elsewhere_and_thawed_it_changes_nothin
     check_books(warren, long, [*quick, again])
 
 
+def test_3_an_agent_that_is_cut_off_stops_what_runs_elsewhere(warren: Warren, broker: RabbitMQServer) -> None:
+    proxy = SwallowingProxy(broker.port)
+    first = start(warren, WARRENER_BROKER_URL=by_way_of(warren.broker_url, proxy.port))
+    with SyncClient(warren.broker_url) as client:
+        long = begin_long(warren, client, first)
+        other = start_other(warren)
+        cut_at = time.time()
+        proxy.close()  # it reaches the ledger still, and renews its claims
+        assert {job.result(timeout=60) for job in long} == {other.process.pid}
+    until(lambda: first.log.read_text().count("agent.fenced") >= JOBS, "it to have stopped them all")
+    (warren.folder / "go").touch()
+    check_gaps(warren, first, cut_at)
+    check_books(warren, long, [])
+    first.kill()  # it has nobody to take leave of
+
+
+def test_3_an_agent_that_restarts_at_once_resumes_its_identity_without_waiting(warren: Warren) -> None:
+    """By its leases it would have to wait for ten minutes."""
+    warren.environment = {"WARRENER_AGENT_LEASE": "600", "WARRENER_LEASE": "600"}
+    first = start(warren)
+    with SyncClient(warren.broker_url) as client:
+        long = begin_long(warren, client, first)
+        first.kill()
+        again = start_other(warren)
+        assert {job.result(timeout=60) for job in long} == {again.process.pid}
+    assert {run.attempt for run in runs(warren)} == {1}, "the same attempts, claimed again by their holder"
+    check_books(warren, long, [])
+
+
 # -- the course of it --------------------------------------------------------------------------------------
 
 
-def start(warren: Warren) -> ServiceProcess:
+def start(warren: Warren, **environment: str) -> ServiceProcess:
     """A warren with the agent that will be lost."""
     make_table(warren)
     warren.start("scheduler")
     warren.start("supervisor")
-    first = warren.start("agent", MODULE, "--slots", str(JOBS), WAITS="yes")
+    first = warren.start("agent", MODULE, "--slots", str(JOBS), WAITS="yes", **environment)
     warren.wait_ready()
     return first
 

@@ -15,7 +15,7 @@ def note(job: JobContext) -> None:
         file.write(f"{job.job_id} {job.attempt} {os.getpid()} {time.time():.3f}\n")
 
 
-@agent.job("spins", executor="process", timeout="2s", backoff=Backoff.fixed(1, jitter=0))
+@agent.job("spins", executor="process", timeout="8s", backoff=Backoff.fixed(1, jitter=0))
 def spins(job: JobContext) -> int:
     note(job)
     while job.attempt == 1:
