@@ -13,7 +13,8 @@ import sys
 from pathlib import Path
 from warrener_agent.identity import take_identity
 from warrener_runtime.clock import SystemEntropy
-print(take_identity(Path(sys.argv[1]), ["default"], SystemEntropy()).agent_id, flush=True)
+held = take_identity(Path(sys.argv[1]), ["default"], SystemEntropy())
+print(held.agent_id, flush=True)
 sys.stdin.read()
 """
 
