@@ -1,8 +1,9 @@
 """alert: looks whether the other services hear, and says so where they do not."""
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
-from warrener_contracts.events import AgentLost, ServiceDeaf
+from warrener_contracts.events import AgentLost, Event, ServiceDeaf
 from warrener_contracts.letters import Letter, letter_for
 from warrener_runtime.bus.port import Backlog, Bus, BusUnreachable
 from warrener_runtime.clock import Clock
@@ -39,7 +40,8 @@ class Alert:
         deaf = self._alarms.deaf(backlogs, now)
         _log_lost(lost)
         _log_deaf(deaf)
-        self._untold += [letter_for(event) for event in (*lost, *deaf)]
+        news: list[Event[Any]] = [*lost, *deaf]
+        self._untold += map(letter_for, news)
         await act.publish(self._bus, self._untold, self._clock)
         self._untold = []
 
