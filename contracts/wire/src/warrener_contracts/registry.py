@@ -68,6 +68,7 @@ class Registry:
 RELEASED: tuple[Kind, ...] = (
     events.AgentAnnounced,
     events.AgentHeartbeat,
+    events.AgentLost,
     events.AttemptCancel,
     events.AttemptCancelled,
     events.AttemptDispatched,
@@ -89,6 +90,7 @@ RELEASED: tuple[Kind, ...] = (
     events.JobRejected,
     events.JobRequested,
     events.JobRetrying,
+    events.ServiceDeaf,
 )
 """Every released version of every event: what stands here can be read for ever."""
 

@@ -1,7 +1,8 @@
 """What all parts of one agent share."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from functools import cached_property
 
 from warrener_agent.executors.restarts import Restarts
 from warrener_agent.gate import Gate
@@ -9,6 +10,7 @@ from warrener_agent.ledger.port import Ledger
 from warrener_agent.running import Running
 from warrener_agent.settings import AgentSettings
 from warrener_agent.status_events import Speaker
+from warrener_contracts.topology import Queue, control_queue
 from warrener_runtime.bus.port import Bus
 from warrener_runtime.clock import Clock, Entropy
 
@@ -28,6 +30,13 @@ class Workplace:
     speaker: Speaker
     gate: Gate
     restarts: Restarts = field(default_factory=Restarts)
+
+    @cached_property
+    def ear(self) -> Queue:
+        """Its own queue for control. Its name is new at each start: the broker may not have noticed yet that
+        the one before is gone."""
+        queue = control_queue(self.agent_id, self.queues)
+        return replace(queue, name=f"{queue.name}.{self.entropy.new_id().hex[-8:]}")
 
     @property
     def lease(self) -> timedelta:

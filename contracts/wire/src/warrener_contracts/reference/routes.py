@@ -48,6 +48,7 @@ PARAMETERS: Mapping[str, str] = {
     "state": "The terminal state: succeeded, dead, cancelled or expired.",
     "breaker_state": "open, half_open or closed.",
     "reply_to": "The reply address that the asker has put into its request.",
+    "service": "scheduler, or agent.",
     "rung": "The step of the delay ladder: " + ", ".join(rung.name for rung in topology.RUNGS) + ".",
 }
 
@@ -238,6 +239,24 @@ ROUTES: tuple[Route, ...] = (
         (ANYONE,),
         (e.JobDeduplicated,),
         "A request was not needed: its idempotency key was used before.",
+    ),
+    Route(
+        "agent-lost",
+        topology.EVENTS,
+        "agent.lost.{agent_id}",
+        (SUPERVISOR,),
+        (ANYONE,),
+        (e.AgentLost,),
+        "An agent has fallen silent.",
+    ),
+    Route(
+        "service-deaf",
+        topology.EVENTS,
+        "service.deaf.{service}",
+        (SUPERVISOR,),
+        (ANYONE,),
+        (e.ServiceDeaf,),
+        "Messages wait in a queue that nobody consumes.",
     ),
     Route(
         "replies",

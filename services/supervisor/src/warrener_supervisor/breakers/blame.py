@@ -1,11 +1,11 @@
 """Which attempts say something about a breaker. Pure."""
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from warrener_contracts.breaking import USUAL, BreakerPolicy, of_dependency, of_job_type
-from warrener_contracts.events import AttemptFailed, AttemptSucceeded, AttemptTimedOut, ErrorKind, Event
-from warrener_store.rows import JobRow
+from warrener_contracts.events import ErrorKind
+from warrener_store.rows import AttemptEnd, AttemptRow, JobRow
 
 BLAMED = frozenset({ErrorKind.ERROR, ErrorKind.TIMEOUT, ErrorKind.CRASH})
 """Failures of what the handler does. Bad arguments and results are the job's own, lost agents nobody's."""
@@ -23,15 +23,14 @@ class Ended(NamedTuple):
         return Ended(self.well + other.well, self.badly + other.badly)
 
 
-def ended(event: Event[Any]) -> Ended | None:
-    """What `event` says; None where it says nothing."""
-    if isinstance(event, AttemptSucceeded):
+def ended(attempt: AttemptRow | None) -> Ended | None:
+    """What the end of an attempt says; None where it says nothing."""
+    if attempt is None:
+        return None
+    if attempt.end is AttemptEnd.SUCCEEDED:
         return Ended(well=1)
-    if isinstance(event, AttemptTimedOut):
-        return Ended(badly=1)
-    if isinstance(event, AttemptFailed) and not event.data.snoozed and event.data.error.kind in BLAMED:
-        return Ended(badly=1)
-    return None
+    blamed = attempt.error is not None and attempt.error.kind in BLAMED
+    return Ended(badly=1) if blamed and attempt.end in (AttemptEnd.FAILED, AttemptEnd.TIMED_OUT) else None
 
 
 def counted_by(row: JobRow) -> Iterable[tuple[str, BreakerPolicy]]:

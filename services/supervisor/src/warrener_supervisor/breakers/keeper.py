@@ -54,8 +54,8 @@ class Breakers:
         policy = folded.row.policy
         if not policy.depends_on and policy.breaker is None:
             return
-        for case, ruling in folded.rulings:
-            if isinstance(ruling, Judgement) and (counted := ended(case.event)):
+        for _, ruling in folded.rulings:
+            if isinstance(ruling, Judgement) and (counted := ended(ruling.attempt)):
                 for name, chosen in counted_by(folded.row):
                     sofar = self._fresh[name][0] if name in self._fresh else Ended()
                     self._fresh[name] = (sofar + counted, chosen)
