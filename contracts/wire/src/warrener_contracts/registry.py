@@ -70,6 +70,7 @@ RELEASED: tuple[Kind, ...] = (
     events.AgentHeartbeat,
     events.AttemptCancel,
     events.AttemptCancelled,
+    events.AttemptCheckpointed,
     events.AttemptDispatched,
     events.AttemptFailed,
     events.AttemptLost,

@@ -16,6 +16,7 @@ from warrener_store.chains import Chain, attempts_of, chains, dead_letters_of
 from warrener_store.encoding import escape
 from warrener_store.failures import Conflict, translated
 from warrener_store.insertion import firsts, settled
+from warrener_store.kept import Kept
 from warrener_store.newest import newest
 from warrener_store.port import Inserted, Save, StateStore
 from warrener_store.questions import Questions
@@ -54,7 +55,7 @@ _again = retry(
 )
 
 
-class PostgresStore(Questions, StateStore):
+class PostgresStore(Kept, Questions, StateStore):
     """Safe for any number of tasks, processes and hosts at once."""
 
     form = NATIVE
@@ -197,6 +198,15 @@ class PostgresStore(Questions, StateStore):
         await self._change(
             "put_agents", *_arrays(len(AGENT_COLUMNS), (agent_out(row, NATIVE) for row in rows))
         )
+
+    # -- what is kept beside some jobs ----------------------------------------------------------------------
+
+    async def _put_rows(self, name: str, rows: Sequence[tuple[Any, ...]]) -> None:
+        if rows:
+            await self._change(name, *_arrays(len(rows[0]), rows))
+
+    def _ids(self, job_ids: Collection[UUID]) -> list[UUID]:
+        return list(job_ids)
 
     # -- what is buried -----------------------------------------------------------------------------------
 

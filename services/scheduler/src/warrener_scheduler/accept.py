@@ -9,8 +9,9 @@ from datetime import datetime
 from uuid import UUID
 
 from warrener_contracts.events import JobRequested, Reason
-from warrener_contracts.letters import Letter
+from warrener_contracts.letters import Letter, judged_letter
 from warrener_contracts.states import JobState
+from warrener_contracts.topology import DISPATCH
 from warrener_runtime.bus.port import Bus, Delivery, Subscription
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
@@ -20,6 +21,7 @@ from warrener_scheduler.acceptance import Accepted, Decision, Rejected, decide, 
 from warrener_scheduler.announce import Announce
 from warrener_scheduler.arguments import problem
 from warrener_scheduler.dispatch_letters import dispatch_letter
+from warrener_scheduler.felled import cancels, felled_among
 from warrener_scheduler.intake import Asked, take_in
 from warrener_scheduler.job_types import JobTypes, KnownType
 from warrener_scheduler.publishing import publish
@@ -57,7 +59,7 @@ class Accept:
             self._job_types.forget()
         letters = await self._accept(intake.requests)
         now = self._clock.now()
-        letters += [answers.forwarded(event) for event in intake.cancels]
+        letters += [judged_letter(event) for event in intake.cancels]
         letters += [
             letter for found, of in intake.unreadable for letter in answers.unreadable(found, of, now)
         ]
@@ -76,11 +78,14 @@ class Accept:
         events = [asked.event for asked in traced]
         outcomes = await self._outcomes(events, now)
         watched = await self._watch(events, outcomes)
-        return [
+        felled = await felled_among(self._store, [row for row in map(_row, outcomes) if row is not None])
+        letters = [
             letter
             for asked, outcome in zip(traced, outcomes, strict=True)
             for letter in _letters(asked, outcome, watched, now)
+            if letter.exchange != DISPATCH or job_of(asked.event) not in felled
         ]
+        return [*letters, *cancels(felled, now)]
 
     def _traced(self, asked: Asked) -> Asked:
         """The request under our span: the row and all attempts hang there. Without a context the trace begins
@@ -169,6 +174,12 @@ def _settle(event: JobRequested, found: Inserted | Rejected, earlier: Mapping[UU
         return found.row if found.new else repeated(event, found.row)
     row = earlier.get(job_of(event))
     return found if row is None else repeated(event, row)
+
+
+def _row(outcome: Outcome) -> JobRow | None:
+    if isinstance(outcome, Repeat):
+        return outcome.row
+    return outcome if isinstance(outcome, JobRow) else None
 
 
 def _letters(asked: Asked, outcome: Outcome, over: Mapping[UUID, JobRow], now: datetime) -> list[Letter]:

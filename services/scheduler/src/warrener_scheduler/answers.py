@@ -1,14 +1,11 @@
 """What the scheduler says, as letters. Pure: the same request gives the same letters under the same ids."""
 
 from datetime import datetime
-from typing import Any
 from uuid import UUID, uuid5
 
 from warrener_contracts import topology
 from warrener_contracts.codec import Readable, Unreadable
 from warrener_contracts.events import (
-    Event,
-    JobCancelRequested,
     JobDeduplicated,
     JobDeduplicatedData,
     JobFinished,
@@ -117,17 +114,5 @@ def parked_event(came: Readable, reason: Reason, detail: str) -> Letter:
     )
 
 
-def forwarded(event: JobCancelRequested) -> Letter:
-    """A request to cancel, to the one who judges: the supervisor."""
-    return letter_for(event)._replace(
-        exchange=topology.STATUS, message_id=str(_name(event, "forwarded")), mandatory=False
-    )
-
-
 def _told(event: JobRejected, address: str | None) -> list[Letter]:
     return [letter_for(event), *([reply_letter(event, address)] if address else [])]
-
-
-def _name(event: Event[Any], what: str) -> UUID:
-    """An id of a safe length, whatever the asker called its event."""
-    return uuid5(job_id_of(event.source, event.id), f"{event.type}\n{what}")

@@ -13,6 +13,12 @@ from warrener_contracts.events.answers import (
     JobRetryingData,
     Reason,
 )
+from warrener_contracts.events.checkpoints import (
+    MAX_CHECKPOINT,
+    AttemptCheckpointed,
+    AttemptCheckpointedData,
+    Checkpoint,
+)
 from warrener_contracts.events.dispatch import (
     AttemptCancel,
     AttemptCancelData,
@@ -60,6 +66,7 @@ from warrener_contracts.events.status import (
 )
 
 __all__ = [
+    "MAX_CHECKPOINT",
     "AgentAnnounced",
     "AgentAnnouncedData",
     "AgentHeartbeat",
@@ -68,6 +75,8 @@ __all__ = [
     "AttemptCancelData",
     "AttemptCancelled",
     "AttemptCancelledData",
+    "AttemptCheckpointed",
+    "AttemptCheckpointedData",
     "AttemptData",
     "AttemptDispatched",
     "AttemptDispatchedData",
@@ -87,6 +96,7 @@ __all__ = [
     "AttemptSucceededData",
     "AttemptTimedOut",
     "AttemptTimedOutData",
+    "Checkpoint",
     "ErrorInfo",
     "ErrorKind",
     "Event",
