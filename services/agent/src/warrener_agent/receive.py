@@ -11,6 +11,7 @@ from warrener_agent.decide_receipt import (
     Way,
     claim_of,
     failed_before,
+    newest,
     read,
     recorded,
     then,
@@ -132,9 +133,10 @@ class Receiver:
         for (claim, (event, receipts)), answer in zip(batch.claims.items(), granted, strict=True):
             if (follows := then(answer)) is Then.START:
                 context = TraceContext(event.traceparent, event.tracestate)
-                self._performer.begin(
-                    Run(event.data, claim, receipts, batch.now, batch.asked, lease_good_until, context)
-                )
+                run = Run(event.data, claim, receipts, batch.now, batch.asked, lease_good_until, context)
+                if answer.checkpoint is not None or event.data.checkpoint is not None:
+                    run.go_on_from(newest(answer.checkpoint, event.data.checkpoint))
+                self._performer.begin(run)
             else:
                 self._turn_away(batch, claim, answer, follows)
 

@@ -7,6 +7,7 @@ from functools import partial
 
 from warrener_agent.agent import Agent
 from warrener_agent.announce import Announcer
+from warrener_agent.checkpoints import PACE, CheckpointLine
 from warrener_agent.control import Control
 from warrener_agent.executors.coroutine import CoroutineExecutor
 from warrener_agent.executors.port import Executor
@@ -67,7 +68,10 @@ def assemble(  # noqa: PLR0917 - the parts that every service is assembled from,
 
 def _parts(at: Workplace, agent: Agent, telemetry: Telemetry) -> Component:
     reporter, progress, leases = Reporter(at), ProgressLine(at), Leases(at)
-    performer = Performer(at, agent.kinds, _executors(), reporter, progress, telemetry=telemetry)
+    checkpoints = CheckpointLine(at)
+    performer = Performer(
+        at, agent.kinds, _executors(), reporter, progress, checkpoints=checkpoints, telemetry=telemetry
+    )
     receiver = Receiver(at, performer, reporter)
     consumers = [_consumer(at, receiver, queue) for queue in at.queues]
     presence = Presence(at, lambda: all(consumer.live for consumer in consumers))
@@ -82,6 +86,7 @@ def _parts(at: Workplace, agent: Agent, telemetry: Telemetry) -> Component:
         every("forgetting", leases.forget, every=3600.0),
         reporter,
         progress,
+        every("checkpoints", checkpoints.save_due, every=PACE),
         every("starts", progress.announce_due, every=0.25),
         performer,
         *consumers,

@@ -18,6 +18,7 @@ from warrener_agent.context import AttemptFacts, Parameters, Wish
 from warrener_agent.executors.call import call_blocking
 from warrener_agent.executors.failure import failure
 from warrener_agent.executors.frames import HEADER, Frame, pack, unpack
+from warrener_agent.executors.pace import Pace
 from warrener_agent.executors.port import Ended, Raised
 from warrener_agent.executors.remote_error import rebuilt
 from warrener_agent.kinds import recall
@@ -80,6 +81,7 @@ class LineDesk:
 
     def __init__(self, line: Line) -> None:
         self._line = line
+        self._progress = Pace(lambda how_far: line.say({"progress": how_far}))
 
     async def execute(self, statement: str, parameters: Parameters) -> list[Mapping[str, Any]]:
         return await asyncio.to_thread(self.execute_blocking, statement, parameters)
@@ -104,18 +106,34 @@ class LineDesk:
         return job_id
 
     def progress(self, fraction: float, note: str) -> None:
-        self._line.say({"progress": [fraction, note]})
+        self._progress.put([fraction, note])
+
+    def checkpoint(self, state_text: str) -> None:
+        self._line.say({"checkpoint": state_text})
+
+    @property
+    def stopping(self) -> bool:
+        """Nobody is asked here: a child that is to stop is killed."""
+        return False
+
+    def close(self) -> None:
+        """The handler has ended: its last word goes out before that is told."""
+        self._progress.flush()
 
 
 def perform(assignment: Frame, line: Line) -> Ended:
     """Find the handler, and run it."""
-    facts = AttemptFacts(**assignment["facts"])
+    facts = AttemptFacts(**assignment["facts"], last_checkpoint=json.loads(assignment["checkpoint"]))
     sys.path[:] = assignment["path"]
     try:
         kind = recall(assignment["module"], assignment["qualname"], facts.job_type)
     except BaseException as error:  # noqa: BLE001 - a module may do anything when it is imported
         return failure(error)
-    return call_blocking(kind, facts, json.loads(assignment["arguments"]), LineDesk(line))
+    desk = LineDesk(line)
+    try:
+        return call_blocking(kind, facts, json.loads(assignment["arguments"]), desk)
+    finally:
+        desk.close()
 
 
 def serve(line: Line) -> NoReturn:

@@ -60,6 +60,8 @@ class ChildProcess:
                     return _ended(ended)
                 if "progress" in frame:
                     desk.progress(*frame["progress"])
+                elif "checkpoint" in frame:
+                    desk.checkpoint(frame["checkpoint"])
                 else:
                     self._say(await _serve(desk, frame))
         except (asyncio.IncompleteReadError, ConnectionError):

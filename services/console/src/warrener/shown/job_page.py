@@ -17,18 +17,25 @@ from warrener.shown.states import end_text, id_text, state_text
 from warrener.shown.tables import table
 from warrener.shown.times import ago, clock, span
 from warrener_contracts.events import ErrorInfo
+from warrener_store.checkpoints import CheckpointRow
 from warrener_store.rows import AttemptRow, JobRow
 
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:\d\d)")
 
 
 def job_page(
-    row: JobRow, attempts: Sequence[AttemptRow], follow_ups: Sequence[JobRow], now: datetime
+    row: JobRow,
+    attempts: Sequence[AttemptRow],
+    follow_ups: Sequence[JobRow],
+    now: datetime,
+    checkpoint: CheckpointRow | None = None,
 ) -> Group:
     """Where it is, what went wrong, what happens next."""
     parts: list[RenderableType] = [_head(row), _facts(row, now)]
     if attempts:
         parts += [_title("attempts"), _attempts(attempts)]
+    if checkpoint and row.state != "succeeded":
+        parts += [_title("checkpoint"), _indented(Text(_checkpoint(checkpoint, now)))]
     if row.error and row.state != "succeeded":
         parts += [_title("error"), _error(row.error)]
     if follow_ups:
@@ -94,6 +101,11 @@ def _attempts(attempts: Sequence[AttemptRow]) -> Padding:
             said(one.verdict),
         )
     return _indented(made)
+
+
+def _checkpoint(saved: CheckpointRow, now: datetime) -> str:
+    when = f"{clock(saved.saved_at)}, {ago(saved.saved_at, now)}"
+    return f"{_json(saved.state)}\nnumber {saved.number}, saved by attempt {saved.attempt} at {when}"
 
 
 def _error(error: ErrorInfo) -> Padding:
