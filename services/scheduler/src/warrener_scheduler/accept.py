@@ -4,7 +4,7 @@ Safe to be killed anywhere and run again with the same batch: the insert then ch
 is published again. The request is its own outbox.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from datetime import datetime
 from uuid import UUID
 
@@ -57,7 +57,8 @@ class Accept:
         if intake.announcements:
             await self._announce.carry_out(intake.announcements)
             self._job_types.forget()
-        letters = await self._accept(intake.requests)
+        cancelled = {event.data.job_id for event in intake.cancels}
+        letters = await self._accept(intake.requests, cancelled)
         now = self._clock.now()
         letters += [judged_letter(event) for event in intake.cancels]
         letters += [
@@ -70,7 +71,9 @@ class Accept:
         await subscription.ack(deliveries)
         _log.debug("Requests were accepted.", action="accept.done", requests=len(intake.requests))
 
-    async def _accept(self, requests: Sequence[Asked]) -> list[Letter]:
+    async def _accept(self, requests: Sequence[Asked], cancelled: Set[UUID]) -> list[Letter]:
+        """Insert these; what follows from it. What is cancelled in the same batch is not dispatched: its
+        cancel goes to the judge with the rest."""
         if not requests:
             return []
         now = self._clock.now()
@@ -79,11 +82,12 @@ class Accept:
         outcomes = await self._outcomes(events, now)
         watched = await self._watch(events, outcomes)
         felled = await felled_among(self._store, [row for row in map(_row, outcomes) if row is not None])
+        held_back = felled.keys() | cancelled
         letters = [
             letter
             for asked, outcome in zip(traced, outcomes, strict=True)
             for letter in _letters(asked, outcome, watched, now)
-            if letter.exchange != DISPATCH or job_of(asked.event) not in felled
+            if letter.exchange != DISPATCH or job_of(asked.event) not in held_back
         ]
         return [*letters, *cancels(felled, now)]
 
