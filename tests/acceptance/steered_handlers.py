@@ -113,12 +113,12 @@ async def quick(job: JobContext, number: int) -> int:
 
 def climb(job: JobContext) -> dict[str, Any]:
     found: dict[str, Any] = job.last_checkpoint or {"step": 0, "found_by": []}
-    on = {"step": found["step"] + 1, "found_by": [*found["found_by"], job.attempt]}
-    if on["step"] > 3:
+    step: int = found["step"] + 1
+    if step > 3:
         return found
     job.checkpoint({"step": -1})  # the last one counts
-    job.checkpoint(on)
-    raise RuntimeError(f"fell down at step {on['step']}")
+    job.checkpoint({"step": step, "found_by": [*found["found_by"], job.attempt]})
+    raise RuntimeError(f"fell down at step {step}")
 
 
 @agent.job("climbs.coroutine", backoff=Backoff.fixed(1, jitter=0))

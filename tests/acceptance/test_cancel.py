@@ -4,6 +4,7 @@ later (G2)."""
 import asyncio
 import os
 import random
+from functools import partial
 from pathlib import Path
 from uuid import UUID, uuid4
 
@@ -58,7 +59,7 @@ def test_6_what_waits_is_queued_or_is_to_be_tried_again_is_cancelled_at_once(run
             (queued, JobState.QUEUED),
             (retrying, JobState.RETRYING),
         ):
-            until(lambda job=job, state=state: in_state(running, job.job_id, state), f"a job {state}")
+            until(partial(in_state, running, job.job_id, state), f"a job {state}")
             client.cancel(job.job_id, WHY)
             ends_cancelled(job)
             assert in_state(running, job.job_id, JobState.CANCELLED)

@@ -85,7 +85,7 @@ class Workshop:
 
         @job("grower", start_timeout="60s")
         async def grower(job: JobContext, left: int) -> int:
-            await self._work(job, 0.5, 0)
+            await self._work(job, 1.5, 0)
             if left:
                 job.request("grower", {"left": left - 1}, key="next")
             return left
@@ -108,19 +108,8 @@ class Workshop:
                 return Cancel("no use")
             return Fail("for good") if how == "to be dead" else 1
 
-        del (
-            quick,
-            slow,
-            flaky,
-            doomed,
-            hanging,
-            parent,
-            moody,
-            sleepy,
-            grower,
-            climber,
-            asks,
-        )  # served under their names
+        del quick, slow, flaky, doomed, hanging, parent, moody, sleepy, asks  # served under their names
+        del grower, climber
 
     async def _work(self, job: JobContext, seconds: float, result: int) -> int:
         me = (job.job_id, job.attempt)

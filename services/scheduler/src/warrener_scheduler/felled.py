@@ -15,11 +15,11 @@ async def felled_among(store: StateStore, rows: Sequence[JobRow]) -> Mapping[UUI
     """Which of these jobs belong to a cancelled tree, and why. They must be in the store already: who marks a
     tree looks for follow-ups afterwards, so one of us finds the other. What is no follow-up costs
     nothing."""
-    parents = {row.parent_id for row in rows if row.parent_id is not None and not row.state.terminal}
+    parents = {row.job_id: row.parent_id for row in rows if row.parent_id and not row.state.terminal}
     if not parents:
         return {}
-    trees = await store.cancelled_among(parents)
-    return {row.job_id: trees[row.parent_id].reason for row in rows if row.parent_id in trees}
+    trees = await store.cancelled_among(set(parents.values()))
+    return {job_id: trees[parent].reason for job_id, parent in parents.items() if parent in trees}
 
 
 def cancels(reasons: Mapping[UUID, str], now: datetime) -> Iterable[Letter]:
