@@ -3,9 +3,11 @@
 import asyncio
 from collections.abc import Iterator
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from tests.acceptance.warren import Warren
+from tests.servers.kinds import RabbitMQServer
 
 from warrener_store import migrate
 
@@ -18,6 +20,23 @@ def warren(tmp_path: Path, vhost_url: str, request: pytest.FixtureRequest) -> It
     one = Warren(tmp_path, vhost_url, store, f"sqlite:///{tmp_path}/ledger.db")
     yield one
     one.end()
+    if request.session.testsfailed:
+        for service in one.services:
+            print(f"--- {service.name}\n{service.said()[-3000:]}")
+
+
+@pytest.fixture(scope="module")
+def shared_warren(
+    broker: RabbitMQServer, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[Warren]:
+    """The same for all tests of a module, which start it themselves."""
+    folder, vhost = tmp_path_factory.mktemp("warren"), f"test-{uuid4().hex[:12]}"
+    store = f"sqlite:///{folder}/state.db"
+    asyncio.run(migrate(store))
+    one = Warren(folder, broker.add_vhost(vhost), store, f"sqlite:///{folder}/ledger.db")
+    yield one
+    one.end()
+    broker.drop_vhost(vhost)
     if request.session.testsfailed:
         for service in one.services:
             print(f"--- {service.name}\n{service.said()[-3000:]}")

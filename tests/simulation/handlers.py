@@ -83,6 +83,22 @@ class Workshop:
             await self._work(job, 0.0, 0)
             return Snooze(1)
 
+        @job("grower", start_timeout="60s")
+        async def grower(job: JobContext, left: int) -> int:
+            await self._work(job, 1.5, 0)
+            if left:
+                job.request("grower", {"left": left - 1}, key="next")
+            return left
+
+        @job("climber", max_attempts=10, start_timeout="60s", backoff=Backoff.fixed(1, jitter=0))
+        async def climber(job: JobContext) -> int:
+            step: int = job.last_checkpoint or 0
+            await self._work(job, 0.1, 0)
+            if step < 2:
+                job.checkpoint(step + 1)
+                raise RuntimeError("go on from there")
+            return step
+
         @job("asks", start_timeout="60s")
         async def asks(job: JobContext, how: str) -> int | Fail | Cancel:
             await self._work(job, 0.0, 0)
@@ -93,6 +109,7 @@ class Workshop:
             return Fail("for good") if how == "to be dead" else 1
 
         del quick, slow, flaky, doomed, hanging, parent, moody, sleepy, asks  # served under their names
+        del grower, climber
 
     async def _work(self, job: JobContext, seconds: float, result: int) -> int:
         me = (job.job_id, job.attempt)

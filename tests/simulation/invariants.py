@@ -27,6 +27,19 @@ async def check(world: World, accepted: Iterable[UUID]) -> None:
     _check_wishes(world, rows)
 
 
+async def check_trees(world: World, felled: Iterable[UUID]) -> None:
+    """G2: of a tree that was cancelled every job is marked, whenever it came; so none of them grows on."""
+    children: dict[UUID, list[UUID]] = {}
+    for row in world.store.jobs.values():
+        if row.parent_id is not None:
+            children.setdefault(row.parent_id, []).append(row.job_id)
+    members = list(felled)
+    for job_id in members:  # grows while it is walked
+        members += children.get(job_id, [])
+    unmarked = set(members) - (await world.store.cancelled_among(members)).keys()
+    assert not unmarked, f"a cancelled tree has grown: {unmarked}"
+
+
 def _check_told(world: World, rows: Mapping[UUID, JobRow]) -> None:
     """G2: the world hears of every end, and of one alone."""
     told: dict[UUID, set[str]] = {}

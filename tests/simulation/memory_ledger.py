@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from warrener_agent.ledger import Claim, Completion, Failure, Grant, Granted
+from warrener_agent.ledger import Claim, Completion, Failure, Grant, Granted, Saved
 
 
 @dataclass(slots=True)
@@ -25,6 +25,7 @@ class Entry:
     cancelled: bool = False
     completion: Completion | None = None
     failure: Failure | None = None
+    checkpoint: Saved | None = None
 
 
 class MemoryLedger:
@@ -59,7 +60,7 @@ class MemoryLedger:
         if claim.attempt == entry.attempt and not free:
             return Granted(Grant.HELD)
         entry.attempt, entry.holder, entry.until, entry.failure = claim.attempt, agent_id, until, None
-        return Granted(Grant.GRANTED)
+        return Granted(Grant.GRANTED, checkpoint=entry.checkpoint)
 
     async def renew(self, claims: Sequence[Claim], *, agent_id: str, until: datetime) -> set[UUID]:
         kept = {claim.job_id for claim in claims if self._holds(claim, agent_id)}
@@ -82,6 +83,14 @@ class MemoryLedger:
         mine = [one for one in failures if self._holds(Claim(one.job_id, one.attempt), agent_id)]
         for one in mine:
             self.entries[one.job_id].failure, self.entries[one.job_id].holder = one, None
+        return {one.job_id for one in mine}
+
+    async def save_checkpoints(
+        self, checkpoints: Sequence[Saved], *, agent_id: str, now: datetime
+    ) -> set[UUID]:
+        mine = [one for one in checkpoints if self._holds(Claim(one.job_id, one.attempt), agent_id)]
+        for one in mine:
+            self.entries[one.job_id].checkpoint = one
         return {one.job_id for one in mine}
 
     async def release(self, claims: Sequence[Claim], *, agent_id: str) -> None:
@@ -109,6 +118,7 @@ class MemoryLedger:
         return (
             entry is not None
             and entry.completion is None
+            and not entry.cancelled
             and (entry.attempt, entry.holder) == (claim.attempt, agent_id)
         )
 

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from uuid import UUID
 
 import pytest
-from tests.simulation.invariants import check
+from tests.simulation.invariants import check, check_trees
 from tests.simulation.world import World
 
 from warrener_contracts.events import (
@@ -58,27 +58,38 @@ async def _story(kind: str, how: str, nth: int, *, effect_first: bool) -> bool:
             await _ask(world, "asks", how="to come again"),
             await _ask(world, "asks", how="to be cancelled"),
             await _ask(world, "asks", how="to be dead"),
+            await _ask(world, "climber"),
             await _ask(world, "slow", seconds=30.0),
         ]
+        root, unheard = await _ask(world, "grower", left=20), world.entropy.new_id()
+        await world.publish(letter_for(_cancel(unheard)))
         await world.clock.advance(4)
-        await world.publish(letter_for(_cancel(jobs[-1])))
+        await world.publish(letter_for(_cancel(jobs[-1])), letter_for(_cancel(root, tree=True)))
+        await _ask(world, "quick", job_id=unheard, number=7)
         await world.clock.run_until(
-            lambda: set(jobs) <= world.store.jobs.keys() and world.settled(), within=400
+            lambda: {*jobs, root, unheard} <= world.store.jobs.keys() and world.settled(), within=400
         )
         struck = life.struck
         await world.clock.advance(60)  # a failed batch waits for its next try
         await check(world, jobs)
+        await check_trees(world, [root])
         states = [world.store.jobs[job_id].state for job_id in jobs]
         assert states[:4] == [JobState.SUCCEEDED, JobState.DEAD, JobState.SUCCEEDED, JobState.SUCCEEDED]
         assert states[4:7] == [JobState.SUCCEEDED, JobState.CANCELLED, JobState.DEAD], "as they have asked"
-        assert states[7] is JobState.CANCELLED
+        assert states[7] is JobState.SUCCEEDED, "it found its checkpoints"
+        assert states[8] is JobState.CANCELLED
+        assert sum(row.job_type == "grower" for row in world.store.jobs.values()) < 20, "cut short"
+        assert world.store.jobs[unheard].state is JobState.CANCELLED
+        assert not world.workshop.runs[unheard]
         answered = {event.data.job_id for event in world.told if isinstance(event, JobFinished)}
         assert answered >= set(jobs)
         return struck
 
 
-async def _ask(world: World, kind: str, delay: float | None = None, **arguments: Any) -> UUID:
-    job_id = world.entropy.new_id()
+async def _ask(
+    world: World, kind: str, *, delay: float | None = None, job_id: UUID | None = None, **arguments: Any
+) -> UUID:
+    job_id = job_id or world.entropy.new_id()
     data = JobRequestedData(
         job_type=kind,
         arguments=arguments,
@@ -89,7 +100,7 @@ async def _ask(world: World, kind: str, delay: float | None = None, **arguments:
     return job_id
 
 
-def _cancel(job_id: UUID) -> JobCancelRequested:
+def _cancel(job_id: UUID, *, tree: bool = False) -> JobCancelRequested:
     return JobCancelRequested(
-        id=f"cancel-{job_id}", source="story", data=JobCancelRequestedData(job_id=job_id)
+        id=f"cancel-{job_id}", source="story", data=JobCancelRequestedData(job_id=job_id, tree=tree)
     )

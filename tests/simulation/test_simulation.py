@@ -5,7 +5,7 @@ import os
 
 import pytest
 from tests.simulation.chaos import rage
-from tests.simulation.invariants import check, check_poison
+from tests.simulation.invariants import check, check_poison, check_trees
 from tests.simulation.workload import Workload
 from tests.simulation.world import World
 
@@ -30,6 +30,7 @@ async def test_g1_to_g9_every_job_comes_to_one_end_whatever_breaks(seed: int) ->
         await world.clock.advance(60)  # whatever still wanders must find that nothing is left to do
 
         await check(world, workload.accepted)
+        await check_trees(world, workload.felled)
         await check_poison(world)
 
 

@@ -26,6 +26,8 @@ KINDS: tuple[tuple[str, Callable[[World], dict[str, Any]]], ...] = (
     ("parent", lambda world: {"children": world.dice.randint(1, 3)}),
     ("doomed", lambda _: {}),
     ("hanging", lambda _: {}),
+    ("grower", lambda world: {"left": world.dice.randint(1, 12)}),
+    ("climber", lambda _: {}),
     ("moody", lambda _: {}),
     ("sleepy", lambda _: {}),
 )
@@ -62,6 +64,7 @@ class Workload:
         self._world = world
         self.accepted: set[UUID] = set()
         self.cancelled: set[UUID] = set()
+        self.felled: set[UUID] = set()
 
     async def ask(self, jobs: int) -> None:
         """Spread `jobs` requests, some repeats, some cancels and all the poison over time."""
@@ -85,6 +88,17 @@ class Workload:
             await self._world.clock.sleep(self._world.dice.choice((0.0, 0.5, 5.0)))
             await self._world.publish(letter_for(self._cancel(job_id)))
             self.cancelled.add(job_id)
+        elif self._world.dice.random() < 0.1:  # before its request, which may never have come by then
+            await self._cancel_before()
+
+    async def _cancel_before(self) -> None:
+        request = self._request()
+        job_id = UUID(request.id)
+        await self._world.publish(letter_for(self._cancel(job_id)))
+        await self._world.clock.sleep(self._world.dice.choice((0.0, 0.5)))
+        await self._world.publish(letter_for(request))
+        self.accepted.add(job_id)
+        self.cancelled.add(job_id)
 
     def _request(self) -> JobRequested:
         dice = self._world.dice
@@ -99,9 +113,11 @@ class Workload:
         return JobRequested(id=str(self._world.entropy.new_id()), source="simulation", data=data)
 
     def _cancel(self, job_id: UUID) -> JobCancelRequested:
-        return JobCancelRequested(
-            id=f"cancel-{job_id}", source="simulation", data=JobCancelRequestedData(job_id=job_id)
-        )
+        tree = self._world.dice.random() < 0.5
+        if tree:
+            self.felled.add(job_id)
+        data = JobCancelRequestedData(job_id=job_id, tree=tree)
+        return JobCancelRequested(id=f"cancel-{job_id}", source="simulation", data=data)
 
     def _poisoned(self, body: bytes) -> Letter:
         return Letter(

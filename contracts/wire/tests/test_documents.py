@@ -28,11 +28,13 @@ GENERATE = ROOT / "contracts" / "wire" / "generate.py"
 _OF_ERRORS = {"by_class", "bases", "flight_record"}
 _OF_POLICIES = {"step", "delays", "max_age", "max_losses", "max_snoozes", "retry_on", "no_retry"}
 ABSENT = {
-    "job.finished.v1": {"error"},  # a job that succeeded has none
+    "job.finished.v1": {"error", "reason"},  # a job that succeeded has none
     # Since 1.1 and optional: the examples are those of 1.0, which say what an event says without them.
     "agent.announced.v1": _OF_POLICIES - {"max_losses"} | {"depends_on", "breaker"},
     "attempt.cancelled.v1": {"by_handler", "flight_record"},
+    "attempt.dispatched.v1": {"checkpoint"},
     "attempt.failed.v1": {"snoozed", *_OF_ERRORS},
+    "job.cancel_requested.v1": {"tree"},
     "job.dead.v1": _OF_ERRORS,
     "job.requested.v1": _OF_POLICIES,
     "job.retrying.v1": _OF_ERRORS,

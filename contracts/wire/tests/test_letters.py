@@ -56,6 +56,7 @@ ADDRESSES = {
     "attempt.cancel.v1": ("warrener.control", "all"),
     "attempt.started.v1": ("warrener.status", "attempt.started.flights.load"),
     "attempt.progressed.v1": ("warrener.status", "attempt.progressed.flights.load"),
+    "attempt.checkpointed.v1": ("warrener.status", "attempt.checkpointed.flights.load"),
     "attempt.succeeded.v1": ("warrener.status", "attempt.succeeded.flights.load"),
     "attempt.failed.v1": ("warrener.status", "attempt.failed.flights.load"),
     "attempt.cancelled.v1": ("warrener.status", "attempt.cancelled.flights.load"),

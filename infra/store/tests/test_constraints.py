@@ -1,5 +1,7 @@
 """The databases refuse what the code forbids, also from whoever goes around the code."""
 
+from uuid import UUID
+
 import pytest
 from sqlalchemy import CheckConstraint, text
 from sqlalchemy.exc import IntegrityError
@@ -50,6 +52,7 @@ OTHER_UPDATES = {
 }
 
 INSERTS = {
+    "number_from_one": f"warrener_checkpoints VALUES ('{UUID(int=1)}', 1, 0, NULL, {MOMENT})",
     "guarantee_known": "warrener_job_types VALUES "
     f"('t', 'q', '{{}}', NULL, 'hoped', '{{}}', '', 'a1', {MOMENT})",
     "slots_not_negative": f"warrener_agents VALUES ('a1', 'h', 1, '[]', -1, 0, true, {MOMENT}, {MOMENT})",

@@ -100,6 +100,7 @@ HOT = {
     "claim_due": (["queued", "running", "retrying"], NOON, after(10), 100),
     "claim_deadlines": (NOON, after(10), 100),
     "renew_leases": ([uuid4()] * 50, [1] * 50, ["a1"] * 50, [NOON] * 50, [NOON] * 50),
+    "children_of": ([PARENT, uuid4()],),
     "add_watchers": ([uuid4()] * 5, ["w"] * 5, 8),
 }
 

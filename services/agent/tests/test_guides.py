@@ -12,6 +12,7 @@ import pytest
 from warrener_agent import Agent, Backoff
 from warrener_agent.testing import run
 
+GUIDES = ("write-a-handler.md", "choose-a-retry-policy.md", "cancel-a-job.md", "save-a-checkpoint.md")
 HOWTO = Path(__file__).parents[3] / "docs" / "howto"
 
 
@@ -19,9 +20,7 @@ def blocks(guide: str) -> list[str]:
     return re.findall(r"```python\n(.*?)```", (HOWTO / guide).read_text("utf-8"), re.DOTALL)
 
 
-@pytest.mark.parametrize(
-    "block", [*blocks("write-a-handler.md"), *blocks("choose-a-retry-policy.md")], ids=lambda _: ""
-)
+@pytest.mark.parametrize("block", [block for guide in GUIDES for block in blocks(guide)], ids=lambda _: "")
 def test_each_block_compiles_and_imports_what_exists(block: str) -> None:
     tree = compile(block, "guide", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT | ast.PyCF_ONLY_AST)
     for statement in ast.walk(tree):

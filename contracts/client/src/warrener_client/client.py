@@ -159,15 +159,19 @@ class Client:
         """As request_batch, waiting for the confirms for as long as it takes."""
         return await self._request(asks, None)
 
-    async def cancel(self, job_id: UUID, reason: str = "asked for") -> None:
+    async def cancel(self, job_id: UUID, reason: str = "asked for", *, tree: bool = False) -> None:
         """Ask to stop a job; returns when the broker has confirmed. What is cancelled never succeeds later;
-        a job that is over stays what it is."""
+        a job that is over stays what it is. A cancel that comes before its request is kept for it.
+
+        `tree`: with its follow-ups and theirs, also where the job itself is over; those that are yet to come
+        are cancelled as they come. JobFinished and JobCancelled tell the reason.
+        """
         event = JobCancelRequested(
             id=str(self._entropy.new_id()),
             source=self.source,
             time=self._clock.now(),
             subject=str(job_id),
-            data=JobCancelRequestedData(job_id=job_id, reason=reason),
+            data=JobCancelRequestedData(job_id=job_id, reason=reason, tree=tree),
         )
         await self._send([letter_for(event)], self._confirm_timeout, job_id)
 

@@ -75,7 +75,8 @@ class JobRejected(ClientError):
 
 
 class JobFailed(ClientError):
-    """The job is over and has no result. `error` is that of its last attempt, where there was one."""
+    """The job is over and has no result. `error` is that of its last attempt, where there was one; `reason`
+    says why a job was cancelled."""
 
     def __init__(self, data: JobFinishedData) -> None:
         self.job_id: UUID = data.job_id
@@ -83,6 +84,7 @@ class JobFailed(ClientError):
         self.state: JobState = data.state
         self.attempt: int = data.attempt
         self.error: ErrorInfo | None = data.error
+        self.reason: str | None = data.reason
         super().__init__(self._sentence(data))
 
     @property
@@ -103,6 +105,8 @@ class JobFailed(ClientError):
     @staticmethod
     def _sentence(data: JobFinishedData) -> str:
         told = f"{data.job_type} {data.job_id} is {data.state.value} after attempt {data.attempt}"
+        if data.reason is not None:
+            return f"{told}: {data.reason}"
         return f"{told}: {data.error.type}: {data.error.message}" if data.error else told
 
 

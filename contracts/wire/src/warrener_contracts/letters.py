@@ -9,7 +9,13 @@ from pydantic import BaseModel
 
 from warrener_contracts import topology
 from warrener_contracts.addresses import address_of
-from warrener_contracts.events import AgentHeartbeat, AttemptCancel, AttemptDispatched, Event
+from warrener_contracts.events import (
+    AgentHeartbeat,
+    AttemptCancel,
+    AttemptDispatched,
+    Event,
+)
+from warrener_contracts.identity import job_id_of
 from warrener_contracts.portable import legible
 
 EVENT_TYPE = "application/cloudevents+json"
@@ -60,6 +66,12 @@ def addressed_to(letter: Letter, address: str) -> Letter:
         routing_key=topology.reply_key(address),
         message_id=message_id(f"{letter.message_id}>{address}"),
     )
+
+
+def judged_letter(event: Event[Any]) -> Letter:
+    """What is asked of the one who judges and keeps watch, to it: the supervisor."""
+    name = uuid5(job_id_of(event.source, event.id), f"{event.type}\nforwarded")  # safe, whatever its id is
+    return letter_for(event)._replace(exchange=topology.STATUS, message_id=str(name), mandatory=False)
 
 
 def gathered(letters: Iterable[Letter]) -> list[Letter]:

@@ -71,6 +71,7 @@ RELEASED: tuple[Kind, ...] = (
     events.AgentLost,
     events.AttemptCancel,
     events.AttemptCancelled,
+    events.AttemptCheckpointed,
     events.AttemptDispatched,
     events.AttemptFailed,
     events.AttemptLost,

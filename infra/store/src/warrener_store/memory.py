@@ -15,6 +15,7 @@ from warrener_contracts.states import JobState
 from warrener_store.chains import Chain, chains
 from warrener_store.encoding import decode, encode
 from warrener_store.listing import place_of
+from warrener_store.memory_kept import MemoryKept
 from warrener_store.newest import newest
 from warrener_store.port import Inserted, Save, StateStore, StoreRefused
 from warrener_store.rows import (
@@ -34,11 +35,12 @@ from warrener_store.rules import broken_attempt_rule, broken_job_rule
 from warrener_store.watching import watched_by
 
 
-class MemoryStore(StateStore):
+class MemoryStore(MemoryKept, StateStore):
     """Keeps everything in dictionaries until it is thrown away; start and close change nothing."""
 
     def __init__(self) -> None:
         self._jobs: dict[UUID, JobRow] = {}
+        super().__init__(self._jobs)
         self._by_key: dict[str, UUID] = {}
         self._deadlines: dict[UUID, datetime] = {}  # of jobs that are not over; moved by claims
         self._attempts: dict[tuple[UUID, int], AttemptRow] = {}

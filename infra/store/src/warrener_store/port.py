@@ -10,6 +10,7 @@ from typing import Protocol
 from uuid import UUID
 
 from warrener_contracts.states import JobState
+from warrener_store.checkpoints import KeptCheckpoints
 from warrener_store.frozen import checked
 from warrener_store.rows import (
     AgentRow,
@@ -23,6 +24,7 @@ from warrener_store.rows import (
     ParkedMessage,
     StateCount,
 )
+from warrener_store.trees import CancelledTrees
 
 
 @checked(frozen=True, slots=True)
@@ -46,7 +48,7 @@ class Save:
     dead_letter: DeadLetter | None = None
 
 
-class StateStore(Protocol):
+class StateStore(CancelledTrees, KeptCheckpoints, Protocol):
     """Where schedules, jobs, attempts and dead letters are kept. Errors of the database are StoreUnavailable
     (try again) or StoreRefused (a constraint: a bug).
 

@@ -15,6 +15,7 @@ from warrener_store.chains import attempts_of, chains, dead_letters_of
 from warrener_store.encoding import escape
 from warrener_store.failures import Conflict, translated
 from warrener_store.insertion import firsts, settled
+from warrener_store.kept import Kept
 from warrener_store.newest import newest
 from warrener_store.pool import Pool
 from warrener_store.port import Inserted, Save, StateStore
@@ -53,7 +54,7 @@ _again = retry(
 )
 
 
-class PostgresStore(Questions, StateStore):
+class PostgresStore(Kept, Questions, StateStore):
     """Safe for any number of tasks, processes and hosts at once."""
 
     form = NATIVE
@@ -193,6 +194,15 @@ class PostgresStore(Questions, StateStore):
         """Have jobs looked at now that wait or retry, are due and were put off. How many."""
         names = [escape(name) for name in job_types]
         return len(await self._change("wake_held", names, now, beyond, limit))
+
+    # -- what is kept beside some jobs ----------------------------------------------------------------------
+
+    async def _put_rows(self, name: str, rows: Sequence[tuple[Any, ...]]) -> None:
+        if rows:
+            await self._change(name, *_arrays(len(rows[0]), rows))
+
+    def _ids(self, job_ids: Collection[UUID]) -> list[UUID]:
+        return list(job_ids)
 
     # -- what is buried -----------------------------------------------------------------------------------
 

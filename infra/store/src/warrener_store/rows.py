@@ -73,6 +73,7 @@ class JobRow:
             parent_id=self.parent_id,
             requested_at=self.requested_at,
             finished_at=self.finished_at,
+            reason=self.cancel_reason if self.state is JobState.CANCELLED else None,
         )
 
     def dispatched_data(self) -> AttemptDispatchedData:

@@ -25,6 +25,7 @@ from warrener_store.chains import Chain, attempts_of, chains, dead_letters_of
 from warrener_store.encoding import encode, escape
 from warrener_store.failures import MIGRATE, translated
 from warrener_store.insertion import Known, in_turn
+from warrener_store.kept import Kept
 from warrener_store.port import Inserted, Save, StateStore, StoreNotMigrated
 from warrener_store.questions import Questions
 from warrener_store.records.agents import agent_out, job_type_in, job_type_out
@@ -42,7 +43,7 @@ from warrener_store.watching import watched_by
 _ID, _KEY, _TYPE, _STATE = map(JOB_COLUMNS.index, ("job_id", "idempotency_key", "job_type", "state"))
 
 
-class SqliteStore(Questions, StateStore):
+class SqliteStore(Kept, Questions, StateStore):
     """Safe for any number of tasks and processes of one host."""
 
     form = TEXTUAL
@@ -212,6 +213,15 @@ class SqliteStore(Questions, StateStore):
             held = [str(row[0]) for row in await transaction.ask("held_jobs", *asked)]
             await transaction.run("claim_due", [(encode(held), _text(now))])
         return len(held)
+
+    # -- what is kept beside some jobs ----------------------------------------------------------------------
+
+    async def _put_rows(self, name: str, rows: Sequence[tuple[Any, ...]]) -> None:
+        if rows:
+            await self._put(name, rows)
+
+    def _ids(self, job_ids: Collection[UUID]) -> str:
+        return encode([str(job_id) for job_id in job_ids])
 
     # -- what is buried -----------------------------------------------------------------------------------
 

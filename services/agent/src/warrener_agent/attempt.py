@@ -4,8 +4,10 @@ import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from contextvars import copy_context
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
+from warrener_agent.checkpoints import CheckpointLine
 from warrener_agent.context import AttemptFacts
 from warrener_agent.deadlines import Deadlines
 from warrener_agent.desk import LoopDesk
@@ -36,6 +38,7 @@ class Bench:
     executors: Mapping[ExecutorName, Executor]
     reporter: Reporter
     progress: ProgressLine
+    checkpoints: CheckpointLine
     telemetry: Telemetry
     deadlines: Deadlines
     spawn: Callable[[Coroutine[Any, Any, None]], None]
@@ -100,9 +103,16 @@ class Attempt:
             self._report(Failed(unknown(data, bench.at.agent_id, sorted(bench.kinds))))
             return
         try:
-            facts = self._facts = facts_of(data, run.started_at)
+            facts = self._facts = facts_of(run)
             progress = bench.progress.of(run)
-            desk = self._desk = LoopDesk(bench.at.ledger, run.claim, bench.at.agent_id, run.context, progress)
+            desk = self._desk = LoopDesk(
+                bench.at.ledger,
+                run.claim,
+                bench.at.agent_id,
+                run.context,
+                progress,
+                partial(bench.checkpoints.put, run),
+            )
             executor = bench.executors[kind.executor]
             execution = self._scope.run(executor.begin, kind, facts, data.arguments, desk)
         except Exception as error:  # noqa: BLE001 - a bug of ours must not lose the attempt
@@ -173,6 +183,8 @@ class Attempt:
         assert self._execution is not None
         if not self._over and not self._execution.done.done():
             self._over = True
+            if self._desk is not None:
+                self._desk.stopping = True
             self._bench.spawn(self._stop())
 
     async def _stop(self) -> None:
@@ -215,6 +227,20 @@ class Attempt:
         self._report(Failed(failure(error).error))
 
     def _report(self, outcome: Outcome) -> None:
+        if not isinstance(outcome, Succeeded) and self._bench.checkpoints.waits(self._run):
+            self._bench.spawn(self._report_checkpointed(outcome))
+        else:
+            self._hand_in(outcome)
+
+    async def _report_checkpointed(self, outcome: Outcome) -> None:
+        """There may be another attempt: what this one has saved last is saved before its end is told."""
+        try:
+            await self._bench.checkpoints.flush(self._run)
+        except Exception:  # noqa: BLE001 - what cannot be saved must not keep the attempt from its end
+            _log.exception("A checkpoint could not be saved.", action="agent.checkpoint_failed")
+        self._hand_in(outcome)
+
+    def _hand_in(self, outcome: Outcome) -> None:
         run = self._run
         run.halt = None  # no circle: what is over is freed at once, not by the collector
         self._bench.live.discard(self)

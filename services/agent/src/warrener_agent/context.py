@@ -8,6 +8,7 @@ from uuid import UUID
 
 from pydantic_core import to_jsonable_python
 
+from warrener_agent.checkpoint_text import checkpoint_text
 from warrener_agent.ledger.port import Transaction
 from warrener_contracts.durations import duration
 
@@ -22,6 +23,7 @@ class AttemptFacts(NamedTuple):
     attempt: int
     max_attempts: int
     deadline: datetime
+    last_checkpoint: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,9 @@ class Desk(Protocol):
     def execute_blocking(self, statement: str, parameters: Parameters) -> list[Mapping[str, Any]]: ...
     def request(self, wish: Wish) -> UUID: ...
     def progress(self, fraction: float, note: str) -> None: ...
+    def checkpoint(self, state_text: str) -> None: ...
+    @property
+    def stopping(self) -> bool: ...
 
 
 class SyncTransaction(Protocol):
@@ -133,6 +138,34 @@ class JobContext:
         if not 0.0 <= fraction <= 1.0:
             raise ValueError(f"expected a fraction from 0 to 1, got {fraction!r}")
         self._desk.progress(float(fraction), note[:500])
+
+    def checkpoint(self, state: Any) -> None:
+        """Save a small state, so that another attempt may go on from there (`last_checkpoint`).
+
+        Returns at once: the state is in the ledger within about a second, and survives the agent's death from
+        then on; of several within a second the last is saved. When the attempt fails, snoozes, is released or
+        times out, the last one is saved first. It is no part of the transaction: what is written through that
+        is gone with a failed attempt, and the checkpoint stays.
+
+        Raises ValueError for what is no JSON, or larger than 16 KiB.
+        """
+        self._desk.checkpoint(checkpoint_text(state))
+
+    @property
+    def last_checkpoint(self) -> Any:
+        """What an earlier run of this job has saved last, as JSON data; None if there is nothing.
+
+        An attempt on an agent that shares the ledger finds what the ledger has. Elsewhere it finds what the
+        supervisor had heard of when it dispatched this attempt.
+        """
+        return self._facts.last_checkpoint
+
+    @property
+    def stopping(self) -> bool:
+        """Whether this attempt is to stop: it was cancelled, has run for too long, has lost its claim, or the
+        agent ends. Handlers in threads look at it now and then and return, as nothing else can stop them;
+        coroutines are cancelled, and child processes killed. What is returned then counts for nothing."""
+        return self._desk.stopping
 
 
 class _Transaction:

@@ -1,14 +1,16 @@
 """What to do with what came from a dispatch queue. Pure."""
 
+import json
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
 from warrener_agent.failures import Instead
+from warrener_agent.ledger.checkpoints import Saved
 from warrener_agent.ledger.port import Claim, Completion, Failure, Grant, Granted
 from warrener_agent.outcomes import Cancelled, Doubtful, Dropped, Failed, Released, Settled, Succeeded
 from warrener_contracts.codec import Readable, Unreadable
-from warrener_contracts.events import AttemptDispatched, ErrorInfo, Reason
+from warrener_contracts.events import AttemptDispatched, Checkpoint, ErrorInfo, Reason
 from warrener_contracts.letters import is_early
 
 
@@ -102,6 +104,15 @@ def resolve(doubt: Doubtful, claim: Claim, granted: Granted) -> Settled:
 def claim_of(event: AttemptDispatched) -> Claim:
     """The claim to it."""
     return Claim(event.data.job_id, event.data.attempt)
+
+
+def newest(saved: Saved | None, told: Checkpoint | None) -> Checkpoint:
+    """The newer of what the ledger has and what came with the dispatch: an agent elsewhere may have saved
+    something that this ledger has not heard of. Of the same number, the ledger's."""
+    if saved is None or (told is not None and told.number > saved.number):
+        assert told is not None
+        return told
+    return Checkpoint(number=saved.number, state=json.loads(saved.state_text))
 
 
 def recorded(granted: Granted) -> Completion:

@@ -13,6 +13,7 @@ from warrener_agent.ledger.port import Claim, Completion, FollowUp, Ledger, Ledg
 from warrener_runtime.telemetry import TraceContext
 
 Progress = Callable[[float, str], None]
+Save = Callable[[str], None]
 
 
 class LoopDesk:
@@ -27,19 +28,28 @@ class LoopDesk:
         "_follow_ups",
         "_ledger",
         "_progress",
+        "_save",
         "_stack",
         "_statements",
         "_transaction",
         "how_far",
+        "stopping",
     )
 
-    def __init__(
-        self, ledger: Ledger, claim: Claim, agent_id: str, context: TraceContext, progress: Progress
+    def __init__(  # noqa: PLR0917 - what a handler may use, each of another part of the agent
+        self,
+        ledger: Ledger,
+        claim: Claim,
+        agent_id: str,
+        context: TraceContext,
+        progress: Progress,
+        save: Save,
     ) -> None:
         self._ledger, self._claim, self._agent_id, self._context = ledger, claim, agent_id, context
-        self._progress = progress
+        self._progress, self._save = progress, save
         self._closed = False
         self.how_far: tuple[float, str] | None = None
+        self.stopping = False
         # Most handlers ask for none of these.
         self._follow_ups: FollowUps | None = None
         self._stack: AsyncExitStack | None = None
@@ -79,6 +89,10 @@ class LoopDesk:
         if not self._closed:
             self.how_far = fraction, note
             self._progress(fraction, note)
+
+    def checkpoint(self, state_text: str) -> None:
+        if not self._closed:
+            self._save(state_text)
 
     @property
     def follow_ups(self) -> tuple[FollowUp, ...]:

@@ -1,7 +1,7 @@
 """How attempts end, as outcomes. Pure."""
 
 import asyncio
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from warrener_agent.context import AttemptFacts
 from warrener_agent.executors.failure import failure, timed_out, with_record
@@ -14,12 +14,14 @@ from warrener_contracts.retrying import UNKNOWN_JOB_TYPE
 _LONGEST = timedelta(days=3650)
 
 
-def facts_of(data: AttemptDispatchedData, started_at: datetime) -> AttemptFacts:
+def facts_of(run: Run) -> AttemptFacts:
     """What the handler may know of its attempt."""
+    data, started_at = run.data, run.started_at
+    checkpoint = None if run.checkpoint is None else run.checkpoint.state
     deadline = started_at + min(data.timeout, _LONGEST)
     if data.deadline is not None:
         deadline = min(deadline, data.deadline)
-    return AttemptFacts(data.job_id, data.job_type, data.attempt, data.max_attempts, deadline)
+    return AttemptFacts(data.job_id, data.job_type, data.attempt, data.max_attempts, deadline, checkpoint)
 
 
 def end_of(done: asyncio.Future[Ended]) -> Ended:

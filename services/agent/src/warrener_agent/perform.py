@@ -5,6 +5,7 @@ from collections.abc import Coroutine, Mapping
 from typing import Any
 
 from warrener_agent.attempt import Attempt, Bench
+from warrener_agent.checkpoints import CheckpointLine
 from warrener_agent.deadlines import Deadlines
 from warrener_agent.executors.port import Executor
 from warrener_agent.kinds import ExecutorName, JobKind
@@ -33,6 +34,7 @@ class Performer(Managed):
         reporter: Reporter,
         progress: ProgressLine,
         *,
+        checkpoints: CheckpointLine,
         telemetry: Telemetry,
     ) -> None:
         super().__init__("performer")
@@ -44,6 +46,7 @@ class Performer(Managed):
             executors=executors,
             reporter=reporter,
             progress=progress,
+            checkpoints=checkpoints,
             telemetry=telemetry,
             deadlines=Deadlines(at.running, at.clock),
             spawn=self._spawn,

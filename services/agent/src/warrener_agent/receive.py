@@ -12,6 +12,7 @@ from warrener_agent.decide_receipt import (
     Way,
     claim_of,
     failed_before,
+    newest,
     read,
     recorded,
     then,
@@ -140,6 +141,8 @@ class Receiver:
                 context = TraceContext(event.traceparent, event.tracestate)
                 run = Run(event.data, claim, receipts, batch.now, batch.asked, lease_good_until, context)
                 run.taken_over = _had_before(event, receipts)
+                if answer.checkpoint is not None or event.data.checkpoint is not None:
+                    run.go_on_from(newest(answer.checkpoint, event.data.checkpoint))
                 self._performer.begin(run)
             else:
                 self._turn_away(batch, claim, answer, follows)

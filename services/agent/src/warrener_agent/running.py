@@ -11,7 +11,7 @@ from uuid import UUID
 
 from warrener_agent.ledger.port import Claim
 from warrener_agent.receipts import Receipt
-from warrener_contracts.events import AttemptDispatchedData
+from warrener_contracts.events import AttemptDispatchedData, Checkpoint
 from warrener_runtime.telemetry import TraceContext
 
 
@@ -39,8 +39,14 @@ class Run:
     stop: Stop | None = None
     stop_reason: str = ""
     over_at: float = inf
+    checkpoint: Checkpoint | None = None  # what was saved before it began
+    checkpoints: int = 0  # the number of the last one saved
     halt: Callable[[], None] | None = None
     """Ends the handler, once there is one: it is asked to stop, or its time is over."""
+
+    def go_on_from(self, checkpoint: Checkpoint) -> None:
+        """Before it begins: this was saved last."""
+        self.checkpoint, self.checkpoints = checkpoint, checkpoint.number
 
     def ask_to_stop(self, why: Stop, reason: str) -> None:
         """Stop it as soon as it can be stopped; the first reason counts."""

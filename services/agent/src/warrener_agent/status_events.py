@@ -1,5 +1,6 @@
 """What the agent says about an attempt, as events. Pure."""
 
+import json
 from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -7,11 +8,14 @@ from uuid import UUID
 from pydantic_core import to_json
 
 from warrener_agent.failures import Instead
+from warrener_agent.ledger.checkpoints import Saved
 from warrener_agent.ledger.port import Completion
 from warrener_agent.outcomes import Cancelled, Failed, Released, Told
 from warrener_contracts.events import (
     AttemptCancelled,
     AttemptCancelledData,
+    AttemptCheckpointed,
+    AttemptCheckpointedData,
     AttemptDispatchedData,
     AttemptFailed,
     AttemptFailedData,
@@ -21,6 +25,7 @@ from warrener_contracts.events import (
     AttemptReleasedData,
     AttemptStarted,
     AttemptStartedData,
+    Checkpoint,
     Event,
 )
 from warrener_contracts.letters import EVENT_TYPE, Letter
@@ -68,6 +73,14 @@ class Speaker:
         fraction, note = how_far
         data = AttemptProgressedData(**self._which(about), fraction=fraction, note=note)
         return AttemptProgressed(data=data, **self._envelope(event_id, about, at, context))
+
+    def checkpointed(
+        self, event_id: UUID, about: AttemptDispatchedData, at: datetime, context: TraceContext, saved: Saved
+    ) -> AttemptCheckpointed:
+        """It has saved its state."""
+        checkpoint = Checkpoint(number=saved.number, state=json.loads(saved.state_text))
+        data = AttemptCheckpointedData(**self._which(about), saved_at=at, checkpoint=checkpoint)
+        return AttemptCheckpointed(data=data, **self._envelope(event_id, about, at, context))
 
     def succeeded(
         self, event_id: str, about: AttemptDispatchedData, context: TraceContext, completion: Completion

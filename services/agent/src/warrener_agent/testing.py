@@ -8,6 +8,7 @@ ledger.
 """
 
 import asyncio
+import json
 import tempfile
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -52,6 +53,7 @@ class Trial:
     instead: Instead | None = None  # what it asked for in place of a judgement: `error` says why
     follow_ups: tuple[JobRequested, ...] = ()
     progress: list[tuple[float, str]] = field(default_factory=list[tuple[float, str]])
+    checkpoints: list[Any] = field(default_factory=list[Any])  # every one that it has saved, in order
 
     @property
     def succeeded(self) -> bool:
@@ -79,22 +81,25 @@ async def run(
     ledger: Ledger | None = None,
     job_id: UUID | None = None,
     attempt: int = 1,
+    last_checkpoint: Any = None,
 ) -> Trial:
     """Run one attempt. A handler's exception is the trial's `error`, not ours.
 
     Give it a `ledger` of yours (see `temporary_ledger`) to look at what its transaction wrote, and the same
-    `job_id` to try a job again. There is no timeout: the test has one.
+    `job_id` to try a job again; `last_checkpoint` is what it finds. There is no timeout: the test has one.
     """
-    kind = agent.kinds[job_type]
+    kind, claim = agent.kinds[job_type], Claim(job_id or SystemEntropy().new_id(), attempt)
     if ledger is not None:
-        return await _run(kind, dict(arguments or {}), ledger, job_id or SystemEntropy().new_id(), attempt)
+        return await _run(kind, dict(arguments or {}), ledger, claim, last_checkpoint)
     async with temporary_ledger() as own:
-        return await _run(kind, dict(arguments or {}), own, job_id or SystemEntropy().new_id(), attempt)
+        return await _run(kind, dict(arguments or {}), own, claim, last_checkpoint)
 
 
-async def _run(kind: JobKind, arguments: dict[str, Any], ledger: Ledger, job_id: UUID, attempt: int) -> Trial:
+async def _run(
+    kind: JobKind, arguments: dict[str, Any], ledger: Ledger, claim: Claim, last_checkpoint: Any
+) -> Trial:
     started_at = SystemClock().now()
-    claim = Claim(job_id, attempt)
+    job_id, attempt = claim
     until = started_at + timedelta(days=1)
     (granted,) = await ledger.claim([claim], agent_id=_AGENT, now=started_at, until=until)
     if granted.grant is not Grant.GRANTED:
@@ -102,12 +107,19 @@ async def _run(kind: JobKind, arguments: dict[str, Any], ledger: Ledger, job_id:
             f"expected attempt {attempt} to be granted, got {granted.grant.value}; take a new job_id"
         )
     policy = kind.declaration.policy
-    facts = AttemptFacts(job_id, kind.name, attempt, policy.max_attempts, started_at + policy.timeout)
+    deadline = started_at + policy.timeout
+    facts = AttemptFacts(job_id, kind.name, attempt, policy.max_attempts, deadline, last_checkpoint)
     executor = _EXECUTORS[kind.executor]()
     said: list[tuple[float, str]] = []
+    saved: list[Any] = []
     try:
         async with LoopDesk(
-            ledger, claim, _AGENT, NO_CONTEXT, lambda fraction, note: said.append((fraction, note))
+            ledger,
+            claim,
+            _AGENT,
+            NO_CONTEXT,
+            lambda fraction, note: said.append((fraction, note)),
+            lambda text: saved.append(json.loads(text)),
         ) as desk:
             ended: Ended = await asyncio.shield(executor.begin(kind, facts, arguments, desk).done)
             if not isinstance(ended, Returned):
@@ -117,6 +129,7 @@ async def _run(kind: JobKind, arguments: dict[str, Any], ledger: Ledger, job_id:
                     retry_after_seconds=ended.retry_after_seconds,
                     instead=ended.instead,
                     progress=said,
+                    checkpoints=saved,
                 )
             wished = desk.follow_ups
             completion = Completion(
@@ -125,7 +138,10 @@ async def _run(kind: JobKind, arguments: dict[str, Any], ledger: Ledger, job_id:
             if await desk.complete(completion) is None:
                 await ledger.complete([completion], agent_id=_AGENT)
         return Trial(
-            completion.result, follow_ups=tuple(_request(one.request) for one in wished), progress=said
+            completion.result,
+            follow_ups=tuple(_request(one.request) for one in wished),
+            progress=said,
+            checkpoints=saved,
         )
     finally:
         await executor.close()

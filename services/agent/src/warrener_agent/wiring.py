@@ -4,6 +4,7 @@ from functools import partial
 
 from warrener_agent.agent import Agent
 from warrener_agent.announce import Announcer
+from warrener_agent.checkpoints import PACE, CheckpointLine
 from warrener_agent.control import Control
 from warrener_agent.executors.command import CommandExecutor
 from warrener_agent.executors.coroutine import CoroutineExecutor
@@ -70,7 +71,10 @@ def assemble(  # noqa: PLR0917 - the parts that every service is assembled from,
 
 def _parts(at: Workplace, agent: Agent, telemetry: Telemetry) -> Component:
     reporter, progress, leases = Reporter(at), ProgressLine(at), Leases(at)
-    performer = Performer(at, agent.kinds, _executors(at.restarts), reporter, progress, telemetry=telemetry)
+    checkpoints, executors = CheckpointLine(at), _executors(at.restarts)
+    performer = Performer(
+        at, agent.kinds, executors, reporter, progress, checkpoints=checkpoints, telemetry=telemetry
+    )
     receiver = Receiver(at, performer, reporter)
     consumers = [_consumer(at, receiver, queue) for queue in at.queues]
     presence = Presence(at, lambda: all(consumer.live for consumer in consumers))
@@ -86,6 +90,7 @@ def _parts(at: Workplace, agent: Agent, telemetry: Telemetry) -> Component:
         every("forgetting", leases.forget, every=3600.0),
         reporter,
         progress,
+        every("checkpoints", checkpoints.save_due, every=PACE),
         every("starts", progress.announce_due, every=0.25),
         performer,
         *consumers,

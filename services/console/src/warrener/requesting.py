@@ -111,6 +111,8 @@ def _tell_end(ended: JobFinishedData, *, as_json: bool) -> bool:
     if ended.error is not None:
         screen.print(f"  {ended.error.type}: {ended.error.message}", style="bad", markup=False)
         screen.print(f"  [soft]→[/] the whole story: warrener job {str(ended.job_id)[-8:]}")
+    elif ended.reason is not None:
+        screen.print(f"  {ended.reason}", markup=False)
     if successful:
         print_json(ended.result)
     return successful
@@ -146,7 +148,8 @@ async def _line_of(job: Job, timeout: float | None) -> dict[str, Any]:
         return {"job_id": job.job_id, "state": "rejected", "reason": refusal.reason, "detail": refusal.detail}
     except ResultTimeout:
         return {"job_id": job.job_id, "state": "unknown", "detail": "not waited for any more; it goes on"}
-    return {"job_id": job.job_id, "state": ended.state, "result": ended.result, "error": ended.error}
+    told = {"job_id": job.job_id, "state": ended.state, "result": ended.result, "error": ended.error}
+    return told if ended.reason is None else told | {"reason": ended.reason}
 
 
 def _say_where_it_stopped(kept: int, shared: Ask) -> None:

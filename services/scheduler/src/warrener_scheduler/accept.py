@@ -4,13 +4,14 @@ Safe to be killed anywhere and run again with the same batch: the insert then ch
 is published again. The request is its own outbox.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from datetime import datetime
 from uuid import UUID
 
 from warrener_contracts.events import JobRequested, Reason
-from warrener_contracts.letters import Letter
+from warrener_contracts.letters import Letter, judged_letter
 from warrener_contracts.states import JobState
+from warrener_contracts.topology import DISPATCH
 from warrener_runtime.bus.port import Bus, Delivery, Subscription
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
@@ -20,6 +21,7 @@ from warrener_scheduler.acceptance import Accepted, Decision, Rejected, decide, 
 from warrener_scheduler.announce import Announce
 from warrener_scheduler.arguments import problem
 from warrener_scheduler.dispatch_letters import dispatch_letter
+from warrener_scheduler.felled import cancels, felled_among
 from warrener_scheduler.holds import Holds
 from warrener_scheduler.intake import Asked, take_in
 from warrener_scheduler.job_types import JobTypes, KnownType
@@ -64,9 +66,10 @@ class Accept:
         if intake.announcements:
             await self._announce.carry_out(intake.announcements)
             self._job_types.forget()
-        letters = await self._accept(intake.requests)
+        cancelled = {event.data.job_id for event in intake.cancels}
+        letters = await self._accept(intake.requests, cancelled)
         now = self._clock.now()
-        letters += [answers.forwarded(event) for event in intake.orders]
+        letters += [judged_letter(event) for event in (*intake.cancels, *intake.orders)]
         letters += [
             letter for found, of in intake.unreadable for letter in answers.unreadable(found, of, now)
         ]
@@ -77,7 +80,9 @@ class Accept:
         await subscription.ack(deliveries)
         _log.debug("Requests were accepted.", action="accept.done", requests=len(intake.requests))
 
-    async def _accept(self, requests: Sequence[Asked]) -> list[Letter]:
+    async def _accept(self, requests: Sequence[Asked], cancelled: Set[UUID]) -> list[Letter]:
+        """Insert these; what follows from it. What is cancelled in the same batch is not dispatched: its
+        cancel goes to the judge with the rest."""
         if not requests:
             return []
         now = self._clock.now()
@@ -85,11 +90,15 @@ class Accept:
         events = [asked.event for asked in traced]
         outcomes = await self._outcomes(events, now)
         watched = await self._watch(events, outcomes)
-        return [
+        felled = await felled_among(self._store, [row for row in map(_row, outcomes) if row is not None])
+        held_back = felled.keys() | cancelled
+        letters = [
             letter
             for asked, outcome in zip(traced, outcomes, strict=True)
             for letter in _letters(asked, outcome, watched, now)
+            if letter.exchange != DISPATCH or job_of(asked.event) not in held_back
         ]
+        return [*letters, *cancels(felled, now)]
 
     def _traced(self, asked: Asked) -> Asked:
         """The request under our span: the row and all attempts hang there. Without a context the trace begins
@@ -180,6 +189,12 @@ def _settle(event: JobRequested, found: Inserted | Rejected, earlier: Mapping[UU
         return found.row if found.new else repeated(event, found.row)
     row = earlier.get(job_of(event))
     return found if row is None else repeated(event, row)
+
+
+def _row(outcome: Outcome) -> JobRow | None:
+    if isinstance(outcome, Repeat):
+        return outcome.row
+    return outcome if isinstance(outcome, JobRow) else None
 
 
 def _letters(asked: Asked, outcome: Outcome, over: Mapping[UUID, JobRow], now: datetime) -> list[Letter]:

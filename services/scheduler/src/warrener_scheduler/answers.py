@@ -1,15 +1,11 @@
 """What the scheduler says, as letters. Pure: the same request gives the same letters under the same ids."""
 
 from datetime import datetime
-from typing import Any
 from uuid import UUID, uuid5
 
 from warrener_contracts import topology
 from warrener_contracts.codec import Readable, Unreadable
 from warrener_contracts.events import (
-    BreakerSetRequested,
-    Event,
-    JobCancelRequested,
     JobDeduplicated,
     JobDeduplicatedData,
     JobFinished,
@@ -24,9 +20,6 @@ from warrener_runtime.bus.port import Delivery
 from warrener_scheduler.acceptance import Rejected, job_of
 from warrener_scheduler.dispatch_letters import SOURCE
 from warrener_store.rows import JobRow
-
-Order = JobCancelRequested | BreakerSetRequested
-"""What is asked of the supervisor: it comes by our door, and is passed on as it is."""
 
 _QUEUE = topology.REQUESTS_QUEUE.name
 
@@ -121,17 +114,5 @@ def parked_event(came: Readable, reason: Reason, detail: str) -> Letter:
     )
 
 
-def forwarded(event: Order) -> Letter:
-    """What is asked of the one who judges, to it: the supervisor."""
-    return letter_for(event)._replace(
-        exchange=topology.STATUS, message_id=str(_name(event, "forwarded")), mandatory=False
-    )
-
-
 def _told(event: JobRejected, address: str | None) -> list[Letter]:
     return [letter_for(event), *([reply_letter(event, address)] if address else [])]
-
-
-def _name(event: Event[Any], what: str) -> UUID:
-    """An id of a safe length, whatever the asker called its event."""
-    return uuid5(job_id_of(event.source, event.id), f"{event.type}\n{what}")

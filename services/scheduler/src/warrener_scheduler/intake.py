@@ -2,12 +2,13 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from warrener_contracts.codec import Readable, Unreadable, decode
 from warrener_contracts.events import (
     AgentAnnounced,
     BreakerSetRequested,
+    Event,
     JobCancelRequested,
     JobRequested,
     Reason,
@@ -15,7 +16,7 @@ from warrener_contracts.events import (
 from warrener_contracts.letters import Letter
 from warrener_contracts.topology import MAX_BODY
 from warrener_runtime.bus.port import Delivery
-from warrener_scheduler.answers import Order, parked_event
+from warrener_scheduler.answers import parked_event
 
 
 class Asked(NamedTuple):
@@ -31,7 +32,8 @@ class Intake:
     way."""
 
     requests: list[Asked] = field(default_factory=list[Asked])
-    orders: list[Order] = field(default_factory=list[Order])
+    cancels: list[JobCancelRequested] = field(default_factory=list[JobCancelRequested])
+    orders: list[Event[Any]] = field(default_factory=list[Event[Any]])  # for the supervisor too
     announcements: list[AgentAnnounced] = field(default_factory=list[AgentAnnounced])
     unreadable: list[tuple[Unreadable, Delivery]] = field(default_factory=list[tuple[Unreadable, Delivery]])
     strayed: list[Letter] = field(default_factory=list[Letter])
@@ -48,7 +50,9 @@ def take_in(deliveries: Iterable[Delivery]) -> Intake:
             match found.event:
                 case JobRequested() as event:
                     intake.requests.append(Asked(event, found))
-                case JobCancelRequested() | BreakerSetRequested() as event:
+                case JobCancelRequested() as event:
+                    intake.cancels.append(event)
+                case BreakerSetRequested() as event:
                     intake.orders.append(event)
                 case AgentAnnounced() as event:
                     intake.announcements.append(event)

@@ -2,18 +2,23 @@
 
 from datetime import datetime
 
-from warrener_contracts.events import AttemptOverdue, AttemptProgressed, AttemptStarted
+from warrener_contracts.events import AttemptCheckpointed, AttemptOverdue, AttemptProgressed, AttemptStarted
 from warrener_contracts.states import JobState
 from warrener_store.becoming import become
 from warrener_store.holding import PUT_OFF
 from warrener_store.rows import AttemptEnd, AttemptRow, JobRow
 from warrener_supervisor.moment import Moment
 from warrener_supervisor.rules import Rules
-from warrener_supervisor.verdicts import Ignored, Judgement, Tell
+from warrener_supervisor.verdicts import NOTHING, Ignored, Judgement, Tell
+
+SignOfLife = AttemptStarted | AttemptProgressed | AttemptCheckpointed
 
 
-def alive(row: JobRow, event: AttemptStarted | AttemptProgressed, at: Moment) -> Judgement | Ignored:
-    """Its agent says that it runs: the lease is renewed, whatever else it says is noted."""
+def alive(row: JobRow, event: SignOfLife, at: Moment) -> Judgement | Ignored:
+    """Its agent says that it runs: the lease is renewed, whatever else it says is noted.
+
+    If somebody has asked to cancel the job, this agent has not heard of it: it has taken the attempt over.
+    """
     started_at = _started_at(row, event, at.now)
     if _another_holds(row, event, started_at):
         return Ignored(f"the attempt is held by {row.owner}, not by {event.data.agent_id}")
@@ -30,7 +35,8 @@ def alive(row: JobRow, event: AttemptStarted | AttemptProgressed, at: Moment) ->
     )
     if isinstance(event, AttemptProgressed):
         running = become(running, progress=event.data.fraction, progress_note=event.data.note or None)
-    return Judgement(running, "running")
+    unheard = frozenset({Tell.CANCEL}) if row.cancel_reason is not None else NOTHING
+    return Judgement(running, "running", tells=unheard)
 
 
 def watched_until(row: JobRow, started_at: datetime, lease_until: datetime, rules: Rules) -> datetime:
@@ -74,16 +80,16 @@ def dispatched_again(row: JobRow, event: AttemptOverdue, at: Moment) -> Judgemen
     )
 
 
-def _started_at(row: JobRow, event: AttemptStarted | AttemptProgressed, now: datetime) -> datetime:
-    if isinstance(event, AttemptProgressed):
+def _started_at(row: JobRow, event: SignOfLife, now: datetime) -> datetime:
+    if not isinstance(event, AttemptStarted):
         return row.started_at or now
     # By our clock it started between its dispatch and now, whatever the clock of the agent says.
     return max(min(event.data.started_at, now), row.dispatched_at or row.accepted_at)
 
 
-def _another_holds(row: JobRow, event: AttemptStarted | AttemptProgressed, started_at: datetime) -> bool:
+def _another_holds(row: JobRow, event: SignOfLife, started_at: datetime) -> bool:
     """The ledger grants an attempt again when its holder has fallen silent: the later start holds it."""
     if row.state is not JobState.RUNNING or row.owner in (None, event.data.agent_id):
         return False
     later = row.started_at is None or started_at > row.started_at
-    return isinstance(event, AttemptProgressed) or not later
+    return not isinstance(event, AttemptStarted) or not later

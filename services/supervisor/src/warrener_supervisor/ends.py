@@ -108,6 +108,8 @@ def tidings(state: JobState, signal: Signal | None) -> frozenset[Tell]:
         tells.add(Tell.DEAD)
     if signal in (Signal.CANCEL_REQUESTED, Signal.DEADLINE_PASSED):
         tells.add(Tell.CANCEL)  # an agent may hold an attempt of it
+    if signal is Signal.LOST and state is JobState.CANCELLED:
+        tells.add(Tell.CANCEL)  # the lost agent may come back: its neighbours mark the ledger they share
     return frozenset(tells)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from warrener_contracts.codec import Readable, Unreadable, decode
-from warrener_contracts.events import BreakerSetRequested, Event, Reason
+from warrener_contracts.events import BreakerSetRequested, Checkpoint, Event, JobCancelRequested, Reason
 from warrener_contracts.letters import Letter, encode
 from warrener_contracts.states import JobState
 from warrener_contracts.topology import STATUS_QUEUE
@@ -19,7 +19,7 @@ from warrener_runtime.logs import get_logger
 from warrener_runtime.telemetry import Telemetry, TraceContext, names
 from warrener_store.port import StateStore
 from warrener_store.rows import JobRow
-from warrener_supervisor import act
+from warrener_supervisor import act, checkpointing
 from warrener_supervisor.breakers.keeper import Breakers
 from warrener_supervisor.fold import Case, Folded, fold
 from warrener_supervisor.moment import Moment
@@ -27,6 +27,8 @@ from warrener_supervisor.parking import parked_bytes, parked_event
 from warrener_supervisor.rules import Rules
 from warrener_supervisor.signals import SIGNALS, attempt_of, job_of
 from warrener_supervisor.tidings import letters_of
+from warrener_supervisor.trees import Trees
+from warrener_supervisor.unheard import unheard_of
 from warrener_supervisor.verdicts import Judgement, Parked
 
 _log = get_logger("observe")
@@ -59,6 +61,7 @@ class Observe:
         self._telemetry = telemetry
         self._rules = rules
         self._breakers = breakers
+        self._trees = Trees(bus, store, clock)
 
     async def handle(self, subscription: Subscription, deliveries: list[Delivery]) -> None:
         """Judge one batch. Raises for infrastructure's sake alone, and then nothing is acknowledged."""
@@ -67,6 +70,7 @@ class Observe:
             await self._breakers.obey(order)
         letters += await self._settle(cases)
         await self._breakers.turn()
+        await self._trees.fell(_with_trees(cases))
         await act.publish(self._bus, letters, self._clock)
         await subscription.ack(deliveries)
         _log.debug(
@@ -108,10 +112,14 @@ class Observe:
 
     async def _round(self, left: dict[UUID, list[Case]]) -> list[Letter]:
         rows = await self._store.jobs_by_id(left.keys())
+        if len(rows) < len(left):
+            rows |= await self._cancelled_unheard(left, rows)
         letters = [letter for job_id in left.keys() - rows.keys() for letter in _unknown(left.pop(job_id))]
         at = Moment(self._clock.now(), self._rules, holding=self._breakers.holding)
         judged = [_judge(rows[job_id], cases, at) for job_id, cases in left.items()]
+        await checkpointing.keep(self._store, judged)
         applied, refused = await act.save(self._store, judged)
+        settled: list[Folded] = []
         for folded in judged:
             job_id = folded.row.job_id
             if job_id in refused:
@@ -121,10 +129,29 @@ class Observe:
             elif job_id in applied or not folded.saves:
                 del left[job_id]
                 self._breakers.note(folded)
-                letters += self._tell(folded)
+                settled.append(folded)
+        checkpoints = await checkpointing.for_dispatch(self._store, settled)
+        for folded in settled:
+            letters += self._tell(folded, checkpoints.get(folded.row.job_id))
         return letters
 
-    def _tell(self, folded: Folded) -> list[Letter]:
+    async def _cancelled_unheard(
+        self, left: Mapping[UUID, Sequence[Case]], rows: Mapping[UUID, JobRow]
+    ) -> dict[UUID, JobRow]:
+        """The jobs of which only the cancel has been heard: from now on they are there, and over."""
+        now = self._clock.now()
+        cancels = [
+            case.event
+            for job_id in left.keys() - rows.keys()
+            for case in left[job_id]
+            if isinstance(case.event, JobCancelRequested)
+        ]
+        if not cancels:
+            return {}
+        inserted = await self._store.insert_jobs([unheard_of(event, now) for event in cancels])
+        return {one.row.job_id: one.row for one in inserted}
+
+    def _tell(self, folded: Folded, checkpoint: Checkpoint | None) -> list[Letter]:
         letters = letters_of(
             folded.row,
             folded.tells,
@@ -132,6 +159,7 @@ class Observe:
             now=self._clock.now(),
             trace=self._trace(folded),
             rules=self._rules,
+            checkpoint=checkpoint,
         )
         for case, ruling in folded.rulings:
             if isinstance(ruling, Parked):
@@ -156,6 +184,12 @@ class Observe:
                 attributes=_attributes(folded.row, event, ruling),
             )
         return last
+
+
+def _with_trees(cases: Iterable[Case]) -> list[JobCancelRequested]:
+    return [
+        case.event for case in cases if isinstance(case.event, JobCancelRequested) and case.event.data.tree
+    ]
 
 
 def _judge(row: JobRow, cases: Sequence[Case], at: Moment) -> Folded:

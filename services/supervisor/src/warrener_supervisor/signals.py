@@ -6,6 +6,7 @@ from uuid import UUID
 
 from warrener_contracts.events import (
     AttemptCancelled,
+    AttemptCheckpointed,
     AttemptData,
     AttemptFailed,
     AttemptLost,
@@ -27,6 +28,7 @@ from warrener_store.rows import JobRow
 SIGNALS: Mapping[type[Event[Any]], Signal] = {
     AttemptStarted: Signal.ALIVE,
     AttemptProgressed: Signal.ALIVE,
+    AttemptCheckpointed: Signal.ALIVE,
     AttemptSucceeded: Signal.SUCCEEDED,
     AttemptFailed: Signal.FAILED,
     AttemptCancelled: Signal.STOPPED,

@@ -10,6 +10,7 @@ from warrener_contracts.events import (
     AttemptCancel,
     AttemptCancelData,
     AttemptDispatched,
+    Checkpoint,
     Event,
     JobDead,
     JobDeadData,
@@ -36,6 +37,7 @@ def letters_of(
     now: datetime,
     trace: TraceContext,
     rules: Rules,
+    checkpoint: Checkpoint | None = None,
 ) -> list[Letter]:
     """Everything that `tells` asks to be said of `row`, and `answers` to those who asked when it was over.
 
@@ -45,7 +47,7 @@ def letters_of(
     letters: list[Letter] = []
     if not over and row.state in (JobState.QUEUED, JobState.RETRYING):
         if Tell.DISPATCH in tells and not kept_in_store(row, now, rules):
-            letters.append(dispatch_letter(row, now))
+            letters.append(dispatch_letter(row, now, checkpoint))
         if Tell.RETRYING in tells and row.state is JobState.RETRYING:
             letters.extend(letter_for(event) for event in _retrying(row, now, trace))
     if Tell.CANCEL in tells:
@@ -55,7 +57,7 @@ def letters_of(
     return letters
 
 
-def dispatch_letter(row: JobRow, now: datetime) -> Letter:
+def dispatch_letter(row: JobRow, now: datetime, checkpoint: Checkpoint | None = None) -> Letter:
     """The current attempt: by the ladder while it is to wait, else straight. Hangs under the row's trace, so
     that all attempts of a job are siblings."""
     event = AttemptDispatched(
@@ -65,7 +67,7 @@ def dispatch_letter(row: JobRow, now: datetime) -> Letter:
         subject=str(row.job_id),
         traceparent=row.traceparent,
         tracestate=row.tracestate,
-        data=row.dispatched_data(),
+        data=row.dispatched_data().model_copy(update={"checkpoint": checkpoint}),
     )
     letter = delayed_letter(event, now)
     if letter.exchange == topology.DISPATCH and event.data.not_before is not None:

@@ -11,6 +11,7 @@ from warrener_contracts.events import (
     ErrorInfo,
     ErrorKind,
 )
+from warrener_contracts.journey import Signal
 from warrener_contracts.retrying import not_again_because
 from warrener_contracts.states import JobState
 from warrener_store.becoming import become
@@ -56,7 +57,8 @@ def lost(row: JobRow, event: AttemptLost, at: Moment) -> Judgement:
     charged = become(row, losses=row.losses + 1, error=error)
     record = _record(row, AttemptEnd.LOST, at, event.data.agent_id, error)
     if row.cancel_reason is not None:
-        return ends.cancelled(charged, record, at.now)
+        ruling = ends.cancelled(charged, record, at.now)
+        return ruling._replace(tells=ends.tidings(JobState.CANCELLED, Signal.LOST))
     if overran(row, at.now, at.rules):
         error = too_long(row, f"agent {event.data.agent_id} has not named it since {since}")
         return _timed_out(row, record, error, at)

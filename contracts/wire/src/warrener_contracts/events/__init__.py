@@ -20,6 +20,12 @@ from warrener_contracts.events.breakers import (
     BreakerSetRequested,
     BreakerSetRequestedData,
 )
+from warrener_contracts.events.checkpoints import (
+    MAX_CHECKPOINT,
+    AttemptCheckpointed,
+    AttemptCheckpointedData,
+    Checkpoint,
+)
 from warrener_contracts.events.dispatch import (
     AttemptCancel,
     AttemptCancelData,
@@ -68,6 +74,7 @@ from warrener_contracts.events.status import (
 )
 
 __all__ = [
+    "MAX_CHECKPOINT",
     "AgentAnnounced",
     "AgentAnnouncedData",
     "AgentHeartbeat",
@@ -78,6 +85,8 @@ __all__ = [
     "AttemptCancelData",
     "AttemptCancelled",
     "AttemptCancelledData",
+    "AttemptCheckpointed",
+    "AttemptCheckpointedData",
     "AttemptData",
     "AttemptDispatched",
     "AttemptDispatchedData",
@@ -101,6 +110,7 @@ __all__ = [
     "BreakerChangedData",
     "BreakerSetRequested",
     "BreakerSetRequestedData",
+    "Checkpoint",
     "ErrorInfo",
     "ErrorKind",
     "Event",

@@ -11,6 +11,7 @@ from warrener_contracts.events.envelope import Event, EventData
 from warrener_contracts.events.fields import AttemptNumber, Instant, JobType, Sentence
 from warrener_contracts.events.status import ErrorInfo
 from warrener_contracts.states import JobState
+from warrener_contracts.unsaid import nothing
 
 
 class Reason(StrEnum):
@@ -76,6 +77,9 @@ class JobFinishedData(EventData, frozen=True):
     parent_id: UUID | None = None
     requested_at: Instant
     finished_at: Instant
+    reason: Sentence | None = Field(
+        default=None, exclude_if=nothing, description="Of a job that was cancelled: why."
+    )
 
 
 class JobFinished(Event[JobFinishedData], frozen=True):

@@ -5,6 +5,7 @@ from uuid import UUID
 
 from pydantic import Field
 
+from warrener_contracts.events.checkpoints import Checkpoint
 from warrener_contracts.events.envelope import Event, EventData
 from warrener_contracts.events.fields import (
     AttemptNumber,
@@ -15,6 +16,7 @@ from warrener_contracts.events.fields import (
     Sentence,
 )
 from warrener_contracts.policy import Duration, Guarantee
+from warrener_contracts.unsaid import nothing
 
 
 class AttemptDispatchedData(EventData, frozen=True):
@@ -33,6 +35,11 @@ class AttemptDispatchedData(EventData, frozen=True):
     not_before: Instant | None = Field(
         default=None,
         description="It waits in the delay ladder until then; an agent that gets it early puts it back.",
+    )
+    checkpoint: Checkpoint | None = Field(
+        default=None,
+        exclude_if=nothing,
+        description="What an earlier attempt has saved of its state, as far as it was heard of.",
     )
 
 

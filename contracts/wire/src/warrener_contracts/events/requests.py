@@ -17,6 +17,7 @@ from warrener_contracts.events.fields import (
     Sentence,
 )
 from warrener_contracts.policy import Duration, Guarantee, JobPolicy, PolicyOverrides
+from warrener_contracts.unsaid import nothing
 
 
 class JobRequestedData(EventData, frozen=True):
@@ -59,6 +60,11 @@ class JobCancelRequestedData(EventData, frozen=True):
     job_id: UUID
     reason: Sentence = "asked for"
     reply_to: ReplyAddress | None = None
+    tree: bool = Field(
+        default=False,
+        exclude_if=nothing,
+        description="The job with its follow-ups and theirs; those yet to come are cancelled as they come.",
+    )
 
 
 class JobCancelRequested(Event[JobCancelRequestedData], frozen=True):

@@ -168,6 +168,14 @@ def _status() -> list[e.Event[Any]]:
             **_envelope(7, agent, 62),
             data=e.AttemptProgressedData(**_attempt(), fraction=0.6, note="row 512 of 842"),
         ),
+        e.AttemptCheckpointed(
+            **_envelope(22, agent, 62.2),
+            data=e.AttemptCheckpointedData(
+                **_attempt(),
+                saved_at=_at(62.1),
+                checkpoint=e.Checkpoint(number=4, state={"row": 512}),
+            ),
+        ),
         e.AttemptSucceeded(
             **_envelope(8, agent, 63.5),
             data=e.AttemptSucceededData(**ran, result=_RESULT, recorded_attempt=1, follow_ups=2),

@@ -5,12 +5,15 @@ from warrener_store.tables.breakers import breakers
 from warrener_store.tables.buried import dead_letters, parked
 from warrener_store.tables.columns import METADATA
 from warrener_store.tables.jobs import attempts, job_counts, jobs
+from warrener_store.tables.kept import cancelled_trees, checkpoints
 
 __all__ = [
     "METADATA",
     "agents",
     "attempts",
     "breakers",
+    "cancelled_trees",
+    "checkpoints",
     "dead_letters",
     "job_counts",
     "job_types",

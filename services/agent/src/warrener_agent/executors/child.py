@@ -21,6 +21,7 @@ from warrener_agent.executors import confine
 from warrener_agent.executors.call import call, call_blocking
 from warrener_agent.executors.failure import failure
 from warrener_agent.executors.frames import HEADER, Frame, pack, unpack
+from warrener_agent.executors.pace import Pace
 from warrener_agent.executors.port import Ended, Raised
 from warrener_agent.executors.remote_error import rebuilt
 from warrener_agent.executors.stacks import Stacks
@@ -88,6 +89,7 @@ class LineDesk:
 
     def __init__(self, line: Line) -> None:
         self._line = line
+        self._progress = Pace(lambda how_far: line.say({"progress": how_far}))
 
     async def execute(self, statement: str, parameters: Parameters) -> list[Mapping[str, Any]]:
         return await asyncio.to_thread(self.execute_blocking, statement, parameters)
@@ -112,7 +114,19 @@ class LineDesk:
         return job_id
 
     def progress(self, fraction: float, note: str) -> None:
-        self._line.say({"progress": [fraction, note]})
+        self._progress.put([fraction, note])
+
+    def checkpoint(self, state_text: str) -> None:
+        self._line.say({"checkpoint": state_text})
+
+    @property
+    def stopping(self) -> bool:
+        """Nobody is asked here: a child that is to stop is killed."""
+        return False
+
+    def close(self) -> None:
+        """The handler has ended: its last word goes out before that is told."""
+        self._progress.flush()
 
 
 def perform(assignment: Frame, line: Line) -> Ended:
@@ -125,16 +139,19 @@ def perform(assignment: Frame, line: Line) -> Ended:
 
 
 def _perform(assignment: Frame, line: Line) -> Ended:
-    facts = AttemptFacts(**assignment["facts"])
+    facts = AttemptFacts(**assignment["facts"], last_checkpoint=json.loads(assignment["checkpoint"]))
     sys.path[:] = assignment["path"]
     try:
         kind = recall(assignment["module"], assignment["qualname"], facts.job_type)
     except BaseException as error:  # noqa: BLE001 - a module may do anything when it is imported
         return failure(error)
     arguments, desk = json.loads(assignment["arguments"]), LineDesk(line)
-    if inspect.iscoroutinefunction(kind.handler):
-        return asyncio.run(line.stacks.in_sight(call(kind, facts, arguments, desk)))
-    return call_blocking(kind, facts, arguments, desk)
+    try:
+        if inspect.iscoroutinefunction(kind.handler):
+            return asyncio.run(line.stacks.in_sight(call(kind, facts, arguments, desk)))
+        return call_blocking(kind, facts, arguments, desk)
+    finally:
+        desk.close()
 
 
 def serve(line: Line) -> NoReturn:

@@ -122,6 +122,8 @@ class ChildProcess:
                 elif "progress" in frame:
                     self._recorder.progress(*frame["progress"])
                     desk.progress(*frame["progress"])
+                elif "checkpoint" in frame:
+                    desk.checkpoint(frame["checkpoint"])
                 else:
                     self._say(await _serve(desk, frame))
         except (asyncio.IncompleteReadError, ConnectionError):

@@ -119,6 +119,7 @@ def _assignment(kind: JobKind, facts: AttemptFacts, arguments: Mapping[str, Any]
         "qualname": kind.handler.__qualname__,
         "arguments": json.dumps(arguments),  # as text: what users say is not ours to read
         "limits": _limits(kind.isolation.limits),
+        "checkpoint": json.dumps(facts.last_checkpoint),
         "facts": {
             "job_id": facts.job_id,
             "job_type": facts.job_type,

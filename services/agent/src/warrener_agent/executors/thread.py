@@ -1,4 +1,4 @@
-"""Attempts in threads. A thread cannot be stopped from outside: one that does not end is abandoned."""
+"""Attempts in threads. A thread cannot be stopped from outside: it is asked to, and else abandoned."""
 
 import asyncio
 import threading
@@ -16,6 +16,9 @@ from warrener_agent.executors.stacks import thread_stack
 from warrener_agent.executors.tree import thread_seconds
 from warrener_agent.kinds import JobKind
 from warrener_contracts.events import FlightRecord
+
+_PATIENCE = 1.0
+"""Seconds in which a handler may see that it is to stop (`JobContext.stopping`) and return."""
 
 
 class ThreadExecutor:
@@ -62,6 +65,7 @@ class ThreadExecution:
         if (thread := self.thread) is not None and thread.ident is not None:
             used = thread_seconds(thread.native_id)
             self.flight_record = in_the_agent([thread_stack(thread.ident)], self._words, cpu_seconds=used)
+        await asyncio.wait({self.done}, timeout=_PATIENCE)
         return self.done.done()
 
     async def gone(self) -> None:
@@ -73,6 +77,8 @@ class _ThreadDesk:
 
     def __init__(self, loop: asyncio.AbstractEventLoop, desk: Desk) -> None:
         self._loop, self._desk = loop, desk
+        self._how_far: tuple[float, str] = (0.0, "")
+        self._on_the_way = False
 
     async def execute(self, statement: str, parameters: Parameters) -> list[Mapping[str, Any]]:
         work = asyncio.run_coroutine_threadsafe(self._desk.execute(statement, parameters), self._loop)
@@ -89,4 +95,19 @@ class _ThreadDesk:
         return asyncio.run_coroutine_threadsafe(ask(), self._loop).result()
 
     def progress(self, fraction: float, note: str) -> None:
-        self._loop.call_soon_threadsafe(self._desk.progress, fraction, note)
+        """However often it is called, the loop is woken once for what came meanwhile."""
+        self._how_far = (fraction, note)
+        if not self._on_the_way:
+            self._on_the_way = True
+            self._loop.call_soon_threadsafe(self._pass_on)
+
+    def _pass_on(self) -> None:
+        self._on_the_way = False
+        self._desk.progress(*self._how_far)
+
+    def checkpoint(self, state_text: str) -> None:
+        self._loop.call_soon_threadsafe(self._desk.checkpoint, state_text)
+
+    @property
+    def stopping(self) -> bool:
+        return self._desk.stopping

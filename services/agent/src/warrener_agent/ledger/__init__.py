@@ -1,5 +1,6 @@
 """Where attempts are claimed and their completions recorded; `open_ledger` chooses by the URL."""
 
+from warrener_agent.ledger.checkpoints import Saved
 from warrener_agent.ledger.opening import open_ledger
 from warrener_agent.ledger.port import (
     Claim,
@@ -26,6 +27,7 @@ __all__ = [
     "LedgerError",
     "LedgerUnavailable",
     "OpenTransaction",
+    "Saved",
     "Transaction",
     "open_ledger",
 ]

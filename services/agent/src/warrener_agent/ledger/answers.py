@@ -1,12 +1,15 @@
 """What the ledger answers to a claim, decided from what it found. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Protocol, TypeVar
 from uuid import UUID
 
+from warrener_agent.ledger.checkpoints import Saved
 from warrener_agent.ledger.port import Claim, Completion, Failure, Grant, Granted
 
+_NONE: Mapping[UUID, Saved] = MappingProxyType({})
 GRANTED = Granted(Grant.GRANTED)
 
 
@@ -43,16 +46,25 @@ def in_order(rows: Iterable[R]) -> list[R]:
     return sorted(rows, key=lambda row: row.job_id.int)
 
 
-def answers(claims: Sequence[Claim], granted: Set[Claim], found: Mapping[UUID, Found]) -> list[Granted]:
+def answers(
+    claims: Sequence[Claim],
+    granted: Set[Claim],
+    found: Mapping[UUID, Found],
+    checkpoints: Mapping[UUID, Saved] = _NONE,
+) -> list[Granted]:
     """One answer for each claim, in order.
 
     What was neither granted nor explains itself is HELD: between the claim and the look at the row its holder
     may have let go, and looking again later is always safe.
     """
-    if len(granted) == len(claims):  # one claim a job, and each has what it asked for
+    if len(granted) == len(claims) and not checkpoints:  # one claim a job, and each has what it asked for
         return [GRANTED] * len(claims)
     now_at = {claim.job_id: claim.attempt for claim in granted}
-    return [_answer(claim, now_at.get(claim.job_id), found.get(claim.job_id)) for claim in claims]
+    told = (_answer(claim, now_at.get(claim.job_id), found.get(claim.job_id)) for claim in claims)
+    return [
+        replace(answer, checkpoint=checkpoints.get(claim.job_id)) if answer is GRANTED else answer
+        for claim, answer in zip(claims, told, strict=True)
+    ]
 
 
 def _answer(claim: Claim, granted: int | None, found: Found | None) -> Granted:

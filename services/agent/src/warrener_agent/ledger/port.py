@@ -13,6 +13,8 @@ from enum import StrEnum
 from typing import Any, NamedTuple, Protocol
 from uuid import UUID
 
+from warrener_agent.ledger.checkpoints import Checkpoints, Saved
+
 
 class Grant(StrEnum):
     """The ledger's answer to a claim."""
@@ -72,11 +74,13 @@ class Claim(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Granted:
-    """The answer to one claim; `completion` where it is COMPLETED, `failure` where it is FAILED."""
+    """The answer to one claim; `completion` where it is COMPLETED, `failure` where it is FAILED, `checkpoint`
+    where it is GRANTED and something was saved before."""
 
     grant: Grant
     completion: Completion | None = None
     failure: Failure | None = None
+    checkpoint: Saved | None = None
 
 
 class Transaction(Protocol):
@@ -101,7 +105,7 @@ class OpenTransaction(Transaction, Protocol):
         ...
 
 
-class Ledger(Protocol):
+class Ledger(Checkpoints, Protocol):
     """Claims, completions and transactions. Fenced: what a superseded or expired holder records is
     refused."""
 

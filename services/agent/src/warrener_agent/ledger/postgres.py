@@ -10,6 +10,7 @@ import asyncpg
 
 from warrener_agent.ledger import postgres_sql as sql
 from warrener_agent.ledger.answers import GRANTED, Found, answers, highest, in_order
+from warrener_agent.ledger.checkpoints import Saved, saved_of
 from warrener_agent.ledger.port import Claim, Completion, Failure, Granted, LedgerUnavailable
 from warrener_agent.ledger.postgres_errors import unavailable
 from warrener_agent.ledger.postgres_transaction import PostgresTransaction
@@ -86,12 +87,17 @@ class PostgresLedger:
         wanted = highest(claims)
         with unavailable():
             told = await self._pool().fetch(sql.CLAIM, *_pairs(wanted), agent_id, until, now)
-            if len(told) == len(claims):  # what comes back was granted: all of it, as most often
+            saved = {
+                row["job_id"]: saved_of(row["job_id"], row["attempt"], text)
+                for row in told
+                if (text := row["checkpoint"]) is not None
+            }
+            if len(told) == len(claims) and not saved:  # what comes back was granted, most often all of it
                 return [GRANTED] * len(claims)
             granted = {Claim(row["job_id"], row["attempt"]) for row in told}
             refused = [claim.job_id for claim in wanted if claim not in granted]
             rows = await self._pool().fetch(sql.LOOK, refused) if refused else []
-        return answers(claims, granted, {row["job_id"]: _found(row) for row in rows})
+        return answers(claims, granted, {row["job_id"]: _found(row) for row in rows}, saved)
 
     async def renew(self, claims: Sequence[Claim], *, agent_id: str, until: datetime) -> set[UUID]:
         with unavailable():
@@ -124,6 +130,20 @@ class PostgresLedger:
             rows = await self._pool().fetch(sql.FAIL, *values, agent_id)
         return {row["job_id"] for row in rows}
 
+    async def save_checkpoints(
+        self, checkpoints: Sequence[Saved], *, agent_id: str, now: datetime
+    ) -> set[UUID]:
+        told = in_order(checkpoints)
+        values = (
+            [one.job_id for one in told],
+            [one.attempt for one in told],
+            [one.number for one in told],
+            [one.state_text for one in told],
+        )
+        with unavailable():
+            rows = await self._pool().fetch(sql.SAVE, *values, agent_id, now)
+        return {row["job_id"] for row in rows}
+
     async def release(self, claims: Sequence[Claim], *, agent_id: str) -> None:
         with unavailable():
             await self._pool().execute(sql.RELEASE, *_pairs(claims), agent_id)
@@ -146,6 +166,7 @@ class PostgresLedger:
         self._pool()
         assert self._handlers is not None
         with unavailable():  # it reads the whole table: planned as PostgreSQL likes, and it may take its time
+            await self._handlers.execute(sql.FORGET_CHECKPOINTS, before)
             return int(await self._handlers.fetchval(sql.FORGET, before))
 
     def _pool(self) -> "Pool":
@@ -159,12 +180,13 @@ async def _nothing_to_reset(_: "asyncpg.Connection[asyncpg.Record]") -> None:
 
 
 async def _make_table(connection: "asyncpg.pool.PoolConnectionProxy[asyncpg.Record]") -> None:
-    if await connection.fetchval("SELECT to_regclass('warrener_ledger')") is not None:
-        return  # an agent may work where it may not create tables
+    if await connection.fetchval("SELECT to_regclass('warrener_ledger_checkpoints')") is not None:
+        return  # the younger of both; an agent may work where it may not create tables
     async with connection.transaction():
         # Several agents start at once, and IF NOT EXISTS alone lets two of them collide.
         await connection.execute("SELECT pg_advisory_xact_lock(hashtext('warrener_ledger'))")
         await connection.execute(sql.TABLE)
+        await connection.execute(sql.CHECKPOINTS)
 
 
 def _pairs(claims: Sequence[Claim]) -> tuple[list[UUID], list[int]]:

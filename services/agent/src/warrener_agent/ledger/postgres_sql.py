@@ -39,8 +39,12 @@ ON CONFLICT (job_id) DO UPDATE
         OR excluded.attempt = held.attempt AND held.failure IS NULL
             AND (held.agent_id IS NULL OR held.agent_id = excluded.agent_id OR held.lease_until <= $5)
     )
-RETURNING job_id, attempt
+RETURNING job_id, attempt, (
+    SELECT kept.number::text || ' ' || kept.state FROM warrener_ledger_checkpoints AS kept
+    WHERE kept.job_id = held.job_id
+) AS checkpoint
 """
+"""What was saved comes with the grant: who takes an attempt over knows nothing else of it."""
 
 LOOK = """
 SELECT job_id, attempt, cancelled_at, result, follow_ups, started_at, finished_at, failure
@@ -91,6 +95,32 @@ SELECT job_id, 0, $2 FROM unnest($1::uuid[]) AS asked (job_id)
 ON CONFLICT (job_id) DO UPDATE SET cancelled_at = excluded.cancelled_at
     WHERE held.finished_at IS NULL AND held.cancelled_at IS NULL
 """
+
+CHECKPOINTS = """
+CREATE TABLE IF NOT EXISTS warrener_ledger_checkpoints (
+    job_id uuid PRIMARY KEY,
+    attempt integer NOT NULL,
+    number integer NOT NULL,
+    state text NOT NULL,
+    saved_at timestamptz NOT NULL
+)
+"""
+
+SAVE = """
+INSERT INTO warrener_ledger_checkpoints (job_id, attempt, number, state, saved_at)
+SELECT held.job_id, held.attempt, told.number, told.state, $6
+FROM unnest($1::uuid[], $2::integer[], $3::integer[], $4::text[]) AS told (job_id, attempt, number, state)
+JOIN warrener_ledger AS held ON held.job_id = ANY (ARRAY[told.job_id]) AND held.attempt = told.attempt
+WHERE held.agent_id = $5 AND held.finished_at IS NULL AND held.cancelled_at IS NULL
+FOR SHARE OF held
+ON CONFLICT (job_id) DO UPDATE
+    SET attempt = excluded.attempt, number = excluded.number, state = excluded.state,
+        saved_at = excluded.saved_at
+RETURNING job_id
+"""
+"""The claim is locked meanwhile: nobody is granted it between the look at it and the save."""
+
+FORGET_CHECKPOINTS = "DELETE FROM warrener_ledger_checkpoints WHERE saved_at < $1"
 
 FORGET = """
 WITH gone AS (

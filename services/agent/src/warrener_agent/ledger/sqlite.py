@@ -19,6 +19,7 @@ from typing import TypeVar
 from uuid import UUID
 
 from warrener_agent.ledger.answers import answers, highest
+from warrener_agent.ledger.checkpoints import Saved
 from warrener_agent.ledger.port import Claim, Completion, Failure, Granted, LedgerUnavailable
 from warrener_agent.ledger.sqlite_claims import ClaimsFile
 from warrener_agent.ledger.sqlite_files import Worker, open_file, unavailable
@@ -63,8 +64,8 @@ class SqliteLedger:
         self, claims: Sequence[Claim], *, agent_id: str, now: datetime, until: datetime
     ) -> list[Granted]:
         wanted = highest(claims)
-        granted, found = await self._run(lambda file: file.claim(wanted, agent_id, now, until))
-        return answers(claims, granted, found)
+        granted, found, saved = await self._run(lambda file: file.claim(wanted, agent_id, now, until))
+        return answers(claims, granted, found, saved)
 
     async def renew(self, claims: Sequence[Claim], *, agent_id: str, until: datetime) -> set[UUID]:
         return await self._run(lambda file: file.renew(claims, agent_id, until))
@@ -74,6 +75,11 @@ class SqliteLedger:
 
     async def fail(self, failures: Sequence[Failure], *, agent_id: str) -> set[UUID]:
         return await self._run(lambda file: file.fail(failures, agent_id))
+
+    async def save_checkpoints(
+        self, checkpoints: Sequence[Saved], *, agent_id: str, now: datetime
+    ) -> set[UUID]:
+        return await self._run(lambda file: file.save_checkpoints(checkpoints, agent_id, now))
 
     async def release(self, claims: Sequence[Claim], *, agent_id: str) -> None:
         await self._run(lambda file: file.release(claims, agent_id))

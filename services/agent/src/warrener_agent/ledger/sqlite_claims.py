@@ -9,6 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from warrener_agent.ledger.answers import Found
+from warrener_agent.ledger.checkpoints import Saved, saved_of
 from warrener_agent.ledger.port import Claim, Completion, Failure
 from warrener_agent.ledger.records import (
     failure_of,
@@ -25,6 +26,13 @@ _CLAIMS = """
     ) WITHOUT ROWID
 """
 
+_CHECKPOINTS = """
+    CREATE TABLE IF NOT EXISTS warrener_checkpoints (
+        job_id TEXT PRIMARY KEY, attempt INTEGER NOT NULL, number INTEGER NOT NULL, state TEXT NOT NULL,
+        saved_at TEXT NOT NULL
+    ) WITHOUT ROWID
+"""
+
 _CLAIM = """
     INSERT INTO warrener_claims (job_id, attempt, agent_id, lease_until)
     SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]'), :agent, :until
@@ -37,7 +45,10 @@ _CLAIM = """
             OR excluded.attempt = attempt AND failure IS NULL
                 AND (agent_id IS NULL OR agent_id = excluded.agent_id OR lease_until <= :now)
         )
-    RETURNING job_id, attempt
+    RETURNING job_id, attempt, (
+        SELECT kept.number || ' ' || kept.state FROM warrener_checkpoints AS kept
+        WHERE kept.job_id = warrener_claims.job_id
+    )
 """
 
 _MINE = """
@@ -75,6 +86,18 @@ _FAIL = """
     RETURNING job_id
 """
 
+_SAVE = """
+    INSERT INTO warrener_checkpoints (job_id, attempt, number, state, saved_at)
+    SELECT c.job_id, c.attempt, json_extract(value, '$[2]'), json_extract(value, '$[3]'), :now
+    FROM json_each(:batch) JOIN warrener_claims AS c
+        ON c.job_id = json_extract(value, '$[0]') AND c.attempt = json_extract(value, '$[1]')
+    WHERE c.agent_id = :agent AND c.cancelled_at IS NULL
+    ON CONFLICT (job_id) DO UPDATE
+        SET attempt = excluded.attempt, number = excluded.number, state = excluded.state,
+            saved_at = excluded.saved_at
+    RETURNING job_id
+"""
+
 _CANCEL = """
     INSERT INTO warrener_claims (job_id, attempt, cancelled_at)
     SELECT value, 0, :now FROM json_each(:batch) WHERE true
@@ -103,6 +126,7 @@ class ClaimsFile:
     def __init__(self, effects: sqlite3.Connection, claims: sqlite3.Connection) -> None:
         self._effects, self._claims = effects, claims
         claims.execute(_CLAIMS)
+        claims.execute(_CHECKPOINTS)
 
     def close(self) -> None:
         self._claims.close()
@@ -114,22 +138,27 @@ class ClaimsFile:
 
     def claim(
         self, claims: Sequence[Claim], agent_id: str, now: datetime, until: datetime
-    ) -> tuple[set[Claim], dict[UUID, Found]]:
-        """Which were granted, and what stands in the way of the others."""
+    ) -> tuple[set[Claim], dict[UUID, Found], dict[UUID, Saved]]:
+        """Which were granted, what stands in the way of the others, and what was saved of those granted."""
         with immediate(self._claims):
             found = self._completed([claim.job_id for claim in claims])
             asked = [claim for claim in claims if claim.job_id not in found] if found else claims
             batch = _pairs(asked)
             values = {"batch": batch, "agent": agent_id, "now": moment(now), "until": moment(until)}
             told = self._claims.execute(_CLAIM, values).fetchall()
+            saved = {
+                (job_id := UUID(job)): saved_of(job_id, attempt, text)
+                for job, attempt, text in told
+                if text is not None
+            }
             if len(told) == len(claims):  # what comes back was granted: all of it, as most often
-                return set(claims), found
-            granted = {Claim(UUID(job), attempt) for job, attempt in told}
+                return set(claims), found, saved
+            granted = {Claim(UUID(job), attempt) for job, attempt, _ in told}
             refused = [claim.job_id for claim in claims if claim not in granted and claim.job_id not in found]
             for job, attempt, cancelled, failure in self._claims.execute(_HELD, (_ids(refused),)).fetchall():
                 ended = failure_of(Claim(UUID(job), attempt), failure)
                 found[UUID(job)] = Found(attempt, bool(cancelled), failure=ended)
-        return granted, found
+        return granted, found, saved
 
     def _completed(self, job_ids: Sequence[UUID]) -> dict[UUID, Found]:
         ids = (_ids(job_ids),)
@@ -163,6 +192,10 @@ class ClaimsFile:
             told = self._claims.execute(_FAIL, {"batch": batch, "agent": agent_id}).fetchall()
         return {UUID(job) for (job,) in told}
 
+    def save_checkpoints(self, checkpoints: Sequence[Saved], agent_id: str, now: datetime) -> set[UUID]:
+        batch = json.dumps([[str(one.job_id), *one[1:]] for one in checkpoints])
+        return self._change(_SAVE, {"batch": batch, "agent": agent_id, "now": moment(now)})
+
     def cancel(self, job_ids: Collection[UUID], now: datetime) -> None:
         self._change(_CANCEL, {"batch": _ids(job_ids), "now": moment(now)})
 
@@ -170,6 +203,7 @@ class ClaimsFile:
         with immediate(self._claims):
             told = self._claims.execute(FORGET, {"before": moment(before)}).rowcount
             self._claims.execute(_FORGET_CLAIMS, {"before": moment(before)})
+            self._claims.execute(_FORGET_CHECKPOINTS, {"before": moment(before)})
         return told
 
     def _change(self, statement: str, values: dict[str, str]) -> set[UUID]:
@@ -177,6 +211,7 @@ class ClaimsFile:
             return {UUID(job) for (job,) in self._claims.execute(statement, values).fetchall()}
 
 
+_FORGET_CHECKPOINTS = "DELETE FROM warrener_checkpoints WHERE saved_at < :before"
 FORGET = "DELETE FROM warrener_completions WHERE finished_at < :before"
 
 

@@ -74,13 +74,13 @@ async def _show(store: StateStore, row: JobRow, *, as_json: bool) -> None:
     attempts = await store.attempts_of(row.job_id)
     follow_ups = await store.list_jobs(JobFilter(parent_id=row.job_id, limit=_FOLLOW_UPS))
     holding = NOTHING_HELD if row.state.terminal else Holding(await store.breakers())
+    checkpoint = (await store.checkpoints_of([row.job_id])).get(row.job_id)
     now = datetime.now(UTC)
     if as_json:
         told = [
             {"job_id": each.job_id, "job_type": each.job_type, "state": each.state} for each in follow_ups
         ]
-        print_json(
-            jsonable(row) | {"attempts": attempts, "follow_ups": told, "next": next_step(row, now, holding)}
-        )
+        beside = {"attempts": attempts, "follow_ups": told, "checkpoint": checkpoint}
+        print_json(jsonable(row) | beside | {"next": next_step(row, now, holding)})
     else:
-        out().print(job_page(row, attempts, follow_ups, now, holding))
+        out().print(job_page(row, attempts, follow_ups, now, holding=holding, checkpoint=checkpoint))

@@ -18,6 +18,7 @@ from warrener.shown.states import end_text, id_text, state_text
 from warrener.shown.tables import table
 from warrener.shown.times import ago, clock, span
 from warrener_contracts.events import ErrorInfo
+from warrener_store.checkpoints import CheckpointRow
 from warrener_store.holding import NOTHING_HELD, Holding
 from warrener_store.rows import AttemptRow, JobRow
 
@@ -29,12 +30,16 @@ def job_page(
     attempts: Sequence[AttemptRow],
     follow_ups: Sequence[JobRow],
     now: datetime,
+    *,
     holding: Holding = NOTHING_HELD,
+    checkpoint: CheckpointRow | None = None,
 ) -> Group:
     """Where it is, what went wrong, what happens next."""
     parts: list[RenderableType] = [_head(row), _facts(row, now)]
     if attempts:
         parts += [_title("attempts"), _attempts(attempts)]
+    if checkpoint and row.state != "succeeded":
+        parts += [_title("checkpoint"), _indented(Text(_checkpoint(checkpoint, now)))]
     if row.error and row.state != "succeeded":
         parts += [_title("error"), _error(row.error)]
     if row.state != "succeeded":
@@ -102,6 +107,11 @@ def _attempts(attempts: Sequence[AttemptRow]) -> Padding:
             said(one.verdict),
         )
     return _indented(made)
+
+
+def _checkpoint(saved: CheckpointRow, now: datetime) -> str:
+    when = f"{clock(saved.saved_at)}, {ago(saved.saved_at, now)}"
+    return f"{_json(saved.state)}\nnumber {saved.number}, saved by attempt {saved.attempt} at {when}"
 
 
 def _error(error: ErrorInfo) -> Padding:

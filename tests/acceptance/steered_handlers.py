@@ -1,0 +1,163 @@
+"""Handlers of the tests of progress, cancelling and checkpoints, in agents of their own processes."""
+
+import asyncio
+import os
+from pathlib import Path
+from typing import Any
+
+from tests.acceptance.gate import pass_gate
+
+from warrener_agent import Agent, Backoff, JobContext
+
+agent = Agent()
+
+
+def note(job: JobContext, what: str) -> None:
+    """For the test to see."""
+    with Path(f"notes-{job.job_id}").open("a") as file:
+        file.write(f"{what}\n")
+
+
+# -- progress ----------------------------------------------------------------------------------------------
+
+
+def chatter(job: JobContext) -> None:
+    for step in range(20_000):
+        job.progress(0.75 * step / 20_000, f"row {step}")
+    job.progress(0.8, "the last word")
+
+
+@agent.job("talks.coroutine")
+async def talks_in_a_coroutine(job: JobContext, gate: str) -> None:
+    chatter(job)
+    await asyncio.to_thread(pass_gate, Path(gate))
+
+
+@agent.job("talks.thread")
+def talks_in_a_thread(job: JobContext, gate: str) -> None:
+    chatter(job)
+    pass_gate(Path(gate))
+
+
+@agent.job("talks.process", executor="process")
+def talks_in_a_process(job: JobContext, gate: str) -> None:
+    chatter(job)
+    pass_gate(Path(gate))
+
+
+# -- cancelling --------------------------------------------------------------------------------------------
+
+
+@agent.job("runs.coroutine")
+async def runs_in_a_coroutine(job: JobContext) -> None:
+    note(job, "began")
+    try:
+        await asyncio.Event().wait()
+    finally:
+        note(job, "tidied up")
+
+
+@agent.job("runs.thread")
+def runs_in_a_thread(job: JobContext) -> None:
+    note(job, "began")
+    while not job.stopping:
+        job.progress(0.5, "going round")
+    note(job, "tidied up")
+
+
+@agent.job("runs.process", executor="process")
+def runs_in_a_process(job: JobContext) -> None:
+    note(job, f"began {os.getpid()}")
+    while True:
+        pass
+
+
+@agent.job("fails", backoff=Backoff.fixed("30m", jitter=0))
+def fails(job: JobContext) -> None:
+    note(job, "began")
+    raise RuntimeError("not today")
+
+
+@agent.job("waits")
+async def waits(job: JobContext, gate: str) -> str:
+    note(job, "began")
+    await asyncio.to_thread(pass_gate, Path(gate))
+    return "went through"
+
+
+@agent.job("plants")
+async def plants(job: JobContext, depth: int) -> None:
+    """A tree: one branch that grows on, one that waits for long, one that runs until it is stopped."""
+    if depth:
+        job.request("plants", {"depth": depth - 1}, key="branch")
+    job.request("quick", {"number": depth}, key="later", delay="1h")
+    job.request("runs.coroutine", key="running")
+
+
+@agent.job("grows")
+async def grows(job: JobContext) -> None:
+    """A tree that never stops growing by itself."""
+    job.request("grows", key="next")
+
+
+@agent.job("quick", guarantee="transactional")
+async def quick(job: JobContext, number: int) -> int:
+    transaction = await job.transaction()
+    await transaction.execute("CREATE TABLE IF NOT EXISTS effects (number INTEGER)")
+    await transaction.execute("INSERT INTO effects VALUES (:number)", {"number": number})
+    return number
+
+
+# -- checkpoints -------------------------------------------------------------------------------------------
+
+
+def climb(job: JobContext) -> dict[str, Any]:
+    found: dict[str, Any] = job.last_checkpoint or {"step": 0, "found_by": []}
+    step: int = found["step"] + 1
+    if step > 3:
+        return found
+    job.checkpoint({"step": -1})  # the last one counts
+    job.checkpoint({"step": step, "found_by": [*found["found_by"], job.attempt]})
+    raise RuntimeError(f"fell down at step {step}")
+
+
+@agent.job("climbs.coroutine", backoff=Backoff.fixed(1, jitter=0))
+async def climbs_in_a_coroutine(job: JobContext) -> dict[str, Any]:
+    return climb(job)
+
+
+@agent.job("climbs.thread", backoff=Backoff.fixed(1, jitter=0))
+def climbs_in_a_thread(job: JobContext) -> dict[str, Any]:
+    return climb(job)
+
+
+@agent.job("climbs.process", executor="process", backoff=Backoff.fixed(1, jitter=0))
+def climbs_in_a_process(job: JobContext) -> dict[str, Any]:
+    return climb(job)
+
+
+@agent.job("rests")
+async def rests(job: JobContext) -> Any:
+    if job.last_checkpoint is None:
+        job.checkpoint({"rows": 512})
+        await asyncio.Event().wait()
+    return {"found": job.last_checkpoint, "attempt": job.attempt}
+
+
+@agent.job("moves", backoff=Backoff.fixed("5s", jitter=0))
+async def moves(job: JobContext) -> Any:
+    if job.last_checkpoint is None:
+        job.checkpoint("half way")
+        raise RuntimeError("go on elsewhere")
+    return job.last_checkpoint
+
+
+@agent.job("hoards")
+def hoards(job: JobContext) -> list[str]:
+    complaints: list[str] = []
+    for state in ("x" * 20_000, object(), "\0"):
+        try:
+            job.checkpoint(state)
+        except ValueError as error:
+            complaints.append(str(error))
+    return complaints

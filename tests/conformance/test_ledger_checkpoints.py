@@ -1,0 +1,96 @@
+"""The stories of checkpoints that every ledger tells alike."""
+
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from uuid import UUID, uuid4
+
+import pytest
+from tests.simulation.memory_ledger import MemoryLedger
+
+from warrener_agent.ledger import Claim, Completion, Grant, Granted, Ledger, Saved, open_ledger
+
+NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
+LEASE = timedelta(seconds=10)
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
+async def ledger(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Ledger]:
+    if request.param == "memory":
+        opened: Ledger = MemoryLedger()
+    elif request.param == "sqlite":
+        opened = open_ledger(f"sqlite:///{tmp_path}/ledger.db")
+    else:
+        opened = open_ledger(request.getfixturevalue("postgres_url"))
+    await opened.start()
+    yield opened
+    await opened.close()
+
+
+async def claim(
+    ledger: Ledger, job: UUID, attempt: int = 1, agent: str = "a1", at: datetime = NOW
+) -> Granted:
+    (granted,) = await ledger.claim([Claim(job, attempt)], agent_id=agent, now=at, until=at + LEASE)
+    return granted
+
+
+async def save(ledger: Ledger, saved: Saved, agent: str = "a1") -> bool:
+    return saved.job_id in await ledger.save_checkpoints([saved], agent_id=agent, now=NOW)
+
+
+async def test_a_fresh_claim_brings_nothing_along(ledger: Ledger) -> None:
+    assert await claim(ledger, uuid4()) == Granted(Grant.GRANTED)
+
+
+async def test_who_takes_an_attempt_over_finds_what_its_last_holder_saved(ledger: Ledger) -> None:
+    job, other = uuid4(), uuid4()
+    await claim(ledger, job)
+    assert await save(ledger, Saved(job, 1, 1, '{"row":5}'))
+    assert await save(ledger, Saved(job, 1, 2, '{"row":9, "note":"a b"}'))
+    granted = await ledger.claim(
+        [Claim(job, 1), Claim(other, 1)], agent_id="a2", now=NOW + 2 * LEASE, until=NOW + 3 * LEASE
+    )
+    told = granted[0].checkpoint
+    assert [one.grant for one in granted] == [Grant.GRANTED, Grant.GRANTED]
+    assert told is not None
+    assert (told.number, told.state_text) == (2, '{"row":9, "note":"a b"}')
+    assert granted[1].checkpoint is None
+
+
+async def test_a_later_attempt_finds_it_too(ledger: Ledger) -> None:
+    job = uuid4()
+    await claim(ledger, job)
+    await save(ledger, Saved(job, 1, 1, "5"))
+    told = (await claim(ledger, job, 2, "a2")).checkpoint
+    assert told is not None
+    assert (told.number, told.state_text) == (1, "5")
+
+
+async def test_the_fence_refuses_who_does_not_hold_the_claim_any_more(ledger: Ledger) -> None:
+    job = uuid4()
+    await claim(ledger, job)
+    await save(ledger, Saved(job, 1, 1, "5"))
+    await claim(ledger, job, 2, "a2")
+    assert not await save(ledger, Saved(job, 1, 2, "666")), "superseded"
+    assert not await save(ledger, Saved(job, 2, 2, "666"), "a1"), "held by another"
+    assert not await save(ledger, Saved(uuid4(), 1, 1, "666")), "never claimed"
+    assert await save(ledger, Saved(job, 2, 2, "7"), "a2")
+    told = (await claim(ledger, job, 3, "a3")).checkpoint
+    assert told is not None
+    assert told.state_text == "7"
+
+
+async def test_nothing_is_saved_for_what_was_cancelled(ledger: Ledger) -> None:
+    job = uuid4()
+    await claim(ledger, job)
+    await ledger.cancel([job], now=NOW)
+    assert not await save(ledger, Saved(job, 1, 1, "5"))
+
+
+async def test_what_has_completed_is_answered_as_such_whatever_was_saved(ledger: Ledger) -> None:
+    job = uuid4()
+    await claim(ledger, job)
+    await save(ledger, Saved(job, 1, 1, "5"))
+    done = Completion(job, 1, '"done"', (), NOW, NOW)
+    assert await ledger.complete([done], agent_id="a1") == {job}
+    assert (await claim(ledger, job, 2)).grant is Grant.COMPLETED
