@@ -8,7 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from warrener_store import StateStore
 from warrener_store.rules import JOB_RULES
 from warrener_store.tables import METADATA
-from warrener_store.testing import died, queued_job, running_job
+from warrener_store.testing import died, queued_job, raised_case, running_job
 
 MOMENT = "'2026-11-20T12:00:00.000000Z'"
 
@@ -44,6 +44,9 @@ OTHER_UPDATES = {
     "end_known": "warrener_attempts SET ended_as = 'vanished'",
     "attempts_not_negative": "warrener_dead_letters SET attempts = -1",
     "counted_state_known": "warrener_job_counts SET state = 'flying'",
+    "case_counts_not_negative": "warrener_cases SET round = 0",
+    "closed_case_sleeps": f"warrener_cases SET closed_at = {MOMENT}",
+    "done_not_negative": "warrener_case_entries SET done = -1",
 }
 
 INSERTS = {
@@ -75,6 +78,7 @@ async def test_nor_can_what_is_kept_beside_it(
     row = running_job()
     await store.insert_jobs([row])
     await store.save_jobs([died(row)])
+    await store.escalations.raise_cases([raised_case()])
     for rule, update in OTHER_UPDATES.items():
         with subtests.test(rule=rule):
             await refused(engine, f"UPDATE {update}", rule)

@@ -20,6 +20,14 @@ from warrener_contracts.events.dispatch import (
     AttemptDispatchedData,
 )
 from warrener_contracts.events.envelope import Event, EventData
+from warrener_contracts.events.escalation import (
+    CaseAcknowledgeRequested,
+    CaseAcknowledgeRequestedData,
+    CaseCloseRequested,
+    CaseCloseRequestedData,
+    CaseSnoozeRequested,
+    CaseSnoozeRequestedData,
+)
 from warrener_contracts.events.fields import Instant, JsonObject
 from warrener_contracts.events.requests import (
     AgentAnnounced,
@@ -87,6 +95,12 @@ __all__ = [
     "AttemptSucceededData",
     "AttemptTimedOut",
     "AttemptTimedOutData",
+    "CaseAcknowledgeRequested",
+    "CaseAcknowledgeRequestedData",
+    "CaseCloseRequested",
+    "CaseCloseRequestedData",
+    "CaseSnoozeRequested",
+    "CaseSnoozeRequestedData",
     "ErrorInfo",
     "ErrorKind",
     "Event",

@@ -2,7 +2,19 @@
 
 from warrener_store.tables.agents import agents, job_types
 from warrener_store.tables.buried import dead_letters, parked
+from warrener_store.tables.cases import case_entries, cases
 from warrener_store.tables.columns import METADATA
 from warrener_store.tables.jobs import attempts, job_counts, jobs
 
-__all__ = ["METADATA", "agents", "attempts", "dead_letters", "job_counts", "job_types", "jobs", "parked"]
+__all__ = [
+    "METADATA",
+    "agents",
+    "attempts",
+    "case_entries",
+    "cases",
+    "dead_letters",
+    "job_counts",
+    "job_types",
+    "jobs",
+    "parked",
+]
