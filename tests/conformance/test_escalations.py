@@ -10,6 +10,7 @@ from warrener_store.escalations import OVER, CaseChange, CaseRow, Escalations
 from warrener_store.testing import NOON, after
 from warrener_store.testing import raised_case as raised
 
+
 @pytest.fixture
 def cases(store: StateStore) -> Escalations:
     """Where cases are kept, empty."""
@@ -42,7 +43,6 @@ class TestRaising:
             times=1,
             first_seen_at=NOON,
             last_seen_at=NOON,
-            stepped_at=NOON,
             wake_at=NOON,
         )
 
@@ -73,7 +73,9 @@ class TestRaising:
         await cases.change_cases(
             [CaseChange(fingerprint="f1", at=NOON, acknowledged_by="ann", snoozed_until=after(9))]
         )
-        assert await cases.change_cases([CaseChange(fingerprint="f1", at=NOON, closed_why="mended")]) == {"f1"}
+        assert await cases.change_cases([CaseChange(fingerprint="f1", at=NOON, closed_why="mended")]) == {
+            "f1"
+        }
         closed = await only(cases)
         assert (closed.closed_at, closed.closed_why, closed.wake_at) == (NOON, "mended", None)
         assert await cases.cases() == []
@@ -90,7 +92,6 @@ class TestRaising:
             first_seen_at=after(60),
             last_seen_at=after(60),
             round=2,
-            stepped_at=after(60),
             wake_at=after(60),
         )
         assert await only(cases) == fresh
@@ -100,16 +101,16 @@ class TestRaising:
 class TestClaims:
     async def test_what_is_claimed_is_claimed_by_one(self, cases: Escalations) -> None:
         await cases.raise_cases([raised(f"f{n}", raised_at=after(n)) for n in range(20)])
-        found = await asyncio.gather(
-            *(cases.claim_cases(after(30), after(60), f"c{n}", 7) for n in range(5))
-        )
+        found = await asyncio.gather(*(cases.claim_cases(after(30), after(60), f"c{n}", 7) for n in range(5)))
         names = [row.fingerprint for rows in found for row in rows]
         assert sorted(names) == sorted({*names}), "nobody got what another has"
         rest = await cases.claim_cases(after(30), after(60), "rest", 100)
         assert len(names) + len(rest) == 20
 
     async def test_the_longest_due_comes_first_and_what_is_not_due_stays(self, cases: Escalations) -> None:
-        await cases.raise_cases([raised("late", raised_at=after(5)), raised("due"), raised("future", raised_at=after(50))])
+        await cases.raise_cases(
+            [raised("late", raised_at=after(5)), raised("due"), raised("future", raised_at=after(50))]
+        )
         found = await cases.claim_cases(after(10), after(40), "me", 10)
         assert [(row.fingerprint, row.claimed_by, row.claimed_until) for row in found] == [
             ("due", "me", after(40)),
@@ -134,7 +135,7 @@ class TestClaims:
         told = replace(
             await claimed(cases),
             step=2,
-            stepped_at=after(1),
+            due_at=after(1),
             tries=3,
             delivered=("ops", "nul \x00"),
             trouble="refused \x00",

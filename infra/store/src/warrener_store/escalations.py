@@ -46,7 +46,7 @@ class CaseRow:
     # How far it has come.
     round: int = 1  # grows whenever a closed case is raised again
     step: int = 0  # the step of its ladder that comes next
-    stepped_at: datetime  # when the step before was done
+    due_at: datetime | None = None  # of that step; None: it is reckoned from when the case was first seen
     tries: int = 0  # of this step, that failed
     delivered: tuple[str, ...] = ()  # sinks that have taken this step's alert
     trouble: str | None = None  # why the last try failed

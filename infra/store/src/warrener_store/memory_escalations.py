@@ -50,7 +50,7 @@ class MemoryEscalations(Escalations):
         self._cases[row.fingerprint] = replace(
             held,
             step=row.step,
-            stepped_at=row.stepped_at,
+            due_at=row.due_at,
             tries=row.tries,
             delivered=row.delivered,
             trouble=row.trouble,

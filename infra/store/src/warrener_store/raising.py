@@ -69,6 +69,5 @@ def _fresh(opening: Opening, turn: int) -> CaseRow:
         first_seen_at=opening.since,
         last_seen_at=last.raised_at,
         round=turn,
-        stepped_at=last.raised_at,
         wake_at=last.raised_at,
     )

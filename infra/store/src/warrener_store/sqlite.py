@@ -35,8 +35,8 @@ from warrener_store.records.new_jobs import columns_out
 from warrener_store.rows import AgentRow, JobRow, JobTypeRow, Lease, ParkedMessage
 from warrener_store.schema import check_version
 from warrener_store.sql import Positional, positional, statement
-from warrener_store.sqlite_escalations import SqliteEscalations
 from warrener_store.sqlite_engine import BUSY_SECONDS, sqlite_engine, taken
+from warrener_store.sqlite_escalations import SqliteEscalations
 from warrener_store.watching import watched_by
 
 _ID, _KEY, _TYPE, _STATE = map(JOB_COLUMNS.index, ("job_id", "idempotency_key", "job_type", "state"))

@@ -61,9 +61,7 @@ class SqliteEscalations(Escalations):
         return await self._change("save_case", progress_out(row, TEXTUAL))
 
     async def change_cases(self, changes: Sequence[CaseChange]) -> set[str]:
-        return {
-            each.fingerprint for each in changes if await self._change("change_case", _change_out(each))
-        }
+        return {each.fingerprint for each in changes if await self._change("change_case", _change_out(each))}
 
     async def _change(self, name: str, parameters: tuple[Any, ...]) -> bool:
         async with self._writing() as transaction:
@@ -109,7 +107,6 @@ def _opening_out(opening: Opening) -> tuple[Any, ...]:
         encode(last.sample),
         opening.times,
         TEXTUAL.moment_out(opening.since),
-        raised_at,
         raised_at,
         raised_at,
     )

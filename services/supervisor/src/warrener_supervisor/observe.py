@@ -4,7 +4,7 @@ Safe to be killed anywhere and run again with the same batch: a save counts once
 whose effect is in the row already repeats what there was to tell.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any
 from uuid import UUID
 
@@ -20,13 +20,14 @@ from warrener_runtime.telemetry import Telemetry, TraceContext, names
 from warrener_store.port import StateStore
 from warrener_store.rows import JobRow
 from warrener_supervisor import act
+from warrener_supervisor.escalation.intake import CaseWish, Intake
 from warrener_supervisor.fold import Case, Folded, fold
 from warrener_supervisor.moment import Moment
 from warrener_supervisor.parking import parked_bytes, parked_event
 from warrener_supervisor.rules import Rules
 from warrener_supervisor.signals import SIGNALS, attempt_of, job_of
 from warrener_supervisor.tidings import letters_of
-from warrener_supervisor.verdicts import Judgement, Parked
+from warrener_supervisor.verdicts import Judgement, Parked, Tell
 
 _log = get_logger("observe")
 
@@ -49,6 +50,7 @@ class Observe:
         entropy: Entropy,
         telemetry: Telemetry,
         rules: Rules,
+        intake: Intake,
     ) -> None:
         self._bus = bus
         self._store = store
@@ -56,20 +58,23 @@ class Observe:
         self._entropy = entropy
         self._telemetry = telemetry
         self._rules = rules
+        self._intake = intake
 
     async def handle(self, subscription: Subscription, deliveries: list[Delivery]) -> None:
         """Judge one batch. Raises for infrastructure's sake alone, and then nothing is acknowledged."""
-        cases, letters = self._read(deliveries)
+        cases, letters, wishes = self._read(deliveries)
         letters += await self._settle(cases)
+        await self._intake.hear(wishes)
         await act.publish(self._bus, letters, self._clock)
         await subscription.ack(deliveries)
         _log.debug(
             "News of attempts was judged.", action="observe.judged", events=len(cases), told=len(letters)
         )
 
-    def _read(self, deliveries: Iterable[Delivery]) -> tuple[list[Case], list[Letter]]:
+    def _read(self, deliveries: Iterable[Delivery]) -> tuple[list[Case], list[Letter], list[CaseWish]]:
         cases: list[Case] = []
         parked: list[Letter] = []
+        wishes: list[CaseWish] = []
         for delivery in deliveries:
             for found in decode(delivery.body, delivery.content_type):
                 if isinstance(found, Unreadable):
@@ -77,9 +82,11 @@ class Observe:
                     parked.append(parked_bytes(found, delivery, STATUS_QUEUE.name))
                 elif type(found.event) in SIGNALS:
                     cases.append(Case(found.event, self._entropy.chance(), found))
+                elif isinstance(found.event, CaseWish):
+                    wishes.append(found.event)
                 else:
                     parked.append(_park(found, Reason.WRONG_DOOR, "expected news of attempts here"))
-        return cases, parked
+        return cases, parked, wishes
 
     async def _settle(self, cases: Sequence[Case]) -> list[Letter]:
         """Judge and save until every case counts; what there is to tell."""
@@ -101,6 +108,7 @@ class Observe:
         at = Moment(self._clock.now(), self._rules)
         judged = [_judge(rows[job_id], cases, at) for job_id, cases in left.items()]
         applied, refused = await act.save(self._store, judged)
+        await self._intake.bury(_dead(judged, applied))
         for folded in judged:
             job_id = folded.row.job_id
             if job_id in refused:
@@ -155,6 +163,15 @@ def _judge(row: JobRow, cases: Sequence[Case], at: Moment) -> Folded:
         _log.exception("The judge failed: a bug.", action="observe.bug", job_id=str(row.job_id))
         parked = Parked(Reason.IMPOSSIBLE, f"the judge failed at it: {type(error).__name__}: {error}")
         return Folded(row, rulings=[(case, parked) for case in cases])
+
+
+def _dead(judged: Iterable[Folded], applied: Set[UUID]) -> list[JobRow]:
+    """The jobs that are dead by what was judged, or were so before: the second is a repeat of the first."""
+    return [
+        folded.row
+        for folded in judged
+        if Tell.DEAD in folded.tells and (folded.row.job_id in applied or not folded.saves)
+    ]
 
 
 def _attributes(row: JobRow, event: Event[Any], ruling: Judgement) -> Mapping[str, str | int]:

@@ -11,7 +11,12 @@ from warrener_runtime.settings import SettingsError
 from warrener_runtime.telemetry import Telemetry
 from warrener_store import StateStore, StoreError, StoreNotMigrated, StoreUnavailable, open_store
 from warrener_store.patience import start_patiently
+from warrener_supervisor import act
 from warrener_supervisor.bury import Bury
+from warrener_supervisor.escalation.intake import Intake
+from warrener_supervisor.escalation.runner import Runner
+from warrener_supervisor.escalation.sinks.rack import Rack
+from warrener_supervisor.escalation.source import LadderFile
 from warrener_supervisor.observe import Observe
 from warrener_supervisor.presence import Presence
 from warrener_supervisor.rules import Rules
@@ -35,7 +40,8 @@ def assemble(  # noqa: PLR0917 - the same six for every service
 ) -> Component:
     """The supervisor on a bus and a store that work already. Any number of them may run at once."""
     rules = rules_of(settings)
-    observe = Observe(bus, store, clock, entropy=entropy, telemetry=telemetry, rules=rules)
+    intake = Intake(store.escalations, clock)
+    observe = Observe(bus, store, clock, entropy=entropy, telemetry=telemetry, rules=rules, intake=intake)
     presence = Presence(bus, store, clock, rules)
     bury = Bury(bus, store, clock)
     deaf = settings.give_up_deaf_after
@@ -49,6 +55,14 @@ def assemble(  # noqa: PLR0917 - the same six for every service
         give_up_after=deaf,
     )
     watchdog = Watchdog(bus, store, clock, rules, hears=lambda: hearts.live)
+    escalation = Runner(
+        store,
+        lambda letters: act.publish(bus, letters, clock),
+        LadderFile(settings.escalation).current,
+        rack=Rack(),
+        clock=clock,
+        entropy=entropy,
+    )
     return Group(
         Resource("topology", lambda: bus.declare(TOPOLOGY), _nothing),
         Consumer(
@@ -74,6 +88,7 @@ def assemble(  # noqa: PLR0917 - the same six for every service
             )
             for queue in (DEAD_QUEUE, UNROUTABLE_QUEUE)
         ),
+        Loop("escalation", escalation.look, every=settings.watch_every, clock=clock),
         Loop("watchdog", watchdog.look, every=settings.watch_every, clock=clock),
         name=NAME,
     )

@@ -1,4 +1,4 @@
-"""What people say about escalated cases (exchange `warrener.status`): the supervisor escalates, and hears it."""
+"""What people say about escalated cases (exchange `warrener.status`), to the supervisor, who escalates."""
 
 from typing import Annotated, Literal
 

@@ -18,7 +18,7 @@ CASE_COLUMNS = (
     "last_seen_at",
     "round",
     "step",
-    "stepped_at",
+    "due_at",
     "tries",
     "delivered",
     "trouble",
@@ -37,7 +37,9 @@ RAISED_COLUMNS = ("fingerprint", "occurrence", "kind", "subject", "job_type", "s
 def case_in(values: Sequence[Any], form: Form) -> CaseRow:
     """The row whose CASE_COLUMNS have these values."""
     named = dict(zip(CASE_COLUMNS, values, strict=False))  # a claim tells more behind them
-    moments = {name: form.moment_in(value) for name, value in named.items() if name.endswith(("_at", "_until"))}
+    moments = {
+        name: form.moment_in(value) for name, value in named.items() if name.endswith(("_at", "_until"))
+    }
     texts = {name: text_in(named[name]) for name in _OPTIONAL_TEXTS}
     fields = {
         **named,
@@ -75,7 +77,7 @@ def progress_out(row: CaseRow, form: Form) -> tuple[Any, ...]:
         text_out(row.claimed_by),
         row.times,
         row.step,
-        form.moment_out(row.stepped_at),
+        form.moment_out(row.due_at),
         row.tries,
         texts_out(row.delivered),
         text_out(row.trouble),

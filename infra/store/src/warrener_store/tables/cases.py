@@ -18,7 +18,7 @@ cases = Table(
     moment("last_seen_at", nullable=False),
     Column("round", Integer(), nullable=False),
     Column("step", Integer(), nullable=False),
-    moment("stepped_at", nullable=False),
+    moment("due_at"),
     Column("tries", Integer(), nullable=False),
     text("delivered"),
     text("trouble", nullable=True),

@@ -24,7 +24,7 @@ def upgrade() -> None:
         _moment("last_seen_at", nullable=False),
         _count("round"),
         _count("step"),
-        _moment("stepped_at", nullable=False),
+        _moment("due_at"),
         _count("tries"),
         _text("delivered"),
         _text("trouble", nullable=True),

@@ -4,7 +4,7 @@
 WITH changed AS (
   UPDATE warrener_cases SET
     step = $4::integer,
-    stepped_at = $5::timestamptz,
+    due_at = $5::timestamptz,
     tries = $6::integer,
     delivered = $7::text,
     trouble = $8::text,

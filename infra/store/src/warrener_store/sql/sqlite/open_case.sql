@@ -1,9 +1,9 @@
 -- Open a case, count it further, or begin it anew where it was closed. What is counted was new in this transaction.
 INSERT INTO warrener_cases AS held (
-  fingerprint, kind, subject, job_type, sample, times, first_seen_at, last_seen_at, round, step, stepped_at,
+  fingerprint, kind, subject, job_type, sample, times, first_seen_at, last_seen_at, round, step,
   tries, delivered, wake_at
 )
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, 1, 0, ?, 0, '[]', ?)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, 1, 0, 0, '[]', ?)
 ON CONFLICT (fingerprint) DO UPDATE SET
   kind = excluded.kind,
   subject = excluded.subject,
@@ -16,7 +16,7 @@ ON CONFLICT (fingerprint) DO UPDATE SET
     ELSE excluded.last_seen_at END,
   round = held.round + CASE WHEN held.closed_at IS NULL THEN 0 ELSE 1 END,
   step = CASE WHEN held.closed_at IS NULL THEN held.step ELSE 0 END,
-  stepped_at = CASE WHEN held.closed_at IS NULL THEN held.stepped_at ELSE excluded.stepped_at END,
+  due_at = CASE WHEN held.closed_at IS NULL THEN held.due_at END,
   tries = CASE WHEN held.closed_at IS NULL THEN held.tries ELSE 0 END,
   delivered = CASE WHEN held.closed_at IS NULL THEN held.delivered ELSE excluded.delivered END,
   trouble = CASE WHEN held.closed_at IS NULL THEN held.trouble END,

@@ -3,7 +3,7 @@
 -- What was raised while it was claimed has woken it: it stays awake, and open.
 UPDATE warrener_cases SET
   step = ?4,
-  stepped_at = ?5,
+  due_at = ?5,
   tries = ?6,
   delivered = ?7,
   trouble = ?8,
