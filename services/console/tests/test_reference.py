@@ -1,8 +1,11 @@
 """The reference names every command and every option, and no other."""
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+from typer.core import TyperGroup
 from typer.main import get_group
 
 from warrener.command.app import app
@@ -16,10 +19,25 @@ def test_every_command_and_option_is_documented_and_nothing_else() -> None:
     text = REFERENCE.read_text(encoding="utf-8")
     commands = get_group(app).commands
     assert set(re.findall(r"`warrener ([a-z]+)", text)) == set(commands)
-    known = {option for command in commands.values() for each in command.params for option in each.opts}
+    known = {option for command in _all(get_group(app)) for each in command.params for option in each.opts}
     written = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", text))
     assert {option for option in known if option.startswith("--")} - written - SHELL == set()
     assert written - known - SHELL - {"--version"} == set()
+
+
+def _all(group: TyperGroup) -> Iterator[Any]:
+    """The commands, and those within groups such as `warrener escalation`."""
+    for command in group.commands.values():
+        yield command
+        if isinstance(command, TyperGroup):
+            yield from _all(command)
+
+
+def test_every_command_of_a_group_is_documented() -> None:
+    text = REFERENCE.read_text(encoding="utf-8")
+    groups = {name: each for name, each in get_group(app).commands.items() if isinstance(each, TyperGroup)}
+    for name, group in groups.items():
+        assert {word for word in group.commands if f"`warrener {name} {word}" not in text} == set()
 
 
 def test_every_exit_code_is_documented() -> None:

@@ -17,7 +17,17 @@ from warrener_client.post import Post
 from warrener_client.tracing import RequestSpans
 from warrener_client.writing import Writer
 from warrener_contracts.codec import Readable, decode
-from warrener_contracts.events import JobCancelRequested, JobCancelRequestedData
+from warrener_contracts.events import (
+    CaseAcknowledgeRequested,
+    CaseAcknowledgeRequestedData,
+    CaseCloseRequested,
+    CaseCloseRequestedData,
+    CaseSnoozeRequested,
+    CaseSnoozeRequestedData,
+    Event,
+    JobCancelRequested,
+    JobCancelRequestedData,
+)
 from warrener_contracts.identity import job_id_of
 from warrener_contracts.letters import Letter, letter_for
 from warrener_contracts.policy import PolicyOverrides
@@ -164,6 +174,29 @@ class Client:
             data=JobCancelRequestedData(job_id=job_id, reason=reason),
         )
         await self._send([letter_for(event)], self._confirm_timeout, job_id)
+
+    async def acknowledge_case(self, fingerprint: str, *, by: str) -> None:
+        """Say that somebody is on it: no further alerts of this case; all else of its ladder goes on. Returns
+        when the broker has confirmed."""
+        data = CaseAcknowledgeRequestedData(fingerprint=fingerprint, by=by)
+        await self._say_of_case(CaseAcknowledgeRequested(**self._envelope(fingerprint), data=data))
+
+    async def snooze_case(self, fingerprint: str, until: datetime, *, by: str) -> None:
+        """Say that nothing of this case's ladder is to happen until then; a time that has passed wakes it."""
+        data = CaseSnoozeRequestedData(fingerprint=fingerprint, by=by, until=until)
+        await self._say_of_case(CaseSnoozeRequested(**self._envelope(fingerprint), data=data))
+
+    async def close_case(self, fingerprint: str, *, by: str, reason: str = "asked for") -> None:
+        """Say that this case is over; raised again, it begins anew."""
+        data = CaseCloseRequestedData(fingerprint=fingerprint, by=by, reason=reason)
+        await self._say_of_case(CaseCloseRequested(**self._envelope(fingerprint), data=data))
+
+    def _envelope(self, subject: str) -> dict[str, Any]:
+        event_id, time = str(self._entropy.new_id()), self._clock.now()
+        return {"id": event_id, "source": self.source, "time": time, "subject": subject}
+
+    async def _say_of_case(self, event: Event[Any]) -> None:
+        await self._send([letter_for(event)], self._confirm_timeout, UUID(event.id))
 
     async def _request(self, asks: Sequence[Ask], patience: float | None) -> list[Job]:
         around = ambient()

@@ -142,6 +142,9 @@ class SyncClient:
     request = _one_job(Client.request)
     request_batch = _jobs(Client.request_batch)
     cancel = _nothing(Client.cancel)
+    acknowledge_case = _nothing(Client.acknowledge_case)
+    snooze_case = _nothing(Client.snooze_case)
+    close_case = _nothing(Client.close_case)
 
     def request_many(self, asks: Iterable[Ask], *, batch: int = AT_ONCE) -> Iterator[SyncJob]:
         """See Client.request_many. `asks` is read in the caller's thread."""

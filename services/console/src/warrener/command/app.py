@@ -12,6 +12,7 @@ from warrener.command import (
     cancel,
     dead,
     doctor,
+    escalation,
     job,
     jobs,
     migrate,
@@ -56,10 +57,23 @@ def main(
 
 
 def _add(panel: str, name: str, body: Callable[..., Any], examples: str, **settings: Any) -> None:
-    shown = "\n\n".join(f"[cyan]$[/cyan] {line}" for line in examples.strip().splitlines())
-    app.command(name, rich_help_panel=panel, epilog=f"[bold]Examples[/bold]\n\n{shown}", **settings)(
-        telling_errors(body)
-    )
+    _into(app, name, body, examples, rich_help_panel=panel, **settings)
+
+
+def _into(group: typer.Typer, name: str, body: Callable[..., Any], examples: str, **settings: Any) -> None:
+    group.command(name, epilog=_shown(examples), **settings)(telling_errors(body))
+
+
+def _group(panel: str, name: str, about: str, examples: str) -> typer.Typer:
+    """A command of several words, such as `warrener escalation list`."""
+    made = typer.Typer(no_args_is_help=True, rich_markup_mode="rich", help=about, epilog=_shown(examples))
+    app.add_typer(made, name=name, rich_help_panel=panel)
+    return made
+
+
+def _shown(examples: str) -> str:
+    lines = "\n\n".join(f"[cyan]$[/cyan] {line}" for line in examples.strip().splitlines())
+    return f"[bold]Examples[/bold]\n\n{lines}"
 
 
 _PASS = {"allow_extra_args": True, "ignore_unknown_options": True}
@@ -76,6 +90,20 @@ _add(_LOOK, "dead", dead.dead, dead.EXAMPLES)
 _add(_LOOK, "parked", parked.parked, parked.EXAMPLES)
 _add(_LOOK, "agents", agents.agents, agents.EXAMPLES)
 _add(_LOOK, "types", types.types, types.EXAMPLES)
+_escalation = _group(
+    _KEEP, "escalation", "What follows when something is wrong: cases, and what you say.", escalation.EXAMPLES
+)
+_into(_escalation, "list", escalation.list_, escalation.LIST_EXAMPLES)
+_into(_escalation, "ack", escalation.ack, escalation.ACK_EXAMPLES)
+_into(_escalation, "snooze", escalation.snooze, escalation.SNOOZE_EXAMPLES)
+_into(_escalation, "close", escalation.close, escalation.CLOSE_EXAMPLES)
+_into(
+    _escalation,
+    "test",
+    escalation.test,
+    escalation.TEST_EXAMPLES,
+    context_settings={**_PASS, "help_option_names": []},
+)
 _add(_KEEP, "doctor", doctor.doctor, doctor.EXAMPLES)
 _add(_KEEP, "migrate", migrate.migrate, migrate.EXAMPLES)
 _add(_KEEP, "topology", topology.topology, topology.EXAMPLES)
