@@ -97,13 +97,8 @@ _into(_escalation, "list", escalation.list_, escalation.LIST_EXAMPLES)
 _into(_escalation, "ack", escalation.ack, escalation.ACK_EXAMPLES)
 _into(_escalation, "snooze", escalation.snooze, escalation.SNOOZE_EXAMPLES)
 _into(_escalation, "close", escalation.close, escalation.CLOSE_EXAMPLES)
-_into(
-    _escalation,
-    "test",
-    escalation.test,
-    escalation.TEST_EXAMPLES,
-    context_settings={**_PASS, "help_option_names": []},
-)
+_ALL = {**_PASS, "help_option_names": []}  # --help too is the service's
+_into(_escalation, "test", escalation.test, escalation.EXAMPLES, context_settings=_ALL)
 _add(_KEEP, "doctor", doctor.doctor, doctor.EXAMPLES)
 _add(_KEEP, "migrate", migrate.migrate, migrate.EXAMPLES)
 _add(_KEEP, "topology", topology.topology, topology.EXAMPLES)
