@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from warrener_store.escalations import CaseRow
-from warrener_supervisor.escalation.model import PER_JOB, Alert, Close, Digest, Ladder, Period, Step
+from warrener_supervisor.escalation.model import DEAD, PER_JOB, Alert, Close, Digest, Ladder, Period, Step
 from warrener_supervisor.escalation.quiet import quiet_until
 
 MOST_TRIES = 12  # of one step: about half an hour; then the ladder goes on without it
@@ -48,7 +48,7 @@ def decide(case: CaseRow, ladder: Ladder, quiet: Sequence[Period], now: datetime
         return Wait(due, f"{name_of(step)} is due then")
     if isinstance(step, Alert):
         return _about_alert(step, case, quiet, now)
-    if isinstance(step, PER_JOB) and case.kind != "job.dead":
+    if isinstance(step, PER_JOB) and case.kind != DEAD:
         return Skip(f"nothing to {name_of(step)} about {case.kind}")
     return Carry(step)
 

@@ -15,12 +15,12 @@ from warrener_store.escalations import CaseChange, Escalations, Raised
 from warrener_store.port import StoreRefused
 from warrener_store.rows import JobRow
 from warrener_supervisor.escalation.facts import sample_of
+from warrener_supervisor.escalation.model import DEAD
 from warrener_supervisor.fingerprint import fingerprint as cause_of
 
 _log = get_logger("escalation")
 
 CaseWish = CaseAcknowledgeRequested | CaseSnoozeRequested | CaseCloseRequested
-DEAD = "job.dead"
 
 
 class Intake:

@@ -10,7 +10,16 @@ from urllib.parse import urlsplit
 from pydantic import ValidationError
 
 from warrener_runtime.settings import SettingsError, mask
-from warrener_supervisor.escalation.model import LOG, Alert, Compensate, Digest, Escalation, Ladder, Sink
+from warrener_supervisor.escalation.model import (
+    LOG,
+    Alert,
+    Compensate,
+    Digest,
+    Escalation,
+    Ladder,
+    Retry,
+    Sink,
+)
 from warrener_supervisor.escalation.sinks.signing import key_of as signing_key
 from warrener_supervisor.escalation.templating import mistakes_in
 
@@ -40,7 +49,7 @@ def parse(text: str, environment: Mapping[str, str]) -> Escalation:
     try:
         escalation = Escalation.model_validate(document)
     except ValidationError as error:
-        raise SettingsError([_problem(dict(detail)) for detail in error.errors(include_url=False)]) from None
+        raise SettingsError(_problems(error)) from None
     problems = [*_unknown_names(escalation), *_bad_templates(escalation), *_unset(escalation, environment)]
     if problems:
         raise SettingsError(problems)
@@ -48,6 +57,18 @@ def parse(text: str, environment: Mapping[str, str]) -> Escalation:
     if problems := [*_unusable(sinks)]:
         raise SettingsError(problems)
     return escalation.model_copy(update={"sinks": sinks})
+
+
+def _problems(error: ValidationError) -> list[str]:
+    """One sentence for each mistake. A list that is too short for what in it is wrong is no mistake more."""
+    found = error.errors(include_url=False)
+    places = [detail["loc"] for detail in found]
+    return [
+        _problem(dict(detail))
+        for detail in found
+        if detail["type"] != "too_short"
+        or all(place == detail["loc"] or place[: len(detail["loc"])] != detail["loc"] for place in places)
+    ]
 
 
 def _problem(detail: dict[str, Any]) -> str:
@@ -62,7 +83,7 @@ def _problem(detail: dict[str, Any]) -> str:
             got = came.get("do") if isinstance(came, dict) else came
             return f"{where}.do: expected one of {kinds}, got {got!r}"
     said = str(detail["msg"]).removeprefix("Value error, ").removeprefix("Input should be ")
-    if ", got " in said:
+    if said.startswith("expected "):  # our own validators say it all
         return f"{where}: {said}"
     return f"{where}: expected {said[0].lower()}{said[1:]}, got {mask(repr(came))[:100]}"
 
@@ -88,9 +109,21 @@ def _unknown_names(escalation: Escalation) -> Iterator[str]:
         if ladder.quiet is not None and ladder.quiet not in escalation.quiet:
             yield _unknown(f"ladder[{number}].quiet", "quiet hours", escalation.quiet, ladder.quiet)
         yield from _unknown_in_steps(number, ladder, sinks, escalation)
+        yield from _repeated(number, ladder)
     for name, digest in escalation.digests.items():
         for sink in sorted({*digest.to} - sinks):
             yield _unknown(f"digest.{name}.to", "sinks", sinks, sink)
+
+
+def _repeated(number: int, ladder: Ladder) -> Iterator[str]:
+    """What is asked for a second time is the same job, and would come to nothing."""
+    seen: set[str] = set()
+    for place, step in enumerate(ladder.steps):
+        asked = f"{step.do} {step.job_type}" if isinstance(step, Compensate) else step.do
+        if isinstance(step, Retry | Compensate):
+            if asked in seen:
+                yield f"ladder[{number}].steps[{place}]: expected {asked} once in a ladder, got it again"
+            seen.add(asked)
 
 
 def _unknown_in_steps(number: int, ladder: Ladder, sinks: set[str], escalation: Escalation) -> Iterator[str]:

@@ -12,6 +12,8 @@ from warrener_contracts.events.fields import DeclaredJobType, QueueName
 
 LOG = "log"
 """The sink that is always there."""
+DEAD = "job.dead"
+"""The kind of a case whose entries are dead jobs."""
 
 Weekday = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
 WEEK: tuple[Weekday, ...] = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")

@@ -23,9 +23,9 @@ from warrener_store.rows import JobRow
 from warrener_supervisor.escalation.alerts import Alert
 from warrener_supervisor.escalation.deciding import Wait, decide
 from warrener_supervisor.escalation.digests import KIND as DIGEST
-from warrener_supervisor.escalation.intake import DEAD, Intake
+from warrener_supervisor.escalation.intake import Intake
 from warrener_supervisor.escalation.matching import ladder_of
-from warrener_supervisor.escalation.model import Escalation, Sink
+from warrener_supervisor.escalation.model import DEAD, Escalation, Sink
 from warrener_supervisor.escalation.runner import Runner
 from warrener_supervisor.escalation.sinks.port import AlertSink
 from warrener_supervisor.escalation.sinks.rack import Rack

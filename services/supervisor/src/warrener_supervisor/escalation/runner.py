@@ -17,6 +17,7 @@ from warrener_supervisor.escalation import alerts, deciding, digests
 from warrener_supervisor.escalation.deciding import Carry, Skip, Wait
 from warrener_supervisor.escalation.matching import ladder_of
 from warrener_supervisor.escalation.model import (
+    DEAD,
     DEFAULT_DIGEST,
     Alert,
     Compensate,
@@ -104,7 +105,7 @@ class Runner:
 
     async def _catch_up(self, case: CaseRow, ladder: Ladder, file: Escalation) -> None:
         """What was raised since the case has passed a step for each job gets that step, too."""
-        if (late := deciding.late_step(case, ladder)) is not None and case.kind == "job.dead":
+        if (late := deciding.late_step(case, ladder)) is not None and case.kind == DEAD:
             await self._per_job.carry(case, ladder.steps[late], late)
         if (name := deciding.reported_in(case, ladder)) is not None:
             await self._put_down(case, name, file)
@@ -131,7 +132,7 @@ class Runner:
 
     async def _mended(self, case: CaseRow, ladder: Ladder) -> bool:
         retried = any(isinstance(step, Retry) for step in ladder.steps[: case.step])
-        return retried and await self._per_job.all_mended(case)
+        return retried and case.kind == DEAD and await self._per_job.all_mended(case)
 
     async def _alert(self, case: CaseRow, step: Alert, ladder: Ladder, file: Escalation) -> CaseRow:
         now = self._clock.now()
