@@ -64,7 +64,7 @@ async def _cases(url: str, *, closed: bool) -> list[CaseRow]:
 def state_of(warren: Warren, job_id: UUID) -> JobState | None:
     """The job's; None until it is accepted."""
     row = rows_of(warren, [job_id]).get(job_id)
-    return row and row.state
+    return None if row is None else row.state
 
 
 COMPENSATED = """

@@ -1,6 +1,6 @@
 """What may stand in an escalation file. Frozen; a key that nobody reads is refused."""
 
-from datetime import time, timedelta
+from datetime import UTC, time, timedelta, tzinfo
 from typing import Annotated, Any, Literal, Self
 from zoneinfo import ZoneInfo
 
@@ -20,6 +20,8 @@ WEEK: tuple[Weekday, ...] = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 
 
 def _zone(name: object) -> object:
+    if name == "UTC":
+        return UTC  # without the files of time zones, which a small image may not have
     try:
         return ZoneInfo(name) if isinstance(name, str) else name
     except (KeyError, ValueError, OSError) as error:
@@ -30,8 +32,7 @@ def _several(value: object) -> object:
     return value if isinstance(value, list | tuple) else (value,)
 
 
-Zone = Annotated[ZoneInfo, BeforeValidator(_zone)]
-_UTC = ZoneInfo("UTC")
+Zone = Annotated[tzinfo, BeforeValidator(_zone)]
 
 
 class Declared(BaseModel):
@@ -68,7 +69,7 @@ class Period(Declared):
     begin: time = Field(alias="from")
     end: time = Field(alias="to")
     days: tuple[Weekday, ...] = WEEK
-    zone: Zone = _UTC
+    zone: Zone = UTC
 
 
 class DigestPlan(Declared):
@@ -76,7 +77,7 @@ class DigestPlan(Declared):
 
     at: time = time(8)
     days: Annotated[tuple[Weekday, ...], Field(min_length=1)] = WEEK
-    zone: Zone = _UTC
+    zone: Zone = UTC
     to: Annotated[tuple[str, ...], Field(min_length=1)] = (LOG,)
 
 
