@@ -12,7 +12,7 @@ from warrener_store import StateStore
 from warrener_store.rows import BreakerRow
 from warrener_store.rules import JOB_RULES
 from warrener_store.tables import METADATA
-from warrener_store.testing import NOON, died, queued_job, running_job
+from warrener_store.testing import NOON, died, queued_job, raised_case, running_job
 
 MOMENT = "'2026-11-20T12:00:00.000000Z'"
 
@@ -49,6 +49,9 @@ OTHER_UPDATES = {
     "attempts_not_negative": "warrener_dead_letters SET attempts = -1",
     "breaker_state_known": "warrener_breakers SET state = 'ajar'",
     "counted_state_known": "warrener_job_counts SET state = 'flying'",
+    "case_counts_not_negative": "warrener_cases SET round = 0",
+    "closed_case_sleeps": f"warrener_cases SET closed_at = {MOMENT}",
+    "done_not_negative": "warrener_case_entries SET done = -1",
 }
 
 INSERTS = {
@@ -87,6 +90,7 @@ async def test_nor_can_what_is_kept_beside_it(
     await store.insert_jobs([row])
     await store.save_jobs([died(row)])
     await store.put_breaker(OPEN_BREAKER)
+    await store.escalations.raise_cases([raised_case()])
     for rule, update in OTHER_UPDATES.items():
         with subtests.test(rule=rule):
             await refused(engine, f"UPDATE {update}", rule)

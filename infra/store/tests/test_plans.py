@@ -180,6 +180,7 @@ async def explained(connection: "Postgres", text: str, parameters: Sequence[Any]
         ("claim_overdue", "sqlite_autoindex_warrener_jobs_1"),
         ("held_leases", "sqlite_autoindex_warrener_jobs_1"),
         ("watchers_of", "sqlite_autoindex_warrener_jobs_1"),
+        ("due_cases", "warrener_cases_due"),
     ],
 )
 async def test_sqlite_goes_by_the_index_that_was_made_for_it(

@@ -19,6 +19,7 @@ def test_all_commands_are_there() -> None:
         "cancel",
         "dead",
         "doctor",
+        "escalation",
         "job",
         "jobs",
         "migrate",

@@ -13,7 +13,7 @@ from warrener_contracts.events import ErrorInfo, ErrorKind
 from warrener_runtime.settings import mask
 from warrener_store import open_store
 from warrener_store.rows import AgentRow, JobRow, ParkedMessage
-from warrener_store.testing import NOON, died, queued_job, running_job, succeeded
+from warrener_store.testing import NOON, died, queued_job, raised_case, running_job, succeeded
 
 Run = Callable[..., Result]
 ERROR = ErrorInfo(kind=ErrorKind.ERROR, type="ValueError", message="7 columns", stack="File x")
@@ -31,6 +31,7 @@ def jobs(store_url: str) -> dict[str, JobRow]:
         await store.save_jobs([succeeded(rows["done"], {"rows": 842}), died(rows["dead"], ERROR)])
         await store.put_agents([_agent()])
         await store.park([_parked()])
+        await store.escalations.raise_cases([raised_case(job_type="bank.pay")])
         await store.close()
 
     asyncio.run(fill())
@@ -107,6 +108,8 @@ def test_the_other_lists(run: Run, store_url: str, jobs: dict[str, JobRow]) -> N
     assert json.loads(run("parked", "--json", *where).stdout)[0]["body_base64"] == "/3s="
     assert "a1" in run("agents", "--all", *where).stdout
     assert json.loads(run("types", "--json", *where).stdout) == []
+    assert "bank.pay" in run("escalation", "list", *where).stdout
+    assert json.loads(run("escalation", "list", "--all", "--json", *where).stdout)[0]["times"] == 1
 
 
 def test_an_empty_list_says_what_to_do_and_is_valid_json(run: Run, store_url: str) -> None:
@@ -134,3 +137,10 @@ def test_migrate_makes_the_folder_that_up_would_make_and_no_other(run: Run, here
     told = run("migrate", "--store", "sqlite:///elsewhere/state.db")
     assert told.exit_code == 1
     assert "expected a folder elsewhere" in told.stderr
+
+
+def test_a_case_that_is_not_there_cannot_be_acknowledged(run: Run, store_url: str) -> None:
+    told = run("escalation", "ack", "3f9a", "--store", store_url)
+    assert (told.exit_code, told.stdout) == (1, "")
+    assert "expected one open case whose fingerprint begins with '3f9a', got none" in told.stderr
+    assert "warrener escalation list" in told.stderr

@@ -144,6 +144,9 @@ class SyncClient:
     cancel = _nothing(Client.cancel)
     open_breaker = _nothing(Client.open_breaker)
     close_breaker = _nothing(Client.close_breaker)
+    acknowledge_case = _nothing(Client.acknowledge_case)
+    snooze_case = _nothing(Client.snooze_case)
+    close_case = _nothing(Client.close_case)
 
     def request_many(self, asks: Iterable[Ask], *, batch: int = AT_ONCE) -> Iterator[SyncJob]:
         """See Client.request_many. `asks` is read in the caller's thread."""

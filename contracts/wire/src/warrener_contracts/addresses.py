@@ -15,6 +15,9 @@ from warrener_contracts.events import (
     AttemptDispatched,
     BreakerChanged,
     BreakerSetRequested,
+    CaseAcknowledgeRequested,
+    CaseCloseRequested,
+    CaseSnoozeRequested,
     Event,
     JobCancelRequested,
     JobDead,
@@ -64,6 +67,21 @@ def _(event: BreakerChanged) -> tuple[str, str]:
 @address_of.register
 def _(event: JobDeadlinePassed) -> tuple[str, str]:
     return topology.STATUS, "job.deadline_passed"
+
+
+@address_of.register
+def _(event: CaseAcknowledgeRequested) -> tuple[str, str]:
+    return topology.STATUS, "case.acknowledge_requested"
+
+
+@address_of.register
+def _(event: CaseSnoozeRequested) -> tuple[str, str]:
+    return topology.STATUS, "case.snooze_requested"
+
+
+@address_of.register
+def _(event: CaseCloseRequested) -> tuple[str, str]:
+    return topology.STATUS, "case.close_requested"
 
 
 @address_of.register

@@ -15,6 +15,7 @@ from warrener_contracts.states import JobState
 from warrener_store.chains import Chain, chains
 from warrener_store.encoding import decode, encode
 from warrener_store.listing import place_of
+from warrener_store.memory_escalations import MemoryEscalations
 from warrener_store.memory_kept import MemoryKept
 from warrener_store.newest import newest
 from warrener_store.port import Inserted, Save, StateStore, StoreRefused
@@ -49,6 +50,11 @@ class MemoryStore(MemoryKept, StateStore):
         self._agents: dict[str, AgentRow] = {}
         self._breakers: dict[str, BreakerRow] = {}
         self._parked: dict[str, ParkedMessage] = {}
+        self._escalations = MemoryEscalations()
+
+    @property
+    def escalations(self) -> MemoryEscalations:
+        return self._escalations
 
     async def start(self) -> None:
         """There is nothing to connect to."""

@@ -11,6 +11,7 @@ from uuid import UUID
 
 from warrener_contracts.states import JobState
 from warrener_store.checkpoints import KeptCheckpoints
+from warrener_store.escalations import Escalations
 from warrener_store.frozen import checked
 from warrener_store.rows import (
     AgentRow,
@@ -55,6 +56,11 @@ class StateStore(CancelledTrees, KeptCheckpoints, Protocol):
     Every change of a job (a save, a claim, a lease, a watcher) makes its version grow by one, so that a save
     that was decided on an older row is not applied.
     """
+
+    @property
+    def escalations(self) -> Escalations:
+        """The cases of the escalation: a port of its own, kept here."""
+        ...
 
     async def start(self) -> None:
         """Connect. Raises StoreNotMigrated where the tables are not those of this version."""

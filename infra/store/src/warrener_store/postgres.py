@@ -20,6 +20,7 @@ from warrener_store.newest import newest
 from warrener_store.pool import Pool
 from warrener_store.port import Inserted, Save, StateStore
 from warrener_store.postgres_driver import SILENCE, PostgresDriver
+from warrener_store.postgres_escalations import PostgresEscalations
 from warrener_store.questions import Questions
 from warrener_store.records.agents import (
     AGENT_COLUMNS,
@@ -62,6 +63,11 @@ class PostgresStore(Kept, Questions, StateStore):
     def __init__(self, address: PostgresAddress, *, connections: int = 10, silence: float = SILENCE) -> None:
         self._address = address
         self._pool = Pool(PostgresDriver(address, silence=silence), connections)
+
+    @property
+    def escalations(self) -> PostgresEscalations:
+        """The cases of the escalation."""
+        return PostgresEscalations(self._ask, self._change)
 
     async def start(self) -> None:
         """Connect. Raises StoreNotMigrated where the tables are not those of this version."""

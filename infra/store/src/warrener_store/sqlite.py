@@ -38,6 +38,7 @@ from warrener_store.rows import AgentRow, BreakerRow, JobRow, JobTypeRow, Lease,
 from warrener_store.schema import check_version
 from warrener_store.sql import Positional, positional, statement
 from warrener_store.sqlite_engine import BUSY_SECONDS, sqlite_engine, taken
+from warrener_store.sqlite_escalations import SqliteEscalations
 from warrener_store.watching import watched_by
 
 _ID, _KEY, _TYPE, _STATE = map(JOB_COLUMNS.index, ("job_id", "idempotency_key", "job_type", "state"))
@@ -53,6 +54,11 @@ class SqliteStore(Kept, Questions, StateStore):
         self._engine = sqlite_engine(address, busy_seconds=busy_seconds)
         # SQLite lets waiting writers poll; in this process they queue.
         self._writer = asyncio.Lock()
+
+    @property
+    def escalations(self) -> SqliteEscalations:
+        """The cases of the escalation."""
+        return SqliteEscalations(self._ask, self._writing)
 
     async def start(self) -> None:
         """Connect. Raises StoreNotMigrated where the tables are not those of this version."""

@@ -8,6 +8,7 @@ from uuid import uuid4
 from warrener_contracts.events import ErrorInfo
 from warrener_contracts.policy import Guarantee, JobPolicy
 from warrener_contracts.states import JobState
+from warrener_store.escalations import Raised
 from warrener_store.port import Save
 from warrener_store.rows import AttemptEnd, AttemptRow, DeadLetter, JobRow
 
@@ -88,3 +89,17 @@ def attempt_of(row: JobRow, end: AttemptEnd, *, error: ErrorInfo | None = None) 
         error=error,
         verdict="done" if end is AttemptEnd.SUCCEEDED else "dead: attempts used up",
     )
+
+
+def raised_case(fingerprint: str = "f1", occurrence: str = "", **fields: Any) -> Raised:
+    """A trouble of its own, raised at noon; without an `occurrence` it is a new one each time."""
+    plain: dict[str, Any] = {
+        "kind": "job.dead",
+        "fingerprint": fingerprint,
+        "occurrence": occurrence or str(uuid4()),
+        "subject": "the job",
+        "job_type": "flights.load",
+        "sample": {"error": {"type": "Boom"}, "nul": "a\x00b"},
+        "raised_at": NOON,
+    }
+    return Raised(**(plain | fields))

@@ -4,7 +4,8 @@ Safe to be killed anywhere and run again with the same batch: a save counts once
 whose effect is in the row already repeats what there was to tell.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
@@ -21,6 +22,7 @@ from warrener_store.port import StateStore
 from warrener_store.rows import JobRow
 from warrener_supervisor import act, checkpointing
 from warrener_supervisor.breakers.keeper import Breakers
+from warrener_supervisor.escalation.intake import CaseWish, Intake
 from warrener_supervisor.fold import Case, Folded, fold
 from warrener_supervisor.moment import Moment
 from warrener_supervisor.parking import parked_bytes, parked_event
@@ -29,7 +31,7 @@ from warrener_supervisor.signals import SIGNALS, attempt_of, job_of
 from warrener_supervisor.tidings import letters_of
 from warrener_supervisor.trees import Trees
 from warrener_supervisor.unheard import unheard_of
-from warrener_supervisor.verdicts import Judgement, Parked
+from warrener_supervisor.verdicts import Judgement, Parked, Tell
 
 _log = get_logger("observe")
 
@@ -38,6 +40,16 @@ _MOST_ROUNDS = 20  # others save the same jobs meanwhile; each round at least on
 
 class Contended(Exception):
     """Others changed the same jobs again and again; the batch is tried anew after a pause."""
+
+
+@dataclass(slots=True)
+class Heard:
+    """What one batch of the status queue holds, sorted by who is to do something about it."""
+
+    cases: list[Case] = field(default_factory=list[Case])
+    orders: list[BreakerSetRequested] = field(default_factory=list[BreakerSetRequested])
+    wishes: list[CaseWish] = field(default_factory=list[CaseWish])
+    parked: list[Letter] = field(default_factory=list[Letter])
 
 
 class Observe:
@@ -53,6 +65,7 @@ class Observe:
         telemetry: Telemetry,
         rules: Rules,
         breakers: Breakers,
+        intake: Intake,
     ) -> None:
         self._bus = bus
         self._store = store
@@ -61,40 +74,43 @@ class Observe:
         self._telemetry = telemetry
         self._rules = rules
         self._breakers = breakers
+        self._intake = intake
         self._trees = Trees(bus, store, clock)
 
     async def handle(self, subscription: Subscription, deliveries: list[Delivery]) -> None:
         """Judge one batch. Raises for infrastructure's sake alone, and then nothing is acknowledged."""
-        cases, orders, letters = self._read(deliveries)
-        for order in orders:
+        heard = self._read(deliveries)
+        for order in heard.orders:
             await self._breakers.obey(order)
-        letters += await self._settle(cases)
+        letters = heard.parked + await self._settle(heard.cases)
         await self._breakers.turn()
-        await self._trees.fell(_with_trees(cases))
+        await self._intake.hear(heard.wishes)
+        await self._trees.fell(_with_trees(heard.cases))
         await act.publish(self._bus, letters, self._clock)
         await subscription.ack(deliveries)
         _log.debug(
-            "News of attempts was judged.", action="observe.judged", events=len(cases), told=len(letters)
+            "News of attempts was judged.",
+            action="observe.judged",
+            events=len(heard.cases),
+            told=len(letters),
         )
 
-    def _read(
-        self, deliveries: Iterable[Delivery]
-    ) -> tuple[list[Case], list[BreakerSetRequested], list[Letter]]:
-        cases: list[Case] = []
-        orders: list[BreakerSetRequested] = []
-        parked: list[Letter] = []
+    def _read(self, deliveries: Iterable[Delivery]) -> "Heard":
+        heard = Heard()
         for delivery in deliveries:
             for found in decode(delivery.body, delivery.content_type):
                 if isinstance(found, Unreadable):
                     _warn(found.reason, found.detail)
-                    parked.append(parked_bytes(found, delivery, STATUS_QUEUE.name))
+                    heard.parked.append(parked_bytes(found, delivery, STATUS_QUEUE.name))
                 elif type(found.event) in SIGNALS:
-                    cases.append(Case(found.event, self._entropy.chance(), found))
+                    heard.cases.append(Case(found.event, self._entropy.chance(), found))
                 elif isinstance(found.event, BreakerSetRequested):
-                    orders.append(found.event)
+                    heard.orders.append(found.event)
+                elif isinstance(found.event, CaseWish):
+                    heard.wishes.append(found.event)
                 else:
-                    parked.append(_park(found, Reason.WRONG_DOOR, "expected news of attempts here"))
-        return cases, orders, parked
+                    heard.parked.append(_park(found, Reason.WRONG_DOOR, "expected news of attempts here"))
+        return heard
 
     async def _settle(self, cases: Sequence[Case]) -> list[Letter]:
         """Judge and save until every case counts; what there is to tell."""
@@ -119,6 +135,7 @@ class Observe:
         judged = [_judge(rows[job_id], cases, at) for job_id, cases in left.items()]
         await checkpointing.keep(self._store, judged)
         applied, refused = await act.save(self._store, judged)
+        await self._intake.bury(_dead(judged, applied))
         settled: list[Folded] = []
         for folded in judged:
             job_id = folded.row.job_id
@@ -200,6 +217,15 @@ def _judge(row: JobRow, cases: Sequence[Case], at: Moment) -> Folded:
         _log.exception("The judge failed: a bug.", action="observe.bug", job_id=str(row.job_id))
         parked = Parked(Reason.IMPOSSIBLE, f"the judge failed at it: {type(error).__name__}: {error}")
         return Folded(row, rulings=[(case, parked) for case in cases])
+
+
+def _dead(judged: Iterable[Folded], applied: Set[UUID]) -> list[JobRow]:
+    """The jobs that are dead by what was judged, or were so before: the second is a repeat of the first."""
+    return [
+        folded.row
+        for folded in judged
+        if Tell.DEAD in folded.tells and (folded.row.job_id in applied or not folded.saves)
+    ]
 
 
 def _attributes(row: JobRow, event: Event[Any], ruling: Judgement) -> Mapping[str, str | int]:

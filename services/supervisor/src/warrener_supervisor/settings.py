@@ -1,5 +1,6 @@
 """What the supervisor can be told."""
 
+from pathlib import Path
 from typing import Annotated
 
 from pydantic import Field
@@ -27,3 +28,5 @@ class SupervisorSettings(ServiceSettings):
     """Seconds after its time that a delayed attempt may take to come down the ladder."""
     timeout_grace: Seconds = 10.0
     """Seconds that an agent has to end an attempt that runs too long, before the watchdog does."""
+    escalation: Path | None = None
+    """The file of the escalation ladders; none: one line in the log for each cause of death."""

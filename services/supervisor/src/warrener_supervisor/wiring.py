@@ -11,9 +11,14 @@ from warrener_runtime.settings import SettingsError
 from warrener_runtime.telemetry import Telemetry
 from warrener_store import StateStore, StoreError, StoreNotMigrated, StoreUnavailable, open_store
 from warrener_store.patience import start_patiently
+from warrener_supervisor import act
 from warrener_supervisor.alert import Alert
 from warrener_supervisor.breakers.keeper import Breakers
 from warrener_supervisor.bury import Bury
+from warrener_supervisor.escalation.intake import Intake
+from warrener_supervisor.escalation.runner import Runner
+from warrener_supervisor.escalation.sinks.rack import Rack
+from warrener_supervisor.escalation.source import LadderFile
 from warrener_supervisor.hearing import Hearing
 from warrener_supervisor.observe import Observe
 from warrener_supervisor.presence import Presence
@@ -39,8 +44,17 @@ def assemble(  # noqa: PLR0917 - the same six for every service
 ) -> Component:
     """The supervisor on a bus and a store that work already. Any number of them may run at once."""
     rules = rules_of(settings)
-    breakers = Breakers(bus, store, clock)
-    observe = Observe(bus, store, clock, entropy=entropy, telemetry=telemetry, rules=rules, breakers=breakers)
+    breakers, intake = Breakers(bus, store, clock), Intake(store.escalations, clock)
+    observe = Observe(
+        bus,
+        store,
+        clock,
+        entropy=entropy,
+        telemetry=telemetry,
+        rules=rules,
+        breakers=breakers,
+        intake=intake,
+    )
     presence = Presence(bus, store, clock, rules)
     bury = Bury(bus, store, clock)
     deaf = settings.give_up_deaf_after
@@ -56,6 +70,14 @@ def assemble(  # noqa: PLR0917 - the same six for every service
     hearing = Hearing(lambda: hearts.live and presence.keeps_up, rules)
     watchdog = Watchdog(bus, store, clock, rules, hearing=hearing)
     alert = Alert(bus, store, clock, rules, hearing)
+    escalation = Runner(
+        store,
+        lambda letters: act.publish(bus, letters, clock),
+        LadderFile(settings.escalation).current,
+        rack=Rack(),
+        clock=clock,
+        entropy=entropy,
+    )
     return Group(
         Resource("topology", lambda: bus.declare(TOPOLOGY), _nothing),
         Consumer(
@@ -82,6 +104,7 @@ def assemble(  # noqa: PLR0917 - the same six for every service
             for queue in (DEAD_QUEUE, UNROUTABLE_QUEUE)
         ),
         Loop("breakers", breakers.look, every=settings.watch_every, clock=clock),
+        Loop("escalation", escalation.look, every=settings.watch_every, clock=clock),
         Loop("watchdog", watchdog.look, every=settings.watch_every, clock=clock),
         Loop("alert", alert.look, every=_ALERT_EVERY, clock=clock),
         name=NAME,

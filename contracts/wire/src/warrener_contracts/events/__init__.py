@@ -33,6 +33,14 @@ from warrener_contracts.events.dispatch import (
     AttemptDispatchedData,
 )
 from warrener_contracts.events.envelope import Event, EventData
+from warrener_contracts.events.escalation import (
+    CaseAcknowledgeRequested,
+    CaseAcknowledgeRequestedData,
+    CaseCloseRequested,
+    CaseCloseRequestedData,
+    CaseSnoozeRequested,
+    CaseSnoozeRequestedData,
+)
 from warrener_contracts.events.fields import Instant, JsonObject
 from warrener_contracts.events.flight import FlightRecord
 from warrener_contracts.events.requests import (
@@ -110,6 +118,12 @@ __all__ = [
     "BreakerChangedData",
     "BreakerSetRequested",
     "BreakerSetRequestedData",
+    "CaseAcknowledgeRequested",
+    "CaseAcknowledgeRequestedData",
+    "CaseCloseRequested",
+    "CaseCloseRequestedData",
+    "CaseSnoozeRequested",
+    "CaseSnoozeRequestedData",
     "Checkpoint",
     "ErrorInfo",
     "ErrorKind",

@@ -310,8 +310,26 @@ def _alarms() -> list[e.Event[Any]]:
     ]
 
 
+def _cases() -> list[e.Event[Any]]:
+    case, ann, console = "3f9a1c77e0b2", "ann@airline.example", "airline/console"
+    return [
+        e.CaseAcknowledgeRequested(
+            **_envelope(41, console, 300, case),
+            data=e.CaseAcknowledgeRequestedData(fingerprint=case, by=ann),
+        ),
+        e.CaseSnoozeRequested(
+            **_envelope(42, console, 301, case),
+            data=e.CaseSnoozeRequestedData(fingerprint=case, by=ann, until=_at(7200)),
+        ),
+        e.CaseCloseRequested(
+            **_envelope(43, console, 302, case),
+            data=e.CaseCloseRequestedData(fingerprint=case, by=ann, reason="the disk has been replaced"),
+        ),
+    ]
+
+
 @cache
 def golden() -> Mapping[str, e.Event[Any]]:
     """The example of each event, by its CloudEvents `type`."""
-    told = [*_requests(), *_dispatch(), *_status(), *_answers(), *_alarms()]
+    told = [*_requests(), *_dispatch(), *_status(), *_answers(), *_alarms(), *_cases()]
     return MappingProxyType({type_of(type(event)): event for event in told})

@@ -11,10 +11,15 @@ from importlib.resources import files
 from operator import itemgetter
 from typing import Any
 
+from warrener_store.escalations import OVER
+from warrener_store.records.cases import CASE_COLUMNS
 from warrener_store.records.jobs import JOB_COLUMNS
 
 JOB = ", ".join(f"job.{column}" for column in JOB_COLUMNS)
 """What `{job}` stands for in a statement: the columns of a JobRow, in order."""
+
+CASE = ", ".join(f"cases.{column}" for column in CASE_COLUMNS)
+"""What `{case}` stands for: the columns of a CaseRow, in order."""
 
 
 def statement(dialect: str, name: str) -> str:
@@ -22,7 +27,7 @@ def statement(dialect: str, name: str) -> str:
     folder = files(__name__)
     own = folder / dialect / f"{name}.sql"
     text = (own if own.is_file() else folder / "both" / f"{name}.sql").read_text(encoding="utf-8")
-    return text.replace("{job}", JOB)
+    return text.replace("{job}", JOB).replace("{case}", CASE).replace("{over}", str(OVER))
 
 
 @dataclass(frozen=True, slots=True)

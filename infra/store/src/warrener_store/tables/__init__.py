@@ -3,6 +3,7 @@
 from warrener_store.tables.agents import agents, job_types
 from warrener_store.tables.breakers import breakers
 from warrener_store.tables.buried import dead_letters, parked
+from warrener_store.tables.cases import case_entries, cases
 from warrener_store.tables.columns import METADATA
 from warrener_store.tables.jobs import attempts, job_counts, jobs
 from warrener_store.tables.kept import cancelled_trees, checkpoints
@@ -13,6 +14,8 @@ __all__ = [
     "attempts",
     "breakers",
     "cancelled_trees",
+    "case_entries",
+    "cases",
     "checkpoints",
     "dead_letters",
     "job_counts",

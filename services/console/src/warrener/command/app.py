@@ -13,6 +13,7 @@ from warrener.command import (
     cancel,
     dead,
     doctor,
+    escalation,
     job,
     jobs,
     migrate,
@@ -61,15 +62,19 @@ def _add(panel: str, name: str, body: Callable[..., Any], examples: str, **setti
 
 
 def _into(group: typer.Typer, name: str, body: Callable[..., Any], examples: str, **settings: Any) -> None:
-    shown = "\n\n".join(f"[cyan]$[/cyan] {line}" for line in examples.strip().splitlines())
-    group.command(name, epilog=f"[bold]Examples[/bold]\n\n{shown}", **settings)(telling_errors(body))
+    group.command(name, epilog=_shown(examples), **settings)(telling_errors(body))
 
 
-def _group(panel: str, name: str, about: str) -> typer.Typer:
-    """A command of several words, such as `warrener breaker open`."""
-    made = typer.Typer(no_args_is_help=True, rich_markup_mode="rich", help=about)
+def _group(panel: str, name: str, about: str, examples: str) -> typer.Typer:
+    """A command of several words, such as `warrener escalation list`."""
+    made = typer.Typer(no_args_is_help=True, rich_markup_mode="rich", help=about, epilog=_shown(examples))
     app.add_typer(made, name=name, rich_help_panel=panel)
     return made
+
+
+def _shown(examples: str) -> str:
+    lines = "\n\n".join(f"[cyan]$[/cyan] {line}" for line in examples.strip().splitlines())
+    return f"[bold]Examples[/bold]\n\n{lines}"
 
 
 _PASS = {"allow_extra_args": True, "ignore_unknown_options": True}
@@ -87,12 +92,24 @@ _add(_LOOK, "parked", parked.parked, parked.EXAMPLES)
 _add(_LOOK, "agents", agents.agents, agents.EXAMPLES)
 _add(_LOOK, "types", types.types, types.EXAMPLES)
 _breaker = _group(
-    _KEEP, "breaker", "Circuit breakers: what holds jobs back, and opening and closing it by hand."
+    _KEEP,
+    "breaker",
+    "Circuit breakers: what holds jobs back; opened and closed by hand too.",
+    breaker.EXAMPLES,
 )
 _into(_breaker, "list", breaker.list_, breaker.LIST_EXAMPLES)
 _into(_breaker, "show", breaker.show, breaker.SHOW_EXAMPLES)
 _into(_breaker, "open", breaker.open_, breaker.OPEN_EXAMPLES)
 _into(_breaker, "close", breaker.close, breaker.CLOSE_EXAMPLES)
+_escalation = _group(
+    _KEEP, "escalation", "What follows when something is wrong: cases, and what you say.", escalation.EXAMPLES
+)
+_into(_escalation, "list", escalation.list_, escalation.LIST_EXAMPLES)
+_into(_escalation, "ack", escalation.ack, escalation.ACK_EXAMPLES)
+_into(_escalation, "snooze", escalation.snooze, escalation.SNOOZE_EXAMPLES)
+_into(_escalation, "close", escalation.close, escalation.CLOSE_EXAMPLES)
+_ALL = {**_PASS, "help_option_names": []}  # --help too is the service's
+_into(_escalation, "test", escalation.test, escalation.EXAMPLES, context_settings=_ALL)
 _add(_KEEP, "doctor", doctor.doctor, doctor.EXAMPLES)
 _add(_KEEP, "migrate", migrate.migrate, migrate.EXAMPLES)
 _add(_KEEP, "topology", topology.topology, topology.EXAMPLES)

@@ -20,6 +20,10 @@ LIST_EXAMPLES = """
 warrener breaker list
 warrener breaker list --json | jq -r '.[] | select(.state == "open").name'
 """
+EXAMPLES = """
+warrener breaker list
+warrener breaker open dependency:billing-api --for 30m
+"""
 SHOW_EXAMPLES = """
 warrener breaker show dependency:billing-api
 """

@@ -10,11 +10,12 @@ from warrener.places import find_places
 from warrener.running import fail
 
 
-def become(service: str, arguments: Sequence[str]) -> None:
+def become(service: str, arguments: Sequence[str], *, part: str = "") -> None:
     """Run `python -m warrener_<service> ARGUMENTS` in this process; where `up` runs in this folder, it joins
     that.
 
-    Says what to install if the service is not here. Never returns.
+    Says what to install if the service is not here. Never returns. `part` is a module of the service that is
+    run instead of it.
     """
     module = f"warrener_{service}"
     if find_spec(module) is None:
@@ -25,4 +26,4 @@ def become(service: str, arguments: Sequence[str]) -> None:
         )
     places = find_places()
     environment = {**os.environ, **(places.environment() if places.of_up else {})}
-    os.execve(sys.executable, [sys.executable, "-m", module, *arguments], environment)  # noqa: S606 - our own service
+    os.execve(sys.executable, [sys.executable, "-m", f"{module}{part}", *arguments], environment)  # noqa: S606 - our own service

@@ -1,0 +1,4 @@
+-- Cases by their key.
+SELECT {case}
+FROM warrener_cases AS cases
+WHERE cases.fingerprint = ANY($1::text[])

@@ -1,0 +1,187 @@
+"""An escalation file, read and checked as a whole; every mistake is named by its key."""
+
+import os
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from pydantic import ValidationError
+
+from warrener_runtime.settings import SettingsError, mask
+from warrener_supervisor.escalation.model import (
+    LOG,
+    Alert,
+    Compensate,
+    Digest,
+    Escalation,
+    Ladder,
+    Retry,
+    Sink,
+)
+from warrener_supervisor.escalation.sinks.signing import key_of as signing_key
+from warrener_supervisor.escalation.templating import mistakes_in
+
+_ENVIRONMENT = "env:"
+
+
+def read(path: Path) -> Escalation:
+    """The file at `path`. Raises SettingsError that names every line or key that is wrong."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(
+            [f"WARRENER_ESCALATION: expected a file that can be read, got {str(path)!r} ({error})"]
+        ) from error
+    try:
+        return parse(text, os.environ)
+    except SettingsError as error:
+        raise SettingsError([f"{path}: {problem}" for problem in error.problems]) from None
+
+
+def parse(text: str, environment: Mapping[str, str]) -> Escalation:
+    """Pure. Raises SettingsError."""
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise SettingsError([f"expected TOML, got a mistake: {error}"]) from error
+    try:
+        escalation = Escalation.model_validate(document)
+    except ValidationError as error:
+        raise SettingsError(_problems(error)) from None
+    problems = [*_unknown_names(escalation), *_bad_templates(escalation), *_unset(escalation, environment)]
+    if problems:
+        raise SettingsError(problems)
+    sinks = _filled(escalation, environment)
+    if problems := [*_unusable(sinks)]:
+        raise SettingsError(problems)
+    return escalation.model_copy(update={"sinks": sinks})
+
+
+def _problems(error: ValidationError) -> list[str]:
+    """One sentence for each mistake. A list that is too short for what in it is wrong is no mistake more."""
+    found = error.errors(include_url=False)
+    places = [detail["loc"] for detail in found]
+    return [
+        _problem(dict(detail))
+        for detail in found
+        if detail["type"] != "too_short"
+        or all(place == detail["loc"] or place[: len(detail["loc"])] != detail["loc"] for place in places)
+    ]
+
+
+def _problem(detail: dict[str, Any]) -> str:
+    where, came = key_of(detail["loc"]), detail["input"]
+    match detail["type"]:
+        case "extra_forbidden":
+            return f"{where}: expected no such key, got it; see docs/howto/escalate.md for those there are"
+        case "missing":
+            return f"{where}: expected a value, got none"
+        case "union_tag_invalid" | "union_tag_not_found":
+            kinds = "retry, park, alert, digest, compensate, close"
+            got = came.get("do") if isinstance(came, dict) else came
+            return f"{where}.do: expected one of {kinds}, got {got!r}"
+    said = str(detail["msg"]).removeprefix("Value error, ").removeprefix("Input should be ")
+    if said.startswith("expected "):  # our own validators say it all
+        return f"{where}: {said}"
+    return f"{where}: expected {said[0].lower()}{said[1:]}, got {mask(repr(came))[:100]}"
+
+
+def key_of(place: tuple[int | str, ...]) -> str:
+    """Where in the file: `ladder[0].steps[2].to`."""
+    written = ""
+    kinds = {"retry", "park", "alert", "digest", "compensate", "close"}
+    for before, part in zip((None, *place), place, strict=False):
+        if isinstance(part, int):
+            written += f"[{part}]"
+        elif not (isinstance(before, int) and part in kinds):  # which kind of step it is, says the step
+            written += f".{part}" if written else part
+    return written or "the file"
+
+
+def _unknown_names(escalation: Escalation) -> Iterator[str]:
+    sinks = {LOG, *escalation.sinks}
+    names = [ladder.name for ladder in escalation.ladders]
+    for number, ladder in enumerate(escalation.ladders):
+        if ladder.name in names[:number]:
+            yield f"ladder[{number}].name: expected a name of its own, got {ladder.name!r} again"
+        if ladder.quiet is not None and ladder.quiet not in escalation.quiet:
+            yield _unknown(f"ladder[{number}].quiet", "quiet hours", escalation.quiet, ladder.quiet)
+        yield from _unknown_in_steps(number, ladder, sinks, escalation)
+        yield from _repeated(number, ladder)
+    for name, digest in escalation.digests.items():
+        for sink in sorted({*digest.to} - sinks):
+            yield _unknown(f"digest.{name}.to", "sinks", sinks, sink)
+
+
+def _repeated(number: int, ladder: Ladder) -> Iterator[str]:
+    """What is asked for a second time is the same job, and would come to nothing."""
+    seen: set[str] = set()
+    for place, step in enumerate(ladder.steps):
+        asked = f"{step.do} {step.job_type}" if isinstance(step, Compensate) else step.do
+        if isinstance(step, Retry | Compensate):
+            if asked in seen:
+                yield f"ladder[{number}].steps[{place}]: expected {asked} once in a ladder, got it again"
+            seen.add(asked)
+
+
+def _unknown_in_steps(number: int, ladder: Ladder, sinks: set[str], escalation: Escalation) -> Iterator[str]:
+    for place, step in enumerate(ladder.steps):
+        where = f"ladder[{number}].steps[{place}]"
+        if isinstance(step, Alert):
+            for sink in sorted({*step.to} - sinks):
+                yield _unknown(f"{where}.to", "sinks", sinks, sink)
+        if isinstance(step, Digest) and step.into not in {"daily", *escalation.digests}:
+            yield _unknown(f"{where}.into", "digests", {"daily", *escalation.digests}, step.into)
+
+
+def _unknown(where: str, what: str, known: Mapping[str, Any] | set[str], came: str) -> str:
+    return (
+        f"{where}: expected one of the {what} {', '.join(sorted(known)) or '(there are none)'}, got {came!r}"
+    )
+
+
+def _bad_templates(escalation: Escalation) -> Iterator[str]:
+    for number, ladder in enumerate(escalation.ladders):
+        for place, step in enumerate(ladder.steps):
+            written: dict[str, Any] = {}
+            if isinstance(step, Alert):
+                written = {"title": step.title, "text": step.text}
+            if isinstance(step, Compensate):
+                written = {"arguments": step.arguments}
+            for key, template in written.items():
+                for mistake in mistakes_in(template):
+                    yield f"ladder[{number}].steps[{place}].{key}: {mistake}"
+
+
+def _unset(escalation: Escalation, environment: Mapping[str, str]) -> Iterator[str]:
+    for name, sink in escalation.sinks.items():
+        for key in ("apprise", "webhook", "secret"):
+            value: str | None = getattr(sink, key)
+            if value and value.startswith(_ENVIRONMENT) and not environment.get(value[len(_ENVIRONMENT) :]):
+                variable = value[len(_ENVIRONMENT) :]
+                yield f"sink.{name}.{key}: expected the variable {variable} to be set, got none"
+
+
+def _filled(escalation: Escalation, environment: Mapping[str, str]) -> dict[str, Sink]:
+    def fill(value: str | None) -> str | None:
+        named = value is not None and value.startswith(_ENVIRONMENT)
+        return environment[value[len(_ENVIRONMENT) :]] if named and value else value
+
+    return {
+        name: sink.model_copy(
+            update={"apprise": fill(sink.apprise), "webhook": fill(sink.webhook), "secret": fill(sink.secret)}
+        )
+        for name, sink in escalation.sinks.items()
+    }
+
+
+def _unusable(sinks: Mapping[str, Sink]) -> Iterator[str]:
+    for name, sink in sinks.items():
+        if sink.webhook is not None and urlsplit(sink.webhook).scheme not in ("http", "https"):
+            yield f"sink.{name}.webhook: expected a URL like https://host/path, got {mask(sink.webhook)!r}"
+        try:
+            signing_key(sink.secret or "")
+        except ValueError as error:
+            yield f"sink.{name}.secret: {error}"

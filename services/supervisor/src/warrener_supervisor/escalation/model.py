@@ -1,0 +1,166 @@
+"""What may stand in an escalation file. Frozen; a key that nobody reads is refused."""
+
+from datetime import UTC, time, timedelta, tzinfo
+from typing import Annotated, Any, Literal, Self
+from zoneinfo import ZoneInfo
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from warrener_contracts.durations import Duration
+from warrener_contracts.events import JsonObject
+from warrener_contracts.events.fields import DeclaredJobType, QueueName
+
+LOG = "log"
+"""The sink that is always there."""
+DEAD = "job.dead"
+"""The kind of a case whose entries are dead jobs."""
+
+Weekday = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
+WEEK: tuple[Weekday, ...] = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+
+
+def _zone(name: object) -> object:
+    if name == "UTC":
+        return UTC  # without the files of time zones, which a small image may not have
+    try:
+        return ZoneInfo(name) if isinstance(name, str) else name
+    except (KeyError, ValueError, OSError) as error:
+        raise ValueError(f"expected a time zone such as Europe/Berlin, got {name!r}") from error
+
+
+def _several(value: object) -> object:
+    return value if isinstance(value, list | tuple) else (value,)
+
+
+Zone = Annotated[tzinfo, BeforeValidator(_zone)]
+
+
+class Declared(BaseModel):
+    """Anything in the file."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", populate_by_name=True, arbitrary_types_allowed=True
+    )
+
+
+class Sink(Declared):
+    """Where alerts go: one of apprise, webhook and log. `env:NAME` stands for the value of that variable."""
+
+    apprise: str | None = None
+    webhook: str | None = None
+    secret: str | None = None
+    log: Literal["warning", "error"] | None = None
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Self:
+        kinds = [name for name in ("apprise", "webhook", "log") if getattr(self, name) is not None]
+        if len(kinds) != 1:
+            raise ValueError(f"expected one of apprise, webhook and log, got {' and '.join(kinds) or 'none'}")
+        if (self.webhook is None) != (self.secret is None):
+            raise ValueError(
+                "expected webhook and secret together: what is not signed could come from anyone"
+            )
+        return self
+
+
+class Period(Declared):
+    """From one time of day to another, possibly past midnight, on the days on which it begins."""
+
+    begin: time = Field(alias="from")
+    end: time = Field(alias="to")
+    days: tuple[Weekday, ...] = WEEK
+    zone: Zone = UTC
+
+
+class DigestPlan(Declared):
+    """When a digest is sent, and where to."""
+
+    at: time = time(8)
+    days: Annotated[tuple[Weekday, ...], Field(min_length=1)] = WEEK
+    zone: Zone = UTC
+    to: Annotated[tuple[str, ...], Field(min_length=1)] = (LOG,)
+
+
+class Step(Declared):
+    """One step of a ladder; `after` is counted from the step before it, of the first from the first time."""
+
+    after: Duration = timedelta(0)
+
+
+class Retry(Step):
+    """Ask for the dead jobs once more."""
+
+    do: Literal["retry"]
+
+
+class Park(Step):
+    """Leave them where they are, and wait for the next step."""
+
+    do: Literal["park"]
+
+
+class Alert(Step):
+    """Tell somebody: one alert, however many jobs died."""
+
+    do: Literal["alert"]
+    to: Annotated[tuple[str, ...], Field(min_length=1)] = (LOG,)
+    title: str | None = None
+    text: str | None = None
+    urgent: bool = False  # quiet hours do not hold it back
+
+
+class Digest(Step):
+    """Put it down for the next report."""
+
+    do: Literal["digest"]
+    into: str = "daily"
+
+
+class Compensate(Step):
+    """Ask for a job of another type for each dead one."""
+
+    do: Literal["compensate"]
+    job_type: DeclaredJobType
+    arguments: JsonObject | None = None
+    queue: QueueName | None = None
+
+
+class Close(Step):
+    """The case is over."""
+
+    do: Literal["close"]
+
+
+AnyStep = Annotated[Retry | Park | Alert | Digest | Compensate | Close, Field(discriminator="do")]
+PER_JOB = (Retry, Compensate)
+"""The steps that do something for each time that a case was raised."""
+
+
+class Ladder(Declared):
+    """What follows the troubles that it matches: kinds, job types and errors, each a pattern in which `*`
+    stands for any run of characters."""
+
+    name: str
+    kinds: Annotated[tuple[str, ...], BeforeValidator(_several)] = ("*",)
+    job_types: Annotated[tuple[str, ...], BeforeValidator(_several)] = ("*",)
+    errors: Annotated[tuple[str, ...], BeforeValidator(_several)] = ("*",)
+    quiet: str | None = None
+    steps: Annotated[tuple[AnyStep, ...], Field(min_length=1)]
+
+
+def _periods(value: Any) -> Any:
+    return {name: _several(periods) for name, periods in value.items()} if isinstance(value, dict) else value
+
+
+class Escalation(Declared):
+    """A whole file."""
+
+    sinks: dict[str, Sink] = Field(default_factory=dict, alias="sink")
+    quiet: Annotated[dict[str, tuple[Period, ...]], BeforeValidator(_periods)] = Field(default_factory=dict)
+    digests: dict[str, DigestPlan] = Field(default_factory=dict, alias="digest")
+    ladders: tuple[Ladder, ...] = Field(default=(), alias="ladder")
+
+
+DEFAULT_LADDER = Ladder(name="default", steps=(Alert(do="alert"),))
+"""What follows whatever no ladder matches, and everything where there is no file: one line in the log."""
+DEFAULT_DIGEST = DigestPlan()

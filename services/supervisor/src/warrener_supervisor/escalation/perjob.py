@@ -1,0 +1,125 @@
+"""The steps that do something for each dead job of a case: ask for it once more, or for its compensation."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from uuid import UUID
+
+from warrener_contracts.letters import Letter
+from warrener_contracts.states import JobState
+from warrener_runtime.clock import Clock
+from warrener_runtime.logs import get_logger
+from warrener_store.escalations import OVER, CaseEntry, CaseRow
+from warrener_store.port import StateStore
+from warrener_store.rows import JobRow
+from warrener_supervisor.escalation import asking
+from warrener_supervisor.escalation.model import Compensate, Step
+from warrener_supervisor.escalation.templating import NothingThere
+
+_log = get_logger("escalation")
+
+_AT_ONCE = 500
+
+
+class Unfinished(Exception):
+    """Some of the jobs could not be asked for; the others were."""
+
+
+class PerJob:
+    """Page by page: asked for, confirmed by the broker, and only then noted."""
+
+    def __init__(
+        self, store: StateStore, ask: Callable[[Sequence[Letter]], Awaitable[None]], clock: Clock
+    ) -> None:
+        self._store = store
+        self._cases = store.escalations
+        self._ask = ask
+        self._clock = clock
+
+    async def carry(self, case: CaseRow, step: Step, place: int) -> None:
+        """Do `step`, the ladder's at `place`, for every entry that it is not through with. Raises Unfinished
+        where some cannot be; these are left, and all others are done."""
+        while True:
+            entries = await self._cases.pending(case.fingerprint, place + 1, _AT_ONCE)
+            if not entries:
+                return
+            troubles = await self._page(case, step, entries, place)
+            if troubles:
+                _tell(case, troubles)
+                raise Unfinished(f"{len(troubles)} of {len(entries)} jobs: {next(iter(troubles.values()))}")
+
+    async def _page(
+        self, case: CaseRow, step: Step, entries: Sequence[CaseEntry], place: int
+    ) -> Mapping[str, str]:
+        """One page of entries; what kept some of them from being done."""
+        rows = await self._jobs_of(entries)
+        await self._settle_mended(case, entries, rows)
+        letters: list[Letter] = []
+        troubles: dict[str, str] = {}
+        for entry in entries:
+            row = rows.get(UUID(entry.occurrence))
+            if row is None or _mended(row, rows):
+                continue
+            if isinstance(step, Compensate) and _being_retried(row, rows):
+                troubles[entry.occurrence] = "it is being retried: what comes of that is waited for"
+                continue
+            try:
+                letters.extend(self._letters(case, step, row))
+            except (NothingThere, asking.TooLarge, ValueError) as error:
+                troubles[entry.occurrence] = str(error)
+        await self._ask(letters)
+        done = [entry.occurrence for entry in entries if entry.occurrence not in troubles]
+        await self._cases.settle(case.fingerprint, done, place + 1)
+        return troubles
+
+    def _letters(self, case: CaseRow, step: Step, row: JobRow) -> list[Letter]:
+        now = self._clock.now()
+        if isinstance(step, Compensate):
+            return [asking.compensation(row, case, step, now)]
+        return [] if row.source == asking.RETRIES else [asking.retry(row, now)]
+
+    async def all_mended(self, case: CaseRow) -> bool:
+        """Whether each job that was asked for once more has succeeded; those are through with everything."""
+        while True:
+            entries = await self._cases.pending(case.fingerprint, OVER, _AT_ONCE)
+            rows = await self._jobs_of(entries)
+            mended = await self._settle_mended(case, entries, rows)
+            if mended < len(entries):
+                return False
+            if not entries:
+                return True
+
+    async def _settle_mended(
+        self, case: CaseRow, entries: Sequence[CaseEntry], rows: Mapping[UUID, JobRow]
+    ) -> int:
+        mended = [
+            entry.occurrence
+            for entry in entries
+            if (row := rows.get(UUID(entry.occurrence))) is not None and _mended(row, rows)
+        ]
+        if mended:
+            await self._cases.settle(case.fingerprint, mended, OVER)
+        return len(mended)
+
+    async def _jobs_of(self, entries: Sequence[CaseEntry]) -> Mapping[UUID, JobRow]:
+        """The dead jobs, and those that were asked for in their place."""
+        dead = [UUID(entry.occurrence) for entry in entries]
+        return await self._store.jobs_by_id({*dead, *map(asking.retried_as, dead)}) if dead else {}
+
+
+def _mended(row: JobRow, rows: Mapping[UUID, JobRow]) -> bool:
+    again = rows.get(asking.retried_as(row.job_id))
+    return again is not None and again.state is JobState.SUCCEEDED
+
+
+def _being_retried(row: JobRow, rows: Mapping[UUID, JobRow]) -> bool:
+    again = rows.get(asking.retried_as(row.job_id))
+    return again is not None and not again.state.terminal
+
+
+def _tell(case: CaseRow, troubles: Mapping[str, str]) -> None:
+    _log.error(
+        "Some jobs of a case could not be asked for.",
+        action="escalation.not_asked",
+        fingerprint=case.fingerprint,
+        jobs=len(troubles),
+        first=next(iter(troubles.items())),
+    )

@@ -1,0 +1,177 @@
+"""The escalation itself: takes the cases that are due, does what is to be done, and notes how far they came.
+
+One step of a case at a time, noted before the next. Killed between doing and noting, the step is done again:
+an alert is then told twice under one id; a request asks for the same job, which is no second one.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import timedelta
+
+from warrener_contracts.letters import Letter
+from warrener_runtime.clock import Clock, Entropy
+from warrener_runtime.logs import get_logger
+from warrener_store.escalations import CaseRow
+from warrener_store.port import StateStore, StoreError
+from warrener_supervisor.escalation import alerts, deciding, digests
+from warrener_supervisor.escalation.deciding import Carry, Skip, Wait
+from warrener_supervisor.escalation.matching import ladder_of
+from warrener_supervisor.escalation.model import (
+    DEAD,
+    DEFAULT_DIGEST,
+    Alert,
+    Compensate,
+    Digest,
+    Escalation,
+    Ladder,
+    Retry,
+)
+from warrener_supervisor.escalation.perjob import PerJob, Unfinished
+from warrener_supervisor.escalation.sinks.rack import Rack
+
+_log = get_logger("escalation")
+
+CLAIM = timedelta(seconds=30)
+_WITHIN = 25.0  # seconds: less than a claim, so that nobody works on what is another's
+_AT_ONCE = 20
+
+
+class Runner:
+    """Climbs the ladders. Any number of them may run at once."""
+
+    def __init__(
+        self,
+        store: StateStore,
+        ask: Callable[[Sequence[Letter]], Awaitable[None]],
+        ladders: Callable[[], Escalation],
+        *,
+        rack: Rack,
+        clock: Clock,
+        entropy: Entropy,
+    ) -> None:
+        self._cases = store.escalations
+        self._per_job = PerJob(store, ask, clock)
+        self._ladders = ladders
+        self._rack = rack
+        self._clock = clock
+        self._entropy = entropy
+
+    async def look(self) -> None:
+        """One look at every case that is due."""
+        while True:
+            now = self._clock.now()
+            claim = self._entropy.new_text()
+            due = await self._cases.claim_cases(now, now + CLAIM, claim, _AT_ONCE)
+            file = self._ladders() if due else Escalation()
+            await asyncio.gather(*(self._climb(case, file) for case in due))
+            if len(due) < _AT_ONCE:
+                return
+
+    async def _climb(self, case: CaseRow, file: Escalation) -> None:
+        """One case; whatever goes wrong with it, the others go on, and it is tried again later."""
+        ladder = ladder_of(case, file)
+        try:
+            async with asyncio.timeout(_WITHIN):
+                moved = await (
+                    self._report(case, file) if case.kind == digests.KIND else self._step(case, ladder, file)
+                )
+        except Exception as error:  # noqa: BLE001 - one case must not stop the others
+            _log.exception("A step of an escalation failed.", action="escalation.step_failed", **_named(case))
+            moved = deciding.stumbled(case, self._clock.now(), f"{type(error).__name__}: {error}")
+        try:
+            counted = await self._cases.save_case(moved)
+        except StoreError:
+            _log.exception(
+                "How far a case has come could not be noted.", action="escalation.not_noted", **_named(case)
+            )
+        else:
+            if not counted:
+                _log.info("A case was changed meanwhile.", action="escalation.overtaken", **_named(case))
+
+    async def _step(self, case: CaseRow, ladder: Ladder, file: Escalation) -> CaseRow:
+        now = self._clock.now()
+        quiet = file.quiet.get(ladder.quiet or "", ())
+        decision = deciding.decide(case, ladder, quiet, now)
+        if not deciding.is_snoozed(case, now):
+            await self._catch_up(case, ladder, file)
+        match decision:
+            case Wait():
+                return deciding.waiting(case, decision)
+            case Skip(why):
+                _log.info("A step was passed over.", action="escalation.skipped", why=why, **_named(case))
+                return deciding.advanced(case, ladder, now)
+            case Carry():
+                return await self._carry(case, ladder, file)
+
+    async def _catch_up(self, case: CaseRow, ladder: Ladder, file: Escalation) -> None:
+        """What was raised since the case has passed a step for each job gets that step, too."""
+        if (late := deciding.late_step(case, ladder)) is not None and case.kind == DEAD:
+            await self._per_job.carry(case, ladder.steps[late], late)
+        if (name := deciding.reported_in(case, ladder)) is not None:
+            await self._put_down(case, name, file)
+
+    async def _carry(self, case: CaseRow, ladder: Ladder, file: Escalation) -> CaseRow:
+        step = ladder.steps[case.step]
+        if not isinstance(step, Retry) and await self._mended(case, ladder):
+            why = f"mended: all {case.times} jobs have succeeded when they were asked for again"
+            return deciding.closed(case, self._clock.now(), why)
+        match step:
+            case Alert():
+                return await self._alert(case, step, ladder, file)
+            case Digest():
+                await self._put_down(case, step.into, file)
+            case Retry() | Compensate():
+                try:
+                    await self._per_job.carry(case, step, case.step)
+                except Unfinished as rest:
+                    return deciding.failed(case, ladder, self._clock.now(), str(rest))
+            case _:
+                pass
+        _log.info("A step was done.", action="escalation.step", step=step.do, **_named(case))
+        return deciding.advanced(case, ladder, self._clock.now())
+
+    async def _mended(self, case: CaseRow, ladder: Ladder) -> bool:
+        retried = any(isinstance(step, Retry) for step in ladder.steps[: case.step])
+        return retried and case.kind == DEAD and await self._per_job.all_mended(case)
+
+    async def _alert(self, case: CaseRow, step: Alert, ladder: Ladder, file: Escalation) -> CaseRow:
+        now = self._clock.now()
+        left = [name for name in step.to if name not in case.delivered]
+        failures = await self._rack.send(alerts.alert_of(case, step), left, file.sinks, now)
+        taken = tuple(name for name in step.to if name not in failures)
+        if failures:
+            trouble = "; ".join(f"{name}: {why}" for name, why in failures.items())
+            _log.error(
+                "An alert was not taken.", action="escalation.not_taken", trouble=trouble, **_named(case)
+            )
+            moved = deciding.failed(case, ladder, now, trouble)
+            return moved if moved.step != case.step else deciding.delivered(moved, taken)
+        return deciding.advanced(case, ladder, now)
+
+    async def _put_down(self, case: CaseRow, name: str, file: Escalation) -> None:
+        plan = file.digests.get(name, DEFAULT_DIGEST)
+        await self._cases.raise_cases([digests.put_down(case, name, plan, self._clock.now())])
+
+    async def _report(self, case: CaseRow, file: Escalation) -> CaseRow:
+        """A digest: sent when its time has come, with all that stands in it."""
+        now = self._clock.now()
+        plan = file.digests.get(case.subject, DEFAULT_DIGEST)
+        due = case.due_at or digests.next_report(plan, case.first_seen_at)
+        if due > now:
+            return deciding.put_off(case, due)
+        entries = await self._cases.pending(case.fingerprint, 1, digests.MOST_LINES)
+        named = await self._cases.cases_by_fingerprint([digests.case_put_down(entry) for entry in entries])
+        alert = digests.report(case, entries, named, due)
+        failures = await self._rack.send(
+            alert, [name for name in plan.to if name not in case.delivered], file.sinks, now
+        )
+        if failures:
+            return deciding.report_failed(case, now, failures, plan.to, digests.next_report(plan, now))
+        await self._cases.settle(case.fingerprint, [entry.occurrence for entry in entries], 1)
+        _log.info("A digest was sent.", action="escalation.digest", entries=len(entries), **_named(case))
+        following = deciding.put_off(case, digests.next_report(plan, now))
+        return deciding.closed(following, now, "sent")
+
+
+def _named(case: CaseRow) -> dict[str, object]:
+    return {"fingerprint": case.fingerprint, "kind": case.kind, "times": case.times}

@@ -1,0 +1,1 @@
+"""Where alerts go: everything that Apprise speaks, a signed webhook, the log."""

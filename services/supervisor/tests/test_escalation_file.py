@@ -1,0 +1,121 @@
+"""The escalation file: what it may say, and how it is told what is wrong with it."""
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from services.supervisor.tests.test_escalation_decisions import case
+
+from warrener_runtime.settings import SettingsError
+from warrener_supervisor.escalation.loading import parse
+from warrener_supervisor.escalation.matching import ladder_of
+from warrener_supervisor.escalation.source import LadderFile
+from warrener_supervisor.escalation.templating import NothingThere, filled, filled_text
+
+GOOD = """
+[sink.ops]
+apprise = "env:OPS_URL"
+
+[[ladder]]
+name = "closed accounts"
+job_types = ["bank.*"]
+errors = "*.Closed"
+steps = [{ do = "close" }]
+
+[[ladder]]
+name = "lost agents"
+kinds = "agent.*"
+steps = [{ do = "alert", to = ["ops"] }]
+"""
+
+
+def wrong(text: str) -> list[str]:
+    """What is told of this file."""
+    with pytest.raises(SettingsError) as told:
+        parse(text, {})
+    return list(told.value.problems)
+
+
+def steps(*written: str) -> str:
+    return f'[[ladder]]\nname = "a"\nsteps = [{", ".join(written)}]'
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("a = !", "expected TOML, got a mistake: Invalid value (at line 1, column 5)"),
+        (steps('{ do = "alrt" }'), "ladder[0].steps[0].do: expected one of retry, park, alert"),
+        (
+            steps('{ do = "alert", to = ["oops"] }'),
+            "ladder[0].steps[0].to: expected one of the sinks log, got",
+        ),
+        (steps('{ do = "alert", titel = "x" }'), "ladder[0].steps[0].titel: expected no such key"),
+        (steps('{ do = "park", after = "1 moment" }'), "ladder[0].steps[0].after: expected a duration"),
+        (steps('{ do = "alert", text = "{jobtype }" }'), "ladder[0].steps[0].text: expected places such as"),
+        (steps('{ do = "compensate" }'), "ladder[0].steps[0].job_type: expected a value, got none"),
+        (
+            steps('{ do = "retry" }', '{ do = "retry" }'),
+            "ladder[0].steps[1]: expected retry once in a ladder",
+        ),
+        (
+            steps('{ do = "digest", into = "weekly" }'),
+            "ladder[0].steps[0].into: expected one of the digests daily",
+        ),
+        (steps('{ do = "park" }') + '\nquiet = "night"', "ladder[0].quiet: expected one of the quiet hours"),
+        ('[sink.a]\nlog = "error"\napprise = "x://"', "sink.a: expected one of apprise, webhook and log"),
+        ('[sink.a]\nwebhook = "https://h"', "sink.a: expected webhook and secret together"),
+        ('[sink.a]\nwebhook = "ftp://h"\nsecret = "s"', "sink.a.webhook: expected a URL like https://"),
+        ('[sink.a]\napprise = "env:NONE"', "sink.a.apprise: expected the variable NONE to be set, got none"),
+        ('[[quiet.n]]\nfrom = "22:00"\nto = "25:00"', "quiet.n[0].to: expected"),
+        ('[digest.d]\nzone = "Mars/Crater"', "digest.d.zone: expected a time zone such as Europe/Berlin"),
+    ],
+)
+def test_what_is_wrong_is_named_by_its_key(text: str, told: str) -> None:
+    (problem,) = wrong(text)
+    assert problem.startswith(told), problem
+
+
+def test_all_that_is_wrong_is_told_at_once() -> None:
+    assert len(wrong(steps('{ do = "alert", to = ["x"], text = "{" }', '{ do = "digest", into = "y" }'))) == 3
+
+
+def test_the_first_ladder_that_matches_follows_and_none_is_a_line_in_the_log() -> None:
+    file = parse(GOOD, {"OPS_URL": "json://h"})
+    assert file.sinks["ops"].apprise == "json://h"
+
+    def name(**fields: Any) -> str:
+        return ladder_of(replace(case(), **fields), file).name
+
+    closed = {"error": {"type": "bank.Boom", "bases": ["bank.Closed"]}}
+    assert name(sample=closed) == "closed accounts"
+    assert name(sample={"error": {"type": "bank.Boom"}}) == "default"
+    assert name(sample=closed, job_type="mail.send") == "default"
+    assert name(kind="agent.lost", job_type=None) == "lost agents"
+
+
+def test_templates_for_people_and_for_machines() -> None:
+    facts = {"times": 3, "error": {"type": "Boom"}, "arguments": {"order": 17, "lines": [1, None]}}
+    assert filled_text("{{{times}}} {error.type} {nothing.here}", facts) == "{3} Boom {nothing.here?}"
+    template = {"order": "{arguments.order}", "why": ["{error.type}: {arguments.lines}", 1], "{times}": None}
+    assert filled(template, facts) == {"order": 17, "why": ["Boom: [1, null]", 1], "{times}": None}
+    with pytest.raises(NothingThere, match=r"expected \{arguments.oder\} in the dead job"):
+        filled("{arguments.oder}", facts)
+
+
+def test_a_file_that_changes_is_read_again_and_a_bad_one_changes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "escalation.toml"
+    with pytest.raises(SettingsError, match="WARRENER_ESCALATION: expected a file that can be read"):
+        LadderFile(path)
+    path.write_text(steps('{ do = "park" }'))
+    file = LadderFile(path)
+
+    def now_says(text: str, *, at: int) -> list[str]:
+        path.write_text(text)
+        os.utime(path, (at, at))
+        return [ladder.name for ladder in file.current().ladders]
+
+    assert now_says(steps('{ do = "nothing" }'), at=1) == ["a"]
+    assert now_says(steps('{ do = "close" }').replace('"a"', '"b"'), at=2) == ["b"]
+    assert LadderFile(None).current().ladders == ()

@@ -1,0 +1,159 @@
+"""Point 10 of supervision, on real processes and a real broker: what follows a death follows it once, and
+goes on when those who do it are killed."""
+
+import asyncio
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from services.supervisor.tests.webhook_receiver import SECRET, Received, WebhookReceiver
+from tests.acceptance.gate import make_gate
+from tests.acceptance.looking import rows_of
+from tests.acceptance.warren import ROOT, Warren, until
+
+from warrener_client import Ask, SyncClient
+from warrener_contracts.states import JobState
+from warrener_store import open_store
+from warrener_store.escalations import CaseRow
+
+MODULE = "tests.acceptance.escalation_handlers"
+JOBS = 1000
+
+
+def escalation_file(warren: Warren, receiver: WebhookReceiver, ladders: str) -> str:
+    """Where the ladders stand, with a webhook called `hook`."""
+    path = warren.folder / "escalation.toml"
+    path.write_text(f'[sink.hook]\nwebhook = "{receiver.url}"\nsecret = "{SECRET}"\n{ladders}')
+    return str(path)
+
+
+def warrener(warren: Warren, *words: str) -> Any:
+    """The command's answer."""
+    places = ("--store", warren.store_url, "--json")
+    broker = () if words[1] == "list" else ("--broker", warren.broker_url)
+    done = subprocess.run(
+        [sys.executable, "-m", "warrener", *words, *places, *broker],
+        cwd=warren.folder,
+        env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "HOME": str(warren.folder), "USER": "ann"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def cases(warren: Warren, *, closed: bool = False) -> list[CaseRow]:
+    """As they stand in the store."""
+    return asyncio.run(_cases(warren.store_url, closed=closed))
+
+
+async def _cases(url: str, *, closed: bool) -> list[CaseRow]:
+    store = open_store(url)
+    await store.start()
+    try:
+        return await store.escalations.cases(closed=closed)
+    finally:
+        await store.close()
+
+
+def state_of(warren: Warren, job_id: UUID) -> JobState | None:
+    """The job's; None until it is accepted."""
+    row = rows_of(warren, [job_id]).get(job_id)
+    return None if row is None else row.state
+
+
+COMPENSATED = """
+[[ladder]]
+name = "payments"
+job_types = "bank.*"
+errors = "*.Declined"
+steps = [
+  { do = "alert", to = ["hook"], title = "{job_type}: {error.type}" },
+  { do = "compensate", job_type = "orders.cancel", arguments = { order = "{arguments.order}" } },
+]
+"""
+
+
+def test_10_a_thousand_dead_jobs_are_one_alert_and_a_thousand_compensations_each_asked_once(
+    warren: Warren,
+) -> None:
+    cancelled = Path(warren.folder, "cancelled")
+    with WebhookReceiver() as receiver:
+        file = escalation_file(warren, receiver, COMPENSATED)
+        first = warren.start("supervisor", WARRENER_ESCALATION=file)
+        warren.start("scheduler")
+        warren.start("agent", MODULE, "--slots", "50")
+        warren.wait_ready()
+        with SyncClient(warren.broker_url) as client:
+            asks = [Ask("bank.pay", {"order": number}) for number in range(JOBS)]
+            jobs = list(client.request_many(asks))
+        until(cancelled.exists, "the first compensation")
+        first.kill()  # while it asks for compensations, or is about to note that it has
+        warren.start("supervisor", WARRENER_ESCALATION=file)
+        warren.start("supervisor", WARRENER_ESCALATION=file)
+        until(lambda: len(cancelled.read_text().splitlines()) >= JOBS, "a compensation for each", within=120)
+        until(lambda: cases(warren)[0].times == JOBS, "all to be counted")
+
+    dead = rows_of(warren, [job.job_id for job in jobs])
+    assert {row.state for row in dead.values()} == {JobState.DEAD}
+    lines = [line.split() for line in cancelled.read_text().splitlines()]
+    assert sorted(int(order) for order, _ in lines) == list(range(JOBS)), "each once, none twice"
+    assert {told.webhook_id for told in receiver.received} == {receiver.received[0].webhook_id}, "one alert"
+    assert receiver.received[0].data["title"] == f"bank.pay: {MODULE}.Declined"
+    assert receiver.wrong == []
+
+    (case,) = warrener(warren, "escalation", "list")
+    assert (case["kind"], case["job_type"], case["step"]) == ("job.dead", "bank.pay", 2)
+    name = case["fingerprint"]
+    assert warrener(warren, "escalation", "ack", name[:5])["fingerprint"] == name
+    warrener(warren, "escalation", "snooze", name, "--for", "1h", "--by", "bob")
+    until(lambda: (row := cases(warren)[0]).snoozed_until and row.acknowledged_by == "ann", "to be heard")
+    warrener(warren, "escalation", "close", name, "--reason", "the bank is back")
+    until(lambda: not cases(warren), "to be closed")
+    assert cases(warren, closed=True)[0].closed_why == "by ann: the bank is back"
+
+
+def test_10_the_alert_comes_when_every_agent_is_dead_and_again_under_its_id_when_its_supervisor_is_killed(
+    warren: Warren,
+) -> None:
+    gate = warren.folder / "gate"
+    make_gate(gate)
+    lease = {"WARRENER_LEASE": "6"}
+    with WebhookReceiver() as receiver:
+        file = escalation_file(
+            warren,
+            receiver,
+            '[[ladder]]\nname = "all"\nsteps = [{ do = "alert", to = ["hook"], urgent = true }]\n',
+        )
+        killed: list[str] = []
+
+        def kill_the_teller(told: Received) -> int:
+            if not killed:
+                killed.append(told.webhook_id)
+                supervisor.kill()  # it has told, and cannot note it any more
+            return 200
+
+        receiver.answer = kill_the_teller
+        supervisor = warren.start("supervisor", WARRENER_ESCALATION=file, **lease)
+        warren.start("scheduler")
+        agent = warren.start("agent", MODULE)
+        warren.wait_ready()
+        with SyncClient(warren.broker_url) as client:
+            job = client.request("hangs", {"gate": str(gate)})
+        until(lambda: state_of(warren, job.job_id) is JobState.RUNNING, "the job to run")
+        agent.kill()
+
+        until(lambda: killed, "the alert, with no agent left")
+        assert state_of(warren, job.job_id) is JobState.DEAD
+        warren.start("supervisor", WARRENER_ESCALATION=file, **lease)
+        until(lambda: len(receiver.received) == 2, "the alert again", within=60)
+        until(lambda: cases(warren)[0].step == 1, "the step to be noted")
+    assert {told.webhook_id for told in receiver.received} == {*killed}, "the same alert, told at least once"
+    told = receiver.received[0].data
+    assert (told["kind"], told["job_type"], told["times"]) == ("job.dead", "hangs", 1)
+    assert told["subject"] == str(job.job_id)
