@@ -34,6 +34,7 @@ ABSENT = {
     "attempt.cancelled.v1": {"by_handler"},
     "attempt.failed.v1": {"snoozed", *_OF_ERRORS},
     "job.dead.v1": _OF_ERRORS,
+    "job.redrive_requested.v1": _OF_POLICIES,
     "job.requested.v1": _OF_POLICIES,
     "job.retrying.v1": _OF_ERRORS,
 }

@@ -11,6 +11,7 @@ from warrener_store.tables import METADATA
 from warrener_store.testing import died, queued_job, running_job
 
 MOMENT = "'2026-11-20T12:00:00.000000Z'"
+JOB = "019440f7-3a00-7c3e-8f21-5b0a4d9e6c11"
 
 JOB_UPDATES = {
     "state_known": ["state = 'flying'", "state = ''"],
@@ -43,12 +44,21 @@ OTHER_UPDATES = {
     "attempt_from_one": "warrener_attempts SET attempt = 0",
     "end_known": "warrener_attempts SET ended_as = 'vanished'",
     "attempts_not_negative": "warrener_dead_letters SET attempts = -1",
+    "letter_state_known": "warrener_dead_letters SET state = 'risen'",
     "counted_state_known": "warrener_job_counts SET state = 'flying'",
 }
 
 INSERTS = {
     "guarantee_known": "warrener_job_types VALUES "
     f"('t', 'q', '{{}}', NULL, 'hoped', '{{}}', '', 'a1', {MOMENT})",
+    "campaign_kind_known": "warrener_campaigns VALUES "
+    f"('{JOB}', 'revive', '{{}}', '', '', {MOMENT}, 1, 'done', '', '{{}}', {MOMENT}, '{{}}', "
+    "'[]', NULL, NULL, NULL, "
+    f"{MOMENT}, NULL)",
+    "campaign_state_known": "warrener_campaigns VALUES "
+    f"('{JOB}', 'drop', '{{}}', '', '', {MOMENT}, 1, 'lost', '', '{{}}', {MOMENT}, '{{}}', "
+    "'[]', NULL, NULL, NULL, "
+    f"{MOMENT}, NULL)",
     "slots_not_negative": f"warrener_agents VALUES ('a1', 'h', 1, '[]', -1, 0, true, {MOMENT}, {MOMENT})",
 }
 

@@ -12,12 +12,15 @@ from warrener_contracts.events import (
     AttemptCancel,
     AttemptData,
     AttemptDispatched,
+    CampaignChangeRequested,
     Event,
     JobCancelRequested,
     JobDead,
     JobDeadlinePassed,
     JobDeduplicated,
+    JobDropRequested,
     JobFinished,
+    JobRedriveRequested,
     JobRejected,
     JobRequested,
     JobRetrying,
@@ -45,6 +48,21 @@ def _(event: JobRequested) -> tuple[str, str]:
 @address_of.register
 def _(event: JobCancelRequested) -> tuple[str, str]:
     return topology.REQUESTS, "job.cancel_requested"
+
+
+@address_of.register
+def _(event: JobRedriveRequested) -> tuple[str, str]:
+    return topology.REQUESTS, "job.redrive_requested"
+
+
+@address_of.register
+def _(event: JobDropRequested) -> tuple[str, str]:
+    return topology.REQUESTS, "job.drop_requested"
+
+
+@address_of.register
+def _(event: CampaignChangeRequested) -> tuple[str, str]:
+    return topology.REQUESTS, "job.campaign_change_requested"
 
 
 @address_of.register

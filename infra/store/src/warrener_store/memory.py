@@ -15,6 +15,7 @@ from warrener_contracts.states import JobState
 from warrener_store.chains import Chain, chains
 from warrener_store.encoding import decode, encode
 from warrener_store.listing import place_of
+from warrener_store.memory_letters import MemoryLetters
 from warrener_store.newest import newest
 from warrener_store.port import Inserted, Save, StateStore, StoreRefused
 from warrener_store.rows import (
@@ -45,6 +46,11 @@ class MemoryStore(StateStore):
         self._job_types: dict[str, JobTypeRow] = {}
         self._agents: dict[str, AgentRow] = {}
         self._parked: dict[str, ParkedMessage] = {}
+        self._letters = MemoryLetters(self._dead_letters, self._jobs)
+
+    @property
+    def letters(self) -> MemoryLetters:
+        return self._letters
 
     async def start(self) -> None:
         """There is nothing to connect to."""

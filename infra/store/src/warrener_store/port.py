@@ -11,6 +11,7 @@ from typing import Protocol
 from uuid import UUID
 
 from warrener_contracts.states import JobState
+from warrener_store.dead_letters import DeadLetters
 from warrener_store.rows import (
     AgentRow,
     AttemptRow,
@@ -52,6 +53,11 @@ class StateStore(Protocol):
     Every change of a job (a save, a claim, a lease, a watcher) makes its version grow by one, so that a save
     that was decided on an older row is not applied.
     """
+
+    @property
+    def letters(self) -> DeadLetters:
+        """Dead letters, and the campaigns over them: a port of its own, kept here."""
+        ...
 
     async def start(self) -> None:
         """Connect. Raises StoreNotMigrated where the tables are not those of this version."""

@@ -18,6 +18,7 @@ from warrener_store.failures import Conflict, translated
 from warrener_store.insertion import firsts, settled
 from warrener_store.newest import newest
 from warrener_store.port import Inserted, Save, StateStore
+from warrener_store.postgres_letters import PostgresLetters
 from warrener_store.questions import Questions
 from warrener_store.records.agents import (
     AGENT_COLUMNS,
@@ -73,6 +74,11 @@ class PostgresStore(Questions, StateStore):
             },
             pool_use_lifo=True,  # the connection that has just worked has its statements prepared
         )
+
+    @property
+    def letters(self) -> PostgresLetters:
+        """Dead letters, and the campaigns over them."""
+        return PostgresLetters(self._ask_text, self._change)
 
     async def start(self) -> None:
         """Connect. Raises StoreNotMigrated where the tables are not those of this version."""

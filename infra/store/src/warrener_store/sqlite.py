@@ -36,6 +36,7 @@ from warrener_store.rows import AgentRow, JobRow, JobTypeRow, Lease, ParkedMessa
 from warrener_store.schema import check_version
 from warrener_store.sql import Positional, positional, statement
 from warrener_store.sqlite_engine import BUSY_SECONDS, sqlite_engine, taken
+from warrener_store.sqlite_letters import SqliteLetters
 from warrener_store.watching import watched_by
 
 _ID, _KEY, _TYPE, _STATE = map(JOB_COLUMNS.index, ("job_id", "idempotency_key", "job_type", "state"))
@@ -51,6 +52,11 @@ class SqliteStore(Questions, StateStore):
         self._engine = sqlite_engine(address, busy_seconds=busy_seconds)
         # SQLite lets waiting writers poll; in this process they queue.
         self._writer = asyncio.Lock()
+
+    @property
+    def letters(self) -> SqliteLetters:
+        """Dead letters, and the campaigns over them."""
+        return SqliteLetters(self._ask_text, self._writing)
 
     async def start(self) -> None:
         """Connect. Raises StoreNotMigrated where the tables are not those of this version."""

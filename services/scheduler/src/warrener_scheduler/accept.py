@@ -19,6 +19,7 @@ from warrener_scheduler import answers
 from warrener_scheduler.acceptance import Accepted, Decision, Rejected, decide, job_of
 from warrener_scheduler.announce import Announce
 from warrener_scheduler.arguments import problem
+from warrener_scheduler.campaigns import Campaigns
 from warrener_scheduler.dispatch_letters import dispatch_letter
 from warrener_scheduler.intake import Asked, take_in
 from warrener_scheduler.job_types import JobTypes, KnownType
@@ -37,13 +38,21 @@ class Accept:
     """The verb that hears the requests queue."""
 
     def __init__(
-        self, bus: Bus, store: StateStore, clock: Clock, telemetry: Telemetry, announce: Announce
+        self,
+        bus: Bus,
+        store: StateStore,
+        clock: Clock,
+        telemetry: Telemetry,
+        announce: Announce,
+        *,
+        campaigns: Campaigns,
     ) -> None:
         self._bus = bus
         self._store = store
         self._clock = clock
         self._telemetry = telemetry
         self._announce = announce
+        self._campaigns = campaigns
         self._job_types = JobTypes(store, clock)
 
     async def handle(self, subscription: Subscription, deliveries: list[Delivery]) -> None:
@@ -62,6 +71,7 @@ class Accept:
             letter for found, of in intake.unreadable for letter in answers.unreadable(found, of, now)
         ]
         letters += intake.strayed
+        letters += await self._campaigns.carry_out(intake.orders)
         for found, _ in intake.unreadable:
             _warn(found.reason, found.detail)
         await publish(self._bus, letters, self._clock)

@@ -4,11 +4,20 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from warrener_contracts.codec import Readable, Unreadable, decode
-from warrener_contracts.events import AgentAnnounced, JobCancelRequested, JobRequested, Reason
+from warrener_contracts.events import (
+    AgentAnnounced,
+    CampaignChangeRequested,
+    JobCancelRequested,
+    JobDropRequested,
+    JobRedriveRequested,
+    JobRequested,
+    Reason,
+)
 from warrener_contracts.letters import Letter
 from warrener_contracts.topology import MAX_BODY
 from warrener_runtime.bus.port import Delivery
 from warrener_scheduler.answers import parked_event
+from warrener_scheduler.campaign_orders import Order
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +36,7 @@ class Intake:
     requests: list[Asked] = field(default_factory=list[Asked])
     cancels: list[JobCancelRequested] = field(default_factory=list[JobCancelRequested])
     announcements: list[AgentAnnounced] = field(default_factory=list[AgentAnnounced])
+    orders: list[tuple[Order, Readable]] = field(default_factory=list[tuple[Order, Readable]])
     unreadable: list[tuple[Unreadable, Delivery]] = field(default_factory=list[tuple[Unreadable, Delivery]])
     strayed: list[Letter] = field(default_factory=list[Letter])
 
@@ -46,6 +56,8 @@ def take_in(deliveries: Iterable[Delivery]) -> Intake:
                     intake.cancels.append(event)
                 case AgentAnnounced() as event:
                     intake.announcements.append(event)
+                case JobRedriveRequested() | JobDropRequested() | CampaignChangeRequested() as event:
+                    intake.orders.append((event, found))
                 case event:
                     detail = f"expected a request here, got {event.type}"
                     intake.strayed.append(parked_event(found, Reason.WRONG_DOOR, detail))

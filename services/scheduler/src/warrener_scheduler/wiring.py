@@ -9,12 +9,14 @@ from warrener_runtime.settings import SettingsError
 from warrener_runtime.telemetry import Telemetry
 from warrener_scheduler.accept import Accept
 from warrener_scheduler.announce import Announce
+from warrener_scheduler.campaigns import Campaigns
 from warrener_scheduler.dispatch import Dispatch
 from warrener_scheduler.settings import SchedulerSettings
 from warrener_store import StateStore, StoreError, StoreNotMigrated, StoreUnavailable, open_store
 from warrener_store.patience import start_patiently
 
 NAME = "warrener-scheduler"
+_CAMPAIGNS_EVERY = 0.5  # seconds between looks at the campaigns over dead letters
 
 _log = get_logger("scheduler")
 
@@ -29,7 +31,8 @@ def assemble(  # noqa: PLR0917 - the same six for every service
 ) -> Component:
     """The scheduler on a bus and a store that work already. Any number of them may run at once."""
     del entropy  # every id here is derived, so that a repeat is recognised
-    accept = Accept(bus, store, clock, telemetry, Announce(bus, store, clock))
+    campaigns = Campaigns(bus, store, clock)
+    accept = Accept(bus, store, clock, telemetry, Announce(bus, store, clock), campaigns=campaigns)
     dispatch = Dispatch(bus, store, clock)
     return Group(
         Resource("topology", lambda: bus.declare(TOPOLOGY), _nothing),
@@ -44,6 +47,7 @@ def assemble(  # noqa: PLR0917 - the same six for every service
             give_up_after=settings.give_up_deaf_after,
         ),
         Loop("dispatch", dispatch.look, every=settings.dispatch_every, clock=clock),
+        Loop("campaigns", campaigns.look, every=_CAMPAIGNS_EVERY, clock=clock),
         name=NAME,
     )
 

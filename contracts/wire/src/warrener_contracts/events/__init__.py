@@ -13,6 +13,15 @@ from warrener_contracts.events.answers import (
     JobRetryingData,
     Reason,
 )
+from warrener_contracts.events.dead_letters import (
+    CampaignChangeRequested,
+    CampaignChangeRequestedData,
+    DeadSelection,
+    JobDropRequested,
+    JobDropRequestedData,
+    JobRedriveRequested,
+    JobRedriveRequestedData,
+)
 from warrener_contracts.events.dispatch import (
     AttemptCancel,
     AttemptCancelData,
@@ -87,6 +96,9 @@ __all__ = [
     "AttemptSucceededData",
     "AttemptTimedOut",
     "AttemptTimedOutData",
+    "CampaignChangeRequested",
+    "CampaignChangeRequestedData",
+    "DeadSelection",
     "ErrorInfo",
     "ErrorKind",
     "Event",
@@ -100,8 +112,12 @@ __all__ = [
     "JobDeadlinePassedData",
     "JobDeduplicated",
     "JobDeduplicatedData",
+    "JobDropRequested",
+    "JobDropRequestedData",
     "JobFinished",
     "JobFinishedData",
+    "JobRedriveRequested",
+    "JobRedriveRequestedData",
     "JobRejected",
     "JobRejectedData",
     "JobRequested",

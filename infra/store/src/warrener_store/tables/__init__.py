@@ -1,8 +1,18 @@
 """The tables of this version as SQLAlchemy metadata; the migrations make the same (a test compares them)."""
 
 from warrener_store.tables.agents import agents, job_types
-from warrener_store.tables.buried import dead_letters, parked
+from warrener_store.tables.buried import campaigns, dead_letters, parked
 from warrener_store.tables.columns import METADATA
 from warrener_store.tables.jobs import attempts, job_counts, jobs
 
-__all__ = ["METADATA", "agents", "attempts", "dead_letters", "job_counts", "job_types", "jobs", "parked"]
+__all__ = [
+    "METADATA",
+    "agents",
+    "attempts",
+    "campaigns",
+    "dead_letters",
+    "job_counts",
+    "job_types",
+    "jobs",
+    "parked",
+]
