@@ -269,7 +269,9 @@ async def test_a_cancelled_heir_leaves_its_letter_to_whoever_comes_next(stage: S
     assert (letter.state, letter.state.unresolved) == (LetterState.ENDED, True)
 
 
-async def test_a_request_that_was_lost_is_published_again_under_its_id(stage: Stage) -> None:
+async def test_a_request_that_was_lost_is_published_again_under_its_id(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The scheduler was killed when it had noted the letters and not yet published."""
     await dead_jobs(stage, 3)
     publish = stage.bus.publish
@@ -281,7 +283,7 @@ async def test_a_request_that_was_lost_is_published_again_under_its_id(stage: St
             raise ConnectionError("killed here")
         return await publish(sent)
 
-    stage.bus.publish = lose  # type: ignore[method-assign]
+    monkeypatch.setattr(stage.bus, "publish", lose)
     await redrive(stage)
     assert lost
     assert len(await letters(stage, LetterState.ASKED)) == 3

@@ -17,7 +17,7 @@ from warrener_client.post import Post
 from warrener_client.tracing import RequestSpans
 from warrener_client.writing import Writer
 from warrener_contracts.codec import Readable, decode
-from warrener_contracts.events import JobCancelRequested, JobCancelRequestedData
+from warrener_contracts.events import Event, JobCancelRequested, JobCancelRequestedData
 from warrener_contracts.identity import job_id_of
 from warrener_contracts.letters import Letter, letter_for
 from warrener_contracts.policy import PolicyOverrides
@@ -164,6 +164,11 @@ class Client:
             data=JobCancelRequestedData(job_id=job_id, reason=reason),
         )
         await self._send([letter_for(event)], self._confirm_timeout, job_id)
+
+    async def send(self, event: Event[Any]) -> None:
+        """Publish a request of the wire for which there is no method here; returns when the broker has
+        confirmed that it keeps it."""
+        await self._send([letter_for(event)], self._confirm_timeout, job_id_of(event.source, event.id))
 
     async def _request(self, asks: Sequence[Ask], patience: float | None) -> list[Job]:
         around = ambient()

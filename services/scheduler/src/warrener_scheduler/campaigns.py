@@ -79,11 +79,20 @@ class Campaigns:
         """One step of each campaign that is due, and another where it can go on at once."""
         while claimed := await self._claim():
             for row in claimed:
-                await self._step(row)
+                await self._step_alone(row)
 
     async def _claim(self) -> list[CampaignRow]:
         now = self._clock.now()
         return await self._letters.claim_campaigns(now, now + _CLAIM, _AT_ONCE)
+
+    async def _step_alone(self, row: CampaignRow) -> None:
+        """A step that fails is made again when its claim has run out; the other campaigns go on meanwhile."""
+        try:
+            await self._step(row)
+        except Exception:  # noqa: BLE001 - whatever it is, it is told, and it is this campaign's alone
+            _log.exception(
+                "A step of a campaign failed.", action="campaigns.failed", campaign_id=str(row.campaign_id)
+            )
 
     async def _step(self, row: CampaignRow) -> None:
         if row.kind is CampaignKind.DROP:
@@ -114,6 +123,8 @@ class Campaigns:
                     await publish(self._bus, requests, self._clock)
                 return
         plan = course(row, order, counts, exhausted=not waiting, now=now)
+        if len(heirs) == PAGE and not plan.ask and plan.wait is not None:
+            plan = replace(plan, wait=timedelta(0))  # more have ended than were looked at
         if plan.state is CampaignState.STOPPED:
             moves += [redriving.released(letter) for letter in waiting]
         chosen, more = await self._requests(row, order, waiting[: plan.ask], now)
@@ -247,7 +258,8 @@ class Campaigns:
             finished_at=now if plan.wait is None else None,
         )
         if turned:
-            made = noted(made, JournalEntry(at=now, by=SOURCE, what=f"{plan.state.value}: {plan.why}"))
+            what = f"{plan.state.value}: {plan.why}" if plan.why else plan.state.value
+            made = noted(made, JournalEntry(at=now, by=SOURCE, what=what))
         counted = await self._letters.save_campaign(made, moves)
         if counted and turned:
             _say(made)
