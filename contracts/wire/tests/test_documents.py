@@ -36,6 +36,7 @@ ABSENT = {
     "attempt.failed.v1": {"snoozed", *_OF_ERRORS},
     "job.cancel_requested.v1": {"tree"},
     "job.dead.v1": _OF_ERRORS,
+    "job.redrive_requested.v1": _OF_POLICIES,
     "job.requested.v1": _OF_POLICIES,
     "job.retrying.v1": _OF_ERRORS,
 }

@@ -15,6 +15,7 @@ from warrener_store.tables import METADATA
 from warrener_store.testing import NOON, died, queued_job, raised_case, running_job
 
 MOMENT = "'2026-11-20T12:00:00.000000Z'"
+JOB = "019440f7-3a00-7c3e-8f21-5b0a4d9e6c11"
 
 JOB_UPDATES = {
     "state_known": ["state = 'flying'", "state = ''"],
@@ -48,6 +49,7 @@ OTHER_UPDATES = {
     "end_known": "warrener_attempts SET ended_as = 'vanished'",
     "attempts_not_negative": "warrener_dead_letters SET attempts = -1",
     "breaker_state_known": "warrener_breakers SET state = 'ajar'",
+    "letter_state_known": "warrener_dead_letters SET state = 'risen'",
     "counted_state_known": "warrener_job_counts SET state = 'flying'",
     "case_counts_not_negative": "warrener_cases SET round = 0",
     "closed_case_sleeps": f"warrener_cases SET closed_at = {MOMENT}",
@@ -58,6 +60,14 @@ INSERTS = {
     "number_from_one": f"warrener_checkpoints VALUES ('{UUID(int=1)}', 1, 0, NULL, {MOMENT})",
     "guarantee_known": "warrener_job_types VALUES "
     f"('t', 'q', '{{}}', NULL, 'hoped', '{{}}', '', 'a1', {MOMENT})",
+    "campaign_kind_known": "warrener_campaigns VALUES "
+    f"('{JOB}', 'revive', '{{}}', '', '', {MOMENT}, 1, 'done', '', '{{}}', {MOMENT}, '{{}}', "
+    "'[]', NULL, NULL, NULL, "
+    f"{MOMENT}, NULL)",
+    "campaign_state_known": "warrener_campaigns VALUES "
+    f"('{JOB}', 'drop', '{{}}', '', '', {MOMENT}, 1, 'lost', '', '{{}}', {MOMENT}, '{{}}', "
+    "'[]', NULL, NULL, NULL, "
+    f"{MOMENT}, NULL)",
     "slots_not_negative": f"warrener_agents VALUES ('a1', 'h', 1, '[]', -1, 0, true, {MOMENT}, {MOMENT})",
 }
 

@@ -18,7 +18,7 @@ from warrener_store.migrating import UnknownRevision, engine_of, script_config
 from warrener_store.rows import AttemptEnd
 from warrener_store.schema import NEEDED, VERSION_TABLE
 from warrener_store.tables import METADATA
-from warrener_store.testing import attempt_of, changed, running_job, succeeded
+from warrener_store.testing import attempt_of, changed, died, running_job, succeeded
 
 
 def described(connection: Connection) -> dict[str, object]:
@@ -169,3 +169,21 @@ async def test_attempts_are_kept_when_their_ends_become_more_and_fewer(empty_url
     assert [[replace(each, end=AttemptEnd.LOST) for each in rows] for rows in after] == [
         [replace(each, end=AttemptEnd.LOST) for each in rows] for rows in before
     ]
+
+
+async def test_dead_letters_are_kept_when_what_was_done_about_them_comes_and_goes(empty_url: str) -> None:
+    await migrate(empty_url)
+    store = open_store(empty_url)
+    await store.start()
+    job = running_job()
+    await store.insert_jobs([job])
+    await store.save_jobs([died(job)])
+    (before,) = await store.dead_letters()
+    await store.close()
+
+    await migrate(empty_url, "0003")
+    await migrate(empty_url)
+
+    await store.start()
+    assert await store.dead_letters() == [before]
+    await store.close()

@@ -205,30 +205,32 @@ class Client:
         reason: str,
     ) -> None:
         data = BreakerSetRequestedData(name=name, state=state, open_for=open_for, reason=reason)
-        await self._order(BreakerSetRequested(**self._envelope(name), data=data))
+        await self.send(BreakerSetRequested(**self._envelope(name), data=data))
 
     async def acknowledge_case(self, fingerprint: str, *, by: str) -> None:
         """Say that somebody is on it: no further alerts of this case; all else of its ladder goes on. Returns
         when the broker has confirmed."""
         data = CaseAcknowledgeRequestedData(fingerprint=fingerprint, by=by)
-        await self._order(CaseAcknowledgeRequested(**self._envelope(fingerprint), data=data))
+        await self.send(CaseAcknowledgeRequested(**self._envelope(fingerprint), data=data))
 
     async def snooze_case(self, fingerprint: str, until: datetime, *, by: str) -> None:
         """Say that nothing of this case's ladder is to happen until then; a time that has passed wakes it."""
         data = CaseSnoozeRequestedData(fingerprint=fingerprint, by=by, until=until)
-        await self._order(CaseSnoozeRequested(**self._envelope(fingerprint), data=data))
+        await self.send(CaseSnoozeRequested(**self._envelope(fingerprint), data=data))
 
     async def close_case(self, fingerprint: str, *, by: str, reason: str = "asked for") -> None:
         """Say that this case is over; raised again, it begins anew."""
         data = CaseCloseRequestedData(fingerprint=fingerprint, by=by, reason=reason)
-        await self._order(CaseCloseRequested(**self._envelope(fingerprint), data=data))
+        await self.send(CaseCloseRequested(**self._envelope(fingerprint), data=data))
 
     def _envelope(self, subject: str) -> dict[str, Any]:
         event_id, time = str(self._entropy.new_id()), self._clock.now()
         return {"id": event_id, "source": self.source, "time": time, "subject": subject}
 
-    async def _order(self, event: Event[Any]) -> None:
-        await self._send([letter_for(event)], self._confirm_timeout, UUID(event.id))
+    async def send(self, event: Event[Any]) -> None:
+        """Publish a request of the wire for which there is no method here; returns when the broker has
+        confirmed that it keeps it."""
+        await self._send([letter_for(event)], self._confirm_timeout, job_id_of(event.source, event.id))
 
     async def _request(self, asks: Sequence[Ask], patience: float | None) -> list[Job]:
         around = ambient()

@@ -15,6 +15,7 @@ from warrener_contracts.events import (
     AttemptDispatched,
     BreakerChanged,
     BreakerSetRequested,
+    CampaignChangeRequested,
     CaseAcknowledgeRequested,
     CaseCloseRequested,
     CaseSnoozeRequested,
@@ -23,7 +24,9 @@ from warrener_contracts.events import (
     JobDead,
     JobDeadlinePassed,
     JobDeduplicated,
+    JobDropRequested,
     JobFinished,
+    JobRedriveRequested,
     JobRejected,
     JobRequested,
     JobRetrying,
@@ -62,6 +65,21 @@ def _(event: BreakerSetRequested) -> tuple[str, str]:
 @address_of.register
 def _(event: BreakerChanged) -> tuple[str, str]:
     return topology.EVENTS, f"breaker.changed.{event.data.state}"
+
+
+@address_of.register
+def _(event: JobRedriveRequested) -> tuple[str, str]:
+    return topology.REQUESTS, "job.redrive_requested"
+
+
+@address_of.register
+def _(event: JobDropRequested) -> tuple[str, str]:
+    return topology.REQUESTS, "job.drop_requested"
+
+
+@address_of.register
+def _(event: CampaignChangeRequested) -> tuple[str, str]:
+    return topology.REQUESTS, "job.campaign_change_requested"
 
 
 @address_of.register

@@ -24,3 +24,8 @@ def job_id_of(source: str, event_id: str) -> UUID:
 def follow_up_id(parent: UUID, key: str) -> UUID:
     """The job id of the follow-up `key` of `parent`: the same whichever attempt asks for it."""
     return uuid5(parent, f"follow-up\n{key}")
+
+
+def redrive_id(dead: UUID, number: int) -> UUID:
+    """The id of the job that is asked for in place of a dead one, the first time, the second …"""
+    return uuid5(dead, f"redrive\n{number}")

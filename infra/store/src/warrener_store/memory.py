@@ -17,6 +17,7 @@ from warrener_store.encoding import decode, encode
 from warrener_store.listing import place_of
 from warrener_store.memory_escalations import MemoryEscalations
 from warrener_store.memory_kept import MemoryKept
+from warrener_store.memory_letters import MemoryLetters
 from warrener_store.newest import newest
 from warrener_store.port import Inserted, Save, StateStore, StoreRefused
 from warrener_store.rows import (
@@ -51,10 +52,15 @@ class MemoryStore(MemoryKept, StateStore):
         self._breakers: dict[str, BreakerRow] = {}
         self._parked: dict[str, ParkedMessage] = {}
         self._escalations = MemoryEscalations()
+        self._letters = MemoryLetters(self._dead_letters, self._jobs)
 
     @property
     def escalations(self) -> MemoryEscalations:
         return self._escalations
+
+    @property
+    def letters(self) -> MemoryLetters:
+        return self._letters
 
     async def start(self) -> None:
         """There is nothing to connect to."""

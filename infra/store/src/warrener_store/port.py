@@ -11,6 +11,7 @@ from uuid import UUID
 
 from warrener_contracts.states import JobState
 from warrener_store.checkpoints import KeptCheckpoints
+from warrener_store.dead_letters import DeadLetters
 from warrener_store.escalations import Escalations
 from warrener_store.frozen import checked
 from warrener_store.rows import (
@@ -60,6 +61,11 @@ class StateStore(CancelledTrees, KeptCheckpoints, Protocol):
     @property
     def escalations(self) -> Escalations:
         """The cases of the escalation: a port of its own, kept here."""
+        ...
+
+    @property
+    def letters(self) -> DeadLetters:
+        """Dead letters, and the campaigns over them: a port of its own, kept here."""
         ...
 
     async def start(self) -> None:

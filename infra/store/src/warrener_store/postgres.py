@@ -21,6 +21,7 @@ from warrener_store.pool import Pool
 from warrener_store.port import Inserted, Save, StateStore
 from warrener_store.postgres_driver import SILENCE, PostgresDriver
 from warrener_store.postgres_escalations import PostgresEscalations
+from warrener_store.postgres_letters import PostgresLetters
 from warrener_store.questions import Questions
 from warrener_store.records.agents import (
     AGENT_COLUMNS,
@@ -68,6 +69,11 @@ class PostgresStore(Kept, Questions, StateStore):
     def escalations(self) -> PostgresEscalations:
         """The cases of the escalation."""
         return PostgresEscalations(self._ask, self._change)
+
+    @property
+    def letters(self) -> PostgresLetters:
+        """Dead letters, and the campaigns over them."""
+        return PostgresLetters(self._ask_text, self._change)
 
     async def start(self) -> None:
         """Connect. Raises StoreNotMigrated where the tables are not those of this version."""

@@ -141,9 +141,33 @@ class AttemptRow:
     verdict: str  # "done", "retry at …", "dead: …": what the supervisor made of it
 
 
+class LetterState(StrEnum):
+    """What has been done about a dead letter."""
+
+    OPEN = "open"  # nothing yet
+    TAKEN = "taken"  # a campaign will ask for it again
+    ASKED = "asked"  # asked for again; that job is not over
+    SUCCEEDED = "succeeded"  # the job asked for in its place has
+    RETURNED = "returned"  # that job has died of the same cause; it has a dead letter of its own
+    DIED = "died"  # that job has died of another cause; the same
+    ENDED = "ended"  # that job was cancelled, or its deadline passed
+    REFUSED = "refused"  # its arguments are not what the job type asks for
+    OVERTAKEN = "overtaken"  # the same request has succeeded since under another id
+    DROPPED = "dropped"  # nobody will ask for it again
+
+    @property
+    def unresolved(self) -> bool:
+        """Whether somebody should still do something about it."""
+        return self in UNRESOLVED
+
+
+UNRESOLVED = (LetterState.OPEN, LetterState.ENDED, LetterState.REFUSED)
+"""Those that a campaign may take, in the order in which the index by cause names them."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetter:
-    """A job whose attempts are used up."""
+    """A job whose attempts are used up, and what has been done about it since."""
 
     job_id: UUID
     job_type: str
@@ -151,6 +175,14 @@ class DeadLetter:
     reason: str
     error: ErrorInfo | None
     died_at: datetime
+    fingerprint: str = ""  # of the cause; empty: it died before causes had one
+
+    state: LetterState = LetterState.OPEN
+    campaign_id: UUID | None = None  # the last that has dealt with it
+    redriven_as: UUID | None = None  # the job that was asked for in its place
+    redrives: int = 0
+    asked_at: datetime | None = None
+    note: str | None = None  # why it was refused, skipped or dropped
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,6 +20,7 @@ from warrener_scheduler import answers
 from warrener_scheduler.acceptance import Accepted, Decision, Rejected, decide, job_of
 from warrener_scheduler.announce import Announce
 from warrener_scheduler.arguments import problem
+from warrener_scheduler.campaigns import Campaigns
 from warrener_scheduler.dispatch_letters import dispatch_letter
 from warrener_scheduler.felled import cancels, felled_among
 from warrener_scheduler.holds import Holds
@@ -48,6 +49,7 @@ class Accept:
         announce: Announce,
         *,
         holds: Holds,
+        campaigns: Campaigns,
     ) -> None:
         self._bus = bus
         self._store = store
@@ -55,6 +57,7 @@ class Accept:
         self._telemetry = telemetry
         self._announce = announce
         self._holds = holds
+        self._campaigns = campaigns
         self._job_types = JobTypes(store, clock)
 
     async def handle(self, subscription: Subscription, deliveries: list[Delivery]) -> None:
@@ -69,11 +72,12 @@ class Accept:
         cancelled = {event.data.job_id for event in intake.cancels}
         letters = await self._accept(intake.requests, cancelled)
         now = self._clock.now()
-        letters += [judged_letter(event) for event in (*intake.cancels, *intake.orders)]
+        letters += [judged_letter(event) for event in (*intake.cancels, *intake.handed_on)]
         letters += [
             letter for found, of in intake.unreadable for letter in answers.unreadable(found, of, now)
         ]
         letters += intake.strayed
+        letters += await self._campaigns.carry_out(intake.orders)
         for found, _ in intake.unreadable:
             _warn(found.reason, found.detail)
         await publish(self._bus, letters, self._clock)

@@ -8,8 +8,11 @@ from warrener_contracts.codec import Readable, Unreadable, decode
 from warrener_contracts.events import (
     AgentAnnounced,
     BreakerSetRequested,
+    CampaignChangeRequested,
     Event,
     JobCancelRequested,
+    JobDropRequested,
+    JobRedriveRequested,
     JobRequested,
     Reason,
 )
@@ -17,6 +20,7 @@ from warrener_contracts.letters import Letter
 from warrener_contracts.topology import MAX_BODY
 from warrener_runtime.bus.port import Delivery
 from warrener_scheduler.answers import parked_event
+from warrener_scheduler.campaign_orders import Order
 
 
 class Asked(NamedTuple):
@@ -33,8 +37,9 @@ class Intake:
 
     requests: list[Asked] = field(default_factory=list[Asked])
     cancels: list[JobCancelRequested] = field(default_factory=list[JobCancelRequested])
-    orders: list[Event[Any]] = field(default_factory=list[Event[Any]])  # for the supervisor too
+    handed_on: list[Event[Any]] = field(default_factory=list[Event[Any]])  # to the supervisor
     announcements: list[AgentAnnounced] = field(default_factory=list[AgentAnnounced])
+    orders: list[tuple[Order, Readable]] = field(default_factory=list[tuple[Order, Readable]])
     unreadable: list[tuple[Unreadable, Delivery]] = field(default_factory=list[tuple[Unreadable, Delivery]])
     strayed: list[Letter] = field(default_factory=list[Letter])
 
@@ -53,9 +58,11 @@ def take_in(deliveries: Iterable[Delivery]) -> Intake:
                 case JobCancelRequested() as event:
                     intake.cancels.append(event)
                 case BreakerSetRequested() as event:
-                    intake.orders.append(event)
+                    intake.handed_on.append(event)
                 case AgentAnnounced() as event:
                     intake.announcements.append(event)
+                case JobRedriveRequested() | JobDropRequested() | CampaignChangeRequested() as event:
+                    intake.orders.append((event, found))
                 case event:
                     detail = f"expected a request here, got {event.type}"
                     intake.strayed.append(parked_event(found, Reason.WRONG_DOOR, detail))

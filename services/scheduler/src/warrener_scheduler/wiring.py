@@ -9,6 +9,7 @@ from warrener_runtime.settings import SettingsError
 from warrener_runtime.telemetry import Telemetry
 from warrener_scheduler.accept import Accept
 from warrener_scheduler.announce import Announce
+from warrener_scheduler.campaigns import Campaigns
 from warrener_scheduler.dispatch import Dispatch
 from warrener_scheduler.holds import Holds
 from warrener_scheduler.settings import SchedulerSettings
@@ -16,6 +17,7 @@ from warrener_store import StateStore, StoreError, StoreNotMigrated, StoreUnavai
 from warrener_store.patience import start_patiently
 
 NAME = "warrener-scheduler"
+_CAMPAIGNS_EVERY = 0.5  # seconds between looks at the campaigns over dead letters
 
 _LOOK_AT_BREAKERS = 1.0  # seconds
 
@@ -32,8 +34,9 @@ def assemble(  # noqa: PLR0917 - the same six for every service
 ) -> Component:
     """The scheduler on a bus and a store that work already. Any number of them may run at once."""
     del entropy  # every id here is derived, so that a repeat is recognised
-    holds = Holds(store)
-    accept = Accept(bus, store, clock, telemetry, Announce(bus, store, clock), holds=holds)
+    holds, campaigns = Holds(store), Campaigns(bus, store, clock)
+    announce = Announce(bus, store, clock)
+    accept = Accept(bus, store, clock, telemetry, announce, holds=holds, campaigns=campaigns)
     dispatch = Dispatch(bus, store, clock, holds)
     return Group(
         Resource("topology", lambda: bus.declare(TOPOLOGY), _nothing),
@@ -49,6 +52,7 @@ def assemble(  # noqa: PLR0917 - the same six for every service
         ),
         Loop("breakers", holds.look, every=_LOOK_AT_BREAKERS, clock=clock),
         Loop("dispatch", dispatch.look, every=settings.dispatch_every, clock=clock),
+        Loop("campaigns", campaigns.look, every=_CAMPAIGNS_EVERY, clock=clock),
         name=NAME,
     )
 

@@ -11,6 +11,7 @@ from warrener_contracts.states import JobState
 from warrener_store.becoming import become
 from warrener_store.rows import AttemptEnd, AttemptRow, DeadLetter, JobRow
 from warrener_store.watching import watched_by
+from warrener_supervisor.fingerprint import fingerprint
 from warrener_supervisor.moment import Moment
 from warrener_supervisor.verdicts import Judgement, Tell
 
@@ -48,6 +49,7 @@ def dead(row: JobRow, record: AttemptRow, reason: str, now: datetime) -> Judgeme
         reason=reason,
         error=row.error,
         died_at=now,
+        fingerprint=fingerprint(row.job_type, row.error),
     )
     return Judgement(
         _over(row, JobState.DEAD, now, owner=row.owner),

@@ -310,6 +310,53 @@ def _alarms() -> list[e.Event[Any]]:
     ]
 
 
+def _dead_letters() -> list[e.Event[Any]]:
+    campaign = UUID("019440f7-9d20-7f31-8a64-4c1be07d25a9")
+    which = e.DeadSelection(
+        job_ids=(_JOB,),
+        fingerprint="9f86d081884c",
+        job_type="flights.load",
+        died_after=_NOON,
+        died_before=_at(86_400),
+    )
+    return [
+        e.JobRedriveRequested(
+            **_envelope(22, "airline/operations", 90_000, campaign, str(campaign)),
+            data=e.JobRedriveRequestedData(
+                which=which,
+                limit=5000,
+                edits={"columns": ["departure_delay", "arr_delay"], "carrier": None},
+                queue="loading",
+                policy=PolicyOverrides(
+                    max_attempts=3,
+                    timeout=timedelta(minutes=1),
+                    start_timeout=timedelta(minutes=10),
+                    backoff=_POLICY.backoff,
+                ),
+                canary=20,
+                rate=50.0,
+                tolerate=1,
+                even_if_succeeded=True,
+                dry_run=True,
+                by="ann@operations",
+                reason="the new form of the files is read since release 42",
+            ),
+        ),
+        e.JobDropRequested(
+            **_envelope(23, "airline/operations", 90_060),
+            data=e.JobDropRequestedData(
+                which=which, by="ann@operations", reason="the airline has withdrawn these files"
+            ),
+        ),
+        e.CampaignChangeRequested(
+            **_envelope(24, "airline/operations", 90_120, campaign),
+            data=e.CampaignChangeRequestedData(
+                campaign_id=campaign, change="stop", by="ann@operations", reason="the database is slow today"
+            ),
+        ),
+    ]
+
+
 def _cases() -> list[e.Event[Any]]:
     case, ann, console = "3f9a1c77e0b2", "ann@airline.example", "airline/console"
     return [
@@ -331,5 +378,13 @@ def _cases() -> list[e.Event[Any]]:
 @cache
 def golden() -> Mapping[str, e.Event[Any]]:
     """The example of each event, by its CloudEvents `type`."""
-    told = [*_requests(), *_dispatch(), *_status(), *_answers(), *_alarms(), *_cases()]
+    told = [
+        *_requests(),
+        *_dispatch(),
+        *_status(),
+        *_answers(),
+        *_alarms(),
+        *_cases(),
+        *_dead_letters(),
+    ]
     return MappingProxyType({type_of(type(event)): event for event in told})

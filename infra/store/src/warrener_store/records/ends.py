@@ -7,7 +7,7 @@ from warrener_contracts.states import JobState
 from warrener_store.encoding import escape, unescape
 from warrener_store.records.form import Form, text_in, text_out
 from warrener_store.records.policies import error_in, error_out
-from warrener_store.rows import AttemptEnd, AttemptRow, DeadLetter, ParkedMessage, StateCount
+from warrener_store.rows import AttemptEnd, AttemptRow, DeadLetter, LetterState, ParkedMessage, StateCount
 
 ATTEMPT_COLUMNS = (
     "job_id",
@@ -20,7 +20,17 @@ ATTEMPT_COLUMNS = (
     "error",
     "verdict",
 )
-DEAD_LETTER_COLUMNS = ("job_id", "job_type", "attempts", "reason", "error", "died_at")
+DEAD_LETTER_COLUMNS = ("job_id", "job_type", "attempts", "reason", "error", "died_at", "fingerprint")
+"""Those that are written when the job dies."""
+LETTER_COLUMNS = (
+    *DEAD_LETTER_COLUMNS,
+    "state",
+    "campaign_id",
+    "redriven_as",
+    "redrives",
+    "asked_at",
+    "note",
+)
 PARKED_COLUMNS = ("parked_id", "queue", "reason", "detail", "content_type", "body", "parked_at")
 
 
@@ -63,11 +73,12 @@ def dead_letter_out(row: DeadLetter, form: Form) -> tuple[Any, ...]:
         escape(row.reason),
         error_out(row.error),
         form.moment_out(row.died_at),
+        row.fingerprint,
     )
 
 
 def dead_letter_in(values: Sequence[Any], form: Form) -> DeadLetter:
-    """The row whose DEAD_LETTER_COLUMNS have these values."""
+    """The row whose LETTER_COLUMNS have these values."""
     return DeadLetter(
         job_id=form.id_in(values[0]),
         job_type=unescape(values[1]),
@@ -75,6 +86,13 @@ def dead_letter_in(values: Sequence[Any], form: Form) -> DeadLetter:
         reason=unescape(values[3]),
         error=error_in(values[4]),
         died_at=form.moment_in(values[5]),
+        fingerprint=values[6],
+        state=LetterState(values[7]),
+        campaign_id=form.id_in(values[8]),
+        redriven_as=form.id_in(values[9]),
+        redrives=values[10],
+        asked_at=form.moment_in(values[11]),
+        note=text_in(values[12]),
     )
 
 

@@ -2,7 +2,7 @@
 
 from warrener_store.tables.agents import agents, job_types
 from warrener_store.tables.breakers import breakers
-from warrener_store.tables.buried import dead_letters, parked
+from warrener_store.tables.buried import campaigns, dead_letters, parked
 from warrener_store.tables.cases import case_entries, cases
 from warrener_store.tables.columns import METADATA
 from warrener_store.tables.jobs import attempts, job_counts, jobs
@@ -13,6 +13,7 @@ __all__ = [
     "agents",
     "attempts",
     "breakers",
+    "campaigns",
     "cancelled_trees",
     "case_entries",
     "cases",

@@ -1,8 +1,11 @@
 """What is buried: jobs whose attempts are used up, and messages that cannot be understood."""
 
 from sqlalchemy import Column, ForeignKey, Index, Integer, LargeBinary, Table, Text
+from sqlalchemy import text as sql
 
-from warrener_store.tables.columns import ID, METADATA, moment, rule, text
+from warrener_store.dead_letters import CampaignKind, CampaignState
+from warrener_store.rows import UNRESOLVED, LetterState
+from warrener_store.tables.columns import ID, METADATA, moment, one_of, rule, text
 from warrener_store.tables.jobs import jobs
 
 dead_letters = Table(
@@ -14,9 +17,70 @@ dead_letters = Table(
     text("reason"),
     text("error", nullable=True),
     moment("died_at", nullable=False),
+    Column("fingerprint", Text(), nullable=False, server_default=""),
+    # What has been done about it.
+    Column("state", Text(), nullable=False, server_default=LetterState.OPEN.value),
+    Column("campaign_id", ID),
+    Column("redriven_as", ID),
+    Column("redrives", Integer(), nullable=False, server_default="0"),
+    moment("asked_at"),
+    text("note", nullable=True),
     rule("attempts_not_negative", "attempts >= 0"),
+    rule("letter_state_known", one_of("state", LetterState)),
 )
 Index("warrener_dead_letters_newest", dead_letters.c.died_at, dead_letters.c.job_id)
+# Groups by cause, and the letters of one cause from the first on: of what is not dealt with alone.
+Index(
+    "warrener_dead_letters_unresolved",
+    dead_letters.c.fingerprint,
+    dead_letters.c.died_at,
+    dead_letters.c.job_id,
+    postgresql_where=sql(one_of("state", UNRESOLVED)),
+    sqlite_where=sql(one_of("state", UNRESOLVED)),
+)
+Index(
+    "warrener_dead_letters_campaign",
+    dead_letters.c.campaign_id,
+    dead_letters.c.state,
+    dead_letters.c.died_at,
+    dead_letters.c.job_id,
+    postgresql_where=sql("campaign_id IS NOT NULL"),
+    sqlite_where=sql("campaign_id IS NOT NULL"),
+)
+Index(
+    "warrener_dead_letters_redriven_as",
+    dead_letters.c.redriven_as,
+    postgresql_where=sql("redriven_as IS NOT NULL"),
+    sqlite_where=sql("redriven_as IS NOT NULL"),
+)
+
+campaigns = Table(
+    "warrener_campaigns",
+    METADATA,
+    # What was asked for; never changes.
+    Column("campaign_id", ID, primary_key=True),
+    text("kind"),
+    text("told"),
+    text("asked_by"),
+    text("reason"),
+    moment("asked_at", nullable=False),
+    # How far it is.
+    Column("version", Integer(), nullable=False),
+    text("state"),
+    text("why"),
+    text("counts"),
+    moment("began_at", nullable=False),
+    text("since"),
+    text("journal"),
+    moment("after_died_at"),
+    Column("after_job_id", ID),
+    moment("wake_at"),
+    moment("updated_at", nullable=False),
+    moment("finished_at"),
+    rule("campaign_kind_known", one_of("kind", CampaignKind)),
+    rule("campaign_state_known", one_of("state", CampaignState)),
+)
+"""One row a campaign: a handful a day, so no index but the key."""
 
 parked = Table(
     "warrener_parked",

@@ -13,7 +13,7 @@ from warrener.shown.screen import WIDE
 from warrener.shown.states import id_text, state_text
 from warrener.shown.times import ago, span
 from warrener_contracts.states import JobState
-from warrener_store.rows import AgentRow, DeadLetter, JobRow, JobTypeRow, ParkedMessage, StateCount
+from warrener_store.rows import AgentRow, JobRow, JobTypeRow, ParkedMessage, StateCount
 
 _LONG = frozenset(
     {"bound to", "differs", "verdict", "queues", "retries after"}
@@ -130,21 +130,6 @@ def agent_state(row: AgentRow, now: datetime) -> Text:
     if now - row.last_seen_at > SILENT_AFTER:
         return Text("○ silent", style="soft")
     return Text("◐ draining", style="odd") if row.draining else Text("● alive", style="good")
-
-
-def dead_table(rows: Iterable[DeadLetter], now: datetime, *, wide: bool = True) -> Table:
-    """Dead letters."""
-    made = table("job", "type", "attempts", "died", "why", right=("attempts",))
-    for row in rows:
-        error = f"{row.error.type}: {row.error.message}" if row.error else row.reason
-        made.add_row(
-            id_text(row.job_id, wide=wide),
-            row.job_type,
-            str(row.attempts),
-            Text(ago(row.died_at, now), style="soft"),
-            Text(one_line(error), style="bad"),
-        )
-    return made
 
 
 def parked_table(rows: Iterable[ParkedMessage], now: datetime) -> Table:

@@ -5,8 +5,8 @@ from typing import Any
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0007"
-down_revision = "0006"
+revision = "0008"
+down_revision = "0007"
 
 _MOMENT = sa.DateTime(timezone=True).with_variant(sa.CHAR(27), "sqlite")
 

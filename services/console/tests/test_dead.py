@@ -1,0 +1,132 @@
+"""`warrener dead`: lists, causes, pages and campaigns, from what the store holds."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from uuid import uuid4
+
+import pytest
+from typer.testing import Result
+
+from warrener_contracts.events import ErrorInfo, ErrorKind
+from warrener_store import open_store
+from warrener_store.dead_letters import CampaignKind, CampaignRow, CampaignState, JournalEntry, Move
+from warrener_store.rows import JobRow, LetterState
+from warrener_store.testing import NOON, died, queued_job
+
+Run = Callable[..., Result]
+ERROR = ErrorInfo(kind=ErrorKind.ERROR, type="ValueError", message="7 columns", stack="File x")
+CAUSE = "0123456789ab"
+HEIR = uuid4()
+CAMPAIGN = CampaignRow(
+    campaign_id=uuid4(),
+    kind=CampaignKind.REDRIVE,
+    told={"which": {"fingerprint": CAUSE}, "by": "ann"},
+    asked_by="ann",
+    reason="mended",
+    asked_at=NOON,
+    began_at=NOON,
+    state=CampaignState.STOPPED,
+    why="the same failure is back",
+    counts={"returned": 1},
+    journal=(JournalEntry(at=NOON, by="ann", what="asked for: mended"),),
+    wake_at=None,
+    updated_at=NOON,
+)
+
+
+@pytest.fixture
+def dead(store_url: str) -> list[JobRow]:
+    """Three dead jobs of one cause, of which one was asked for again and died again."""
+    rows = [queued_job(), queued_job(), queued_job(job_id=HEIR)]
+
+    async def fill() -> None:
+        store = open_store(store_url)
+        await store.start()
+        await store.insert_jobs(rows)
+        saves = [died(row, ERROR) for row in rows]
+        letters = [replace(save.dead_letter, fingerprint=CAUSE) for save in saves if save.dead_letter]
+        await store.save_jobs(
+            [replace(save, dead_letter=letter) for save, letter in zip(saves, letters, strict=True)]
+        )
+        await store.letters.put_campaign(CAMPAIGN)
+        moved = replace(
+            letters[0],
+            state=LetterState.RETURNED,
+            campaign_id=CAMPAIGN.campaign_id,
+            redriven_as=HEIR,
+            redrives=1,
+        )
+        await store.letters.save_campaign(replace(CAMPAIGN, version=2), [Move(LetterState.OPEN, moved)])
+        await store.close()
+
+    asyncio.run(fill())
+    return rows
+
+
+def test_what_nobody_has_dealt_with_is_listed(run: Run, store_url: str, dead: list[JobRow]) -> None:
+    where = ("--store", store_url)
+    for told in (run("dead", "--json", *where), run("dead", "list", "--json", *where)):
+        assert {each["job_id"] for each in json.loads(told.stdout)} == {str(row.job_id) for row in dead[1:]}
+    assert len(json.loads(run("dead", "list", "--all", "--json", *where).stdout)) == 3
+    assert "ValueError: 7 columns" in run("dead", *where).stdout
+    assert json.loads(run("dead", "list", "--since", "1h", "--json", *where).stdout) == []
+    assert run("dead", "list", "--since", "soon", *where).exit_code == 2
+
+
+def test_causes_are_listed_and_found_by_their_beginnings(
+    run: Run, store_url: str, dead: list[JobRow]
+) -> None:
+    where = ("--store", store_url)
+    (group,) = json.loads(run("dead", "list", "--by", "fingerprint", "--json", *where).stdout)
+    assert (group["fingerprint"], group["letters"]) == (CAUSE, len(dead) - 1)
+    assert CAUSE in run("dead", "list", "--by", "fingerprint", *where).stdout
+    assert len(json.loads(run("dead", "list", "--fingerprint", "0123", "--json", *where).stdout)) == 2
+    unknown = run("dead", "list", "--fingerprint", "ffff", *where)
+    assert (unknown.exit_code, "expected one cause" in unknown.stderr) == (1, True)
+
+
+def test_a_page_says_what_is_known_and_what_may_be_done(run: Run, store_url: str, dead: list[JobRow]) -> None:
+    where = ("--store", store_url)
+    first = run("dead", "show", str(dead[0].job_id), *where).stdout
+    assert all(
+        word in first for word in (CAUSE, str(HEIR), "returned", "ValueError: 7 columns", "died again")
+    )
+    heir = json.loads(run("dead", "show", str(HEIR), "--json", *where).stdout)
+    assert (heir["in_place_of"], heir["arguments"], heir["state"]) == (
+        str(dead[0].job_id),
+        {"path": "2013-01-01.csv"},
+        "open",
+    )
+    assert str(dead[0].job_id) in run("dead", "show", str(HEIR), *where).stdout
+    assert heir["next"].startswith("mend the cause")
+
+
+def test_what_is_not_dead_has_no_page(run: Run, store_url: str) -> None:
+    told = run("dead", "show", str(uuid4()), "--store", store_url)
+    assert (told.exit_code, told.stdout) == (1, "")
+
+
+def test_campaigns_are_listed_with_their_journals(run: Run, store_url: str, dead: list[JobRow]) -> None:
+    assert dead
+    where = ("--store", store_url)
+    end = str(CAMPAIGN.campaign_id)[-8:]
+    assert "the same failure is back" in run("dead", "campaigns", *where).stdout
+    page = run("dead", "campaigns", end, *where).stdout
+    assert all(word in page for word in ("asked for: mended", "ann", "1 returned"))
+    assert json.loads(run("dead", "campaigns", end, "--json", *where).stdout)["counts"] == {"returned": 1}
+    assert run("dead", "campaigns", "zzzz", *where).exit_code == 1
+
+
+def test_what_is_meant_must_be_said(run: Run, store_url: str) -> None:
+    for command in ("redrive", "drop"):
+        told = run("dead", command, *(("--reason", "x") if command == "drop" else ()), "--store", store_url)
+        assert told.exit_code == 2
+        assert "expected which dead letters are meant" in told.stderr
+
+
+def test_a_drop_that_nobody_confirms_is_refused(run: Run, store_url: str, dead: list[JobRow]) -> None:
+    told = run("dead", "drop", str(dead[1].job_id), "--reason", "x", "--store", store_url)
+    assert told.exit_code == 2
+    assert "1 dead letters would be dropped" in told.stderr

@@ -1,0 +1,105 @@
+"""What people ask of dead letters, as campaigns. Pure."""
+
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from warrener_contracts.events import (
+    CampaignChangeRequested,
+    CampaignChangeRequestedData,
+    DeadSelection,
+    Event,
+    JobDropRequested,
+    JobRedriveRequested,
+)
+from warrener_contracts.identity import job_id_of
+from warrener_store.dead_letters import CampaignKind, CampaignRow, CampaignState, JournalEntry, LetterFilter
+
+Beginning = JobRedriveRequested | JobDropRequested
+Order = Beginning | CampaignChangeRequested
+
+MOST_ENTRIES = 100
+
+
+def campaign_of(event: Beginning, now: datetime) -> CampaignRow:
+    """The campaign that an event asks for; its id is that of the event, so that a repeat is the same."""
+    data = event.data
+    kind, state = CampaignKind.DROP, CampaignState.ROLLING
+    if isinstance(event, JobRedriveRequested):
+        kind = CampaignKind.DRY_RUN if event.data.dry_run else CampaignKind.REDRIVE
+        state = _first_state(kind, event.data.canary)
+    begun = JournalEntry(at=event.time or now, by=data.by, what=_because("asked for", data.reason))
+    return CampaignRow(
+        campaign_id=job_id_of(event.source, event.id),
+        kind=kind,
+        told=data.model_dump(mode="json"),
+        asked_by=data.by,
+        reason=data.reason,
+        asked_at=event.time or now,
+        state=state,
+        began_at=now,
+        journal=(begun,),
+        wake_at=now,
+        updated_at=now,
+    )
+
+
+def changed(row: CampaignRow, event: CampaignChangeRequested, now: datetime) -> CampaignRow | None:
+    """The campaign as the event wants it; None where that changes nothing, as when it is heard again."""
+    data = event.data
+    entry = JournalEntry(
+        at=event.time or now,
+        by=data.by,
+        what=_because("stopped" if data.change == "stop" else "resumed", data.reason),
+    )
+    if entry in row.journal or row.state is CampaignState.DONE:
+        return None
+    if (row.state is CampaignState.STOPPED) == (data.change == "stop"):
+        return None
+    if data.change == "stop":
+        why = _because(f"stopped by {data.by}", data.reason)
+        return noted(_woken(row, now, state=CampaignState.STOPPED, why=why), entry)
+    state = _first_state(row.kind, row.told.get("canary", 0))
+    return noted(_woken(row, now, state=state, why="", since=dict(row.counts), began_at=now), entry)
+
+
+def noted(row: CampaignRow, entry: JournalEntry) -> CampaignRow:
+    """The campaign with one more line in its journal, which keeps its first line and the last hundred."""
+    journal = (*row.journal, entry)
+    if len(journal) > MOST_ENTRIES:
+        journal = (journal[0], *journal[2 - MOST_ENTRIES :])
+    return replace(row, journal=journal)
+
+
+def selected(row: CampaignRow, **more: Any) -> LetterFilter:
+    """The letters that a campaign is about: of those that nobody has dealt with, those that had died when it
+    began. What dies of it is for the next one."""
+    which = DeadSelection.model_validate(row.told["which"])
+    return LetterFilter(
+        job_ids=which.job_ids,
+        fingerprint=which.fingerprint,
+        job_type=which.job_type,
+        died_after=which.died_after,
+        died_before=min(which.died_before or row.began_at, row.began_at),
+        oldest_first=True,
+        **more,
+    )
+
+
+def target(event: Event[CampaignChangeRequestedData]) -> UUID:
+    """The campaign that a change is about."""
+    return event.data.campaign_id
+
+
+def _first_state(kind: CampaignKind, canary: int) -> CampaignState:
+    return CampaignState.CANARY if kind is CampaignKind.REDRIVE and canary else CampaignState.ROLLING
+
+
+def _woken(row: CampaignRow, now: datetime, **changes: Any) -> CampaignRow:
+    version = row.version + 1
+    return replace(row, version=version, wake_at=now, updated_at=now, finished_at=None, **changes)
+
+
+def _because(what: str, reason: str) -> str:
+    return f"{what}: {reason}" if reason else what

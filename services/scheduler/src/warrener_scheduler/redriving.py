@@ -1,0 +1,125 @@
+"""A dead job asked for again: which request that is, and whether it may be. Pure."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from datetime import datetime
+from uuid import UUID
+
+from warrener_contracts.events import JobRedriveRequestedData, JobRequested, JobRequestedData, JsonObject
+from warrener_contracts.identity import redrive_id
+from warrener_contracts.letters import letter_for
+from warrener_contracts.topology import MAX_BODY
+from warrener_scheduler.acceptance import Rejected, decide
+from warrener_scheduler.arguments import problem
+from warrener_scheduler.job_types import KnownType
+from warrener_store.dead_letters import Move, Succeeded
+from warrener_store.rows import DeadLetter, JobRow, LetterState
+
+
+def request_of(
+    letter: DeadLetter, dead: JobRow, order: JobRedriveRequestedData, campaign_id: UUID, now: datetime
+) -> JobRequested:
+    """The request for a new job in place of the dead one: the same however often it is made.
+
+    It hangs in the trace and under the parent of the dead job. Its deadline was for the first time, and its
+    idempotency key stands for the dead job for ever: neither is asked for again.
+    """
+    return JobRequested(
+        id=str(letter.redriven_as or redrive_id(letter.job_id, letter.redrives + 1)),
+        source=f"warrener/redrive/{campaign_id}",
+        time=now,
+        subject=str(letter.job_id),
+        traceparent=dead.traceparent,
+        tracestate=dead.tracestate,
+        data=JobRequestedData(
+            job_type=dead.job_type,
+            arguments=patched(dead.arguments, order.edits),
+            queue=order.queue or dead.queue,
+            parent_id=dead.parent_id,
+            policy=order.policy,
+        ),
+    )
+
+
+def patched(arguments: JsonObject, patch: Mapping[str, object]) -> JsonObject:
+    """JSON merge patch (RFC 7396): null takes away, objects are merged, everything else replaces."""
+    made = dict(arguments)
+    for name, value in patch.items():
+        if value is None:
+            made.pop(name, None)
+        elif isinstance(value, dict):
+            inner = made.get(name)
+            made[name] = patched(inner if isinstance(inner, dict) else {}, value)  # pyright: ignore[reportUnknownArgumentType] - JSON
+        else:
+            made[name] = value
+    return made
+
+
+def refusal(event: JobRequested, known: KnownType | None, now: datetime) -> str | None:
+    """Why the scheduler would not accept this request; None if it would."""
+    if known is None:
+        decision = decide(event, None, None, now)
+    else:
+        wrong = problem(known.validator, event.data.arguments) if known.validator else None
+        decision = decide(event, known.row, wrong, now)
+    if isinstance(decision, Rejected):
+        return decision.detail
+    size = len(letter_for(event).body)
+    return f"expected a request of at most {MAX_BODY:,} bytes, got {size:,}" if size > MAX_BODY else None
+
+
+def overtaken_by(letter: DeadLetter, dead: JobRow, found: Iterable[Succeeded]) -> UUID | None:
+    """A job of the same request that was accepted after this one had died, and has succeeded."""
+    return next(
+        (
+            other.job_id
+            for other in found
+            if (other.job_type, other.request) == (dead.job_type, dead.fingerprint)
+            and other.accepted_at > letter.died_at
+            and dead.fingerprint
+        ),
+        None,
+    )
+
+
+def taken(letter: DeadLetter, campaign_id: UUID) -> Move:
+    """The campaign will ask for it."""
+    return _moved(letter, LetterState.TAKEN, campaign_id, None)
+
+
+def refused(letter: DeadLetter, campaign_id: UUID, why: str) -> Move:
+    """It cannot be asked for as it is; another campaign may mend it."""
+    return _moved(letter, LetterState.REFUSED, campaign_id, why)
+
+
+def overtaken(letter: DeadLetter, campaign_id: UUID, by: UUID) -> Move:
+    """It need not be asked for."""
+    return _moved(letter, LetterState.OVERTAKEN, campaign_id, f"the same request has succeeded as job {by}")
+
+
+def dropped(letter: DeadLetter, campaign_id: UUID, by: str, reason: str) -> Move:
+    """Nobody will ask for it."""
+    return _moved(letter, LetterState.DROPPED, campaign_id, f"dropped by {by}: {reason}")
+
+
+def released(letter: DeadLetter) -> Move:
+    """It was taken, and is free again: its campaign has stopped."""
+    return Move(letter.state, replace(letter, state=LetterState.OPEN, campaign_id=None))
+
+
+def asked(letter: DeadLetter, now: datetime) -> Move:
+    """Its request is about to be published; a letter that was asked for already keeps its heir."""
+    heir = letter.redriven_as if letter.state is LetterState.ASKED else None
+    number = letter.redrives if heir else letter.redrives + 1
+    changed = replace(
+        letter,
+        state=LetterState.ASKED,
+        redriven_as=heir or redrive_id(letter.job_id, number),
+        redrives=number,
+        asked_at=now,
+    )
+    return Move(letter.state, changed)
+
+
+def _moved(letter: DeadLetter, state: LetterState, campaign_id: UUID, note: str | None) -> Move:
+    return Move(letter.state, replace(letter, state=state, campaign_id=campaign_id, note=note))

@@ -1,0 +1,87 @@
+"""Point 9 of supervision: dead letters are kept with everything needed to understand them, by cause."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from tests.acceptance.commanding import ask, say
+from tests.acceptance.looking import rows_of
+from tests.acceptance.warren import Warren, until
+
+from warrener_client import SyncClient
+from warrener_contracts.states import JobState
+from warrener_store import open_store
+from warrener_store.dead_letters import DeadLetters, LetterFilter
+from warrener_store.rows import DeadLetter
+
+T = TypeVar("T")
+MODULE = "tests.acceptance.dead_handlers"
+
+
+def test_9_dead_letters_are_grouped_by_cause_shown_whole_and_dropped_with_a_reason(warren: Warren) -> None:
+    warren.start_all(MODULE)
+    with SyncClient(warren.broker_url) as client:
+        loads = [client.request("flights.load", {"number": number}) for number in range(5)]
+        sends = [client.request("flights.send", {"to": f"host-{number}.example"}) for number in range(3)]
+    ids = [job.job_id for job in (*loads, *sends)]
+
+    def all_dead() -> bool:
+        rows = rows_of(warren, ids)
+        return len(rows) == len(ids) and all(row.state is JobState.DEAD for row in rows.values())
+
+    until(all_dead, "eight jobs to be dead")
+
+    groups = {group["job_type"]: group for group in ask(warren, "dead", "list", "--by", "fingerprint")}
+    assert {name: group["letters"] for name, group in groups.items()} == {
+        "flights.load": 5,
+        "flights.send": 3,
+    }
+    load = groups["flights.load"]
+    assert load["first_died_at"] <= load["last_died_at"] == load["example"]["died_at"]
+    assert load["example"]["error"]["type"].endswith("WrongForm")
+    assert load["fingerprint"] != groups["flights.send"]["fingerprint"]
+
+    page = ask(warren, "dead", "show", str(sends[1].job_id))
+    assert page["arguments"] == {"to": "host-1.example"}
+    assert [each["error"]["message"] for each in page["attempts_made"]] == [
+        "no answer from host-1.example"
+    ] * 2
+    assert all("in send" in each["error"]["stack"] for each in page["attempts_made"])
+    assert (page["reason"], page["state"]) == ("its 2 attempts are used up", "open")
+    assert page["policy"]["max_attempts"] == 2
+    assert "dead redrive" in page["next"]
+    shown = say(warren, "dead", "show", str(sends[1].job_id)[-8:])
+    assert all(
+        word in shown for word in ("host-1.example", "attempt 1", "attempt 2", "the stack of attempt 1")
+    )
+
+    cause = groups["flights.send"]["fingerprint"]
+    told = ask(warren, "dead", "drop", "--fingerprint", cause, "--reason", "the hosts are gone", "--yes")
+    assert (told["state"], told["counts"]) == ("done", {"dropped": 3})
+    assert {letter.job_type for letter in letters(warren, LetterFilter())} == {"flights.load"}
+    dropped = letters(warren, LetterFilter(states=(), fingerprint=cause))
+    assert {letter.note for letter in dropped} == {f"dropped by {told['asked_by']}: the hosts are gone"}
+    (kept,) = in_store(warren, lambda found: found.campaigns())
+    assert (kept.kind.value, kept.reason, kept.journal[0].by) == (
+        "drop",
+        "the hosts are gone",
+        told["asked_by"],
+    )
+
+
+def letters(warren: Warren, which: LetterFilter) -> list[DeadLetter]:
+    return in_store(warren, lambda found: found.letters(which))
+
+
+def in_store(warren: Warren, question: Callable[[DeadLetters], Awaitable[T]]) -> T:
+    """What the store answers: a command of its own for each look would keep the machine busy."""
+
+    async def look() -> T:
+        store = open_store(warren.store_url)
+        await store.start()
+        try:
+            return await question(store.letters)
+        finally:
+            await store.close()
+
+    return asyncio.run(look())

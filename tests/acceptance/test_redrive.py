@@ -1,0 +1,124 @@
+"""Point 9 of supervision: a redrive stops by itself, goes on whoever is killed, and repeats nothing."""
+
+import subprocess
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from uuid import UUID
+
+from tests.acceptance.commanding import ask, words
+from tests.acceptance.test_dead_letters import MODULE, in_store, letters
+from tests.acceptance.warren import Warren, until
+
+from warrener_client import Ask, SyncClient
+from warrener_store.dead_letters import CampaignRow, CampaignState, LetterFilter, LetterGroup
+from warrener_store.rows import LetterState
+
+
+def bury(warren: Warren, jobs: int) -> str:
+    """So many jobs die of one cause; its fingerprint."""
+    with SyncClient(warren.broker_url) as client:
+        asked = list(client.request_many(Ask("flights.load", {"number": number}) for number in range(jobs)))
+    assert len(asked) == jobs
+
+    def buried() -> LetterGroup | None:
+        groups = in_store(warren, lambda found: found.groups(LetterFilter()))
+        return groups[0] if len(groups) == 1 and groups[0].letters == jobs else None
+
+    return until(buried, f"{jobs} dead letters of one cause", within=90).fingerprint
+
+
+def lines(warren: Warren, file: str) -> Counter[int]:
+    """How often each number stands in what the handlers have written."""
+    path = Path(warren.folder / file)
+    return Counter(map(int, path.read_text().split())) if path.exists() else Counter()
+
+
+def mend(warren: Warren) -> None:
+    (warren.folder / "mended").touch()
+
+
+def letters_left(warren: Warren) -> int:
+    return len(letters(warren, LetterFilter(limit=10_000)))
+
+
+def states(warren: Warren) -> Counter[LetterState]:
+    return Counter(letter.state for letter in letters(warren, LetterFilter(states=(), limit=10_000)))
+
+
+def test_9_a_redrive_of_1000_stops_after_the_canary_and_goes_on_when_it_is_mended(warren: Warren) -> None:
+    warren.start_all(MODULE, slots=50)
+    cause = bury(warren, 1000)
+    redrive = ("dead", "redrive", "--fingerprint", cause, "--rate", "200")
+
+    dry = ask(warren, *redrive, "--dry-run")
+    assert (dry["kind"], dry["state"], dry["counts"]) == ("dry_run", "done", {"taken": 1000})
+    wrong = ask(warren, *redrive, "--set", 'number="seven"', code=4)
+    assert wrong["state"] == "stopped"
+    assert "arguments.number: expected integer" in wrong["why"]
+    assert lines(warren, "tried").total() == 1000, "nothing was asked for by then"
+
+    told = ask(warren, *redrive, "--reason", "perhaps it is mended", code=4)
+    assert told["state"] == "stopped"
+    assert told["why"].startswith("the same failure is back")
+    campaign = UUID(told["campaign_id"])
+    over = until_it_is(warren, campaign, CampaignState.STOPPED)
+    assert over.counts == {"returned": 10}
+    assert [entry.what.partition(":")[0] for entry in over.journal] == ["asked for", "stopped"]
+    assert lines(warren, "tried").total() == 1010, "the canary and nothing else"
+    assert states(warren)[LetterState.RETURNED] == 10
+    assert letters_left(warren) == 1000, "the others are free, and those of the canary have letters again"
+
+    mend(warren)
+    ask(warren, "dead", "resume", str(campaign)[-8:], "--reason", "mended")
+    done = until_it_is(warren, campaign, CampaignState.DONE)
+    assert done.counts == {"returned": 10, "succeeded": 1000}, "with the heirs of the canary"
+    assert lines(warren, "loaded") == dict.fromkeys(range(1000), 1), "each once"
+
+
+def campaign_of(warren: Warren, campaign: UUID) -> CampaignRow:
+    (row,) = in_store(warren, lambda found: found.campaigns([campaign]))
+    return row
+
+
+def until_it_is(warren: Warren, campaign: UUID, state: CampaignState) -> CampaignRow:
+    """Until it has come to this state and nothing is left to do."""
+
+    def over() -> CampaignRow | None:
+        row = campaign_of(warren, campaign)
+        return row if row.state is state and row.finished_at else None
+
+    return until(over, f"the campaign to be {state.value}", within=120)
+
+
+def test_9_a_redrive_goes_on_when_command_scheduler_and_supervisor_are_killed(warren: Warren) -> None:
+    scheduler, supervisor = warren.start("scheduler"), warren.start("supervisor")
+    warren.start("agent", MODULE, "--slots", "50")
+    warren.wait_ready()
+    cause = bury(warren, 300)
+    mend(warren)
+    said: Sequence[str] = ("dead", "redrive", "--fingerprint", cause, "--rate", "40")
+    with subprocess.Popen(**words(warren, *said)) as command:
+        row = until(lambda: rolling(warren, 30), "the campaign to be rolling")
+        command.kill()
+    scheduler.kill()
+    supervisor.kill()
+    warren.start("scheduler")
+    warren.start("supervisor")
+    until(lambda: rolling(warren, 120), "the campaign to go on", within=90)
+    warren.services[-2].kill()
+    warren.start("scheduler")
+    done = until_it_is(warren, row.campaign_id, CampaignState.DONE)
+    assert done.counts == {"succeeded": 300}
+    assert lines(warren, "loaded") == dict.fromkeys(range(300), 1), "each once"
+    assert states(warren) == {LetterState.SUCCEEDED: 300}
+    again = {letter.redriven_as for letter in letters(warren, LetterFilter(states=(), limit=10_000))}
+    assert len(again) == 300
+    assert {entry.by for entry in done.journal} == {done.asked_by, "warrener/scheduler"}
+
+
+def rolling(warren: Warren, asked: int) -> CampaignRow | None:
+    """The campaign, if it has asked for so many."""
+    rows = in_store(warren, lambda found: found.campaigns())
+    reached = sum(rows[0].counts.get(state, 0) for state in ("asked", "succeeded")) if rows else 0
+    return rows[0] if rows and rows[0].state is CampaignState.ROLLING and reached >= asked else None
