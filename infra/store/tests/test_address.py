@@ -50,7 +50,9 @@ def test_a_bad_url_is_refused_with_what_was_expected(url: str, because: str) -> 
 
 
 def test_a_password_is_not_shown() -> None:
-    assert str(address_of("postgresql://user:hunter2@host/base")) == "postgresql://user:***@host/base"
+    address = address_of("postgresql://user:hunter2@host/base")
+    assert str(address) == "postgresql://user:***@host/base"
+    assert "hunter2" not in repr(address)
 
 
 @pytest.mark.parametrize(

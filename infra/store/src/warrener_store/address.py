@@ -1,7 +1,7 @@
 """Where a store is: the url of a user, read into what the drivers want."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,7 @@ class PostgresAddress:
     """A database of a PostgreSQL server."""
 
     url: Url  # without what stands behind its ?
-    connect: Mapping[str, Any]  # the arguments of asyncpg.connect
+    connect: Mapping[str, Any] = field(repr=False)  # the arguments of asyncpg.connect, with the password
 
     def __str__(self) -> str:
         return str(self.url)

@@ -27,7 +27,10 @@ class PostgresDriver:
     async def open(self) -> "Connection":
         """A new one. Raises what asyncpg raises, in time."""
         return await asyncpg.connect(
-            timeout=_CONNECT_SECONDS, command_timeout=self._silence, **self._address.connect
+            timeout=_CONNECT_SECONDS,
+            command_timeout=self._silence,
+            max_cacheable_statement_size=0,  # however long a statement is, it is prepared once
+            **self._address.connect,
         )
 
     def broken(self, connection: "Connection") -> bool:

@@ -1,7 +1,7 @@
 """Urls of databases taken apart and put together, as everybody writes them. Pure."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from urllib.parse import parse_qsl, quote, unquote
 
 _FORM = re.compile(
@@ -23,7 +23,7 @@ class Url:
 
     backend: str
     user: str | None = None
-    password: str | None = None
+    password: str | None = field(default=None, repr=False)
     host: str | None = None
     port: int | None = None
     database: str | None = None
