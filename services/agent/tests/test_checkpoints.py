@@ -37,7 +37,9 @@ async def test_a_checkpoint_is_told_before_the_end_of_its_attempt(stage: Stage) 
     await stage.hear(AttemptFailed, job_id)
     told = [event for event in stage.heard if isinstance(event, AttemptCheckpointed | AttemptFailed)]
     assert [type(event) for event in told] == [AttemptCheckpointed, AttemptFailed]
-    assert told[0].data.checkpoint == Checkpoint(number=1, state={"row": 2}), "of two the last"
+    assert stage.of(AttemptCheckpointed)[0].data.checkpoint == Checkpoint(number=1, state={"row": 2}), (
+        "of two the last"
+    )
     await stage.dispatch("goes.on", job_id=job_id, attempt=2)
     assert (await stage.hear(AttemptSucceeded, job_id)).data.result == {"row": 2}
 
