@@ -78,13 +78,6 @@ def fails(job: JobContext) -> None:
     raise RuntimeError("not today")
 
 
-@agent.job("waits")
-async def waits(job: JobContext, gate: str) -> str:
-    note(job, "began")
-    await asyncio.to_thread(pass_gate, Path(gate))
-    return "went through"
-
-
 @agent.job("plants")
 async def plants(job: JobContext, depth: int) -> None:
     """A tree: one branch that grows on, one that waits for long, one that runs until it is stopped."""

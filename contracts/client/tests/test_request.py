@@ -152,8 +152,9 @@ async def test_a_cancelled_job_says_so(client: Client, new_bus: Buses) -> None:
         job = await client.request("slow.work")
         waiting = asyncio.create_task(job.result(timeout=20))
         await client.cancel(job.job_id, "changed my mind")
-        with pytest.raises(JobCancelled):
+        with pytest.raises(JobCancelled, match="changed my mind") as told:
             await waiting
+        assert told.value.reason == "changed my mind"
 
 
 async def test_who_has_waited_long_enough_may_wait_again(client: Client, new_bus: Buses) -> None:

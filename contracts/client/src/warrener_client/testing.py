@@ -97,7 +97,7 @@ class StandIn:
                 if isinstance(found, Readable) and isinstance(found.event, JobRequested):
                     self._begin(self._reply(found.event))
                 elif isinstance(found, Readable) and isinstance(found.event, JobCancelRequested):
-                    self._cancel(found.event.data.job_id)
+                    self._cancel(found.event.data.job_id, found.event.data.reason)
         await requests.ack(batch)
 
     def _begin(self, work: "asyncio._CoroutineLike[None]") -> None:
@@ -142,10 +142,10 @@ class StandIn:
             return self._finished(job_id, job_type, JobState.DEAD, error=info)
         return self._finished(job_id, job_type, JobState.SUCCEEDED, result=result)
 
-    def _cancel(self, job_id: UUID) -> None:
+    def _cancel(self, job_id: UUID, reason: str) -> None:
         answer = self._answers.get(job_id)
         if answer is not None and not answer.done():
-            answer.set_result(self._finished(job_id, "unknown", JobState.CANCELLED))
+            answer.set_result(self._finished(job_id, "unknown", JobState.CANCELLED, reason=reason))
 
     async def _tell(self, request: JobRequested, event: Event[Any]) -> None:
         if request.data.reply_to:
@@ -159,6 +159,7 @@ class StandIn:
         *,
         result: Any = None,
         error: ErrorInfo | None = None,
+        reason: str | None = None,
     ) -> JobFinished:
         now = self._clock.now()
         data = JobFinishedData(
@@ -168,6 +169,7 @@ class StandIn:
             attempt=1,
             result=result,
             error=error,
+            reason=reason,
             requested_at=now,
             finished_at=now,
         )

@@ -81,6 +81,8 @@ class Attempt:
     async def leave(self) -> None:
         """The agent ends at once: stop the handler, and say nothing of it."""
         self._over = True
+        if self._desk is not None:
+            self._desk.stopping = True
         if self._execution is not None:
             await self._execution.stop()
         if self._desk is not None:

@@ -1,0 +1,76 @@
+"""What a handler saves, when it is told, and what the next attempt is given."""
+
+import asyncio
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from services.agent.tests.stage import Stage
+
+from warrener_agent import Agent, JobContext
+from warrener_agent.decide_receipt import newest
+from warrener_agent.ledger import Saved
+from warrener_agent.testing import run
+from warrener_contracts.events import AttemptCheckpointed, AttemptFailed, AttemptSucceeded, Checkpoint
+
+agent = Agent()
+
+
+@agent.job("goes.on")
+async def goes_on(job: JobContext) -> Any:
+    if job.last_checkpoint is None:
+        job.checkpoint({"row": 1})
+        job.checkpoint({"row": 2})
+        raise RuntimeError("not today")
+    return job.last_checkpoint
+
+
+@agent.job("runs.on")
+async def runs_on(job: JobContext) -> None:
+    job.checkpoint("here")
+    await asyncio.Event().wait()
+
+
+async def test_a_checkpoint_is_told_before_the_end_of_its_attempt(stage: Stage) -> None:
+    await stage.enter(agent)
+    job_id = await stage.dispatch("goes.on")
+    await stage.hear(AttemptFailed, job_id)
+    told = [event for event in stage.heard if isinstance(event, AttemptCheckpointed | AttemptFailed)]
+    assert [type(event) for event in told] == [AttemptCheckpointed, AttemptFailed]
+    assert stage.of(AttemptCheckpointed)[0].data.checkpoint == Checkpoint(number=1, state={"row": 2}), (
+        "of two the last"
+    )
+    await stage.dispatch("goes.on", job_id=job_id, attempt=2)
+    assert (await stage.hear(AttemptSucceeded, job_id)).data.result == {"row": 2}
+
+
+async def test_what_comes_with_the_dispatch_is_found_where_the_ledger_knows_nothing(stage: Stage) -> None:
+    await stage.enter(agent)
+    elsewhere = Checkpoint(number=7, state="from elsewhere")
+    job_id = await stage.dispatch("goes.on", attempt=2, checkpoint=elsewhere)
+    assert (await stage.hear(AttemptSucceeded, job_id)).data.result == "from elsewhere"
+
+
+async def test_numbers_go_on_from_what_was_found(stage: Stage) -> None:
+    await stage.enter(agent)
+    elsewhere = Checkpoint(number=7, state="from elsewhere")
+    job_id = await stage.dispatch("runs.on", attempt=2, checkpoint=elsewhere)
+    told = await stage.hear(AttemptCheckpointed, job_id)
+    assert told.data.checkpoint == Checkpoint(number=8, state="here")
+
+
+@pytest.mark.parametrize(
+    ("saved", "told", "found"),
+    [(2, None, "ledger"), (None, 2, "dispatch"), (2, 3, "dispatch"), (3, 2, "ledger"), (2, 2, "ledger")],
+)
+def test_of_two_the_greater_number_is_newer(saved: int | None, told: int | None, found: str) -> None:
+    one = saved and Saved(uuid4(), 1, saved, '"ledger"')
+    other = told and Checkpoint(number=told, state="dispatch")
+    assert newest(one or None, other or None).state == found
+
+
+async def test_a_handler_is_tried_with_a_checkpoint_of_the_tests_own() -> None:
+    first = await run(agent, "goes.on")
+    assert (first.succeeded, first.checkpoints) == (False, [{"row": 1}, {"row": 2}])
+    again = await run(agent, "goes.on", last_checkpoint=first.checkpoints[-1])
+    assert again.result == {"row": 2}
