@@ -13,7 +13,7 @@ from warrener_supervisor.escalation.facts import facts_of_case
 from warrener_supervisor.escalation.model import WEEK, DigestPlan
 
 KIND = "digest"
-MOST_LINES = 500
+MOST_LINES = 10_000
 _SHOWN = 50
 
 
@@ -62,7 +62,7 @@ def report(
         title=f"Digest {digest.subject}: {len(found)} cases, {total} times",
         text="\n".join(lines),
         urgent=False,
-        facts={"digest": digest.subject, "cases": [facts_of_case(case) for case in found]},
+        facts={"digest": digest.subject, "cases": [facts_of_case(case) for case in found[:_SHOWN]]},
     )
 
 
