@@ -37,6 +37,7 @@ from warrener_supervisor.escalation.model import (
     Park,
     Period,
     Retry,
+    Weekday,
 )
 from warrener_supervisor.escalation.quiet import quiet_until
 from warrener_supervisor.escalation.rehearsal import Happening, Rehearsal, Scene
@@ -156,7 +157,7 @@ class TestDigests:
         st.sets(st.sampled_from(WEEK), min_size=1),
     )
     def test_the_next_report_is_later_on_a_day_of_the_plan_and_none_lies_between(
-        self, now: datetime, clock: time, days: set[str]
+        self, now: datetime, clock: time, days: set[Weekday]
     ) -> None:
         plan = DigestPlan(at=clock, days=tuple(days), zone=BERLIN)
         following = next_report(plan, now)
@@ -176,16 +177,11 @@ STEPS: st.SearchStrategy[AnyStep] = st.one_of(
 
 
 SCENES = st.builds(
-    lambda times, every, hour, acknowledged: Scene(
-        at=NOW + timedelta(hours=hour),
-        times=times,
-        every=timedelta(seconds=every),
-        acknowledged_after=None if acknowledged is None else timedelta(seconds=acknowledged),
-    ),
-    st.integers(1, 6),
-    st.integers(0, 7200),
-    st.integers(0, 167),
-    st.none() | st.integers(0, 86_400),
+    Scene,
+    at=st.integers(0, 167).map(lambda hours: NOW + timedelta(hours=hours)),
+    times=st.integers(1, 6),
+    every=st.integers(0, 7200).map(lambda seconds: timedelta(seconds=seconds)),
+    acknowledged_after=st.none() | st.integers(0, 86_400).map(lambda seconds: timedelta(seconds=seconds)),
 )
 
 

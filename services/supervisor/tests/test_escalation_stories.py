@@ -134,7 +134,7 @@ async def test_a_compensation_waits_for_a_retry_that_still_runs() -> None:
     await office.store.insert_jobs([again])
     row = await office.after(70)
     assert (office.asked_for("undo"), row.step) == ([], 1)
-    assert row.trouble == "1 of 1 jobs: it is being retried: what comes of that is waited for"
+    assert row.trouble == "1 jobs are being retried: what comes of that is waited for"
 
 
 async def test_asking_again_after_a_crash_asks_for_the_same_job(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,8 +171,15 @@ async def test_a_job_that_the_template_does_not_fit_stops_no_other() -> None:
     good = await office.die()
     row = await office.after(62)
     assert office.asked_for("undo") == [asking.compensated_by(good.job_id, "undo")]
+    assert row.trouble == "1 jobs: expected {arguments.path} in the dead job, got nothing by that name"
+    row = await office.after(3600, every=10)
     assert row.trouble is not None
-    assert "expected {arguments.path} in the dead job" in row.trouble
+    assert (row.step, row.trouble[:19]) == (1, "passed over 1 jobs:"), "the ladder goes on in the end"
+    await office.die(arguments={})
+    late = await office.die()
+    row = await office.after(2)
+    assert row.wake_at is None, "what comes late and does not fit holds nothing up either"
+    assert office.asked_for("undo")[1:] == [asking.compensated_by(late.job_id, "undo")]
 
 
 async def test_the_less_important_stands_in_a_report_a_day() -> None:

@@ -41,7 +41,7 @@ def case_in(values: Sequence[Any], form: Form) -> CaseRow:
         name: form.moment_in(value) for name, value in named.items() if name.endswith(("_at", "_until"))
     }
     texts = {name: text_in(named[name]) for name in _OPTIONAL_TEXTS}
-    fields = {
+    fields: dict[str, Any] = {
         **named,
         **moments,
         **texts,

@@ -77,7 +77,7 @@ def _shown(examples: str) -> str:
     return f"[bold]Examples[/bold]\n\n{lines}"
 
 
-_PASS = {"allow_extra_args": True, "ignore_unknown_options": True}
+_PASS: dict[str, Any] = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 _add(_RUN, "up", up.up, up.EXAMPLES)
 _add(_RUN, "agent", agent.agent, agent.EXAMPLES, context_settings=_PASS)
@@ -108,7 +108,7 @@ _into(_escalation, "list", escalation.list_, escalation.LIST_EXAMPLES)
 _into(_escalation, "ack", escalation.ack, escalation.ACK_EXAMPLES)
 _into(_escalation, "snooze", escalation.snooze, escalation.SNOOZE_EXAMPLES)
 _into(_escalation, "close", escalation.close, escalation.CLOSE_EXAMPLES)
-_ALL = {**_PASS, "help_option_names": []}  # --help too is the service's
+_ALL: dict[str, Any] = {**_PASS, "help_option_names": []}  # --help too is the service's
 _into(_escalation, "test", escalation.test, escalation.EXAMPLES, context_settings=_ALL)
 _add(_KEEP, "doctor", doctor.doctor, doctor.EXAMPLES)
 _add(_KEEP, "migrate", migrate.migrate, migrate.EXAMPLES)

@@ -8,6 +8,7 @@ from rich.text import Text
 
 from warrener.shown.tables import one_line, table
 from warrener.shown.times import ago, clock
+from warrener_contracts.portable import is_object
 from warrener_store.escalations import CaseRow
 
 
@@ -44,7 +45,7 @@ def state_of(row: CaseRow, now: datetime) -> Text:
 
 
 def _said(row: CaseRow) -> str:
-    error = row.sample.get("error")
-    if isinstance(error, dict) and error.get("type"):
+    error: object = row.sample.get("error")
+    if is_object(error) and error.get("type"):
         return f"{error['type']}: {error.get('message', '')}"
     return str(row.sample.get("text", ""))

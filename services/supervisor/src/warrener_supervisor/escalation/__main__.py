@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from warrener_contracts.durations import duration
+from warrener_contracts.portable import is_object
 from warrener_runtime.settings import SettingsError
 from warrener_supervisor.escalation.loading import read
 from warrener_supervisor.escalation.rehearsal import Happening, Rehearsal, Scene, merged
@@ -80,10 +81,10 @@ def _moment(text: str) -> datetime:
 
 def _object(text: str) -> dict[str, Any]:
     try:
-        found: Any = json.loads(text)
+        found: object = json.loads(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(f"expected a JSON object, got {text!r}: {error}") from None
-    if not isinstance(found, dict):
+    if not is_object(found):
         raise argparse.ArgumentTypeError(f"expected a JSON object, got {text!r}")
     return found
 

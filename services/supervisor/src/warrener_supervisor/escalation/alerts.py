@@ -5,7 +5,7 @@ from uuid import UUID, uuid5
 
 from warrener_contracts.events import JsonObject
 from warrener_store.escalations import CaseRow
-from warrener_supervisor.escalation.facts import facts_of_case
+from warrener_supervisor.escalation.facts import error_of, facts_of_case
 from warrener_supervisor.escalation.model import Alert as AlertStep
 from warrener_supervisor.escalation.templating import filled_text
 
@@ -49,7 +49,7 @@ def alert_id(fingerprint: str, turn: int, what: int | str) -> str:
 
 
 def _what_happened(case: CaseRow) -> str:
-    error = case.sample.get("error")
-    if isinstance(error, dict) and error.get("type"):
+    error = error_of(case)
+    if error.get("type"):
         return f"{error['type']}: {error.get('message', '')}"
     return str(case.sample.get("text", case.subject))

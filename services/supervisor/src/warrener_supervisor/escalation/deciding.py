@@ -111,6 +111,11 @@ def failed(case: CaseRow, ladder: Ladder, now: datetime, trouble: str) -> CaseRo
     return replace(case, tries=tries, due_at=again, wake_at=again, trouble=trouble)
 
 
+def is_last_try(case: CaseRow) -> bool:
+    """Whether the ladder goes on without its step if that fails once more."""
+    return case.tries + 1 >= MOST_TRIES
+
+
 def stumbled(case: CaseRow, now: datetime, trouble: str) -> CaseRow:
     """We ourselves have failed at it: again after a pause, for as long as it takes."""
     tries = min(case.tries + 1, MOST_TRIES - 1)

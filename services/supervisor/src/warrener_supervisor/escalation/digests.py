@@ -9,11 +9,11 @@ from datetime import UTC, datetime, timedelta
 
 from warrener_store.escalations import CaseEntry, CaseRow, Raised
 from warrener_supervisor.escalation.alerts import Alert, alert_id
-from warrener_supervisor.escalation.facts import facts_of_case
+from warrener_supervisor.escalation.facts import error_of, facts_of_case
 from warrener_supervisor.escalation.model import WEEK, DigestPlan
 
 KIND = "digest"
-MOST_LINES = 500
+MOST_LINES = 10_000
 _SHOWN = 50
 
 
@@ -62,13 +62,12 @@ def report(
         title=f"Digest {digest.subject}: {len(found)} cases, {total} times",
         text="\n".join(lines),
         urgent=False,
-        facts={"digest": digest.subject, "cases": [facts_of_case(case) for case in found]},
+        facts={"digest": digest.subject, "cases": [facts_of_case(case) for case in found[:_SHOWN]]},
     )
 
 
 def _line(case: CaseRow) -> str:
-    error = case.sample.get("error")
-    what = f" {error['type']}" if isinstance(error, dict) and error.get("type") else ""
+    what = f" {error_of(case).get('type', '')}".rstrip()
     state = "closed" if case.closed_at else f"last {case.last_seen_at.isoformat(timespec='minutes')}"
     about = case.job_type or case.subject
     return f"{case.times} times {case.kind} {about}{what} ({state}, {case.fingerprint})"

@@ -6,6 +6,7 @@ from typing import Any
 from pydantic_core import to_jsonable_python
 
 from warrener_contracts.events import JsonObject
+from warrener_contracts.portable import is_object
 from warrener_store.escalations import CaseRow
 from warrener_store.rows import JobRow
 
@@ -26,6 +27,12 @@ def sample_of(row: JobRow) -> JsonObject:
             "bases": list(error.bases) if error else [],
         },
     }
+
+
+def error_of(case: CaseRow) -> JsonObject:
+    """What it died of the last time; empty where nothing died."""
+    error: object = case.sample.get("error")
+    return error if is_object(error) else {}
 
 
 def facts_of_case(case: CaseRow) -> JsonObject:

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from pydantic import ValidationError
 
+from warrener_contracts.portable import is_object
 from warrener_runtime.settings import SettingsError, mask
 from warrener_supervisor.escalation.model import (
     LOG,
@@ -72,7 +73,8 @@ def _problems(error: ValidationError) -> list[str]:
 
 
 def _problem(detail: dict[str, Any]) -> str:
-    where, came = key_of(detail["loc"]), detail["input"]
+    where = key_of(detail["loc"])
+    came: object = detail["input"]
     match detail["type"]:
         case "extra_forbidden":
             return f"{where}: expected no such key, got it; see docs/howto/escalate.md for those there are"
@@ -80,8 +82,10 @@ def _problem(detail: dict[str, Any]) -> str:
             return f"{where}: expected a value, got none"
         case "union_tag_invalid" | "union_tag_not_found":
             kinds = "retry, park, alert, digest, compensate, close"
-            got = came.get("do") if isinstance(came, dict) else came
+            got = came.get("do") if is_object(came) else came
             return f"{where}.do: expected one of {kinds}, got {got!r}"
+        case _:
+            pass
     said = str(detail["msg"]).removeprefix("Value error, ").removeprefix("Input should be ")
     if said.startswith("expected "):  # our own validators say it all
         return f"{where}: {said}"

@@ -3,9 +3,9 @@
 import re
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import Any, cast
 
 from warrener_store.escalations import CaseRow
+from warrener_supervisor.escalation.facts import error_of
 from warrener_supervisor.escalation.model import DEFAULT_LADDER, Escalation, Ladder
 
 
@@ -20,16 +20,13 @@ def matches(ladder: Ladder, case: CaseRow) -> bool:
     return (
         _any(ladder.kinds, [case.kind])
         and _any(ladder.job_types, [case.job_type or ""])
-        and _any(ladder.errors, _names_of_error(case) or [""])
+        and _any(ladder.errors, _names_of_error(case))
     )
 
 
 def _names_of_error(case: CaseRow) -> list[str]:
-    error = case.sample.get("error")
-    if not isinstance(error, dict):
-        return []
-    said = cast("dict[str, Any]", error)
-    return [str(said.get("type", "")), *map(str, said.get("bases", ()))]
+    error = error_of(case)
+    return [str(error.get("type", "")), *map(str, error.get("bases", ()))]
 
 
 def _any(patterns: Iterable[str], names: Iterable[str]) -> bool:

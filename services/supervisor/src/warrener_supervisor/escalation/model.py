@@ -1,7 +1,7 @@
 """What may stand in an escalation file. Frozen; a key that nobody reads is refused."""
 
 from datetime import UTC, time, timedelta, tzinfo
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 from zoneinfo import ZoneInfo
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
@@ -9,6 +9,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 from warrener_contracts.durations import Duration
 from warrener_contracts.events import JsonObject
 from warrener_contracts.events.fields import DeclaredJobType, QueueName
+from warrener_contracts.portable import is_array, is_object
 
 LOG = "log"
 """The sink that is always there."""
@@ -29,7 +30,8 @@ def _zone(name: object) -> object:
 
 
 def _several(value: object) -> object:
-    return value if isinstance(value, list | tuple) else (value,)
+    """One stands for a list of one."""
+    return value if is_array(value) else (value,)
 
 
 Zone = Annotated[tzinfo, BeforeValidator(_zone)]
@@ -148,8 +150,8 @@ class Ladder(Declared):
     steps: Annotated[tuple[AnyStep, ...], Field(min_length=1)]
 
 
-def _periods(value: Any) -> Any:
-    return {name: _several(periods) for name, periods in value.items()} if isinstance(value, dict) else value
+def _periods(value: object) -> object:
+    return {name: _several(periods) for name, periods in value.items()} if is_object(value) else value
 
 
 class Escalation(Declared):

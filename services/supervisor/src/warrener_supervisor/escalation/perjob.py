@@ -1,6 +1,7 @@
 """The steps that do something for each dead job of a case: ask for it once more, or for its compensation."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import NamedTuple
 from uuid import UUID
 
 from warrener_contracts.letters import Letter
@@ -20,7 +21,14 @@ _AT_ONCE = 500
 
 
 class Unfinished(Exception):
-    """Some of the jobs could not be asked for; the others were."""
+    """Some of the jobs were not asked for; the others of their page were."""
+
+
+class _Page(NamedTuple):
+    """What is left of a page: what cannot be, and why; how many have to wait."""
+
+    bad: Mapping[str, str]
+    waiting: int
 
 
 class PerJob:
@@ -34,41 +42,47 @@ class PerJob:
         self._ask = ask
         self._clock = clock
 
-    async def carry(self, case: CaseRow, step: Step, place: int) -> None:
-        """Do `step`, the ladder's at `place`, for every entry that it is not through with. Raises Unfinished
-        where some cannot be; these are left, and all others are done."""
-        while True:
-            entries = await self._cases.pending(case.fingerprint, place + 1, _AT_ONCE)
-            if not entries:
-                return
-            troubles = await self._page(case, step, entries, place)
-            if troubles:
-                _tell(case, troubles)
-                raise Unfinished(f"{len(troubles)} of {len(entries)} jobs: {next(iter(troubles.values()))}")
+    async def carry(self, case: CaseRow, step: Step, place: int, *, give_up: bool) -> str | None:
+        """Do `step`, the ladder's at `place`, for every entry that it is not through with.
 
-    async def _page(
-        self, case: CaseRow, step: Step, entries: Sequence[CaseEntry], place: int
-    ) -> Mapping[str, str]:
-        """One page of entries; what kept some of them from being done."""
+        Raises Unfinished where some have to wait, or cannot be and another try may mend it. To give up is
+        to pass over those that cannot be; returns why.
+        """
+        given_up = None
+        while entries := await self._cases.pending(case.fingerprint, place + 1, _AT_ONCE):
+            page = await self._page(case, step, entries, place)
+            if page.bad and give_up:
+                given_up = _tell(case, page.bad)
+                await self._cases.settle(case.fingerprint, page.bad.keys(), place + 1)
+            elif page.bad:
+                raise Unfinished(f"{len(page.bad)} jobs: {next(iter(page.bad.values()))}")
+            if page.waiting:
+                raise Unfinished(f"{page.waiting} jobs are being retried: what comes of that is waited for")
+        return given_up
+
+    async def _page(self, case: CaseRow, step: Step, entries: Sequence[CaseEntry], place: int) -> _Page:
+        """Ask for what one page of entries needs; what kept some of them from it."""
         rows = await self._jobs_of(entries)
         await self._settle_mended(case, entries, rows)
         letters: list[Letter] = []
-        troubles: dict[str, str] = {}
+        bad: dict[str, str] = {}
+        waiting: set[str] = set()
         for entry in entries:
             row = rows.get(UUID(entry.occurrence))
             if row is None or _mended(row, rows):
                 continue
             if isinstance(step, Compensate) and _being_retried(row, rows):
-                troubles[entry.occurrence] = "it is being retried: what comes of that is waited for"
+                waiting.add(entry.occurrence)
                 continue
             try:
                 letters.extend(self._letters(case, step, row))
             except (NothingThere, asking.TooLarge, ValueError) as error:
-                troubles[entry.occurrence] = str(error)
+                bad[entry.occurrence] = str(error)
         await self._ask(letters)
-        done = [entry.occurrence for entry in entries if entry.occurrence not in troubles]
+        left = waiting | bad.keys()
+        done = [entry.occurrence for entry in entries if entry.occurrence not in left]
         await self._cases.settle(case.fingerprint, done, place + 1)
-        return troubles
+        return _Page(bad, len(waiting))
 
     def _letters(self, case: CaseRow, step: Step, row: JobRow) -> list[Letter]:
         now = self._clock.now()
@@ -115,11 +129,14 @@ def _being_retried(row: JobRow, rows: Mapping[UUID, JobRow]) -> bool:
     return again is not None and not again.state.terminal
 
 
-def _tell(case: CaseRow, troubles: Mapping[str, str]) -> None:
-    _log.error(
-        "Some jobs of a case could not be asked for.",
-        action="escalation.not_asked",
-        fingerprint=case.fingerprint,
-        jobs=len(troubles),
-        first=next(iter(troubles.items())),
-    )
+def _tell(case: CaseRow, bad: Mapping[str, str]) -> str:
+    """Each of them by name: nothing is passed over in silence."""
+    for job_id, why in bad.items():
+        _log.error(
+            "A ladder cannot ask for what a dead job needs, and passes it over.",
+            action="escalation.passed_over",
+            fingerprint=case.fingerprint,
+            job_id=job_id,
+            why=why,
+        )
+    return f"passed over {len(bad)} jobs: {next(iter(bad.values()))}"

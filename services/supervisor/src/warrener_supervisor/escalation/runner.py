@@ -6,6 +6,7 @@ an alert is then told twice under one id; a request asks for the same job, which
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from datetime import timedelta
 
 from warrener_contracts.letters import Letter
@@ -25,6 +26,7 @@ from warrener_supervisor.escalation.model import (
     Escalation,
     Ladder,
     Retry,
+    Step,
 )
 from warrener_supervisor.escalation.perjob import PerJob, Unfinished
 from warrener_supervisor.escalation.sinks.rack import Rack
@@ -106,7 +108,8 @@ class Runner:
     async def _catch_up(self, case: CaseRow, ladder: Ladder, file: Escalation) -> None:
         """What was raised since the case has passed a step for each job gets that step, too."""
         if (late := deciding.late_step(case, ladder)) is not None and case.kind == DEAD:
-            await self._per_job.carry(case, ladder.steps[late], late)
+            with suppress(Unfinished):  # what has to wait is raised again if it comes to nothing
+                await self._per_job.carry(case, ladder.steps[late], late, give_up=True)
         if (name := deciding.reported_in(case, ladder)) is not None:
             await self._put_down(case, name, file)
 
@@ -121,14 +124,19 @@ class Runner:
             case Digest():
                 await self._put_down(case, step.into, file)
             case Retry() | Compensate():
-                try:
-                    await self._per_job.carry(case, step, case.step)
-                except Unfinished as rest:
-                    return deciding.failed(case, ladder, self._clock.now(), str(rest))
+                return await self._for_each_job(case, step, ladder)
             case _:
                 pass
         _log.info("A step was done.", action="escalation.step", step=step.do, **_named(case))
         return deciding.advanced(case, ladder, self._clock.now())
+
+    async def _for_each_job(self, case: CaseRow, step: Step, ladder: Ladder) -> CaseRow:
+        last = deciding.is_last_try(case)
+        try:
+            given_up = await self._per_job.carry(case, step, case.step, give_up=last)
+        except Unfinished as rest:
+            return deciding.failed(case, ladder, self._clock.now(), str(rest))
+        return deciding.advanced(case, ladder, self._clock.now(), given_up)
 
     async def _mended(self, case: CaseRow, ladder: Ladder) -> bool:
         retried = any(isinstance(step, Retry) for step in ladder.steps[: case.step])
@@ -160,6 +168,8 @@ class Runner:
         if due > now:
             return deciding.put_off(case, due)
         entries = await self._cases.pending(case.fingerprint, 1, digests.MOST_LINES)
+        if not entries:  # whoever has sent it died before it could note that
+            return deciding.closed(case, now, "sent")
         named = await self._cases.cases_by_fingerprint([digests.case_put_down(entry) for entry in entries])
         alert = digests.report(case, entries, named, due)
         failures = await self._rack.send(

@@ -8,6 +8,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
+from warrener_contracts.portable import is_array
+
 _PLACE = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 _NAME = re.compile(r"[A-Za-z_]\w*(\.\w+)*", re.ASCII)
 _NOTHING = object()
@@ -49,7 +51,7 @@ def filled(template: Any, facts: Mapping[str, Any]) -> Any:
     if isinstance(template, Mapping):
         named = cast("Mapping[str, Any]", template)
         return {key: filled(value, facts) for key, value in named.items()}
-    if isinstance(template, list):
+    if is_array(template):
         return [filled(value, facts) for value in template]
     return template
 
@@ -89,4 +91,4 @@ def _as_text(value: Any) -> str:
 def _parts(template: Any) -> list[Any]:
     if isinstance(template, Mapping):
         return list(cast("Mapping[str, Any]", template).values())
-    return list(template) if isinstance(template, list) else []
+    return list(template) if is_array(template) else []

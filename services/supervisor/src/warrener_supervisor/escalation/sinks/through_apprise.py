@@ -18,7 +18,7 @@ class AppriseSink:
         from apprise import Apprise, NotifyType  # noqa: PLC0415
 
         notifier = Apprise()
-        if not notifier.add(self._url):
+        if not notifier.add(self._url):  # pyright: ignore[reportUnknownMemberType] - its own types are loose
             raise SinkFailed(f"expected a URL that Apprise knows, got {mask(self._url)}")
         kind = NotifyType.FAILURE if alert.urgent else NotifyType.WARNING
         if not await notifier.async_notify(title=alert.title, body=alert.text, notify_type=kind):
