@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from warrener_agent.identity import take_identity
+from warrener_agent.identity import folder_beside, take_identity
 from warrener_runtime.clock import SystemEntropy
 
 ENTROPY = SystemEntropy()
@@ -60,8 +60,8 @@ def test_an_identity_has_one_holder_and_is_free_when_that_is_killed(tmp_path: Pa
 async def test_where_nothing_can_be_kept_an_agent_is_a_new_one(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.touch()
-    names = {take_identity(folder, ["a"], ENTROPY).agent_id for folder in (file, file, None)}
-    assert len(names) == 3
+    names = {take_identity(folder, ["a"], ENTROPY).agent_id for folder in (file, file)}
+    assert len(names) == 2
 
 
 async def test_a_damaged_file_is_written_anew(tmp_path: Path) -> None:
@@ -73,3 +73,9 @@ async def test_a_damaged_file_is_written_anew(tmp_path: Path) -> None:
     assert fresh.agent_id != one.agent_id
     assert file.read_text() == fresh.agent_id
     await fresh.release()
+
+
+def test_identities_are_kept_beside_the_ledger_if_that_is_a_file() -> None:
+    assert folder_beside("sqlite:////var/lib/jobs/ledger.db") == Path("/var/lib/jobs/agents")
+    assert folder_beside("sqlite:///.warrener/ledger.db") == Path(".warrener/agents")
+    assert folder_beside("postgresql://localhost/jobs") == Path(".warrener/agents")

@@ -16,6 +16,7 @@ def test_all_commands_are_there() -> None:
     assert COMMANDS == [
         "agent",
         "agents",
+        "breaker",
         "cancel",
         "dead",
         "doctor",

@@ -44,13 +44,17 @@ def fresh_id(entropy: Entropy) -> str:
     return f"{host}-{os.getpid()}-{entropy.new_id().hex[-8:]}"
 
 
-def take_identity(folder: Path | None, queues: Sequence[str], entropy: Entropy) -> Identity:
+def folder_beside(ledger_url: str) -> Path:
+    """Where agents keep who they are, if nobody has chosen a place."""
+    scheme, _, path = ledger_url.partition(":///")
+    return (Path(path).parent if scheme == "sqlite" and path else Path(".warrener")) / "agents"
+
+
+def take_identity(folder: Path, queues: Sequence[str], entropy: Entropy) -> Identity:
     """The first identity of `folder` that nobody has and that served the same queues, or else a new one.
 
-    Without a folder, or where none can be written or locked, it is new, and nobody will take it up.
+    Where none can be written or locked it is new, and nobody will take it up.
     """
-    if folder is None:
-        return Identity(fresh_id(entropy))
     served = hashlib.sha256("\n".join(sorted(queues)).encode()).hexdigest()[:8]
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -24,9 +24,9 @@ class AgentSettings(ServiceSettings):
     """The queues to serve, separated by commas; none means those that the job types declare."""
     agent_modules: tuple[str, ...] = ()
     """The modules with the handlers, separated by commas, where none are given on the command line."""
-    agent_folder: Path | None = Path(".warrener/agents")
+    agent_folder: Path | None = None
     """Where the agents of this host keep who they are, so that one that is started again takes up at once
-    what it had."""
+    what it had; none means `agents`, beside the ledger if that is a file, else in `.warrener`."""
     agent_lease: Seconds = 6.0
     """How long a claim holds without being renewed; an agent that cannot renew stops its handlers before.
     Shorter than the supervisor's `lease`: an attempt whose message comes again is taken before it is given

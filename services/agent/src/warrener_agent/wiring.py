@@ -13,7 +13,7 @@ from warrener_agent.executors.process import ProcessExecutor
 from warrener_agent.executors.restarts import Intensity, Restarts
 from warrener_agent.executors.thread import ThreadExecutor
 from warrener_agent.gate import Gate
-from warrener_agent.identity import fresh_id, take_identity
+from warrener_agent.identity import folder_beside, fresh_id, take_identity
 from warrener_agent.kinds import ExecutorName
 from warrener_agent.leases import Leases, start_patiently
 from warrener_agent.ledger import Ledger, open_ledger
@@ -122,7 +122,8 @@ async def production(agent: Agent, settings: AgentSettings, telemetry: Telemetry
         raise SettingsError([f"WARRENER_LEDGER_URL: {error}"]) from error
     restarts = restarts_of(settings, clock)
     bus = open_bus(settings.broker_url, name="warrener-agent", lane=settings.lane)
-    identity = take_identity(settings.agent_folder, _queues(agent, settings), entropy)
+    folder = settings.agent_folder or folder_beside(settings.ledger_url)
+    identity = take_identity(folder, _queues(agent, settings), entropy)
     component = Group(
         Resource("identity", _nothing, identity.release),
         Resource("ledger", partial(start_patiently, ledger, clock), ledger.close),
