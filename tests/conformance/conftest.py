@@ -2,12 +2,17 @@
 
 import asyncio
 import shutil
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import AsyncExitStack
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
+from tests.conformance.bus_rigs import BURIED, EXCHANGES, JOBS, MemoryRig, RabbitRig, Rig
+from tests.servers.kinds import RabbitMQServer
 
+from warrener_contracts.topology import Topology
+from warrener_runtime.bus import Bus
 from warrener_runtime.servers import PrivatePostgres
 from warrener_store import StateStore, migrate, open_store
 from warrener_store.memory import MemoryStore
@@ -57,3 +62,34 @@ async def store(store_url: str | None) -> AsyncGenerator[StateStore]:
     await opened.start()
     yield opened
     await opened.close()
+
+
+@pytest.fixture
+async def closing() -> AsyncIterator[AsyncExitStack]:
+    async with AsyncExitStack() as stack:
+        yield stack
+
+
+@pytest.fixture(params=["memory", "lean", "aio-pika"])
+def rig(request: pytest.FixtureRequest, closing: AsyncExitStack) -> Rig:
+    if request.param == "memory":
+        return MemoryRig(closing)
+    node: RabbitMQServer = request.getfixturevalue("broker")
+    return RabbitRig(closing, node, request.getfixturevalue("vhost_url"), request.param)
+
+
+@pytest.fixture(params=["memory", "lean", "aio-pika"])
+def mortal_rig(request: pytest.FixtureRequest, closing: AsyncExitStack) -> Rig:
+    """A broker of the test's own, that may be restarted."""
+    if request.param == "memory":
+        return MemoryRig(closing)
+    node: RabbitMQServer = request.getfixturevalue("own_rabbitmq")
+    return RabbitRig(closing, node, node.url, request.param)
+
+
+@pytest.fixture
+async def bus(rig: Rig) -> Bus:
+    """A bus with the exchanges, a queue for work, and one for dead letters."""
+    bus = await rig.bus()
+    await bus.declare(Topology(EXCHANGES, (JOBS, BURIED)))
+    return bus

@@ -5,8 +5,7 @@ Faults that only a real broker has (alarms, half-open sockets, consumer timeouts
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack
+from collections.abc import Awaitable, Callable
 
 import pytest
 from tests.conformance.bus_rigs import (
@@ -16,7 +15,6 @@ from tests.conformance.bus_rigs import (
     WITHIN,
     WORK,
     MemoryRig,
-    RabbitRig,
     Rig,
     death,
     letter,
@@ -25,7 +23,6 @@ from tests.conformance.bus_rigs import (
     receive,
     receive_all,
 )
-from tests.servers.kinds import RabbitMQServer
 
 from warrener_contracts.letters import Letter
 from warrener_contracts.topology import Binding, Exchange, Queue, Topology
@@ -33,37 +30,6 @@ from warrener_runtime.bus import Bus, BusUnreachable, Delivery, Fate, Subscripti
 from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
 from warrener_runtime.clock import SystemClock
 from warrener_runtime.publishing import Unroutable, publish_all
-
-
-@pytest.fixture
-async def closing() -> AsyncIterator[AsyncExitStack]:
-    async with AsyncExitStack() as stack:
-        yield stack
-
-
-@pytest.fixture(params=["memory", "lean", "aio-pika"])
-def rig(request: pytest.FixtureRequest, closing: AsyncExitStack) -> Rig:
-    if request.param == "memory":
-        return MemoryRig(closing)
-    node: RabbitMQServer = request.getfixturevalue("broker")
-    return RabbitRig(closing, node, request.getfixturevalue("vhost_url"), request.param)
-
-
-@pytest.fixture(params=["memory", "lean", "aio-pika"])
-def mortal_rig(request: pytest.FixtureRequest, closing: AsyncExitStack) -> Rig:
-    """A broker of the test's own, that may be restarted."""
-    if request.param == "memory":
-        return MemoryRig(closing)
-    node: RabbitMQServer = request.getfixturevalue("own_rabbitmq")
-    return RabbitRig(closing, node, node.url, request.param)
-
-
-@pytest.fixture
-async def bus(rig: Rig) -> Bus:
-    """A bus with the exchanges, a queue for work, and one for dead letters."""
-    bus = await rig.bus()
-    await bus.declare(Topology(EXCHANGES, (JOBS, BURIED)))
-    return bus
 
 
 class TestPublishing:

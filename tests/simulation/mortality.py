@@ -6,7 +6,7 @@ import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from typing import Any, TypeVar, cast
 
-from warrener_runtime.bus import Bus, Delivery, Fate, Outgoing, Subscription, TopologySpec
+from warrener_runtime.bus import Backlog, Bus, Delivery, Fate, Outgoing, Subscription, TopologySpec
 from warrener_runtime.bus.port import Handler
 
 T = TypeVar("T")
@@ -106,6 +106,9 @@ class MortalBus:
     async def listen(self, queue: str, handler: Handler) -> Subscription:
         return await self._bus.listen(queue, handler)
 
+    async def backlog(self, queue: str) -> Backlog:
+        return await self._bus.backlog(queue)
+
     async def ping(self, *, timeout: float = 5.0) -> None:
         await self._bus.ping(timeout=timeout)
 
@@ -123,6 +126,17 @@ class MortalSubscription:
     @property
     def epoch(self) -> int:
         return self._subscription.epoch
+
+    @property
+    def heard(self) -> int:
+        return self._subscription.heard
+
+    @property
+    def has_room(self) -> bool:
+        return self._subscription.has_room
+
+    def renew(self) -> None:
+        self._subscription.renew()
 
     def __aiter__(self) -> AsyncIterator[list[Delivery]]:
         return self._subscription.__aiter__()

@@ -264,3 +264,24 @@ async def test_who_has_stopped_is_asked_no_more(scene: Scene) -> None:
     assert scene.vitals.checks
     await scene.consumer.stop()
     assert not scene.vitals.checks
+
+
+async def test_g8_a_consumer_that_lives_and_gets_nothing_is_renewed_and_counts_as_deaf_until_it_helps(
+    scene: Scene,
+) -> None:
+    await scene.consumer.start()
+    scene.broker.mute(QUEUE)
+    await scene.send("a")
+    await scene.clock.advance(14)
+    assert scene.consumer.live, "it may come yet"
+    before = scene.consumer.epoch
+    await scene.clock.advance(7)
+    assert scene.consumer.epoch != before, "another channel"
+    assert not scene.consumer.live, "until something comes"
+    await scene.clock.advance(20)
+    assert await scene.complaints() == ["office hears nothing from the broker"]
+    scene.broker.mute(QUEUE, muted=False)
+    await scene.clock.advance(10)
+    assert scene.office.handled == ["a"]
+    assert scene.consumer.live
+    assert not await scene.complaints()

@@ -2,6 +2,7 @@
 
 from warrener_runtime.bus.opening import LaneName, open_bus
 from warrener_runtime.bus.port import (
+    Backlog,
     Bus,
     BusCredentialsRefused,
     BusError,
@@ -16,6 +17,7 @@ from warrener_runtime.bus.port import (
 )
 
 __all__ = [
+    "Backlog",
     "Bus",
     "BusCredentialsRefused",
     "BusError",

@@ -37,6 +37,20 @@ class Listening:
         """That of what feeds it."""
         return self._subscription.epoch
 
+    @property
+    def heard(self) -> int:
+        """That of what feeds it."""
+        return self._subscription.heard
+
+    @property
+    def has_room(self) -> bool:
+        """That of what feeds it."""
+        return self._subscription.has_room
+
+    def renew(self) -> None:
+        """Give up the channel, and consume by another one."""
+        self._subscription.renew()
+
     def __aiter__(self) -> AsyncIterator[list[Delivery]]:
         return self
 

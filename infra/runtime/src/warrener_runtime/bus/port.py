@@ -90,6 +90,13 @@ class Fate(StrEnum):
 _NO_HEADERS: Mapping[str, object] = MappingProxyType({})
 
 
+class Backlog(NamedTuple):
+    """What waits in a queue, and how many consume it. A queue that does not exist has neither."""
+
+    waiting: int
+    consumers: int
+
+
 class Delivery(NamedTuple):
     """A message as it arrived. `epoch` names the channel it came by: a tag dies with its channel."""
 
@@ -122,6 +129,21 @@ class Subscription(Protocol):
     def epoch(self) -> int:
         """Another number than before means that the broker's side of it was lost since, and an exclusive
         queue with all that was in it, however quickly it came back."""
+        ...
+
+    @property
+    def heard(self) -> int:
+        """How many deliveries have ever arrived."""
+        ...
+
+    @property
+    def has_room(self) -> bool:
+        """Whether the broker may deliver one more: fewer than the prefetch are unacknowledged."""
+        ...
+
+    def renew(self) -> None:
+        """Give up the channel, and consume by another one. What is unacknowledged goes back, as if the broker
+        had closed it."""
         ...
 
     def __aiter__(self) -> AsyncIterator[list[Delivery]]: ...
@@ -179,6 +201,10 @@ class Bus(Protocol):
     async def listen(self, queue: str, handler: Handler) -> Subscription:
         """Consume a low-rate queue one message at a time: acknowledged after `handler` returns, given back by
         reject if it raises. On RabbitMQ this is a FastStream subscriber."""
+        ...
+
+    async def backlog(self, queue: str) -> Backlog:
+        """What waits in `queue` now, given to no consumer. Raises BusUnreachable."""
         ...
 
     async def ping(self, *, timeout: float = 5.0) -> None:

@@ -9,6 +9,7 @@ from warrener_runtime.clock import Clock, SystemClock
 from warrener_runtime.lifecycle.component import Managed, being_cancelled, cancel
 from warrener_runtime.lifecycle.hearing import DEAF_AFTER, HearingWatch
 from warrener_runtime.lifecycle.portions import portions
+from warrener_runtime.lifecycle.supply import SupplyWatch
 from warrener_runtime.lifecycle.vitals import NotReady, Vitals, vitals_here
 from warrener_runtime.logs import get_logger
 
@@ -24,7 +25,8 @@ class Consumer(Managed):
     stopped, and the service is not ready meanwhile. It is never given back by reject: that counts towards the
     delivery limit, and an outage of the store would bury good work. So `handle` must be repeatable, and judge
     each message by itself: what it raises is taken for an outage. What is not settled when we stop goes back
-    to the queue by itself. Started means that the queue is consumed. See HearingWatch for the deaf.
+    to the queue by itself. Started means that the queue is consumed. See HearingWatch for the deaf,
+    SupplyWatch for those who seem to hear and get nothing.
 
     `at_once`: `handle` gets at most so many messages, and not too many bytes (`portions`). With a prefetch of
     twice that, the next ones arrive while it works. None: all that has arrived.
@@ -53,6 +55,7 @@ class Consumer(Managed):
         self._ears = HearingWatch(
             name, lambda: self.live, clock=self._clock, deaf_after=deaf_after, give_up_after=give_up_after
         )
+        self._supply = SupplyWatch(name, bus, queue, lambda: self._subscription, self._clock)
         self._vitals: Vitals | None = None
         self._backoff = Backoff()
         self._trouble: str | None = None
@@ -65,7 +68,7 @@ class Consumer(Managed):
     @property
     def live(self) -> bool:
         """Whether the broker delivers to us now."""
-        return self._subscription is not None and self._subscription.live
+        return self._subscription is not None and self._subscription.live and not self._supply.starves
 
     @property
     def epoch(self) -> tuple[int, int]:
@@ -83,6 +86,7 @@ class Consumer(Managed):
         self._subscription = await self._subscribe()
         self._work = asyncio.create_task(self._run(), name=self.name)
         await self._ears.start()
+        await self._supply.start()
         if self._vitals:
             self._vitals.watch(self.name, self.check)
 
@@ -101,6 +105,7 @@ class Consumer(Managed):
         if self._vitals:
             self._vitals.forget(self.name)
         await self._ears.stop()
+        await self._supply.stop()
         await cancel(self._work)
         subscription, self._subscription = self._subscription, None
         self._work = None

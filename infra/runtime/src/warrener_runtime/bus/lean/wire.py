@@ -11,7 +11,7 @@ from warrener_runtime.bus.lean.consuming import LeanConsuming
 from warrener_runtime.bus.lean.declaring import declare_on
 from warrener_runtime.bus.lean.faults import lean_faults
 from warrener_runtime.bus.lean.publishing import LeanPublishing
-from warrener_runtime.bus.port import BusCredentialsRefused, ExchangeSpec, QueueSpec
+from warrener_runtime.bus.port import Backlog, BusCredentialsRefused, ExchangeSpec, QueueSpec
 from warrener_runtime.bus.rabbit.wire import LinkLost, Listener
 
 _NOT_FOUND, _ACCESS_REFUSED = 404, 403
@@ -74,6 +74,19 @@ class LeanWire:
                     if refused.code != _ACCESS_REFUSED:  # then it exists, and publishing to it will tell
                         raise
         return True
+
+    async def backlog(self, queue: str) -> Backlog:
+        """What waits in it. Asked on a channel of its own, because asking in vain closes the channel."""
+        ask = commands.Queue.Declare(queue=queue, passive=True)
+        async with self._channel() as channel:
+            with lean_faults():
+                try:
+                    found = await answered(channel.call(ask, commands.Queue.DeclareOk))
+                except ChannelRefused as refused:
+                    if refused.code != _NOT_FOUND:
+                        raise
+                    return Backlog(0, 0)
+        return Backlog(found.message_count or 0, found.consumer_count or 0)
 
     async def publishing(self) -> LeanPublishing:
         """Open a channel that publishes."""

@@ -8,7 +8,7 @@ from warrener_runtime.bus.memory.exchanges import Exchanges
 from warrener_runtime.bus.memory.expiry import Expiry
 from warrener_runtime.bus.memory.message import Death, Message, dead_letter, message_of
 from warrener_runtime.bus.memory.queue import Consumer, MemoryQueue
-from warrener_runtime.bus.port import Fate, Outgoing, QueueSpec, TopologyMismatch, TopologySpec
+from warrener_runtime.bus.port import Backlog, Fate, Outgoing, QueueSpec, TopologyMismatch, TopologySpec
 from warrener_runtime.clock import Clock, SystemClock
 
 
@@ -202,6 +202,11 @@ class MemoryBroker:
                     queue.homeless.append(message)
 
     # -- what tests look at --------------------------------------------------------------------------------
+
+    def backlog(self, queue: str) -> Backlog:
+        """What waits there, and how many consume it."""
+        found = self._queues.get(queue)
+        return Backlog(len(found), len(found.consumers)) if found is not None else Backlog(0, 0)
 
     def ready(self, queue: str) -> int:
         """How many messages wait in `queue` for a consumer; 0 if there is no such queue."""

@@ -7,6 +7,7 @@ from warrener_runtime.bus.listening import Listening
 from warrener_runtime.bus.memory.broker import MemoryBroker
 from warrener_runtime.bus.memory.subscription import MemorySubscription
 from warrener_runtime.bus.port import (
+    Backlog,
     BusUnreachable,
     Fate,
     Handler,
@@ -77,6 +78,11 @@ class MemoryBus:
         listening = Listening(subscription, handler, clock=self._broker.clock, queue=queue)
         self._listenings.append(listening)
         return listening
+
+    async def backlog(self, queue: str) -> Backlog:
+        """What waits in `queue` now. Raises BusUnreachable."""
+        await self.ping()
+        return self._broker.backlog(queue)
 
     async def ping(self, *, timeout: float = 5.0) -> None:
         """Raises BusUnreachable where the broker does not answer within `timeout`."""

@@ -12,6 +12,7 @@ from warrener_runtime.bus.memory.message import Message, copy_for_queue
 class Consumer(Protocol):
     """Who takes messages from a queue."""
 
+    @property
     def has_room(self) -> bool:
         """Whether its prefetch lets it take one more."""
         ...
@@ -98,7 +99,7 @@ class MemoryQueue:
     def hand_out(self) -> None:
         """Give what waits to the consumers that have room, in turn."""
         while self._ready and not self.muted:
-            consumer = next((one for one in self.consumers if one.has_room()), None)
+            consumer = next((one for one in self.consumers if one.has_room), None)
             if consumer is None:
                 return
             self.consumers.remove(consumer)

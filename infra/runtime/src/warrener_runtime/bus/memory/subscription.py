@@ -20,6 +20,7 @@ class MemorySubscription:
         self._unacked: dict[int, Message] = {}
         self._epoch = 0
         self._tag = 0
+        self._heard = 0
         self._attached = False
         self._stopped = False
 
@@ -38,6 +39,17 @@ class MemorySubscription:
         """Whether it should be attached and is not."""
         return not self._attached and not self._stopped
 
+    @property
+    def heard(self) -> int:
+        """How many deliveries have ever arrived."""
+        return self._heard
+
+    def renew(self) -> None:
+        """Consume anew; what is unacknowledged goes back."""
+        if self._attached:
+            self.detach()
+            self._connection.queues_changed()
+
     # -- what the bus does with it -------------------------------------------------------------------------
 
     def attach(self) -> None:
@@ -55,6 +67,7 @@ class MemorySubscription:
 
     # -- what the broker does with it ----------------------------------------------------------------------
 
+    @property
     def has_room(self) -> bool:
         """Whether the prefetch allows one more."""
         return len(self._unacked) < self._prefetch
@@ -62,6 +75,7 @@ class MemorySubscription:
     def take(self, message: Message) -> None:
         """A delivery arrives."""
         self._tag += 1
+        self._heard += 1
         self._unacked[self._tag] = message
         self._arrivals.put(_delivery(message, self._tag, self._epoch))
 

@@ -7,7 +7,7 @@ import aiormq
 from aiormq.abc import DeliveredMessage
 from pamqp import commands as spec
 
-from warrener_runtime.bus.port import Delivery, ExchangeSpec, QueueSpec
+from warrener_runtime.bus.port import Backlog, Delivery, ExchangeSpec, QueueSpec
 from warrener_runtime.bus.rabbit.aiormq_publishing import AiormqPublishing
 from warrener_runtime.bus.rabbit.connection import (
     RPC_SECONDS,
@@ -70,6 +70,18 @@ class AiormqWire:
         finally:
             await close_quietly(channel)
         return True
+
+    async def backlog(self, queue: str) -> Backlog:
+        """What waits in it. Asked on a channel of its own, because asking in vain closes the channel."""
+        channel = await open_channel(self.connection, aiormq.Channel)
+        try:
+            asked = channel.queue_declare(queue, passive=True, timeout=RPC_SECONDS)
+            found = await unless_ended(self.connection, asked)
+        except aiormq.ChannelNotFoundEntity:
+            return Backlog(0, 0)
+        finally:
+            await close_quietly(channel)
+        return Backlog(found.message_count or 0, found.consumer_count or 0)
 
     async def publishing(self) -> AiormqPublishing:
         """Open a channel that publishes."""

@@ -5,7 +5,16 @@ from collections.abc import Sequence
 from functools import partial
 
 from warrener_runtime.bus.listening import Listening
-from warrener_runtime.bus.port import Fate, Handler, Outgoing, QueueSpec, Subscription, TopologySpec
+from warrener_runtime.bus.port import (
+    Backlog,
+    BusUnreachable,
+    Fate,
+    Handler,
+    Outgoing,
+    QueueSpec,
+    Subscription,
+    TopologySpec,
+)
 from warrener_runtime.bus.rabbit.declarations import Declarations
 from warrener_runtime.bus.rabbit.intake import BatchIntake, Intake
 from warrener_runtime.bus.rabbit.lanes import Lane
@@ -14,8 +23,10 @@ from warrener_runtime.bus.rabbit.listening_link import ListeningLink
 from warrener_runtime.bus.rabbit.loopback import Loopback
 from warrener_runtime.bus.rabbit.publisher import Publisher
 from warrener_runtime.bus.rabbit.subscription import RabbitSubscription
-from warrener_runtime.bus.rabbit.wire import LinkLost, Wire
+from warrener_runtime.bus.rabbit.wire import LinkLost, Refused, Wire
 from warrener_runtime.clock import SystemClock
+
+_ANSWER_WITHIN = 5.0  # seconds
 
 
 class RabbitBus:
@@ -90,6 +101,17 @@ class RabbitBus:
         listening = Listening(subscription, handler, clock=SystemClock(), queue=queue)
         self._listenings.append(listening)
         return listening
+
+    async def backlog(self, queue: str) -> Backlog:
+        """What waits in `queue` now. Raises BusUnreachable."""
+        try:
+            async with asyncio.timeout(_ANSWER_WITHIN):
+                wire = await self._consuming.connected()
+                return await wire.backlog(queue)
+        except (LinkLost, Refused, TimeoutError) as error:
+            raise BusUnreachable(
+                f"expected the broker to say what waits in queue {queue}, got no answer: {error}"
+            ) from error
 
     async def ping(self, *, timeout: float = 5.0) -> None:
         """A confirmed message out by one connection and back by the other. Raises BusUnreachable."""

@@ -32,13 +32,14 @@ class FastStreamIntake:
 
     def __init__(self, queue: str) -> None:
         self._queue = queue
+        self.prefetch = _PREFETCH
 
     async def open(self, wire: Wire, listener: Listener) -> Consumer:
         """Begin to consume."""
         assert isinstance(wire, AiormqWire), "FastStream needs the connection of aio-pika's kind"
         connection = wire.connection
         broker = _BorrowingBroker(connection)
-        channel = Channel(prefetch_count=_PREFETCH, publisher_confirms=False)
+        channel = Channel(prefetch_count=self.prefetch, publisher_confirms=False)
         queue = RabbitQueue(self._queue, declare=False)
 
         @broker.subscriber(

@@ -16,6 +16,11 @@ class Consumer(Protocol):
 class Intake(Protocol):
     """How a queue is consumed."""
 
+    @property
+    def prefetch(self) -> int:
+        """How many may be unacknowledged."""
+        ...
+
     async def open(self, wire: Wire, listener: Listener) -> Consumer:
         """Begin to consume. Raises LinkLost, Refused."""
         ...
@@ -26,8 +31,8 @@ class BatchIntake:
 
     def __init__(self, queue: str, prefetch: int) -> None:
         self._queue = queue
-        self._prefetch = prefetch
+        self.prefetch = prefetch
 
     async def open(self, wire: Wire, listener: Listener) -> Consumer:
         """Begin to consume."""
-        return await wire.consuming(self._queue, self._prefetch, listener)
+        return await wire.consuming(self._queue, self.prefetch, listener)

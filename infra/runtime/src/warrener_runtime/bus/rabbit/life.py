@@ -20,6 +20,7 @@ class Life:
         self._gone = asyncio.Event()
         self.channel: Consuming | None = None
         self.unsettled: dict[int, None] = {}  # tags as they came, so ascending
+        self.heard = 0
 
     @property
     def epoch(self) -> int:
@@ -40,6 +41,7 @@ class Life:
         if not self._gone.is_set():
             self.unsettled.update(dict.fromkeys(map(_tag_of, deliveries)))
             self._arrivals.put_all(deliveries)
+            self.heard += len(deliveries)
 
     def gone(self) -> None:
         """It is over; the broker gives out again what is unsettled."""

@@ -33,6 +33,7 @@ class RabbitSubscription:
         self._declarations = declarations
         self._arrivals = Arrivals()
         self._life = Life(0, self._arrivals)
+        self._heard_before = 0  # in earlier lives
         self._backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
         self._tried = asyncio.Event()
         self._stopped = False
@@ -47,6 +48,20 @@ class RabbitSubscription:
     def epoch(self) -> int:
         """Which of its lives it is in."""
         return self._life.epoch
+
+    @property
+    def heard(self) -> int:
+        """How many deliveries have ever arrived."""
+        return self._heard_before + self._life.heard
+
+    @property
+    def has_room(self) -> bool:
+        """Whether the broker may deliver one more."""
+        return len(self._life.unsettled) < self._intake.prefetch
+
+    def renew(self) -> None:
+        """Give up the channel, and consume by another one."""
+        self._life.gone()
 
     async def tried(self) -> None:
         """Wait until it consumes, or has failed to for the first time (it goes on trying)."""
@@ -137,7 +152,7 @@ class RabbitSubscription:
         try:
             connection = await self._link.connected()
             await self._declarations.restore_queue(connection, self._queue)
-            self._life = life
+            self._heard_before, self._life = self.heard, life
             consumer = await self._intake.open(connection, life)
         except (LinkLost, TopologyMismatch, Refused) as error:
             self._forget(life)

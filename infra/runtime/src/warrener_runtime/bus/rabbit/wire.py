@@ -7,7 +7,7 @@ this."""
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
 
-from warrener_runtime.bus.port import Delivery, ExchangeSpec, Outgoing, QueueSpec
+from warrener_runtime.bus.port import Backlog, Delivery, ExchangeSpec, Outgoing, QueueSpec
 from warrener_runtime.bus.rabbit.rounds import Round
 from warrener_runtime.bus.rabbit.settling import AckPlan
 
@@ -121,6 +121,10 @@ class Wire(Protocol):
 
     async def has_exchange(self, name: str) -> bool:
         """Whether it exists. Raises LinkLost."""
+        ...
+
+    async def backlog(self, queue: str) -> Backlog:
+        """What waits in it, and how many consume it. Raises LinkLost."""
         ...
 
     async def publishing(self) -> Publishing:

@@ -1,0 +1,98 @@
+"""A consumer that seems to live and gets nothing: messages wait in its queue, and it has room for them.
+
+Brokers and networks have brought this about without a word to the consumer: no cancel, no closed channel. So
+whoever has heard nothing for a while asks the broker whether there would have been something to hear.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from warrener_runtime.bus.port import Bus, BusUnreachable, Subscription
+from warrener_runtime.clock import Clock
+from warrener_runtime.lifecycle.component import Managed, cancel
+from warrener_runtime.logs import get_logger
+
+log = get_logger("supply")
+
+STARVED_AFTER = 10.0
+_LOOK_EVERY = 5.0
+
+
+@dataclass
+class SupplyTest:
+    """Told now and then how a consumer fares, it says whether it starves. Pure: time is handed in."""
+
+    starved_after: float
+    _heard: int | None = field(default=None, init=False)
+    _since: float | None = field(default=None, init=False)
+
+    def idle(self, *, heard: int, has_room: bool) -> bool:
+        """Whether nothing has come since the last look, though something could: only then it is worth
+        asking."""
+        idle = heard == self._heard and has_room
+        self._heard = heard
+        if not idle:
+            self._since = None
+        return idle
+
+    def starves(self, *, waiting: int, now: float) -> bool:
+        """Whether messages have waited all the time. After a yes it begins to count anew."""
+        if not waiting:
+            self._since = None
+            return False
+        if self._since is None:
+            self._since = now
+        if now - self._since < self.starved_after:
+            return False
+        self._since = None
+        return True
+
+
+class SupplyWatch(Managed):
+    """Renews a subscription that starves. `starves` stays true until something comes, or nothing waits."""
+
+    def __init__(
+        self, name: str, bus: Bus, queue: str, current: Callable[[], Subscription | None], clock: Clock
+    ) -> None:
+        super().__init__(f"{name} supply")
+        self._of, self._bus, self._queue, self._current, self._clock = name, bus, queue, current, clock
+        self._test = SupplyTest(STARVED_AFTER)
+        self._task: asyncio.Task[None] | None = None
+        self.starves = False
+
+    async def _on_start(self) -> None:
+        self.starves = False
+        self._task = asyncio.create_task(self._run(), name=self.name)
+
+    async def _on_stop(self) -> None:
+        await cancel(self._task)
+        self._task = None
+
+    async def _run(self) -> None:
+        while True:
+            await self._clock.sleep(_LOOK_EVERY)
+            subscription = self._current()
+            if subscription is not None and subscription.live:
+                await self._look(subscription)
+
+    async def _look(self, subscription: Subscription) -> None:
+        if not self._test.idle(heard=subscription.heard, has_room=subscription.has_room):
+            self.starves = False
+            return
+        try:
+            waiting = (await self._bus.backlog(self._queue)).waiting
+        except BusUnreachable:
+            return  # a broken connection is noticed by itself
+        if self._test.starves(waiting=waiting, now=self._clock.monotonic()):
+            self.starves = True
+            log.error(
+                "A consumer gets nothing, though messages wait in its queue; consuming by another channel.",
+                action="consumer.starved",
+                consumer=self._of,
+                queue=self._queue,
+                waiting=waiting,
+            )
+            subscription.renew()
+        elif not waiting:
+            self.starves = False
