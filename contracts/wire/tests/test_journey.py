@@ -99,7 +99,6 @@ def test_who_is_cancelled_while_it_runs_is_never_tried_again_without_need() -> N
         Signal.STOPPED,
         Signal.WITHDRAWN,
         Signal.RELEASED,
-        Signal.TIMED_OUT,
         Signal.LOST,
     ):
         found = JOURNEY[JobState.RUNNING, signal]

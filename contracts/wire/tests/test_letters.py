@@ -70,6 +70,8 @@ ADDRESSES = {
     "job.finished.v1": ("warrener.events", "job.finished.succeeded.flights.load"),
     "job.retrying.v1": ("warrener.events", "job.retrying.flights.load"),
     "job.dead.v1": ("warrener.events", "job.dead.flights.load"),
+    "agent.lost.v1": ("warrener.events", "agent.lost.loader-7c9f.4121"),
+    "service.deaf.v1": ("warrener.events", "service.deaf.agent"),
 }
 
 

@@ -8,7 +8,7 @@ from warrener_contracts import topology
 from warrener_contracts.codec import Readable, decode
 from warrener_contracts.events import Event
 from warrener_contracts.letters import Letter, letter_for
-from warrener_contracts.topology import Binding, Queue, Topology
+from warrener_contracts.topology import TOPOLOGY, Binding, Queue
 from warrener_runtime.bus import Delivery
 from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
 from warrener_runtime.publishing import publish_all
@@ -46,10 +46,10 @@ class Stage:
         """Start, with these jobs in the store."""
         await self.store.insert_jobs(rows)
         await self.bus.start()
-        await self.component.start()
-        await self.bus.declare(Topology((), _EARS))
+        await self.bus.declare(TOPOLOGY.with_queues(_EARS))  # before there is anything to hear
         for ear in _EARS:
             await self.bus.listen(ear.name, self._hear)
+        await self.component.start()
 
     async def close(self) -> None:
         """Stop everything."""

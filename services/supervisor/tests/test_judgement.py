@@ -15,6 +15,7 @@ from warrener_contracts.events import ErrorInfo, ErrorKind, Event, Reason
 from warrener_contracts.journey import OF_AN_ATTEMPT, Fence, Signal, To
 from warrener_contracts.policy import Guarantee, JobPolicy
 from warrener_contracts.states import JobState
+from warrener_store.becoming import become
 from warrener_store.rows import AttemptEnd, JobRow
 from warrener_store.rules import broken_job_rule
 from warrener_supervisor.fold import Case, fold
@@ -43,6 +44,8 @@ def test_the_judge_does_what_the_journey_says(
     current = 0 if state is JobState.WAITING else 3
     told = {Fence.OLDER: current - 1, Fence.CURRENT: current, Fence.NEWER: current + 1}[where]
     row = make_row(state, attempt=current, dispatched_at=None, deadline_at=NOW)
+    if signal is Signal.TIMED_OUT and state is JobState.RUNNING:
+        row = become(row, started_at=NOW - row.policy.timeout)
 
     ruling = judge(row, OF_SIGNAL[signal](told), AT)
 
@@ -234,18 +237,11 @@ def test_a_released_attempt_is_given_to_another_at_once_and_not_charged(make_row
     assert ruling.tells == {Tell.DISPATCH}
 
 
-def test_a_timeout_tells_the_agent_to_stop(make_row: MakeRow) -> None:
-    ruling = _judged(make_row(JobState.RUNNING), words.timed_out())
-    assert ruling.row.failures == 1
-    assert Tell.CANCEL in ruling.tells
-
-
 @pytest.mark.parametrize(
     "word",
     [
         words.failed,
         words.snoozed,
-        words.timed_out,
         words.lost,
         words.released,
         words.stopped,

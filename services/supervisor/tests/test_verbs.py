@@ -218,9 +218,11 @@ async def test_heartbeats_keep_an_attempt_alive_and_silence_loses_it(stage: Stag
     for number in range(12):
         await stage.say(_heartbeat((JOB, 1), number=number), then=5)
     assert (await _row(stage)).attempt == 1
-    await stage.clock.advance(40)
+    await stage.clock.advance(12)
     row = await _row(stage)
     assert (row.state, row.attempt, row.losses, row.failures) == (JobState.RETRYING, 2, 1, 0)
+    (again,) = stage.dispatched()
+    assert again.time == row.due_at, "elsewhere, at once"
     (agent,) = await stage.store.agents()
     assert agent.last_seen_at == NOW + timedelta(seconds=55)
 
@@ -230,20 +232,26 @@ async def test_a_supervisor_that_has_not_listened_for_a_lease_loses_nothing(stag
     stage.broker.stop()
     await stage.clock.advance(300)
     stage.broker.start()
-    await stage.clock.advance(20)
-    await stage.say(_heartbeat((JOB, 1), number=2), then=20)
+    await stage.clock.advance(16)
+    for number in range(2, 6):
+        await stage.say(_heartbeat((JOB, 1), number=number), then=5)
     row = await _row(stage)
     assert (row.attempt, row.losses) == (1, 0)
 
 
 async def test_an_attempt_that_runs_too_long_is_timed_out_and_its_agent_told(stage: Stage) -> None:
     timeout = (await _row(stage)).policy.timeout.total_seconds()
-    for number in range(int(timeout / 20) + 1):
-        await stage.say(_heartbeat((JOB, 1), number=number), then=20)
-    row = await _row(stage)
-    assert (row.attempt, row.failures) == (2, 1)
+    for number in range(int(timeout / 5) + 4):
+        await stage.say(_heartbeat((JOB, 1), number=number), then=5)
     told = [event for event in stage.told(topology.CONTROL) if isinstance(event, AttemptCancel)]
     assert {event.data.attempt for event in told} == {1}
+    assert len(told) > 1, "told again and again"
+    row = await _row(stage)
+    assert (row.state, row.attempt) == (JobState.RUNNING, 1), "its agent names it: it is not dead yet"
+
+    await stage.say(_heartbeat(number=-1), then=30)
+    row = await _row(stage)
+    assert (row.attempt, row.failures, row.losses) == (2, 1, 0), "named no more: charged as a timeout"
 
 
 async def test_a_heartbeat_is_a_sign_of_life_of_what_nobody_announced() -> None:

@@ -84,23 +84,16 @@ def test_a_request_may_try_again_what_its_job_type_would_not(make_row: MakeRow) 
     assert judged(row, words.failed(error=raised("Fail", retryable=False))).row.state is JobState.DEAD
 
 
-def test_a_timeout_that_no_retry_names_is_death_and_the_agent_is_told_to_stop(make_row: MakeRow) -> None:
-    row = make_row(JobState.RUNNING, policy=JobPolicy(no_retry=("timeout",)))
-    ruling = judged(row, words.timed_out())
-    assert ruling.row.state is JobState.DEAD
-    assert Tell.CANCEL in ruling.tells
-
-
 # -- age ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("word", [words.failed(), words.timed_out(), words.lost(), words.snoozed(seconds=1)])
+@pytest.mark.parametrize("word", [words.failed(), words.lost(), words.snoozed(seconds=1)])
 def test_no_attempt_begins_past_the_greatest_age(make_row: MakeRow, word: Event[Any]) -> None:
     """The job was accepted two minutes ago; the next attempt would begin in a second."""
     young = JobPolicy(max_age=timedelta(minutes=2, seconds=1), backoff=Backoff.fixed(1))
-    assert judged(make_row(JobState.RUNNING, policy=young), word).row.state is JobState.RETRYING
+    assert judged(make_row(JobState.RUNNING, policy=young, losses=1), word).row.state is JobState.RETRYING
     old = JobPolicy(max_age=timedelta(minutes=2), backoff=Backoff.fixed(1))
-    ruling = judged(make_row(JobState.RUNNING, policy=old), word)
+    ruling = judged(make_row(JobState.RUNNING, policy=old, losses=1), word)
     assert ruling.row.state is JobState.DEAD
     assert ruling.dead_letter is not None
     assert "past its greatest age" in ruling.dead_letter.reason

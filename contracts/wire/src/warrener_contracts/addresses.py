@@ -9,6 +9,7 @@ from warrener_contracts import topology
 from warrener_contracts.events import (
     AgentAnnounced,
     AgentHeartbeat,
+    AgentLost,
     AttemptCancel,
     AttemptData,
     AttemptDispatched,
@@ -21,6 +22,7 @@ from warrener_contracts.events import (
     JobRejected,
     JobRequested,
     JobRetrying,
+    ServiceDeaf,
 )
 from warrener_contracts.events.fields import JobType
 
@@ -95,6 +97,16 @@ def _(event: JobRetrying) -> tuple[str, str]:
 @address_of.register
 def _(event: JobDead) -> tuple[str, str]:
     return topology.EVENTS, f"job.dead.{event.data.job_type}"
+
+
+@address_of.register
+def _(event: AgentLost) -> tuple[str, str]:
+    return topology.EVENTS, f"agent.lost.{event.data.agent_id}"
+
+
+@address_of.register
+def _(event: ServiceDeaf) -> tuple[str, str]:
+    return topology.EVENTS, f"service.deaf.{event.data.service}"
 
 
 def _word(job_type: str | None) -> str:

@@ -113,13 +113,17 @@ _IN_FLIGHT: Mapping[Signal, Step] = {
         "or then no attempt left: dead; somebody asked to cancel it: cancelled",
     ),
     Signal.STOPPED: _to(
-        CANCELLED, RETRYING, why="stopped because somebody asked; if nobody did: tried again"
+        CANCELLED,
+        RETRYING,
+        DEAD,
+        why="stopped because somebody asked; if nobody did: tried again; because it ran too long: tried "
+        "again if attempts are left, else dead",
     ),
     Signal.WITHDRAWN: _to(CANCELLED, why="its handler has no more use for it"),
     Signal.RELEASED: _to(
         RETRYING, CANCELLED, why="given back unharmed: tried again at once, uncharged; cancelled if asked for"
     ),
-    Signal.TIMED_OUT: _to(RETRYING, DEAD, CANCELLED, why=_TRIED_AGAIN),
+    Signal.TIMED_OUT: Ignored("it does not run: what ran too long has ended"),
     Signal.LOST: _to(RETRYING, DEAD, CANCELLED, why="its agent is gone; tried elsewhere, counted as a loss"),
     Signal.DEADLINE_PASSED: _to(EXPIRED, why="it cannot finish in time any more"),
 }
@@ -145,6 +149,9 @@ _QUEUED: Mapping[Signal, Step] = {
 _RUNNING: Mapping[Signal, Step] = {
     **_IN_FLIGHT,
     Signal.DUE: Ignored("it runs already"),
+    Signal.TIMED_OUT: _to(
+        RUNNING, why="its agent is told to stop it; it is over when the agent says so, or names it no more"
+    ),
     Signal.CANCEL_REQUESTED: _to(RUNNING, why="its agent is told to stop it; it ends when the agent says so"),
     Signal.OVERDUE: Ignored("it runs: its lease and its timeout are watched instead"),
 }

@@ -68,6 +68,7 @@ class Registry:
 RELEASED: tuple[Kind, ...] = (
     events.AgentAnnounced,
     events.AgentHeartbeat,
+    events.AgentLost,
     events.AttemptCancel,
     events.AttemptCancelled,
     events.AttemptDispatched,
@@ -87,6 +88,7 @@ RELEASED: tuple[Kind, ...] = (
     events.JobRejected,
     events.JobRequested,
     events.JobRetrying,
+    events.ServiceDeaf,
 )
 """Every released version of every event: what stands here can be read for ever."""
 

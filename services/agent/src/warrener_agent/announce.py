@@ -7,7 +7,7 @@ from warrener_agent.publish import publish_surely
 from warrener_agent.workplace import Workplace
 from warrener_contracts.events import AgentAnnounced, AgentAnnouncedData
 from warrener_contracts.letters import letter_for
-from warrener_contracts.topology import TOPOLOGY, control_queue, dispatch_queue
+from warrener_contracts.topology import TOPOLOGY, dispatch_queue
 from warrener_runtime.lifecycle import Managed
 from warrener_runtime.logs import get_logger
 
@@ -22,7 +22,7 @@ class Announcer(Managed):
         self._at, self._kinds = at, tuple(kinds)
 
     async def _on_start(self) -> None:
-        own = (control_queue(self._at.agent_id, self._at.queues), *map(dispatch_queue, self._at.queues))
+        own = (self._at.ear, *map(dispatch_queue, self._at.queues))
         await self._at.bus.declare(TOPOLOGY.with_queues(own))
         event = AgentAnnounced(
             id=str(self._at.entropy.new_id()),

@@ -18,6 +18,9 @@ PULSE = "application/x-warrener-pulse"
 _FIRST = 3
 """Heartbeats' time within which the first one may be missing without a word."""
 
+_FAREWELL = 2.0
+"""Seconds in which the last heartbeat must be gone: nobody waits for a broker that is away."""
+
 
 class Presence:
     """Heartbeats. Before each one the agent sends itself a pulse through the broker: only if that arrives,
@@ -54,6 +57,11 @@ class Presence:
             return
         self._patient_until = 0.0
         await self._at.bus.publish([letter_for(self._heartbeat())])
+
+    async def leave(self) -> None:
+        """Say that the agent ends: its silence, later, means no harm."""
+        self.draining = True
+        await self._at.bus.publish([letter_for(self._heartbeat())], timeout=_FAREWELL)
 
     def _say_deaf(self) -> None:
         if self._at.clock.monotonic() < self._patient_until:
@@ -123,3 +131,14 @@ class Door(Managed):
 
     async def _on_drain(self) -> None:
         self._presence.draining = True
+
+
+class Farewell(Managed):
+    """Says at the end of a drain that the agent ends: it stands first, so it drains last."""
+
+    def __init__(self, presence: Presence) -> None:
+        super().__init__("farewell")
+        self._presence = presence
+
+    async def _on_drain(self) -> None:
+        await self._presence.leave()

@@ -1,5 +1,6 @@
 """What an agent can be told."""
 
+from pathlib import Path
 from typing import Annotated, ClassVar
 
 from pydantic import Field
@@ -23,9 +24,14 @@ class AgentSettings(ServiceSettings):
     """The queues to serve, separated by commas; none means those that the job types declare."""
     agent_modules: tuple[str, ...] = ()
     """The modules with the handlers, separated by commas, where none are given on the command line."""
-    agent_lease: Seconds = 10.0
-    """How long a claim holds without being renewed; an agent that cannot renew stops its handlers before."""
-    agent_heartbeat: Seconds = 5.0
+    agent_folder: Path | None = None
+    """Where the agents of this host keep who they are, so that one that is started again takes up at once
+    what it had; none means `agents`, beside the ledger if that is a file, else in `.warrener`."""
+    agent_lease: Seconds = 6.0
+    """How long a claim holds without being renewed; an agent that cannot renew stops its handlers before.
+    Shorter than the supervisor's `lease`: an attempt whose message comes again is taken before it is given
+    up."""
+    agent_heartbeat: Seconds = 2.0
     """How often the agent says that it lives and what it runs."""
     agent_early_ack: Seconds = 900.0
     """After how long a running attempt's delivery is acknowledged: half the broker's consumer timeout."""

@@ -1,8 +1,5 @@
 """The composition root: which parts an agent has, and in which order they start and drain."""
 
-import os
-import re
-import socket
 from functools import partial
 
 from warrener_agent.agent import Agent
@@ -12,12 +9,13 @@ from warrener_agent.executors.coroutine import CoroutineExecutor
 from warrener_agent.executors.port import Executor
 from warrener_agent.executors.process import ProcessExecutor
 from warrener_agent.executors.thread import ThreadExecutor
+from warrener_agent.identity import folder_beside, fresh_id, take_identity
 from warrener_agent.kinds import ExecutorName
 from warrener_agent.leases import Leases, start_patiently
 from warrener_agent.ledger import Ledger, open_ledger
 from warrener_agent.listening import Ear
 from warrener_agent.perform import Performer
-from warrener_agent.presence import Door, Presence
+from warrener_agent.presence import Door, Farewell, Presence
 from warrener_agent.progress import ProgressLine
 from warrener_agent.receive import Receiver
 from warrener_agent.report import Reporter
@@ -25,7 +23,7 @@ from warrener_agent.running import Running
 from warrener_agent.settings import AgentSettings
 from warrener_agent.status_events import Speaker
 from warrener_agent.workplace import Workplace
-from warrener_contracts.topology import control_queue, dispatch_queue
+from warrener_contracts.topology import dispatch_queue
 from warrener_runtime.bus import Bus, open_bus
 from warrener_runtime.clock import Clock, Entropy, SystemClock, SystemEntropy
 from warrener_runtime.lifecycle import Component, Consumer, Group, Loop, Resource, Service
@@ -41,19 +39,17 @@ def assemble(  # noqa: PLR0917 - the parts that every service is assembled from,
     entropy: Entropy,
     telemetry: Telemetry,
     settings: AgentSettings,
+    agent_id: str | None = None,
 ) -> Component:
     """An agent that serves `agent`; `bus` and `ledger` are started by the caller.
 
     The parts drain in reverse order: first nothing is received any more, then what runs ends and is reported,
     and leases are renewed and heartbeats sent until that is done.
     """
-    agent_id = _agent_id(entropy)
-    queues: tuple[str, ...] = settings.agent_queues or tuple(
-        sorted({kind.declaration.queue for kind in agent.kinds.values()})
-    )
+    agent_id = agent_id or fresh_id(entropy)
     at = Workplace(
         agent_id=agent_id,
-        queues=queues,
+        queues=_queues(agent, settings),
         bus=bus,
         ledger=ledger,
         clock=clock,
@@ -74,8 +70,9 @@ def _parts(at: Workplace, agent: Agent, telemetry: Telemetry) -> Component:
     control = Control(at, presence)
     every, lease = partial(Loop, clock=at.clock), at.settings.agent_lease
     return Group(
+        Farewell(presence),
         Announcer(at, agent.kinds.values()),
-        Ear(at.bus, control_queue(at.agent_id, at.queues).name, control.hear),
+        Ear(at.bus, at.ear.name, control.hear),
         every("heartbeats", presence.beat, every=at.settings.agent_heartbeat),
         every("leases", leases.renew, every=lease * 0.3),
         every("lease watch", leases.watch, every=lease * 0.05),
@@ -112,10 +109,13 @@ async def production(agent: Agent, settings: AgentSettings, telemetry: Telemetry
     except ValueError as error:
         raise SettingsError([f"WARRENER_LEDGER_URL: {error}"]) from error
     bus = open_bus(settings.broker_url, name="warrener-agent", lane=settings.lane)
+    folder = settings.agent_folder or folder_beside(settings.ledger_url)
+    identity = take_identity(folder, _queues(agent, settings), entropy)
     component = Group(
+        Resource("identity", _nothing, identity.release),
         Resource("ledger", partial(start_patiently, ledger, clock), ledger.close),
         Resource("bus", bus.start, bus.close),
-        assemble(agent, bus, ledger, clock, entropy, telemetry, settings),
+        assemble(agent, bus, ledger, clock, entropy, telemetry, settings, identity.agent_id),
         name="agent and what it stands on",
     )
     return Service(component, ready={"broker": bus.ping, "ledger": ledger.ping})
@@ -125,7 +125,10 @@ def _executors() -> dict[ExecutorName, Executor]:
     return {"coroutine": CoroutineExecutor(), "thread": ThreadExecutor(), "process": ProcessExecutor()}
 
 
-def _agent_id(entropy: Entropy) -> str:
-    """New at each start: a claim is granted again to its holder, and a restarted agent is another one."""
-    host = re.sub(r"[^A-Za-z0-9-]", "-", socket.gethostname())[:60]
-    return f"{host}-{os.getpid()}-{entropy.new_id().hex[-8:]}"
+def _queues(agent: Agent, settings: AgentSettings) -> tuple[str, ...]:
+    """What it serves: as it was told, or else what its job types declare."""
+    return settings.agent_queues or tuple(sorted({kind.declaration.queue for kind in agent.kinds.values()}))
+
+
+async def _nothing() -> None:
+    """It is taken already."""

@@ -1,12 +1,14 @@
 """What all parts of one agent share."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import cached_property
 
 from warrener_agent.ledger.port import Ledger
 from warrener_agent.running import Running
 from warrener_agent.settings import AgentSettings
 from warrener_agent.status_events import Speaker
+from warrener_contracts.topology import Queue, control_queue
 from warrener_runtime.bus.port import Bus
 from warrener_runtime.clock import Clock, Entropy
 
@@ -24,6 +26,13 @@ class Workplace:
     settings: AgentSettings
     running: Running
     speaker: Speaker
+
+    @cached_property
+    def ear(self) -> Queue:
+        """Its own queue for control. Its name is new at each start: the broker may not have noticed yet that
+        the one before is gone."""
+        queue = control_queue(self.agent_id, self.queues)
+        return replace(queue, name=f"{queue.name}.{self.entropy.new_id().hex[-8:]}")
 
     @property
     def lease(self) -> timedelta:

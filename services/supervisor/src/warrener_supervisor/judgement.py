@@ -9,7 +9,7 @@ from warrener_contracts.events import Event, JobCancelRequested, Reason
 from warrener_contracts.journey import Fence, Signal, Step, To
 from warrener_contracts.states import JobState
 from warrener_store.rows import JobRow
-from warrener_supervisor import beginnings, ends, trials
+from warrener_supervisor import beginnings, ends, timeouts, trials
 from warrener_supervisor.moment import Moment
 from warrener_supervisor.overtaken import overtaken
 from warrener_supervisor.signals import attempt_of, fence_of, signal_of
@@ -42,7 +42,7 @@ _DECIDE: Mapping[Signal, Callable[[JobRow, Any, Moment], Judgement | Ignored]] =
     Signal.STOPPED: trials.stopped,
     Signal.WITHDRAWN: trials.withdrawn,
     Signal.RELEASED: trials.released,
-    Signal.TIMED_OUT: trials.timed_out,
+    Signal.TIMED_OUT: timeouts.told_to_stop,
     Signal.LOST: trials.lost,
     Signal.OVERDUE: beginnings.dispatched_again,
     Signal.CANCEL_REQUESTED: ends.cancel_requested,

@@ -22,6 +22,7 @@ from warrener_contracts.states import JobState
 from warrener_store.rows import JobRow
 from warrener_supervisor.rules import Rules
 from warrener_supervisor.source import SOURCE
+from warrener_supervisor.timeouts import overran
 
 _NOBODY = "none"
 
@@ -35,9 +36,7 @@ def notice(row: JobRow, now: datetime, rules: Rules, *, hearing: bool) -> Event[
         return None
     if hearing and row.lease_until is not None and row.lease_until <= now:
         return lost(row, row.lease_until - rules.lease, now)
-    if row.started_at is not None and row.started_at + row.policy.timeout + rules.timeout_grace <= now:
-        return _timed_out(row, now)
-    return None
+    return _timed_out(row, now) if overran(row, now, rules) else None
 
 
 def deadline_notice(row: JobRow, now: datetime) -> Event[Any] | None:

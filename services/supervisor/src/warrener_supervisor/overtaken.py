@@ -14,6 +14,7 @@ from warrener_contracts.events import (
     AttemptLost,
     AttemptOverdue,
     AttemptReleased,
+    AttemptTimedOut,
     Event,
     JobDeadlinePassed,
 )
@@ -30,6 +31,12 @@ def overtaken(row: JobRow, event: Event[Any], now: datetime) -> str | None:
 def _heard_since(row: JobRow, _: AttemptLost, now: datetime) -> str | None:
     if row.lease_until is not None and row.lease_until > now:
         return f"its agent was heard of since: the lease holds until {row.lease_until.isoformat()}"
+    return None
+
+
+def _begun_since(row: JobRow, _: AttemptTimedOut, now: datetime) -> str | None:
+    if row.started_at is not None and row.started_at + row.policy.timeout > now:
+        return f"it has time until {(row.started_at + row.policy.timeout).isoformat()}"
     return None
 
 
@@ -71,6 +78,7 @@ def _held_by_another(row: JobRow, agent_id: str, started_at: datetime | None) ->
 
 _ASK: Mapping[type[Event[Any]], Callable[[JobRow, Any, datetime], str | None]] = {
     AttemptLost: _heard_since,
+    AttemptTimedOut: _begun_since,
     AttemptOverdue: _dispatched_since,
     AttemptFailed: _ended_by_another,
     AttemptCancelled: _ended_by_another,

@@ -24,6 +24,10 @@ from warrener_supervisor.tidings import cancel_letter
 _log = get_logger("presence")
 
 
+_SLOW = 1.0
+"""Seconds that noting one batch of heartbeats may take."""
+
+
 class Presence:
     """The verb that hears the heartbeats. All it does is repeated by the next one, should it fail."""
 
@@ -32,9 +36,21 @@ class Presence:
         self._store = store
         self._clock = clock
         self._rules = rules
+        self._busy_since: float | None = None
+
+    @property
+    def keeps_up(self) -> bool:
+        """Whether what is heard is noted at once. While the store is slow or away, leases run out unheard."""
+        return self._busy_since is None or self._clock.monotonic() - self._busy_since < _SLOW
 
     async def handle(self, subscription: Subscription, deliveries: list[Delivery]) -> None:
         """Note the agents of one batch and renew what they run."""
+        if self._busy_since is None:  # else it is tried again
+            self._busy_since = self._clock.monotonic()
+        await self._note(subscription, deliveries)
+        self._busy_since = None
+
+    async def _note(self, subscription: Subscription, deliveries: list[Delivery]) -> None:
         beats, letters = _read(deliveries)
         now = self._clock.now()
         await self._store.put_agents([_agent(beat, now) for beat in beats])

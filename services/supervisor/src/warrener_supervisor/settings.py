@@ -19,10 +19,10 @@ class SupervisorSettings(ServiceSettings):
     """PostgreSQL, or a SQLite file that all services of this host share."""
     status_prefetch: Prefetch = 500
     """How many messages are judged in one batch at most; as many again are fetched meanwhile."""
-    watch_every: Seconds = 1.0
+    watch_every: Seconds = 0.5
     """Seconds between looks at timeouts, leases and deadlines."""
-    lease: Seconds = 30.0
-    """Seconds of silence after which an agent counts as lost; heartbeats come every 5."""
+    lease: Seconds = 8.0
+    """Seconds of silence after which an agent counts as lost; heartbeats come every 2."""
     ladder_grace: Seconds = 15.0
     """Seconds after its time that a delayed attempt may take to come down the ladder."""
     timeout_grace: Seconds = 10.0

@@ -76,8 +76,9 @@ def dispatch_letter(row: JobRow, now: datetime) -> Letter:
 
 def cancel_letter(row: JobRow, now: datetime, trace: TraceContext) -> Letter:
     """To every agent that serves the job's queue: stop all attempts of what is over or was cancelled, else
-    those before the current one."""
+    the one that runs, or those before the one that waits."""
     over = row.state.terminal or row.cancel_reason is not None
+    last = row.attempt if row.state is JobState.RUNNING else row.attempt - 1
     event = AttemptCancel(
         id=f"{row.job_id}:{row.attempt}:cancel",
         source=SOURCE,
@@ -87,7 +88,7 @@ def cancel_letter(row: JobRow, now: datetime, trace: TraceContext) -> Letter:
         tracestate=trace.tracestate,
         data=AttemptCancelData(
             job_id=row.job_id,
-            attempt=None if over else row.attempt - 1,
+            attempt=None if over else last,
             reason=row.cancel_reason or (f"the job is {row.state.value}" if over else "it took too long"),
         ),
     )

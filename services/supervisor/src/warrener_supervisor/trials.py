@@ -8,7 +8,6 @@ from warrener_contracts.events import (
     AttemptFailed,
     AttemptLost,
     AttemptReleased,
-    AttemptTimedOut,
     ErrorInfo,
     ErrorKind,
 )
@@ -18,6 +17,7 @@ from warrener_store.becoming import become
 from warrener_store.rows import AttemptEnd, AttemptRow, JobRow
 from warrener_supervisor import delays, ends
 from warrener_supervisor.moment import Moment
+from warrener_supervisor.timeouts import overran, too_long
 from warrener_supervisor.verdicts import Judgement, Tell
 
 
@@ -37,19 +37,14 @@ def failed(row: JobRow, event: AttemptFailed, at: Moment) -> Judgement:
     return _again_if_left(charged, record, delay, at)
 
 
-def timed_out(row: JobRow, event: AttemptTimedOut, at: Moment) -> Judgement:
-    """It ran too long and its agent did not stop it; charged like a failure. The agent is told to stop."""
-    message = (
-        f"it ran for more than {event.data.timeout_seconds:g} s, and {event.data.agent_id} did not end it"
-    )
-    error = ErrorInfo(kind=ErrorKind.TIMEOUT, type="timeout", message=message)
+def _timed_out(row: JobRow, record: AttemptRow, how_it_ended: str, at: Moment) -> Judgement:
+    """It ran too long and is dead now; charged like a failure."""
+    error = too_long(row, how_it_ended)
     charged = become(row, failures=row.failures + 1, error=error)
-    record = _record(row, AttemptEnd.TIMED_OUT, at, event.data.agent_id, error)
+    record = replace(record, end=AttemptEnd.TIMED_OUT, error=error)
     if why := not_again_because(error, row.policy):
-        ruling = _last(charged, record, why, at)
-    else:
-        ruling = _again_if_left(charged, record, row.policy.backoff.delay(charged.failures, at.chance), at)
-    return ruling._replace(tells=ruling.tells | {Tell.CANCEL})
+        return _last(charged, record, why, at)
+    return _again_if_left(charged, record, row.policy.backoff.delay(charged.failures, at.chance), at)
 
 
 def lost(row: JobRow, event: AttemptLost, at: Moment) -> Judgement:
@@ -62,9 +57,18 @@ def lost(row: JobRow, event: AttemptLost, at: Moment) -> Judgement:
     record = _record(row, AttemptEnd.LOST, at, event.data.agent_id, error)
     if row.cancel_reason is not None:
         return ends.cancelled(charged, record, at.now)
+    if overran(row, at.now, at.rules):
+        return _timed_out(row, record, f"agent {event.data.agent_id} has not named it since {since}", at)
     if charged.losses > row.policy.max_losses:
         return _last(charged, record, f"lost with its agent {charged.losses} times", at)
-    return _again_unless_old(charged, record, row.policy.backoff.delay(charged.losses, at.chance), at)
+    return _again_unless_old(charged, record, _elsewhere_after(charged, at), at)
+
+
+def _elsewhere_after(charged: JobRow, at: Moment) -> timedelta:
+    """At once, for it has done nothing wrong. Only what is lost again and again, as if it ended its agents,
+    gives them time."""
+    again = charged.losses - 1
+    return charged.policy.backoff.delay(again, at.chance) if again else timedelta(0)
 
 
 def released(row: JobRow, event: AttemptReleased, at: Moment) -> Judgement:
@@ -84,6 +88,8 @@ def stopped(row: JobRow, event: AttemptCancelled, at: Moment) -> Judgement:
     record = replace(record, started_at=data.started_at, finished_at=data.finished_at)
     if row.cancel_reason is not None:
         return ends.cancelled(row, record, at.now)
+    if overran(row, at.now, at.rules):
+        return _timed_out(row, record, f"agent {data.agent_id} has stopped it when it was told to", at)
     message = f"agent {data.agent_id} stopped it, and nobody had asked for that: {data.reason}"
     error = ErrorInfo(kind=ErrorKind.ERROR, type="stopped", message=message)
     charged = become(row, failures=row.failures + 1, error=error)

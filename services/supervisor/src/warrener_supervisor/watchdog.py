@@ -1,7 +1,6 @@
 """watchdog: looks at the jobs whose time has come and says so on the status exchange; the judge hears it
 there."""
 
-from collections.abc import Callable
 from datetime import datetime
 
 from warrener_contracts.letters import Letter, letter_for
@@ -10,6 +9,7 @@ from warrener_runtime.bus.port import Bus, Fate
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
 from warrener_store.port import StateStore
+from warrener_supervisor.hearing import Hearing
 from warrener_supervisor.notices import deadline_notice, notice
 from warrener_supervisor.rules import Rules
 
@@ -28,32 +28,22 @@ class Watchdog:
         clock: Clock,
         rules: Rules,
         *,
-        hears: Callable[[], bool],
+        hearing: Hearing,
         limit: int = 500,
     ) -> None:
         self._bus = bus
         self._store = store
         self._clock = clock
         self._rules = rules
-        self._hears = hears
+        self._hearing = hearing
         self._limit = limit
-        self._heard_since: datetime | None = None
 
     async def look(self) -> None:
         """One look at everything that is due."""
         now = self._clock.now()
-        hearing = self._hearing(now)
+        hearing = self._hearing.proves(now)
         while await self._say(now, hearing=hearing) >= self._limit:
             pass  # there is more of the same moment
-
-    def _hearing(self, now: datetime) -> bool:
-        """Whether heartbeats were heard for as long as a lease lasts: after a break every lease looks
-        lapsed."""
-        if not self._hears():
-            self._heard_since = None
-            return False
-        self._heard_since = self._heard_since or now
-        return now - self._heard_since >= self._rules.lease
 
     async def _say(self, now: datetime, *, hearing: bool) -> int:
         until = now + self._rules.claim

@@ -11,7 +11,9 @@ from warrener_runtime.settings import SettingsError
 from warrener_runtime.telemetry import Telemetry
 from warrener_store import StateStore, StoreError, StoreNotMigrated, StoreUnavailable, open_store
 from warrener_store.patience import start_patiently
+from warrener_supervisor.alert import Alert
 from warrener_supervisor.bury import Bury
+from warrener_supervisor.hearing import Hearing
 from warrener_supervisor.observe import Observe
 from warrener_supervisor.presence import Presence
 from warrener_supervisor.rules import Rules
@@ -21,6 +23,7 @@ from warrener_supervisor.watchdog import Watchdog
 NAME = "warrener-supervisor"
 _BEATS_AT_ONCE = 200
 _BURIALS_AT_ONCE = 50
+_ALERT_EVERY = 5.0
 
 _log = get_logger("supervisor")
 
@@ -48,7 +51,9 @@ def assemble(  # noqa: PLR0917 - the same six for every service
         clock=clock,
         give_up_after=deaf,
     )
-    watchdog = Watchdog(bus, store, clock, rules, hears=lambda: hearts.live)
+    hearing = Hearing(lambda: hearts.live and presence.keeps_up, rules)
+    watchdog = Watchdog(bus, store, clock, rules, hearing=hearing)
+    alert = Alert(bus, store, clock, rules, hearing)
     return Group(
         Resource("topology", lambda: bus.declare(TOPOLOGY), _nothing),
         Consumer(
@@ -75,6 +80,7 @@ def assemble(  # noqa: PLR0917 - the same six for every service
             for queue in (DEAD_QUEUE, UNROUTABLE_QUEUE)
         ),
         Loop("watchdog", watchdog.look, every=settings.watch_every, clock=clock),
+        Loop("alert", alert.look, every=_ALERT_EVERY, clock=clock),
         name=NAME,
     )
 

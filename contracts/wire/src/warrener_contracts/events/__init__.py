@@ -1,5 +1,6 @@
 """The events of the wire, by who speaks them. Each class is one released version of one event."""
 
+from warrener_contracts.events.alarms import AgentLost, AgentLostData, ServiceDeaf, ServiceDeafData
 from warrener_contracts.events.answers import (
     JobDead,
     JobDeadData,
@@ -64,6 +65,8 @@ __all__ = [
     "AgentAnnouncedData",
     "AgentHeartbeat",
     "AgentHeartbeatData",
+    "AgentLost",
+    "AgentLostData",
     "AttemptCancel",
     "AttemptCancelData",
     "AttemptCancelled",
@@ -112,4 +115,6 @@ __all__ = [
     "JsonObject",
     "Reason",
     "RunningAttempt",
+    "ServiceDeaf",
+    "ServiceDeafData",
 ]

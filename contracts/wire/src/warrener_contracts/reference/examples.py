@@ -259,8 +259,30 @@ def _answers() -> list[e.Event[Any]]:
     ]
 
 
+def _alarms() -> list[e.Event[Any]]:
+    return [
+        e.AgentLost(
+            **_envelope(50, _SUPERVISOR, 90, _AGENT),
+            data=e.AgentLostData(
+                agent_id=_AGENT,
+                host="loader-7c9f",
+                pid=4121,
+                queues=("loading", "default"),
+                running=3,
+                last_seen_at=_at(80),
+            ),
+        ),
+        e.ServiceDeaf(
+            **_envelope(51, _SUPERVISOR, 120),
+            data=e.ServiceDeafData(
+                service="agent", queue="warrener.queue.loading", waiting=17, since=_at(100)
+            ),
+        ),
+    ]
+
+
 @cache
 def golden() -> Mapping[str, e.Event[Any]]:
     """The example of each event, by its CloudEvents `type`."""
-    told = [*_requests(), *_dispatch(), *_status(), *_answers()]
+    told = [*_requests(), *_dispatch(), *_status(), *_answers(), *_alarms()]
     return MappingProxyType({type_of(type(event)): event for event in told})

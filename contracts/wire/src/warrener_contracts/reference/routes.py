@@ -47,6 +47,7 @@ PARAMETERS: Mapping[str, str] = {
     "agent_id": "The agent.",
     "state": "The terminal state: succeeded, dead, cancelled or expired.",
     "reply_to": "The reply address that the asker has put into its request.",
+    "service": "scheduler, or agent.",
     "rung": "The step of the delay ladder: " + ", ".join(rung.name for rung in topology.RUNGS) + ".",
 }
 
@@ -199,6 +200,24 @@ ROUTES: tuple[Route, ...] = (
         (ANYONE,),
         (e.JobDeduplicated,),
         "A request was not needed: its idempotency key was used before.",
+    ),
+    Route(
+        "agent-lost",
+        topology.EVENTS,
+        "agent.lost.{agent_id}",
+        (SUPERVISOR,),
+        (ANYONE,),
+        (e.AgentLost,),
+        "An agent has fallen silent.",
+    ),
+    Route(
+        "service-deaf",
+        topology.EVENTS,
+        "service.deaf.{service}",
+        (SUPERVISOR,),
+        (ANYONE,),
+        (e.ServiceDeaf,),
+        "Messages wait in a queue that nobody consumes.",
     ),
     Route(
         "replies",

@@ -1,0 +1,99 @@
+"""Who an agent is, also after it was started again.
+
+An agent that dies leaves claims that hold until their lease is over. Whoever is started in its place, in the
+same folder, takes up its identity, and need not wait: the ledger grants an attempt again to its holder. That
+the one before is dead is certain, because an identity is a file that its holder has locked, and the kernel
+lets go of the lock only with the process. One that is frozen has it still.
+"""
+
+import fcntl
+import hashlib
+import os
+import re
+import socket
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import IO
+
+from warrener_runtime.clock import Entropy
+from warrener_runtime.logs import get_logger
+
+_log = get_logger("agent.identity")
+
+_MOST = 1000
+_WELL_FORMED = re.compile(r"[A-Za-z0-9-]{1,80}")
+
+
+class Identity:
+    """An agent's name, and the lock by which nobody else has it."""
+
+    def __init__(self, agent_id: str, file: IO[str] | None = None) -> None:
+        self.agent_id = agent_id
+        self._file = file
+
+    async def release(self) -> None:
+        """Another may have it from now on. May be called twice."""
+        if self._file is not None:
+            self._file.close()
+
+
+def fresh_id(entropy: Entropy) -> str:
+    """A name that nobody has had."""
+    host = re.sub(r"[^A-Za-z0-9-]", "-", socket.gethostname())[:60]
+    return f"{host}-{os.getpid()}-{entropy.new_id().hex[-8:]}"
+
+
+def folder_beside(ledger_url: str) -> Path:
+    """Where agents keep who they are, if nobody has chosen a place."""
+    scheme, _, path = ledger_url.partition(":///")
+    return (Path(path).parent if scheme == "sqlite" and path else Path(".warrener")) / "agents"
+
+
+def take_identity(folder: Path, queues: Sequence[str], entropy: Entropy) -> Identity:
+    """The first identity of `folder` that nobody has and that served the same queues, or else a new one.
+
+    Where none can be written or locked it is new, and nobody will take it up.
+    """
+    served = hashlib.sha256("\n".join(sorted(queues)).encode()).hexdigest()[:8]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for number in range(_MOST):
+            if (file := _locked(folder / f"{served}-{number}")) is not None:
+                return _named(file, entropy)
+    except OSError as error:
+        _log.warning(
+            "The agent cannot keep its identity: started again, it will be another one, whose attempts wait "
+            "until its leases are over.",
+            action="agent.identity_not_kept",
+            folder=str(folder),
+            error=str(error),
+        )
+    return Identity(fresh_id(entropy))
+
+
+def _locked(path: Path) -> IO[str] | None:
+    """The file, if nobody else has it. Raises OSError where files cannot be locked."""
+    file = path.open("a+", encoding="ascii")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        with closing(file):
+            return None
+    except OSError:
+        file.close()
+        raise
+    return file
+
+
+def _named(file: IO[str], entropy: Entropy) -> Identity:
+    file.seek(0)
+    kept = file.read()
+    if _WELL_FORMED.fullmatch(kept):
+        _log.info("The agent takes up its identity again.", action="agent.resumed", agent_id=kept)
+        return Identity(kept, file)
+    fresh = fresh_id(entropy)
+    file.truncate(0)
+    file.write(fresh)
+    file.flush()
+    return Identity(fresh, file)

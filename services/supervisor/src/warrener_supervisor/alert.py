@@ -1,0 +1,71 @@
+"""alert: looks whether the other services hear, and says so where they do not."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from warrener_contracts.events import AgentLost, Event, ServiceDeaf
+from warrener_contracts.letters import Letter, letter_for
+from warrener_runtime.bus.port import Backlog, Bus, BusUnreachable
+from warrener_runtime.clock import Clock
+from warrener_runtime.logs import get_logger
+from warrener_store.port import StateStore
+from warrener_supervisor import act
+from warrener_supervisor.alarms import Alarms, Ear, ears
+from warrener_supervisor.hearing import Hearing
+from warrener_supervisor.rules import Rules
+
+_log = get_logger("alert")
+
+
+class Alert:
+    """The verb that raises alarms: a line in the log and an event for whoever passes them on. Each supervisor
+    says what it notices; one that is started anew says it again."""
+
+    def __init__(self, bus: Bus, store: StateStore, clock: Clock, rules: Rules, hearing: Hearing) -> None:
+        self._bus, self._store, self._clock = bus, store, clock
+        self._hearing = hearing
+        self._alarms = Alarms(rules)
+        self._untold: list[Letter] = []
+
+    async def look(self) -> None:
+        """One look at all of them. What could not be told is told by a later one."""
+        agents = await self._store.agents()
+        types = await self._store.job_types()
+        try:
+            backlogs = await self._backlogs(ears(agents, {row.queue for row in types.values()}))
+        except BusUnreachable:
+            return  # then nobody can be told of it either
+        now = self._clock.now()
+        lost = self._alarms.lost(agents, now) if self._hearing.proves(now) else []
+        deaf = self._alarms.deaf(backlogs, now)
+        _log_lost(lost)
+        _log_deaf(deaf)
+        news: list[Event[Any]] = [*lost, *deaf]
+        self._untold += map(letter_for, news)
+        await act.publish(self._bus, self._untold, self._clock)
+        self._untold = []
+
+    async def _backlogs(self, of: Iterable[Ear]) -> Mapping[Ear, Backlog]:
+        return {ear: await self._bus.backlog(ear.queue) for ear in of}
+
+
+def _log_lost(lost: Iterable[AgentLost]) -> None:
+    for silent in lost:
+        _log.error(
+            "An agent has fallen silent; its attempts are given to others.",
+            action="alert.agent_lost",
+            agent_id=silent.data.agent_id,
+            host=silent.data.host,
+            last_seen_at=silent.data.last_seen_at.isoformat(),
+        )
+
+
+def _log_deaf(deaf: Iterable[ServiceDeaf]) -> None:
+    for unheard in deaf:
+        _log.error(
+            "Messages wait in a queue that nobody consumes. Look at the service that should.",
+            action="alert.service_deaf",
+            service=unheard.data.service,
+            queue=unheard.data.queue,
+            waiting=unheard.data.waiting,
+        )

@@ -1,0 +1,38 @@
+"""An attempt that runs too long: it is stopped first, and called timed out when its death is certain. Pure.
+
+Certain it is when its agent has reported its end, or has named it in no heartbeat for as long as a lease
+lasts: an agent that lives says what it runs, and one that cannot say it is gone, or has lost its claims.
+Until then the watchdog says again and again that its time is over, and with each word the agent is told to
+stop.
+"""
+
+from datetime import datetime
+
+from warrener_contracts.events import AttemptTimedOut, ErrorInfo, ErrorKind
+from warrener_contracts.states import JobState
+from warrener_store.becoming import become
+from warrener_store.rows import JobRow
+from warrener_supervisor.moment import Moment
+from warrener_supervisor.rules import Rules
+from warrener_supervisor.verdicts import Judgement, Tell
+
+
+def overran(row: JobRow, now: datetime, rules: Rules) -> bool:
+    """Whether its current attempt runs past its time, and past what its agent is given to end it itself."""
+    if row.state is not JobState.RUNNING or row.started_at is None:
+        return False
+    return row.started_at + row.policy.timeout + rules.timeout_grace <= now
+
+
+def told_to_stop(row: JobRow, _: AttemptTimedOut, at: Moment) -> Judgement:
+    """It goes on running until its agent has killed it; nothing else is begun meanwhile."""
+    waits = become(row, wake_at=at.now + at.rules.claim, updated_at=at.now)
+    return Judgement(waits, "told to stop", tells=frozenset({Tell.CANCEL}))
+
+
+def too_long(row: JobRow, how_it_ended: str) -> ErrorInfo:
+    """What is kept of it."""
+    seconds = row.policy.timeout.total_seconds()
+    return ErrorInfo(
+        kind=ErrorKind.TIMEOUT, type="timeout", message=f"it ran for more than {seconds:g} s; {how_it_ended}"
+    )
