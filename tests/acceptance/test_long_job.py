@@ -58,19 +58,34 @@ def warren(tmp_path: Path, impatient: RabbitMQServer) -> Iterator[Warren]:
     store = f"sqlite:///{tmp_path}/state.db"
     asyncio.run(migrate(store))
     one = Warren(tmp_path, impatient.url, store, f"sqlite:///{tmp_path}/ledger.db")
-    one.environment = {"WARRENER_AGENT_EARLY_ACK": "0.5", "WARRENER_AGENT_HEARTBEAT": "1"}
     yield one
     one.end()
 
 
-def test_a_job_outlives_the_brokers_patience_and_runs_once(warren: Warren, impatient: RabbitMQServer) -> None:
+@pytest.mark.parametrize(
+    "knows",
+    [
+        pytest.param(True, id="known to the agent"),
+        pytest.param(
+            False, id="not known"
+        ),  # its channel is closed again and again, and all is given out again
+    ],
+)
+def test_a_job_outlives_the_brokers_patience_and_runs_once(
+    warren: Warren, impatient: RabbitMQServer, *, knows: bool
+) -> None:
+    if knows:
+        warren.environment = {"WARRENER_AGENT_EARLY_ACK": "0.5"}
     (warren.folder / "hauling.py").write_text(HANDLERS)
     make_gate(warren.folder / "gate")
     warren.start_all("hauling")
     with SyncClient(warren.broker_url) as client:
         job = client.request("long.haul", {})
         until(lambda: Path(warren.folder, "runs").exists(), "the job to run")
-        until(lambda: impatient.evaluate(UNACKNOWLEDGED).strip() == "0", "its delivery to be acknowledged")
+        if knows:
+            until(
+                lambda: impatient.evaluate(UNACKNOWLEDGED).strip() == "0", "its delivery to be acknowledged"
+            )
         for _ in range(2):  # twice: the broker looks at each channel at a time of its own
             asyncio.run(patience_ends(warren.broker_url))
         open_gate(warren.folder / "gate")

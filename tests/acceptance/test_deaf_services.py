@@ -1,0 +1,111 @@
+"""Point 3 of supervision (G8): a service that has stopped receiving notices it by itself and recovers, and
+where it cannot, the supervisor raises the alarm."""
+
+import signal
+from collections.abc import Iterator
+
+import pytest
+from tests.acceptance.ear import Ear
+from tests.acceptance.test_lost_agents import make_table
+from tests.acceptance.warren import Warren, until
+from tests.faults.swallowing_proxy import SwallowingProxy, by_way_of
+from tests.servers.kinds import RabbitMQServer
+
+from warrener_client import Ask, SyncClient
+from warrener_contracts.events import AgentLost, ServiceDeaf
+from warrener_contracts.topology import EVENTS, REQUESTS, REQUESTS_QUEUE, STATUS, dispatch_queue
+
+MODULE = "tests.acceptance.lost_handlers"
+JOBS = 20
+
+ALL_CONSUMERS = "[exit(Channel, kill) || Channel <- rabbit_channel:list()], ok"
+
+
+@pytest.fixture
+def proxy(broker: RabbitMQServer) -> Iterator[SwallowingProxy]:
+    """One on the way to the broker."""
+    one = SwallowingProxy(broker.port)
+    yield one
+    one.close()
+
+
+@pytest.mark.parametrize(
+    ("service", "exchange", "prefetch"),
+    [
+        pytest.param("scheduler", REQUESTS, {"WARRENER_REQUESTS_PREFETCH": "1"}, id="scheduler"),
+        pytest.param("supervisor", STATUS, {"WARRENER_STATUS_PREFETCH": "1"}, id="supervisor"),
+    ],
+)
+def test_3_a_consumer_that_lives_and_gets_nothing_is_noticed_by_its_service(
+    warren: Warren, proxy: SwallowingProxy, service: str, exchange: str, prefetch: dict[str, str]
+) -> None:
+    make_table(warren)
+    for name in {"scheduler", "supervisor"} - {service}:
+        warren.start(name)
+    deaf = warren.start(service, WARRENER_BROKER_URL=by_way_of(warren.broker_url, proxy.port), **prefetch)
+    warren.start("agent", MODULE)
+    warren.wait_ready()
+
+    proxy.swallow(exchange, 2)  # as many as it may have unacknowledged: it will never get another
+    with SyncClient(warren.broker_url) as client:
+        jobs = list(client.request_many([Ask("quick")] * JOBS, batch=1))
+        until(lambda: proxy.swallowed, "the consumer to be deaf")
+        for job in jobs:
+            job.result(timeout=60)
+    assert "consumer.starved" in deaf.log.read_text()
+    assert deaf.end() == 0
+
+
+def test_3_consumers_whose_channels_are_killed_and_whose_queues_are_deleted_come_back(
+    warren: Warren, own_rabbitmq: RabbitMQServer
+) -> None:
+    warren.broker_url = own_rabbitmq.url
+    make_table(warren)
+    warren.start_all(MODULE)
+    own_rabbitmq.settle()
+    for fault in (ALL_CONSUMERS, deleted(STATUS), deleted(REQUESTS), deleted("warrener.queue.quick")):
+        own_rabbitmq.evaluate(fault)
+        with SyncClient(warren.broker_url) as client:
+            for job in list(client.request_many([Ask("quick")] * JOBS)):
+                job.result(timeout=60)
+
+
+def test_3_the_supervisor_raises_the_alarm_for_who_cannot_notice(warren: Warren) -> None:
+    make_table(warren)
+    scheduler, supervisor = warren.start("scheduler"), warren.start("supervisor")
+    agent = warren.start("agent", MODULE)
+    warren.wait_ready()
+    said = Ear(warren.broker_url, EVENTS)
+    with SyncClient(warren.broker_url) as client:
+        agent.kill()
+        [lost] = until(lambda: said.heard(AgentLost), "the alarm that an agent is lost")
+        assert lost.data.pid == agent.process.pid
+        waiting = list(client.request_many([Ask("quick")] * JOBS))
+        deaf = until(lambda: deaf_of(said, "agent"), "the alarm that nobody runs what waits")
+        assert deaf.data.queue == dispatch_queue("quick").name
+        assert deaf.data.waiting == JOBS
+
+        scheduler.signal(signal.SIGSTOP)
+        waiting += client.request_many([Ask("quick")] * JOBS)
+        deaf = until(lambda: deaf_of(said, "scheduler"), "the alarm that the scheduler is deaf", within=90)
+        assert deaf.data.queue == REQUESTS_QUEUE.name
+
+        scheduler.signal(signal.SIGCONT)
+        warren.start("agent", MODULE)
+        for job in waiting:
+            job.result(timeout=60)
+    log = supervisor.log.read_text()
+    assert log.count("alert.agent_lost") == 1
+    assert log.count("alert.service_deaf") == 2, "each thing is said once"
+
+
+def deaf_of(said: Ear, service: str) -> ServiceDeaf | None:
+    return next((event for event in said.heard(ServiceDeaf) if event.data.service == service), None)
+
+
+def deleted(queue: str) -> str:
+    """Erlang that deletes a queue."""
+    return (
+        f'{{ok, Queue}} = rabbit_amqqueue:lookup({{resource, <<"/">>, queue, <<"{queue}">>}}),'
+        'rabbit_amqqueue:delete(Queue, false, false, <<"test">>), ok'
+    )

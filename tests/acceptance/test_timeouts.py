@@ -1,0 +1,174 @@
+"""Point 2 of supervision: four timeouts, each said by the watchdog and judged like any other news; and what
+is timed out is really stopped before it is called so."""
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable, Iterator
+
+import pytest
+from tests.acceptance.ear import Ear
+from tests.acceptance.looking import look, story
+from tests.acceptance.test_lost_agents import Begun, runs
+from tests.acceptance.warren import ServiceProcess, Warren, until
+from tests.servers.kinds import RabbitMQServer
+
+from warrener_client import JobExpired, SyncClient
+from warrener_client.sync import SyncJob
+from warrener_contracts.events import (
+    AttemptLost,
+    AttemptOverdue,
+    AttemptTimedOut,
+    ErrorKind,
+    JobDeadlinePassed,
+)
+from warrener_contracts.states import JobState
+from warrener_contracts.topology import STATUS
+from warrener_store import migrate
+from warrener_store.rows import AttemptEnd, JobRow
+
+MODULE = "tests.acceptance.timeout_handlers"
+
+FORGETFUL = """
+# The fault stands here and not in the product: in this agent nobody looks at the time.
+from warrener_agent.deadlines import Deadlines
+Deadlines.watch = lambda self, run, over_at: None
+from tests.acceptance.timeout_handlers import agent
+"""
+
+
+@pytest.fixture(scope="module")
+def warren(tmp_path_factory: pytest.TempPathFactory, broker: RabbitMQServer) -> Iterator[Warren]:
+    """One for all these tests; the agents are each test's own."""
+    folder = tmp_path_factory.mktemp("timeouts")
+    store = f"sqlite:///{folder}/state.db"
+    asyncio.run(migrate(store))
+    one = Warren(folder, broker.add_vhost("timeouts"), store, f"sqlite:///{folder}/ledger.db")
+    one.start("scheduler")
+    one.start("supervisor", WARRENER_TIMEOUT_GRACE="1")
+    one.wait_ready()
+    yield one
+    one.end()
+    broker.drop_vhost("timeouts")
+
+
+@pytest.fixture
+def start(warren: Warren) -> Iterator[Callable[..., ServiceProcess]]:
+    """Starts agents, which end with the test."""
+    agents: list[ServiceProcess] = []
+
+    def one(module: str = MODULE) -> ServiceProcess:
+        agents.append(warren.start("agent", module))
+        until(agents[-1].ready, "the agent to be ready")
+        return agents[-1]
+
+    yield one
+    for agent in agents:
+        agent.end()
+
+
+Start = Callable[..., ServiceProcess]
+
+
+def test_2_queued_too_long_it_is_dispatched_again(warren: Warren, start: Start) -> None:
+    start().end()  # so that the job type is known, and nobody runs it
+    said = Ear(warren.broker_url, STATUS)
+    with SyncClient(warren.broker_url) as client:
+        job = client.request("waits", policy={"start_timeout": "2s"})
+        until(lambda: said.heard(AttemptOverdue), "the watchdog to say that nobody takes it")
+        until(lambda: now(warren, job).attempt > 1, "another attempt")
+        start()
+        assert job.result(timeout=60) > 1
+    row, attempts, _ = story(warren, job.job_id)
+    assert {one.end for one in attempts[:-1]} == {AttemptEnd.NOT_STARTED}
+    assert (row.failures, row.losses) == (0, 0), "nobody is charged"
+    assert [run.attempt for run in runs_of(warren, job)] == [row.attempt], "the older ones were refused"
+
+
+def test_2_ran_too_long_its_agent_stops_it_and_says_so(warren: Warren, start: Start) -> None:
+    start()
+    with SyncClient(warren.broker_url) as client:
+        job = client.request("spins")
+        assert job.result(timeout=60) == 2
+    first, second = runs_of(warren, job)
+    assert not alive(first.pid)
+    assert second.at - first.at >= 1, "its time, and the pause before another attempt"
+    _, attempts, _ = story(warren, job.job_id)
+    assert attempts[0].error is not None
+    assert attempts[0].error.kind is ErrorKind.TIMEOUT
+
+
+def test_2_ran_too_long_and_its_agent_did_not_see_it_the_supervisor_has_it_killed(
+    warren: Warren, start: Start
+) -> None:
+    (warren.folder / "forgetful.py").write_text(FORGETFUL)
+    start("forgetful")
+    said = Ear(warren.broker_url, STATUS)
+    with SyncClient(warren.broker_url) as client:
+        job = client.request("spins")
+        until(lambda: said.heard(AttemptTimedOut), "the watchdog to say that it runs too long")
+        row = until(lambda: no_more_running(warren, job), "it to be called timed out")
+        [first] = runs_of(warren, job)
+        assert not alive(first.pid), "dead before it was called so"
+        assert (row.failures, row.losses) == (1, 0)
+        assert job.result(timeout=60) == 2
+    _, attempts, _ = story(warren, job.job_id)
+    assert attempts[0].end is AttemptEnd.TIMED_OUT
+    assert attempts[0].error is not None
+    assert "has stopped it when it was told to" in attempts[0].error.message
+
+
+def test_2_silent_too_long_it_is_lost(warren: Warren, start: Start) -> None:
+    first = start()
+    said = Ear(warren.broker_url, STATUS)
+    with SyncClient(warren.broker_url) as client:
+        job = client.request("waits")
+        until(lambda: runs_of(warren, job), "it to run")
+        until(lambda: now(warren, job).state is JobState.RUNNING, "it to be heard of")
+        first.signal(signal.SIGSTOP)
+        start()
+        assert job.result(timeout=60) == 2
+    [lost] = {event.id: event for event in said.heard(AttemptLost)}.values()
+    assert (lost.data.job_id, lost.data.attempt) == (job.job_id, 1)
+    row = now(warren, job)
+    assert (row.failures, row.losses) == (0, 1)
+
+
+def test_2_too_old_in_all_it_expires_wherever_it_is(warren: Warren, start: Start) -> None:
+    agent = start()
+    said = Ear(warren.broker_url, STATUS)
+    with SyncClient(warren.broker_url) as client:
+        running = client.request("waits", expires_after="3s")
+        waiting = client.request("waits", delay="1h", expires_after="3s")
+        until(lambda: runs_of(warren, running), "one of them to run")
+        for job in (running, waiting):
+            with pytest.raises(JobExpired):
+                job.result(timeout=60)
+    assert {event.data.job_id for event in said.heard(JobDeadlinePassed)} == {running.job_id, waiting.job_id}
+    assert agent.end() == 0, "nothing of it runs any more"
+
+
+# -- looking -----------------------------------------------------------------------------------------------
+
+
+def runs_of(warren: Warren, job: SyncJob) -> list[Begun]:
+    return [run for run in runs(warren) if run.job_id == job.job_id]
+
+
+def now(warren: Warren, job: SyncJob) -> JobRow:
+    """The job as it stands; it was accepted."""
+    row, _ = look(warren, job.job_id)
+    return row
+
+
+def no_more_running(warren: Warren, job: SyncJob) -> JobRow | None:
+    row = now(warren, job)
+    return row if row.state is not JobState.RUNNING and row.failures else None
+
+
+def alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True

@@ -1,0 +1,31 @@
+"""Handlers of the tests of timeouts, in agents of their own processes. Each run notes itself first."""
+
+import asyncio
+import os
+import time
+from pathlib import Path
+
+from warrener_agent import Agent, Backoff, JobContext
+
+agent = Agent()
+
+
+def note(job: JobContext) -> None:
+    with Path("runs").open("a") as file:
+        file.write(f"{job.job_id} {job.attempt} {os.getpid()} {time.time():.3f}\n")
+
+
+@agent.job("spins", executor="process", timeout="8s", backoff=Backoff.fixed(1, jitter=0))
+def spins(job: JobContext) -> int:
+    note(job)
+    while job.attempt == 1:
+        pass
+    return job.attempt
+
+
+@agent.job("waits")
+async def waits(job: JobContext) -> int:
+    note(job)
+    if job.attempt == 1:
+        await asyncio.Event().wait()
+    return job.attempt
