@@ -7,16 +7,20 @@ from warrener_supervisor.rules import Rules
 
 
 class Hearing:
-    """Asked now and then. After a break every lease looks lapsed, and agents need time to come back."""
+    """Asked now and then. Who has just begun must have listened for a lease. After a break every lease looks
+    lapsed, and agents may have had one too: they need time to come back."""
 
     def __init__(self, hears: Callable[[], bool], rules: Rules) -> None:
         self._hears, self._rules = hears, rules
         self._since: datetime | None = None
+        self._broke_off = False
 
     def proves(self, now: datetime) -> bool:
         """Whether who was not heard of for a lease could have been."""
         if not self._hears():
+            self._broke_off = self._broke_off or self._since is not None
             self._since = None
             return False
         self._since = self._since or now
-        return now - self._since >= self._rules.lease + self._rules.reconnect
+        patience = self._rules.lease + self._rules.reconnect if self._broke_off else self._rules.lease
+        return now - self._since >= patience
