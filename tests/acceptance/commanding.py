@@ -9,29 +9,30 @@ from typing import Any
 from tests.acceptance.warren import Warren
 
 
-def words(warren: Warren, *said: str) -> dict[str, Any]:
-    """How to start the command with these words."""
-    return {
-        "args": [sys.executable, "-m", "warrener", *said],
-        "cwd": warren.folder,
-        "env": {
+def start(warren: Warren, *said: str) -> subprocess.Popen[str]:
+    """The command with these words, as it runs."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "warrener", *said],
+        cwd=warren.folder,
+        env={
             **{name: value for name, value in os.environ.items() if not name.startswith("WARRENER_")},
             "WARRENER_BROKER_URL": warren.broker_url,
             "WARRENER_STORE_URL": warren.store_url,
         },
-        "stdin": subprocess.DEVNULL,
-        "stdout": subprocess.PIPE,
-        "stderr": subprocess.PIPE,
-        "text": True,
-    }
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
 
 
 def say(warren: Warren, *said: str, code: int = 0) -> str:
     """What it answers on stdout; it must end with this code."""
-    told = subprocess.run(**words(warren, *said), timeout=150, check=False)
-    assert told.returncode == code, f"{said} ended with {told.returncode}:\n{told.stdout}\n{told.stderr}"
-    assert "Traceback" not in told.stderr, told.stderr
-    return str(told.stdout)
+    with start(warren, *said) as command:
+        out, err = command.communicate(timeout=150)
+    assert command.returncode == code, f"{said} ended with {command.returncode}:\n{out}\n{err}"
+    assert "Traceback" not in err, err
+    return out
 
 
 def ask(warren: Warren, *said: str, code: int = 0) -> Any:

@@ -1,12 +1,11 @@
 """Point 9 of supervision: a redrive stops by itself, goes on whoever is killed, and repeats nothing."""
 
-import subprocess
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from uuid import UUID
 
-from tests.acceptance.commanding import ask, words
+from tests.acceptance.commanding import ask, start
 from tests.acceptance.test_dead_letters import MODULE, in_store, letters
 from tests.acceptance.warren import Warren, until
 
@@ -98,7 +97,7 @@ def test_9_a_redrive_goes_on_when_command_scheduler_and_supervisor_are_killed(wa
     cause = bury(warren, 300)
     mend(warren)
     said: Sequence[str] = ("dead", "redrive", "--fingerprint", cause, "--rate", "40")
-    with subprocess.Popen(**words(warren, *said)) as command:
+    with start(warren, *said) as command:
         row = until(lambda: rolling(warren, 30), "the campaign to be rolling")
         command.kill()
     scheduler.kill()

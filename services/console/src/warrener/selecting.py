@@ -68,15 +68,14 @@ def telling_what_is_wrong() -> Generator[None]:
         raise CommandError(f"{field}: {first['msg']}, got {first['input']!r}", code=Exit.USAGE) from error
 
 
-def filter_of(which: DeadSelection, **more: object) -> LetterFilter:
+def filter_of(which: DeadSelection) -> LetterFilter:
     """The same as a question to the store."""
-    words: dict[str, object] = {
-        "job_ids": which.job_ids,
-        "fingerprint": which.fingerprint,
-        "job_type": which.job_type,
-        "died_after": which.died_after,
-    }
-    return LetterFilter(**(words | more))  # type: ignore[arg-type] # pyright: ignore[reportArgumentType] - by name
+    return LetterFilter(
+        job_ids=which.job_ids,
+        fingerprint=which.fingerprint,
+        job_type=which.job_type,
+        died_after=which.died_after,
+    )
 
 
 async def whole_cause(store: StateStore, text: str | None) -> str | None:
