@@ -133,9 +133,9 @@ class Receiver:
         for (claim, (event, receipts)), answer in zip(batch.claims.items(), granted, strict=True):
             if (follows := then(answer)) is Then.START:
                 context = TraceContext(event.traceparent, event.tracestate)
-                self._performer.begin(
-                    Run(event.data, claim, receipts, batch.now, batch.asked, lease_good_until, context)
-                )
+                run = Run(event.data, claim, receipts, batch.now, batch.asked, lease_good_until, context)
+                run.taken_over = _had_before(event, receipts)
+                self._performer.begin(run)
             else:
                 self._turn_away(batch, claim, answer, follows)
 
@@ -182,6 +182,15 @@ class Receiver:
             message_id=found.identity,
             content_type=delivery.content_type if found.body == delivery.body else EVENT_TYPE,
         )
+
+
+def _had_before(event: AttemptDispatched, receipts: Sequence[Receipt]) -> bool:
+    """Whether an agent may have begun it before: its message was given out before, or has waited on a rung
+    until another's claim had run out."""
+    return any(
+        delivery.redelivered or (delivery.exchange == topology.RETURN and event.data.not_before is None)
+        for delivery in (receipt.delivery for receipt in receipts)
+    )
 
 
 def _back_by_a_rung(event: AttemptDispatched) -> Letter:

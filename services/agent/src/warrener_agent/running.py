@@ -35,6 +35,7 @@ class Run:
     lease_good_until: float
     context: TraceContext
     announced: bool = False
+    taken_over: bool = False  # another may have begun it: who runs it now is said at once
     stop: Stop | None = None
     stop_reason: str = ""
     over_at: float = inf
