@@ -52,11 +52,11 @@ def test_12_a_draining_agent_finishes_what_fits_releases_the_rest_and_can_be_hur
     warren.start("supervisor")
     first = an_agent(warren, grace=10)
     with SyncClient(warren.broker_url) as client:
+        soon = client.request("ends.soon", {"gate": str(gate)})
+        late = [client.request(job_type) for job_type in LATE]
+        until_running(warren, [soon, *late])
+        second = an_agent(warren, grace=600)
         with subtests.test("SIGTERM"):
-            soon = client.request("ends.soon", {"gate": str(gate)})
-            late = [client.request(job_type) for job_type in LATE]
-            until_running(warren, [soon, *late])
-            second = an_agent(warren, grace=600)
             first.signal(signal.SIGTERM)
             until(lambda: "service.draining" in first.said(), "the agent to drain")
             open_gate(gate)

@@ -71,9 +71,8 @@ def test_8_poison_is_quarantined_with_its_deaths_and_nothing_else_is_slowed(
         ends_executors = [client.request("poison.executor") for _ in range(3)]
         asyncio.run(talk_nonsense(warren.broker_url))
         good = [client.request("good", {"number": number}) for number in range(100)]
-        with subtests.test("the others are not slowed"):
-            assert [job.result(timeout=60) for job in good] == list(range(100))
-            done = max(finished(warren, job) for job in good[-10:])
+        assert [job.result(timeout=60) for job in good] == list(range(100))
+        done = max(finished(warren, job) for job in good[-10:])
         with subtests.test("what ends its agent, though everything is restarted in between"):
             # The first is dead before anybody has heard that it ran: nobody knows to what it fell.
             until(lambda: killed(first), "the first agent to be killed by its job")
