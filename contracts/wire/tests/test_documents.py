@@ -25,8 +25,17 @@ from warrener_contracts.topology import CONTROL, DELAY, EVENTS, EXCHANGES, STATU
 
 ROOT = Path(__file__).resolve().parents[3]
 GENERATE = ROOT / "contracts" / "wire" / "generate.py"
-_OF_ERRORS = {"by_class", "bases", "flight_record"}
-_OF_POLICIES = {"step", "delays", "max_age", "max_losses", "max_snoozes", "retry_on", "no_retry"}
+_OF_ERRORS = {"by_class", "bases", "flight_record", "deaths"}
+_OF_POLICIES = {
+    "step",
+    "delays",
+    "max_age",
+    "max_losses",
+    "max_deaths",
+    "max_snoozes",
+    "retry_on",
+    "no_retry",
+}
 ABSENT = {
     "job.finished.v1": {"error", "reason"},  # a job that succeeded has none
     # Since 1.1 and optional: the examples are those of 1.0, which say what an event says without them.

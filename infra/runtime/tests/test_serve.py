@@ -19,6 +19,7 @@ import asyncio, os, sys
 from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
 from warrener_runtime.bus.port import BusCredentialsRefused
 from warrener_runtime.lifecycle import Consumer, Group, Loop, Managed, Resource, Service, main, serve
+from warrener_runtime.lifecycle.vitals import vitals_here
 from warrener_runtime.settings import ServiceSettings, SettingsError
 from warrener_runtime.logs import get_logger
 
@@ -149,6 +150,49 @@ def test_a_second_signal_hurries(run: Run) -> None:
     service.signal(signal.SIGTERM)
     service.until("slow.draining")
     service.signal(signal.SIGINT)
+    service.until("service.hurried")
+    assert service.ended() == 0
+
+
+HURRIES = """
+class Hurried(Managed):
+    async def _on_start(self):
+        self.hurry = asyncio.Event()
+        vitals_here.get().when_hurried(self.hurry.set)
+
+    async def _on_drain(self):
+        log.info("Finishing.", action="slow.draining")
+        await self.hurry.wait()
+        log.info("Giving back.", action="slow.hurrying")
+        await asyncio.sleep(float(os.environ["FINISHES_IN"]))
+        log.info("Finished.", action="slow.finished")
+
+async def build(settings, telemetry):
+    return Service(Hurried("slow"))
+
+sys.exit(main("slow", ServiceSettings, build))
+"""
+
+
+def test_a_second_signal_lets_who_can_hurry_finish(run: Run) -> None:
+    service = run(HURRIES, FINISHES_IN="0.05")
+    service.until("service.started")
+    service.signal(signal.SIGTERM)
+    service.until("slow.draining")
+    service.signal(signal.SIGTERM)
+    service.until("slow.finished")
+    assert service.until("service.stopped")["drained"] is True
+    assert service.ended() == 0
+
+
+def test_a_third_signal_waits_for_nobody(run: Run) -> None:
+    service = run(HURRIES, FINISHES_IN="3600")
+    service.until("service.started")
+    service.signal(signal.SIGTERM)
+    service.until("slow.draining")
+    service.signal(signal.SIGTERM)
+    service.until("slow.hurrying")
+    service.signal(signal.SIGTERM)
     service.until("service.hurried")
     assert service.ended() == 0
 

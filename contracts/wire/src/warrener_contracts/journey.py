@@ -102,7 +102,9 @@ _TRIED_AGAIN = (
 
 _IN_FLIGHT: Mapping[Signal, Step] = {
     Signal.REQUESTED: _REPEAT,
-    Signal.ALIVE: _to(RUNNING, why="its agent says that it runs"),
+    Signal.ALIVE: _to(
+        RUNNING, DEAD, why="its agent says that it runs; it has ended too many agents before that one: dead"
+    ),
     Signal.SUCCEEDED: _to(SUCCEEDED, why="the result of the current attempt"),
     Signal.FAILED: _to(RETRYING, DEAD, CANCELLED, why=_TRIED_AGAIN),
     Signal.SNOOZED: _to(

@@ -24,6 +24,7 @@ __all__ = [
 ]
 
 MAX_SNOOZES = 1000
+_DEATHS = 4
 
 ErrorName = Annotated[str, Field(min_length=1, max_length=200, examples=["requests.*", "ValueError"])]
 """The name of an error's class, in which `*` stands for any run of characters."""
@@ -49,6 +50,14 @@ class JobPolicy(BaseModel, frozen=True):
     max_attempts: int = Field(default=5, ge=1, le=1000)
     max_losses: int = Field(
         default=3, ge=0, le=1000, description="Lost agents are not the job's fault: they are counted apart."
+    )
+    max_deaths: int | None = Field(
+        default=None,
+        ge=1,
+        le=1000,
+        exclude_if=none,
+        description="Quarantined once so many attempts have ended with their executor or their agent; "
+        "if not said, 4, or one more than max_losses where that is more.",
     )
     timeout: Span = Field(default=timedelta(hours=1), description="Of one attempt, from its start.")
     start_timeout: Span = Field(
@@ -91,6 +100,11 @@ class JobPolicy(BaseModel, frozen=True):
         "of its own, and its dependencies' are as usual.",
     )
 
+    @property
+    def quarantined_after(self) -> int:
+        """With so many deaths of its executors and agents, together, a job is poison."""
+        return self.max_deaths or max(_DEATHS, self.max_losses + 1)
+
     def begun_after(self, wait: timedelta) -> "JobPolicy":
         """As it counts from acceptance for a job that is first due `wait` later: its age begins then."""
         if self.max_age is None or wait <= timedelta(0):
@@ -107,6 +121,7 @@ class PolicyOverrides(BaseModel, frozen=True):
     backoff: Backoff | None = None
     # Since 1.1. What is not said is not written: the fingerprint of an earlier request stays the same.
     max_losses: int | None = Field(default=None, ge=0, le=1000, exclude_if=none)
+    max_deaths: int | None = Field(default=None, ge=1, le=1000, exclude_if=none)
     max_age: Span | None = Field(default=None, exclude_if=nothing)
     max_snoozes: int | None = Field(default=None, ge=0, le=1_000_000, exclude_if=none)
     retry_on: ErrorNames | None = Field(default=None, exclude_if=none, description="Empty: all errors.")

@@ -73,7 +73,8 @@ class Attempt:
         self._run.context = self._span.context
         if self._span.recording:
             self._describe()
-        if self._run.data.guarantee == "exclusive":
+        # What was begun before may have ended its agent: whoever dies of it next has been named then.
+        if self._run.data.guarantee == "exclusive" or self._run.taken_over:
             self._bench.spawn(self._announce_and_begin())
         else:
             self._begin()

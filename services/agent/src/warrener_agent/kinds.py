@@ -29,6 +29,7 @@ class Options(IsolationOptions, total=False):
 
     max_attempts: int
     max_losses: int
+    max_deaths: int
     timeout: timedelta | float | str
     start_timeout: timedelta | float | str
     backoff: Backoff

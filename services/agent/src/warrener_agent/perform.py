@@ -14,6 +14,7 @@ from warrener_agent.report import Reporter
 from warrener_agent.running import Run, Stop
 from warrener_agent.workplace import Workplace
 from warrener_runtime.lifecycle import Managed
+from warrener_runtime.lifecycle.vitals import vitals_here
 from warrener_runtime.telemetry import Telemetry
 
 _RESERVE = 0.2
@@ -23,7 +24,8 @@ _RESERVE = 0.2
 class Performer(Managed):
     """Runs attempts, each handler in a task of its own, so that a lost channel cancels nothing.
 
-    Drain waits for what runs, for most of the grace; the rest is stopped and given back, not charged.
+    Drain waits for what runs, for most of the grace, or until somebody is in a hurry; the rest is stopped and
+    given back, not charged.
     """
 
     def __init__(
@@ -40,6 +42,7 @@ class Performer(Managed):
         super().__init__("performer")
         self._at = at
         self._tasks: set[asyncio.Task[None]] = set()
+        self._hurry = asyncio.Event()
         self._bench = Bench(
             at=at,
             kinds=kinds,
@@ -62,13 +65,19 @@ class Performer(Managed):
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
+    async def _on_start(self) -> None:
+        if vitals := vitals_here.get():
+            vitals.when_hurried(self._hurry.set)
+
     async def _on_drain(self) -> None:
         waiting = asyncio.create_task(self._at.running.empty())
         grace = asyncio.create_task(self._at.clock.sleep(self._at.settings.drain_grace * (1 - _RESERVE)))
-        await asyncio.wait({waiting, grace}, return_when=asyncio.FIRST_COMPLETED)
+        hurry = asyncio.create_task(self._hurry.wait())
+        await asyncio.wait({waiting, grace, hurry}, return_when=asyncio.FIRST_COMPLETED)
         for run in self._at.running:
             run.ask_to_stop(Stop.DRAINED, "the agent ends")
         grace.cancel()
+        hurry.cancel()
         await waiting
 
     async def _on_stop(self) -> None:

@@ -7,6 +7,7 @@ from warrener_contracts.states import JobState
 from warrener_store.becoming import become
 from warrener_store.holding import PUT_OFF
 from warrener_store.rows import AttemptEnd, AttemptRow, JobRow
+from warrener_supervisor import ends, poison
 from warrener_supervisor.moment import Moment
 from warrener_supervisor.rules import Rules
 from warrener_supervisor.verdicts import NOTHING, Ignored, Judgement, Tell
@@ -22,6 +23,10 @@ def alive(row: JobRow, event: SignOfLife, at: Moment) -> Judgement | Ignored:
     started_at = _started_at(row, event, at.now)
     if _another_holds(row, event, started_at):
         return Ignored(f"the attempt is held by {row.owner}, not by {event.data.agent_id}")
+    if _taken_over(row, event, at.now):
+        row = poison.ended_with_its_agent(row)
+        if why := poison.quarantined(row):
+            return _quarantined(row, why, at.now)
     lease_until = at.now + at.rules.lease
     running = become(
         row,
@@ -37,6 +42,32 @@ def alive(row: JobRow, event: SignOfLife, at: Moment) -> Judgement | Ignored:
         running = become(running, progress=event.data.fraction, progress_note=event.data.note or None)
     unheard = frozenset({Tell.CANCEL}) if row.cancel_reason is not None else NOTHING
     return Judgement(running, "running", tells=unheard)
+
+
+def _taken_over(row: JobRow, event: SignOfLife, now: datetime) -> bool:
+    """Whether it was begun again under the same number: the agent that ran it before has died, or was cut off
+    for as long as its claim held. By the agent's clock, unless that is ahead of ours."""
+    if not isinstance(event, AttemptStarted) or row.state is not JobState.RUNNING or row.started_at is None:
+        return False
+    return row.owner is not None and row.started_at < event.data.started_at <= now
+
+
+def _quarantined(row: JobRow, why: str, now: datetime) -> Judgement:
+    """It is not let go on; whoever has just begun it is told to stop."""
+    assert row.error is not None
+    record = AttemptRow(
+        job_id=row.job_id,
+        attempt=row.attempt,
+        end=AttemptEnd.LOST,
+        agent_id=row.owner,
+        dispatched_at=row.dispatched_at,
+        started_at=row.started_at,
+        finished_at=now,
+        error=row.error,
+        verdict="",
+    )
+    ruling = ends.dead(row, record, why, now)
+    return ruling._replace(tells=ruling.tells | {Tell.CANCEL})
 
 
 def watched_until(row: JobRow, started_at: datetime, lease_until: datetime, rules: Rules) -> datetime:

@@ -9,7 +9,7 @@ from warrener_contracts.events import Event, JobCancelRequested, Reason
 from warrener_contracts.journey import Fence, Signal, Step, To
 from warrener_contracts.states import JobState
 from warrener_store.rows import JobRow
-from warrener_supervisor import beginnings, ends, timeouts, trials
+from warrener_supervisor import beginnings, ends, poison, timeouts, trials
 from warrener_supervisor.moment import Moment
 from warrener_supervisor.overtaken import overtaken
 from warrener_supervisor.signals import attempt_of, fence_of, signal_of
@@ -29,7 +29,7 @@ def judge(row: JobRow, event: Event[Any], at: Moment) -> Ruling:
         return Ignored(step.why, _told_again(row, signal, where, event), _late_asker(event))
     if why := overtaken(row, event, at.now):
         return Ignored(why, _told_again(row, signal, where, event))
-    ruling = _DECIDE[signal](row, event, at)
+    ruling = poison.remembered(row, _DECIDE[signal](row, event, at))
     assert isinstance(ruling, Ignored) or _allowed(step, ruling.row.state), (row.state, signal, ruling)
     return ruling
 
@@ -81,7 +81,7 @@ def _told_again(row: JobRow, signal: Signal, where: Fence, event: Event[Any]) ->
 
     Said twice does no harm: receivers tell repeats by the event's id, agents by the ledger.
     """
-    if signal is Signal.ALIVE or row.state not in _BRINGS_ABOUT[signal]:
+    if row.state not in _BRINGS_ABOUT[signal]:
         return NOTHING
     if row.state.terminal:
         return ends.tidings(row.state, signal) if where is Fence.CURRENT else NOTHING

@@ -16,7 +16,7 @@ from warrener_contracts.retrying import not_again_because
 from warrener_contracts.states import JobState
 from warrener_store.becoming import become
 from warrener_store.rows import AttemptEnd, AttemptRow, JobRow
-from warrener_supervisor import delays, ends, held
+from warrener_supervisor import delays, ends, held, poison
 from warrener_supervisor.last_seen import seen_before
 from warrener_supervisor.moment import Moment
 from warrener_supervisor.timeouts import overran, too_long
@@ -27,9 +27,11 @@ def failed(row: JobRow, event: AttemptFailed, at: Moment) -> Judgement:
     """The handler failed; the attempt is charged. Whether it may be tried again say its error and the policy,
     unless the handler itself has asked for it."""
     data = event.data
-    charged = become(row, failures=row.failures + 1, error=data.error)
+    charged = become(row, failures=row.failures + 1, error=poison.told(row, data.error))
     record = _record(row, AttemptEnd.FAILED, at, data.agent_id, data.error)
     record = replace(record, started_at=data.started_at, finished_at=data.finished_at)
+    if why := poison.quarantined(charged):
+        return _last(charged, record, why, at)
     delay = row.policy.backoff.delay(charged.failures, at.chance)
     if data.retry_after_seconds is not None:
         delay = delays.wished(data.retry_after_seconds)
@@ -54,7 +56,7 @@ def lost(row: JobRow, event: AttemptLost, at: Moment) -> Judgement:
     since = event.data.last_seen_at.isoformat()
     message = f"agent {event.data.agent_id} has not been heard of since {since}"
     error = ErrorInfo(kind=ErrorKind.LOST, type="lost", message=message)
-    charged = become(row, losses=row.losses + 1, error=error)
+    charged = become(row, losses=row.losses + 1, error=poison.told(row, error))
     record = _record(row, AttemptEnd.LOST, at, event.data.agent_id, error)
     if row.cancel_reason is not None:
         ruling = ends.cancelled(charged, record, at.now)
@@ -62,6 +64,8 @@ def lost(row: JobRow, event: AttemptLost, at: Moment) -> Judgement:
     if overran(row, at.now, at.rules):
         error = too_long(row, f"agent {event.data.agent_id} has not named it since {since}")
         return _timed_out(row, record, error, at)
+    if why := poison.quarantined(charged):
+        return _last(charged, record, why, at)
     if charged.losses > row.policy.max_losses:
         return _last(charged, record, f"lost with its agent {charged.losses} times", at)
     return _again_unless_old(charged, record, _elsewhere_after(charged, at), at)

@@ -58,6 +58,12 @@ class ErrorInfo(EventData, frozen=True):
         exclude_if=nothing,
         description="The classes that the exception's class derives from, the nearest first.",
     )
+    deaths: tuple[Sentence, ...] = Field(
+        default=(),
+        exclude_if=nothing,
+        description="How attempts of the job have ended with their executor or their agent so far: "
+        "said by the supervisor.",
+    )
 
 
 class AttemptData(EventData, frozen=True):

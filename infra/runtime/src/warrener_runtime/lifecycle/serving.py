@@ -19,6 +19,7 @@ from warrener_runtime.telemetry import Telemetry
 
 log = get_logger("service")
 
+_HURRY_SECONDS = 8.0  # for giving back what runs, so that others need not find out that it is gone
 _STOP_SECONDS = 10.0  # letting go is closing connections; what takes longer will not come back
 
 
@@ -138,6 +139,13 @@ class Serving:
         await asyncio.wait(
             {draining, insisted}, timeout=self._settings.drain_grace, return_when=asyncio.FIRST_COMPLETED
         )
+        if insisted.done() and not draining.done() and self._vitals.hurry():
+            log.info("Asked again: what runs is given back at once.", action="service.hurrying")
+            demanded = asyncio.create_task(signals.demanded.wait(), name="third signal")
+            await asyncio.wait(
+                {draining, demanded}, timeout=_HURRY_SECONDS, return_when=asyncio.FIRST_COMPLETED
+            )
+            demanded.cancel()
         insisted.cancel()
         if not draining.done():
             draining.cancel()

@@ -1,4 +1,4 @@
-"""SIGTERM and SIGINT: the first asks, the second insists."""
+"""SIGTERM and SIGINT: the first asks, the second insists, the third demands."""
 
 import asyncio
 import signal
@@ -14,6 +14,7 @@ class StopSignals:
     def __init__(self) -> None:
         self.asked = asyncio.Event()
         self.insisted = asyncio.Event()
+        self.demanded = asyncio.Event()
         self.name = ""
 
     def __enter__(self) -> Self:
@@ -30,6 +31,8 @@ class StopSignals:
             loop.remove_signal_handler(number)
 
     def _receive(self, number: signal.Signals) -> None:
+        if self.insisted.is_set():
+            self.demanded.set()
         if self.asked.is_set():
             self.insisted.set()
         self.name = number.name

@@ -27,6 +27,7 @@ class Vitals:
         self.give_up_deaf_after = give_up_deaf_after
         self._checks: dict[str, Check] = {}
         self._given_up = asyncio.Event()
+        self._hurries: list[Callable[[], None]] = []
         self.reason: Exception | None = None
 
     @property
@@ -46,6 +47,16 @@ class Vitals:
         """End the process: it cannot recover by itself. The first reason counts."""
         self.reason = self.reason or reason
         self._given_up.set()
+
+    def when_hurried(self, hurry: Callable[[], None]) -> None:
+        """Call this when the process is asked to end for the second time: its drain shall not take long."""
+        self._hurries.append(hurry)
+
+    def hurry(self) -> bool:
+        """Let all parts that can hurry do so; whether there are any."""
+        for hurry in self._hurries:
+            hurry()
+        return bool(self._hurries)
 
     async def until_given_up(self) -> Exception:
         """Wait until a part gives up, and return its reason."""

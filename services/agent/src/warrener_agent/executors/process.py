@@ -17,7 +17,7 @@ from warrener_agent.executors.pool import Pool
 from warrener_agent.executors.port import Ended, Raised
 from warrener_agent.executors.restarts import Restarts
 from warrener_agent.executors.watch import abandon, first
-from warrener_agent.isolation import Limits, Restart
+from warrener_agent.isolation import Limits
 from warrener_agent.kinds import JobKind
 from warrener_contracts.events import FlightRecord
 
@@ -70,7 +70,7 @@ class ProcessExecution:
             ended = by_limit(await self._until_end(child, assignment, desk), self._isolation.limits)
         except BaseException:
             await child.close()
-            self._replace("always")
+            self._replace(failed=False)
             raise
         self._child = None
         self._part_with(child, ended)
@@ -98,17 +98,14 @@ class ProcessExecution:
         if child.alive:
             self._restarts.ended_well(self._job_type)
         if isinstance(ended, Raised) and ended.error.type == OUT_OF_MEMORY:
-            died, kept = True, False
             self._pool.dismiss(child)  # who knows what it holds
-        else:
-            died = not child.alive
-            kept = self._pool.give_back(child, self._isolation.surroundings, self._isolation.recycle)
-        if not kept:
-            self._replace(*(("always", "on-failure") if died else ("always",)))
+            self._replace(failed=True)
+        elif not self._pool.give_back(child, self._isolation.surroundings, self._isolation.recycle):
+            self._replace(failed=not child.alive)
 
-    def _replace(self, *where: Restart) -> None:
+    def _replace(self, *, failed: bool) -> None:
         """The child is not kept: another one, where the job type wants that now."""
-        if self._isolation.restart in where:
+        if self._isolation.restart == "always" or (failed and self._isolation.restart == "on-failure"):
             self._pool.replace(self._isolation.surroundings, partial(self._restarts.pause, self._job_type))
 
 

@@ -1,0 +1,58 @@
+"""Poison: a job whose attempts have ended the process that ran them so often that it is kept from doing it
+again. Pure.
+
+The deaths ride in the error of the job: so they are kept by the store, survive every restart, and are told
+with the dead letter, without a column of their own.
+"""
+
+from dataclasses import replace
+
+from warrener_contracts.events import ErrorInfo, ErrorKind
+from warrener_store.becoming import become
+from warrener_store.rows import JobRow
+from warrener_supervisor.verdicts import Ignored, Judgement
+
+_WORD = 200
+"""So much of what is told of one death is kept."""
+
+
+def told(row: JobRow, error: ErrorInfo) -> ErrorInfo:
+    """The error by which the current attempt of `row` went wrong, with all deaths so far."""
+    before = row.error.deaths if row.error else ()
+    if error.kind in {ErrorKind.CRASH, ErrorKind.LOST}:
+        before = (*before, _death(row.attempt, error))
+    return error if error.deaths == before else error.model_copy(update={"deaths": before})
+
+
+def ended_with_its_agent(row: JobRow) -> JobRow:
+    """The row of an attempt that was begun by one agent and has to be begun by another: the broker gives it
+    out again before anybody has missed the first one, so this too must be counted."""
+    message = f"agent {row.owner} has died, or was cut off, while it ran it"
+    return become(row, error=told(row, ErrorInfo(kind=ErrorKind.LOST, type="lost", message=message)))
+
+
+def quarantined(charged: JobRow) -> str | None:
+    """Why no further attempt is made, if there were too many deaths; `charged` has the error that `told`
+    made."""
+    deaths = charged.error.deaths if charged.error else ()
+    if len(deaths) < charged.policy.quarantined_after:
+        return None
+    return f"quarantined as poison: {len(deaths)} attempts ended with their process: {'; '.join(deaths)}"
+
+
+def remembered(row: JobRow, ruling: Judgement | Ignored) -> Judgement | Ignored:
+    """Whatever else goes wrong with a job, its deaths are not forgotten."""
+    if isinstance(ruling, Ignored) or ruling.row.error is row.error or not (row.error and row.error.deaths):
+        return ruling
+    error = ruling.row.error
+    if error is None or error.deaths:
+        return ruling
+    kept = error.model_copy(update={"deaths": row.error.deaths})
+    letter = ruling.dead_letter
+    if letter is not None:
+        letter = replace(letter, error=kept)
+    return ruling._replace(row=become(ruling.row, error=kept), dead_letter=letter)
+
+
+def _death(attempt: int, error: ErrorInfo) -> str:
+    return f"attempt {attempt}: {error.type}: {error.message}"[:_WORD]
