@@ -36,6 +36,8 @@ ABSENT = {
     "job.dead.v1": _OF_ERRORS,
     "job.requested.v1": _OF_POLICIES,
     "job.retrying.v1": _OF_ERRORS,
+    # A cron rule: it has nothing of the other two.
+    "schedule.put.v1": {*_OF_POLICIES, "every", "anchor", "offset", "at", "after"},
 }
 
 

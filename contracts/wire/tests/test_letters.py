@@ -70,6 +70,12 @@ ADDRESSES = {
     "job.finished.v1": ("warrener.events", "job.finished.succeeded.flights.load"),
     "job.retrying.v1": ("warrener.events", "job.retrying.flights.load"),
     "job.dead.v1": ("warrener.events", "job.dead.flights.load"),
+    "schedule.put.v1": ("warrener.requests", "schedule.put"),
+    "schedule.pause_requested.v1": ("warrener.requests", "schedule.pause_requested"),
+    "schedule.resume_requested.v1": ("warrener.requests", "schedule.resume_requested"),
+    "schedule.remove_requested.v1": ("warrener.requests", "schedule.remove_requested"),
+    "schedule.trigger_requested.v1": ("warrener.requests", "schedule.trigger_requested"),
+    "schedule.ticked.v1": ("warrener.events", "schedule.ticked.caught_up.flights.hourly"),
 }
 
 
@@ -103,6 +109,11 @@ def test_only_what_nobody_must_hear_is_fleeting_and_requests_and_dispatches_must
         "job.cancel_requested.v1",
         "agent.announced.v1",
         "attempt.dispatched.v1",
+        "schedule.put.v1",
+        "schedule.pause_requested.v1",
+        "schedule.resume_requested.v1",
+        "schedule.remove_requested.v1",
+        "schedule.trigger_requested.v1",
     }
 
 

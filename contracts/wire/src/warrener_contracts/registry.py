@@ -87,6 +87,12 @@ RELEASED: tuple[Kind, ...] = (
     events.JobRejected,
     events.JobRequested,
     events.JobRetrying,
+    events.SchedulePauseRequested,
+    events.SchedulePut,
+    events.ScheduleRemoveRequested,
+    events.ScheduleResumeRequested,
+    events.ScheduleTicked,
+    events.ScheduleTriggerRequested,
 )
 """Every released version of every event: what stands here can be read for ever."""
 

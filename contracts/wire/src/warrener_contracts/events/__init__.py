@@ -30,6 +30,18 @@ from warrener_contracts.events.requests import (
     JobRequestedData,
     JobTypeDeclaration,
 )
+from warrener_contracts.events.schedules import (
+    ScheduleNamedData,
+    SchedulePauseRequested,
+    SchedulePut,
+    SchedulePutData,
+    ScheduleRemoveRequested,
+    ScheduleResumeRequested,
+    ScheduleTicked,
+    ScheduleTickedData,
+    ScheduleTriggerRequested,
+    TickFate,
+)
 from warrener_contracts.events.status import (
     AgentHeartbeat,
     AgentHeartbeatData,
@@ -112,4 +124,14 @@ __all__ = [
     "JsonObject",
     "Reason",
     "RunningAttempt",
+    "ScheduleNamedData",
+    "SchedulePauseRequested",
+    "SchedulePut",
+    "SchedulePutData",
+    "ScheduleRemoveRequested",
+    "ScheduleResumeRequested",
+    "ScheduleTicked",
+    "ScheduleTickedData",
+    "ScheduleTriggerRequested",
+    "TickFate",
 ]
