@@ -38,6 +38,7 @@ from warrener_store.records.form import NATIVE
 from warrener_store.records.jobs import JOB_COLUMNS, become_out, job_in, ran_out
 from warrener_store.records.new_jobs import arrays_out
 from warrener_store.rows import AgentRow, JobRow, JobTypeRow, Lease, ParkedMessage
+from warrener_store.schedules.postgres import PostgresSchedules
 from warrener_store.schema import check_version
 from warrener_store.sql import statement
 from warrener_store.watching import MOST_WATCHERS
@@ -54,7 +55,7 @@ _again = retry(
 )
 
 
-class PostgresStore(Questions, StateStore):
+class PostgresStore(PostgresSchedules, Questions, StateStore):
     """Safe for any number of tasks, processes and hosts at once."""
 
     form = NATIVE

@@ -12,9 +12,12 @@ from operator import itemgetter
 from typing import Any
 
 from warrener_store.records.jobs import JOB_COLUMNS
+from warrener_store.schedules.records import SCHEDULE_COLUMNS, TICK_COLUMNS
 
 JOB = ", ".join(f"job.{column}" for column in JOB_COLUMNS)
-"""What `{job}` stands for in a statement: the columns of a JobRow, in order."""
+"""What `{job}` stands for in a statement: the columns of a JobRow, in order. The same for the others."""
+_SCHEDULE = ", ".join(f"schedule.{column}" for column in SCHEDULE_COLUMNS)
+_TICK = ", ".join(f"tick.{column}" for column in TICK_COLUMNS)
 
 
 def statement(dialect: str, name: str) -> str:
@@ -22,7 +25,7 @@ def statement(dialect: str, name: str) -> str:
     folder = files(__name__)
     own = folder / dialect / f"{name}.sql"
     text = (own if own.is_file() else folder / "both" / f"{name}.sql").read_text(encoding="utf-8")
-    return text.replace("{job}", JOB)
+    return text.replace("{job}", JOB).replace("{schedule}", _SCHEDULE).replace("{tick}", _TICK)
 
 
 @dataclass(frozen=True, slots=True)
