@@ -19,6 +19,7 @@ from warrener_scheduler import answers
 from warrener_scheduler.acceptance import Accepted, Decision, Rejected, decide, job_of
 from warrener_scheduler.announce import Announce
 from warrener_scheduler.arguments import problem
+from warrener_scheduler.clock.keeping import Keeping
 from warrener_scheduler.dispatch_letters import dispatch_letter
 from warrener_scheduler.intake import Asked, take_in
 from warrener_scheduler.job_types import JobTypes, KnownType
@@ -37,13 +38,21 @@ class Accept:
     """The verb that hears the requests queue."""
 
     def __init__(
-        self, bus: Bus, store: StateStore, clock: Clock, telemetry: Telemetry, announce: Announce
+        self,
+        bus: Bus,
+        store: StateStore,
+        clock: Clock,
+        telemetry: Telemetry,
+        *,
+        announce: Announce,
+        keeping: Keeping,
     ) -> None:
         self._bus = bus
         self._store = store
         self._clock = clock
         self._telemetry = telemetry
         self._announce = announce
+        self._keeping = keeping
         self._job_types = JobTypes(store, clock)
 
     async def handle(self, subscription: Subscription, deliveries: list[Delivery]) -> None:
@@ -56,6 +65,8 @@ class Accept:
             await self._announce.carry_out(intake.announcements)
             self._job_types.forget()
         letters = await self._accept(intake.requests)
+        if intake.wishes:
+            letters += await self._keeping.carry_out(intake.wishes)
         now = self._clock.now()
         letters += [answers.forwarded(event) for event in intake.cancels]
         letters += [

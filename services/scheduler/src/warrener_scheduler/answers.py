@@ -79,6 +79,26 @@ def rejection(event: JobRequested, came: Readable, why: Rejected, now: datetime)
     return [*_told(told, event.data.reply_to), parked_event(came, why.reason, why.detail)]
 
 
+def schedule_rejection(event: Event[Any], came: Readable, detail: str, now: datetime) -> list[Letter]:
+    """The same for what is asked of a schedule."""
+    told = JobRejected(
+        id=str(_name(event, "rejected")),
+        source=SOURCE,
+        time=now,
+        traceparent=event.traceparent,
+        tracestate=event.tracestate,
+        data=JobRejectedData(
+            request_id=event.id,
+            request_source=event.source,
+            job_type=getattr(event.data, "job_type", None),
+            reason=Reason.BAD_FIELDS,
+            detail=detail,
+        ),
+    )
+    address = getattr(event.data, "reply_to", None)
+    return [*_told(told, address), parked_event(came, Reason.BAD_FIELDS, detail)]
+
+
 def unreadable(found: Unreadable, delivery: Delivery, now: datetime) -> list[Letter]:
     """The same for what could not be read; whatever could be read of it says where the answer goes."""
     told = JobRejected(

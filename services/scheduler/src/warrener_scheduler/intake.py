@@ -9,6 +9,7 @@ from warrener_contracts.letters import Letter
 from warrener_contracts.topology import MAX_BODY
 from warrener_runtime.bus.port import Delivery
 from warrener_scheduler.answers import parked_event
+from warrener_scheduler.clock.keeping import ScheduleEvent, Wish
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,7 @@ class Intake:
     way."""
 
     requests: list[Asked] = field(default_factory=list[Asked])
+    wishes: list[Wish] = field(default_factory=list[Wish])
     cancels: list[JobCancelRequested] = field(default_factory=list[JobCancelRequested])
     announcements: list[AgentAnnounced] = field(default_factory=list[AgentAnnounced])
     unreadable: list[tuple[Unreadable, Delivery]] = field(default_factory=list[tuple[Unreadable, Delivery]])
@@ -46,6 +48,8 @@ def take_in(deliveries: Iterable[Delivery]) -> Intake:
                     intake.cancels.append(event)
                 case AgentAnnounced() as event:
                     intake.announcements.append(event)
+                case event if isinstance(event, ScheduleEvent):
+                    intake.wishes.append(Wish(event, found))
                 case event:
                     detail = f"expected a request here, got {event.type}"
                     intake.strayed.append(parked_event(found, Reason.WRONG_DOOR, detail))

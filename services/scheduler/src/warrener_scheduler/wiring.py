@@ -9,9 +9,11 @@ from warrener_runtime.settings import SettingsError
 from warrener_runtime.telemetry import Telemetry
 from warrener_scheduler.accept import Accept
 from warrener_scheduler.announce import Announce
+from warrener_scheduler.clock.keeping import Keeping
+from warrener_scheduler.clock.ticking import Ticking, TickingLoop
 from warrener_scheduler.dispatch import Dispatch
 from warrener_scheduler.settings import SchedulerSettings
-from warrener_store import StateStore, StoreError, StoreNotMigrated, StoreUnavailable, open_store
+from warrener_store import StateStore, Store, StoreError, StoreNotMigrated, StoreUnavailable, open_store
 from warrener_store.patience import start_patiently
 
 NAME = "warrener-scheduler"
@@ -21,7 +23,7 @@ _log = get_logger("scheduler")
 
 def assemble(  # noqa: PLR0917 - the same six for every service
     bus: Bus,
-    store: StateStore,
+    store: Store,
     clock: Clock,
     entropy: Entropy,
     telemetry: Telemetry,
@@ -29,7 +31,10 @@ def assemble(  # noqa: PLR0917 - the same six for every service
 ) -> Component:
     """The scheduler on a bus and a store that work already. Any number of them may run at once."""
     del entropy  # every id here is derived, so that a repeat is recognised
-    accept = Accept(bus, store, clock, telemetry, Announce(bus, store, clock))
+    ticking = Ticking(bus, store, clock)
+    keeping = Keeping(store, clock, ticking.wake)
+    announce = Announce(bus, store, clock)
+    accept = Accept(bus, store, clock, telemetry, announce=announce, keeping=keeping)
     dispatch = Dispatch(bus, store, clock)
     return Group(
         Resource("topology", lambda: bus.declare(TOPOLOGY), _nothing),
@@ -44,6 +49,7 @@ def assemble(  # noqa: PLR0917 - the same six for every service
             give_up_after=settings.give_up_deaf_after,
         ),
         Loop("dispatch", dispatch.look, every=settings.dispatch_every, clock=clock),
+        TickingLoop(ticking, clock),
         name=NAME,
     )
 

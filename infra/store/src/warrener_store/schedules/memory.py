@@ -54,8 +54,8 @@ class MemorySchedules(Schedules):
             self._schedules.pop(name, None)
 
     async def schedules(self, names: Collection[str] | None = None) -> dict[str, ScheduleRow]:
-        wanted = sorted(self._schedules if names is None else self._schedules.keys() & names)
-        return {name: self._schedules[name] for name in wanted}
+        found = sorted(self._schedules.items())
+        return {name: row for name, row in found if names is None or name in names}
 
     async def advance_schedules(self, now: datetime, limit: int, decide: Decide) -> list[TickRow]:
         waking = sorted(
@@ -79,7 +79,9 @@ class MemorySchedules(Schedules):
             for tick in self._ticks.values()
             if tick.schedule == row.name and tick.fate is TickFate.WAITING
         )
-        return DueSchedule(row, job and job.state, min(waiting, default=None) if row.waiting else None)
+        return DueSchedule(
+            row, job.state if job else None, min(waiting, default=None) if row.waiting else None
+        )
 
     def _keep(self, tick: TickRow) -> bool:
         held = self._ticks.get(tick.key)
@@ -112,8 +114,9 @@ class MemorySchedules(Schedules):
                 self._ticks[key] = replace(tick, fired_at=fired_at, wake_at=None, request=None)
 
     async def next_schedule_wake(self) -> datetime | None:
-        rows = (*self._schedules.values(), *self._ticks.values())
-        return min((row.wake_at for row in rows if row.wake_at is not None), default=None)
+        wakes = [row.wake_at for row in self._schedules.values()]
+        wakes += [tick.wake_at for tick in self._ticks.values()]
+        return min((wake for wake in wakes if wake is not None), default=None)
 
     async def ticks_of(self, schedule: str, limit: int = 50) -> list[TickRow]:
         found = sorted(
