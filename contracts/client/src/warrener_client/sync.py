@@ -142,6 +142,7 @@ class SyncClient:
     request = _one_job(Client.request)
     request_batch = _jobs(Client.request_batch)
     cancel = _nothing(Client.cancel)
+    put_schedules = _nothing(Client.put_schedules)
 
     def request_many(self, asks: Iterable[Ask], *, batch: int = AT_ONCE) -> Iterator[SyncJob]:
         """See Client.request_many. `asks` is read in the caller's thread."""

@@ -71,11 +71,9 @@ class PostgresSchedules(ScheduleQuestions, Schedules):
                 if not due:
                     return []
                 advances = decide(due)
-                await run("advance_schedules", *_advanced(advance.row for advance in advances))
                 ticks = [tick for advance in advances for tick in advance.ticks]
-                kept = (
-                    {(row[0], row[1]) for row in await run("put_ticks", *_ticks(ticks))} if ticks else set()
-                )
+                progress = _advanced(advance.row for advance in advances)
+                kept = {(row[0], row[1]) for row in await run("advance_schedules", *progress, *_ticks(ticks))}
         return [tick for tick in ticks if tick.key in kept]
 
     async def add_ticks(self, ticks: Sequence[TickRow]) -> None:

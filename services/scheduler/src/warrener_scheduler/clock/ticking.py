@@ -55,7 +55,7 @@ class Ticking:
 
     async def look(self) -> None:
         """Carry out all that is due."""
-        while await self._repeat() or await self._advance():
+        while await self._advance() or await self._repeat():
             pass  # there is more of the same moment
 
     async def _advance(self) -> bool:
