@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 from typer.main import get_group
 
@@ -16,10 +17,16 @@ def test_every_command_and_option_is_documented_and_nothing_else() -> None:
     text = REFERENCE.read_text(encoding="utf-8")
     commands = get_group(app).commands
     assert set(re.findall(r"`warrener ([a-z]+)", text)) == set(commands)
-    known = {option for command in commands.values() for each in command.params for option in each.opts}
+    parts = [part for command in commands.values() for part in _parts(command)]
+    known = {option for part in parts for each in part.params for option in each.opts}
     written = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", text))
     assert {option for option in known if option.startswith("--")} - written - SHELL == set()
     assert written - known - SHELL - {"--version"} == set()
+
+
+def _parts(command: Any) -> list[Any]:
+    """The command, or the commands of a group."""
+    return list(command.commands.values()) if hasattr(command, "commands") else [command]
 
 
 def test_every_exit_code_is_documented() -> None:

@@ -55,7 +55,12 @@ def put(name: str = "tick", **choices: Any) -> SchedulePut:
     return SchedulePut(id=f"put-{name}", source="test", data=data)
 
 
-def named(kind: type[Event[Any]], name: str = "tick", event_id: str = "1") -> Event[Any]:
+Wish = type[
+    SchedulePauseRequested | ScheduleResumeRequested | ScheduleRemoveRequested | ScheduleTriggerRequested
+]
+
+
+def named(kind: Wish, name: str = "tick", event_id: str = "1") -> Event[Any]:
     return kind(id=event_id, source="test", data=ScheduleNamedData(name=name))
 
 

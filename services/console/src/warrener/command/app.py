@@ -17,6 +17,7 @@ from warrener.command import (
     migrate,
     parked,
     request,
+    schedule,
     scheduler,
     supervisor,
     topology,
@@ -56,10 +57,12 @@ def main(
 
 
 def _add(panel: str, name: str, body: Callable[..., Any], examples: str, **settings: Any) -> None:
-    shown = "\n\n".join(f"[cyan]$[/cyan] {line}" for line in examples.strip().splitlines())
-    app.command(name, rich_help_panel=panel, epilog=f"[bold]Examples[/bold]\n\n{shown}", **settings)(
-        telling_errors(body)
-    )
+    app.command(name, rich_help_panel=panel, epilog=_shown(examples), **settings)(telling_errors(body))
+
+
+def _shown(examples: str) -> str:
+    lines = "\n\n".join(f"[cyan]$[/cyan] {line}" for line in examples.strip().splitlines())
+    return f"[bold]Examples[/bold]\n\n{lines}"
 
 
 _PASS = {"allow_extra_args": True, "ignore_unknown_options": True}
@@ -70,6 +73,28 @@ _add(_RUN, "scheduler", scheduler.scheduler, scheduler.EXAMPLES, context_setting
 _add(_RUN, "supervisor", supervisor.supervisor, supervisor.EXAMPLES, context_settings=_PASS)
 _add(_ASK, "request", request.request, request.EXAMPLES)
 _add(_ASK, "cancel", cancel.cancel, cancel.EXAMPLES)
+_schedules = typer.Typer(
+    rich_markup_mode="rich",
+    no_args_is_help=True,
+    help="Keep schedules, and look at what became of their ticks.",
+)
+app.add_typer(
+    _schedules,
+    name="schedule",
+    rich_help_panel=_ASK,
+    epilog=_shown(schedule.EXAMPLES),
+)
+for _name, _body in (
+    ("put", schedule.put),
+    ("list", schedule.listed),
+    ("show", schedule.show),
+    ("preview", schedule.preview),
+    ("pause", schedule.pause),
+    ("resume", schedule.resume),
+    ("trigger", schedule.trigger),
+    ("remove", schedule.remove),
+):
+    _schedules.command(_name)(telling_errors(_body))
 _add(_LOOK, "jobs", jobs.jobs, jobs.EXAMPLES)
 _add(_LOOK, "job", job.job, job.EXAMPLES)
 _add(_LOOK, "dead", dead.dead, dead.EXAMPLES)
