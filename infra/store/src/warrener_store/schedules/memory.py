@@ -1,6 +1,6 @@
 """Schedules in memory: the plainest statement of what the port promises. Nothing here awaits anything."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import datetime
 from uuid import UUID
@@ -16,7 +16,7 @@ from warrener_store.schedules.rows import DueSchedule, ScheduleRow, TickRow
 class MemorySchedules(Schedules):
     """A part of MemoryStore: it looks at its jobs."""
 
-    _jobs: Mapping[UUID, JobRow]
+    _jobs: dict[UUID, JobRow]
 
     def __init__(self) -> None:
         self._schedules: dict[str, ScheduleRow] = {}

@@ -1,6 +1,5 @@
 """Schedules in PostgreSQL: what is decided about is held by its row locks, and by nothing else."""
 
-from abc import abstractmethod
 from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 from functools import cache
@@ -37,10 +36,7 @@ class PostgresSchedules(ScheduleQuestions, Schedules):
     form = NATIVE
     _engine: AsyncEngine
     _address: PostgresAddress
-
-    @abstractmethod
-    async def _change(self, name: str, *parameters: Any) -> Sequence[Sequence[Any]]:
-        """Run a statement that changes something."""
+    _change: Any  # a method of PostgresStore, which tenacity has given a type of its own
 
     async def put_schedules(self, rows: Sequence[ScheduleRow]) -> set[str]:
         told = newest(rows, lambda row: row.name, lambda row: row.put_at).values()

@@ -84,17 +84,18 @@ app.add_typer(
     rich_help_panel=_ASK,
     epilog=_shown(schedule.EXAMPLES),
 )
-for _name, _body in (
-    ("put", schedule.put),
-    ("list", schedule.listed),
-    ("show", schedule.show),
-    ("preview", schedule.preview),
-    ("pause", schedule.pause),
-    ("resume", schedule.resume),
-    ("trigger", schedule.trigger),
-    ("remove", schedule.remove),
-):
-    _schedules.command(_name)(telling_errors(_body))
+_VERBS: dict[str, Callable[..., None]] = {
+    "put": schedule.put,
+    "list": schedule.listed,
+    "show": schedule.show,
+    "preview": schedule.preview,
+    "pause": schedule.pause,
+    "resume": schedule.resume,
+    "trigger": schedule.trigger,
+    "remove": schedule.remove,
+}
+for _verb, _body in _VERBS.items():
+    _schedules.command(_verb)(telling_errors(_body))
 _add(_LOOK, "jobs", jobs.jobs, jobs.EXAMPLES)
 _add(_LOOK, "job", job.job, job.EXAMPLES)
 _add(_LOOK, "dead", dead.dead, dead.EXAMPLES)
