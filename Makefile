@@ -84,10 +84,11 @@ bench-lanes: setup ## Measure what a message costs by each lane of the bus (ARGS
 	@$(PYTHON) tests/benchmarks/lanes.py $(ARGS)
 
 .PHONY: soak
-soak: setup ## Run the tests of real processes ROUNDS times, and stop at the first failure
+soak: setup ## Run the tests of real processes, and clocks in every zone, ROUNDS times; stop at the first failure
 	@for round in $$(seq $(ROUNDS)); do \
 		echo "soak: round $$round of $(ROUNDS)"; \
-		$(PYTHON) -m pytest -q -x $(wildcard tests/acceptance tests/chaos) $(ARGS); \
+		WARRENER_TEST_SOAK=1 $(PYTHON) -m pytest -q -x $(wildcard tests/acceptance tests/chaos) \
+			services/scheduler/tests/test_calendar.py $(ARGS); \
 	done
 
 .PHONY: bench

@@ -16,10 +16,12 @@ from types import FrameType
 import psutil
 from tests.benchmarks.curves import CURVES, Curves, cost_at_10m, draw_all, trace_curves
 from tests.benchmarks.grounds import Grounds
+from tests.benchmarks.lag import Lags, measure_lags
 from tests.benchmarks.plan import QUICK, Plan
-from tests.benchmarks.plot import draw
+from tests.benchmarks.plot import draw, draw_lags
 from tests.benchmarks.profiles import profile
 from tests.benchmarks.report import Outcome, as_markdown, save
+from tests.benchmarks.systems.clocks import CLOCKS
 from tests.benchmarks.turns import NAMES, Rounds, settings_of, take_turns
 
 
@@ -32,13 +34,21 @@ def main() -> None:
     with Grounds.made() as grounds:
         machine = f"{_machine()}, {grounds.versions()}, fsync on"
 
+        lags: Lags = {}
+
         def outcome(rounds: Rounds, curves: Curves) -> Outcome:
-            return Outcome(plan, machine, settings_of(names), rounds, cost_at_10m(curves), curves)
+            told = settings_of(names) | {
+                f"{system.name}, schedule": system.settings for system in CLOCKS if system.name in lags
+            }
+            return Outcome(plan, machine, told, rounds, cost_at_10m(curves), curves, lags)
 
         def keep(rounds: Rounds, curves: Curves | None = None) -> None:
             save(outcome(rounds, curves or {}), options.out)
 
-        rounds = {} if options.curves_only else take_turns(names, plan, grounds, keep)
+        rounds = {} if options.curves_only or options.lag_only else take_turns(names, plan, grounds, keep)
+        if options.lag_only or not (options.only or options.curves_only):
+            lags |= measure_lags(grounds, plan.lag_seconds)
+            keep(rounds)
         curves = trace_curves(
             options.curves or [], plan, grounds, lambda found: keep(rounds, found), large=options.large
         )
@@ -48,6 +58,8 @@ def main() -> None:
     save(found, options.out)
     draw(found.measured(), options.out / "results.svg")
     draw_all(curves, options.out)
+    if lags:
+        draw_lags(lags, options.out / "schedule-lag.svg")
     print(as_markdown(found))
     if missing := [name for name, measured in rounds.items() if not measured]:
         sys.exit(f"expected figures of all, got none of {', '.join(missing)}: see above")
@@ -67,6 +79,8 @@ def _options() -> argparse.Namespace:
         "--curves", type=lambda text: text.split(","), help=f"some of {','.join(CURVES)}, too"
     )
     parser.add_argument("--curves-only", action="store_true", help="no turns, the curves alone")
+    parser.add_argument("--lag", type=float, help="seconds of a schedule of one tick a second (60)")
+    parser.add_argument("--lag-only", action="store_true", help="no turns, the schedule's lag alone")
     parser.add_argument("--profile", action="store_true", help="flame graphs of ours at the end, by py-spy")
     parser.add_argument("--large", action="store_true", help="10 million rows, a backlog of 1 million")
     parser.add_argument("--out", type=Path, default=Path("build/bench"), help="where results go")
@@ -85,7 +99,7 @@ def _names(text: str) -> list[str]:
 def _plan(options: argparse.Namespace) -> Plan:
     plan = QUICK if options.quick else Plan()
     jobs, rounds = options.jobs or plan.jobs, options.rounds or plan.rounds
-    return replace(plan, jobs=jobs, rounds=rounds)
+    return replace(plan, jobs=jobs, rounds=rounds, lag_seconds=options.lag or plan.lag_seconds)
 
 
 def _machine() -> str:

@@ -11,6 +11,7 @@ from tests.benchmarks.history import fill
 from tests.benchmarks.place import Place
 from tests.benchmarks.plan import Plan
 from tests.benchmarks.plot import draw_curve
+from tests.benchmarks.schedules import ticking
 from tests.benchmarks.turns import say
 
 Point = dict[str, float]
@@ -19,6 +20,7 @@ _AGENTS = (1, 2, 4)
 _ROWS, _MOST_ROWS = (0, 1_000_000), 10_000_000
 _BACKLOG, _MOST_BACKLOG = (0, 10_000, 100_000), 1_000_000
 _PAYLOAD = (100, 1_000, 10_000, 100_000, 500_000)
+_SCHEDULES = (1, 10, 100, 1_000, 10_000)
 _PAYLOAD_TOTAL = 200_000_000  # bytes in one point at most
 
 
@@ -80,6 +82,14 @@ def _payload(plan: Plan, grounds: Grounds, large: bool) -> list[Point]:  # noqa:
     ]
 
 
+def _schedules(plan: Plan, grounds: Grounds, large: bool) -> list[Point]:  # noqa: FBT001
+    del large
+    return [
+        {"schedules": float(count)} | ticking(grounds, plan, count)
+        for count in _said("schedules", _SCHEDULES)
+    ]
+
+
 def _said(name: str, values: Sequence[int]) -> Sequence[int]:
     say(f"curve {name}: {', '.join(str(value) for value in values)}")
     return values
@@ -90,4 +100,5 @@ CURVES: Mapping[str, Callable[[Plan, Grounds, bool], list[Point]]] = {
     "rows": _rows,
     "backlog": _backlog,
     "payload": _payload,
+    "schedules": _schedules,
 }

@@ -19,6 +19,7 @@ class Plan:
     workers: int = 2  # processes of a peer that do jobs
     agents: int = 1  # of ours, beside its scheduler and its supervisor
     payload: int = 100  # bytes
+    lag_seconds: float = 60.0  # of a schedule of one tick a second
 
     def workers_of(self, system: str) -> int:
         """How many processes of a system do jobs."""
@@ -31,4 +32,4 @@ class Plan:
         return min(self.jobs, self.middling_jobs) if system in _MIDDLING else self.jobs
 
 
-QUICK = Plan(jobs=1_000, slow_jobs=500, rounds=1, samples=20, loaded_samples=20)
+QUICK = Plan(jobs=1_000, slow_jobs=500, rounds=1, samples=20, loaded_samples=20, lag_seconds=15.0)

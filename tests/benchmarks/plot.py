@@ -45,3 +45,21 @@ def draw_curve(name: str, points: Sequence[Mapping[str, float]], path: Path) -> 
     figure.suptitle(name)  # pyright: ignore[reportUnknownMemberType] - theirs
     figure.savefig(path)  # pyright: ignore[reportUnknownMemberType] - theirs
     plt.close(figure)
+
+
+def draw_lags(lags: Mapping[str, Mapping[str, float]], path: Path) -> None:
+    """How late a schedule of one tick a second is: median and 99th percentile."""
+    figure, axis = plt.subplots(figsize=(8, 2.6), layout="constrained")
+    for shift, what in ((-0.2, "lag_p50_ms"), (0.2, "lag_p99_ms")):
+        axis.barh(
+            [place + shift for place in range(len(lags))],
+            [figures[what] for figures in lags.values()],
+            height=0.35,
+            label=what,
+        )
+    axis.set_yticks(range(len(lags)), list(lags))
+    axis.set_title("lag of a schedule of one tick a second, ms (less is better)", fontsize=10, loc="left")
+    axis.invert_yaxis()
+    axis.legend()
+    figure.savefig(path)  # pyright: ignore[reportUnknownMemberType] - theirs
+    plt.close(figure)

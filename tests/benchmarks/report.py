@@ -2,17 +2,14 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from tests.benchmarks.figures import Spread, summary
+from tests.benchmarks.lag import HOW as LAG_HOW
 from tests.benchmarks.plan import Plan
 from tests.benchmarks.ratios import GOALS, ratios
 
-LEFT_OUT = (
-    "Left out: the lag of a 1-second schedule against Celery beat's, because there are no schedules here "
-    "yet; and a curve against their number."
-)
 _COLUMNS: Mapping[str, str] = {
     "bulk": "asked for while nothing else runs, jobs/s",
     "asked": "asked for while the workers run, jobs/s",
@@ -68,6 +65,7 @@ class Outcome:
     rounds: Mapping[str, Sequence[Mapping[str, float]]]
     more_ratios: Mapping[str, float]
     curves: Mapping[str, Sequence[Mapping[str, float]]]
+    lags: Mapping[str, Mapping[str, float]] = field(default_factory=dict[str, Mapping[str, float]])
 
     def measured(self) -> dict[str, dict[str, Spread]]:
         """Medians and spreads by system and figure."""
@@ -91,8 +89,8 @@ def as_json(outcome: Outcome) -> str:
                 for system, figures in outcome.measured().items()
             },
             "rounds": {system: list(rounds) for system, rounds in outcome.rounds.items()},
+            "schedule_lag": {name: dict(figures) for name, figures in outcome.lags.items()},
             "curves": {name: list(points) for name, points in outcome.curves.items()},
-            "left_out": LEFT_OUT,
         },
         indent=2,
     )
@@ -108,11 +106,12 @@ def as_markdown(outcome: Outcome) -> str:
         f"{outcome.plan.agents} agent), no-op jobs with {outcome.plan.payload} bytes of arguments.",
         _figures_table(measured),
         "## How it is measured",
-        HOW + f"- {LEFT_OUT}",
+        HOW + (LAG_HOW if outcome.lags else ""),
         "## Settings",
         "\n".join(f"- **{system}**: {told}" for system, told in outcome.settings.items()),
         "## Ratios",
         _ratios_table(outcome.ratios()),
+        *([_lag_table(outcome.lags)] if outcome.lags else []),
         *(_curve_table(name, points) for name, points in outcome.curves.items()),
     ]
     return "\n\n".join(parts) + "\n"
@@ -139,6 +138,12 @@ def _ratios_table(found: Mapping[str, float]) -> str:
         ["ratio", "found", "goal"],
         [[name, _number(found[name]) if name in found else "-", goal] for name, goal in GOALS.items()],
     )
+
+
+def _lag_table(lags: Mapping[str, Mapping[str, float]]) -> str:
+    heads = list(next(iter(lags.values())))
+    rows = [[name, *(_number(figures[head]) for head in heads)] for name, figures in lags.items()]
+    return "## Lag of a schedule of one tick a second\n\n" + _table(["", *heads], rows)
 
 
 def _curve_table(name: str, points: Sequence[Mapping[str, float]]) -> str:

@@ -14,7 +14,7 @@ from tests.servers.kinds import RabbitMQServer
 from warrener_contracts.topology import Topology
 from warrener_runtime.bus import Bus
 from warrener_runtime.servers import PrivatePostgres
-from warrener_store import StateStore, migrate, open_store
+from warrener_store import Store, migrate, open_store
 from warrener_store.memory import MemoryStore
 
 TEMPLATE = "store_template"
@@ -56,7 +56,7 @@ def store_url(request: pytest.FixtureRequest) -> str | None:
 
 
 @pytest.fixture
-async def store(store_url: str | None) -> AsyncGenerator[StateStore]:
+async def store(store_url: str | None) -> AsyncGenerator[Store]:
     """An empty store of each kind."""
     opened = MemoryStore() if store_url is None else open_store(store_url)
     await opened.start()

@@ -48,6 +48,8 @@ ABSENT = {
     "job.redrive_requested.v1": _OF_POLICIES,
     "job.requested.v1": _OF_POLICIES,
     "job.retrying.v1": _OF_ERRORS,
+    # A cron rule: it has nothing of the other two.
+    "schedule.put.v1": {*_OF_POLICIES, "every", "anchor", "offset", "at", "after"},
 }
 
 

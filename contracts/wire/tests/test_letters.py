@@ -78,6 +78,12 @@ ADDRESSES = {
     "job.dead.v1": ("warrener.events", "job.dead.flights.load"),
     "agent.lost.v1": ("warrener.events", "agent.lost.loader-7c9f.4121"),
     "service.deaf.v1": ("warrener.events", "service.deaf.agent"),
+    "schedule.put.v1": ("warrener.requests", "schedule.put"),
+    "schedule.pause_requested.v1": ("warrener.requests", "schedule.pause_requested"),
+    "schedule.resume_requested.v1": ("warrener.requests", "schedule.resume_requested"),
+    "schedule.remove_requested.v1": ("warrener.requests", "schedule.remove_requested"),
+    "schedule.trigger_requested.v1": ("warrener.requests", "schedule.trigger_requested"),
+    "schedule.ticked.v1": ("warrener.events", "schedule.ticked.caught_up.flights.hourly"),
 }
 
 
@@ -112,6 +118,11 @@ def test_only_what_nobody_must_hear_is_fleeting_and_requests_and_dispatches_must
         "breaker.set_requested.v1",
         "agent.announced.v1",
         "attempt.dispatched.v1",
+        "schedule.put.v1",
+        "schedule.pause_requested.v1",
+        "schedule.resume_requested.v1",
+        "schedule.remove_requested.v1",
+        "schedule.trigger_requested.v1",
     }
 
 

@@ -26,6 +26,7 @@ def test_all_commands_are_there() -> None:
         "migrate",
         "parked",
         "request",
+        "schedule",
         "scheduler",
         "supervisor",
         "topology",

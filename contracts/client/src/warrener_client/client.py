@@ -30,6 +30,13 @@ from warrener_contracts.events import (
     Event,
     JobCancelRequested,
     JobCancelRequestedData,
+    ScheduleNamedData,
+    SchedulePauseRequested,
+    SchedulePut,
+    SchedulePutData,
+    ScheduleRemoveRequested,
+    ScheduleResumeRequested,
+    ScheduleTriggerRequested,
 )
 from warrener_contracts.identity import job_id_of
 from warrener_contracts.letters import Letter, letter_for
@@ -42,6 +49,10 @@ from warrener_runtime.telemetry import Telemetry, TraceContext, ambient
 
 DEFAULT_URL = "amqp://guest:guest@127.0.0.1:5672/"
 _PREFETCH = 1000
+ScheduleWish = type[
+    SchedulePauseRequested | ScheduleResumeRequested | ScheduleRemoveRequested | ScheduleTriggerRequested
+]
+"""What may be asked of a schedule by its name."""
 
 
 class Client:
@@ -231,6 +242,33 @@ class Client:
         """Publish a request of the wire for which there is no method here; returns when the broker has
         confirmed that it keeps it."""
         await self._send([letter_for(event)], self._confirm_timeout, job_id_of(event.source, event.id))
+
+    async def put_schedules(self, schedules: Sequence[SchedulePutData]) -> None:
+        """Make these schedules be as they are said; returns when the broker has confirmed. Saying the same
+        again changes nothing. One that cannot be kept is rejected as an event of `warrener.events`."""
+        now = self._clock.now()
+        puts = [
+            SchedulePut(
+                id=str(self._entropy.new_id()), source=self.source, time=now, subject=asked.name, data=asked
+            )
+            for asked in schedules
+        ]
+        if puts:
+            await self._send([letter_for(put) for put in puts], self._confirm_timeout, UUID(puts[0].id))
+
+    async def ask_of_schedule(self, wish: ScheduleWish, name: str, reason: str = "asked for") -> UUID:
+        """Pause, resume, remove or trigger a schedule; returns when the broker has confirmed. The id of what
+        was asked: that of the job, of a trigger."""
+        wish_id = self._entropy.new_id()
+        event = wish(
+            id=str(wish_id),
+            source=self.source,
+            time=self._clock.now(),
+            subject=name,
+            data=ScheduleNamedData(name=name, reason=reason),
+        )
+        await self.send(event)
+        return wish_id
 
     async def _request(self, asks: Sequence[Ask], patience: float | None) -> list[Job]:
         around = ambient()

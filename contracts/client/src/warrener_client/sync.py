@@ -147,6 +147,7 @@ class SyncClient:
     acknowledge_case = _nothing(Client.acknowledge_case)
     snooze_case = _nothing(Client.snooze_case)
     close_case = _nothing(Client.close_case)
+    put_schedules = _nothing(Client.put_schedules)
 
     def request_many(self, asks: Iterable[Ask], *, batch: int = AT_ONCE) -> Iterator[SyncJob]:
         """See Client.request_many. `asks` is read in the caller's thread."""

@@ -30,6 +30,12 @@ from warrener_contracts.events import (
     JobRejected,
     JobRequested,
     JobRetrying,
+    SchedulePauseRequested,
+    SchedulePut,
+    ScheduleRemoveRequested,
+    ScheduleResumeRequested,
+    ScheduleTicked,
+    ScheduleTriggerRequested,
     ServiceDeaf,
 )
 from warrener_contracts.events.fields import JobType
@@ -55,6 +61,20 @@ def _(event: JobRequested) -> tuple[str, str]:
 @address_of.register
 def _(event: JobCancelRequested) -> tuple[str, str]:
     return topology.REQUESTS, "job.cancel_requested"
+
+
+@address_of.register(SchedulePut)
+@address_of.register(SchedulePauseRequested)
+@address_of.register(ScheduleResumeRequested)
+@address_of.register(ScheduleRemoveRequested)
+@address_of.register(ScheduleTriggerRequested)
+def _(event: Event[Any]) -> tuple[str, str]:
+    return topology.REQUESTS, event.type.rsplit(".", 1)[0]
+
+
+@address_of.register
+def _(event: ScheduleTicked) -> tuple[str, str]:
+    return topology.EVENTS, f"schedule.ticked.{event.data.fate}.{event.data.name}"
 
 
 @address_of.register

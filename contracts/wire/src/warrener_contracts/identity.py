@@ -1,10 +1,13 @@
-"""Which job a request means, and which request a follow-up is: derived, so that a repeat is recognised."""
+"""Which job a request, a follow-up and a tick means: derived, so that a repeat is recognised."""
 
 import re
+from datetime import UTC, datetime
 from uuid import UUID, uuid5
 
-# uuid5(NAMESPACE_DNS, "warrener.requests"); fixed for ever: changing it would make repeats look new.
+# uuid5(NAMESPACE_DNS, "warrener.requests" and "warrener.ticks"); fixed for ever: changing them would make
+# repeats look new.
 _REQUESTS = UUID("ab072b26-5e10-5f7a-9430-d93ed956ccca")
+_TICKS = UUID("56cf3b67-9937-5fd9-b90a-e9a2176c2493")
 # UUID() alone takes more, such as underscores among the digits: two different ids would be one job.
 _UUID = re.compile(
     r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|[0-9a-f]{32}", re.ASCII | re.IGNORECASE
@@ -29,3 +32,8 @@ def follow_up_id(parent: UUID, key: str) -> UUID:
 def redrive_id(dead: UUID, number: int) -> UUID:
     """The id of the job that is asked for in place of a dead one, the first time, the second …"""
     return uuid5(dead, f"redrive\n{number}")
+
+
+def tick_job_id(schedule: str, nominal_at: datetime) -> UUID:
+    """The job of one tick: the same whichever scheduler fires it, and however often."""
+    return uuid5(_TICKS, f"{schedule}\n{nominal_at.astimezone(UTC).isoformat()}")

@@ -98,6 +98,12 @@ RELEASED: tuple[Kind, ...] = (
     events.JobRequested,
     events.JobRetrying,
     events.ServiceDeaf,
+    events.SchedulePauseRequested,
+    events.SchedulePut,
+    events.ScheduleRemoveRequested,
+    events.ScheduleResumeRequested,
+    events.ScheduleTicked,
+    events.ScheduleTriggerRequested,
 )
 """Every released version of every event: what stands here can be read for ever."""
 

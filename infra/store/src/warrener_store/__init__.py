@@ -9,9 +9,11 @@ from warrener_store.port import (
     StoreUnavailable,
     UnknownJob,
 )
+from warrener_store.store import Store
 
 __all__ = [
     "StateStore",
+    "Store",
     "StoreError",
     "StoreNotMigrated",
     "StoreRefused",

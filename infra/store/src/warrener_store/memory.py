@@ -34,15 +34,17 @@ from warrener_store.rows import (
     StateCount,
 )
 from warrener_store.rules import broken_attempt_rule, broken_job_rule
+from warrener_store.schedules.memory import MemorySchedules
 from warrener_store.watching import watched_by
 
 
-class MemoryStore(MemoryKept, StateStore):
+class MemoryStore(MemorySchedules, MemoryKept, StateStore):
     """Keeps everything in dictionaries until it is thrown away; start and close change nothing."""
 
     def __init__(self) -> None:
         self._jobs: dict[UUID, JobRow] = {}
-        super().__init__(self._jobs)
+        MemorySchedules.__init__(self)
+        MemoryKept.__init__(self, self._jobs)
         self._by_key: dict[str, UUID] = {}
         self._deadlines: dict[UUID, datetime] = {}  # of jobs that are not over; moved by claims
         self._attempts: dict[tuple[UUID, int], AttemptRow] = {}

@@ -1,9 +1,9 @@
 """From a url to a store. The drivers are imported when one is opened: who needs the port alone waits less."""
 
-from warrener_store.port import StateStore
+from warrener_store.store import Store
 
 
-def open_store(url: str) -> StateStore:
+def open_store(url: str) -> Store:
     """The store at `sqlite:///path` or `postgresql://…`, not yet connected; `start` connects it.
 
     Raises StoreUrlError where the url names none.

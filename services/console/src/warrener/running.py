@@ -22,7 +22,7 @@ from warrener_runtime import logs
 from warrener_runtime.bus import BusCredentialsRefused, BusError
 from warrener_runtime.servers import ServerError
 from warrener_runtime.settings import mask
-from warrener_store import StateStore, StoreError, open_store
+from warrener_store import Store, StoreError, open_store
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -74,7 +74,7 @@ def fail(sentence: str, do: str | None, code: Exit) -> NoReturn:
 
 
 @asynccontextmanager
-async def store_at(places: Places) -> AsyncGenerator[StateStore]:
+async def store_at(places: Places) -> AsyncGenerator[Store]:
     """The store, open for questions."""
     store = open_store(places.store_url)
     try:

@@ -21,6 +21,7 @@ from warrener_scheduler.acceptance import Accepted, Decision, Rejected, decide, 
 from warrener_scheduler.announce import Announce
 from warrener_scheduler.arguments import problem
 from warrener_scheduler.campaigns import Campaigns
+from warrener_scheduler.clock.keeping import Keeping
 from warrener_scheduler.dispatch_letters import dispatch_letter
 from warrener_scheduler.felled import cancels, felled_among
 from warrener_scheduler.holds import Holds
@@ -50,6 +51,7 @@ class Accept:
         *,
         holds: Holds,
         campaigns: Campaigns,
+        keeping: Keeping,
     ) -> None:
         self._bus = bus
         self._store = store
@@ -58,6 +60,7 @@ class Accept:
         self._announce = announce
         self._holds = holds
         self._campaigns = campaigns
+        self._keeping = keeping
         self._job_types = JobTypes(store, clock)
 
     async def handle(self, subscription: Subscription, deliveries: list[Delivery]) -> None:
@@ -71,6 +74,8 @@ class Accept:
             self._job_types.forget()
         cancelled = {event.data.job_id for event in intake.cancels}
         letters = await self._accept(intake.requests, cancelled)
+        if intake.wishes:
+            letters += await self._keeping.carry_out(intake.wishes)
         now = self._clock.now()
         letters += [judged_letter(event) for event in (*intake.cancels, *intake.handed_on)]
         letters += [

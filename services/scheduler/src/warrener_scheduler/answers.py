@@ -1,11 +1,13 @@
 """What the scheduler says, as letters. Pure: the same request gives the same letters under the same ids."""
 
 from datetime import datetime
+from typing import Any
 from uuid import UUID, uuid5
 
 from warrener_contracts import topology
 from warrener_contracts.codec import Readable, Unreadable
 from warrener_contracts.events import (
+    Event,
     JobDeduplicated,
     JobDeduplicatedData,
     JobFinished,
@@ -74,6 +76,28 @@ def rejection(event: JobRequested, came: Readable, why: Rejected, now: datetime)
         ),
     )
     return [*_told(told, event.data.reply_to), parked_event(came, why.reason, why.detail)]
+
+
+def schedule_rejection(event: Event[Any], came: Readable, detail: str, now: datetime) -> list[Letter]:
+    """The same for what is asked of a schedule."""
+    told = JobRejected(
+        id=str(
+            uuid5(job_id_of(event.source, event.id), f"{event.type}\nrejected")
+        ),  # safe, whatever its id is
+        source=SOURCE,
+        time=now,
+        traceparent=event.traceparent,
+        tracestate=event.tracestate,
+        data=JobRejectedData(
+            request_id=event.id,
+            request_source=event.source,
+            job_type=getattr(event.data, "job_type", None),
+            reason=Reason.BAD_FIELDS,
+            detail=detail,
+        ),
+    )
+    address = getattr(event.data, "reply_to", None)
+    return [*_told(told, address), parked_event(came, Reason.BAD_FIELDS, detail)]
 
 
 def unreadable(found: Unreadable, delivery: Delivery, now: datetime) -> list[Letter]:

@@ -21,6 +21,7 @@ from warrener_contracts.topology import MAX_BODY
 from warrener_runtime.bus.port import Delivery
 from warrener_scheduler.answers import parked_event
 from warrener_scheduler.campaign_orders import Order
+from warrener_scheduler.clock.keeping import ScheduleEvent, Wish
 
 
 class Asked(NamedTuple):
@@ -36,6 +37,7 @@ class Intake:
     way."""
 
     requests: list[Asked] = field(default_factory=list[Asked])
+    wishes: list[Wish] = field(default_factory=list[Wish])
     cancels: list[JobCancelRequested] = field(default_factory=list[JobCancelRequested])
     handed_on: list[Event[Any]] = field(default_factory=list[Event[Any]])  # to the supervisor
     announcements: list[AgentAnnounced] = field(default_factory=list[AgentAnnounced])
@@ -63,6 +65,8 @@ def take_in(deliveries: Iterable[Delivery]) -> Intake:
                     intake.announcements.append(event)
                 case JobRedriveRequested() | JobDropRequested() | CampaignChangeRequested() as event:
                     intake.orders.append((event, found))
+                case event if isinstance(event, ScheduleEvent):
+                    intake.wishes.append(Wish(event, found))
                 case event:
                     detail = f"expected a request here, got {event.type}"
                     intake.strayed.append(parked_event(found, Reason.WRONG_DOOR, detail))

@@ -10,10 +10,12 @@ from warrener_runtime.telemetry import Telemetry
 from warrener_scheduler.accept import Accept
 from warrener_scheduler.announce import Announce
 from warrener_scheduler.campaigns import Campaigns
+from warrener_scheduler.clock.keeping import Keeping
+from warrener_scheduler.clock.ticking import Ticking, TickingLoop
 from warrener_scheduler.dispatch import Dispatch
 from warrener_scheduler.holds import Holds
 from warrener_scheduler.settings import SchedulerSettings
-from warrener_store import StateStore, StoreError, StoreNotMigrated, StoreUnavailable, open_store
+from warrener_store import StateStore, Store, StoreError, StoreNotMigrated, StoreUnavailable, open_store
 from warrener_store.patience import start_patiently
 
 NAME = "warrener-scheduler"
@@ -26,7 +28,7 @@ _log = get_logger("scheduler")
 
 def assemble(  # noqa: PLR0917 - the same six for every service
     bus: Bus,
-    store: StateStore,
+    store: Store,
     clock: Clock,
     entropy: Entropy,
     telemetry: Telemetry,
@@ -35,8 +37,17 @@ def assemble(  # noqa: PLR0917 - the same six for every service
     """The scheduler on a bus and a store that work already. Any number of them may run at once."""
     del entropy  # every id here is derived, so that a repeat is recognised
     holds, campaigns = Holds(store), Campaigns(bus, store, clock)
-    announce = Announce(bus, store, clock)
-    accept = Accept(bus, store, clock, telemetry, announce, holds=holds, campaigns=campaigns)
+    ticking = Ticking(bus, store, clock)
+    accept = Accept(
+        bus,
+        store,
+        clock,
+        telemetry,
+        Announce(bus, store, clock),
+        holds=holds,
+        campaigns=campaigns,
+        keeping=Keeping(store, clock, ticking.wake),
+    )
     dispatch = Dispatch(bus, store, clock, holds)
     return Group(
         Resource("topology", lambda: bus.declare(TOPOLOGY), _nothing),
@@ -53,6 +64,7 @@ def assemble(  # noqa: PLR0917 - the same six for every service
         Loop("breakers", holds.look, every=_LOOK_AT_BREAKERS, clock=clock),
         Loop("dispatch", dispatch.look, every=settings.dispatch_every, clock=clock),
         Loop("campaigns", campaigns.look, every=_CAMPAIGNS_EVERY, clock=clock),
+        TickingLoop(ticking, clock),
         name=NAME,
     )
 

@@ -61,6 +61,18 @@ from warrener_contracts.events.requests import (
     JobRequestedData,
     JobTypeDeclaration,
 )
+from warrener_contracts.events.schedules import (
+    ScheduleNamedData,
+    SchedulePauseRequested,
+    SchedulePut,
+    SchedulePutData,
+    ScheduleRemoveRequested,
+    ScheduleResumeRequested,
+    ScheduleTicked,
+    ScheduleTickedData,
+    ScheduleTriggerRequested,
+    TickFate,
+)
 from warrener_contracts.events.status import (
     AgentHeartbeat,
     AgentHeartbeatData,
@@ -167,6 +179,16 @@ __all__ = [
     "JsonObject",
     "Reason",
     "RunningAttempt",
+    "ScheduleNamedData",
+    "SchedulePauseRequested",
+    "SchedulePut",
+    "SchedulePutData",
+    "ScheduleRemoveRequested",
+    "ScheduleResumeRequested",
+    "ScheduleTicked",
+    "ScheduleTickedData",
+    "ScheduleTriggerRequested",
     "ServiceDeaf",
     "ServiceDeafData",
+    "TickFate",
 ]

@@ -10,8 +10,10 @@ from uuid import UUID
 
 from warrener_contracts import events as e
 from warrener_contracts.breaking import BreakerState
+from warrener_contracts.identity import tick_job_id
 from warrener_contracts.policy import Backoff, Guarantee, JobPolicy, PolicyOverrides
 from warrener_contracts.registry import type_of
+from warrener_contracts.rules import Choices, CronRule, Misfire, Overlap
 from warrener_contracts.states import JobState
 
 _NOON = datetime(2013, 1, 1, 12, 0, tzinfo=UTC)
@@ -65,6 +67,12 @@ _POLICY = JobPolicy(
     start_timeout=timedelta(minutes=30),
     backoff=Backoff(first=timedelta(seconds=2), factor=2.0, limit=timedelta(minutes=5), jitter=0.1),
 )
+_CHOSEN = PolicyOverrides(
+    max_attempts=3,
+    timeout=timedelta(minutes=1),
+    start_timeout=timedelta(minutes=10),
+    backoff=_POLICY.backoff,
+)
 _SCHEMA = {
     "type": "object",
     "properties": {"path": {"type": "string"}},
@@ -88,12 +96,7 @@ def _requests() -> Iterable[e.Event[Any]]:
                 expires_after=timedelta(hours=2),
                 parent_id=_PARENT,
                 reply_to="operations-desk-4",
-                policy=PolicyOverrides(
-                    max_attempts=3,
-                    timeout=timedelta(minutes=1),
-                    start_timeout=timedelta(minutes=10),
-                    backoff=_POLICY.backoff,
-                ),
+                policy=_CHOSEN,
             ),
         ),
         e.JobCancelRequested(
@@ -357,6 +360,53 @@ def _dead_letters() -> list[e.Event[Any]]:
     ]
 
 
+def _schedules() -> list[e.Event[Any]]:
+    named = e.ScheduleNamedData(name="flights.hourly", reason="the airport is closed")
+
+    def asked(number: int) -> dict[str, Any]:
+        return _envelope(number, "airline/operations", 10, "flights.hourly")
+
+    return [
+        e.SchedulePut(
+            **asked(52),
+            data=e.SchedulePutData(
+                name="flights.hourly",
+                rule=CronRule(expression="30 * * * MON-FRI"),
+                timezone="America/New_York",
+                job_type="flights.load",
+                arguments=_ARGUMENTS,
+                queue="loading",
+                policy=_CHOSEN,
+                choices=Choices(
+                    misfire=Misfire.WINDOW,
+                    catch_up_window=timedelta(hours=2),
+                    overlap=Overlap.QUEUE_ONE,
+                    jitter=timedelta(seconds=5),
+                    start=_NOON,
+                    end=_at(31_536_000),
+                    max_runs=5000,
+                ),
+                reply_to="operations-desk-4",
+            ),
+        ),
+        e.SchedulePauseRequested(**asked(53), data=named),
+        e.ScheduleResumeRequested(**asked(54), data=named),
+        e.ScheduleRemoveRequested(**asked(55), data=named),
+        e.ScheduleTriggerRequested(**asked(56), data=named),
+        e.ScheduleTicked(
+            **_envelope(57, _SCHEDULER, 1800.004, "flights.hourly"),
+            data=e.ScheduleTickedData(
+                name="flights.hourly",
+                nominal_at=_at(1800),
+                fate=e.TickFate.CAUGHT_UP,
+                reason="it was due while no scheduler ran",
+                job_id=tick_job_id("flights.hourly", _at(1800)),
+                late_seconds=0.004,
+            ),
+        ),
+    ]
+
+
 def _cases() -> list[e.Event[Any]]:
     case, ann, console = "3f9a1c77e0b2", "ann@airline.example", "airline/console"
     return [
@@ -386,5 +436,6 @@ def golden() -> Mapping[str, e.Event[Any]]:
         *_alarms(),
         *_cases(),
         *_dead_letters(),
+        *_schedules(),
     ]
     return MappingProxyType({type_of(type(event)): event for event in told})

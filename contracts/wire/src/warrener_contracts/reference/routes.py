@@ -49,6 +49,9 @@ PARAMETERS: Mapping[str, str] = {
     "breaker_state": "open, half_open or closed.",
     "reply_to": "The reply address that the asker has put into its request.",
     "service": "scheduler, or agent.",
+    "schedule": "The name of a schedule: dotted words.",
+    "verb": "What is asked for: put, pause_requested, resume_requested, remove_requested, trigger_requested.",
+    "fate": "What became of the tick: fired, caught_up, coalesced, skipped, waiting or triggered.",
     "rung": "The step of the delay ladder: " + ", ".join(rung.name for rung in topology.RUNGS) + ".",
 }
 
@@ -276,6 +279,30 @@ ROUTES: tuple[Route, ...] = (
         (ANYONE,),
         (e.JobDead,),
         "A job has become a dead letter.",
+    ),
+    Route(
+        "schedule-requests",
+        topology.REQUESTS,
+        "schedule.{verb}",
+        (ANYONE,),
+        (SCHEDULER,),
+        (
+            e.SchedulePut,
+            e.SchedulePauseRequested,
+            e.ScheduleResumeRequested,
+            e.ScheduleRemoveRequested,
+            e.ScheduleTriggerRequested,
+        ),
+        "What anyone may ask of a schedule.",
+    ),
+    Route(
+        "schedule-ticked",
+        topology.EVENTS,
+        "schedule.ticked.{fate}.{schedule}",
+        (SCHEDULER,),
+        (ANYONE,),
+        (e.ScheduleTicked,),
+        "What became of a tick.",
     ),
     Route(
         "job-rejected",

@@ -17,6 +17,12 @@ class _Plain(GenerateJsonSchema):
     def field_title_should_be_set(self, schema: Any) -> bool:
         return False
 
+    def tagged_union_schema(self, schema: Any) -> JsonObject:
+        """Each choice is known by its constant; `discriminator` means another thing in AsyncAPI."""
+        found = super().tagged_union_schema(schema)
+        found.pop("discriminator", None)
+        return found
+
 
 def schema_of(kind: Kind) -> JsonObject:
     """The JSON Schema (draft 2020-12) of one event."""

@@ -14,12 +14,23 @@ from typing import Any
 from warrener_store.escalations import OVER
 from warrener_store.records.cases import CASE_COLUMNS
 from warrener_store.records.jobs import JOB_COLUMNS
+from warrener_store.schedules.records import SCHEDULE_COLUMNS, TICK_COLUMNS
 
-JOB = ", ".join(f"job.{column}" for column in JOB_COLUMNS)
-"""What `{job}` stands for in a statement: the columns of a JobRow, in order."""
 
-CASE = ", ".join(f"cases.{column}" for column in CASE_COLUMNS)
-"""What `{case}` stands for: the columns of a CaseRow, in order."""
+def _columns(table: str, names: Sequence[str]) -> str:
+    return ", ".join(f"{table}.{name}" for name in names)
+
+
+JOB = _columns("job", JOB_COLUMNS)
+
+_MEANT = {
+    "{job}": JOB,
+    "{case}": _columns("cases", CASE_COLUMNS),
+    "{schedule}": _columns("schedule", SCHEDULE_COLUMNS),
+    "{tick}": _columns("tick", TICK_COLUMNS),
+    "{over}": str(OVER),
+}
+"""What words in braces stand for in a statement: the columns of a row, in order; which jobs are over."""
 
 
 def statement(dialect: str, name: str) -> str:
@@ -27,7 +38,9 @@ def statement(dialect: str, name: str) -> str:
     folder = files(__name__)
     own = folder / dialect / f"{name}.sql"
     text = (own if own.is_file() else folder / "both" / f"{name}.sql").read_text(encoding="utf-8")
-    return text.replace("{job}", JOB).replace("{case}", CASE).replace("{over}", str(OVER))
+    for word, meant in _MEANT.items():
+        text = text.replace(word, meant)
+    return text
 
 
 @dataclass(frozen=True, slots=True)

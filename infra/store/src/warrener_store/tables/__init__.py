@@ -7,6 +7,7 @@ from warrener_store.tables.cases import case_entries, cases
 from warrener_store.tables.columns import METADATA
 from warrener_store.tables.jobs import attempts, job_counts, jobs
 from warrener_store.tables.kept import cancelled_trees, checkpoints
+from warrener_store.tables.schedules import schedules, ticks
 
 __all__ = [
     "METADATA",
@@ -23,4 +24,6 @@ __all__ = [
     "job_types",
     "jobs",
     "parked",
+    "schedules",
+    "ticks",
 ]

@@ -19,6 +19,7 @@ from warrener.command import (
     migrate,
     parked,
     request,
+    schedule,
     scheduler,
     supervisor,
     topology,
@@ -85,6 +86,29 @@ _add(_RUN, "scheduler", scheduler.scheduler, scheduler.EXAMPLES, context_setting
 _add(_RUN, "supervisor", supervisor.supervisor, supervisor.EXAMPLES, context_settings=_PASS)
 _add(_ASK, "request", request.request, request.EXAMPLES)
 _add(_ASK, "cancel", cancel.cancel, cancel.EXAMPLES)
+_schedules = typer.Typer(
+    rich_markup_mode="rich",
+    no_args_is_help=True,
+    help="Keep schedules, and look at what became of their ticks.",
+)
+app.add_typer(
+    _schedules,
+    name="schedule",
+    rich_help_panel=_ASK,
+    epilog=_shown(schedule.EXAMPLES),
+)
+_VERBS: dict[str, Callable[..., None]] = {
+    "put": schedule.put,
+    "list": schedule.listed,
+    "show": schedule.show,
+    "preview": schedule.preview,
+    "pause": schedule.pause,
+    "resume": schedule.resume,
+    "trigger": schedule.trigger,
+    "remove": schedule.remove,
+}
+for _verb, _body in _VERBS.items():
+    _schedules.command(_verb)(telling_errors(_body))
 _add(_LOOK, "jobs", jobs.jobs, jobs.EXAMPLES)
 _add(_LOOK, "job", job.job, job.EXAMPLES)
 app.add_typer(dead.app, name="dead", rich_help_panel=_LOOK)

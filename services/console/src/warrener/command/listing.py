@@ -9,14 +9,14 @@ from rich.table import Table
 from warrener.places import find_places
 from warrener.running import run, store_at
 from warrener.shown.screen import err, out, print_json
-from warrener_store import StateStore
+from warrener_store import Store
 
 R = TypeVar("R")
 
 
 def show_list(
     store: str | None,
-    question: Callable[[StateStore], Awaitable[Sequence[R]]],
+    question: Callable[[Store], Awaitable[Sequence[R]]],
     as_table: Callable[[Sequence[R], datetime], Table],
     *,
     as_json: bool,

@@ -1,0 +1,118 @@
+"""When a schedule ticks, and what its owner chooses for the cases that are not plain. Pure data; the
+scheduler's calendar says which moments follow from it."""
+
+from datetime import timedelta
+from enum import StrEnum
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, Field, model_validator
+
+from warrener_contracts.durations import Duration, Span
+from warrener_contracts.events.fields import Instant
+
+MOST_CAUGHT_UP = 1000
+
+
+class CronRule(BaseModel, frozen=True):
+    """By the wall clock of the schedule's zone."""
+
+    kind: Literal["cron"] = "cron"
+    expression: Annotated[
+        str,
+        Field(
+            min_length=1,
+            max_length=200,
+            description="Five fields, or six with seconds first; `L`, `LW`, `#`, names, `@daily`.",
+            examples=["*/15 8-18 * * MON-FRI", "@hourly", "30 0 6 * * *"],
+        ),
+    ]
+
+
+class IntervalRule(BaseModel, frozen=True):
+    """Every so often, counted from an anchor: a tick that comes late moves none of those behind it."""
+
+    kind: Literal["interval"] = "interval"
+    every: Span
+    anchor: Instant | None = Field(default=None, description="None: 1970-01-01T00:00Z.")
+    offset: Duration | None = Field(default=None, description="Added to the anchor.")
+
+
+class OnceRule(BaseModel, frozen=True):
+    """One single tick."""
+
+    kind: Literal["once"] = "once"
+    at: Instant | None = None
+    after: Duration | None = Field(default=None, description="Counted from the time of the schedule.put.")
+
+    @model_validator(mode="after")
+    def _either(self) -> "OnceRule":
+        if (self.at is None) == (self.after is None):
+            raise ValueError("expected either at or after, got both or neither")
+        return self
+
+
+Rule = Annotated[CronRule | IntervalRule | OnceRule, Field(discriminator="kind")]
+
+
+class SkippedHour(StrEnum):
+    """What becomes of a wall time that the clock jumps over, such as 02:30 on the last Sunday of March."""
+
+    SKIP = "skip"  # no tick
+    AFTER = "after"  # as much later as the clock jumps: 03:30
+    BEFORE = "before"  # as much earlier: 01:30
+
+
+class RepeatedHour(StrEnum):
+    """Which of the two moments counts where the clock shows a wall time twice."""
+
+    FIRST = "first"
+    LAST = "last"
+    BOTH = "both"
+
+
+class Misfire(StrEnum):
+    """What becomes of ticks that no scheduler has handled in time."""
+
+    SKIP = "skip"  # none of them asks for a job
+    ONCE = "once"  # the last one does, in place of all
+    ALL = "all"  # the newest `catch_up_most` do
+    WINDOW = "window"  # those no older than `catch_up_window` do
+
+
+class Overlap(StrEnum):
+    """What becomes of a tick while the job of an earlier one is not over."""
+
+    ALLOW = "allow"
+    SKIP = "skip"
+    QUEUE_ONE = "queue_one"  # one waits for the end of it; what comes while one waits is skipped
+    QUEUE_ALL = "queue_all"
+    CANCEL = "cancel"  # the running one is cancelled, and does not keep this one from starting
+
+
+class Choices(BaseModel, frozen=True):
+    """What the owner of a schedule chooses."""
+
+    skipped_hour: SkippedHour = SkippedHour.AFTER
+    repeated_hour: RepeatedHour = RepeatedHour.FIRST
+    misfire: Misfire = Misfire.ONCE
+    catch_up_most: Annotated[int, Field(ge=1, le=MOST_CAUGHT_UP)] = 10
+    catch_up_window: Span | None = Field(default=None, description="Needed for misfire=window.")
+    grace: Span = Field(
+        default=timedelta(seconds=10),
+        description="A tick that is handled later than that, or after the next one is due, is missed.",
+    )
+    overlap: Overlap = Overlap.ALLOW
+    jitter: Duration | None = Field(
+        default=None, description="Each tick is late by up to this, derived from its name and time."
+    )
+    start: Instant | None = Field(default=None, description="No tick before.")
+    end: Instant | None = Field(default=None, description="No tick after.")
+    max_runs: Annotated[int, Field(ge=1)] | None = Field(
+        default=None, description="After so many jobs the schedule is over."
+    )
+
+    @model_validator(mode="after")
+    def _window(self) -> "Choices":
+        if self.misfire is Misfire.WINDOW and self.catch_up_window is None:
+            raise ValueError("expected a catch_up_window with misfire=window, got none")
+        return self

@@ -1,0 +1,1 @@
+"""Schedules and the ledger of their ticks: a port of its own, kept by the same stores."""

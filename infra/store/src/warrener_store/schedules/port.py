@@ -1,0 +1,72 @@
+"""Schedules and the tick ledger: one port, three implementations, one suite
+(`tests/conformance/test_schedules.py`).
+
+A row of the ledger is unique by schedule and nominal time. So whatever the number of schedulers, a tick is
+decided once.
+"""
+
+from collections.abc import Callable, Collection, Sequence
+from datetime import datetime
+from typing import Protocol
+
+from warrener_store.schedules.rows import Advance, DueSchedule, ScheduleRow, TickRow
+
+Decide = Callable[[Sequence[DueSchedule]], Sequence[Advance]]
+"""A pure function: how each of these goes on, one answer for each, in order."""
+
+
+class Schedules(Protocol):
+    """Where schedules and their ticks are kept. Errors are those of the state store."""
+
+    async def put_schedules(self, rows: Sequence[ScheduleRow]) -> set[str]:
+        """Insert, or replace what was asked for; the names of those that were changed by it.
+
+        An older word does not replace a newer one, and one that says the same changes nothing. Whether it is
+        paused, how often it ran and what waits stays. Of two rows of one name the newer counts.
+        """
+        ...
+
+    async def pause_schedules(self, names: Collection[str], *, paused: bool) -> None:
+        """Pause or resume these; what is not known is passed over."""
+        ...
+
+    async def remove_schedules(self, names: Collection[str]) -> None:
+        """Forget these; their ticks stay."""
+        ...
+
+    async def schedules(self, names: Collection[str] | None = None) -> dict[str, ScheduleRow]:
+        """The schedules of these names, or all, by name."""
+        ...
+
+    async def advance_schedules(self, now: datetime, limit: int, decide: Decide) -> list[TickRow]:
+        """Decide about the schedules with `wake_at <= now`, the longest waiting first, at most `limit`.
+
+        They are held while `decide` is called, and kept with their ticks in one transaction: no other caller
+        gets them meanwhile, and a caller that dies leaves nothing behind. Returns the ticks that are new, or
+        that were waiting before; one that was decided earlier stays as it is and is not among them.
+        """
+        ...
+
+    async def add_ticks(self, ticks: Sequence[TickRow]) -> None:
+        """Add those that are not there yet."""
+        ...
+
+    async def claim_ticks(self, now: datetime, until: datetime, limit: int) -> list[TickRow]:
+        """Ticks that are not known to be published with `wake_at <= now`, claimed by moving it to `until`."""
+        ...
+
+    async def mark_ticks(self, keys: Collection[tuple[str, datetime]], fired_at: datetime) -> None:
+        """The broker has the requests of these; the first mark counts."""
+        ...
+
+    async def next_schedule_wake(self) -> datetime | None:
+        """The earliest `wake_at` of all schedules and ticks."""
+        ...
+
+    async def ticks_of(self, schedule: str, limit: int = 50) -> list[TickRow]:
+        """The ledger of one schedule, the newest nominal time first."""
+        ...
+
+    async def replan_schedules(self, zone_version: str, now: datetime) -> None:
+        """Wake those that were planned by another time zone database."""
+        ...

@@ -1,0 +1,103 @@
+"""Schedules in PostgreSQL: what is decided about is held by its row locks, and by nothing else."""
+
+from collections.abc import Collection, Iterable, Sequence
+from datetime import datetime
+from functools import cache
+from typing import Any
+
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from warrener_store.address import PostgresAddress
+from warrener_store.arrays import short_arrays
+from warrener_store.failures import translated
+from warrener_store.newest import newest
+from warrener_store.records.form import NATIVE
+from warrener_store.schedules.port import Decide, Schedules
+from warrener_store.schedules.questions import ScheduleQuestions
+from warrener_store.schedules.records import (
+    SCHEDULE_COLUMNS,
+    TICK_COLUMNS,
+    due_in,
+    progress_out,
+    schedule_in,
+    schedule_out,
+    tick_in,
+    tick_out,
+)
+from warrener_store.schedules.rows import ScheduleRow, TickRow
+from warrener_store.sql import statement
+
+_ADVANCED = 9  # name, zone_version and the progress without `paused`
+
+
+class PostgresSchedules(ScheduleQuestions, Schedules):
+    """A part of PostgresStore: its engine is used."""
+
+    form = NATIVE
+    _engine: AsyncEngine
+    _address: PostgresAddress
+    _change: Any  # a method of PostgresStore, which tenacity has given a type of its own
+
+    async def put_schedules(self, rows: Sequence[ScheduleRow]) -> set[str]:
+        told = newest(rows, lambda row: row.name, lambda row: row.put_at).values()
+        values = short_arrays(len(SCHEDULE_COLUMNS), (schedule_out(row, NATIVE) for row in told))
+        return {row[0] for row in await self._change("put_schedules", *values)}
+
+    async def pause_schedules(self, names: Collection[str], *, paused: bool) -> None:
+        await self._change("pause_schedules", list(names), paused)
+
+    async def remove_schedules(self, names: Collection[str]) -> None:
+        await self._change("remove_schedules", list(names))
+
+    async def schedules(self, names: Collection[str] | None = None) -> dict[str, ScheduleRow]:
+        asked = None if names is None else list(names)
+        found = (schedule_in(values, NATIVE) for values in await self._ask("schedules", asked))
+        return {row.name: row for row in found}
+
+    async def advance_schedules(self, now: datetime, limit: int, decide: Decide) -> list[TickRow]:
+        engine = self._engine.execution_options(isolation_level="READ COMMITTED")
+        with translated(self._address):
+            async with engine.begin() as connection:
+
+                async def run(name: str, *parameters: Any) -> Sequence[Sequence[Any]]:
+                    found = await connection.exec_driver_sql(_statement(name), parameters)
+                    return found.fetchall() if found.returns_rows else ()
+
+                due = [due_in(values, NATIVE) for values in await run("due_schedules", now, limit)]
+                if not due:
+                    return []
+                advances = decide(due)
+                ticks = [tick for advance in advances for tick in advance.ticks]
+                progress = _advanced(advance.row for advance in advances)
+                kept = {(row[0], row[1]) for row in await run("advance_schedules", *progress, *_ticks(ticks))}
+        return [tick for tick in ticks if tick.key in kept]
+
+    async def add_ticks(self, ticks: Sequence[TickRow]) -> None:
+        if ticks:
+            await self._change("put_ticks", *_ticks(ticks))
+
+    async def claim_ticks(self, now: datetime, until: datetime, limit: int) -> list[TickRow]:
+        return [tick_in(values, NATIVE) for values in await self._change("claim_ticks", now, until, limit)]
+
+    async def mark_ticks(self, keys: Collection[tuple[str, datetime]], fired_at: datetime) -> None:
+        if keys:
+            schedules, nominal_times = zip(*keys, strict=True)
+            await self._change("mark_ticks", list(schedules), list(nominal_times), fired_at)
+
+    async def replan_schedules(self, zone_version: str, now: datetime) -> None:
+        await self._change("replan_schedules", zone_version, now)
+
+
+def _advanced(rows: Iterable[ScheduleRow]) -> list[list[Any]]:
+    values = ((row.name, row.zone_version, *progress_out(row, NATIVE)[1:]) for row in rows)
+    return short_arrays(_ADVANCED, values)
+
+
+def _ticks(ticks: Sequence[TickRow]) -> list[list[Any]]:
+    unique = {tick.key: tick for tick in reversed(ticks)}  # the first of two counts
+    return short_arrays(len(TICK_COLUMNS), (tick_out(tick, NATIVE) for tick in unique.values()))
+
+
+@cache
+def _statement(name: str) -> str:
+    return statement("postgres", name)

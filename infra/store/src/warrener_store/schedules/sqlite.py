@@ -1,0 +1,124 @@
+"""Schedules in a SQLite file: what is decided about is held by the one writer's transaction."""
+
+from abc import abstractmethod
+from collections.abc import Collection, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
+from datetime import datetime
+from typing import Any, Protocol
+
+from warrener_contracts.events import TickFate
+from warrener_store.encoding import encode
+from warrener_store.newest import newest
+from warrener_store.records.form import TEXTUAL
+from warrener_store.schedules.port import Decide, Schedules
+from warrener_store.schedules.questions import ScheduleQuestions
+from warrener_store.schedules.records import (
+    asked_out,
+    due_in,
+    progress_out,
+    schedule_in,
+    schedule_out,
+    tick_in,
+    tick_out,
+)
+from warrener_store.schedules.rows import Advance, ScheduleRow, TickRow
+
+
+class Transaction(Protocol):
+    """What is done between BEGIN and COMMIT."""
+
+    async def ask(self, name: str, *parameters: Any) -> Sequence[Sequence[Any]]:
+        """The rows that the statement of this name gives."""
+        ...
+
+    async def run(self, name: str, rows: Iterable[tuple[Any, ...]]) -> None:
+        """Run the statement of this name for each of these rows."""
+        ...
+
+
+class SqliteSchedules(ScheduleQuestions, Schedules):
+    """A part of SqliteStore: its connections are used, and its turn as a writer."""
+
+    form = TEXTUAL
+
+    @abstractmethod
+    def _writing(self) -> AbstractAsyncContextManager[Transaction]:
+        """A transaction that is committed at the end, or rolled back whatever goes wrong inside."""
+
+    async def put_schedules(self, rows: Sequence[ScheduleRow]) -> set[str]:
+        told = newest(rows, lambda row: row.name, lambda row: row.put_at).values()
+        asked = encode([(row.name, asked_out(row.asked), _text(row.put_at)) for row in told])
+        async with self._writing() as transaction:
+            changed = {str(row[0]) for row in await transaction.ask("replaceable_schedules", asked)}
+            await transaction.run("put_schedule", (schedule_out(row, TEXTUAL) for row in told))
+        return changed
+
+    async def pause_schedules(self, names: Collection[str], *, paused: bool) -> None:
+        await self._write("pause_schedules", encode(list(names)), paused)
+
+    async def remove_schedules(self, names: Collection[str]) -> None:
+        await self._write("remove_schedules", encode(list(names)))
+
+    async def schedules(self, names: Collection[str] | None = None) -> dict[str, ScheduleRow]:
+        asked = None if names is None else encode(list(names))
+        found = (schedule_in(values, TEXTUAL) for values in await self._ask("schedules", asked))
+        return {row.name: row for row in found}
+
+    async def advance_schedules(self, now: datetime, limit: int, decide: Decide) -> list[TickRow]:
+        question = ("due_schedules", _text(now), limit)
+        if not await self._ask(*question):
+            return []  # most looks of another scheduler find nothing, and need not wait for the writer
+        async with self._writing() as transaction:
+            due = [due_in(values, TEXTUAL) for values in await transaction.ask(*question)]
+            return await _keep(transaction, decide(due))
+
+    async def add_ticks(self, ticks: Sequence[TickRow]) -> None:
+        async with self._writing() as transaction:
+            await _put(transaction, ticks)
+
+    async def claim_ticks(self, now: datetime, until: datetime, limit: int) -> list[TickRow]:
+        question = ("unpublished_ticks", _text(now), limit)
+        if not await self._ask(*question):
+            return []
+        async with self._writing() as transaction:
+            found = [tick_in(values, TEXTUAL) for values in await transaction.ask(*question)]
+            claims = ((tick.schedule, _text(tick.nominal_at), _text(until)) for tick in found)
+            await transaction.run("claim_tick", claims)
+        return [replace(tick, wake_at=until) for tick in found]
+
+    async def mark_ticks(self, keys: Collection[tuple[str, datetime]], fired_at: datetime) -> None:
+        async with self._writing() as transaction:
+            marks = ((schedule, _text(nominal_at), _text(fired_at)) for schedule, nominal_at in keys)
+            await transaction.run("mark_tick", marks)
+
+    async def replan_schedules(self, zone_version: str, now: datetime) -> None:
+        await self._write("replan_schedules", zone_version, _text(now))
+
+    async def _write(self, name: str, *parameters: Any) -> None:
+        async with self._writing() as transaction:
+            await transaction.run(name, [parameters])
+
+
+async def _keep(transaction: Transaction, advances: Sequence[Advance]) -> list[TickRow]:
+    rows = (advance.row for advance in advances)
+    advanced = ((row.name, row.zone_version, *progress_out(row, TEXTUAL)[1:]) for row in rows)
+    await transaction.run("advance_schedule", advanced)
+    return await _put(transaction, [tick for advance in advances for tick in advance.ticks])
+
+
+async def _put(transaction: Transaction, ticks: Sequence[TickRow]) -> list[TickRow]:
+    """Keep these; those that are new, or that were waiting before."""
+    keys = encode([(tick.schedule, _text(tick.nominal_at)) for tick in ticks])
+    held = {(row[0], row[1]): row[2] for row in await transaction.ask("decided_ticks", keys)}
+    kept = [tick for tick in ticks if _changes(tick, held.get((tick.schedule, _text(tick.nominal_at))))]
+    await transaction.run("put_tick", (tick_out(tick, TEXTUAL) for tick in kept))
+    return kept
+
+
+def _changes(tick: TickRow, held: str | None) -> bool:
+    return held is None or (held == TickFate.WAITING and tick.fate is not TickFate.WAITING)
+
+
+def _text(moment: datetime) -> str:
+    return str(TEXTUAL.moment_out(moment))

@@ -1,0 +1,13 @@
+-- Schedules to look at. There is one writer at a time, so no two hold the same.
+--
+-- The state of the last job is there where the choice about overlap needs it: last_job_id is kept only then.
+SELECT {schedule}, job.state, CASE WHEN schedule.waiting > 0 THEN (
+  SELECT min(tick.nominal_at)
+  FROM warrener_ticks AS tick
+  WHERE tick.schedule = schedule.name AND tick.fate = 'waiting'
+) END
+FROM warrener_schedules AS schedule
+LEFT JOIN warrener_jobs AS job ON job.job_id = schedule.last_job_id
+WHERE schedule.wake_at <= ?1
+ORDER BY schedule.wake_at, schedule.name
+LIMIT ?2

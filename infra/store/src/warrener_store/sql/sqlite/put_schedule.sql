@@ -1,0 +1,13 @@
+-- Insert a schedule, or replace what was asked for. An older word does not replace a newer one, and one that says
+-- the same changes nothing: a file of schedules may be applied again and again.
+INSERT INTO warrener_schedules (
+  name, asked, put_at, zone_version, paused, next_at, wake_at, last_at, runs, waiting, last_job_id, last_fired_at
+)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (name) DO UPDATE SET
+  asked = excluded.asked,
+  put_at = excluded.put_at,
+  zone_version = excluded.zone_version,
+  next_at = excluded.next_at,
+  wake_at = excluded.wake_at
+WHERE put_at <= excluded.put_at AND asked <> excluded.asked

@@ -1,0 +1,10 @@
+"""Everything that one database keeps: opened once, and each service uses the ports that it needs."""
+
+from typing import Protocol
+
+from warrener_store.port import StateStore
+from warrener_store.schedules.port import Schedules
+
+
+class Store(StateStore, Schedules, Protocol):
+    """The state store and the schedules."""

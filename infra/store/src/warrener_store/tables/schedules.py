@@ -1,0 +1,62 @@
+"""Schedules and the ledger of their ticks."""
+
+from sqlalchemy import Boolean, Column, Index, Integer, Table, Text
+from sqlalchemy import text as sql
+
+from warrener_contracts.events import TickFate
+from warrener_store.tables.columns import ID, METADATA, moment, one_of, rule, text
+
+schedules = Table(
+    "warrener_schedules",
+    METADATA,
+    Column("name", Text(), primary_key=True),
+    text("asked"),
+    moment("put_at", nullable=False),
+    text("zone_version"),
+    Column("paused", Boolean(), nullable=False),
+    moment("next_at"),
+    moment("wake_at"),
+    moment("last_at"),
+    Column("runs", Integer(), nullable=False),
+    Column("waiting", Integer(), nullable=False),
+    Column("last_job_id", ID),
+    moment("last_fired_at"),
+    rule("counts_not_negative", "runs >= 0 AND waiting >= 0"),
+)
+Index(
+    "warrener_schedules_due",
+    schedules.c.wake_at,
+    schedules.c.name,
+    postgresql_where=sql("wake_at IS NOT NULL"),
+    sqlite_where=sql("wake_at IS NOT NULL"),
+)
+
+ticks = Table(
+    "warrener_ticks",
+    METADATA,
+    Column("schedule", Text(), primary_key=True),  # no foreign key: the ledger outlives its schedule
+    Column("nominal_at", moment("nominal_at").type, primary_key=True),
+    text("fate"),
+    moment("due_at", nullable=False),
+    moment("decided_at", nullable=False),
+    text("reason"),
+    Column("job_id", ID),
+    moment("fired_at"),
+    moment("wake_at"),
+    text("request", nullable=True),
+    rule("fate_known", one_of("fate", TickFate)),
+    rule("request_until_fired", "(request IS NULL) = (wake_at IS NULL)"),
+)
+Index(
+    "warrener_ticks_unpublished",
+    ticks.c.wake_at,
+    postgresql_where=sql("wake_at IS NOT NULL"),
+    sqlite_where=sql("wake_at IS NOT NULL"),
+)
+Index(
+    "warrener_ticks_waiting",
+    ticks.c.schedule,
+    ticks.c.nominal_at,
+    postgresql_where=sql("fate = 'waiting'"),
+    sqlite_where=sql("fate = 'waiting'"),
+)

@@ -1,0 +1,266 @@
+"""`warrener schedule …`: put, list, show, preview, pause, resume, trigger, remove."""
+
+from datetime import UTC, datetime
+from typing import Annotated, Any
+from uuid import UUID
+
+import typer
+from pydantic import ValidationError
+
+from warrener.asked import arguments_of
+from warrener.calendar import preview_of
+from warrener.command.listing import show_list
+from warrener.exits import CommandError, Exit
+from warrener.options import Broker, Json, Limit, Store
+from warrener.places import find_places
+from warrener.running import client_at, run, store_at
+from warrener.shown.schedules import preview_table, schedules_table, ticks_table
+from warrener.shown.screen import err, out, print_json
+from warrener_client.client import ScheduleWish
+from warrener_contracts.events import (
+    SchedulePauseRequested,
+    SchedulePutData,
+    ScheduleRemoveRequested,
+    ScheduleResumeRequested,
+    ScheduleTriggerRequested,
+)
+from warrener_contracts.rules import Misfire, Overlap, RepeatedHour, SkippedHour
+from warrener_store import Store as OpenStore
+from warrener_store.schedules.rows import ScheduleRow, TickRow
+
+EXAMPLES = """
+warrener schedule put flights.hourly flights.load path=today.csv --cron "30 * * * *" --timezone Europe/Berlin
+warrener schedule put heartbeat ping --every 1s --overlap skip
+warrener schedule preview flights.hourly -n 5
+warrener schedule show flights.hourly
+warrener schedule pause flights.hourly
+"""
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The schedule.", show_default=False)]
+Reason = Annotated[str, typer.Option(help="Why.")]
+Ticks = Annotated[int, typer.Option("--limit", "-n", min=1, max=10_000, help="So many ticks.")]
+
+
+def _option(name: str, about: str) -> Any:
+    return typer.Option(name, help=about, show_default=False)
+
+
+def put(
+    name: Name,
+    job_type: Annotated[str, typer.Argument(metavar="TYPE", help="The job type.", show_default=False)],
+    arguments: Annotated[
+        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Its arguments, or one JSON object.")
+    ] = None,
+    *,
+    cron: Annotated[
+        str | None, _option("--cron", 'Five fields, or six with seconds first: "*/5 * * * *".')
+    ] = None,
+    every: Annotated[str | None, _option("--every", "An interval: 90s, 2h.")] = None,
+    anchor: Annotated[datetime | None, _option("--anchor", "Where an interval is counted from.")] = None,
+    offset: Annotated[str | None, _option("--offset", "Added to the anchor.")] = None,
+    at: Annotated[datetime | None, _option("--at", "Once, at this time (UTC).")] = None,
+    after: Annotated[str | None, _option("--after", "Once, after so long.")] = None,
+    timezone: Annotated[str, typer.Option(help="An IANA name; for --cron.")] = "UTC",
+    skipped_hour: Annotated[SkippedHour, typer.Option(help="A wall time that the clock jumps over.")] = (
+        SkippedHour.AFTER
+    ),
+    repeated_hour: Annotated[RepeatedHour, typer.Option(help="A wall time that the clock shows twice.")] = (
+        RepeatedHour.FIRST
+    ),
+    misfire: Annotated[Misfire, typer.Option(help="Ticks that were missed.")] = Misfire.ONCE,
+    catch_up_most: Annotated[int, typer.Option(help="For --misfire all.")] = 10,
+    catch_up_window: Annotated[str | None, _option("--catch-up-window", "For --misfire window.")] = None,
+    grace: Annotated[str, typer.Option(help="Later than that is missed.")] = "10s",
+    overlap: Annotated[Overlap, typer.Option(help="While the job of an earlier tick is not over.")] = (
+        Overlap.ALLOW
+    ),
+    jitter: Annotated[str | None, _option("--jitter", "Each tick is late by up to this.")] = None,
+    start: Annotated[datetime | None, _option("--start", "No tick before (UTC).")] = None,
+    end: Annotated[datetime | None, _option("--end", "No tick after (UTC).")] = None,
+    max_runs: Annotated[int | None, _option("--max-runs", "Over after so many jobs.")] = None,
+    queue: Annotated[str | None, _option("--queue", "Else that of the job type.")] = None,
+    broker: Broker = None,
+    as_json: Json = False,
+) -> None:
+    """Make a schedule be as it is said here, new or not. Saying the same again changes nothing."""
+    choices = {
+        "skipped_hour": skipped_hour,
+        "repeated_hour": repeated_hour,
+        "misfire": misfire,
+        "catch_up_most": catch_up_most,
+        "catch_up_window": catch_up_window,
+        "grace": grace,
+        "overlap": overlap,
+        "jitter": jitter,
+        "start": _utc(start),
+        "end": _utc(end),
+        "max_runs": max_runs,
+    }
+    rule = {
+        "cron": {"kind": "cron", "expression": cron} if cron else None,
+        "every": {"kind": "interval", "every": every, "anchor": _utc(anchor), "offset": offset}
+        if every
+        else None,
+        "at": {"kind": "once", "at": _utc(at)} if at else None,
+        "after": {"kind": "once", "after": after} if after else None,
+    }
+    asked = _asked(
+        {
+            "name": name,
+            "rule": _one_of(rule),
+            "timezone": timezone,
+            "job_type": job_type,
+            "arguments": arguments_of(arguments or ()),
+            "queue": queue,
+            "choices": _said(choices),
+        }
+    )
+    preview = preview_of(asked, 3)
+    run(_put(asked, broker))
+    if as_json:
+        print_json({"asked": "put", "schedule": asked.model_dump(mode="json", exclude_none=True)})
+    else:
+        err().print(f"[good]✓[/] asked to put {name}; its next ticks:")
+        err().print(preview_table(preview))
+
+
+def preview(
+    name: Name,
+    *,
+    limit: Ticks = 10,
+    store: Store = None,
+    as_json: Json = False,
+) -> None:
+    """Show the next ticks, with the clock changes between them."""
+
+    async def ask() -> ScheduleRow:
+        return await _row(name, store)
+
+    row = run(ask())
+    ticks = preview_of(row.asked, limit, row.put_at)
+    if as_json:
+        print_json(ticks)
+    else:
+        out().print(preview_table(ticks))
+
+
+def show(name: Name, *, limit: Limit = 20, store: Store = None, as_json: Json = False) -> None:
+    """Show a schedule and the newest rows of its ledger."""
+
+    async def ask() -> tuple[ScheduleRow, list[TickRow]]:
+        async with store_at(find_places(store=store)) as open_store:
+            rows = await open_store.schedules([name])
+            if name not in rows:
+                raise _unknown(name)
+            return rows[name], list(await open_store.ticks_of(name, limit))
+
+    row, ticks = run(ask())
+    if as_json:
+        print_json({"schedule": row, "ticks": ticks})
+    else:
+        now = datetime.now(UTC)
+        out().print(schedules_table([row], now))
+        out().print(ticks_table(ticks, now))
+
+
+def listed(*, store: Store = None, as_json: Json = False) -> None:
+    """List the schedules."""
+
+    async def ask(open_store: OpenStore) -> list[ScheduleRow]:
+        return list((await open_store.schedules()).values())
+
+    show_list(
+        store,
+        ask,
+        schedules_table,
+        as_json=as_json,
+        none="There is no schedule: `warrener schedule put --help` shows how to make one.",
+    )
+
+
+def pause(name: Name, *, reason: Reason = "asked for", broker: Broker = None, as_json: Json = False) -> None:
+    """Skip the ticks of a schedule until it is resumed; the ledger keeps them."""
+    _wish(SchedulePauseRequested, "pause", name, reason, broker, as_json=as_json)
+
+
+def resume(name: Name, *, reason: Reason = "asked for", broker: Broker = None, as_json: Json = False) -> None:
+    """Let a paused schedule tick again."""
+    _wish(ScheduleResumeRequested, "resume", name, reason, broker, as_json=as_json)
+
+
+def remove(name: Name, *, reason: Reason = "asked for", broker: Broker = None, as_json: Json = False) -> None:
+    """Forget a schedule; its ledger stays."""
+    _wish(ScheduleRemoveRequested, "remove", name, reason, broker, as_json=as_json)
+
+
+def trigger(
+    name: Name, *, reason: Reason = "asked for", broker: Broker = None, as_json: Json = False
+) -> None:
+    """Ask for the job of a schedule now, beside its ticks."""
+    _wish(ScheduleTriggerRequested, "trigger", name, reason, broker, as_json=as_json)
+
+
+def _wish(
+    kind: ScheduleWish, verb: str, name: str, reason: str, broker: str | None, *, as_json: bool
+) -> None:
+    async def ask() -> UUID:
+        async with client_at(find_places(broker)) as client:
+            return await client.ask_of_schedule(kind, name, reason)
+
+    wish_id = run(ask())
+    if as_json:
+        told = {"schedule": name, "asked": verb, "reason": reason}
+        print_json(told | ({"job_id": wish_id} if verb == "trigger" else {}))
+    else:
+        err().print(
+            f"[good]✓[/] asked to {verb} {name}; [soft]what becomes of it: warrener schedule show {name}[/]"
+        )
+
+
+async def _put(asked: SchedulePutData, broker: str | None) -> None:
+    async with client_at(find_places(broker)) as client:
+        await client.put_schedules([asked])
+
+
+async def _row(name: str, store: str | None) -> ScheduleRow:
+    async with store_at(find_places(store=store)) as open_store:
+        row = (await open_store.schedules([name])).get(name)
+    if row is None:
+        raise _unknown(name)
+    return row
+
+
+def _unknown(name: str) -> CommandError:
+    return CommandError(
+        f"expected the name of a schedule that the store knows, got {name!r}",
+        do="look at `warrener schedule list`",
+    )
+
+
+def _one_of(rules: dict[str, Any]) -> dict[str, Any]:
+    """The one rule that was given."""
+    given = [rule for rule in rules.values() if rule is not None]
+    if len(given) != 1:
+        raise CommandError(
+            f"expected one of --cron, --every, --at and --after, got {len(given)} of them", code=Exit.USAGE
+        )
+    return _said(given[0])
+
+
+def _said(fields: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _utc(moment: datetime | None) -> datetime | None:
+    return None if moment is None else moment.replace(tzinfo=moment.tzinfo or UTC)
+
+
+def _asked(fields: dict[str, Any]) -> SchedulePutData:
+    try:
+        return SchedulePutData.model_validate(_said(fields))
+    except ValidationError as error:
+        problems = "; ".join(
+            f"{'.'.join(map(str, found['loc']))}: {found['msg'].removeprefix('Value error, ')}"
+            for found in error.errors(include_url=False)
+        )
+        raise CommandError(f"the schedule cannot be put: {problems}", code=Exit.USAGE) from None

@@ -1,0 +1,78 @@
+"""Schedules, their ledger and their next ticks as tables."""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+
+from warrener.shown.tables import table
+from warrener.shown.times import ago, clock, span
+from warrener_contracts.events import TickFate
+from warrener_contracts.rules import CronRule, IntervalRule, Rule
+from warrener_store.schedules.rows import ScheduleRow, TickRow
+
+_STYLES = {
+    TickFate.FIRED: "good",
+    TickFate.CAUGHT_UP: "good",
+    TickFate.TRIGGERED: "good",
+    TickFate.WAITING: "live",
+    TickFate.COALESCED: "soft",
+    TickFate.SKIPPED: "odd",
+}
+
+
+def schedules_table(rows: Iterable[ScheduleRow], now: datetime) -> Table:
+    """Schedules, one a line."""
+    made = table("schedule", "type", "rule", "zone", "state", "next", "jobs", right=("jobs",))
+    for row in rows:
+        state = "paused" if row.paused else "over" if row.next_at is None else "active"
+        made.add_row(
+            row.name,
+            row.asked.job_type,
+            rule_text(row.asked.rule),
+            row.asked.timezone,
+            Text(state, style="good" if state == "active" else "odd"),
+            "" if row.next_at is None else ago(row.next_at, now),
+            str(row.runs),
+        )
+    return made
+
+
+def ticks_table(ticks: Iterable[TickRow], now: datetime) -> Table:
+    """The ledger of a schedule, one tick a line."""
+    made = table("nominal time", "became", "late", "job", "why", right=("late",))
+    for tick in ticks:
+        late = tick.fired_at or tick.decided_at
+        made.add_row(
+            f"{clock(tick.nominal_at)} ({ago(tick.nominal_at, now)})",
+            Text(tick.fate.value, style=_STYLES[tick.fate]),
+            span(late - tick.due_at, units=1),
+            "" if tick.job_id is None else str(tick.job_id),
+            Text(tick.reason, style="soft"),
+        )
+    return made
+
+
+def preview_table(ticks: Iterable[Mapping[str, Any]]) -> Table:
+    """The next ticks by the clock of the schedule's zone, with the clock changes between them."""
+    made = table("tick", "utc", "clock change")
+    for tick in ticks:
+        made.add_row(
+            tick.get("wall", ""), tick["at"], Text(tick.get("clock_change", ""), style="odd", no_wrap=True)
+        )
+    return made
+
+
+def rule_text(rule: Rule) -> str:
+    """A rule in a few words."""
+    match rule:
+        case CronRule(expression=expression):
+            return expression
+        case IntervalRule(every=every):
+            return f"every {span(every)}"
+        case _ if rule.at is not None:
+            return f"once at {rule.at:%Y-%m-%d %H:%M:%S}"
+        case _:
+            return "once"

@@ -1,0 +1,145 @@
+"""`warrener schedule`: what it asks for goes through the broker, what it shows comes from the store."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from uuid import uuid4
+
+import aiormq
+import pytest
+from typer.testing import Result
+
+from warrener_contracts.codec import Readable, decode
+from warrener_contracts.events import SchedulePut, SchedulePutData, TickFate
+from warrener_contracts.rules import Choices, CronRule, Misfire
+from warrener_contracts.topology import REQUESTS_QUEUE
+from warrener_store import open_store
+from warrener_store.schedules.rows import ScheduleRow, TickRow
+
+Run = Callable[..., Result]
+PUT_AT = datetime.now(UTC) - timedelta(hours=1)
+
+
+@pytest.fixture
+def kept(store_url: str) -> str:
+    """The name of a schedule with two rows in its ledger."""
+
+    async def fill() -> None:
+        store = open_store(store_url)
+        await store.start()
+        asked = SchedulePutData(
+            name="nightly",
+            rule=CronRule(expression="30 2 * * *"),
+            timezone="Europe/Berlin",
+            job_type="flights.load",
+        )
+        await store.put_schedules(
+            [ScheduleRow(asked=asked, put_at=PUT_AT, zone_version="x", next_at=PUT_AT, wake_at=PUT_AT)]
+        )
+        fired = TickRow(
+            schedule="nightly",
+            nominal_at=PUT_AT,
+            fate=TickFate.FIRED,
+            due_at=PUT_AT,
+            decided_at=PUT_AT,
+            job_id=uuid4(),
+        )
+        skipped = TickRow(
+            schedule="nightly",
+            nominal_at=PUT_AT + timedelta(minutes=1),
+            fate=TickFate.SKIPPED,
+            due_at=PUT_AT,
+            decided_at=PUT_AT,
+            reason="the schedule is paused",
+        )
+        await store.add_ticks([fired, skipped])
+        await store.close()
+
+    asyncio.run(fill())
+    return "nightly"
+
+
+def heard(url: str) -> list[object]:
+    """The events that wait in the requests queue."""
+
+    async def ask() -> list[object]:
+        connection = await aiormq.connect(url)
+        try:
+            channel = await connection.channel()
+            found: list[object] = []
+            while (message := await channel.basic_get(REQUESTS_QUEUE.name, no_ack=True)).body:
+                kind = message.header.properties.content_type
+                found += [one.event for one in decode(message.body, kind) if isinstance(one, Readable)]
+            return found
+        finally:
+            await connection.close()
+
+    return asyncio.run(ask())
+
+
+def test_put_asks_for_the_schedule_and_shows_its_next_ticks(run: Run, vhost_url: str) -> None:
+    told = run(
+        *("schedule", "put", "nightly", "flights.load", "path=a.csv", "--cron", "30 2 * * *"),
+        *("--timezone", "Europe/Berlin", "--misfire", "all", "--catch-up-most", "3", "--broker", vhost_url),
+    )
+    assert told.exit_code == 0, told.output
+    assert "its next ticks" in told.stderr
+    (event,) = heard(vhost_url)
+    assert isinstance(event, SchedulePut)
+    assert event.data.rule == CronRule(expression="30 2 * * *")
+    assert (event.data.arguments, event.data.timezone) == ({"path": "a.csv"}, "Europe/Berlin")
+    assert event.data.choices == Choices(misfire=Misfire.ALL, catch_up_most=3)
+
+
+@pytest.mark.parametrize("verb", ["pause", "resume", "remove", "trigger"])
+def test_a_wish_names_the_schedule(run: Run, vhost_url: str, verb: str) -> None:
+    told = run("schedule", verb, "nightly", "--broker", vhost_url, "--json")
+    assert json.loads(told.stdout)["asked"] == verb
+    (event,) = heard(vhost_url)
+    assert getattr(event, "type", "") == f"schedule.{verb}_requested.v1"
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ((), "expected one of --cron, --every, --at and --after, got 0"),
+        (("--cron", "@daily", "--every", "1s"), "got 2 of them"),
+        (("--cron", "61 * * * *"), "expected a cron expression of five fields"),
+        (("--cron", "@daily", "--timezone", "Europe/Bermuda"), "IANA time zone database"),
+        (("--every", "often"), "expected a duration"),
+        (("--every", "1s", "--misfire", "window"), "expected a catch_up_window"),
+    ],
+)
+def test_what_cannot_be_put_says_what_was_expected(run: Run, words: tuple[str, ...], expected: str) -> None:
+    told = run("schedule", "put", "nightly", "flights.load", *words)
+    assert told.exit_code == 2
+    assert expected in " ".join(told.stderr.split())
+
+
+def test_list_and_show_and_preview(run: Run, kept: str, store_url: str) -> None:
+    store = ("--store", store_url)
+    assert "30 2 * * *" in run("schedule", "list", *store).stdout
+    assert [row["asked"]["name"] for row in json.loads(run("schedule", "list", *store, "--json").stdout)] == [
+        kept
+    ]
+    shown = run("schedule", "show", kept, *store).stdout
+    assert "the schedule is paused" in shown
+    assert "fired" in shown
+    ticks = json.loads(run("schedule", "show", kept, *store, "--json").stdout)["ticks"]
+    assert [tick["fate"] for tick in ticks] == ["skipped", "fired"]
+
+
+def test_preview_marks_clock_changes(run: Run, kept: str, store_url: str) -> None:
+    found = json.loads(run("schedule", "preview", kept, "-n", "400", "--store", store_url, "--json").stdout)
+    changes = [line["clock_change"] for line in found if "clock_change" in line]
+    assert "the clock changes 02:00 → 03:00 (skipped times: after)" in changes
+    assert "the clock changes 03:00 → 02:00 (repeated times: first)" in changes
+    assert len([line for line in found if "wall" in line]) == 400
+
+
+def test_an_unknown_schedule_is_named(run: Run, store_url: str) -> None:
+    for verb in ("show", "preview"):
+        told = run("schedule", verb, "unknown", "--store", store_url)
+        assert told.exit_code == 1
+        assert "got 'unknown'" in told.stderr

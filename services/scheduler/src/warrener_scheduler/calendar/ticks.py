@@ -1,0 +1,76 @@
+"""The ticks of a schedule: nominal times from its rule, and when each is due."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from itertools import dropwhile, takewhile
+from uuid import NAMESPACE_OID, uuid5
+
+from warrener_contracts.events import SchedulePutData
+from warrener_contracts.rules import CronRule, IntervalRule, OnceRule
+from warrener_scheduler.calendar import cron
+from warrener_scheduler.calendar.wall_clock import moments
+from warrener_scheduler.calendar.zones import zone
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_INSTANT = timedelta(microseconds=1)
+_END = datetime(2190, 1, 1, tzinfo=UTC)
+_WHOLE = 2**128
+
+
+class NeverTicks(ValueError):
+    """The rule, or its start and end, leave no tick at all."""
+
+
+def check(asked: SchedulePutData, put_at: datetime) -> None:
+    """Raises ValueError where it names no zone or no expression, or would never tick."""
+    zone(asked.timezone)
+    if isinstance(asked.rule, CronRule):
+        cron.check(asked.rule.expression)
+    if next(nominal_times(asked, put_at, datetime.min.replace(tzinfo=UTC)), None) is None:
+        raise NeverTicks(
+            "expected a rule that ticks at least once between start and end, got one that never does"
+        )
+
+
+def nominal_times(asked: SchedulePutData, put_at: datetime, after: datetime) -> Iterator[datetime]:
+    """The nominal times later than `after`, in order, each once."""
+    choices = asked.choices
+    if choices.start is not None:
+        after = max(after, choices.start - _INSTANT)
+    end = _END if choices.end is None else choices.end
+    return takewhile(lambda moment: moment <= end, _of_rule(asked, put_at, after))
+
+
+def due_at(asked: SchedulePutData, nominal_at: datetime) -> datetime:
+    """When the tick of this nominal time is due: later by its part of the jitter, which is the same whoever
+    asks and how often."""
+    jitter = asked.choices.jitter
+    if not jitter:
+        return nominal_at
+    return nominal_at + jitter * (
+        uuid5(NAMESPACE_OID, f"{asked.name}\n{nominal_at.isoformat()}").int / _WHOLE
+    )
+
+
+def _of_rule(asked: SchedulePutData, put_at: datetime, after: datetime) -> Iterator[datetime]:
+    match asked.rule:
+        case CronRule(expression=expression):
+            choices = asked.choices
+            wall_times = partial(cron.wall_times, expression)
+            since = max(after, _EPOCH)
+            return moments(asked.timezone, wall_times, since, choices.skipped_hour, choices.repeated_hour)
+        case IntervalRule() as interval:
+            return _multiples(interval, max(after, _EPOCH))
+        case OnceRule(at=at, after=delay):
+            only = at or put_at + (delay or timedelta(0))
+            return dropwhile(lambda moment: moment <= after, iter((only,)))
+
+
+def _multiples(rule: IntervalRule, after: datetime) -> Iterator[datetime]:
+    """Counted from the anchor, so that no tick moves the next one."""
+    first = (rule.anchor or _EPOCH) + (rule.offset or timedelta(0))
+    number = max(0, (after - first) // rule.every + 1)
+    while (moment := first + number * rule.every) < _END:
+        yield moment
+        number += 1

@@ -1,0 +1,112 @@
+"""How a schedule goes on: which ticks are due, and what becomes of each. Pure."""
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+from itertools import chain, islice, takewhile
+from typing import NamedTuple
+
+from warrener_contracts.events import TickFate
+from warrener_contracts.rules import Misfire
+from warrener_scheduler.calendar.ticks import due_at, nominal_times
+from warrener_scheduler.clock.outcome import Outcome
+from warrener_store.schedules.rows import Advance, DueSchedule, ScheduleRow
+
+PORTION = 1000
+"""Nominal times that are decided at once at most: a schedule that was not looked at for a year is caught up
+with in several transactions, and the others have their turn between."""
+_LOOK_AGAIN = timedelta(seconds=1)
+_INSTANT = timedelta(microseconds=1)
+
+
+def advance(due: DueSchedule, now: datetime, zone_version: str) -> Advance:
+    """Decide all that is due by `now`, and when to look next."""
+    row = due.row
+    most = PORTION + row.asked.choices.catch_up_most
+    times = _nominal_times(row, zone_version)
+    ready = list(islice(takewhile(lambda nominal: due_at(row.asked, nominal) <= now, times), most + 1))
+    outcome = Outcome(due, now)
+    outcome.release_waiting()
+    decided = ready[:PORTION]
+    on_time = 0 < len(ready) <= most and now - due_at(row.asked, ready[-1]) <= row.asked.choices.grace
+    for place, nominal_at in enumerate(decided):
+        if outcome.used_up:
+            break
+        behind = len(ready) - 1 - place
+        _decide(outcome, nominal_at, _Behind(behind, behind - on_time))
+    last_at = decided[-1] if decided else row.last_at
+    next_at = None if outcome.used_up else _next(row, ready, zone_version)
+    told = replace(outcome.row(), zone_version=zone_version, last_at=last_at, next_at=next_at)
+    return Advance(replace(told, wake_at=_wake_at(told, now)), tuple(outcome.ticks))
+
+
+def first_time(row: ScheduleRow) -> ScheduleRow:
+    """A schedule as it is put: its first tick is the first one since then."""
+    next_at = next(nominal_times(row.asked, row.put_at, row.put_at - _INSTANT), None)
+    return replace(row, next_at=next_at, wake_at=None if next_at is None else due_at(row.asked, next_at))
+
+
+def _nominal_times(row: ScheduleRow, zone_version: str) -> chain[datetime]:
+    """From the next one on. What another time zone database has planned is planned anew."""
+    if row.next_at is not None and row.zone_version == zone_version:
+        return chain((row.next_at,), nominal_times(row.asked, row.put_at, row.next_at))
+    if row.next_at is None:
+        return chain(())
+    return chain(nominal_times(row.asked, row.put_at, row.last_at or row.put_at - _INSTANT))
+
+
+def _next(row: ScheduleRow, ready: list[datetime], zone_version: str) -> datetime | None:
+    if len(ready) > PORTION:
+        return ready[PORTION]
+    if ready:
+        return next(nominal_times(row.asked, row.put_at, ready[-1]), None)
+    return next(_nominal_times(row, zone_version), None)
+
+
+def _wake_at(row: ScheduleRow, now: datetime) -> datetime | None:
+    """When somebody must look at it next. While a tick waits, soon: nobody tells us of the end of a job."""
+    due = None if row.next_at is None else due_at(row.asked, row.next_at)
+    if not row.waiting:
+        return due
+    return min(due or now + _LOOK_AGAIN, now + _LOOK_AGAIN)
+
+
+class _Behind(NamedTuple):
+    """How many later ticks are due already, and how many of them were missed."""
+
+    due: int
+    missed: int
+
+
+def _decide(outcome: Outcome, nominal_at: datetime, behind: _Behind) -> None:
+    choices = outcome.choices
+    late = outcome.now - due_at(outcome.asked, nominal_at)
+    if outcome.paused:
+        outcome.skip(nominal_at, "the schedule is paused")
+    elif not behind.due and late <= choices.grace:
+        outcome.run(nominal_at, TickFate.FIRED)
+    elif reason := _dropped(outcome, nominal_at, behind):
+        fate = TickFate.COALESCED if choices.misfire is Misfire.ONCE else TickFate.SKIPPED
+        outcome.leave(nominal_at, fate, reason)
+    else:
+        outcome.run(nominal_at, TickFate.CAUGHT_UP, f"missed: {_seconds(late)} late")
+
+
+def _dropped(outcome: Outcome, nominal_at: datetime, behind: _Behind) -> str:
+    """Why a tick that was missed asks for no job; empty where it does."""
+    choices, age = outcome.choices, outcome.now - nominal_at
+    match choices.misfire:
+        case Misfire.SKIP:
+            return f"missed: {_seconds(age)} late"
+        case Misfire.ONCE:
+            return "missed: a later tick stands for it" if behind.due else ""
+        case Misfire.ALL:
+            too_many = behind.missed >= choices.catch_up_most
+            return f"missed: more than {choices.catch_up_most} were" if too_many else ""
+        case Misfire.WINDOW:
+            window = choices.catch_up_window
+            too_old = window is not None and age > window
+            return f"missed: {_seconds(age)} late, more than the window" if too_old else ""
+
+
+def _seconds(span: timedelta) -> str:
+    return f"{span.total_seconds():.1f} s"

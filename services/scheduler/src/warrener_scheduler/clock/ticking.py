@@ -1,0 +1,120 @@
+"""ticking: what is due is decided, and its jobs are asked for.
+
+Decided and kept → published → confirmed → marked. A crash before the last step leaves a tick with its request
+in the ledger; whoever sees it first publishes it again, under the same id, and the door takes it as a repeat.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from datetime import datetime
+
+from warrener_runtime.bus.port import Bus
+from warrener_runtime.clock import Clock
+from warrener_runtime.lifecycle import Loop
+from warrener_runtime.logs import get_logger
+from warrener_scheduler.calendar.zones import database_version
+from warrener_scheduler.clock.deciding import advance
+from warrener_scheduler.clock.outcome import PUBLISHED_WITHIN
+from warrener_scheduler.clock.requests import request_letters, ticked_letter
+from warrener_scheduler.publishing import publish
+from warrener_store.schedules.port import Schedules
+from warrener_store.schedules.rows import Advance, DueSchedule, TickRow
+
+_log = get_logger("clock")
+
+_AT_ONCE = 500
+_LONGEST_SLEEP = 2.0
+"""Seconds after which the store is asked again when the next tick is due: another scheduler may have been
+told of a schedule, and died before it looked."""
+_TAKEN = 0.05
+"""Seconds to leave to the one who holds what is due."""
+
+
+class Ticking:
+    """The verb that sleeps until the next tick is due."""
+
+    def __init__(self, bus: Bus, schedules: Schedules, clock: Clock) -> None:
+        self._bus = bus
+        self._schedules = schedules
+        self._clock = clock
+        self._woken = asyncio.Event()
+        self._zone_version = ""
+
+    def wake(self) -> None:
+        """Look now: something about the schedules has changed."""
+        self._woken.set()
+
+    async def turn(self) -> None:
+        """Carry out all that is due, then sleep until the next."""
+        self._woken.clear()
+        if not self._zone_version:
+            await self._schedules.replan_schedules(database_version(), self._clock.now())
+            self._zone_version = database_version()
+        await self.look()
+        await self._sleep()
+
+    async def look(self) -> None:
+        """Carry out all that is due."""
+        while await self._advance() or await self._repeat():
+            pass  # there is more of the same moment
+
+    async def _advance(self) -> bool:
+        """Whether there may be more."""
+        now = self._clock.now()
+        looked_at = 0
+
+        def decide(due: Sequence[DueSchedule]) -> list[Advance]:
+            nonlocal looked_at
+            looked_at = len(due)
+            return [advance(one, now, self._zone_version) for one in due]
+
+        await self._publish(await self._schedules.advance_schedules(now, _AT_ONCE, decide))
+        return looked_at >= _AT_ONCE
+
+    async def _repeat(self) -> bool:
+        """Publish what another scheduler has decided and not published in time. Whether there may be more."""
+        now = self._clock.now()
+        found = await self._schedules.claim_ticks(now, now + PUBLISHED_WITHIN, _AT_ONCE)
+        if found:
+            _log.warning("Ticks are published again.", action="clock.again", ticks=len(found))
+        await self._publish(found)
+        return len(found) >= _AT_ONCE
+
+    async def _publish(self, ticks: Sequence[TickRow]) -> None:
+        if not ticks:
+            return
+        requests = [letter for tick in ticks for letter in request_letters(tick)]
+        await publish(self._bus, [*requests, *map(ticked_letter, ticks)], self._clock)
+        fired = [tick.key for tick in ticks if tick.request is not None]
+        if fired:
+            await self._schedules.mark_ticks(fired, self._clock.now())
+        _log.debug("Ticks were decided.", action="clock.ticked", ticks=len(ticks), fired=len(fired))
+
+    async def _sleep(self) -> None:
+        seconds = self._until(await self._schedules.next_schedule_wake())
+        sleeping = asyncio.ensure_future(self._clock.sleep(seconds))
+        waking = asyncio.ensure_future(self._woken.wait())
+        try:
+            await asyncio.wait({sleeping, waking}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            sleeping.cancel()
+            waking.cancel()
+
+    def _until(self, wake_at: datetime | None) -> float:
+        if wake_at is None:
+            return _LONGEST_SLEEP
+        seconds = (wake_at - self._clock.now()).total_seconds()
+        return min(seconds, _LONGEST_SLEEP) if seconds > 0 else _TAKEN
+
+
+class TickingLoop(Loop):
+    """Runs `ticking` back to back; draining does not wait for the next tick."""
+
+    def __init__(self, ticking: Ticking, clock: Clock) -> None:
+        super().__init__("clock", ticking.turn, every=None, clock=clock)
+        self._ticking = ticking
+
+    async def _on_drain(self) -> None:
+        self._leaving = True
+        self._ticking.wake()
+        await super()._on_drain()

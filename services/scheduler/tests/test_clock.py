@@ -1,0 +1,333 @@
+"""What becomes of ticks: decided once, on time, as the owner of the schedule chose; the ledger says it."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from services.scheduler.tests.stage import Stage, request
+
+from warrener_contracts import topology
+from warrener_contracts.events import (
+    Event,
+    JobCancelRequested,
+    JobRejected,
+    JobRequested,
+    ScheduleNamedData,
+    SchedulePauseRequested,
+    SchedulePut,
+    SchedulePutData,
+    ScheduleRemoveRequested,
+    ScheduleResumeRequested,
+    ScheduleTicked,
+    ScheduleTriggerRequested,
+    TickFate,
+)
+from warrener_contracts.identity import tick_job_id
+from warrener_contracts.letters import letter_for
+from warrener_contracts.rules import Choices, CronRule, IntervalRule, Misfire, OnceRule
+from warrener_contracts.states import JobState
+from warrener_scheduler.clock.deciding import PORTION, advance, first_time
+from warrener_store.port import Save
+from warrener_store.rows import JobRow
+from warrener_store.schedules.rows import DueSchedule, ScheduleRow, TickRow
+
+SECOND = timedelta(seconds=1)
+START = datetime.fromisoformat("2026-01-01T00:00:00Z")
+ZONES = "2026a"
+
+
+def put(name: str = "tick", **choices: Any) -> SchedulePut:
+    rule = choices.pop("rule", IntervalRule(every=SECOND))
+    data = SchedulePutData(
+        name=name,
+        rule=rule,
+        job_type="flights.load",
+        arguments={"path": "a.csv"},
+        timezone=choices.pop("timezone", "UTC"),
+        choices=Choices.model_validate(choices),
+        reply_to="desk",
+    )
+    return SchedulePut(id=f"put-{name}", source="test", data=data)
+
+
+Wish = type[
+    SchedulePauseRequested | ScheduleResumeRequested | ScheduleRemoveRequested | ScheduleTriggerRequested
+]
+
+
+def named(kind: Wish, name: str = "tick", event_id: str = "1") -> Event[Any]:
+    return kind(id=event_id, source="test", data=ScheduleNamedData(name=name))
+
+
+async def say(stage: Stage, *events: Event[Any], then: float = 0.0) -> None:
+    await stage.say(*map(letter_for, events), then=then)
+
+
+async def ledger(stage: Stage, name: str = "tick") -> list[TickRow]:
+    return list(reversed(await stage.store.ticks_of(name, 10_000)))
+
+
+async def fates(stage: Stage, name: str = "tick") -> list[str]:
+    return [tick.fate.value for tick in await ledger(stage, name)]
+
+
+def at(seconds: float) -> datetime:
+    return START + timedelta(seconds=seconds)
+
+
+def job_ids(stage: Stage) -> list[UUID]:
+    return [event.data.job_id for event in stage.dispatched()]
+
+
+class TestOnTime:
+    async def test_each_tick_asks_for_one_job_whose_id_is_derived_from_it(self, stage: Stage) -> None:
+        begun = stage.clock.now()
+        await say(stage, put(), then=3.2)
+        ticks = await ledger(stage)
+        assert [tick.nominal_at for tick in ticks] == [begun + SECOND * n for n in range(4)]
+        assert job_ids(stage) == [tick_job_id("tick", tick.nominal_at) for tick in ticks]
+        assert {tick.fate for tick in ticks} == {TickFate.FIRED}
+        assert all(tick.fired_at == tick.due_at and tick.request is None for tick in ticks)
+
+    async def test_it_sleeps_until_the_next_tick_and_no_longer(self, stage: Stage) -> None:
+        await say(stage, put(rule=OnceRule(at=stage.clock.now() + timedelta(hours=30))), then=30 * 3600 - 0.1)
+        assert await ledger(stage) == []
+        await stage.clock.advance(0.1)
+        assert await fates(stage) == ["fired"]
+        assert (await stage.store.schedules())["tick"].wake_at is None
+
+    async def test_ticks_are_told_to_the_world(self, stage: Stage) -> None:
+        await say(stage, put(), then=0.5)
+        told = [event for event in stage.told(topology.EVENTS) if isinstance(event, ScheduleTicked)]
+        assert [event.data.fate for event in told] == [TickFate.FIRED]
+        assert told[0].data.job_id == job_ids(stage)[0]
+
+    async def test_the_job_is_as_the_schedule_says(self, stage: Stage) -> None:
+        await say(stage, put(), then=0.5)
+        row = (await stage.store.jobs_by_id(job_ids(stage)))[job_ids(stage)[0]]
+        assert (row.job_type, row.arguments, row.source) == (
+            "flights.load",
+            {"path": "a.csv"},
+            "warrener/schedule/tick",
+        )
+
+    async def test_jitter_is_kept(self, stage: Stage) -> None:
+        await say(stage, put(rule=IntervalRule(every=timedelta(minutes=1)), jitter=30), then=300)
+        late = [(tick.decided_at - tick.nominal_at).total_seconds() for tick in await ledger(stage)]
+        assert len(late) >= 4
+        assert len(set(late)) == len(late)
+        assert all(0 <= one < 30 for one in late)
+
+    async def test_a_schedule_ends_after_so_many_runs(self, stage: Stage) -> None:
+        await say(stage, put(max_runs=2), then=5)
+        assert await fates(stage) == ["fired", "fired"]
+
+
+class TestWishes:
+    async def test_a_repeat_changes_nothing(self, stage: Stage) -> None:
+        await say(stage, put(), put(), then=1.5)
+        await say(stage, put(), then=0)
+        assert await fates(stage) == ["fired", "fired"]
+
+    async def test_paused_ticks_stand_in_the_ledger(self, stage: Stage) -> None:
+        await say(stage, put(), then=0.5)
+        await say(stage, named(SchedulePauseRequested), then=2)
+        await say(stage, named(ScheduleResumeRequested), then=1)
+        assert await fates(stage) == ["fired", "skipped", "skipped", "fired"]
+        assert (await ledger(stage))[1].reason == "the schedule is paused"
+
+    async def test_a_removed_schedule_ticks_no_more_and_its_ledger_stays(self, stage: Stage) -> None:
+        await say(stage, put(), then=0.5)
+        await say(stage, named(ScheduleRemoveRequested), then=5)
+        assert await stage.store.schedules() == {}
+        assert await fates(stage) == ["fired"]
+
+    async def test_a_trigger_asks_for_one_job_however_often_it_is_told(self, stage: Stage) -> None:
+        await say(stage, put(rule=CronRule(expression="@yearly"), start=at(3600)), then=1)
+        trigger = named(ScheduleTriggerRequested)
+        await say(stage, trigger, trigger, then=1)
+        assert len(job_ids(stage)) == 1
+        assert [tick.fate for tick in await ledger(stage)] == [TickFate.TRIGGERED]
+        assert (await ledger(stage))[0].fired_at is not None
+
+    @pytest.mark.parametrize(
+        ("wish", "detail"),
+        [
+            (put(rule=CronRule(expression="0 0 31 2 *")), "expected a cron expression"),
+            (put(rule=CronRule(expression="often")), "expected a cron expression"),
+            (put(timezone="Europe/Bermuda"), "IANA time zone database"),
+            (put(start=at(2), end=at(1)), "never does"),
+            (named(ScheduleTriggerRequested, "unknown"), "expected the name of a schedule, got 'unknown'"),
+        ],
+    )
+    async def test_what_cannot_be_kept_is_answered_and_parked(
+        self, stage: Stage, wish: Event[Any], detail: str
+    ) -> None:
+        await say(stage, wish, then=1)
+        told = [event for event in stage.told(topology.EVENTS) if isinstance(event, JobRejected)]
+        assert detail in told[0].data.detail
+        assert [reason for reason, _ in stage.parked()] == ["bad_fields"]
+        assert await stage.store.schedules() == {}
+
+    async def test_wishes_and_requests_go_through_one_door_in_any_mixture(self, stage: Stage) -> None:
+        await say(stage, request(1), put(), named(SchedulePauseRequested), request(2), then=0.5)
+        assert len(stage.dispatched()) >= 2
+        assert (await stage.store.schedules())["tick"].paused
+
+
+class TestOverlap:
+    async def over(self, stage: Stage, job_id: UUID) -> None:
+        row: JobRow = (await stage.store.jobs_by_id([job_id]))[job_id]
+        now = stage.clock.now()
+        end = replace(row, version=row.version + 1, state=JobState.SUCCEEDED, wake_at=None, finished_at=now)
+        await stage.store.save_jobs([Save(end)])
+
+    async def test_allow(self, stage: Stage) -> None:
+        await say(stage, put(), then=2.5)
+        assert await fates(stage) == ["fired"] * 3
+
+    async def test_skip(self, stage: Stage) -> None:
+        await say(stage, put(overlap="skip"), then=1.5)
+        await self.over(stage, job_ids(stage)[0])
+        await stage.clock.advance(1)
+        assert await fates(stage) == ["fired", "skipped", "fired"]
+        assert (await ledger(stage))[1].reason == "the job of an earlier tick is not over"
+
+    async def test_queue_one(self, stage: Stage) -> None:
+        await say(stage, put(overlap="queue_one", max_runs=2), then=3.5)
+        assert await fates(stage) == ["fired", "waiting"]
+        await self.over(stage, job_ids(stage)[0])
+        await stage.clock.advance(1.5)
+        assert (await fates(stage))[:2] == ["fired", "fired"]
+        assert len(job_ids(stage)) == 2
+
+    async def test_queue_one_skips_what_comes_while_one_waits(self, stage: Stage) -> None:
+        await say(stage, put(overlap="queue_one"), then=3.5)
+        assert await fates(stage) == ["fired", "waiting", "skipped", "skipped"]
+
+    async def test_queue_all_fires_them_in_their_order(self, stage: Stage) -> None:
+        await say(stage, put(overlap="queue_all", max_runs=3), then=2.5)
+        assert await fates(stage) == ["fired", "waiting", "waiting"]
+        for count in (1, 2, 3):
+            assert len(job_ids(stage)) == count
+            await self.over(stage, job_ids(stage)[-1])
+            await stage.clock.advance(1.5)
+        assert job_ids(stage) == [tick.job_id for tick in await ledger(stage)]
+
+    async def test_cancel_stops_the_running_one(self, stage: Stage) -> None:
+        await say(stage, put(overlap="cancel"), then=1.5)
+        cancels = [event for event in stage.told(topology.STATUS) if isinstance(event, JobCancelRequested)]
+        assert [event.data.job_id for event in cancels] == job_ids(stage)[:1]
+        assert await fates(stage) == ["fired", "fired"]
+
+    async def test_a_job_that_was_rejected_does_not_block_for_ever(self, stage: Stage) -> None:
+        unknown = put(overlap="skip", rule=IntervalRule(every=timedelta(seconds=30)))
+        data = unknown.data.model_copy(update={"job_type": "unknown"})
+        await say(stage, unknown.model_copy(update={"data": data}), then=95)
+        assert (await fates(stage))[:3] == ["fired", "skipped", "fired"]
+
+
+class TestCrash:
+    async def test_what_a_dead_scheduler_has_decided_is_published_by_another(self, stage: Stage) -> None:
+        row = scheduled(stage.clock.now())
+        await stage.store.put_schedules([row])
+        decided = await stage.store.advance_schedules(
+            stage.clock.now(), 5, lambda due: [advance(one, stage.clock.now(), ZONES) for one in due]
+        )
+        assert [tick.fate for tick in decided] == [TickFate.FIRED]  # and here it dies
+        await stage.clock.advance(0.9)
+        assert job_ids(stage) == []
+        await stage.clock.advance(6)
+        assert decided[0].job_id in job_ids(stage)
+        assert len(set(job_ids(stage))) == len(job_ids(stage)), "each job is dispatched once"
+
+
+# -- missed ticks: pure ------------------------------------------------------------------------------------
+
+
+def scheduled(put_at: datetime, **choices: Any) -> ScheduleRow:
+    return first_time(ScheduleRow(asked=put(**choices).data, put_at=put_at, zone_version=ZONES))
+
+
+def decided(row: ScheduleRow, *moments: datetime) -> tuple[ScheduleRow, list[TickRow]]:
+    ticks: list[TickRow] = []
+    for now in moments:
+        while row.wake_at is not None and row.wake_at <= now:
+            step = advance(DueSchedule(row), now, ZONES)
+            row = step.row
+            ticks += step.ticks
+    return row, ticks
+
+
+F, S, U, C = "fired", "skipped", "caught_up", "coalesced"
+
+
+@pytest.mark.parametrize(
+    ("choices", "expected"),
+    [
+        ({"misfire": "skip"}, [S, S, S, F]),
+        ({"misfire": "once"}, [C, C, C, F]),
+        ({"misfire": "all"}, [U, U, U, F]),
+        ({"misfire": "all", "catch_up_most": 2}, [S, U, U, F]),
+        ({"misfire": "window", "catch_up_window": 2.5}, [S, U, U, F]),
+        ({"misfire": "skip", "grace": 0.1}, [S, S, S, S]),
+        ({"misfire": "once", "grace": 0.1}, [C, C, C, U]),
+        ({"misfire": "all", "grace": 0.1, "catch_up_most": 2}, [S, S, U, U]),
+    ],
+)
+def test_a_schedule_that_was_not_looked_at_over_3_ticks(choices: dict[str, Any], expected: list[str]) -> None:
+    row, ticks = decided(scheduled(START, **choices), at(3.2))
+    assert [tick.fate.value for tick in ticks] == expected
+    assert [tick.nominal_at for tick in ticks] == [at(n) for n in range(4)]
+    assert row.next_at == at(4)
+    assert all(tick.reason for tick in ticks if tick.fate is not TickFate.FIRED), "the ledger says why"
+    assert all((tick.request is None) == (tick.fate.value in (S, C)) for tick in ticks)
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    misfire=st.sampled_from(Misfire),
+    most=st.integers(1, 5),
+    pauses=st.lists(st.floats(0.1, 20), min_size=1, max_size=8),
+)
+def test_every_nominal_time_has_one_row_whenever_somebody_looks(
+    misfire: Misfire, most: int, pauses: Sequence[float]
+) -> None:
+    row = scheduled(START, misfire=misfire, catch_up_most=most, catch_up_window=3)
+    looks = [at(sum(pauses[: n + 1])) for n in range(len(pauses))]
+    row, ticks = decided(row, *looks)
+    assert [tick.nominal_at for tick in ticks] == [at(n) for n in range(int(sum(pauses)) + 1)]
+    assert row.runs == sum(tick.request is not None for tick in ticks)
+
+
+@pytest.mark.parametrize(("misfire", "jobs"), [("skip", 1), ("once", 1), ("all", 11), ("window", 6)])
+def test_a_long_absence_is_caught_up_with_in_portions(misfire: str, jobs: int) -> None:
+    count = 3 * PORTION + 500
+    row = scheduled(START, misfire=misfire, catch_up_most=10, catch_up_window=5.5)
+    first = advance(DueSchedule(row), at(count), ZONES)
+    assert len(first.ticks) == PORTION
+    assert first.row.wake_at == at(PORTION), "the others have their turn between"
+    row, ticks = decided(row, at(count))
+    assert [tick.nominal_at for tick in ticks] == [at(n) for n in range(count + 1)]
+    assert sum(tick.request is not None for tick in ticks) == jobs
+    assert ticks[-1].fate is TickFate.FIRED
+
+
+def test_another_zone_database_plans_anew() -> None:
+    row = scheduled(START, rule=CronRule(expression="0 12 * * *"))
+    wrong = replace(row, zone_version="2025z", next_at=at(11 * 3600), wake_at=START)
+    step = advance(DueSchedule(wrong), START, ZONES)
+    assert step.ticks == ()
+    assert (step.row.next_at, step.row.zone_version) == (at(12 * 3600), ZONES)
+
+
+def test_the_request_of_a_tick_is_the_same_as_anyones() -> None:
+    _, ticks = decided(scheduled(START), START)
+    assert ticks[0].request is not None
+    request_event = JobRequested.model_validate_json(ticks[0].request[1:-1])
+    assert request_event.id == str(ticks[0].job_id)

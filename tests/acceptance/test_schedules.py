@@ -1,0 +1,246 @@
+"""Every tick accounted for (G5): real schedulers, a real broker, and a ledger to compare with.
+
+Schedulers share the work and are killed; a scheduler is away for some ticks. Each nominal time has one row
+and at most one job, whatever happens.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
+
+import asyncpg
+import pytest
+from tests.acceptance.warren import ServiceProcess, Warren, until
+
+from warrener_client import SyncClient
+from warrener_contracts.events import SchedulePutData, TickFate
+from warrener_contracts.identity import tick_job_id
+from warrener_contracts.rules import Choices, IntervalRule, OnceRule
+from warrener_store import migrate, open_store
+from warrener_store.schedules.rows import TickRow
+
+MODULE = "nothing_jobs"
+JOBS = """
+from warrener_agent import Agent
+
+agent = Agent()
+
+
+@agent.job("nothing")
+async def nothing() -> None:
+    pass
+"""
+SCHEDULES = 10_000
+SCHEDULERS = 3
+KILLS = 10
+"""Then those that are there may finish: on a busy machine one starts in more time than it would live."""
+
+
+@pytest.fixture
+def postgres_warren(warren: Warren, postgres_url: str) -> Iterator[Warren]:
+    """A warren whose store is PostgreSQL, as where there are several schedulers."""
+    asyncio.run(migrate(postgres_url))
+    warren.store_url = postgres_url
+    yield warren
+    warren.end()
+
+
+@dataclass(frozen=True)
+class Books:
+    """What the store says in the end."""
+
+    fates: dict[str, int]
+    jobs: set[UUID]
+    lags: list[float]
+
+    @property
+    def p99(self) -> float:
+        """Of the lag, from when it was due until the broker had its request, in seconds."""
+        return sorted(self.lags)[len(self.lags) * 99 // 100]
+
+
+async def _books(url: str) -> Books:
+    connection = await asyncpg.connect(url)
+    try:
+        fates = await connection.fetch("SELECT fate, count(*) FROM warrener_ticks GROUP BY fate")
+        jobs = await connection.fetch("SELECT job_id FROM warrener_jobs")
+        lags = await connection.fetch(
+            "SELECT extract(epoch FROM fired_at - due_at)::float FROM warrener_ticks "
+            "WHERE fired_at IS NOT NULL"
+        )
+        return Books({row[0]: row[1] for row in fates}, {row[0] for row in jobs}, [row[0] for row in lags])
+    finally:
+        await connection.close()
+
+
+async def _count(url: str, statement: str) -> int:
+    connection = await asyncpg.connect(url)
+    try:
+        return int(await connection.fetchval(statement) or 0)
+    finally:
+        await connection.close()
+
+
+def count(warren: Warren, statement: str) -> int:
+    return asyncio.run(_count(warren.store_url, statement))
+
+
+async def _job_types(url: str) -> set[str]:
+    store = open_store(url)
+    await store.start()
+    try:
+        return set(await store.job_types())
+    finally:
+        await store.close()
+
+
+def announce(warren: Warren) -> None:
+    """Make the job type known; nobody need run the jobs."""
+    (warren.folder / f"{MODULE}.py").write_text(JOBS, encoding="utf-8")
+    agent = warren.start("agent", MODULE)
+    until(lambda: "nothing" in asyncio.run(_job_types(warren.store_url)), "the job type", within=120)
+    agent.end()
+
+
+def put_all(warren: Warren, at: datetime) -> set[UUID]:
+    """So many schedules that are all due at one moment; the ids of their jobs."""
+    names = [f"burst.{number}" for number in range(SCHEDULES)]
+    with SyncClient(warren.broker_url) as client:
+        client.put_schedules(
+            [SchedulePutData(name=name, rule=OnceRule(at=at), job_type="nothing") for name in names]
+        )
+    return {tick_job_id(name, at) for name in names}
+
+
+def until_fired(warren: Warren, meanwhile: Callable[[], None] = lambda: None) -> Books:
+    """Until each tick's request is confirmed and each of them has become a job."""
+
+    def fired() -> bool:
+        meanwhile()
+        ticks = count(warren, "SELECT count(*) FROM warrener_ticks WHERE fired_at IS NOT NULL")
+        return ticks >= SCHEDULES and count(warren, "SELECT count(*) FROM warrener_jobs") >= SCHEDULES
+
+    until(fired, f"{SCHEDULES} ticks to be fired", within=150)
+    return asyncio.run(_books(warren.store_url))
+
+
+@pytest.mark.timeout(300)
+def test_3_schedulers_and_10000_schedules_due_at_one_moment_make_10000_jobs(
+    postgres_warren: Warren,
+) -> None:
+    for _ in range(SCHEDULERS):
+        postgres_warren.start("scheduler")
+    announce(postgres_warren)
+    at = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=25)
+    expected = put_all(postgres_warren, at)
+    books = until_fired(postgres_warren)
+    assert books.jobs == expected, "each tick has its job, and there is no other"
+    assert sum(books.fates.values()) == SCHEDULES
+    assert books.fates.keys() <= {TickFate.FIRED, TickFate.CAUGHT_UP}
+    print(f"lag p99 of {SCHEDULES} ticks due at one moment, {SCHEDULERS} schedulers: {books.p99:.2f} s")
+
+
+@pytest.mark.timeout(300)
+def test_3_schedulers_of_which_one_is_killed_each_second_make_10000_jobs(postgres_warren: Warren) -> None:
+    schedulers = [postgres_warren.start("scheduler") for _ in range(SCHEDULERS)]
+    announce(postgres_warren)
+    at = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=25)
+    expected = put_all(postgres_warren, at)
+    until(lambda: count(postgres_warren, "SELECT count(*) FROM warrener_schedules") == SCHEDULES, "the puts")
+    until(lambda: datetime.now(UTC) >= at, "the moment at which all are due")
+    killer = Killer(postgres_warren, schedulers)
+    books = until_fired(postgres_warren, killer.kill_each_second)
+    assert killer.killed, "one was killed at the least"
+    assert books.jobs == expected, "each tick has its job, and there is no other"
+    assert sum(books.fates.values()) == SCHEDULES
+    print(
+        f"lag p99 of {SCHEDULES} ticks due at one moment, {SCHEDULERS} schedulers, {killer.killed} of them "
+        f"killed on the way: {books.p99:.2f} s"
+    )
+
+
+class Killer:
+    """kill -9 of the scheduler that has lived longest, once a second; another takes its place."""
+
+    def __init__(self, warren: Warren, schedulers: list[ServiceProcess]) -> None:
+        self._warren, self._schedulers = warren, schedulers
+        self._next = datetime.now(UTC)
+        self.killed = 0
+
+    def kill_each_second(self) -> None:
+        if datetime.now(UTC) < self._next or self.killed == KILLS:
+            return
+        self._schedulers.pop(0).kill()
+        self._schedulers.append(self._warren.start("scheduler"))
+        self._next = datetime.now(UTC) + timedelta(seconds=1)
+        self.killed += 1
+
+
+# -- away for some ticks -----------------------------------------------------------------------------------
+
+EVERY = timedelta(seconds=2)
+CHOICES = {
+    "skip": Choices.model_validate({"misfire": "skip"}),
+    "once": Choices.model_validate({"misfire": "once"}),
+    "all": Choices.model_validate({"misfire": "all", "catch_up_most": 2}),
+    "window": Choices.model_validate({"misfire": "window", "catch_up_window": 5}),
+}
+
+
+def ledger(warren: Warren, name: str) -> list[TickRow]:
+    """The ticks of a schedule, the first one first."""
+
+    async def ask() -> list[TickRow]:
+        store = open_store(warren.store_url)
+        await store.start()
+        try:
+            return await store.ticks_of(name, 1000)
+        finally:
+            await store.close()
+
+    return list(reversed(asyncio.run(ask())))
+
+
+def test_a_scheduler_that_was_away_over_3_ticks_does_what_each_misfire_choice_says(
+    warren: Warren,
+) -> None:
+    scheduler = warren.start("scheduler")
+    announce(warren)
+    with SyncClient(warren.broker_url) as client:
+        client.put_schedules(
+            [
+                SchedulePutData(name=name, rule=IntervalRule(every=EVERY), job_type="nothing", choices=chosen)
+                for name, chosen in CHOICES.items()
+            ]
+        )
+    until(lambda: all(ledger(warren, name) for name in CHOICES), "the first tick of each")
+    scheduler.kill()
+    last = max(ledger(warren, name)[-1].nominal_at for name in CHOICES)
+    until(lambda: datetime.now(UTC) > last + 4 * EVERY, "3 ticks to be missed")
+    warren.start("scheduler")
+    until(lambda: all(len(ledger(warren, name)) > 5 for name in CHOICES), "each to tick again")
+
+    for name in CHOICES:
+        check_ledger(name, ledger(warren, name))
+
+
+def check_ledger(name: str, ticks: list[TickRow]) -> None:
+    assert [tick.nominal_at for tick in ticks] == [ticks[0].nominal_at + n * EVERY for n in range(len(ticks))]
+    assert all(tick.reason for tick in ticks if tick.fate is not TickFate.FIRED), "the ledger says why"
+    missed = [tick for tick in ticks if tick.decided_at >= tick.nominal_at + EVERY]
+    assert len(missed) >= 3
+    fates = [tick.fate for tick in missed]
+    match name:
+        case "skip":
+            assert set(fates) == {TickFate.SKIPPED}
+        case "once":
+            assert set(fates) == {TickFate.COALESCED}
+        case "all":
+            newest = [TickFate.CAUGHT_UP, TickFate.CAUGHT_UP]
+            assert fates == [TickFate.SKIPPED] * (len(missed) - 2) + newest
+        case _:
+            young = [tick.decided_at - tick.nominal_at <= timedelta(seconds=5) for tick in missed]
+            assert [fate is TickFate.CAUGHT_UP for fate in fates] == young
+            assert set(fates) == {TickFate.SKIPPED, TickFate.CAUGHT_UP}

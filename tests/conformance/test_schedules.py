@@ -1,0 +1,230 @@
+"""The stories of schedules and their ticks, alike in every store."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
+from uuid import uuid4
+
+import pytest
+
+from warrener_contracts.events import SchedulePutData, TickFate
+from warrener_contracts.rules import Choices, CronRule, IntervalRule
+from warrener_contracts.states import JobState
+from warrener_store.schedules.rows import Advance, DueSchedule, ScheduleRow, TickRow
+from warrener_store.store import Store
+from warrener_store.testing import NOON, after, running_job
+
+MINUTE = timedelta(minutes=1)
+LATER = after(3600)
+
+
+def schedule(name: str = "hourly", seconds: float = 0, **changes: object) -> ScheduleRow:
+    asked = SchedulePutData(
+        name=name,
+        rule=CronRule(expression="0 * * * *"),
+        timezone="Europe/Berlin",
+        job_type="flights.load",
+        arguments={"path": "a\x1a.csv", "none": None},
+        choices=Choices(jitter=timedelta(seconds=5), start=NOON),
+    )
+    row = ScheduleRow(asked=asked, put_at=NOON, zone_version="2026a", next_at=NOON, wake_at=after(seconds))
+    return replace(row, **changes)  # type: ignore[arg-type] # as many as a test needs
+
+
+def tick(name: str = "hourly", seconds: float = 0, **changes: object) -> TickRow:
+    row = TickRow(
+        schedule=name,
+        nominal_at=after(seconds),
+        fate=TickFate.FIRED,
+        due_at=after(seconds),
+        decided_at=after(seconds + 1),
+        reason="none\x00 at all",
+        job_id=uuid4(),
+        wake_at=after(seconds + 10),
+        request='{"id":"1"}',
+    )
+    return replace(row, **changes)  # type: ignore[arg-type]
+
+
+def on_to(seconds: float, *ticks: TickRow) -> Advance:
+    return Advance(schedule(seconds=seconds, next_at=after(seconds), last_at=NOON, runs=1), ticks)
+
+
+class TestPutting:
+    async def test_they_come_back_as_they_went(self, store: Store) -> None:
+        rows = schedule(), schedule("other", paused=True, last_job_id=uuid4(), waiting=2, runs=7)
+        assert await store.put_schedules(rows) == {"hourly", "other"}
+        assert await store.schedules() == {row.name: row for row in rows}
+        assert await store.schedules(["other", "unknown"]) == {"other": rows[1]}
+        assert await store.schedules([]) == {}
+        assert await store.put_schedules([]) == set()
+
+    async def test_one_that_says_the_same_changes_nothing(self, store: Store) -> None:
+        await store.put_schedules([schedule()])
+        assert await store.put_schedules([schedule(put_at=LATER, wake_at=LATER)]) == set()
+        assert await store.schedules() == {"hourly": schedule()}
+
+    async def test_a_newer_word_replaces_what_was_asked_for_and_leaves_what_became_of_it(
+        self, store: Store
+    ) -> None:
+        await store.put_schedules([schedule(paused=True, runs=5)])
+        asked = schedule().asked.model_copy(update={"rule": IntervalRule(every=MINUTE)})
+        new = schedule(asked=asked, put_at=LATER, next_at=LATER, wake_at=LATER)
+        older = replace(new, put_at=after(-1))
+        assert await store.put_schedules([older]) == set()
+        assert await store.put_schedules([older, new]) == {"hourly"}
+        assert await store.schedules() == {"hourly": replace(new, paused=True, runs=5)}
+
+    async def test_pausing_resuming_and_removing(self, store: Store) -> None:
+        await store.put_schedules([schedule(), schedule("other")])
+        await store.add_ticks([tick()])
+        await store.pause_schedules(["hourly", "unknown"], paused=True)
+        assert [row.paused for row in (await store.schedules()).values()] == [True, False]
+        await store.pause_schedules(["hourly"], paused=False)
+        await store.remove_schedules(["other", "unknown"])
+        assert await store.schedules() == {"hourly": schedule()}
+        await store.remove_schedules(["hourly"])
+        assert await store.ticks_of("hourly") == [tick(job_id=(await store.ticks_of("hourly"))[0].job_id)]
+
+
+class TestAdvancing:
+    async def test_those_that_are_due_are_decided_with_their_ticks(self, store: Store) -> None:
+        await store.put_schedules([schedule(), schedule("later", 60)])
+        fired = tick()
+        seen: list[DueSchedule] = []
+
+        def decide(due: Sequence[DueSchedule]) -> list[Advance]:
+            seen.extend(due)
+            return [on_to(120, fired)]
+
+        assert await store.advance_schedules(after(1), 10, decide) == [fired]
+        assert seen == [DueSchedule(schedule())]
+        assert (await store.schedules())["hourly"] == on_to(120).row
+        assert await store.ticks_of("hourly") == [fired]
+        assert await store.advance_schedules(after(1), 10, _must_not_be_asked) == []
+        assert await store.next_schedule_wake() == fired.wake_at
+
+    async def test_the_longest_waiting_come_first_and_no_more_than_asked_for(self, store: Store) -> None:
+        await store.put_schedules([schedule(f"s{n}", -n) for n in range(5)])
+        seen: list[str] = []
+
+        def decide(due: Sequence[DueSchedule]) -> list[Advance]:
+            seen.extend(found.row.name for found in due)
+            return [Advance(replace(found.row, wake_at=LATER)) for found in due]
+
+        await store.advance_schedules(NOON, 3, decide)
+        assert seen == ["s4", "s3", "s2"]
+        await store.advance_schedules(NOON, 3, decide)
+        assert seen == ["s4", "s3", "s2", "s1", "s0"]
+
+    async def test_a_tick_is_decided_once(self, store: Store) -> None:
+        await store.put_schedules([schedule()])
+        first, again = tick(), tick(fate=TickFate.SKIPPED, wake_at=None, request=None)
+        assert await store.advance_schedules(NOON, 1, lambda _: [on_to(0, first)]) == [first]
+        assert await store.advance_schedules(NOON, 1, lambda _: [on_to(60, again, tick(seconds=1))]) != []
+        assert (await store.ticks_of("hourly"))[-1] == first
+
+    async def test_a_waiting_tick_is_decided_once_more(self, store: Store) -> None:
+        waiting = tick(fate=TickFate.WAITING, wake_at=None, request=None)
+        other = replace(waiting, nominal_at=after(5))
+        await store.put_schedules([schedule(waiting=2)])
+        await store.add_ticks([other, waiting])
+        fired = tick(job_id=waiting.job_id)
+
+        def decide(due: Sequence[DueSchedule]) -> list[Advance]:
+            assert [found.oldest_waiting for found in due] == [waiting.nominal_at]
+            return [on_to(60, fired)]
+
+        assert await store.advance_schedules(NOON, 1, decide) == [fired]
+        assert await store.ticks_of("hourly") == [other, fired]
+
+    async def test_the_state_of_the_last_job_is_known(self, store: Store) -> None:
+        job = running_job()
+        await store.insert_jobs([job])
+        await store.put_schedules([schedule(last_job_id=job.job_id), schedule("z", last_job_id=uuid4())])
+        seen: list[JobState | None] = []
+
+        def decide(due: Sequence[DueSchedule]) -> list[Advance]:
+            seen.extend(found.last_job for found in due)
+            return [Advance(found.row) for found in due]
+
+        await store.advance_schedules(NOON, 5, decide)
+        assert seen == [job.state, None]
+
+    async def test_what_was_put_while_it_was_decided_is_not_lost(self, store: Store) -> None:
+        await store.put_schedules([schedule()])
+        asked = schedule().asked.model_copy(update={"rule": IntervalRule(every=MINUTE)})
+        new = schedule(asked=asked, put_at=LATER, next_at=LATER, wake_at=LATER)
+        await asyncio.gather(
+            store.advance_schedules(NOON, 1, lambda due: [on_to(60)] if due else []),
+            store.put_schedules([new]),
+        )
+        assert (await store.schedules())["hourly"].asked == asked
+
+    async def test_an_error_while_deciding_changes_nothing(self, store: Store) -> None:
+        await store.put_schedules([schedule()])
+
+        def fail(_: Sequence[DueSchedule]) -> list[Advance]:
+            raise RuntimeError("a bug")
+
+        with pytest.raises(RuntimeError, match="a bug"):
+            await store.advance_schedules(NOON, 1, fail)
+        assert await store.schedules() == {"hourly": schedule()}
+        assert await store.advance_schedules(NOON, 1, lambda _: [on_to(60)]) == []
+
+    async def test_many_schedulers_at_once_decide_each_tick_once(self, store: Store) -> None:
+        await store.put_schedules([schedule(f"s{n:03}") for n in range(100)])
+        kept: list[TickRow] = []
+
+        def decide(due: Sequence[DueSchedule]) -> list[Advance]:
+            return [Advance(replace(f.row, wake_at=LATER), (tick(f.row.name),)) for f in due]
+
+        async def scheduler() -> None:
+            while found := await store.advance_schedules(NOON, 7, decide):
+                kept.extend(found)
+
+        await asyncio.gather(*(scheduler() for _ in range(4)))
+        while found := await store.advance_schedules(NOON, 7, decide):  # what a locked row hid from all
+            kept.extend(found)
+        assert sorted(one.schedule for one in kept) == [f"s{n:03}" for n in range(100)]
+
+
+class TestPublishing:
+    async def test_what_is_not_confirmed_is_claimed_once_its_time_has_come(self, store: Store) -> None:
+        unsure, sure = tick(), tick(seconds=1)
+        await store.add_ticks([unsure, sure, tick("skipped", wake_at=None, request=None)])
+        await store.mark_ticks([sure.key], after(2))
+        assert await store.claim_ticks(after(9), after(30), 5) == []
+        assert await store.claim_ticks(after(10), after(30), 5) == [replace(unsure, wake_at=after(30))]
+        assert await store.claim_ticks(after(10), after(30), 5) == []
+        marked = replace(sure, fired_at=after(2), wake_at=None, request=None)
+        assert (await store.ticks_of("hourly"))[0] == marked
+
+    async def test_the_first_mark_counts(self, store: Store) -> None:
+        await store.add_ticks([tick()])
+        await store.mark_ticks([tick().key, ("unknown", NOON)], after(2))
+        await store.mark_ticks([tick().key], after(3))
+        await store.mark_ticks([], after(3))
+        assert [one.fired_at for one in await store.ticks_of("hourly")] == [after(2)]
+
+    async def test_the_next_wake_is_the_earliest_of_all(self, store: Store) -> None:
+        assert await store.next_schedule_wake() is None
+        await store.put_schedules([schedule(seconds=60), schedule("over", wake_at=None, next_at=None)])
+        assert await store.next_schedule_wake() == after(60)
+        await store.add_ticks([tick()])
+        assert await store.next_schedule_wake() == after(10)
+
+    async def test_the_ledger_is_read_backwards(self, store: Store) -> None:
+        ticks = [tick(seconds=n) for n in range(5)]
+        await store.add_ticks([*ticks, tick("other")])
+        assert await store.ticks_of("hourly", 2) == [ticks[4], ticks[3]]
+
+    async def test_another_zone_database_wakes_what_was_planned_by_the_old_one(self, store: Store) -> None:
+        await store.put_schedules([schedule("old", 60), schedule("new", 60, zone_version="2026b")])
+        await store.replan_schedules("2026b", NOON)
+        assert [row.wake_at for row in (await store.schedules()).values()] == [after(60), NOON]
+
+
+def _must_not_be_asked(due: Sequence[DueSchedule]) -> list[Advance]:
+    raise AssertionError(f"expected nothing due, got {due}")
