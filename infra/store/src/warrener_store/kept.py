@@ -1,6 +1,6 @@
 """What both databases keep beside some jobs, in the same words: cancelled trees, and checkpoints."""
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Collection, Sequence
 from typing import Any
 from uuid import UUID
@@ -11,7 +11,7 @@ from warrener_store.records.form import Form, document_in, document_out, text_in
 from warrener_store.trees import CancelledTree, CancelledTrees, Child
 
 
-class Kept(CancelledTrees, KeptCheckpoints, ABC):
+class Kept(CancelledTrees, KeptCheckpoints):
     """A database adds how a question is asked, how rows are put, and how it takes a batch of ids."""
 
     form: Form

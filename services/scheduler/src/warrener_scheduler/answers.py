@@ -83,7 +83,7 @@ def schedule_rejection(event: Event[Any], came: Readable, detail: str, now: date
     told = JobRejected(
         id=str(
             uuid5(job_id_of(event.source, event.id), f"{event.type}\nrejected")
-        ),  # safe, whatever its id is
+        ),  # of a safe length, whatever the asker called it
         source=SOURCE,
         time=now,
         traceparent=event.traceparent,

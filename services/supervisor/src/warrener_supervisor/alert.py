@@ -8,22 +8,34 @@ from warrener_contracts.letters import Letter, letter_for
 from warrener_runtime.bus.port import Backlog, Bus, BusUnreachable
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
+from warrener_store.escalations import Raised
 from warrener_store.port import StateStore
 from warrener_supervisor import act
 from warrener_supervisor.alarms import Alarms, Ear, ears
+from warrener_supervisor.escalation.intake import Intake
 from warrener_supervisor.hearing import Hearing
 from warrener_supervisor.rules import Rules
 
 _log = get_logger("alert")
 
+_NAME = 200  # characters; what an event allows the name of a case to have
+
 
 class Alert:
-    """The verb that raises alarms: a line in the log and an event for whoever passes them on. Each supervisor
-    says what it notices; one that is started anew says it again."""
+    """The verb that raises alarms: a line in the log, an event for whoever passes them on, and a case of the
+    escalation. Each supervisor says what it notices; one that is started anew says it again."""
 
-    def __init__(self, bus: Bus, store: StateStore, clock: Clock, rules: Rules, hearing: Hearing) -> None:
+    def __init__(  # noqa: PLR0917 - the four of every verb, and its two neighbours
+        self,
+        bus: Bus,
+        store: StateStore,
+        clock: Clock,
+        rules: Rules,
+        hearing: Hearing,
+        intake: Intake,
+    ) -> None:
         self._bus, self._store, self._clock = bus, store, clock
-        self._hearing = hearing
+        self._hearing, self._intake = hearing, intake
         self._alarms = Alarms(rules)
         self._untold: list[Letter] = []
 
@@ -40,6 +52,7 @@ class Alert:
         deaf = self._alarms.deaf(backlogs, now)
         _log_lost(lost)
         _log_deaf(deaf)
+        await self._intake.raise_cases([*map(_of_lost, lost), *map(_of_deaf, deaf)])
         news: list[Event[Any]] = [*lost, *deaf]
         self._untold += map(letter_for, news)
         await act.publish(self._bus, self._untold, self._clock)
@@ -47,6 +60,41 @@ class Alert:
 
     async def _backlogs(self, of: Iterable[Ear]) -> Mapping[Ear, Backlog]:
         return {ear: await self._bus.backlog(ear.queue) for ear in of}
+
+
+def _of_lost(event: AgentLost) -> Raised:
+    """Agents of the same queues are one case: a machine that is gone takes many with it."""
+    data = event.data
+    return Raised(
+        kind="agent.lost",
+        fingerprint=f"agent.lost:{','.join(sorted(data.queues))}"[:_NAME],
+        occurrence=event.id,
+        subject=data.agent_id,
+        job_type=None,
+        sample={
+            "text": f"agent {data.agent_id} on {data.host} has not been heard of since "
+            f"{data.last_seen_at.isoformat()}; its {data.running} attempts are given to others",
+            "host": data.host,
+        },
+        raised_at=event.time or data.last_seen_at,
+    )
+
+
+def _of_deaf(event: ServiceDeaf) -> Raised:
+    data = event.data
+    return Raised(
+        kind="service.deaf",
+        fingerprint=f"service.deaf:{data.queue}"[:_NAME],
+        occurrence=event.id,
+        subject=data.queue,
+        job_type=None,
+        sample={
+            "text": f"{data.waiting} messages wait in {data.queue} since {data.since.isoformat()}, and nobody "
+            f"consumes them: look at the {data.service}",
+            "service": data.service,
+        },
+        raised_at=event.time or data.since,
+    )
 
 
 def _log_lost(lost: Iterable[AgentLost]) -> None:

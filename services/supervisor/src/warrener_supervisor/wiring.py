@@ -69,7 +69,7 @@ def assemble(  # noqa: PLR0917 - the same six for every service
     )
     hearing = Hearing(lambda: hearts.live and presence.keeps_up, rules)
     watchdog = Watchdog(bus, store, clock, rules, hearing=hearing)
-    alert = Alert(bus, store, clock, rules, hearing)
+    alert = Alert(bus, store, clock, rules, hearing, intake)
     escalation = Runner(
         store,
         lambda letters: act.publish(bus, letters, clock),
