@@ -89,8 +89,8 @@ def _of_deaf(event: ServiceDeaf) -> Raised:
         subject=data.queue,
         job_type=None,
         sample={
-            "text": f"{data.waiting} messages wait in {data.queue} since {data.since.isoformat()}, and nobody "
-            f"consumes them: look at the {data.service}",
+            "text": f"{data.waiting} messages wait in {data.queue} since {data.since.isoformat()}, and "
+            f"nobody consumes them: look at the {data.service}",
             "service": data.service,
         },
         raised_at=event.time or data.since,
