@@ -49,7 +49,8 @@ def draw_curve(name: str, points: Sequence[Mapping[str, float]], path: Path) -> 
 
 def draw_lags(lags: Mapping[str, Mapping[str, float]], path: Path) -> None:
     """How late a schedule of one tick a second is: median and 99th percentile."""
-    figure, axis = plt.subplots(figsize=(8, 2.6), layout="constrained")
+    figure, axes = plt.subplots(1, 1, squeeze=False, figsize=(8, 2.6), layout="constrained")
+    axis = axes[0][0]
     for shift, what in ((-0.2, "lag_p50_ms"), (0.2, "lag_p99_ms")):
         axis.barh(
             [place + shift for place in range(len(lags))],

@@ -69,6 +69,12 @@ INSERTS = {
     "'[]', NULL, NULL, NULL, "
     f"{MOMENT}, NULL)",
     "slots_not_negative": f"warrener_agents VALUES ('a1', 'h', 1, '[]', -1, 0, true, {MOMENT}, {MOMENT})",
+    "runs_not_negative": "warrener_schedules VALUES "
+    f"('s', '{{}}', {MOMENT}, 'v', false, NULL, NULL, NULL, -1, 0, NULL, NULL)",
+    "fate_known": "warrener_ticks VALUES "
+    f"('s', {MOMENT}, 'late', {MOMENT}, {MOMENT}, '', NULL, NULL, NULL, NULL)",
+    "request_until_fired": "warrener_ticks VALUES "
+    f"('s', {MOMENT}, 'fired', {MOMENT}, {MOMENT}, '', NULL, NULL, NULL, '{{}}')",
 }
 
 
@@ -106,7 +112,9 @@ async def test_nor_can_what_is_kept_beside_it(
             await refused(engine, f"UPDATE {update}", rule)
 
 
-async def test_nor_what_agents_announce(engine: AsyncEngine, subtests: pytest.Subtests) -> None:
+async def test_nor_what_agents_announce_and_what_schedules_are(
+    engine: AsyncEngine, subtests: pytest.Subtests
+) -> None:
     for rule, insert in INSERTS.items():
         with subtests.test(rule=rule):
             await refused(engine, f"INSERT INTO {insert}", rule)
@@ -146,6 +154,15 @@ async def test_an_attempt_is_kept_once_and_only_of_a_job(store: StateStore, engi
 
 async def test_a_parked_message_is_kept_once(engine: AsyncEngine) -> None:
     row = f"INSERT INTO warrener_parked VALUES ('m1', 'q', 'r', 'd', NULL, '', {MOMENT})"
+    async with engine.connect() as connection:
+        await connection.execute(text(row))
+        await connection.commit()
+    await refused(engine, row, "(?i)unique")
+
+
+async def test_a_nominal_time_of_a_schedule_is_kept_once(engine: AsyncEngine) -> None:
+    values = f"'s', {MOMENT}, 'skipped', {MOMENT}, {MOMENT}, '', NULL, NULL, NULL, NULL"
+    row = f"INSERT INTO warrener_ticks VALUES ({values})"
     async with engine.connect() as connection:
         await connection.execute(text(row))
         await connection.commit()

@@ -21,7 +21,7 @@ schedules = Table(
     Column("waiting", Integer(), nullable=False),
     Column("last_job_id", ID),
     moment("last_fired_at"),
-    rule("counts_not_negative", "runs >= 0 AND waiting >= 0"),
+    rule("runs_not_negative", "runs >= 0 AND waiting >= 0"),
 )
 Index(
     "warrener_schedules_due",

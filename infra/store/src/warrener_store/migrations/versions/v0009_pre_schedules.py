@@ -28,7 +28,7 @@ def upgrade() -> None:
         sa.Column("waiting", sa.Integer(), nullable=False),
         sa.Column("last_job_id", _ID),
         _moment("last_fired_at"),
-        sa.CheckConstraint("runs >= 0 AND waiting >= 0", name="counts_not_negative"),
+        sa.CheckConstraint("runs >= 0 AND waiting >= 0", name="runs_not_negative"),
     )
     _index("warrener_schedules_due", "warrener_schedules", "wake_at", "name", where="wake_at IS NOT NULL")
     op.create_table(
