@@ -55,7 +55,7 @@ def test_3_the_jobs_of_a_frozen_agent_run_elsewhere_and_thawed_it_changes_nothin
     with SyncClient(warren.broker_url) as client:
         long = begin_long(warren, client, first)
         other = start_other(warren)
-        # Not in the midst of the quick ones: who is frozen in a transaction of a SQLite ledger holds its lock.
+        # Before the quick ones: who is frozen in a transaction of a SQLite ledger holds its lock.
         frozen_at = time.time()
         first.signal(signal.SIGSTOP)
         quick = begin_quick(warren, client)
