@@ -232,6 +232,16 @@ class TestOverlap:
         assert (await fates(stage))[:3] == ["fired", "skipped", "fired"]
 
 
+class TestFailure:
+    async def test_a_schedule_whose_zone_has_gone_does_not_stop_the_others(self, stage: Stage) -> None:
+        row = scheduled(stage.clock.now(), name="gone", rule=CronRule(expression="* * * * *"))
+        asked = row.asked.model_copy(update={"timezone": "Europe/Bermuda"})
+        await stage.store.put_schedules([replace(row, asked=asked, wake_at=stage.clock.now())])
+        await say(stage, put(), then=3.5)
+        assert await fates(stage) == ["fired"] * 4
+        assert await fates(stage, "gone") == []
+
+
 class TestCrash:
     async def test_what_a_dead_scheduler_has_decided_is_published_by_another(self, stage: Stage) -> None:
         row = scheduled(stage.clock.now())

@@ -6,7 +6,8 @@ in the ledger; whoever sees it first publishes it again, under the same id, and 
 
 import asyncio
 from collections.abc import Sequence
-from datetime import datetime
+from dataclasses import replace
+from datetime import datetime, timedelta
 
 from warrener_runtime.bus.port import Bus
 from warrener_runtime.clock import Clock
@@ -26,6 +27,7 @@ _AT_ONCE = 500
 _LONGEST_SLEEP = 2.0
 """Seconds after which the store is asked again when the next tick is due: another scheduler may have been
 told of a schedule, and died before it looked."""
+_PUT_OFF = timedelta(minutes=1)
 _TAKEN = 0.05
 """Seconds to leave to the one who holds what is due."""
 
@@ -66,10 +68,22 @@ class Ticking:
         def decide(due: Sequence[DueSchedule]) -> list[Advance]:
             nonlocal looked_at
             looked_at = len(due)
-            return [advance(one, now, self._zone_version) for one in due]
+            return [self._decide(one, now) for one in due]
 
         await self._publish(await self._schedules.advance_schedules(now, _AT_ONCE, decide))
         return looked_at >= _AT_ONCE
+
+    def _decide(self, due: DueSchedule, now: datetime) -> Advance:
+        """How one schedule goes on; where we ourselves fail at it, the others go on without it."""
+        try:
+            return advance(due, now, self._zone_version)
+        except Exception:  # noqa: BLE001 - one schedule must not stop the others
+            _log.exception(
+                "A schedule could not be decided; it is looked at again in a minute.",
+                action="clock.bug",
+                schedule=due.row.name,
+            )
+            return Advance(replace(due.row, wake_at=now + _PUT_OFF))
 
     async def _repeat(self) -> bool:
         """Publish what another scheduler has decided and not published in time. Whether there may be more."""
