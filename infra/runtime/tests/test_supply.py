@@ -1,5 +1,6 @@
 """A consumer that seems to live and gets nothing asks whether it should have got something (G8)."""
 
+from warrener_runtime.bus import Backlog
 from warrener_runtime.lifecycle.supply import SupplyTest
 
 
@@ -19,17 +20,24 @@ def test_who_has_its_hands_full_need_not_ask() -> None:
 def test_starving_is_to_get_nothing_for_long_while_something_waits() -> None:
     test = SupplyTest(10)
     test.idle(heard=0, has_room=True)
-    assert not test.starves(waiting=5, now=0)
-    assert not test.starves(waiting=5, now=9)
-    assert test.starves(waiting=5, now=10)
-    assert not test.starves(waiting=5, now=15), "renewed, it has its time again"
-    assert test.starves(waiting=5, now=25)
+    assert not test.starves(Backlog(5, 1), 0)
+    assert not test.starves(Backlog(5, 1), 9)
+    assert test.starves(Backlog(5, 1), 10)
+    assert not test.starves(Backlog(5, 1), 15), "renewed, it has its time again"
+    assert test.starves(Backlog(5, 1), 25)
 
 
 def test_a_queue_that_was_empty_meanwhile_and_a_delivery_begin_it_anew() -> None:
     test = SupplyTest(10)
-    test.starves(waiting=5, now=0)
-    test.starves(waiting=0, now=5)
-    assert not test.starves(waiting=5, now=10)
+    test.starves(Backlog(5, 1), 0)
+    test.starves(Backlog(0, 1), 5)
+    assert not test.starves(Backlog(5, 1), 10)
     test.idle(heard=1, has_room=True)
-    assert not test.starves(waiting=5, now=20)
+    assert not test.starves(Backlog(5, 1), 20)
+
+
+def test_a_queue_that_is_gone_without_a_word_is_noticed_though_nothing_waits_in_it() -> None:
+    test = SupplyTest(10)
+    assert not test.starves(Backlog(0, 0), 0)
+    assert test.starves(Backlog(0, 0), 10)
+    assert not test.starves(Backlog(0, 1), 15), "it is consumed again"

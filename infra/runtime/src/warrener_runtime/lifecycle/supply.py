@@ -1,4 +1,5 @@
-"""A consumer that seems to live and gets nothing: messages wait in its queue, and it has room for them.
+"""A consumer that seems to live and gets nothing: messages wait in its queue, and it has room for them; or
+its queue is gone, and nobody has told it.
 
 Brokers and networks have brought this about without a word to the consumer: no cancel, no closed channel. So
 whoever has heard nothing for a while asks the broker whether there would have been something to hear.
@@ -8,7 +9,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from warrener_runtime.bus.port import Bus, BusUnreachable, Subscription
+from warrener_runtime.bus.port import Backlog, Bus, BusUnreachable, Subscription
 from warrener_runtime.clock import Clock
 from warrener_runtime.lifecycle.component import Managed, cancel
 from warrener_runtime.logs import get_logger
@@ -36,9 +37,10 @@ class SupplyTest:
             self._since = None
         return idle
 
-    def starves(self, *, waiting: int, now: float) -> bool:
-        """Whether messages have waited all the time. After a yes it begins to count anew."""
-        if not waiting:
+    def starves(self, backlog: Backlog, now: float) -> bool:
+        """Whether messages have waited, or the broker has known of no consumer, all the time. After a yes it
+        begins to count anew."""
+        if not backlog.waiting and backlog.consumers:
             self._since = None
             return False
         if self._since is None:
@@ -81,18 +83,20 @@ class SupplyWatch(Managed):
             self.starves = False
             return
         try:
-            waiting = (await self._bus.backlog(self._queue)).waiting
+            backlog = await self._bus.backlog(self._queue)
         except BusUnreachable:
             return  # a broken connection is noticed by itself
-        if self._test.starves(waiting=waiting, now=self._clock.monotonic()):
+        if self._test.starves(backlog, self._clock.monotonic()):
             self.starves = True
             log.error(
-                "A consumer gets nothing, though messages wait in its queue; consuming by another channel.",
+                "A consumer gets nothing: messages wait in its queue, or the broker knows of no consumer. "
+                "Consuming by another channel.",
                 action="consumer.starved",
                 consumer=self._of,
                 queue=self._queue,
-                waiting=waiting,
+                waiting=backlog.waiting,
+                consumers=backlog.consumers,
             )
             subscription.renew()
-        elif not waiting:
+        elif not backlog.waiting and backlog.consumers:
             self.starves = False
