@@ -1,7 +1,7 @@
 """What a handler saves, when it is told, and what the next attempt is given."""
 
 import asyncio
-from typing import Any
+from typing import Any, cast
 from uuid import uuid4
 
 import pytest
@@ -9,7 +9,7 @@ from services.agent.tests.stage import Stage
 
 from warrener_agent import Agent, JobContext
 from warrener_agent.decide_receipt import newest
-from warrener_agent.ledger import Saved
+from warrener_agent.ledger import Ledger, Saved, open_ledger
 from warrener_agent.testing import run
 from warrener_contracts.events import AttemptCheckpointed, AttemptFailed, AttemptSucceeded, Checkpoint
 
@@ -57,6 +57,48 @@ async def test_numbers_go_on_from_what_was_found(stage: Stage) -> None:
     job_id = await stage.dispatch("runs.on", attempt=2, checkpoint=elsewhere)
     told = await stage.hear(AttemptCheckpointed, job_id)
     assert told.data.checkpoint == Checkpoint(number=8, state="here")
+
+
+class SlowToSave:
+    """A ledger whose saving of checkpoints lasts until the test lets it go on."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self.begun, self.go_on = asyncio.Event(), asyncio.Event()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._ledger, name)
+
+    async def save_checkpoints(self, *args: Any, **named: Any) -> Any:
+        self.begun.set()
+        await self.go_on.wait()
+        return await self._ledger.save_checkpoints(*args, **named)
+
+
+async def test_an_attempt_that_fails_while_its_checkpoint_is_being_saved_waits_for_that(stage: Stage) -> None:
+    failing, fails = Agent(), asyncio.Event()
+
+    @failing.job("fails")
+    async def fails_when_told(job: JobContext) -> Any:
+        if job.last_checkpoint is not None:
+            return job.last_checkpoint
+        job.checkpoint("far")
+        await fails.wait()
+        raise RuntimeError("not today")
+
+    ledger = SlowToSave(open_ledger(stage.ledger_url))
+    await stage.enter(failing, ledger=cast("Ledger", ledger))
+    job_id = await stage.dispatch("fails")
+    await ledger.begun.wait()
+    fails.set()
+    other = await stage.dispatch("fails", checkpoint=Checkpoint(number=1, state="done"))
+    await stage.hear(AttemptSucceeded, other)
+    ledger.go_on.set()
+    await stage.hear(AttemptFailed, job_id)
+    told = [event for event in stage.heard if isinstance(event, AttemptCheckpointed | AttemptFailed)]
+    assert [type(event) for event in told] == [AttemptCheckpointed, AttemptFailed]
+    await stage.dispatch("fails", job_id=job_id, attempt=2)
+    assert (await stage.hear(AttemptSucceeded, job_id)).data.result == "far"
 
 
 @pytest.mark.parametrize(

@@ -63,6 +63,15 @@ def test_what_goes_wrong_in_between_does_not_make_the_deaths_forgotten(
     assert [death.partition(":")[0] for death in ruling.row.error.deaths] == ["attempt 1", "attempt 3"]
 
 
+@pytest.mark.parametrize("word", [words.stopped(), words.lost()])
+def test_a_timeout_in_between_does_not_either(make_row: MakeRow, word: Event[Any]) -> None:
+    died = CRASH.model_copy(update={"deaths": ("attempt 1: SIGSEGV",)})
+    policy = JobPolicy(timeout=timedelta(seconds=5), max_attempts=10)
+    ruling = through(make_row(JobState.RUNNING, error=died, policy=policy), word)
+    assert ruling.row.error is not None
+    assert (ruling.row.error.kind, ruling.row.error.deaths) == (ErrorKind.TIMEOUT, died.deaths)
+
+
 def test_an_agent_cannot_say_how_often_a_job_has_died(make_row: MakeRow) -> None:
     row = make_row(JobState.QUEUED, attempt=1, policy=JobPolicy(max_attempts=10, max_deaths=2))
     lie = words.BOOM.model_copy(update={"deaths": ("a", "b", "c")})
@@ -109,6 +118,15 @@ def test_an_attempt_that_one_agent_after_another_has_begun_has_killed_all_but_th
     assert ruling.dead_letter is not None
     assert "attempt 1: lost: agent agent-1 has died" in ruling.dead_letter.reason
     assert "attempt 1: lost: agent agent-2 has died" in ruling.dead_letter.reason
+
+
+def test_what_somebody_has_cancelled_is_not_buried_as_poison_but_stopped(make_row: MakeRow) -> None:
+    policy = JobPolicy(max_deaths=1)
+    row = make_row(JobState.QUEUED, attempt=1, policy=policy)
+    one, other = (words.started(1, agent=f"agent-{n}", at=NOW - timedelta(seconds=30 - n)) for n in (1, 2))
+    ruling = through(row, one, words.cancel(), other)
+    assert (ruling.row.state, ruling.row.owner) == (JobState.RUNNING, "agent-2")
+    assert ruling.tells == {Tell.CANCEL}
 
 
 def test_an_agent_that_was_started_again_under_its_name_is_another_life(make_row: MakeRow) -> None:

@@ -73,6 +73,19 @@ def test_who_took_it_over_has_the_whole_time() -> None:
     assert isinstance(judge(row, words.timed_out(), AT), Ignored)
 
 
+def test_an_agent_that_fell_silent_before_the_time_was_over_was_lost_however_late_it_is_noticed() -> None:
+    """The power was away for a quarter of an hour: supervisor and agents come back together."""
+    began = NOW - timedelta(minutes=15)
+    row = running(started_at=began, failures=1)
+    word = words.lost()
+    silent = began + timedelta(seconds=2)
+    word = word.model_copy(update={"data": word.data.model_copy(update={"last_seen_at": silent})})
+    ruling = judged(row, word)
+    assert (ruling.row.state, ruling.row.failures, ruling.row.losses) == (JobState.RETRYING, 1, 1)
+    assert ruling.attempt is not None
+    assert ruling.attempt.end is AttemptEnd.LOST
+
+
 def test_a_result_that_comes_late_counts() -> None:
     assert judged(running(), words.succeeded(result=7)).row.result == 7
 

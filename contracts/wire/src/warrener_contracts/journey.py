@@ -102,9 +102,7 @@ _TRIED_AGAIN = (
 
 _IN_FLIGHT: Mapping[Signal, Step] = {
     Signal.REQUESTED: _REPEAT,
-    Signal.ALIVE: _to(
-        RUNNING, DEAD, why="its agent says that it runs; it has ended too many agents before that one: dead"
-    ),
+    Signal.ALIVE: _to(RUNNING, why="its agent says that it runs"),
     Signal.SUCCEEDED: _to(SUCCEEDED, why="the result of the current attempt"),
     Signal.FAILED: _to(RETRYING, DEAD, CANCELLED, why=_TRIED_AGAIN),
     Signal.SNOOZED: _to(
@@ -115,11 +113,7 @@ _IN_FLIGHT: Mapping[Signal, Step] = {
         "or then no attempt left: dead; somebody asked to cancel it: cancelled",
     ),
     Signal.STOPPED: _to(
-        CANCELLED,
-        RETRYING,
-        DEAD,
-        why="stopped because somebody asked; if nobody did: tried again; because it ran too long: tried "
-        "again if attempts are left, else dead",
+        CANCELLED, RETRYING, why="stopped because somebody asked; if nobody did: tried again"
     ),
     Signal.WITHDRAWN: _to(CANCELLED, why="its handler has no more use for it"),
     Signal.RELEASED: _to(
@@ -151,6 +145,16 @@ _QUEUED: Mapping[Signal, Step] = {
 _RUNNING: Mapping[Signal, Step] = {
     **_IN_FLIGHT,
     Signal.DUE: Ignored("it runs already"),
+    Signal.ALIVE: _to(
+        RUNNING, DEAD, why="its agent says that it runs; it has ended too many agents before that one: dead"
+    ),
+    Signal.STOPPED: _to(
+        CANCELLED,
+        RETRYING,
+        DEAD,
+        why="stopped because somebody asked; if nobody did: tried again; because it ran too long: tried "
+        "again if attempts are left, else dead",
+    ),
     Signal.TIMED_OUT: _to(
         RUNNING, why="its agent is told to stop it; it is over when the agent says so, or names it no more"
     ),

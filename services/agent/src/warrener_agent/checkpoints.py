@@ -26,6 +26,7 @@ class CheckpointLine:
     def __init__(self, at: Workplace) -> None:
         self._at = at
         self._waiting: dict[Run, str] = {}
+        self._on_its_way: dict[Run, str] = {}
         self._saving = asyncio.Lock()
 
     def put(self, run: Run, state_text: str) -> None:
@@ -33,8 +34,8 @@ class CheckpointLine:
         self._waiting[run] = state_text
 
     def waits(self, run: Run) -> bool:
-        """Whether something of it was not saved yet."""
-        return run in self._waiting
+        """Whether something of it was not saved yet; what is being saved just now was not."""
+        return run in self._waiting or run in self._on_its_way
 
     async def save_due(self) -> None:
         """Save all that waits."""
@@ -42,10 +43,15 @@ class CheckpointLine:
             waiting, self._waiting = self._waiting, {}
             live = {run: text for run, text in waiting.items() if self._at.running.get(run.claim) is run}
             if live:
-                await self._save(live)
+                self._on_its_way = live
+                try:
+                    await self._save(live)
+                finally:
+                    self._on_its_way = {}
 
     async def flush(self, run: Run) -> None:
-        """Save what waits of one attempt that is about to end; it gives up where the ledger is away."""
+        """Save what waits of one attempt that is about to end, after what is on its way; it gives up where
+        the ledger is away."""
         async with self._saving:
             if (text := self._waiting.pop(run, None)) is not None:
                 await self._save({run: text})

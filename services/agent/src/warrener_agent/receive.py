@@ -4,7 +4,6 @@ own."""
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from uuid import uuid5
 
 from warrener_agent.decide_receipt import (
     Park,
@@ -26,7 +25,6 @@ from warrener_agent.receipts import Receipt, acknowledge
 from warrener_agent.record import Report
 from warrener_agent.report import Reporter
 from warrener_agent.running import Run
-from warrener_agent.status_events import Times
 from warrener_agent.workplace import Workplace
 from warrener_contracts import topology
 from warrener_contracts.codec import Readable, Unreadable, decode
@@ -116,9 +114,6 @@ class Receiver:
         self, batch: Batch, event: AttemptDispatched, claim: Claim, receipt: Receipt, *, slot_free: bool
     ) -> None:
         run = self._at.running.get(claim)
-        if run is None and (breaker := self._at.gate.held(event.data.job_type, batch.asked)):
-            batch.send_away(self._give_back(event, batch.now, breaker), [receipt])
-            return
         match way(event, batch.now, runs_here=run is not None, slot_free=slot_free):
             case Way.CLAIM:
                 batch.claims[claim] = (event, [receipt])
@@ -137,15 +132,18 @@ class Receiver:
         )
         lease_good_until = batch.asked + lease.total_seconds()
         for (claim, (event, receipts)), answer in zip(batch.claims.items(), granted, strict=True):
-            if (follows := then(answer)) is Then.START:
+            if (follows := then(answer)) is not Then.START:
+                self._turn_away(batch, claim, answer, follows)
+            elif breaker := self._at.gate.held(event.data.job_type, batch.asked):
+                # Only now: what has ended already is told, and what another runs is left to it.
+                self._tell(batch, claim, Released(f"held back: {breaker} is open"))
+            else:
                 context = TraceContext(event.traceparent, event.tracestate)
                 run = Run(event.data, claim, receipts, batch.now, batch.asked, lease_good_until, context)
                 run.taken_over = _had_before(event, receipts)
                 if answer.checkpoint is not None or event.data.checkpoint is not None:
                     run.go_on_from(newest(answer.checkpoint, event.data.checkpoint))
                 self._performer.begin(run)
-            else:
-                self._turn_away(batch, claim, answer, follows)
 
     def _turn_away(self, batch: Batch, claim: Claim, answer: Granted, follows: Then) -> None:
         event, receipts = batch.claims[claim]
@@ -173,18 +171,6 @@ class Receiver:
         event, receipts = batch.claims[claim]
         context = TraceContext(event.traceparent, event.tracestate)
         self._reporter.hand_in(Report(event.data, context, outcome, batch.now, receipts))
-
-    def _give_back(self, event: AttemptDispatched, now: datetime, breaker: str) -> Letter:
-        """To the supervisor, uncharged and unclaimed. The id is derived: a repeat says the same again."""
-        return letter_for(
-            self._at.speaker.ended(
-                uuid5(event.data.job_id, f"{event.data.attempt}:held back"),
-                event.data,
-                Times(now, now),
-                TraceContext(event.traceparent, event.tracestate),
-                Released(f"held back: {breaker} is open"),
-            )
-        )
 
     def _park(self, queue: str, delivery: Delivery, found: Readable | Unreadable, park: Park) -> Letter:
         _log.error(

@@ -25,7 +25,8 @@ def alive(row: JobRow, event: SignOfLife, at: Moment) -> Judgement | Ignored:
         return Ignored(f"the attempt is held by {row.owner}, not by {event.data.agent_id}")
     if _taken_over(row, event, at.now):
         row = poison.ended_with_its_agent(row)
-        if why := poison.quarantined(row):
+        why = poison.quarantined(row)
+        if why is not None and row.cancel_reason is None:  # what is cancelled is told to stop below
             return _quarantined(row, why, at.now)
     lease_until = at.now + at.rules.lease
     running = become(

@@ -25,6 +25,16 @@ def overran(row: JobRow, now: datetime, rules: Rules) -> bool:
     return row.started_at + row.policy.timeout + rules.timeout_grace <= now
 
 
+def seen_overrunning(row: JobRow, last_seen_at: datetime, now: datetime, rules: Rules) -> bool:
+    """Whether its agent, that is silent now, had still run it when its time was over.
+
+    Whoever fell silent before that was lost, however late it is noticed: a supervisor may have been away.
+    """
+    if row.started_at is None or row.started_at + row.policy.timeout > last_seen_at:
+        return False
+    return overran(row, now, rules)
+
+
 def told_to_stop(row: JobRow, _: AttemptTimedOut, at: Moment) -> Judgement:
     """It goes on running until its agent has killed it; nothing else is begun meanwhile."""
     waits = become(row, wake_at=at.now + at.rules.claim, updated_at=at.now)

@@ -19,7 +19,7 @@ from warrener_store.rows import AttemptEnd, AttemptRow, JobRow
 from warrener_supervisor import delays, ends, held, poison
 from warrener_supervisor.last_seen import seen_before
 from warrener_supervisor.moment import Moment
-from warrener_supervisor.timeouts import overran, too_long
+from warrener_supervisor.timeouts import overran, seen_overrunning, too_long
 from warrener_supervisor.verdicts import Judgement, Tell
 
 
@@ -61,7 +61,7 @@ def lost(row: JobRow, event: AttemptLost, at: Moment) -> Judgement:
     if row.cancel_reason is not None:
         ruling = ends.cancelled(charged, record, at.now)
         return ruling._replace(tells=ends.tidings(JobState.CANCELLED, Signal.LOST))
-    if overran(row, at.now, at.rules):
+    if seen_overrunning(row, event.data.last_seen_at, at.now, at.rules):
         error = too_long(row, f"agent {event.data.agent_id} has not named it since {since}")
         return _timed_out(row, record, error, at)
     if why := poison.quarantined(charged):

@@ -33,10 +33,6 @@ class Window:
             return None
         return f"{badly} of {well + badly} attempts within {_told(policy.window)} have failed"
 
-    def clear(self) -> None:
-        """Begin anew, as when the breaker has turned."""
-        self._slices.clear()
-
     def _forget(self, policy: BreakerPolicy, now: datetime) -> None:
         while self._slices and now - self._slices[0][0] > policy.window:
             self._slices.popleft()
