@@ -24,6 +24,9 @@ warrener escalation test escalation.toml --job-type bank.pay --at 2026-11-21T23:
 warrener escalation list
 warrener escalation ack 3f9a1c77e0b2
 """
+TEST_EXAMPLES = """
+warrener escalation test escalation.toml --job-type bank.pay --at 2026-11-21T23:30 --times 100
+"""
 LIST_EXAMPLES = """
 warrener escalation list
 warrener escalation list --all --json | jq -r '.[].fingerprint'
