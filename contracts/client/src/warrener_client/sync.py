@@ -90,12 +90,12 @@ def _jobs(
     return twin
 
 
-def _nothing(
-    method: Callable[Concatenate[Client, P], Coroutine[Any, Any, None]],
-) -> Callable[Concatenate["SyncClient", P], None]:
+def _plain(
+    method: Callable[Concatenate[Client, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate["SyncClient", P], T]:
     @wraps(method)
-    def twin(self: "SyncClient", /, *args: P.args, **kwargs: P.kwargs) -> None:
-        self._loop.run(method(self._client, *args, **kwargs))
+    def twin(self: "SyncClient", /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._loop.run(method(self._client, *args, **kwargs))
 
     return twin
 
@@ -141,13 +141,15 @@ class SyncClient:
 
     request = _one_job(Client.request)
     request_batch = _jobs(Client.request_batch)
-    cancel = _nothing(Client.cancel)
-    open_breaker = _nothing(Client.open_breaker)
-    close_breaker = _nothing(Client.close_breaker)
-    acknowledge_case = _nothing(Client.acknowledge_case)
-    snooze_case = _nothing(Client.snooze_case)
-    close_case = _nothing(Client.close_case)
-    put_schedules = _nothing(Client.put_schedules)
+    cancel = _plain(Client.cancel)
+    open_breaker = _plain(Client.open_breaker)
+    close_breaker = _plain(Client.close_breaker)
+    acknowledge_case = _plain(Client.acknowledge_case)
+    snooze_case = _plain(Client.snooze_case)
+    close_case = _plain(Client.close_case)
+    send = _plain(Client.send)
+    put_schedules = _plain(Client.put_schedules)
+    ask_of_schedule = _plain(Client.ask_of_schedule)
 
     def request_many(self, asks: Iterable[Ask], *, batch: int = AT_ONCE) -> Iterator[SyncJob]:
         """See Client.request_many. `asks` is read in the caller's thread."""
