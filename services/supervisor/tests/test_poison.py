@@ -52,7 +52,7 @@ def test_crashes_and_lost_agents_are_counted_together_and_each_is_named(make_row
     assert ruling.attempt.verdict == f"dead: {reason}"
 
 
-@pytest.mark.parametrize("between", [words.failed, words.timed_out, words.snoozed, words.stopped])
+@pytest.mark.parametrize("between", [words.failed, words.snoozed, words.stopped])
 def test_what_goes_wrong_in_between_does_not_make_the_deaths_forgotten(
     make_row: MakeRow, between: Callable[[int], Event[Any]]
 ) -> None:

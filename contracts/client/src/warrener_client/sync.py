@@ -90,7 +90,7 @@ def _jobs(
     return twin
 
 
-def _plain(
+def _same(
     method: Callable[Concatenate[Client, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate["SyncClient", P], T]:
     @wraps(method)
@@ -141,15 +141,15 @@ class SyncClient:
 
     request = _one_job(Client.request)
     request_batch = _jobs(Client.request_batch)
-    cancel = _plain(Client.cancel)
-    open_breaker = _plain(Client.open_breaker)
-    close_breaker = _plain(Client.close_breaker)
-    acknowledge_case = _plain(Client.acknowledge_case)
-    snooze_case = _plain(Client.snooze_case)
-    close_case = _plain(Client.close_case)
-    send = _plain(Client.send)
-    put_schedules = _plain(Client.put_schedules)
-    ask_of_schedule = _plain(Client.ask_of_schedule)
+    cancel = _same(Client.cancel)
+    send = _same(Client.send)
+    open_breaker = _same(Client.open_breaker)
+    close_breaker = _same(Client.close_breaker)
+    acknowledge_case = _same(Client.acknowledge_case)
+    snooze_case = _same(Client.snooze_case)
+    close_case = _same(Client.close_case)
+    put_schedules = _same(Client.put_schedules)
+    ask_of_schedule = _same(Client.ask_of_schedule)
 
     def request_many(self, asks: Iterable[Ask], *, batch: int = AT_ONCE) -> Iterator[SyncJob]:
         """See Client.request_many. `asks` is read in the caller's thread."""
