@@ -124,7 +124,7 @@ def test_steps_are_named_by_number_safety_and_intent() -> None:
     steps = list(ScriptDirectory.from_config(script_config()).walk_revisions())
     for step in steps:
         assert re.fullmatch(rf"v{step.revision}_(pre|post)_[a-z_]+\.py", Path(step.path).name)
-    assert [step.revision for step in steps] == sorted((step.revision for step in steps), reverse=True)
+    assert [step.revision for step in reversed(steps)] == [f"{n:04}" for n in range(1, len(steps) + 1)]
 
 
 def test_the_code_needs_a_step_that_exists_and_all_safe_ones() -> None:

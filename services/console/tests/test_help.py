@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 import pytest
+from typer.core import TyperGroup
 from typer.main import get_group
 from typer.testing import Result
 
@@ -10,6 +11,13 @@ from warrener.command.app import app
 
 GROUP = get_group(app)
 COMMANDS = sorted(GROUP.commands)
+WORDS = [
+    f"{name} {word}"
+    for name, group in sorted(GROUP.commands.items())
+    if isinstance(group, TyperGroup)
+    for word in sorted(group.commands)
+    if (name, word) != ("escalation", "test")  # its help is the supervisor's
+]
 
 
 def test_all_commands_are_there() -> None:
@@ -41,6 +49,13 @@ def test_each_command_shows_examples_of_itself(run: Callable[..., Result], comma
     assert told.exit_code == 0
     assert "Examples" in told.stdout
     assert f"$ warrener {command}" in told.stdout or f" warrener {command}" in told.stdout
+
+
+@pytest.mark.parametrize("words", WORDS)
+def test_each_command_of_a_group_shows_examples_of_itself(run: Callable[..., Result], words: str) -> None:
+    told = run(*words.split(), "-h")
+    assert told.exit_code == 0
+    assert f"$ warrener {words}" in told.stdout
 
 
 def test_without_a_command_it_shows_them_all(run: Callable[..., Result]) -> None:

@@ -116,6 +116,13 @@ async def test_a_canary_goes_first_and_the_others_follow_at_the_rate(stage: Stag
     assert times[-1] - times[3] >= timedelta(seconds=3.0), "17 at 5 a second"
 
 
+async def test_one_so_slow_that_no_calendar_has_its_next_job_begins_all_the_same(stage: Stage) -> None:
+    await dead_jobs(stage, 2)
+    await redrive(stage, canary=0, rate=1e-300)
+    assert len(await heirs(stage)) == 1
+    assert (await the_campaign(stage)).state is CampaignState.ROLLING
+
+
 async def test_the_same_failure_in_the_canary_stops_it_and_frees_the_others(stage: Stage) -> None:
     await dead_jobs(stage, 1000)
     await redrive(stage, canary=10)

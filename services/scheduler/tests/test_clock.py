@@ -155,11 +155,24 @@ class TestWishes:
         assert [tick.fate for tick in await ledger(stage)] == [TickFate.TRIGGERED]
         assert (await ledger(stage))[0].fired_at is not None
 
+    async def test_triggers_told_in_whole_seconds_take_no_place_of_a_tick_or_of_each_other(
+        self, stage: Stage
+    ) -> None:
+        await say(stage, put(), then=2.5)
+        tick = (await ledger(stage))[1]
+        triggers = [named(ScheduleTriggerRequested, event_id=name) for name in "ab"]
+        told = [event.model_copy(update={"time": tick.nominal_at}) for event in triggers]
+        await say(stage, *told, *told, then=0.4)
+        assert (await fates(stage)).count("triggered") == 2
+        assert set(job_ids(stage)) == {tick.job_id for tick in await ledger(stage)}
+        assert len(set(job_ids(stage))) == len(await ledger(stage)) == 5
+
     @pytest.mark.parametrize(
         ("wish", "detail"),
         [
             (put(rule=CronRule(expression="0 0 31 2 *")), "expected a cron expression"),
             (put(rule=CronRule(expression="often")), "expected a cron expression"),
+            (put(rule=IntervalRule(every=timedelta(milliseconds=99))), "at least 0.1 s"),
             (put(timezone="Europe/Bermuda"), "IANA time zone database"),
             (put(start=at(2), end=at(1)), "never does"),
             (named(ScheduleTriggerRequested, "unknown"), "expected the name of a schedule, got 'unknown'"),

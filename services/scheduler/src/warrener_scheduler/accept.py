@@ -52,6 +52,7 @@ class Accept:
         holds: Holds,
         campaigns: Campaigns,
         keeping: Keeping,
+        job_types: JobTypes,
     ) -> None:
         self._bus = bus
         self._store = store
@@ -61,7 +62,7 @@ class Accept:
         self._holds = holds
         self._campaigns = campaigns
         self._keeping = keeping
-        self._job_types = JobTypes(store, clock)
+        self._job_types = job_types
 
     async def handle(self, subscription: Subscription, deliveries: list[Delivery]) -> None:
         """Carry out one batch. Raises for infrastructure's sake alone, and then nothing is acknowledged.

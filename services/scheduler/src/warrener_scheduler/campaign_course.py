@@ -18,6 +18,8 @@ PAGE = 500
 Counts = Mapping[str, int]
 
 _ASKED = ("asked", "succeeded", "returned", "died", "ended")
+_SLOWEST = 366 * 86_400
+"""Seconds between two jobs at most: the wire takes any rate above none, and no calendar goes on for ever."""
 _MORE_OFTEN, _LESS_OFTEN = timedelta(seconds=1), timedelta(seconds=30)
 
 
@@ -46,7 +48,7 @@ def course(
     if exhausted:
         return Course(row.state, wait=_patience(row, now))
     some = min(PAGE, max(1, round(order.rate)))
-    return Course(row.state, ask=some, wait=timedelta(seconds=some / order.rate))
+    return Course(row.state, ask=some, wait=timedelta(seconds=min(some / order.rate, _SLOWEST)))
 
 
 def _canary(

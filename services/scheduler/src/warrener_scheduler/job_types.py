@@ -14,7 +14,9 @@ from warrener_store.rows import JobTypeRow
 
 _log = get_logger("job_types")
 
-_FRESH = 1.0  # seconds; a request that meets an announcement may be judged by either side of it
+LOOK = 1.0  # seconds between two looks
+_FRESH = 1.5 * LOOK  # a request that meets an announcement may be judged by either side of it
+_LATELY = 600.0  # seconds; what nobody has asked for since is read when somebody does
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,13 +29,15 @@ class KnownType:
 
 
 class JobTypes:
-    """Job types by name, at most a second old. What is not known is looked for each time."""
+    """Job types by name, hardly more than a second old. What is not known is looked for each time."""
 
     def __init__(self, store: StateStore, clock: Clock) -> None:
         self._store = store
         self._clock = clock
         self._checker = ArgumentChecker()
         self._known: dict[str, KnownType] = {}
+        self._asked_at: dict[str, float] = {}
+        self._forgotten = 0  # how often
         self._unusable: set[tuple[str, str]] = set()
 
     async def named(self, names: AbstractSet[str]) -> Mapping[str, KnownType]:
@@ -41,14 +45,30 @@ class JobTypes:
         now = self._clock.monotonic()
         fresh = {name: known for name, known in self._known.items() if now - known.read_at < _FRESH}
         if missing := names - fresh.keys():
-            rows = await self._store.job_types(missing)
-            fresh |= {name: KnownType(row, self._validator(row), now) for name, row in rows.items()}
+            fresh |= await self._read(missing, now)
         self._known = fresh
+        self._asked_at |= dict.fromkeys(names & fresh.keys(), now)
         return fresh
+
+    async def look(self) -> None:
+        """Read those anew that were asked for lately: the first request after a pause waits for none."""
+        now = self._clock.monotonic()
+        self._asked_at = {name: at for name, at in self._asked_at.items() if now - at < _LATELY}
+        if not self._asked_at:
+            return
+        forgotten = self._forgotten
+        known = await self._read(self._asked_at.keys(), now)
+        if self._forgotten == forgotten:  # else it may be from before the announcement
+            self._known = self._known | known
 
     def forget(self) -> None:
         """An agent has announced something: read them anew."""
         self._known = {}
+        self._forgotten += 1
+
+    async def _read(self, names: AbstractSet[str], now: float) -> dict[str, KnownType]:
+        rows = await self._store.job_types(names)
+        return {name: KnownType(row, self._validator(row), now) for name, row in rows.items()}
 
     def _validator(self, row: JobTypeRow) -> Validator | None:
         try:

@@ -14,6 +14,7 @@ from warrener_scheduler.clock.keeping import Keeping
 from warrener_scheduler.clock.ticking import Ticking, TickingLoop
 from warrener_scheduler.dispatch import Dispatch
 from warrener_scheduler.holds import Holds
+from warrener_scheduler.job_types import LOOK, JobTypes
 from warrener_scheduler.settings import SchedulerSettings
 from warrener_store import StateStore, Store, StoreError, StoreNotMigrated, StoreUnavailable, open_store
 from warrener_store.patience import start_patiently
@@ -37,7 +38,7 @@ def assemble(  # noqa: PLR0917 - the same six for every service
     """The scheduler on a bus and a store that work already. Any number of them may run at once."""
     del entropy  # every id here is derived, so that a repeat is recognised
     holds, campaigns = Holds(store), Campaigns(bus, store, clock)
-    ticking = Ticking(bus, store, clock)
+    ticking, job_types = Ticking(bus, store, clock), JobTypes(store, clock)
     accept = Accept(
         bus,
         store,
@@ -47,6 +48,7 @@ def assemble(  # noqa: PLR0917 - the same six for every service
         holds=holds,
         campaigns=campaigns,
         keeping=Keeping(store, clock, ticking.wake),
+        job_types=job_types,
     )
     dispatch = Dispatch(bus, store, clock, holds)
     return Group(
@@ -62,6 +64,7 @@ def assemble(  # noqa: PLR0917 - the same six for every service
             give_up_after=settings.give_up_deaf_after,
         ),
         Loop("breakers", holds.look, every=_LOOK_AT_BREAKERS, clock=clock),
+        Loop("job types", job_types.look, every=LOOK, clock=clock),
         Loop("dispatch", dispatch.look, every=settings.dispatch_every, clock=clock),
         Loop("campaigns", campaigns.look, every=_CAMPAIGNS_EVERY, clock=clock),
         TickingLoop(ticking, clock),

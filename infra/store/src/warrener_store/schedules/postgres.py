@@ -3,14 +3,13 @@
 from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 from functools import cache
-from typing import Any
-
-from sqlalchemy.ext.asyncio import AsyncEngine
+from typing import TYPE_CHECKING, Any, cast
 
 from warrener_store.address import PostgresAddress
 from warrener_store.arrays import short_arrays
 from warrener_store.failures import translated
 from warrener_store.newest import newest
+from warrener_store.pool import Pool
 from warrener_store.records.form import NATIVE
 from warrener_store.schedules.port import Decide, Schedules
 from warrener_store.schedules.questions import ScheduleQuestions
@@ -27,14 +26,17 @@ from warrener_store.schedules.records import (
 from warrener_store.schedules.rows import ScheduleRow, TickRow
 from warrener_store.sql import statement
 
+if TYPE_CHECKING:
+    from warrener_store.postgres_driver import Connection
+
 _ADVANCED = 9  # name, zone_version and the progress without `paused`
 
 
 class PostgresSchedules(ScheduleQuestions, Schedules):
-    """A part of PostgresStore: its engine is used."""
+    """A part of PostgresStore: its connections are used."""
 
     form = NATIVE
-    _engine: AsyncEngine
+    _pool: "Pool[Connection]"
     _address: PostgresAddress
     _change: Any  # a method of PostgresStore, which tenacity has given a type of its own
 
@@ -55,13 +57,12 @@ class PostgresSchedules(ScheduleQuestions, Schedules):
         return {row.name: row for row in found}
 
     async def advance_schedules(self, now: datetime, limit: int, decide: Decide) -> list[TickRow]:
-        engine = self._engine.execution_options(isolation_level="READ COMMITTED")
         with translated(self._address):
-            async with engine.begin() as connection:
+            async with self._pool.lent() as connection, connection.transaction(isolation="read_committed"):
 
                 async def run(name: str, *parameters: Any) -> Sequence[Sequence[Any]]:
-                    found = await connection.exec_driver_sql(_statement(name), parameters)
-                    return found.fetchall() if found.returns_rows else ()
+                    # A Record is a sequence of its values, but its stubs do not say so.
+                    return cast("list[Sequence[Any]]", await connection.fetch(_statement(name), *parameters))
 
                 due = [due_in(values, NATIVE) for values in await run("due_schedules", now, limit)]
                 if not due:

@@ -86,29 +86,17 @@ _add(_RUN, "scheduler", scheduler.scheduler, scheduler.EXAMPLES, context_setting
 _add(_RUN, "supervisor", supervisor.supervisor, supervisor.EXAMPLES, context_settings=_PASS)
 _add(_ASK, "request", request.request, request.EXAMPLES)
 _add(_ASK, "cancel", cancel.cancel, cancel.EXAMPLES)
-_schedules = typer.Typer(
-    rich_markup_mode="rich",
-    no_args_is_help=True,
-    help="Keep schedules, and look at what became of their ticks.",
+_schedule = _group(
+    _ASK, "schedule", "Keep schedules, and look at what became of their ticks.", schedule.EXAMPLES
 )
-app.add_typer(
-    _schedules,
-    name="schedule",
-    rich_help_panel=_ASK,
-    epilog=_shown(schedule.EXAMPLES),
-)
-_VERBS: dict[str, Callable[..., None]] = {
-    "put": schedule.put,
-    "list": schedule.listed,
-    "show": schedule.show,
-    "preview": schedule.preview,
-    "pause": schedule.pause,
-    "resume": schedule.resume,
-    "trigger": schedule.trigger,
-    "remove": schedule.remove,
-}
-for _verb, _body in _VERBS.items():
-    _schedules.command(_verb)(telling_errors(_body))
+_into(_schedule, "put", schedule.put, schedule.PUT_EXAMPLES)
+_into(_schedule, "list", schedule.list_, schedule.LIST_EXAMPLES)
+_into(_schedule, "show", schedule.show, schedule.SHOW_EXAMPLES)
+_into(_schedule, "preview", schedule.preview, schedule.PREVIEW_EXAMPLES)
+_into(_schedule, "pause", schedule.pause, schedule.PAUSE_EXAMPLES)
+_into(_schedule, "resume", schedule.resume, schedule.RESUME_EXAMPLES)
+_into(_schedule, "trigger", schedule.trigger, schedule.TRIGGER_EXAMPLES)
+_into(_schedule, "remove", schedule.remove, schedule.REMOVE_EXAMPLES)
 _add(_LOOK, "jobs", jobs.jobs, jobs.EXAMPLES)
 _add(_LOOK, "job", job.job, job.EXAMPLES)
 app.add_typer(dead.app, name="dead", rich_help_panel=_LOOK)
@@ -133,7 +121,7 @@ _into(_escalation, "ack", escalation.ack, escalation.ACK_EXAMPLES)
 _into(_escalation, "snooze", escalation.snooze, escalation.SNOOZE_EXAMPLES)
 _into(_escalation, "close", escalation.close, escalation.CLOSE_EXAMPLES)
 _ALL: dict[str, Any] = {**_PASS, "help_option_names": []}  # --help too is the service's
-_into(_escalation, "test", escalation.test, escalation.EXAMPLES, context_settings=_ALL)
+_into(_escalation, "test", escalation.test, escalation.TEST_EXAMPLES, context_settings=_ALL)
 _add(_KEEP, "doctor", doctor.doctor, doctor.EXAMPLES)
 _add(_KEEP, "migrate", migrate.migrate, migrate.EXAMPLES)
 _add(_KEEP, "topology", topology.topology, topology.EXAMPLES)

@@ -1,6 +1,5 @@
 """`warrener escalation`."""
 
-import getpass
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import Annotated
@@ -13,6 +12,8 @@ from warrener.exits import CommandError, Exit
 from warrener.options import Broker, Json, Limit, Store
 from warrener.places import Places, find_places
 from warrener.running import client_at, run, store_at
+from warrener.selecting import By
+from warrener.selecting import who as here
 from warrener.shown.cases import cases_table
 from warrener.shown.screen import err, print_json
 from warrener_client import Client
@@ -23,6 +24,9 @@ EXAMPLES = """
 warrener escalation test escalation.toml --job-type bank.pay --at 2026-11-21T23:30 --times 100
 warrener escalation list
 warrener escalation ack 3f9a1c77e0b2
+"""
+TEST_EXAMPLES = """
+warrener escalation test escalation.toml --job-type bank.pay --at 2026-11-21T23:30 --times 100
 """
 LIST_EXAMPLES = """
 warrener escalation list
@@ -48,7 +52,6 @@ Tell = Callable[[Client, CaseRow, str], Awaitable[None]]
 Case = Annotated[
     str, typer.Argument(metavar="CASE", help="Its fingerprint, or how that begins.", show_default=False)
 ]
-By = Annotated[str | None, typer.Option("--by", metavar="NAME", help="Who says it. Else your user name.")]
 
 
 def list_(
@@ -131,7 +134,7 @@ def test(context: typer.Context) -> None:
 async def _say(text: str, places: Places, by: str | None, what: str, tell: Tell, *, as_json: bool) -> None:
     async with store_at(places) as open_store:
         found = await _find(open_store.escalations, text)
-    who = by or getpass.getuser()
+    who = by or here()
     async with client_at(places) as client:
         await tell(client, found, who)
     if as_json:

@@ -30,10 +30,36 @@ from warrener_store.schedules.rows import ScheduleRow, TickRow
 
 EXAMPLES = """
 warrener schedule put flights.hourly flights.load path=today.csv --cron "30 * * * *" --timezone Europe/Berlin
-warrener schedule put heartbeat ping --every 1s --overlap skip
 warrener schedule preview flights.hourly -n 5
 warrener schedule show flights.hourly
-warrener schedule pause flights.hourly
+"""
+PUT_EXAMPLES = """
+warrener schedule put flights.hourly flights.load path=today.csv --cron "30 * * * *" --timezone Europe/Berlin
+warrener schedule put heartbeat ping --every 1s --overlap skip
+warrener schedule put new.year greet --at 2027-01-01T00:00:00
+"""
+LIST_EXAMPLES = """
+warrener schedule list
+warrener schedule list --json | jq -r '.[] | select(.paused).asked.name'
+"""
+SHOW_EXAMPLES = """
+warrener schedule show flights.hourly
+warrener schedule show flights.hourly -n 100 --json
+"""
+PREVIEW_EXAMPLES = """
+warrener schedule preview flights.hourly -n 5
+"""
+PAUSE_EXAMPLES = """
+warrener schedule pause flights.hourly --reason "the files are late today"
+"""
+RESUME_EXAMPLES = """
+warrener schedule resume flights.hourly
+"""
+TRIGGER_EXAMPLES = """
+warrener schedule trigger flights.hourly --reason "the file of noon was mended"
+"""
+REMOVE_EXAMPLES = """
+warrener schedule remove flights.hourly
 """
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The schedule.", show_default=False)]
@@ -163,7 +189,7 @@ def show(name: Name, *, limit: Limit = 20, store: Store = None, as_json: Json = 
         out().print(ticks_table(ticks, now))
 
 
-def listed(*, store: Store = None, as_json: Json = False) -> None:
+def list_(*, store: Store = None, as_json: Json = False) -> None:
     """List the schedules."""
 
     async def ask(open_store: OpenStore) -> list[ScheduleRow]:

@@ -16,6 +16,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _INSTANT = timedelta(microseconds=1)
 _END = datetime(2190, 1, 1, tzinfo=UTC)
 _WHOLE = 2**128
+_SHORTEST = timedelta(milliseconds=100)
+"""Shorter intervals would fill the ledger faster than schedulers decide ticks, from one request."""
 
 
 class NeverTicks(ValueError):
@@ -23,10 +25,12 @@ class NeverTicks(ValueError):
 
 
 def check(asked: SchedulePutData, put_at: datetime) -> None:
-    """Raises ValueError where it names no zone or no expression, or would never tick."""
+    """Raises ValueError where it names no zone or no expression, or would never tick, or without a pause."""
     zone(asked.timezone)
     if isinstance(asked.rule, CronRule):
         cron.check(asked.rule.expression)
+    if isinstance(asked.rule, IntervalRule) and asked.rule.every < _SHORTEST:
+        raise ValueError(f"expected an interval of at least 0.1 s, got {asked.rule.every.total_seconds()} s")
     if next(nominal_times(asked, put_at, datetime.min.replace(tzinfo=UTC)), None) is None:
         raise NeverTicks(
             "expected a rule that ticks at least once between start and end, got one that never does"

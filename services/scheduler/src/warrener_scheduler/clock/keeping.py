@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import groupby
 from typing import Any
+from uuid import UUID
 
 from warrener_contracts.codec import Readable
 from warrener_contracts.events import (
@@ -123,7 +124,7 @@ def _triggered(row: ScheduleRow, event: ScheduleEvent, now: datetime) -> TickRow
     told_at, job_id = _told_at(event, now), job_id_of(event.source, event.id)
     return TickRow(
         schedule=row.name,
-        nominal_at=told_at,
+        nominal_at=_between_ticks(told_at, job_id),
         fate=TickFate.TRIGGERED,
         due_at=told_at,
         decided_at=now,
@@ -132,3 +133,9 @@ def _triggered(row: ScheduleRow, event: ScheduleEvent, now: datetime) -> TickRow
         wake_at=now,
         request=request_text(row.asked, job_id, now),
     )
+
+
+def _between_ticks(told_at: datetime, job_id: UUID) -> datetime:
+    """The key of a trigger in the ledger. Some askers tell whole seconds: there stand the ticks of the rule
+    and other triggers of that second, and of two under one key one would be lost."""
+    return told_at if told_at.microsecond else told_at + timedelta(microseconds=1 + job_id.int % 999_999)

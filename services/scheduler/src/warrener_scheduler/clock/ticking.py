@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from warrener_contracts.events import TickFate
 from warrener_runtime.bus.port import Bus
 from warrener_runtime.clock import Clock
 from warrener_runtime.lifecycle import Loop
@@ -86,11 +87,13 @@ class Ticking:
             return Advance(replace(due.row, wake_at=now + _PUT_OFF))
 
     async def _repeat(self) -> bool:
-        """Publish what another scheduler has decided and not published in time. Whether there may be more."""
+        """Publish what was triggered, and what another scheduler has decided and not published in time.
+        Whether there may be more."""
         now = self._clock.now()
         found = await self._schedules.claim_ticks(now, now + PUBLISHED_WITHIN, _AT_ONCE)
-        if found:
-            _log.warning("Ticks are published again.", action="clock.again", ticks=len(found))
+        late = sum(tick.fate is not TickFate.TRIGGERED for tick in found)
+        if late:
+            _log.warning("Ticks are published again.", action="clock.again", ticks=late)
         await self._publish(found)
         return len(found) >= _AT_ONCE
 
