@@ -29,6 +29,7 @@ from warrener_supervisor.verdicts import Judgement
 _log = get_logger("breakers")
 
 _REMIND = timedelta(seconds=5)  # agents that have come since hear of open breakers so soon
+_MISSED = timedelta(minutes=1)  # an agent believes an open breaker for half of it
 _NOT_THE_LADDER = timedelta(minutes=1)  # what the ladder or a claim has put off is looked at sooner than that
 _AT_ONCE = 1000
 _TURNS_AT_MOST = 10  # others turn it meanwhile
@@ -115,11 +116,11 @@ class Breakers:
             pass  # there are more
 
     async def _remind(self, now: datetime) -> None:
-        open_ones = [row for row in self._rows.values() if row.state is BreakerState.OPEN]
-        if not open_ones or (self._reminded_at is not None and now - self._reminded_at < _REMIND):
+        telling = [row for row in self._rows.values() if _to_be_repeated(row, now)]
+        if not telling or (self._reminded_at is not None and now - self._reminded_at < _REMIND):
             return
         self._reminded_at = now
-        await self._bus.publish([to_agents(row, now) for row in open_ones])
+        await self._bus.publish([to_agents(row, now) for row in telling])
 
     # -- by hand ------------------------------------------------------------------------------------------
 
@@ -169,6 +170,12 @@ class Breakers:
 
 def _wants_probes(row: BreakerRow, now: datetime) -> bool:
     return row.state is BreakerState.HALF_OPEN and (row.until is None or row.until <= now)
+
+
+def _to_be_repeated(row: BreakerRow, now: datetime) -> bool:
+    """Agents that have come since, or have missed a word, would run what is held back, or give back what is
+    not."""
+    return row.state is BreakerState.OPEN or now - row.since < _MISSED
 
 
 def _closed_lately(row: BreakerRow, now: datetime) -> bool:
