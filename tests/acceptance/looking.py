@@ -7,7 +7,7 @@ from uuid import UUID
 from tests.acceptance.warren import Warren
 
 from warrener_store import open_store
-from warrener_store.rows import AttemptRow, DeadLetter, JobRow, ParkedMessage
+from warrener_store.rows import AgentRow, AttemptRow, DeadLetter, JobRow, ParkedMessage
 
 
 def look(warren: Warren, job_id: UUID) -> tuple[JobRow, Sequence[ParkedMessage]]:
@@ -28,6 +28,20 @@ def story(warren: Warren, job_id: UUID) -> tuple[JobRow, Sequence[AttemptRow], S
 def buried(warren: Warren, job_id: UUID) -> DeadLetter:
     """The dead letter of this job."""
     return asyncio.run(_buried(warren.store_url, job_id))
+
+
+def agents_of(warren: Warren) -> Sequence[AgentRow]:
+    """The agents that have been heard of."""
+    return asyncio.run(_agents_of(warren.store_url))
+
+
+async def _agents_of(url: str) -> Sequence[AgentRow]:
+    store = open_store(url)
+    await store.start()
+    try:
+        return await store.agents()
+    finally:
+        await store.close()
 
 
 async def _rows_of(url: str, job_ids: Sequence[UUID]) -> dict[UUID, JobRow]:

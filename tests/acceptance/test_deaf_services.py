@@ -1,11 +1,14 @@
 """Point 3 of supervision (G8): a service that has stopped receiving notices it by itself and recovers, and
 where it cannot, the supervisor raises the alarm."""
 
+import asyncio
 import signal
 from collections.abc import Iterator
 
+import aio_pika
 import pytest
 from tests.acceptance.ear import Ear
+from tests.acceptance.looking import agents_of
 from tests.acceptance.test_lost_agents import make_table
 from tests.acceptance.warren import Warren, until
 from tests.faults.swallowing_proxy import SwallowingProxy, by_way_of
@@ -62,9 +65,11 @@ def test_3_consumers_whose_channels_are_killed_and_whose_queues_are_deleted_come
     warren.broker_url = own_rabbitmq.url
     make_table(warren)
     warren.start_all(MODULE)
-    own_rabbitmq.settle()
-    for fault in (ALL_CONSUMERS, deleted(STATUS), deleted(REQUESTS), deleted("warrener.queue.quick")):
-        own_rabbitmq.evaluate(fault)
+    for queue in (None, STATUS, REQUESTS, "warrener.queue.quick"):
+        if queue is None:
+            own_rabbitmq.evaluate(ALL_CONSUMERS)
+        else:
+            delete(warren.broker_url, queue)
         with SyncClient(warren.broker_url) as client:
             for job in list(client.request_many([Ask("quick")] * JOBS)):
                 job.result(timeout=60)
@@ -76,6 +81,7 @@ def test_3_the_supervisor_raises_the_alarm_for_who_cannot_notice(warren: Warren)
     agent = warren.start("agent", MODULE)
     warren.wait_ready()
     said = Ear(warren.broker_url, EVENTS)
+    until(lambda: agents_of(warren), "the agent's first heartbeat to be noted")
     with SyncClient(warren.broker_url) as client:
         agent.kill()
         [lost] = until(lambda: said.heard(AgentLost), "the alarm that an agent is lost")
@@ -103,9 +109,11 @@ def deaf_of(said: Ear, service: str) -> ServiceDeaf | None:
     return next((event for event in said.heard(ServiceDeaf) if event.data.service == service), None)
 
 
-def deleted(queue: str) -> str:
-    """Erlang that deletes a queue."""
-    return (
-        f'{{ok, Queue}} = rabbit_amqqueue:lookup({{resource, <<"/">>, queue, <<"{queue}">>}}),'
-        'rabbit_amqqueue:delete(Queue, false, false, <<"test">>), ok'
-    )
+def delete(url: str, queue: str) -> None:
+    """As an operator does it, by a channel of AMQP; its consumers are cancelled."""
+
+    async def ask() -> None:
+        async with await aio_pika.connect(url) as connection:
+            await (await connection.channel()).queue_delete(queue)
+
+    asyncio.run(ask())

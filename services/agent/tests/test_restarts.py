@@ -26,11 +26,14 @@ def agent(monkeypatch: pytest.MonkeyPatch) -> Iterator[Agent]:
 
 def children() -> set[int]:
     """The child processes of this agent that wait for work or do it."""
-    return {
-        one.pid
-        for one in psutil.Process().children()
-        if one.status() != psutil.STATUS_ZOMBIE and "warrener_agent.executors.child" in one.cmdline()
-    }
+    return {one.pid for one in psutil.Process().children() if _works(one)}
+
+
+def _works(one: psutil.Process) -> bool:
+    try:
+        return one.status() != psutil.STATUS_ZOMBIE and "warrener_agent.executors.child" in one.cmdline()
+    except psutil.NoSuchProcess:  # it ended while we looked
+        return False
 
 
 async def until(fact: Callable[[set[int]], bool]) -> set[int]:
