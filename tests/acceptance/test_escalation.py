@@ -103,6 +103,7 @@ def test_10_a_thousand_dead_jobs_are_one_alert_and_a_thousand_compensations_each
         warren.start("supervisor", WARRENER_ESCALATION=file)
         until(lambda: len(cancelled.read_text().splitlines()) >= JOBS, "a compensation for each", within=120)
         until(lambda: cases(warren)[0].times == JOBS, "all to be counted")
+        until(lambda: cases(warren)[0].step == 2, "the last step to be noted")
 
     dead = rows_of(warren, [job.job_id for job in jobs])
     assert {row.state for row in dead.values()} == {JobState.DEAD}
