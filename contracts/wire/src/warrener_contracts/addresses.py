@@ -48,8 +48,7 @@ def address_of(event: Event[Any]) -> tuple[str, str]:
     """The exchange and the routing key of `event`. Status events go by their type; the others say where."""
     data: object = event.data
     if isinstance(data, AttemptData):
-        what = event.type.removeprefix("attempt.").rsplit(".", 1)[0]
-        return topology.STATUS, f"attempt.{what}.{data.job_type}"
+        return topology.STATUS, f"{_unversioned(event)}.{data.job_type}"
     raise TypeError(f"expected an event of the wire, got {event.type!r}: it has no address")
 
 
@@ -58,18 +57,26 @@ def _(event: JobRequested) -> tuple[str, str]:
     return topology.REQUESTS, event.data.job_type
 
 
-@address_of.register
-def _(event: JobCancelRequested) -> tuple[str, str]:
-    return topology.REQUESTS, "job.cancel_requested"
-
-
+@address_of.register(JobCancelRequested)
+@address_of.register(BreakerSetRequested)
+@address_of.register(JobRedriveRequested)
+@address_of.register(JobDropRequested)
+@address_of.register(CampaignChangeRequested)
 @address_of.register(SchedulePut)
 @address_of.register(SchedulePauseRequested)
 @address_of.register(ScheduleResumeRequested)
 @address_of.register(ScheduleRemoveRequested)
 @address_of.register(ScheduleTriggerRequested)
 def _(event: Event[Any]) -> tuple[str, str]:
-    return topology.REQUESTS, event.type.rsplit(".", 1)[0]
+    return topology.REQUESTS, _unversioned(event)
+
+
+@address_of.register(JobDeadlinePassed)
+@address_of.register(CaseAcknowledgeRequested)
+@address_of.register(CaseSnoozeRequested)
+@address_of.register(CaseCloseRequested)
+def _(event: Event[Any]) -> tuple[str, str]:
+    return topology.STATUS, _unversioned(event)
 
 
 @address_of.register
@@ -78,48 +85,8 @@ def _(event: ScheduleTicked) -> tuple[str, str]:
 
 
 @address_of.register
-def _(event: BreakerSetRequested) -> tuple[str, str]:
-    return topology.REQUESTS, "breaker.set_requested"
-
-
-@address_of.register
 def _(event: BreakerChanged) -> tuple[str, str]:
     return topology.EVENTS, f"breaker.changed.{event.data.state}"
-
-
-@address_of.register
-def _(event: JobRedriveRequested) -> tuple[str, str]:
-    return topology.REQUESTS, "job.redrive_requested"
-
-
-@address_of.register
-def _(event: JobDropRequested) -> tuple[str, str]:
-    return topology.REQUESTS, "job.drop_requested"
-
-
-@address_of.register
-def _(event: CampaignChangeRequested) -> tuple[str, str]:
-    return topology.REQUESTS, "job.campaign_change_requested"
-
-
-@address_of.register
-def _(event: JobDeadlinePassed) -> tuple[str, str]:
-    return topology.STATUS, "job.deadline_passed"
-
-
-@address_of.register
-def _(event: CaseAcknowledgeRequested) -> tuple[str, str]:
-    return topology.STATUS, "case.acknowledge_requested"
-
-
-@address_of.register
-def _(event: CaseSnoozeRequested) -> tuple[str, str]:
-    return topology.STATUS, "case.snooze_requested"
-
-
-@address_of.register
-def _(event: CaseCloseRequested) -> tuple[str, str]:
-    return topology.STATUS, "case.close_requested"
 
 
 @address_of.register
@@ -175,6 +142,11 @@ def _(event: AgentLost) -> tuple[str, str]:
 @address_of.register
 def _(event: ServiceDeaf) -> tuple[str, str]:
     return topology.EVENTS, f"service.deaf.{event.data.service}"
+
+
+def _unversioned(event: Event[Any]) -> str:
+    """`attempt.started` of `attempt.started.v1`."""
+    return event.type.rpartition(".")[0]
 
 
 def _word(job_type: str | None) -> str:

@@ -1,6 +1,7 @@
 """alert: looks whether the other services hear, and says so where they do not."""
 
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from typing import Any
 
 from warrener_contracts.events import AgentLost, Event, ServiceDeaf
@@ -65,35 +66,33 @@ class Alert:
 def _of_lost(event: AgentLost) -> Raised:
     """Agents of the same queues are one case: a machine that is gone takes many with it."""
     data = event.data
-    return Raised(
-        kind="agent.lost",
-        fingerprint=f"agent.lost:{','.join(sorted(data.queues))}"[:_NAME],
-        occurrence=event.id,
-        subject=data.agent_id,
-        job_type=None,
-        sample={
-            "text": f"agent {data.agent_id} on {data.host} has not been heard of since "
-            f"{data.last_seen_at.isoformat()}; its {data.running} attempts are given to others",
-            "host": data.host,
-        },
-        raised_at=event.time or data.last_seen_at,
+    text = (
+        f"agent {data.agent_id} on {data.host} has not been heard of since {data.last_seen_at.isoformat()}; "
+        f"its {data.running} attempts are given to others"
     )
+    return _raised(event, data.agent_id, ",".join(sorted(data.queues)), text, data.last_seen_at)
 
 
 def _of_deaf(event: ServiceDeaf) -> Raised:
     data = event.data
+    text = (
+        f"{data.waiting} messages wait in {data.queue} since {data.since.isoformat()}, and nobody consumes "
+        f"them: look at the {data.service}"
+    )
+    return _raised(event, data.queue, data.queue, text, data.since)
+
+
+def _raised(event: Event[Any], subject: str, of: str, text: str, since: datetime) -> Raised:
+    """A case for each kind of alarm `of` the same."""
+    kind = event.type.rpartition(".")[0]
     return Raised(
-        kind="service.deaf",
-        fingerprint=f"service.deaf:{data.queue}"[:_NAME],
+        kind=kind,
+        fingerprint=f"{kind}:{of}"[:_NAME],
         occurrence=event.id,
-        subject=data.queue,
+        subject=subject,
         job_type=None,
-        sample={
-            "text": f"{data.waiting} messages wait in {data.queue} since {data.since.isoformat()}, and "
-            f"nobody consumes them: look at the {data.service}",
-            "service": data.service,
-        },
-        raised_at=event.time or data.since,
+        sample={"text": text},
+        raised_at=event.time or since,
     )
 
 

@@ -95,7 +95,7 @@ class Observe:
             told=len(letters),
         )
 
-    def _read(self, deliveries: Iterable[Delivery]) -> "Heard":
+    def _read(self, deliveries: Iterable[Delivery]) -> Heard:
         heard = Heard()
         for delivery in deliveries:
             for found in decode(delivery.body, delivery.content_type):

@@ -11,7 +11,6 @@ from datetime import datetime, timedelta
 
 from warrener_contracts.breaking import USUAL, BreakerPolicy, BreakerState, before
 from warrener_contracts.events import BreakerSetRequested
-from warrener_contracts.letters import Letter
 from warrener_runtime.bus.port import Bus
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
@@ -103,13 +102,13 @@ class Breakers:
         types = await self._store.job_types()
         for row in probing:
             if await self._store.wake_held(
-                self._behind(row, types), now, now + _NOT_THE_LADDER, row.policy.probes
+                _behind(row, types), now, now + _NOT_THE_LADDER, row.policy.probes
             ):
                 await self._put(turns.probed(row, now), say=False)
         free = {
             name
             for row in closed
-            for name in self._behind(row, types)
+            for name in _behind(row, types)
             if self.holding.before(name, types[name].policy) is None
         }
         while free and await self._store.wake_held(free, now, now + _NOT_THE_LADDER, _AT_ONCE) == _AT_ONCE:
@@ -145,7 +144,8 @@ class Breakers:
 
     async def _put(self, row: BreakerRow, *, say: bool = True) -> bool:
         """Whether it is so now; False where another supervisor has turned it meanwhile."""
-        row = replace(row, job_types=self._behind(row, await self._store.job_types()))
+        if say:  # a breaker that turns names the job types behind it as they are now
+            row = replace(row, job_types=_behind(row, await self._store.job_types()))
         if not await self._store.put_breaker(row):
             self._know(await self._store.breakers())
             return False
@@ -153,19 +153,19 @@ class Breakers:
         if say:
             self._windows.pop(row.name, None)
             _say(row)
-            letters: list[Letter] = changed(row)
-            await act.publish(self._bus, letters, self._clock)
+            await act.publish(self._bus, changed(row), self._clock)
         return True
 
     def _know(self, rows: list[BreakerRow]) -> None:
         self._rows = {row.name: row for row in rows}
         self.holding = Holding(rows)
 
-    def _behind(self, row: BreakerRow, types: Mapping[str, JobTypeRow]) -> tuple[str, ...]:
-        """The job types whose jobs have to pass it."""
-        return tuple(
-            sorted(name for name, each in types.items() if row.name in before(name, each.policy.depends_on))
-        )
+
+def _behind(row: BreakerRow, types: Mapping[str, JobTypeRow]) -> tuple[str, ...]:
+    """The job types whose jobs have to pass it."""
+    return tuple(
+        sorted(name for name, each in types.items() if row.name in before(name, each.policy.depends_on))
+    )
 
 
 def _wants_probes(row: BreakerRow, now: datetime) -> bool:
