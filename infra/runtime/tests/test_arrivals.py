@@ -20,13 +20,13 @@ async def one_each_turn(arrivals: Arrivals, count: int) -> None:
     """As a reader does that hands over frame by frame."""
     for tag in range(count):
         arrivals.put(delivery(tag))
-        await asyncio.sleep(0)
+        await asyncio.sleep(0)  # one turn of the loop: frames come so
 
 
 async def test_the_first_of_many_does_not_travel_alone() -> None:
     arrivals = Arrivals()
     waiting = asyncio.create_task(arrivals.batch())
-    await asyncio.sleep(0)
+    await asyncio.sleep(0)  # one turn: it waits now
     await one_each_turn(arrivals, 50)
     assert [one.tag for one in await waiting] == list(range(50))
 
@@ -35,7 +35,7 @@ async def test_what_is_forgotten_while_more_arrives_is_not_handed_out() -> None:
     arrivals = Arrivals()
     arrivals.put(delivery(1))
     waiting = asyncio.create_task(arrivals.batch())
-    await asyncio.sleep(0)
+    await asyncio.sleep(0)  # one turn: it has seen the first
     arrivals.forget()
     arrivals.put(delivery(2))
     assert [one.tag for one in await waiting] == [2]

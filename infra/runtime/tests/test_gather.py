@@ -40,7 +40,7 @@ async def submit_behind(
     first = asyncio.create_task(gatherer.submit(0))
     await ledger.entered.wait()
     others = [asyncio.create_task(gatherer.submit(item)) for item in items]
-    await asyncio.sleep(0)
+    await asyncio.sleep(0)  # one turn: each has handed in its item
     return [first, *others]
 
 
@@ -111,7 +111,7 @@ async def test_closing_commits_what_was_submitted_and_takes_nothing_more() -> No
     gatherer = Gatherer(ledger.commit, limit=2)
     tasks = await submit_behind(ledger, gatherer, range(1, 6))
     closing = asyncio.create_task(gatherer.close())
-    await asyncio.sleep(0)
+    await asyncio.sleep(0)  # one turn: the closing has begun
     with pytest.raises(GathererClosed):
         await gatherer.submit(99)
     ledger.gate.set()

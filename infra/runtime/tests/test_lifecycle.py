@@ -63,7 +63,7 @@ async def nothing() -> None:
 async def after(turns: int, call: Callable[[], Awaitable[None]]) -> None:
     """Let others have some turns first, so that the calls meet at every point of each other."""
     for _ in range(turns):
-        await asyncio.sleep(0)
+        await asyncio.sleep(0)  # a turn of the loop, no time
     await call()
 
 
@@ -132,7 +132,7 @@ async def test_starts_that_are_cancelled_leave_nothing_behind(make: Callable[[],
     for turns in range(CALLS):
         starting = asyncio.create_task(component.start())
         for _ in range(turns % 7):
-            await asyncio.sleep(0)
+            await asyncio.sleep(0)  # a turn of the loop, no time
         starting.cancel()
         await asyncio.wait({starting})
         await component.stop()
@@ -168,7 +168,7 @@ async def test_a_stop_during_a_start_ends_it_and_who_started_is_told() -> None:
     kettle = Kettle("k")
     kettle.gate.clear()
     starting = asyncio.create_task(kettle.start())
-    await asyncio.sleep(0)
+    await asyncio.sleep(0)  # one turn: the start waits at its gate
     await kettle.stop()
     with pytest.raises(StoppedWhileStarting, match="k was stopped before it had started"):
         await starting
