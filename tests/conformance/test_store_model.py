@@ -12,6 +12,7 @@ from warrener_store import StateStore
 from warrener_store.memory import MemoryStore
 from warrener_store.port import Save
 from warrener_store.rows import AttemptEnd, JobFilter, JobRow, Lease, StateCount
+from warrener_store.successes import Success
 from warrener_store.testing import after, attempt_of, died, succeeded, waiting_job
 
 STEPS = 120
@@ -29,7 +30,15 @@ class Story:
 
     async def step(self) -> None:
         self.now += self.chance.random() * 10
-        verbs = (self.insert, self.save, self.claim, self.claim_deadlines, self.renew, self.watch)
+        verbs = (
+            self.insert,
+            self.save,
+            self.succeed,
+            self.claim,
+            self.claim_deadlines,
+            self.renew,
+            self.watch,
+        )
         await self.chance.choice(verbs)()
         assert await self.real.count_jobs() == await self.model.count_jobs()
 
@@ -71,6 +80,22 @@ class Story:
             result=None,
         )
         return Save(moved, attempt_of(row, AttemptEnd.LOST) if row.attempt else None)
+
+    async def succeed(self) -> None:
+        alike = self.chance.random() < 0.5
+        told = [
+            Success(
+                job_id=job_id,
+                attempt=1 if alike else self.chance.randint(1, 2),
+                agent_id="a1" if alike else self.chance.choice(["a1", "a2"]),
+                result=None if alike else self.chance.choice([None, 1, "x"]),
+                started_at=after(self.now),
+                finished_at=after(self.now) if alike else self.soon(),
+            )
+            for job_id in self.some_ids()
+        ]
+        now = after(self.now)
+        assert await self.real.succeed_jobs(told, now) == await self.model.succeed_jobs(told, now)
 
     async def claim(self) -> None:
         states, limit = self.chance.sample(LIVE, 2), self.chance.randint(1, 5)

@@ -179,7 +179,7 @@ async def test_a_bug_in_the_judge_stops_nobody_else(stage: Stage, monkeypatch: p
         raise ZeroDivisionError("a bug")
 
     monkeypatch.setattr(observe, "fold", broken)
-    await stage.say(words.succeeded(), then=1)
+    await stage.say(words.failed(), then=1)
     assert await _reasons(stage) == ["impossible"]
     assert stage.broker.ready(topology.STATUS_QUEUE.name) == 0
 

@@ -18,8 +18,10 @@ from warrener_store.listing import place_of
 from warrener_store.memory_escalations import MemoryEscalations
 from warrener_store.memory_kept import MemoryKept
 from warrener_store.memory_letters import MemoryLetters
+from warrener_store.memory_successes import ended_by, told_of
 from warrener_store.newest import newest
 from warrener_store.port import Inserted, Save, StateStore, StoreRefused
+from warrener_store.records.successes import IN_FLIGHT
 from warrener_store.rows import (
     ASKED,
     AgentRow,
@@ -35,6 +37,7 @@ from warrener_store.rows import (
 )
 from warrener_store.rules import broken_attempt_rule, broken_job_rule
 from warrener_store.schedules.memory import MemorySchedules
+from warrener_store.successes import SucceededJob, Success
 from warrener_store.watching import watched_by
 
 
@@ -119,6 +122,17 @@ class MemoryStore(MemorySchedules, MemoryKept, StateStore):
             self._attempts.setdefault((job_id, attempt.attempt), attempt)
         for letter in chain.dead_letters:
             self._dead_letters.setdefault(job_id, letter)
+
+    async def succeed_jobs(self, successes: Sequence[Success], now: datetime) -> dict[UUID, SucceededJob]:
+        told = {success.job_id: success for success in successes}
+        ending = [success for success in told.values() if self._ends(success)]
+        ended = {success.job_id: ended_by(success, self._jobs[success.job_id], now) for success in ending}
+        await self.save_jobs([*ended.values()])
+        return {job_id: told_of(save.row) for job_id, save in ended.items()}
+
+    def _ends(self, told: Success) -> bool:
+        held = self._jobs.get(told.job_id)
+        return held is not None and held.attempt == told.attempt and held.state in IN_FLIGHT
 
     async def claim_due(
         self, states: Collection[JobState], now: datetime, until: datetime, limit: int

@@ -26,6 +26,7 @@ from warrener_store.rows import (
     ParkedMessage,
     StateCount,
 )
+from warrener_store.successes import Successes
 from warrener_store.trees import CancelledTrees
 
 
@@ -50,7 +51,7 @@ class Save:
     dead_letter: DeadLetter | None = None
 
 
-class StateStore(CancelledTrees, KeptCheckpoints, Protocol):
+class StateStore(CancelledTrees, KeptCheckpoints, Successes, Protocol):
     """Where schedules, jobs, attempts and dead letters are kept. Errors of the database are StoreUnavailable
     (try again) or StoreRefused (a constraint: a bug).
 

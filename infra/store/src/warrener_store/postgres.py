@@ -43,10 +43,12 @@ from warrener_store.records.form import NATIVE
 from warrener_store.records.jobs import JOB_COLUMNS, job_in
 from warrener_store.records.new_jobs import arrays_out
 from warrener_store.records.saved_jobs import saves_out
+from warrener_store.records.successes import arrays_of, succeeded_in
 from warrener_store.rows import AgentRow, BreakerRow, JobRow, JobTypeRow, Lease, ParkedMessage
 from warrener_store.schedules.postgres import PostgresSchedules
 from warrener_store.schema import check_version
 from warrener_store.sql import statement
+from warrener_store.successes import SucceededJob, Success
 from warrener_store.watching import MOST_WATCHERS
 
 _again = retry(
@@ -150,6 +152,13 @@ class PostgresStore(PostgresSchedules, Kept, Questions, StateStore):
             *short_arrays(len(DEAD_LETTER_COLUMNS), letters),
         )
         return {row[0] for row in changed}
+
+    async def succeed_jobs(self, successes: Sequence[Success], now: datetime) -> dict[UUID, SucceededJob]:
+        """End those whose current attempt this is and which are in flight; what there is to tell of them."""
+        told = {success.job_id: success for success in successes}
+        if not told:
+            return {}
+        return succeeded_in(await self._change("succeed_jobs", *arrays_of(told.values()), now), told, now)
 
     async def claim_due(
         self, states: Collection[JobState], now: datetime, until: datetime, limit: int

@@ -34,6 +34,7 @@ from warrener_store.records.ends import attempt_out, dead_letter_out, parked_out
 from warrener_store.records.form import TEXTUAL, texts_in, texts_out
 from warrener_store.records.jobs import JOB_COLUMNS, become_out, job_in, ran_out
 from warrener_store.records.new_jobs import columns_out
+from warrener_store.records.successes import rows_of, succeeded_in
 from warrener_store.rows import AgentRow, BreakerRow, JobRow, JobTypeRow, Lease, ParkedMessage
 from warrener_store.schedules.sqlite import SqliteSchedules
 from warrener_store.schema import check_version
@@ -41,6 +42,7 @@ from warrener_store.sql import Positional, positional, statement
 from warrener_store.sqlite_engine import BUSY_SECONDS, sqlite_engine, taken
 from warrener_store.sqlite_escalations import SqliteEscalations
 from warrener_store.sqlite_letters import SqliteLetters
+from warrener_store.successes import SucceededJob, Success
 from warrener_store.watching import watched_by
 
 _ID, _KEY, _TYPE, _STATE = map(JOB_COLUMNS.index, ("job_id", "idempotency_key", "job_type", "state"))
@@ -148,6 +150,21 @@ class SqliteStore(SqliteSchedules, Kept, Questions, StateStore):
             moved.subtract((str(row[1]), str(row[2])) for row in found.values())
             await transaction.count(moved)
         return set(found)
+
+    async def succeed_jobs(self, successes: Sequence[Success], now: datetime) -> dict[UUID, SucceededJob]:
+        """End those whose current attempt this is and which are in flight; what there is to tell of them."""
+        told = {success.job_id: success for success in successes}
+        if not told:
+            return {}
+        asked = encode([(str(success.job_id), success.attempt) for success in successes])
+        async with self._writing() as transaction:
+            found = await transaction.ask("succeedable_jobs", asked)
+            jobs = succeeded_in(found, told, now, TEXTUAL)
+            await transaction.run("succeed_job", rows_of((told[job_id] for job_id in jobs), now))
+            moved = Counter((str(row[1]), JobState.SUCCEEDED.value) for row in found)
+            moved.subtract((str(row[1]), str(row[-1])) for row in found)
+            await transaction.count(moved)
+        return jobs
 
     async def claim_due(
         self, states: Collection[JobState], now: datetime, until: datetime, limit: int

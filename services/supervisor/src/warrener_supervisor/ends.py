@@ -15,6 +15,9 @@ from warrener_supervisor.fingerprint import fingerprint
 from warrener_supervisor.moment import Moment
 from warrener_supervisor.verdicts import Judgement, Tell
 
+DONE = "done"
+"""The verdict on a success."""
+
 
 def succeeded(row: JobRow, event: AttemptSucceeded, at: Moment) -> Judgement:
     """The result of the current attempt. A cancel that came too late changes nothing: the effects are
@@ -22,9 +25,7 @@ def succeeded(row: JobRow, event: AttemptSucceeded, at: Moment) -> Judgement:
     data = event.data
     over = _over(row, JobState.SUCCEEDED, at.now, result=data.result, owner=data.agent_id)
     verdict = (
-        "done"
-        if data.recorded_attempt == row.attempt
-        else f"done: recorded by attempt {data.recorded_attempt}"
+        DONE if data.recorded_attempt == row.attempt else f"done: recorded by attempt {data.recorded_attempt}"
     )
     record = AttemptRow(
         job_id=row.job_id,
@@ -37,7 +38,7 @@ def succeeded(row: JobRow, event: AttemptSucceeded, at: Moment) -> Judgement:
         error=None,
         verdict=verdict,
     )
-    return Judgement(over, "done", attempt=record, tells=tidings(over.state, Signal.SUCCEEDED))
+    return Judgement(over, DONE, attempt=record, tells=tidings(over.state, Signal.SUCCEEDED))
 
 
 def dead(row: JobRow, record: AttemptRow, reason: str, now: datetime) -> Judgement:

@@ -6,28 +6,29 @@ whose effect is in the row already repeats what there was to tell.
 
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from typing import Any
 from uuid import UUID
 
 from warrener_contracts.codec import Readable, Unreadable, decode
-from warrener_contracts.events import BreakerSetRequested, Checkpoint, Event, JobCancelRequested, Reason
+from warrener_contracts.events import BreakerSetRequested, Checkpoint, JobCancelRequested, Reason
 from warrener_contracts.letters import Letter, encode
 from warrener_contracts.states import JobState
 from warrener_contracts.topology import STATUS_QUEUE
 from warrener_runtime.bus.port import Bus, Delivery, Subscription
 from warrener_runtime.clock import Clock, Entropy
 from warrener_runtime.logs import get_logger
-from warrener_runtime.telemetry import Telemetry, TraceContext, names
+from warrener_runtime.telemetry import Telemetry, TraceContext
 from warrener_store.port import StateStore
 from warrener_store.rows import JobRow
 from warrener_supervisor import act, checkpointing
 from warrener_supervisor.breakers.keeper import Breakers
 from warrener_supervisor.escalation.intake import CaseWish, Intake
 from warrener_supervisor.fold import Case, Folded, fold
+from warrener_supervisor.judged_trace import judged
 from warrener_supervisor.moment import Moment
 from warrener_supervisor.parking import parked_bytes, parked_event
 from warrener_supervisor.rules import Rules
-from warrener_supervisor.signals import SIGNALS, attempt_of, job_of
+from warrener_supervisor.short_way import ShortWay
+from warrener_supervisor.signals import SIGNALS, job_of
 from warrener_supervisor.tidings import letters_of
 from warrener_supervisor.trees import Trees
 from warrener_supervisor.unheard import unheard_of
@@ -76,6 +77,7 @@ class Observe:
         self._breakers = breakers
         self._intake = intake
         self._trees = Trees(bus, store, clock)
+        self._short_way = ShortWay(store, clock, telemetry, breakers)
 
     async def handle(self, subscription: Subscription, deliveries: list[Delivery]) -> None:
         """Judge one batch. Raises for infrastructure's sake alone, and then nothing is acknowledged."""
@@ -117,7 +119,7 @@ class Observe:
         left: dict[UUID, list[Case]] = {}
         for case in cases:
             left.setdefault(job_of(case.event), []).append(case)
-        letters: list[Letter] = []
+        letters = await self._short_way.take(left)
         for _ in range(_MOST_ROUNDS):
             if not left:
                 return letters
@@ -185,21 +187,12 @@ class Observe:
         return letters
 
     def _trace(self, folded: Folded) -> TraceContext:
-        """A span for each judgement under the span of its attempt; the context of the last one."""
-        last = TraceContext(folded.row.traceparent, folded.row.tracestate)
+        """The context of the last judgement."""
+        row = folded.row
+        last = TraceContext(row.traceparent, row.tracestate)
         for case, ruling in folded.rulings:
-            if not isinstance(ruling, Judgement):
-                continue
-            event = case.event
-            parent = TraceContext(event.traceparent, event.tracestate) if event.traceparent else last
-            if not self._telemetry.records(parent):
-                last = parent
-                continue
-            last = self._telemetry.moment(
-                names.judge(folded.row.job_type),
-                parent=parent,
-                attributes=_attributes(folded.row, event, ruling),
-            )
+            if isinstance(ruling, Judgement):
+                last = judged(self._telemetry, row, case.event, ruling.verdict, otherwise=last)
         return last
 
 
@@ -226,15 +219,6 @@ def _dead(judged: Iterable[Folded], applied: Set[UUID]) -> list[JobRow]:
         for folded in judged
         if Tell.DEAD in folded.tells and (folded.row.job_id in applied or not folded.saves)
     ]
-
-
-def _attributes(row: JobRow, event: Event[Any], ruling: Judgement) -> Mapping[str, str | int]:
-    return {
-        names.JOB_ID: str(row.job_id),
-        names.ATTEMPT: attempt_of(event) or row.attempt,
-        names.OUTCOME: event.type,
-        names.VERDICT: ruling.verdict,
-    }
 
 
 def _unknown(cases: Iterable[Case]) -> list[Letter]:

@@ -15,13 +15,14 @@ from warrener_contracts.states import JobState
 from warrener_contracts.topology import EVENTS
 from warrener_runtime.telemetry import NO_CONTEXT, TraceContext
 from warrener_store.rows import JobRow
+from warrener_store.successes import SucceededJob
 from warrener_supervisor.source import SOURCE
 
 _TYPE = type_of(JobFinished)
 _STATE = JobState.SUCCEEDED.value
 
 
-def success_letter(row: JobRow, trace: TraceContext) -> Letter:
+def success_letter(row: JobRow | SucceededJob, trace: TraceContext) -> Letter:
     """The job of `row` has succeeded: to all who bind a queue to it."""
     job_id = str(row.job_id)
     headers = {} if trace == NO_CONTEXT else _headers(trace)
@@ -51,7 +52,7 @@ def _headers(trace: TraceContext) -> dict[str, str]:
     return {name: value for name, value in trace._asdict().items() if value}
 
 
-def _data(row: JobRow, job_id: str) -> dict[str, Any]:
+def _data(row: JobRow | SucceededJob, job_id: str) -> dict[str, Any]:
     """The fields of a JobFinishedData in their order; what has no value is left out."""
     data: dict[str, Any] = {
         "job_id": job_id,

@@ -14,6 +14,7 @@ from typing import Any
 from warrener_store.escalations import OVER
 from warrener_store.records.cases import CASE_COLUMNS
 from warrener_store.records.jobs import JOB_COLUMNS
+from warrener_store.records.successes import SUCCEEDED_COLUMNS
 from warrener_store.schedules.records import SCHEDULE_COLUMNS, TICK_COLUMNS
 
 
@@ -25,6 +26,7 @@ JOB = _columns("job", JOB_COLUMNS)
 
 _MEANT = {
     "{job}": JOB,
+    "{succeeded}": _columns("job", SUCCEEDED_COLUMNS),
     "{case}": _columns("cases", CASE_COLUMNS),
     "{schedule}": _columns("schedule", SCHEDULE_COLUMNS),
     "{tick}": _columns("tick", TICK_COLUMNS),

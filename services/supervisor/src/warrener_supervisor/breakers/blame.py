@@ -5,7 +5,8 @@ from typing import NamedTuple
 
 from warrener_contracts.breaking import USUAL, BreakerPolicy, of_dependency, of_job_type
 from warrener_contracts.events import ErrorKind
-from warrener_store.rows import AttemptEnd, AttemptRow, JobRow
+from warrener_contracts.policy import JobPolicy
+from warrener_store.rows import AttemptEnd, AttemptRow
 
 BLAMED = frozenset({ErrorKind.ERROR, ErrorKind.TIMEOUT, ErrorKind.CRASH})
 """Failures of what the handler does. Bad arguments and results are the job's own, lost agents nobody's."""
@@ -33,10 +34,9 @@ def ended(attempt: AttemptRow | None) -> Ended | None:
     return Ended(badly=1) if blamed and attempt.end in (AttemptEnd.FAILED, AttemptEnd.TIMED_OUT) else None
 
 
-def counted_by(row: JobRow) -> Iterable[tuple[str, BreakerPolicy]]:
-    """The breakers that count this job's attempts: its dependencies', and its own where its type has one."""
-    policy = row.policy
+def counted_by(job_type: str, policy: JobPolicy) -> Iterable[tuple[str, BreakerPolicy]]:
+    """The breakers that count a job's attempts: its dependencies', and its own where its type has one."""
     for dependency in policy.depends_on:
         yield of_dependency(dependency), policy.breaker or USUAL
     if policy.breaker is not None:
-        yield of_job_type(row.job_type), policy.breaker
+        yield of_job_type(job_type), policy.breaker

@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 
 from warrener_contracts.breaking import USUAL, BreakerPolicy, BreakerState, before
 from warrener_contracts.events import BreakerSetRequested
+from warrener_contracts.policy import JobPolicy
 from warrener_runtime.bus.port import Bus
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
@@ -56,9 +57,17 @@ class Breakers:
             return
         for _, ruling in folded.rulings:
             if isinstance(ruling, Judgement) and (counted := ended(ruling.attempt)):
-                for name, chosen in counted_by(folded.row):
-                    sofar = self._fresh[name][0] if name in self._fresh else Ended()
-                    self._fresh[name] = (sofar + counted, chosen)
+                self._count_one(folded.row.job_type, policy, counted)
+
+    def note_success(self, job_type: str, policy: JobPolicy) -> None:
+        """Count an attempt that has ended well, and its job with it."""
+        if policy.depends_on or policy.breaker is not None:
+            self._count_one(job_type, policy, Ended(well=1))
+
+    def _count_one(self, job_type: str, policy: JobPolicy, counted: Ended) -> None:
+        for name, chosen in counted_by(job_type, policy):
+            sofar = self._fresh[name][0] if name in self._fresh else Ended()
+            self._fresh[name] = (sofar + counted, chosen)
 
     async def turn(self) -> None:
         """Turn the breakers for which what was noted is reason enough."""

@@ -1,0 +1,5 @@
+-- Which of these (id, attempt) are in flight with this attempt; what there is to tell of them, and what they leave.
+SELECT {succeeded}, job.state
+FROM json_each(?1) AS told
+JOIN warrener_jobs AS job ON job.job_id = told.value ->> 0
+WHERE job.attempt = told.value ->> 1 AND job.state IN ('queued', 'running', 'retrying')

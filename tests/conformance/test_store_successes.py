@@ -1,0 +1,96 @@
+"""A success ends its job in every state store as the judge would have it, and only where the judge would."""
+
+import asyncio
+from uuid import UUID, uuid4
+
+import pytest
+
+from warrener_contracts.states import TERMINAL, JobState
+from warrener_store import StateStore
+from warrener_store.rows import AttemptEnd, JobRow
+from warrener_store.successes import Success
+from warrener_store.testing import after, queued_job, running_job, succeeded, waiting_job
+
+NOW = after(60)
+
+
+def success_of(row: JobRow, **told: object) -> Success:
+    plain = Success(row.job_id, row.attempt, "a1", {"rows": 3}, after(10), after(50))
+    return plain._replace(**told)  # type: ignore[arg-type]  # the fields are named by the test
+
+
+async def held(store: StateStore, job_id: UUID) -> JobRow:
+    return (await store.jobs_by_id([job_id]))[job_id]
+
+
+@pytest.mark.parametrize("alike", [True, False])
+async def test_each_of_a_batch_ends_with_its_own_result(store: StateStore, *, alike: bool) -> None:
+    """What all of a batch have alike is handed over once, and what none of them has not at all."""
+    rows = [
+        running_job(watchers=("reply-1",), parent_id=uuid4(), traceparent="00-1-2-01", deadline_at=after(-1)),
+        queued_job(job_type="a\x00b", tracestate="v=1"),
+        queued_job(state=JobState.RETRYING, due_at=after(5), attempt=1 if alike else 2),
+    ]
+    results = [None] * 3 if alike else [{"n": 1.5}, None, "\ud800"]
+    await store.insert_jobs(rows)
+    told = [
+        success_of(row, result=result, agent_id="a1" if alike else f"a{place}")
+        for place, (row, result) in enumerate(zip(rows, results, strict=True))
+    ]
+    ended = await store.succeed_jobs(told, NOW)
+    for row, success in zip(rows, told, strict=True):
+        over, job = await held(store, row.job_id), ended[row.job_id]
+        want = succeeded(row, success.result).row
+        assert (over.state, over.version, over.result) == (want.state, want.version, want.result)
+        assert (over.owner, over.finished_at, over.updated_at) == (success.agent_id, NOW, NOW)
+        assert (over.wake_at, over.due_at, over.lease_until) == (None, None, None)
+        assert job._asdict() == {name: getattr(over, name) for name in job._fields}
+        (attempt,) = await store.attempts_of(row.job_id)
+        assert (attempt.end, attempt.attempt, attempt.agent_id) == (
+            AttemptEnd.SUCCEEDED,
+            success.attempt,
+            success.agent_id,
+        )
+        assert (attempt.started_at, attempt.finished_at) == (after(10), after(50))
+    assert await store.claim_deadlines(after(100), after(200), 10) == []
+    counts = {(count.job_type, count.state): count.jobs for count in await store.count_jobs()}
+    assert counts == {("flights.load", JobState.SUCCEEDED): 2, ("a\x00b", JobState.SUCCEEDED): 1}
+
+
+@pytest.mark.parametrize("attempt", [1, 3])
+async def test_the_word_of_another_attempt_changes_nothing(store: StateStore, attempt: int) -> None:
+    row = running_job(attempt=2)
+    await store.insert_jobs([row])
+    assert await store.succeed_jobs([success_of(row, attempt=attempt)], NOW) == {}
+    assert await held(store, row.job_id) == row
+
+
+@pytest.mark.parametrize("state", [JobState.WAITING, *sorted(TERMINAL)])
+async def test_what_is_over_or_has_not_begun_stays_as_it_is(store: StateStore, state: JobState) -> None:
+    over = {"attempt": 1, "wake_at": None, "finished_at": after(1)} if state in TERMINAL else {}
+    row = waiting_job(state=state, **over)
+    await store.insert_jobs([row])
+    assert await store.succeed_jobs([success_of(row)], NOW) == {}
+    assert await held(store, row.job_id) == row
+
+
+async def test_a_repeat_and_a_stranger_change_nothing(store: StateStore) -> None:
+    row, stranger = queued_job(), queued_job()
+    await store.insert_jobs([row])
+    assert (await store.succeed_jobs([success_of(row), success_of(stranger)], NOW)).keys() == {row.job_id}
+    over = await held(store, row.job_id)
+    assert await store.succeed_jobs([success_of(row, result=2)], after(70)) == {}
+    assert await held(store, row.job_id) == over
+    assert await store.succeed_jobs([], NOW) == {}
+
+
+async def test_of_several_who_hear_it_at_once_one_ends_the_job(store: StateStore) -> None:
+    rows = [queued_job() for _ in range(20)]
+    await store.insert_jobs(rows)
+    batches = [[success_of(row, agent_id=f"a{n}") for row in rows] for n in range(8)]
+    told = await asyncio.gather(*(store.succeed_jobs(batch, NOW) for batch in batches))
+    assert sorted(job_id for ended in told for job_id in ended) == sorted(row.job_id for row in rows)
+    assert [count.jobs for count in await store.count_jobs()] == [20]
+    for n, ended in enumerate(told):
+        for job_id in ended:
+            assert (await held(store, job_id)).owner == f"a{n}"
