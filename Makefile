@@ -8,6 +8,8 @@ SHELL := /bin/bash
 PYTHON := .venv/bin/python
 # pytest's own, for a part: make test ARGS="infra/runtime -k restart"
 ARGS ?=
+# How many test processes share all of the tests, file by file; each has servers of its own
+WORKERS ?= 2
 # Which of the demo's processes dies on the way: agent, scheduler, supervisor or broker
 KILL ?= agent
 # How often make soak goes round
@@ -35,9 +37,9 @@ demo: setup ## Load a year of flights while an agent is killed (KILL=scheduler|s
 	@WARRENER_DEMO_KILL=$(KILL) $(PYTHON) -m examples.flights.demo
 
 .PHONY: test
-test: setup ## Run the tests (ARGS="path -k word" for a part)
+test: setup ## Run the tests (ARGS="path -k word" for a part, in one process; WORKERS=4 for all of them in four)
 	@echo "test: running the tests on servers of their own"
-	@$(PYTHON) -m pytest $(ARGS)
+	@$(PYTHON) -m pytest $(if $(ARGS),$(ARGS),--numprocesses=$(WORKERS) --dist=loadfile)
 
 .PHONY: test-brokers
 test-brokers: setup ## Run the bus's tests on RabbitMQ 4.0 and 4.3 (needs root)
