@@ -25,6 +25,21 @@ async def test_handles_come_in_order_and_every_job_is_answered(client: Client, n
     assert len({request.id for request in warren.requests}) == 1200
 
 
+async def test_who_does_not_want_answers_gets_none_until_a_handle_is_waited_for(
+    client: Client, new_bus: Buses
+) -> None:
+    async with StandIn(new_bus(), {"number.square": lambda given: given["n"] ** 2}) as warren:
+        jobs = [job async for job in client.request_many(numbers(20), batch=5, answers=False)]
+        while len(warren.requests) < 20:
+            warren.more_requests.clear()
+            await warren.more_requests.wait()
+        assert {request.data.reply_to for request in warren.requests} == {None}
+        assert await jobs[7].result(timeout=60) == 49
+    again = warren.requests[20:]
+    assert {request.id for request in again} == {str(jobs[7].job_id)}
+    assert not any(job.over for job in jobs if job is not jobs[7])
+
+
 async def test_an_asynchronous_source_will_do_and_one_batch_may_be_all(client: Client) -> None:
     async def source() -> AsyncIterator[Ask]:
         for ask in numbers(3):

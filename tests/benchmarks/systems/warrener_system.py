@@ -32,7 +32,7 @@ class Warrener:
         return (
             "quorum queues with at-least-once dead-lettering, confirms, 1 scheduler, 1 supervisor, "
             f"state store and ledger in PostgreSQL, coroutine jobs, {self.slots} slots an agent, "
-            "client.request_many"
+            "client.request_many without answers, as no peer is asked for results"
         )
 
     def prepare(self, place: Place) -> None:
@@ -64,7 +64,8 @@ class _Asker:
         self._client = client
 
     async def ask(self, count: int, payload: str) -> None:
-        async for _ in self._client.request_many(Ask("noop", {"payload": payload}) for _ in range(count)):
+        asks = (Ask("noop", {"payload": payload}) for _ in range(count))
+        async for _ in self._client.request_many(asks, answers=False):
             pass
 
     async def ask_and_wait(self) -> None:

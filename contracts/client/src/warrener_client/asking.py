@@ -10,6 +10,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails, PydanticSerializationError
 
 from warrener_client.errors import BadRequest, RequestTooLarge
+from warrener_contracts.codec import Readable, decode
 from warrener_contracts.events import JobRequested, JobRequestedData
 from warrener_contracts.letters import Letter, letter_for
 from warrener_contracts.policy import PolicyOverrides, unknown_part
@@ -47,7 +48,7 @@ class Envelope:
     event_id: str
     source: str
     asked_at: datetime
-    reply_to: str
+    reply_to: str | None  # None: nobody waits for the answer
     traceparent: str | None = None
     tracestate: str | None = None
 
@@ -83,7 +84,16 @@ def sealed(event: JobRequested) -> Letter:
     return letter
 
 
-def _fields(ask: Ask, reply_to: str) -> dict[str, Any]:
+def answerable(letter: Letter, reply_to: str) -> Letter:
+    """The same request with an address for its answer: asked again, it is the question what became of it."""
+    (found,) = decode(letter.body)
+    assert isinstance(found, Readable), "what we wrote can be read"
+    assert isinstance(found.event, JobRequested), "a request was asked for"
+    data = found.event.data.model_copy(update={"reply_to": reply_to})
+    return letter_for(found.event.model_copy(update={"data": data}))
+
+
+def _fields(ask: Ask, reply_to: str | None) -> dict[str, Any]:
     arguments = ask.arguments
     named = {
         "job_type": ask.job_type,

@@ -3,6 +3,7 @@
 import os
 from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from types import TracebackType
 from typing import Any, Literal, Self
 from uuid import UUID
@@ -89,7 +90,7 @@ class Client:
         ear_queue = reply_queue(self.address)
         self._topology = TOPOLOGY.with_queues([ear_queue])
         self._post = Post(self._bus, TOPOLOGY, self._clock)
-        self._desk = Desk()
+        self._desk = Desk(self.address)
         ear = Consumer("answers", self._bus, ear_queue.name, _PREFETCH, self._hear, clock=self._clock)
         self._attendant = Attendant(ear, self._desk, self._post, self._clock, ask_again_after)
         self._life = Group(
@@ -164,18 +165,22 @@ class Client:
         return await self._request(asks, self._confirm_timeout)
 
     def request_many(
-        self, asks: Iterable[Ask] | AsyncIterable[Ask], *, batch: int = AT_ONCE
+        self, asks: Iterable[Ask] | AsyncIterable[Ask], *, batch: int = AT_ONCE, answers: bool = True
     ) -> AsyncGenerator[Job]:
         """Ask for any number of jobs: batches are pipelined, handles come in order as they are confirmed.
 
         A full queue or a lost connection slows this down and loses nothing: it waits for as long as it
         takes. Reads ahead of what is confirmed by a few batches at most.
-        """
-        return pipelined(asks, self.request_patiently, batch)
 
-    async def request_patiently(self, asks: Sequence[Ask]) -> list[Job]:
-        """As request_batch, waiting for the confirms for as long as it takes."""
-        return await self._request(asks, None)
+        `answers=False`: we are not told how these jobs end, which saves the warren as many messages. A handle
+        that is waited for all the same asks for its own answer then, which takes a quarter of a second.
+        """
+        return pipelined(asks, partial(self.request_patiently, answers=answers), batch)
+
+    async def request_patiently(self, asks: Sequence[Ask], *, answers: bool = True) -> list[Job]:
+        """As request_batch, waiting for the confirms for as long as it takes. `answers`: see
+        request_many."""
+        return await self._request(asks, None, answers=answers)
 
     async def cancel(self, job_id: UUID, reason: str = "asked for", *, tree: bool = False) -> None:
         """Ask to stop a job; returns when the broker has confirmed. What is cancelled never succeeds later;
@@ -270,9 +275,11 @@ class Client:
         await self.send(event)
         return wish_id
 
-    async def _request(self, asks: Sequence[Ask], patience: float | None) -> list[Job]:
+    async def _request(
+        self, asks: Sequence[Ask], patience: float | None, *, answers: bool = True
+    ) -> list[Job]:
         around = ambient()
-        writer = Writer(self.source, self._clock.now(), self.address)
+        writer = Writer(self.source, self._clock.now(), self.address if answers else None)
         with self._spans.together() as span:
             letters: list[tuple[Ask, UUID, Letter]] = []
             for ask in asks:
@@ -284,7 +291,7 @@ class Client:
                 letters.append((ask, job_id, writer.letter(ask, event_id, context)))
             now = self._clock.monotonic()
             jobs = [
-                Job(ask.job_type, self._desk.expect(job_id, letter, now), self._desk)
+                Job(ask.job_type, self._desk.expect(job_id, letter, now, answered=answers), self._desk)
                 for ask, job_id, letter in letters
             ]
             if letters:

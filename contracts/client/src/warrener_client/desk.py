@@ -6,8 +6,9 @@ from typing import Any
 from uuid import UUID
 from weakref import WeakSet, WeakValueDictionary
 
+from warrener_client.asking import answerable
 from warrener_client.errors import BadRequest
-from warrener_client.pending import Answer, Pending
+from warrener_client.pending import UNANSWERED, Answer, Pending
 from warrener_contracts.events import (
     Event,
     JobDeduplicatedData,
@@ -22,18 +23,22 @@ from warrener_contracts.letters import Letter
 class Desk:
     """Knows every request whose handle somebody still holds."""
 
-    def __init__(self) -> None:
+    def __init__(self, address: str) -> None:
+        self._address = address  # where answers come to
         self.generation = 0
         self._requested: WeakValueDictionary[UUID, Pending] = WeakValueDictionary()
         self._stand_ins: dict[UUID, WeakSet[Pending]] = {}
         self._awaited: set[Pending] = set()
         self._restless: set[Pending] = set()
 
-    def expect(self, job_id: UUID, letter: Letter, now: float) -> Pending:
-        """The pending entry of this request; a repeat under the same id shares that of the first."""
+    def expect(self, job_id: UUID, letter: Letter, now: float, *, answered: bool = True) -> Pending:
+        """The pending entry of this request; a repeat under the same id shares that of the first.
+
+        `answered`: the request says where its answer goes.
+        """
         known = self._requested.get(job_id)
         if known is None:
-            known = Pending(job_id, letter, self.generation, now)
+            known = Pending(job_id, letter, self.generation if answered else UNANSWERED, now)
             self._requested[job_id] = known
         elif _content(known.letter) != _content(letter):
             raise BadRequest(
@@ -57,6 +62,8 @@ class Desk:
         """The answer to one request; while somebody waits, the request is asked again where that may help."""
         if pending.answer is None:
             self._awaited.add(pending)
+            if pending.told_under == UNANSWERED:
+                pending.letter = answerable(pending.letter, self._address)
             if pending.told_under < self.generation:
                 self._restless.add(pending)
         try:
@@ -110,6 +117,7 @@ class Desk:
 
 
 def _content(letter: Letter) -> JsonObject:
-    """What was asked for, without when it was asked and under which trace."""
+    """What was asked for, without when, under which trace and with what wish to hear of it."""
     content: JsonObject = json.loads(letter.body)["data"]
+    content.pop("reply_to", None)
     return content

@@ -8,13 +8,14 @@ from warrener_contracts.events import JobFinishedData, JobRejectedData
 from warrener_contracts.letters import Letter
 
 Answer = JobFinishedData | JobRejectedData
+UNANSWERED = -1
 
 
 class Pending:
     """Kept alive by the handles of the callers alone: what nobody can ask about any more is forgotten.
 
     `told_under` is the generation of the reply queue under which it was last asked: an answer to an older
-    one may have been lost with the queue.
+    one may have been lost with the queue. UNANSWERED: it was asked for without a wish to hear of it.
     """
 
     __slots__ = (

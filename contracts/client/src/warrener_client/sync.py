@@ -151,7 +151,9 @@ class SyncClient:
     put_schedules = _same(Client.put_schedules)
     ask_of_schedule = _same(Client.ask_of_schedule)
 
-    def request_many(self, asks: Iterable[Ask], *, batch: int = AT_ONCE) -> Iterator[SyncJob]:
+    def request_many(
+        self, asks: Iterable[Ask], *, batch: int = AT_ONCE, answers: bool = True
+    ) -> Iterator[SyncJob]:
         """See Client.request_many. `asks` is read in the caller's thread."""
         sending: deque[Future[list[Job]]] = deque()
         source = iter(asks)
@@ -160,7 +162,7 @@ class SyncClient:
                 if len(sending) >= ON_THE_WAY:
                     yield from self._handles(sending[0])
                     sending.popleft()
-                sending.append(self._loop.submit(self._client.request_patiently(some)))
+                sending.append(self._loop.submit(self._client.request_patiently(some, answers=answers)))
             while sending:
                 yield from self._handles(sending[0])
                 sending.popleft()

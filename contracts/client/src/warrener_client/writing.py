@@ -56,7 +56,7 @@ class Writer:
     `sealed` do it, and a test holds it to that.
     """
 
-    def __init__(self, source: str, asked_at: datetime, reply_to: str) -> None:
+    def __init__(self, source: str, asked_at: datetime, reply_to: str | None) -> None:
         self._source, self._asked_at, self._reply_to = source, asked_at, reply_to
         # Typed, because 1 == True: one may be allowed where the other is not. It is quick with arguments by
         # place alone.

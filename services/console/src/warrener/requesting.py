@@ -52,7 +52,7 @@ async def request_lines(
         try:
             with _opened(source) as lines, _progress("kept by the broker") as progress:
                 task = progress.add_task("", total=None)
-                async for job in client.request_many(asks_of(lines, shared)):
+                async for job in client.request_many(asks_of(lines, shared), answers=wait):
                     jobs.append(job)
                     progress.advance(task)
                     if not wait:

@@ -106,7 +106,7 @@ class Accept:
             letter
             for asked, outcome in zip(traced, outcomes, strict=True)
             for letter in _letters(asked, outcome, watched, now)
-            if letter.exchange != DISPATCH or job_of(asked.event) not in held_back
+            if not held_back or letter.exchange != DISPATCH or job_of(asked.event) not in held_back
         ]
         return [*letters, *cancels(felled, now)]
 
