@@ -121,9 +121,16 @@ async def test_postgres_walks_through_no_finished_jobs(
     assert "Seq Scan on warrener_jobs" not in plan, plan
 
 
-@pytest.mark.parametrize("name", ["save_jobs", "renew_leases"])
+@pytest.mark.parametrize(
+    ("name", "writes"),
+    [
+        ("save_jobs", "TID Cond: (ctid = found.place)"),
+        ("succeed_jobs", "TID Cond: (ctid = found.place)"),
+        ("renew_leases", "Index Cond: (job_id = told.job_id)"),
+    ],
+)
 async def test_postgres_looks_each_row_up_by_its_key_while_the_tables_are_empty_too(
-    postgres_url: str, name: str
+    postgres_url: str, name: str, writes: str
 ) -> None:
     """A plan that is made then is kept while they grow."""
     await migrate(postgres_url)
@@ -136,6 +143,7 @@ async def test_postgres_looks_each_row_up_by_its_key_while_the_tables_are_empty_
     plan = await explained(connection, f"EXECUTE one ({nothing})", ())
     await connection.close()
     assert "Index Cond: (job_id = told.job_id)" in plan, plan
+    assert writes in plan, plan
 
 
 async def test_postgres_claims_by_the_index_of_what_is_due(postgres_connection: "Postgres") -> None:
@@ -174,6 +182,8 @@ async def explained(connection: "Postgres", text: str, parameters: Sequence[Any]
         ("jobs_by_id_or_key", "warrener_jobs_key"),
         ("saveable_jobs", "sqlite_autoindex_warrener_jobs_1"),
         ("save_job", "sqlite_autoindex_warrener_jobs_1"),
+        ("succeedable_jobs", "sqlite_autoindex_warrener_jobs_1"),
+        ("succeed_job", "sqlite_autoindex_warrener_jobs_1"),
         ("due_jobs", "warrener_jobs_due"),
         ("overdue_jobs", "warrener_jobs_deadline"),
         ("claim_due", "sqlite_autoindex_warrener_jobs_1"),

@@ -2,7 +2,8 @@
 -- once, and a result that is NULL in all of them not at all.
 --
 -- Looked up by key and written where they stand, as in save_jobs. A row that somebody else changes meanwhile is not
--- where it was: it is left alone, and judged as it is then.
+-- where it was: it is left alone, and judged as it is then. So the conditions are on what was found: on the job itself,
+-- they would have a plan that was made while the table was empty read all that is in flight.
 WITH changed AS (
   UPDATE warrener_jobs AS job
   SET
@@ -24,12 +25,12 @@ WITH changed AS (
     job_id, attempt, agent_id, result, started_at, finished_at
   )
   CROSS JOIN LATERAL (
-    SELECT ctid AS place, state AS left_state FROM warrener_jobs WHERE job_id = told.job_id OFFSET 0
+    SELECT ctid AS place, state AS left_state, attempt FROM warrener_jobs WHERE job_id = told.job_id OFFSET 0
   ) AS found
   WHERE
     job.ctid = found.place
-    AND job.attempt = coalesce(told.attempt, ($2::integer[])[1])
-    AND job.state IN ('queued', 'running', 'retrying')
+    AND found.attempt = coalesce(told.attempt, ($2::integer[])[1])
+    AND found.left_state IN ('queued', 'running', 'retrying')
   RETURNING {succeeded}, found.left_state
 ),
 counted AS (
