@@ -97,20 +97,23 @@ class Warren:
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
     services: list[ServiceProcess] = field(default_factory=list[ServiceProcess])
 
-    def start(self, service: str, *arguments: str, **environment: str) -> ServiceProcess:
-        """Start one service; returns at once."""
-        number = len(self.services)
-        port, log = free_port(), self.folder / f"{service}-{number}.log"
-        settings = {
+    def settings(self, health_port: int) -> dict[str, str]:
+        """The environment of a service."""
+        return {
             **{name: value for name, value in os.environ.items() if not name.startswith("WARRENER_")},
             "WARRENER_BROKER_URL": self.broker_url,
             "WARRENER_STORE_URL": self.store_url,
             "WARRENER_LEDGER_URL": self.ledger_url,
-            "WARRENER_HEALTH_PORT": str(port),
+            "WARRENER_HEALTH_PORT": str(health_port),
             "PYTHONPATH": f"{self.folder}{os.pathsep}{ROOT}",
             **self.environment,
-            **environment,
         }
+
+    def start(self, service: str, *arguments: str, **environment: str) -> ServiceProcess:
+        """Start one service; returns at once."""
+        number = len(self.services)
+        port, log = free_port(), self.folder / f"{service}-{number}.log"
+        settings = self.settings(port) | environment
         with log.open("wb") as out:
             process = subprocess.Popen(
                 [sys.executable, "-m", f"warrener_{service}", *arguments],

@@ -31,7 +31,7 @@ from warrener_contracts.identity import tick_job_id
 from warrener_contracts.letters import letter_for
 from warrener_contracts.rules import Choices, CronRule, IntervalRule, Misfire, OnceRule
 from warrener_contracts.states import JobState
-from warrener_scheduler.clock.deciding import PORTION, advance, first_time
+from warrener_scheduler.clock.deciding import LEAD, PORTION, advance, first_time
 from warrener_store.port import Save
 from warrener_store.rows import JobRow
 from warrener_store.schedules.rows import DueSchedule, ScheduleRow, TickRow
@@ -101,6 +101,24 @@ class TestOnTime:
         assert await fates(stage) == ["fired"]
         assert (await stage.store.schedules())["tick"].wake_at is None
 
+    async def test_a_tick_is_decided_a_little_ahead_and_asked_for_when_it_is_due(self, stage: Stage) -> None:
+        due = stage.clock.now() + timedelta(hours=1)
+        await say(stage, put(rule=OnceRule(at=due)), then=3600 - 0.01)
+        (tick,) = await ledger(stage)
+        assert (tick.decided_at, tick.fired_at) == (due - LEAD, None)
+        assert job_ids(stage) == []
+        await stage.clock.advance(0.01)
+        assert job_ids(stage) == [tick.job_id]
+        row = (await stage.store.jobs_by_id(job_ids(stage)))[job_ids(stage)[0]]
+        assert row.requested_at == due
+
+    async def test_nothing_is_decided_ahead_where_it_hangs_on_the_last_job(self, stage: Stage) -> None:
+        due = stage.clock.now() + timedelta(hours=1)
+        await say(stage, put(rule=OnceRule(at=due), overlap="skip"), then=3600 - 0.01)
+        assert await ledger(stage) == []
+        await stage.clock.advance(0.01)
+        assert [tick.decided_at for tick in await ledger(stage)] == [due]
+
     async def test_ticks_are_told_to_the_world(self, stage: Stage) -> None:
         await say(stage, put(), then=0.5)
         told = [event for event in stage.told(topology.EVENTS) if isinstance(event, ScheduleTicked)]
@@ -118,10 +136,12 @@ class TestOnTime:
 
     async def test_jitter_is_kept(self, stage: Stage) -> None:
         await say(stage, put(rule=IntervalRule(every=timedelta(minutes=1)), jitter=30), then=300)
-        late = [(tick.decided_at - tick.nominal_at).total_seconds() for tick in await ledger(stage)]
+        ticks = [tick for tick in await ledger(stage) if tick.fired_at is not None]
+        late = [(tick.due_at - tick.nominal_at).total_seconds() for tick in ticks]
         assert len(late) >= 4
         assert len(set(late)) == len(late)
         assert all(0 <= one < 30 for one in late)
+        assert all(tick.fired_at == tick.due_at for tick in ticks)
 
     async def test_a_schedule_ends_after_so_many_runs(self, stage: Stage) -> None:
         await say(stage, put(max_runs=2), then=5)
@@ -324,8 +344,19 @@ def test_every_nominal_time_has_one_row_whenever_somebody_looks(
     row = scheduled(START, misfire=misfire, catch_up_most=most, catch_up_window=3)
     looks = [at(sum(pauses[: n + 1])) for n in range(len(pauses))]
     row, ticks = decided(row, *looks)
-    assert [tick.nominal_at for tick in ticks] == [at(n) for n in range(int(sum(pauses)) + 1)]
+    until = looks[-1] + LEAD
+    assert [tick.nominal_at for tick in ticks] == [
+        at(n) for n in range(int(sum(pauses)) + 2) if at(n) <= until
+    ]
     assert row.runs == sum(tick.request is not None for tick in ticks)
+
+
+def test_a_tick_is_not_missed_before_the_next_one_is_due() -> None:
+    row = scheduled(START, rule=IntervalRule(every=timedelta(milliseconds=100)))
+    step = advance(DueSchedule(row), at(0.099), ZONES)
+    assert [(tick.nominal_at, tick.fate) for tick in step.ticks] == [(START, TickFate.FIRED)]
+    step = advance(DueSchedule(step.row), at(0.099), ZONES)
+    assert [(tick.nominal_at, tick.fate) for tick in step.ticks] == [(at(0.1), TickFate.FIRED)]
 
 
 @pytest.mark.parametrize(("misfire", "jobs"), [("skip", 1), ("once", 1), ("all", 11), ("window", 6)])
@@ -334,7 +365,7 @@ def test_a_long_absence_is_caught_up_with_in_portions(misfire: str, jobs: int) -
     row = scheduled(START, misfire=misfire, catch_up_most=10, catch_up_window=5.5)
     first = advance(DueSchedule(row), at(count), ZONES)
     assert len(first.ticks) == PORTION
-    assert first.row.wake_at == at(PORTION), "the others have their turn between"
+    assert first.row.wake_at == at(PORTION) - LEAD, "the others have their turn between"
     row, ticks = decided(row, at(count))
     assert [tick.nominal_at for tick in ticks] == [at(n) for n in range(count + 1)]
     assert sum(tick.request is not None for tick in ticks) == jobs

@@ -12,8 +12,8 @@ from warrener_contracts.states import JobState
 class ScheduleRow:
     """One schedule: what its owner asked for, and how far it has come.
 
-    `wake_at` is when a scheduler must look at it: when the next tick is due, or earlier while a tick waits
-    for the end of a job. None once it is over.
+    `wake_at` is when a scheduler must look at it: when the next tick is to be decided, or earlier while a
+    tick waits for the end of a job. None once it is over.
     """
 
     asked: SchedulePutData

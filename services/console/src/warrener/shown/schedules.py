@@ -1,7 +1,7 @@
 """Schedules, their ledger and their next ticks as tables."""
 
 from collections.abc import Iterable, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from rich.table import Table
@@ -48,7 +48,7 @@ def ticks_table(ticks: Iterable[TickRow], now: datetime) -> Table:
         made.add_row(
             f"{clock(tick.nominal_at)} ({ago(tick.nominal_at, now)})",
             Text(tick.fate.value, style=_STYLES[tick.fate]),
-            span(late - tick.due_at, units=1),
+            span(max(late - tick.due_at, timedelta(0)), units=1),  # a tick is decided a little ahead
             "" if tick.job_id is None else str(tick.job_id),
             Text(tick.reason, style="soft"),
         )

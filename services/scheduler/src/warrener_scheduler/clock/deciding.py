@@ -5,8 +5,8 @@ from datetime import datetime, timedelta
 from itertools import chain, islice, takewhile
 from typing import NamedTuple
 
-from warrener_contracts.events import TickFate
-from warrener_contracts.rules import Misfire
+from warrener_contracts.events import SchedulePutData, TickFate
+from warrener_contracts.rules import Misfire, Overlap
 from warrener_scheduler.calendar.ticks import due_at, nominal_times
 from warrener_scheduler.clock.outcome import Outcome
 from warrener_store.schedules.rows import Advance, DueSchedule, ScheduleRow
@@ -14,16 +14,19 @@ from warrener_store.schedules.rows import Advance, DueSchedule, ScheduleRow
 PORTION = 1000
 """Nominal times that are decided at once at most: a schedule that was not looked at for a year is caught up
 with in several transactions, and the others have their turn between."""
+LEAD = timedelta(milliseconds=50)
+"""So long before it is due a tick is decided and kept: all that is left to do then is to ask for its job."""
 _LOOK_AGAIN = timedelta(seconds=1)
+_NOTHING = timedelta(0)
 _INSTANT = timedelta(microseconds=1)
 
 
 def advance(due: DueSchedule, now: datetime, zone_version: str) -> Advance:
-    """Decide all that is due by `now`, and when to look next."""
+    """Decide what is due by `now`, or the next tick if it is due within its lead; and when to look next."""
     row = due.row
     most = PORTION + row.asked.choices.catch_up_most
-    times = _nominal_times(row, zone_version)
-    ready = list(islice(takewhile(lambda nominal: due_at(row.asked, nominal) <= now, times), most + 1))
+    times, until = _nominal_times(row, zone_version), _until(row, now)
+    ready = list(islice(takewhile(lambda nominal: due_at(row.asked, nominal) <= until, times), most + 1))
     outcome = Outcome(due, now)
     outcome.release_waiting()
     decided = ready[:PORTION]
@@ -35,14 +38,27 @@ def advance(due: DueSchedule, now: datetime, zone_version: str) -> Advance:
         _decide(outcome, nominal_at, _Behind(behind, behind - on_time))
     last_at = decided[-1] if decided else row.last_at
     next_at = None if outcome.used_up else _next(row, ready, zone_version)
-    told = replace(outcome.row(), zone_version=zone_version, last_at=last_at, next_at=next_at)
-    return Advance(replace(told, wake_at=_wake_at(told, now)), tuple(outcome.ticks))
+    wake_at = _wake_at(row.asked, next_at, now, waiting=outcome.waiting > 0)
+    return Advance(outcome.row(zone_version, last_at, next_at, wake_at), tuple(outcome.ticks))
 
 
 def first_time(row: ScheduleRow) -> ScheduleRow:
     """A schedule as it is put: its first tick is the first one since then."""
     next_at = next(nominal_times(row.asked, row.put_at, row.put_at - _INSTANT), None)
-    return replace(row, next_at=next_at, wake_at=None if next_at is None else due_at(row.asked, next_at))
+    return replace(row, next_at=next_at, wake_at=_wake_at(row.asked, next_at, row.put_at, waiting=False))
+
+
+def _lead(asked: SchedulePutData) -> timedelta:
+    """None where the decision hangs on whether the last job is over when the tick is due."""
+    return LEAD if asked.choices.overlap is Overlap.ALLOW else _NOTHING
+
+
+def _until(row: ScheduleRow, now: datetime) -> datetime:
+    """What is due by then is decided. While anything is due already, nothing is decided ahead: a tick is not
+    missed before the next one is due indeed."""
+    if row.next_at is None:
+        return now
+    return max(now, min(due_at(row.asked, row.next_at), now + _lead(row.asked)))
 
 
 def _nominal_times(row: ScheduleRow, zone_version: str) -> chain[datetime]:
@@ -62,12 +78,14 @@ def _next(row: ScheduleRow, ready: list[datetime], zone_version: str) -> datetim
     return next(_nominal_times(row, zone_version), None)
 
 
-def _wake_at(row: ScheduleRow, now: datetime) -> datetime | None:
+def _wake_at(
+    asked: SchedulePutData, next_at: datetime | None, now: datetime, *, waiting: bool
+) -> datetime | None:
     """When somebody must look at it next. While a tick waits, soon: nobody tells us of the end of a job."""
-    due = None if row.next_at is None else due_at(row.asked, row.next_at)
-    if not row.waiting:
-        return due
-    return min(due or now + _LOOK_AGAIN, now + _LOOK_AGAIN)
+    ahead = None if next_at is None else due_at(asked, next_at) - _lead(asked)
+    if not waiting:
+        return ahead
+    return min(ahead or now + _LOOK_AGAIN, now + _LOOK_AGAIN)
 
 
 class _Behind(NamedTuple):

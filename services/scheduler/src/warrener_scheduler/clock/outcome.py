@@ -11,8 +11,9 @@ from warrener_scheduler.calendar.ticks import due_at
 from warrener_scheduler.clock.requests import request_text
 from warrener_store.schedules.rows import DueSchedule, ScheduleRow, TickRow
 
-PUBLISHED_WITHIN = timedelta(seconds=3)
-"""A request that is not confirmed by then is published again, by whichever scheduler sees it first."""
+PUBLISHED_WITHIN = timedelta(seconds=2)
+"""A request that is not confirmed so long after it is due is published again, by whichever scheduler sees it
+first. A portion of ticks takes a fraction of that; to publish twice is harmless, and work for nothing."""
 _UNSEEN = timedelta(seconds=60)
 """So long the request of a job may be on its way; a job that is still not there then was rejected."""
 
@@ -29,7 +30,7 @@ class Outcome:
         self.paused = due.row.paused
         self.ticks: list[TickRow] = []
         self._busy = self._is_busy(due)
-        self._runs, self._waiting = due.row.runs, due.row.waiting
+        self._runs, self.waiting = due.row.runs, due.row.waiting
         self._last_job: UUID | None = due.row.last_job_id
         self._last_fired_at = due.row.last_fired_at
 
@@ -39,33 +40,39 @@ class Outcome:
         most = self.choices.max_runs
         return most is not None and self._runs >= most
 
-    def row(self) -> ScheduleRow:
+    def row(
+        self, zone_version: str, last_at: datetime | None, next_at: datetime | None, wake_at: datetime | None
+    ) -> ScheduleRow:
         """The schedule with what is kept of this look."""
         return replace(
             self._row,
+            zone_version=zone_version,
+            last_at=last_at,
+            next_at=next_at,
+            wake_at=wake_at,
             runs=self._runs,
-            waiting=self._waiting,
+            waiting=self.waiting,
             last_job_id=self._last_job,
             last_fired_at=self._last_fired_at,
         )
 
     def release_waiting(self) -> None:
         """The oldest tick that waits for the end of a job is fired where that has come."""
-        if self._waiting and not self._busy and self._oldest_waiting is not None:
-            self._waiting -= 1
+        if self.waiting and not self._busy and self._oldest_waiting is not None:
+            self.waiting -= 1
             self._fire(self._oldest_waiting, TickFate.FIRED, "it waited for the end of an earlier job")
 
     def run(self, nominal_at: datetime, fate: TickFate, reason: str = "") -> None:
         """Ask for its job, unless that of an earlier tick stands in the way."""
-        blocked = self._busy or self._waiting > 0
+        blocked = self._busy or self.waiting > 0
         match self.choices.overlap:
             case Overlap.SKIP if blocked:
                 self.skip(nominal_at, "the job of an earlier tick is not over")
-            case Overlap.QUEUE_ONE if self._waiting:
+            case Overlap.QUEUE_ONE if self.waiting:
                 self.skip(nominal_at, "the job of an earlier tick is not over, and another waits")
             case Overlap.QUEUE_ONE | Overlap.QUEUE_ALL if blocked:
                 self._runs += 1
-                self._waiting += 1
+                self.waiting += 1
                 self.leave(nominal_at, TickFate.WAITING, "the job of an earlier tick is not over")
             case _:
                 self._runs += 1
@@ -89,14 +96,21 @@ class Outcome:
         )
 
     def _fire(self, nominal_at: datetime, fate: TickFate, reason: str) -> None:
-        job_id = tick_job_id(self._row.name, nominal_at)
+        due, job_id = due_at(self.asked, nominal_at), tick_job_id(self._row.name, nominal_at)
         cancelled = self._last_job if self.choices.overlap is Overlap.CANCEL and self._busy else None
-        self.leave(nominal_at, fate, reason)
-        self.ticks[-1] = replace(
-            self.ticks[-1],
-            job_id=job_id,
-            wake_at=self.now + PUBLISHED_WITHIN,
-            request=request_text(self.asked, job_id, self.now, cancelled),
+        asked_at = max(self.now, due)  # it is decided a little earlier
+        self.ticks.append(
+            TickRow(
+                schedule=self._row.name,
+                nominal_at=nominal_at,
+                fate=fate,
+                due_at=due,
+                decided_at=self.now,
+                reason=reason,
+                job_id=job_id,
+                wake_at=asked_at + PUBLISHED_WITHIN,
+                request=request_text(self.asked, job_id, asked_at, cancelled),
+            )
         )
         self._last_fired_at = self.now
         if self.choices.overlap is not Overlap.ALLOW:

@@ -3,34 +3,19 @@
 from datetime import datetime
 from uuid import UUID, uuid5
 
+from warrener_contracts import topology
 from warrener_contracts.codec import Readable, decode
-from warrener_contracts.events import (
-    JobCancelRequested,
-    JobCancelRequestedData,
-    JobRequested,
-    JobRequestedData,
-    SchedulePutData,
-    ScheduleTicked,
-    ScheduleTickedData,
-)
-from warrener_contracts.letters import BATCH_TYPE, Letter, encode, letter_for
-from warrener_scheduler.dispatch_letters import SOURCE
+from warrener_contracts.events import JobCancelRequested, JobCancelRequestedData, SchedulePutData
+from warrener_contracts.letters import BATCH_TYPE, EVENT_TYPE, Letter, encode, letter_for, message_id
+from warrener_contracts.rules import Overlap
+from warrener_scheduler.clock.tick_events import REQUESTED, TICKED, requested_json, ticked_json
 from warrener_store.schedules.rows import TickRow
 
 
 def request_text(asked: SchedulePutData, job_id: UUID, now: datetime, cancelled: UUID | None = None) -> str:
     """A CloudEvents batch: the request for one job, behind the one to cancel another if there is any."""
     source = f"warrener/schedule/{asked.name}"
-    request = JobRequested.model_construct(
-        id=str(job_id),
-        source=source,
-        time=now,
-        subject=str(job_id),
-        data=JobRequestedData.model_construct(
-            job_type=asked.job_type, arguments=asked.arguments, queue=asked.queue, policy=asked.policy
-        ),
-    )
-    text = encode(request).decode()
+    text = requested_json(asked, source, job_id, now)
     if cancelled is None:
         return f"[{text}]"
     cancel = JobCancelRequested(
@@ -43,26 +28,41 @@ def request_text(asked: SchedulePutData, job_id: UUID, now: datetime, cancelled:
     return f"[{encode(cancel).decode()},{text}]"
 
 
-def request_letters(tick: TickRow) -> list[Letter]:
-    """The requests of a tick, ready to be published; the same whenever they are published again."""
-    found = decode((tick.request or "[]").encode(), BATCH_TYPE)
+def request_letters(tick: TickRow, asked: SchedulePutData | None = None) -> list[Letter]:
+    """The requests of a tick, ready to be published; the same whenever they are published again.
+
+    `asked`: its schedule, where it has just been decided. What is a single event is not read again then.
+    """
+    if tick.request is None:
+        return []
+    if asked is not None and asked.choices.overlap is not Overlap.CANCEL:
+        return [_request_letter(tick, tick.request[1:-1], asked.job_type)]
+    found = decode(tick.request.encode(), BATCH_TYPE)
     return [letter_for(one.event) for one in found if isinstance(one, Readable)]
 
 
 def ticked_letter(tick: TickRow) -> Letter:
     """What became of a tick, for whoever listens."""
-    event = ScheduleTicked(
-        id=f"{tick.schedule}:{tick.nominal_at.isoformat()}:{tick.fate}",
-        source=SOURCE,
-        time=tick.decided_at,
-        subject=tick.schedule,
-        data=ScheduleTickedData(
-            name=tick.schedule,
-            nominal_at=tick.nominal_at,
-            fate=tick.fate,
-            reason=tick.reason,
-            job_id=tick.job_id,
-            late_seconds=(tick.decided_at - tick.due_at).total_seconds(),
-        ),
+    event_id = f"{tick.schedule}:{tick.nominal_at.isoformat()}:{tick.fate.value}"
+    return Letter(
+        exchange=topology.EVENTS,
+        routing_key=f"schedule.ticked.{tick.fate.value}.{tick.schedule}",
+        body=ticked_json(tick, event_id).encode(),
+        content_type=EVENT_TYPE,
+        message_id=message_id(event_id),
+        type=TICKED,
+        headers={},
     )
-    return letter_for(event)
+
+
+def _request_letter(tick: TickRow, text: str, job_type: str) -> Letter:
+    return Letter(
+        exchange=topology.REQUESTS,
+        routing_key=job_type,
+        body=text.encode(),
+        content_type=EVENT_TYPE,
+        message_id=str(tick.job_id),
+        type=REQUESTED,
+        headers={},
+        mandatory=True,
+    )

@@ -1,21 +1,22 @@
 """ticking: what is due is decided, and its jobs are asked for.
 
-Decided and kept → published → confirmed → marked. A crash before the last step leaves a tick with its request
-in the ledger; whoever sees it first publishes it again, under the same id, and the door takes it as a repeat.
+Decided and kept, a little ahead → published when it is due → confirmed → marked. A crash before the last step
+leaves a tick with its request in the ledger; whoever sees it first publishes it again, under the same id, and
+the door takes it as a repeat.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from warrener_contracts.events import TickFate
+from warrener_contracts.events import SchedulePutData, TickFate
 from warrener_runtime.bus.port import Bus
 from warrener_runtime.clock import Clock
 from warrener_runtime.lifecycle import Loop
 from warrener_runtime.logs import get_logger
 from warrener_scheduler.calendar.zones import database_version
-from warrener_scheduler.clock.deciding import advance
+from warrener_scheduler.clock.deciding import LEAD, advance
 from warrener_scheduler.clock.outcome import PUBLISHED_WITHIN
 from warrener_scheduler.clock.requests import request_letters, ticked_letter
 from warrener_scheduler.publishing import publish
@@ -29,6 +30,7 @@ _LONGEST_SLEEP = 2.0
 """Seconds after which the store is asked again when the next tick is due: another scheduler may have been
 told of a schedule, and died before it looked."""
 _PUT_OFF = timedelta(minutes=1)
+_NOTHING = timedelta(0)
 _TAKEN = 0.05
 """Seconds to leave to the one who holds what is due."""
 
@@ -54,25 +56,26 @@ class Ticking:
             await self._schedules.replan_schedules(database_version(), self._clock.now())
             self._zone_version = database_version()
         await self.look()
-        await self._sleep()
+        wake_at = await self._schedules.next_schedule_wake()
+        if wake_at is None or wake_at > self._clock.now() or not await self._repeat():
+            await self._sleep(wake_at)
 
     async def look(self) -> None:
-        """Carry out all that is due."""
-        while await self._advance() or await self._repeat():
+        """Decide and carry out all that is due."""
+        while await self._advance():
             pass  # there is more of the same moment
 
     async def _advance(self) -> bool:
         """Whether there may be more."""
         now = self._clock.now()
-        looked_at = 0
+        asked: dict[str, SchedulePutData] = {}
 
         def decide(due: Sequence[DueSchedule]) -> list[Advance]:
-            nonlocal looked_at
-            looked_at = len(due)
+            asked.update((one.row.name, one.row.asked) for one in due)
             return [self._decide(one, now) for one in due]
 
-        await self._publish(await self._schedules.advance_schedules(now, _AT_ONCE, decide))
-        return looked_at >= _AT_ONCE
+        await self._publish(await self._schedules.advance_schedules(now, _AT_ONCE, decide), asked)
+        return len(asked) >= _AT_ONCE
 
     def _decide(self, due: DueSchedule, now: datetime) -> Advance:
         """How one schedule goes on; where we ourselves fail at it, the others go on without it."""
@@ -88,28 +91,40 @@ class Ticking:
 
     async def _repeat(self) -> bool:
         """Publish what was triggered, and what another scheduler has decided and not published in time.
-        Whether there may be more."""
+        Whether there was any."""
         now = self._clock.now()
         found = await self._schedules.claim_ticks(now, now + PUBLISHED_WITHIN, _AT_ONCE)
         late = sum(tick.fate is not TickFate.TRIGGERED for tick in found)
         if late:
             _log.warning("Ticks are published again.", action="clock.again", ticks=late)
-        await self._publish(found)
-        return len(found) >= _AT_ONCE
+        await self._publish(found, {})
+        return bool(found)
 
-    async def _publish(self, ticks: Sequence[TickRow]) -> None:
-        if not ticks:
-            return
-        requests = [letter for tick in ticks for letter in request_letters(tick)]
+    async def _publish(self, ticks: Sequence[TickRow], asked: Mapping[str, SchedulePutData]) -> None:
+        """Ask for their jobs, for each as soon as it is due. `asked`: the schedules that are at hand."""
+        now, monotonic = self._clock.now(), self._clock.monotonic()
+        moments: dict[timedelta, list[TickRow]] = {}
+        for tick in ticks:
+            early = min(max(tick.due_at - now, _NOTHING), LEAD)  # no more, whatever the clocks of others say
+            moments.setdefault(early, []).append(tick)
+        async with asyncio.TaskGroup() as group:
+            for early, due in moments.items():
+                group.create_task(self._publish_at(monotonic + early.total_seconds(), due, asked))
+
+    async def _publish_at(
+        self, monotonic: float, ticks: Sequence[TickRow], asked: Mapping[str, SchedulePutData]
+    ) -> None:
+        while (early := monotonic - self._clock.monotonic()) > 0:  # a timer may be early by half a ms
+            await self._clock.sleep(early)
+        requests = [letter for tick in ticks for letter in request_letters(tick, asked.get(tick.schedule))]
         await publish(self._bus, [*requests, *map(ticked_letter, ticks)], self._clock)
         fired = [tick.key for tick in ticks if tick.request is not None]
         if fired:
             await self._schedules.mark_ticks(fired, self._clock.now())
         _log.debug("Ticks were decided.", action="clock.ticked", ticks=len(ticks), fired=len(fired))
 
-    async def _sleep(self) -> None:
-        seconds = self._until(await self._schedules.next_schedule_wake())
-        sleeping = asyncio.ensure_future(self._clock.sleep(seconds))
+    async def _sleep(self, wake_at: datetime | None) -> None:
+        sleeping = asyncio.ensure_future(self._clock.sleep(self._until(wake_at)))
         waking = asyncio.ensure_future(self._woken.wait())
         try:
             await asyncio.wait({sleeping, waking}, return_when=asyncio.FIRST_COMPLETED)
