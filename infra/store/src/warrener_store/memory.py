@@ -35,10 +35,11 @@ from warrener_store.rows import (
 )
 from warrener_store.rules import broken_attempt_rule, broken_job_rule
 from warrener_store.schedules.memory import MemorySchedules
+from warrener_store.schedules.memory_watches import MemoryWatches
 from warrener_store.watching import watched_by
 
 
-class MemoryStore(MemorySchedules, MemoryKept, StateStore):
+class MemoryStore(MemorySchedules, MemoryWatches, MemoryKept, StateStore):
     """Keeps everything in dictionaries until it is thrown away; start and close change nothing."""
 
     def __init__(self) -> None:

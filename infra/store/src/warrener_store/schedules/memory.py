@@ -8,9 +8,10 @@ from uuid import UUID
 from warrener_contracts.events import TickFate
 from warrener_store.newest import newest
 from warrener_store.rows import JobRow
-from warrener_store.schedules.port import Decide, Schedules
+from warrener_store.schedules.port import REMOVED, Decide, Schedules
 from warrener_store.schedules.records import asked_in, asked_out
 from warrener_store.schedules.rows import DueSchedule, ScheduleRow, TickRow
+from warrener_store.schedules.watches import WatchRow
 
 
 class MemorySchedules(Schedules):
@@ -21,6 +22,7 @@ class MemorySchedules(Schedules):
     def __init__(self) -> None:
         self._schedules: dict[str, ScheduleRow] = {}
         self._ticks: dict[tuple[str, datetime], TickRow] = {}
+        self._watches: dict[str, WatchRow] = {}
 
     async def put_schedules(self, rows: Sequence[ScheduleRow]) -> set[str]:
         told = newest(rows, lambda row: row.name, lambda row: row.put_at).values()
@@ -44,14 +46,18 @@ class MemorySchedules(Schedules):
         )
         return True
 
-    async def pause_schedules(self, names: Collection[str], *, paused: bool) -> None:
+    async def pause_schedules(self, names: Collection[str], *, paused: bool, why: str = "") -> None:
         for name in names:
             if name in self._schedules:
-                self._schedules[name] = replace(self._schedules[name], paused=paused)
+                self._schedules[name] = replace(self._schedules[name], paused=paused, paused_why=why)
 
-    async def remove_schedules(self, names: Collection[str]) -> None:
+    async def remove_schedules(self, names: Collection[str], now: datetime) -> None:
         for name in names:
             self._schedules.pop(name, None)
+            self._watches.pop(name, None)
+        for key, tick in self._ticks.items():
+            if tick.schedule in names and tick.fate is TickFate.WAITING:
+                self._ticks[key] = replace(tick, fate=TickFate.SKIPPED, reason=REMOVED, decided_at=now)
 
     async def schedules(self, names: Collection[str] | None = None) -> dict[str, ScheduleRow]:
         found = sorted(self._schedules.items())
@@ -68,7 +74,7 @@ class MemorySchedules(Schedules):
         for advance in advances:
             held = self._schedules[advance.row.name]
             self._schedules[held.name] = replace(
-                advance.row, asked=held.asked, put_at=held.put_at, paused=held.paused
+                advance.row, asked=held.asked, put_at=held.put_at, paused=held.paused, paused_why=held.paused_why
             )
         return [tick for advance in advances for tick in advance.ticks if self._keep(tick)]
 

@@ -23,6 +23,7 @@ SCHEDULE_COLUMNS = (
     "waiting",
     "last_job_id",
     "last_fired_at",
+    "paused_why",
 )
 TICK_COLUMNS = (
     "schedule",
@@ -46,11 +47,12 @@ def schedule_out(row: ScheduleRow, form: Form) -> tuple[Any, ...]:
         form.moment_out(row.put_at),
         row.zone_version,
         *progress_out(row, form),
+        escape(row.paused_why),
     )
 
 
 def progress_out(row: ScheduleRow, form: Form) -> tuple[Any, ...]:
-    """The values of the columns behind `zone_version`."""
+    """The values of the columns behind `zone_version`, but for why it is paused."""
     return (
         row.paused,
         form.moment_out(row.next_at),
@@ -77,6 +79,7 @@ def schedule_in(values: Sequence[Any], form: Form) -> ScheduleRow:
         waiting=values[9],
         last_job_id=form.id_in(values[10]),
         last_fired_at=form.moment_in(values[11]),
+        paused_why=unescape(values[12]),
     )
 
 
