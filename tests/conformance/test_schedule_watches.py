@@ -92,7 +92,9 @@ class TestClaiming:
         await fired(store, 2, JobState.SUCCEEDED)
         await fired(store, 3)
         await fired(store, 4, JobState.RUNNING)
-        await store.add_ticks([tick(seconds=5, fate=TickFate.SKIPPED, job_id=None, wake_at=None, request=None)])
+        await store.add_ticks(
+            [tick(seconds=5, fate=TickFate.SKIPPED, job_id=None, wake_at=None, request=None)]
+        )
         (found,) = await looked_at(store)
         assert [(run.nominal_at, run.state, run.finished_at) for run in found.runs] == [
             (after(4), JobState.RUNNING, None),
@@ -124,7 +126,12 @@ class TestQuestions:
 
     async def test_the_last_success_is_the_newest_tick_whose_job_has_succeeded(self, store: Store) -> None:
         assert await store.last_success("hourly") is None
-        for seconds, state in ((1, JobState.SUCCEEDED), (2, JobState.SUCCEEDED), (3, JobState.DEAD), (4, None)):
+        for seconds, state in (
+            (1, JobState.SUCCEEDED),
+            (2, JobState.SUCCEEDED),
+            (3, JobState.DEAD),
+            (4, None),
+        ):
             await fired(store, seconds, state)
         assert await store.last_success("hourly") == after(2)
         assert await store.last_success("other") is None

@@ -51,7 +51,9 @@ async def test_the_schedules_that_have_ticked_are_named_one_after_the_other(stor
 
 async def test_a_removed_schedule_leaves_no_tick_that_waits(store: Store) -> None:
     await store.put_schedules([schedule(waiting=1)])
-    await store.add_ticks([over(), over(seconds=1, fate=TickFate.WAITING), over("other", fate=TickFate.WAITING)])
+    await store.add_ticks(
+        [over(), over(seconds=1, fate=TickFate.WAITING), over("other", fate=TickFate.WAITING)]
+    )
     await store.remove_schedules(["hourly"], after(60))
     left, fired = await store.ticks_of("hourly")
     assert (left.fate, left.reason, left.decided_at) == (TickFate.SKIPPED, REMOVED, after(60))

@@ -39,7 +39,7 @@ from warrener_store.schedules.memory_watches import MemoryWatches
 from warrener_store.watching import watched_by
 
 
-class MemoryStore(MemorySchedules, MemoryWatches, MemoryKept, StateStore):
+class MemoryStore(MemoryWatches, MemorySchedules, MemoryKept, StateStore):
     """Keeps everything in dictionaries until it is thrown away; start and close change nothing."""
 
     def __init__(self) -> None:

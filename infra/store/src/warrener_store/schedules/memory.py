@@ -1,5 +1,6 @@
 """Schedules in memory: the plainest statement of what the port promises. Nothing here awaits anything."""
 
+from abc import abstractmethod
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -12,6 +13,8 @@ from warrener_store.schedules.port import REMOVED, Decide, Schedules
 from warrener_store.schedules.records import asked_in, asked_out
 from warrener_store.schedules.rows import DueSchedule, ScheduleRow, TickRow
 from warrener_store.schedules.watches import WatchRow
+
+_NAMED = "tick.previous_success"
 
 
 class MemorySchedules(Schedules):
@@ -74,7 +77,11 @@ class MemorySchedules(Schedules):
         for advance in advances:
             held = self._schedules[advance.row.name]
             self._schedules[held.name] = replace(
-                advance.row, asked=held.asked, put_at=held.put_at, paused=held.paused, paused_why=held.paused_why
+                advance.row,
+                asked=held.asked,
+                put_at=held.put_at,
+                paused=held.paused,
+                paused_why=held.paused_why,
             )
         return [tick for advance in advances for tick in advance.ticks if self._keep(tick)]
 
@@ -86,8 +93,15 @@ class MemorySchedules(Schedules):
             if tick.schedule == row.name and tick.fate is TickFate.WAITING
         )
         return DueSchedule(
-            row, job.state if job else None, min(waiting, default=None) if row.waiting else None
+            row,
+            job.state if job else None,
+            min(waiting, default=None) if row.waiting else None,
+            self._last_success(row.name) if _NAMED in asked_out(row.asked) else None,
         )
+
+    @abstractmethod
+    def _last_success(self, schedule: str) -> datetime | None:
+        """The newest tick whose job has succeeded."""
 
     def _keep(self, tick: TickRow) -> bool:
         held = self._ticks.get(tick.key)

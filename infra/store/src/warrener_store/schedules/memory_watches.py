@@ -89,6 +89,9 @@ class MemoryWatches(Watches, TickUpkeep):
         return [self._schedules[name] for _, name in late[:limit]]
 
     async def last_success(self, schedule: str) -> datetime | None:
+        return self._last_success(schedule)
+
+    def _last_success(self, schedule: str) -> datetime | None:
         newest = islice((tick for tick in self._of(schedule) if tick.job_id is not None), NEWEST)
         succeeded = (tick.nominal_at for tick in newest if self._run(tick).state is JobState.SUCCEEDED)
         return next(succeeded, None)

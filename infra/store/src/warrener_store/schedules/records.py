@@ -85,9 +85,9 @@ def schedule_in(values: Sequence[Any], form: Form) -> ScheduleRow:
 
 def due_in(values: Sequence[Any], form: Form) -> DueSchedule:
     """The same with what stands behind them in `due_schedules`."""
-    state, waiting = values[len(SCHEDULE_COLUMNS) :]
+    state, waiting, success = values[len(SCHEDULE_COLUMNS) :]
     last_job = None if state is None else JobState(state)
-    return DueSchedule(schedule_in(values, form), last_job, form.moment_in(waiting))
+    return DueSchedule(schedule_in(values, form), last_job, form.moment_in(waiting), form.moment_in(success))
 
 
 def tick_out(row: TickRow, form: Form) -> tuple[Any, ...]:

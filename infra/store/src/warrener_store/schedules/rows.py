@@ -64,6 +64,7 @@ class DueSchedule:
     row: ScheduleRow
     last_job: JobState | None = None  # None: there is no such job, or it does not matter
     oldest_waiting: datetime | None = None
+    last_success: datetime | None = None  # where its arguments name it
 
 
 @dataclass(frozen=True, slots=True)

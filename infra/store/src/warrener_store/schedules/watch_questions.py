@@ -8,7 +8,6 @@ from typing import Any
 from warrener_store.records.form import Form
 from warrener_store.schedules.records import schedule_in
 from warrener_store.schedules.rows import ScheduleRow
-from warrener_store.schedules.watches import NEWEST
 
 
 class WatchQuestions(ABC):
@@ -28,9 +27,7 @@ class WatchQuestions(ABC):
 
     async def last_success(self, schedule: str) -> datetime | None:
         """The newest of the last NEWEST nominal times whose job has succeeded."""
-        found: datetime | None = self.form.moment_in(
-            (await self._ask("last_success", schedule, NEWEST))[0][0]
-        )
+        found: datetime | None = self.form.moment_in((await self._ask("last_success", schedule))[0][0])
         return found
 
     async def ticked_schedules(self, after: str, limit: int) -> list[str]:

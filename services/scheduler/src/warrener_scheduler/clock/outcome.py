@@ -1,5 +1,6 @@
 """What one look at a schedule comes to: its ticks, and what is kept of them for the next look. Pure."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
 from uuid import UUID
@@ -7,8 +8,10 @@ from uuid import UUID
 from warrener_contracts.events import TickFate
 from warrener_contracts.identity import tick_job_id
 from warrener_contracts.rules import Overlap
-from warrener_scheduler.calendar.ticks import due_at
+from warrener_scheduler.calendar.ticks import due_at, previous_nominal
 from warrener_scheduler.clock.requests import request_text
+from warrener_scheduler.clock.templating import has_places
+from warrener_scheduler.clock.tick_names import Tick, names_of
 from warrener_store.schedules.rows import DueSchedule, ScheduleRow, TickRow
 
 PUBLISHED_WITHIN = timedelta(seconds=3)
@@ -26,12 +29,14 @@ class Outcome:
         self.now = now
         self.asked = due.row.asked
         self.choices = due.row.asked.choices
-        self.paused = due.row.paused
+        self.paused, self.paused_why = due.row.paused, due.row.paused_why
         self.ticks: list[TickRow] = []
         self._busy = self._is_busy(due)
         self._runs, self._waiting = due.row.runs, due.row.waiting
         self._last_job: UUID | None = due.row.last_job_id
         self._last_fired_at = due.row.last_fired_at
+        self._last_at, self._last_success = due.row.last_at, due.last_success
+        self._templated = has_places(self.asked.arguments)
 
     @property
     def used_up(self) -> bool:
@@ -53,7 +58,17 @@ class Outcome:
         """The oldest tick that waits for the end of a job is fired where that has come."""
         if self._waiting and not self._busy and self._oldest_waiting is not None:
             self._waiting -= 1
-            self._fire(self._oldest_waiting, TickFate.FIRED, "it waited for the end of an earlier job")
+            self._fire(
+                self._oldest_waiting,
+                TickFate.FIRED,
+                "it waited for the end of an earlier job",
+                lambda nominal_at: Tick(
+                    nominal_at,
+                    run=self._runs - self._waiting,
+                    previous_at=previous_nominal(self.asked, self._row.put_at, nominal_at),
+                    previous_success_at=self._last_success,
+                ),
+            )
 
     def run(self, nominal_at: datetime, fate: TickFate, reason: str = "") -> None:
         """Ask for its job, unless that of an earlier tick stands in the way."""
@@ -69,7 +84,13 @@ class Outcome:
                 self.leave(nominal_at, TickFate.WAITING, "the job of an earlier tick is not over")
             case _:
                 self._runs += 1
-                self._fire(nominal_at, fate, reason)
+                previous = self._last_at
+                self._fire(
+                    nominal_at,
+                    fate,
+                    reason,
+                    lambda _: Tick(nominal_at, self._runs, previous, self._last_success),
+                )
 
     def skip(self, nominal_at: datetime, reason: str) -> None:
         """No job, and why."""
@@ -77,6 +98,7 @@ class Outcome:
 
     def leave(self, nominal_at: datetime, fate: TickFate, reason: str) -> None:
         """A row of the ledger without a request."""
+        self._last_at = max(self._last_at or nominal_at, nominal_at)
         self.ticks.append(
             TickRow(
                 schedule=self._row.name,
@@ -88,15 +110,19 @@ class Outcome:
             )
         )
 
-    def _fire(self, nominal_at: datetime, fate: TickFate, reason: str) -> None:
+    def _fire(
+        self, nominal_at: datetime, fate: TickFate, reason: str, tick: Callable[[datetime], Tick]
+    ) -> None:
+        """`tick` says what its arguments may name, where they name anything."""
         job_id = tick_job_id(self._row.name, nominal_at)
         cancelled = self._last_job if self.choices.overlap is Overlap.CANCEL and self._busy else None
+        names = names_of(self.asked, tick(nominal_at)) if self._templated else None
         self.leave(nominal_at, fate, reason)
         self.ticks[-1] = replace(
             self.ticks[-1],
             job_id=job_id,
             wake_at=self.now + PUBLISHED_WITHIN,
-            request=request_text(self.asked, job_id, self.now, cancelled),
+            request=request_text(self.asked, job_id, self.now, cancelled, names=names),
         )
         self._last_fired_at = self.now
         if self.choices.overlap is not Overlap.ALLOW:

@@ -1,6 +1,8 @@
 """What a tick asks for: as text that the ledger keeps until the broker has confirmed it, and as letters."""
 
+from collections.abc import Mapping
 from datetime import datetime
+from typing import Any
 from uuid import UUID, uuid5
 
 from warrener_contracts.codec import Readable, decode
@@ -14,12 +16,21 @@ from warrener_contracts.events import (
     ScheduleTickedData,
 )
 from warrener_contracts.letters import BATCH_TYPE, Letter, encode, letter_for
+from warrener_scheduler.clock.templating import render
 from warrener_scheduler.dispatch_letters import SOURCE
 from warrener_store.schedules.rows import TickRow
 
 
-def request_text(asked: SchedulePutData, job_id: UUID, now: datetime, cancelled: UUID | None = None) -> str:
-    """A CloudEvents batch: the request for one job, behind the one to cancel another if there is any."""
+def request_text(
+    asked: SchedulePutData,
+    job_id: UUID,
+    now: datetime,
+    cancelled: UUID | None = None,
+    *,
+    names: Mapping[str, Any] | None = None,
+) -> str:
+    """A CloudEvents batch: the request for one job, behind the one to cancel another if there is any. The
+    places of its arguments are filled from `names`."""
     source = f"warrener/schedule/{asked.name}"
     request = JobRequested.model_construct(
         id=str(job_id),
@@ -27,7 +38,10 @@ def request_text(asked: SchedulePutData, job_id: UUID, now: datetime, cancelled:
         time=now,
         subject=str(job_id),
         data=JobRequestedData.model_construct(
-            job_type=asked.job_type, arguments=asked.arguments, queue=asked.queue, policy=asked.policy
+            job_type=asked.job_type,
+            arguments=asked.arguments if names is None else render(asked.arguments, names),
+            queue=asked.queue,
+            policy=asked.policy,
         ),
     )
     text = encode(request).decode()

@@ -11,9 +11,7 @@ _MOMENT = sa.DateTime(timezone=True).with_variant(sa.CHAR(27), "sqlite")
 
 
 def upgrade() -> None:
-    op.add_column(
-        "warrener_schedules", sa.Column("paused_why", sa.Text(), nullable=False, server_default="")
-    )
+    op.add_column("warrener_schedules", sa.Column("paused_why", sa.Text(), nullable=False, server_default=""))
     op.create_table(
         "warrener_schedule_watches",
         sa.Column("name", sa.Text(), primary_key=True),

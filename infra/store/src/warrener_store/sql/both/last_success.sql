@@ -5,7 +5,7 @@ FROM (
   FROM warrener_ticks AS tick
   WHERE tick.schedule = $1 AND tick.job_id IS NOT NULL
   ORDER BY tick.nominal_at DESC
-  LIMIT $2
+  LIMIT {newest}
 ) AS recent
 JOIN warrener_jobs AS job ON job.job_id = recent.job_id
 WHERE job.state = 'succeeded'
