@@ -1,5 +1,5 @@
-"""What the owners of schedules expect of them, for the supervisor to watch: a port of its own, kept by the same
-stores; its suite is `tests/conformance/test_schedule_watches.py`."""
+"""What the owners of schedules expect of them, for the supervisor to watch: a port of its own, kept by the
+same stores; its suite is `tests/conformance/test_schedule_watches.py`."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -48,10 +48,10 @@ class Watched:
 
 
 class Watches(Protocol):
-    """Where expectations are kept. Errors are those of the state store. Removing a schedule removes its own."""
+    """Where expectations are kept. Errors are those of the state store. A removed schedule has none."""
 
     async def put_watches(self, rows: Sequence[WatchRow], over: Collection[str]) -> None:
-        """Insert these, or replace what is expected, not how far it has come; remove those that are `over`."""
+        """Insert these, or replace what is expected, not how far it has come; remove what is `over`."""
         ...
 
     async def restart_watches(self, names: Collection[str], since: datetime) -> None:

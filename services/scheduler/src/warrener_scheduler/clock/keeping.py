@@ -102,7 +102,7 @@ class Keeping:
         return letters
 
     async def _expect(self, names: Collection[str]) -> None:
-        """Keep in step what the supervisor watches them for. By what is kept: a put may be older than that."""
+        """Keep in step what the supervisor watches them for, by what is kept: a put may be older."""
         watches = watches_of((await self._schedules.schedules(names)).values())
         await self._schedules.put_watches(watches, set(names) - {row.name for row in watches})
 

@@ -1,4 +1,4 @@
-"""upkeep: old ticks are forgotten, in portions, a few schedules at a time. Any number of schedulers may do it."""
+"""upkeep: old ticks are forgotten, in portions, a few schedules at a time. Any scheduler may do it."""
 
 from datetime import timedelta
 
