@@ -47,6 +47,7 @@ class MemoryStore(MemoryWatches, MemorySchedules, MemoryKept, StateStore):
         MemorySchedules.__init__(self)
         MemoryKept.__init__(self, self._jobs)
         self._by_key: dict[str, UUID] = {}
+        self._live: set[UUID] = set()  # jobs that are not over
         self._deadlines: dict[UUID, datetime] = {}  # of jobs that are not over; moved by claims
         self._attempts: dict[tuple[UUID, int], AttemptRow] = {}
         self._dead_letters: dict[UUID, DeadLetter] = {}
@@ -88,6 +89,8 @@ class MemoryStore(MemoryWatches, MemorySchedules, MemoryKept, StateStore):
         if held is not None:
             return Inserted(held, new=False)
         self._jobs[row.job_id] = row = _own(row)
+        if not row.state.terminal:
+            self._live.add(row.job_id)
         if row.idempotency_key is not None:
             self._by_key[row.idempotency_key] = row.job_id
         if row.deadline_at is not None and not row.state.terminal:
@@ -116,6 +119,7 @@ class MemoryStore(MemoryWatches, MemorySchedules, MemoryKept, StateStore):
         self._jobs[job_id] = _asked_as(self._jobs[job_id], _own(chain.row))
         if chain.row.state.terminal:
             self._deadlines.pop(job_id, None)
+            self._live.discard(job_id)
         for attempt in chain.attempts:
             self._attempts.setdefault((job_id, attempt.attempt), attempt)
         for letter in chain.dead_letters:
@@ -126,7 +130,7 @@ class MemoryStore(MemoryWatches, MemorySchedules, MemoryKept, StateStore):
     ) -> list[JobRow]:
         due = sorted(
             (row.wake_at, row.job_id)
-            for row in self._jobs.values()
+            for row in self._live_jobs()
             if row.state in states and row.wake_at is not None and row.wake_at <= now
         )
         return [self._change(job_id, wake_at=until) for _, job_id in due[:limit]]
@@ -156,6 +160,9 @@ class MemoryStore(MemoryWatches, MemorySchedules, MemoryKept, StateStore):
         for job_id in live:
             self._change(job_id, watchers=watched_by(self._jobs[job_id].watchers, more[job_id]))
         return live
+
+    def _live_jobs(self) -> list[JobRow]:
+        return [self._jobs[job_id] for job_id in self._live]
 
     def _change(self, job_id: UUID, **changes: object) -> JobRow:
         row = self._jobs[job_id]
@@ -193,7 +200,7 @@ class MemoryStore(MemoryWatches, MemorySchedules, MemoryKept, StateStore):
     async def wake_held(self, job_types: Collection[str], now: datetime, beyond: datetime, limit: int) -> int:
         held = sorted(
             (row.due_at, row.job_id)
-            for row in self._jobs.values()
+            for row in self._live_jobs()
             if row.job_type in job_types
             and row.state in (JobState.WAITING, JobState.RETRYING)
             and row.due_at is not None

@@ -9,6 +9,7 @@ from uuid import UUID
 from warrener_contracts.events import TickFate
 from warrener_store.newest import newest
 from warrener_store.rows import JobRow
+from warrener_store.schedules.memory_ticks import MemoryTicks
 from warrener_store.schedules.port import REMOVED, Decide, Schedules
 from warrener_store.schedules.records import asked_in, asked_out
 from warrener_store.schedules.rows import DueSchedule, ScheduleRow, TickRow
@@ -24,7 +25,7 @@ class MemorySchedules(Schedules):
 
     def __init__(self) -> None:
         self._schedules: dict[str, ScheduleRow] = {}
-        self._ticks: dict[tuple[str, datetime], TickRow] = {}
+        self._ticks = MemoryTicks()
         self._watches: dict[str, WatchRow] = {}
 
     async def put_schedules(self, rows: Sequence[ScheduleRow]) -> set[str]:
@@ -58,9 +59,8 @@ class MemorySchedules(Schedules):
         for name in names:
             self._schedules.pop(name, None)
             self._watches.pop(name, None)
-        for key, tick in self._ticks.items():
-            if tick.schedule in names and tick.fate is TickFate.WAITING:
-                self._ticks[key] = replace(tick, fate=TickFate.SKIPPED, reason=REMOVED, decided_at=now)
+            for tick in self._ticks.waiting(name):
+                self._ticks.put(replace(tick, fate=TickFate.SKIPPED, reason=REMOVED, decided_at=now))
 
     async def schedules(self, names: Collection[str] | None = None) -> dict[str, ScheduleRow]:
         found = sorted(self._schedules.items())
@@ -87,15 +87,11 @@ class MemorySchedules(Schedules):
 
     def _due(self, row: ScheduleRow) -> DueSchedule:
         job = None if row.last_job_id is None else self._jobs.get(row.last_job_id)
-        waiting = (
-            tick.nominal_at
-            for tick in self._ticks.values()
-            if tick.schedule == row.name and tick.fate is TickFate.WAITING
-        )
+        waiting = self._ticks.waiting(row.name)[:1] if row.waiting else []
         return DueSchedule(
             row,
             job.state if job else None,
-            min(waiting, default=None) if row.waiting else None,
+            waiting[0].nominal_at if waiting else None,
             self._last_success(row.name) if _NAMED in asked_out(row.asked) else None,
         )
 
@@ -106,11 +102,11 @@ class MemorySchedules(Schedules):
     def _keep(self, tick: TickRow) -> bool:
         held = self._ticks.get(tick.key)
         if held is None:
-            self._ticks[tick.key] = tick
+            self._ticks.put(tick)
             return True
         if held.fate is not TickFate.WAITING or tick.fate is TickFate.WAITING:
             return False
-        self._ticks[tick.key] = replace(tick, due_at=held.due_at, fired_at=held.fired_at)
+        self._ticks.put(replace(tick, due_at=held.due_at, fired_at=held.fired_at))
         return True
 
     async def add_ticks(self, ticks: Sequence[TickRow]) -> None:
@@ -119,32 +115,28 @@ class MemorySchedules(Schedules):
 
     async def claim_ticks(self, now: datetime, until: datetime, limit: int) -> list[TickRow]:
         found = sorted(
-            (tick.wake_at, tick.key)
-            for tick in self._ticks.values()
+            (tick.wake_at, tick.key, tick)
+            for tick in self._ticks.unpublished()
             if tick.wake_at is not None and tick.wake_at <= now
         )
-        for _, key in found[:limit]:
-            self._ticks[key] = replace(self._ticks[key], wake_at=until)
-        return [self._ticks[key] for _, key in found[:limit]]
+        claimed = [replace(tick, wake_at=until) for _, _, tick in found[:limit]]
+        for tick in claimed:
+            self._ticks.put(tick)
+        return claimed
 
     async def mark_ticks(self, keys: Collection[tuple[str, datetime]], fired_at: datetime) -> None:
         for key in keys:
             tick = self._ticks.get(key)
             if tick is not None and tick.request is not None:
-                self._ticks[key] = replace(tick, fired_at=fired_at, wake_at=None, request=None)
+                self._ticks.put(replace(tick, fired_at=fired_at, wake_at=None, request=None))
 
     async def next_schedule_wake(self) -> datetime | None:
         wakes = [row.wake_at for row in self._schedules.values()]
-        wakes += [tick.wake_at for tick in self._ticks.values()]
+        wakes += [tick.wake_at for tick in self._ticks.unpublished()]
         return min((wake for wake in wakes if wake is not None), default=None)
 
     async def ticks_of(self, schedule: str, limit: int = 50) -> list[TickRow]:
-        found = sorted(
-            (tick for tick in self._ticks.values() if tick.schedule == schedule),
-            key=lambda tick: tick.nominal_at,
-            reverse=True,
-        )
-        return found[:limit]
+        return self._ticks.of(schedule)[:limit]
 
     async def replan_schedules(self, zone_version: str, now: datetime) -> None:
         for name, row in self._schedules.items():

@@ -9,6 +9,7 @@ from uuid import UUID
 from warrener_contracts.events import TickFate
 from warrener_contracts.states import JobState
 from warrener_store.rows import JobRow
+from warrener_store.schedules.memory_ticks import MemoryTicks
 from warrener_store.schedules.rows import ScheduleRow, TickRow
 from warrener_store.schedules.upkeep import TickUpkeep
 from warrener_store.schedules.watches import NEWEST, RunRow, Watched, Watches, WatchRow
@@ -19,7 +20,7 @@ class MemoryWatches(Watches, TickUpkeep):
 
     _jobs: dict[UUID, JobRow]
     _schedules: dict[str, ScheduleRow]
-    _ticks: dict[tuple[str, datetime], TickRow]
+    _ticks: MemoryTicks
     _watches: dict[str, WatchRow]
 
     async def put_watches(self, rows: Sequence[WatchRow], over: Collection[str]) -> None:
@@ -54,7 +55,7 @@ class MemoryWatches(Watches, TickUpkeep):
         ]
 
     def _runs(self, row: WatchRow) -> tuple[RunRow, ...]:
-        newest = islice((tick for tick in self._of(row.name) if tick.job_id is not None), NEWEST)
+        newest = islice((tick for tick in self._ticks.of(row.name) if tick.job_id is not None), NEWEST)
         since = row.success_tick
         return tuple(self._run(tick) for tick in newest if since is None or tick.nominal_at >= since)
 
@@ -92,35 +93,29 @@ class MemoryWatches(Watches, TickUpkeep):
         return self._last_success(schedule)
 
     def _last_success(self, schedule: str) -> datetime | None:
-        newest = islice((tick for tick in self._of(schedule) if tick.job_id is not None), NEWEST)
+        newest = islice((tick for tick in self._ticks.of(schedule) if tick.job_id is not None), NEWEST)
         succeeded = (tick.nominal_at for tick in newest if self._run(tick).state is JobState.SUCCEEDED)
         return next(succeeded, None)
 
     async def ticked_schedules(self, after: str, limit: int) -> list[str]:
-        return sorted({name for name, _ in self._ticks if name > after})[:limit]
+        return [name for name in self._ticks.schedules() if name > after][:limit]
 
     async def forget_ticks(
         self, schedules: Collection[str], before: datetime, newest: int, limit: int
     ) -> int:
         old = [
-            tick.key
+            tick
             for schedule in sorted(set(schedules))
             for tick in self._old(schedule, before, newest)[:limit]
         ]
-        for key in old:
-            del self._ticks[key]
+        self._ticks.remove(old)
         return len(old)
 
     def _old(self, schedule: str, before: datetime, newest: int) -> list[TickRow]:
         """The oldest first."""
-        behind = self._of(schedule)[newest:]
+        behind = self._ticks.of(schedule)[newest:]
         return [
             tick
             for tick in reversed(behind)
             if tick.nominal_at < before and tick.fate is not TickFate.WAITING and tick.wake_at is None
         ]
-
-    def _of(self, schedule: str) -> list[TickRow]:
-        """Its ticks, the newest first."""
-        found = (tick for tick in self._ticks.values() if tick.schedule == schedule)
-        return sorted(found, key=lambda tick: tick.nominal_at, reverse=True)
