@@ -2,7 +2,7 @@
 and a ledger in memory. Nothing breaks in it; time leaps over what is idle."""
 
 from collections import Counter
-from datetime import datetime
+from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Self
 
@@ -59,7 +59,7 @@ class Year:
         parts = (self.clock, SeededEntropy(1), Telemetry.silent())
         scheduler, supervisor, served = self._buses
         self._components = [
-            assemble_scheduler(scheduler, self.store, *parts, SchedulerSettings(ticks_keep_days=36_500)),
+            assemble_scheduler(scheduler, self.store, *parts, SchedulerSettings(ticks_keep_newest=1_000_000)),
             assemble_supervisor(
                 supervisor, self.store, *parts, SupervisorSettings(lease=3600, watch_every=60)
             ),
@@ -90,8 +90,9 @@ class Year:
         await publish_all(self._producer, [letter_for(event) for event in events], clock=self.clock)
         await self.clock.settle()
 
-    async def live_until(self, end: datetime) -> None:
-        """From tick to tick; the jobs of one are over before the next."""
+    async def live_before(self, end: datetime) -> None:
+        """From tick to tick, all that are earlier than `end`; the jobs of one are over before the next."""
+        end -= timedelta(microseconds=1)
         while (now := self.clock.now()) < end:
             wake = await self.store.next_schedule_wake() or end
             await self.clock.leap(min((min(wake, end) - now).total_seconds(), _LEAP))

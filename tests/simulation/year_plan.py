@@ -38,14 +38,14 @@ def the_thousand() -> list[Planned]:
     once a year and once at all; by ten zones, some with clock changes of an hour and one of half an hour."""
     planned = [
         *_by_zone("hourly", 2, lambda _: "0 * * * *", _hourly),
-        *_by_zone("daily", 40, lambda n: f"{_minute(n)} {n % 24} * * *", lambda n: _at(n, _any_day)),
-        *_by_zone("working", 40, lambda n: f"{_minute(n)} 2 * * MON-FRI", lambda n: _two(n, _working_day)),
+        *_by_zone("daily", 20, lambda n: f"{_minute(n)} {n % 24} * * *", lambda n: _at(n, _any_day)),
+        *_by_zone("working", 20, lambda n: f"{_minute(n)} 2 * * MON-FRI", lambda n: _two(n, _working_day)),
         *_by_zone("weekly", 200, lambda n: f"{_minute(n)} {n % 24} * * SUN", lambda n: _at(n, _sunday)),
-        *_by_zone("monthly", 300, lambda n: f"{_minute(n)} {n % 24} 1 * *", lambda n: _at(n, _first)),
+        *_by_zone("monthly", 340, lambda n: f"{_minute(n)} {n % 24} 1 * *", lambda n: _at(n, _first)),
         *_by_zone("month.end", 200, lambda n: f"{_minute(n)} {n % 24} L * *", lambda n: _at(n, _last)),
         *_by_zone("quarterly", 100, lambda n: f"{_minute(n)} 3 1 1,4,7,10 *", lambda n: _three(n, _quarter)),
         *_by_zone("yearly", 70, lambda n: f"{_minute(n)} {n % 24} 24 12 *", lambda n: _at(n, _eve)),
-        *(_interval(number, 6 + number) for number in range(28)),
+        *(_interval(number, 24 + number) for number in range(28)),
         *(_once(number) for number in range(20)),
     ]
     assert len({one.asked.name for one in planned}) == 1000

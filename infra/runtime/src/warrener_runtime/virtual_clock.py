@@ -49,7 +49,7 @@ class VirtualClock:
         self._elapsed = end
 
     async def leap(self, seconds: float) -> None:
-        """Move on by `seconds` as a machine does that was asleep: whoever slept no longer than that wakes now,
+        """Move on by `seconds` as a machine does that was asleep: who slept no longer than that wakes now,
         all of them late, and none twice. A year of what is idle passes in the time of what is not."""
         await self.settle()
         self._elapsed += seconds

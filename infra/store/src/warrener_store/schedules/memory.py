@@ -10,6 +10,7 @@ from warrener_contracts.events import TickFate
 from warrener_store.newest import newest
 from warrener_store.rows import JobRow
 from warrener_store.schedules.memory_ticks import MemoryTicks
+from warrener_store.schedules.memory_wakes import MemoryWakes
 from warrener_store.schedules.port import REMOVED, Decide, Schedules
 from warrener_store.schedules.records import asked_in, asked_out
 from warrener_store.schedules.rows import DueSchedule, ScheduleRow, TickRow
@@ -25,6 +26,7 @@ class MemorySchedules(Schedules):
 
     def __init__(self) -> None:
         self._schedules: dict[str, ScheduleRow] = {}
+        self._wakes = MemoryWakes()
         self._ticks = MemoryTicks()
         self._watches: dict[str, WatchRow] = {}
 
@@ -36,52 +38,50 @@ class MemorySchedules(Schedules):
         held = self._schedules.get(row.name)
         row = replace(row, asked=asked_in(asked_out(row.asked)))
         if held is None:
-            self._schedules[row.name] = row
+            self._hold(row)
             return True
         if held.put_at > row.put_at or held.asked == row.asked:
             return False
-        self._schedules[row.name] = replace(
-            held,
-            asked=row.asked,
-            put_at=row.put_at,
-            zone_version=row.zone_version,
-            next_at=row.next_at,
-            wake_at=row.wake_at,
-        )
+        changes = {
+            name: getattr(row, name) for name in ("asked", "put_at", "zone_version", "next_at", "wake_at")
+        }
+        self._hold(replace(held, **changes))
         return True
+
+    def _hold(self, row: ScheduleRow) -> None:
+        self._schedules[row.name] = row
+        self._wakes.set(row.name, row.wake_at)
 
     async def pause_schedules(self, names: Collection[str], *, paused: bool, why: str = "") -> None:
         for name in names:
             if name in self._schedules:
-                self._schedules[name] = replace(self._schedules[name], paused=paused, paused_why=why)
+                self._hold(replace(self._schedules[name], paused=paused, paused_why=why))
 
     async def remove_schedules(self, names: Collection[str], now: datetime) -> None:
         for name in names:
             self._schedules.pop(name, None)
+            self._wakes.set(name, None)
             self._watches.pop(name, None)
             for tick in self._ticks.waiting(name):
                 self._ticks.put(replace(tick, fate=TickFate.SKIPPED, reason=REMOVED, decided_at=now))
 
     async def schedules(self, names: Collection[str] | None = None) -> dict[str, ScheduleRow]:
-        found = sorted(self._schedules.items())
-        return {name: row for name, row in found if names is None or name in names}
+        asked = self._schedules if names is None else self._schedules.keys() & set(names)
+        return {name: self._schedules[name] for name in sorted(asked)}
 
     async def advance_schedules(self, now: datetime, limit: int, decide: Decide) -> list[TickRow]:
-        waking = sorted(
-            (row.wake_at, row.name)
-            for row in self._schedules.values()
-            if row.wake_at is not None and row.wake_at <= now
-        )
-        due = [self._due(self._schedules[name]) for _, name in waking[:limit]]
+        due = [self._due(self._schedules[name]) for name in self._wakes.until(now, limit)]
         advances = decide(due) if due else ()
         for advance in advances:
             held = self._schedules[advance.row.name]
-            self._schedules[held.name] = replace(
-                advance.row,
-                asked=held.asked,
-                put_at=held.put_at,
-                paused=held.paused,
-                paused_why=held.paused_why,
+            self._hold(
+                replace(
+                    advance.row,
+                    asked=held.asked,
+                    put_at=held.put_at,
+                    paused=held.paused,
+                    paused_why=held.paused_why,
+                )
             )
         return [tick for advance in advances for tick in advance.ticks if self._keep(tick)]
 
@@ -92,7 +92,7 @@ class MemorySchedules(Schedules):
             row,
             job.state if job else None,
             waiting[0].nominal_at if waiting else None,
-            self._last_success(row.name) if _NAMED in asked_out(row.asked) else None,
+            self._last_success(row.name) if _NAMED in str(row.asked.arguments) else None,
         )
 
     @abstractmethod
@@ -131,14 +131,13 @@ class MemorySchedules(Schedules):
                 self._ticks.put(replace(tick, fired_at=fired_at, wake_at=None, request=None))
 
     async def next_schedule_wake(self) -> datetime | None:
-        wakes = [row.wake_at for row in self._schedules.values()]
-        wakes += [tick.wake_at for tick in self._ticks.unpublished()]
+        wakes = [self._wakes.earliest(), *(tick.wake_at for tick in self._ticks.unpublished())]
         return min((wake for wake in wakes if wake is not None), default=None)
 
     async def ticks_of(self, schedule: str, limit: int = 50) -> list[TickRow]:
         return self._ticks.of(schedule)[:limit]
 
     async def replan_schedules(self, zone_version: str, now: datetime) -> None:
-        for name, row in self._schedules.items():
+        for row in list(self._schedules.values()):
             if row.zone_version != zone_version and row.wake_at is not None and row.wake_at > now:
-                self._schedules[name] = replace(row, wake_at=now)
+                self._hold(replace(row, wake_at=now))

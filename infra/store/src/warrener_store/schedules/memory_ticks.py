@@ -1,8 +1,10 @@
-"""Ticks in memory, found by what is asked of them: those of a schedule, those that are not published, those that
-wait. What a database has indexes for."""
+"""Ticks in memory, found by what is asked of them: those of a schedule, those that are not published, those
+that wait. What a database has indexes for."""
 
+from bisect import bisect_right, insort
 from collections.abc import Iterable
 from datetime import datetime
+from itertools import islice
 
 from warrener_contracts.events import TickFate
 from warrener_store.schedules.rows import TickRow
@@ -15,6 +17,7 @@ class MemoryTicks:
 
     def __init__(self) -> None:
         self._by_schedule: dict[str, dict[datetime, TickRow]] = {}
+        self._names: list[str] = []  # in order
         self._unpublished: set[Key] = set()
         self._waiting: dict[str, set[datetime]] = {}
 
@@ -24,7 +27,10 @@ class MemoryTicks:
 
     def put(self, tick: TickRow) -> None:
         """Keep it, in place of what was there."""
-        self._by_schedule.setdefault(tick.schedule, {})[tick.nominal_at] = tick
+        if tick.schedule not in self._by_schedule:
+            self._by_schedule[tick.schedule] = {}
+            insort(self._names, tick.schedule)
+        self._by_schedule[tick.schedule][tick.nominal_at] = tick
         (self._unpublished.discard if tick.wake_at is None else self._unpublished.add)(tick.key)
         waiting = self._waiting.setdefault(tick.schedule, set())
         (waiting.add if tick.fate is TickFate.WAITING else waiting.discard)(tick.nominal_at)
@@ -49,6 +55,12 @@ class MemoryTicks:
         """Those of a schedule, the newest first."""
         return [tick for _, tick in sorted(self._by_schedule.get(schedule, {}).items(), reverse=True)]
 
-    def schedules(self) -> list[str]:
-        """The names that there are ticks of, in order."""
-        return sorted(name for name, ticks in self._by_schedule.items() if ticks)
+    def count(self, schedule: str) -> int:
+        """How many there are of a schedule."""
+        return len(self._by_schedule.get(schedule, ()))
+
+    def schedules(self, after: str, limit: int) -> list[str]:
+        """The names behind `after` that there are ticks of, in order."""
+        first = bisect_right(self._names, after)
+        there = (name for name in self._names[first:] if self._by_schedule[name])
+        return list(islice(there, limit))

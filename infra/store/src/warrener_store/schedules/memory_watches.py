@@ -10,6 +10,7 @@ from warrener_contracts.events import TickFate
 from warrener_contracts.states import JobState
 from warrener_store.rows import JobRow
 from warrener_store.schedules.memory_ticks import MemoryTicks
+from warrener_store.schedules.memory_wakes import MemoryWakes
 from warrener_store.schedules.rows import ScheduleRow, TickRow
 from warrener_store.schedules.upkeep import TickUpkeep
 from warrener_store.schedules.watches import NEWEST, RunRow, Watched, Watches, WatchRow
@@ -21,6 +22,7 @@ class MemoryWatches(Watches, TickUpkeep):
     _jobs: dict[UUID, JobRow]
     _schedules: dict[str, ScheduleRow]
     _ticks: MemoryTicks
+    _wakes: MemoryWakes
     _watches: dict[str, WatchRow]
 
     async def put_watches(self, rows: Sequence[WatchRow], over: Collection[str]) -> None:
@@ -80,14 +82,8 @@ class MemoryWatches(Watches, TickUpkeep):
                 )
 
     async def late_schedules(self, before: datetime, until: datetime, limit: int) -> list[ScheduleRow]:
-        late = sorted(
-            (row.wake_at, row.name)
-            for row in self._schedules.values()
-            if row.wake_at is not None
-            and row.wake_at <= until
-            and (row.wake_at < before or (row.next_at is not None and row.next_at < before))
-        )
-        return [self._schedules[name] for _, name in late[:limit]]
+        rows = (self._schedules[name] for name in self._wakes.until(until, len(self._schedules)))
+        return [row for row in rows if _is_late(row, before)][:limit]
 
     async def last_success(self, schedule: str) -> datetime | None:
         return self._last_success(schedule)
@@ -98,7 +94,7 @@ class MemoryWatches(Watches, TickUpkeep):
         return next(succeeded, None)
 
     async def ticked_schedules(self, after: str, limit: int) -> list[str]:
-        return [name for name in self._ticks.schedules() if name > after][:limit]
+        return self._ticks.schedules(after, limit)
 
     async def forget_ticks(
         self, schedules: Collection[str], before: datetime, newest: int, limit: int
@@ -113,9 +109,15 @@ class MemoryWatches(Watches, TickUpkeep):
 
     def _old(self, schedule: str, before: datetime, newest: int) -> list[TickRow]:
         """The oldest first."""
+        if self._ticks.count(schedule) <= newest:
+            return []
         behind = self._ticks.of(schedule)[newest:]
         return [
             tick
             for tick in reversed(behind)
             if tick.nominal_at < before and tick.fate is not TickFate.WAITING and tick.wake_at is None
         ]
+
+
+def _is_late(row: ScheduleRow, before: datetime) -> bool:
+    return any(moment is not None and moment < before for moment in (row.wake_at, row.next_at))
