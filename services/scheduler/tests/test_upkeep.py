@@ -22,7 +22,7 @@ async def test_5_old_ticks_are_forgotten_and_the_newest_stay(stage: Stage) -> No
 
 
 async def test_5_more_than_one_portion_is_forgotten_in_portions(stage: Stage) -> None:
-    await say(stage, put(rule=IntervalRule(every=timedelta(seconds=0.1))), then=700)
+    await say(stage, put(rule=IntervalRule(every=timedelta(seconds=0.1))), then=800)
     upkeep = Upkeep(stage.store, stage.clock, keep=timedelta(seconds=1), newest=1)
     await upkeep.look()
     left = len(await ledger(stage))

@@ -76,7 +76,7 @@ def test_6_many_overdue_schedules_are_one_trouble() -> None:
     assert one.text.startswith("21 schedules have not ticked, s0, s1, s2, s3, s4 among them")
 
 
-def watched(*states: JobState | None, paused: bool = False, **row: Any) -> Watched:
+def watched(*states: JobState | None, paused: bool = False, **fields: Any) -> Watched:
     """The newest last, one a minute."""
     runs = [
         RunRow(
@@ -88,7 +88,7 @@ def watched(*states: JobState | None, paused: bool = False, **row: Any) -> Watch
         )
         for place, state in enumerate(states)
     ]
-    row = {"name": "hourly", "since": at(-1), "look_at": NOW} | row
+    row: dict[str, Any] = {"name": "hourly", "since": at(-1), "look_at": NOW} | fields
     return Watched(WatchRow(**row), paused, tuple(reversed(runs)))
 
 
@@ -138,7 +138,7 @@ def test_2_the_reason_says_how_many_have_failed() -> None:
 
 
 def test_6_no_success_within_the_time_that_was_chosen() -> None:
-    row = {"success_within": HOUR}
+    row: dict[str, Any] = {"success_within": HOUR}
     assert unsuccessful(standing_of(watched(DEAD, **row), at(3500)), at(3500)) is None
     late = unsuccessful(standing_of(watched(DEAD, **row), at(3601)), at(3601))
     assert late is not None

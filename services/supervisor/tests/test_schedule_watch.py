@@ -144,9 +144,12 @@ class TestStopped:
         again = MemoryBus(stage.broker, name="scheduler")
         await again.start()
         await again.subscribe(topology.REQUESTS_QUEUE.name, prefetch=1)
-        await stage.clock.advance(10)
+        await stage.clock.advance(8)
         found = await cases(stage, closed=True)
         assert found["scheduler.stopped"].closed_why == "a scheduler is there again"
+        assert await cases(stage) == {}, "it has hardly begun to catch up"
+        await stage.clock.advance(20)
+        assert [*await cases(stage)] == ["schedule.overdue"], "it does not"
         await again.close()
 
     async def test_6_without_a_schedule_no_scheduler_is_missed(self, stage: Stage) -> None:

@@ -117,8 +117,9 @@ class Keeping:
             await self._schedules.pause_schedules(names, paused=True, why=why)
 
     async def _resume(self, names: Collection[str]) -> None:
-        await self._schedules.pause_schedules(names, paused=False)
+        # First, so that nobody sees one that is resumed, and failures that still count.
         await self._schedules.restart_watches(names, self._clock.now())
+        await self._schedules.pause_schedules(names, paused=False)
 
     async def _trigger(self, wishes: Sequence[Wish]) -> list[Letter]:
         now = self._clock.now()

@@ -57,17 +57,14 @@ class Outcome:
     def release_waiting(self) -> None:
         """The oldest tick that waits for the end of a job is fired where that has come."""
         if self._waiting and not self._busy and self._oldest_waiting is not None:
+            nominal_at, run = self._oldest_waiting, self._runs - self._waiting + 1
             self._waiting -= 1
             self._fire(
-                self._oldest_waiting,
+                nominal_at,
                 TickFate.FIRED,
                 "it waited for the end of an earlier job",
-                lambda nominal_at: Tick(
-                    nominal_at,
-                    run=self._runs - self._waiting,
-                    previous_at=previous_nominal(self.asked, self._row.put_at, nominal_at),
-                    previous_success_at=self._last_success,
-                ),
+                run=run,
+                previous=lambda: previous_nominal(self.asked, self._row.put_at, nominal_at),
             )
 
     def run(self, nominal_at: datetime, fate: TickFate, reason: str = "") -> None:
@@ -84,13 +81,7 @@ class Outcome:
                 self.leave(nominal_at, TickFate.WAITING, "the job of an earlier tick is not over")
             case _:
                 self._runs += 1
-                previous = self._last_at
-                self._fire(
-                    nominal_at,
-                    fate,
-                    reason,
-                    lambda _: Tick(nominal_at, self._runs, previous, self._last_success),
-                )
+                self._fire(nominal_at, fate, reason, run=self._runs, previous=lambda: self._last_at)
 
     def skip(self, nominal_at: datetime, reason: str) -> None:
         """No job, and why."""
@@ -111,12 +102,20 @@ class Outcome:
         )
 
     def _fire(
-        self, nominal_at: datetime, fate: TickFate, reason: str, tick: Callable[[datetime], Tick]
+        self,
+        nominal_at: datetime,
+        fate: TickFate,
+        reason: str,
+        *,
+        run: int,
+        previous: Callable[[], datetime | None],
     ) -> None:
-        """`tick` says what its arguments may name, where they name anything."""
+        """`previous`, the tick before, is asked for only where the arguments may name it."""
         job_id = tick_job_id(self._row.name, nominal_at)
         cancelled = self._last_job if self.choices.overlap is Overlap.CANCEL and self._busy else None
-        names = names_of(self.asked, tick(nominal_at)) if self._templated else None
+        names = None
+        if self._templated:
+            names = names_of(self.asked, Tick(nominal_at, run, previous(), self._last_success))
         self.leave(nominal_at, fate, reason)
         self.ticks[-1] = replace(
             self.ticks[-1],

@@ -9,8 +9,8 @@ from warrener_store.schedules.upkeep import TickUpkeep
 _log = get_logger("upkeep")
 
 _SCHEDULES = 100
-_TICKS = 200  # of each schedule in one transaction
-_PORTIONS = 20  # in one look; the rest is left to the next one
+_TICKS = 50  # of each schedule in one transaction
+_PORTIONS = 100  # in one look; the rest is left to the next one
 
 
 class Upkeep:

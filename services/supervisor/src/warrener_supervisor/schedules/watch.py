@@ -62,12 +62,12 @@ class ScheduleWatch:
             pass  # there are more
 
     async def _judge_ticking(self, now: datetime) -> None:
-        late = await self._overdue.look(now)
         try:
             since = await self._without_scheduler(now)
             unknown = set[str]()
         except BusUnreachable:
             since, unknown = None, {STOPPED}  # what was known of the schedulers stays
+        late = await self._overdue.look(now, explained=since is not None)
         found = late.told if since is None else [stopped(since)]
         await self._cases.raise_(found, now)
         wrong = {trouble.fingerprint for trouble in found} | late.fingerprints
