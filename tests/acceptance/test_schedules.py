@@ -17,6 +17,7 @@ from uuid import UUID
 import asyncpg
 import pytest
 from tests.acceptance.forked import fork_scheduler
+from tests.acceptance.looking import rows_of
 from tests.acceptance.warren import Warren, free_port, until
 
 from warrener_client import SyncClient
@@ -215,6 +216,8 @@ class Killer:
 # -- away for some ticks -----------------------------------------------------------------------------------
 
 EVERY = timedelta(seconds=2)
+SELDOM = timedelta(seconds=6)
+"""Seldom enough that no further tick is due while a scheduler comes back right behind one."""
 CHOICES = {
     "skip": Choices.model_validate({"misfire": "skip"}),
     "once": Choices.model_validate({"misfire": "once"}),
@@ -258,6 +261,46 @@ def test_a_scheduler_that_was_away_over_3_ticks_does_what_each_misfire_choice_sa
 
     for name in CHOICES:
         check_ledger(name, ledger(warren, name))
+        check_jobs(warren, ledger(warren, name))
+
+
+def test_a_scheduler_that_comes_back_between_two_ticks_lets_the_last_missed_one_stand_for_all(
+    warren: Warren,
+) -> None:
+    scheduler = warren.start("scheduler")
+    announce(warren)
+    once = Choices.model_validate({"misfire": "once", "grace": 0.1})
+    rule = IntervalRule(every=SELDOM)
+    with SyncClient(warren.broker_url) as client:
+        client.put_schedules([SchedulePutData(name="seldom", rule=rule, job_type="nothing", choices=once)])
+    until(lambda: ledger(warren, "seldom"), "its first tick")
+    scheduler.kill()
+    last = ledger(warren, "seldom")[-1].nominal_at
+    until(lambda: datetime.now(UTC) > last + 3 * SELDOM + timedelta(seconds=0.5), "3 ticks to be missed")
+    before = len(ledger(warren, "seldom"))
+    warren.start("scheduler")
+    ticks = until(lambda: len(found := ledger(warren, "seldom")) >= before + 3 and found, "what was missed")
+    late = [tick for tick in ticks[before:] if tick.decided_at == ticks[before].decided_at]
+    *earlier, stands = late
+    assert len(late) >= 3
+    assert {tick.fate for tick in earlier} == {TickFate.COALESCED}
+    assert {tick.reason for tick in earlier} == {"missed: a later tick stands for it"}
+    if stands.decided_at - stands.due_at > once.grace:  # else it came just in time
+        assert stands.fate is TickFate.CAUGHT_UP
+        assert stands.reason.startswith("missed: ")
+    check_jobs(warren, ticks)
+
+
+def check_jobs(warren: Warren, ticks: list[TickRow]) -> None:
+    """What the ledger says of jobs is so: one for each tick that has asked for one, none for the others."""
+    asked = {TickFate.FIRED, TickFate.CAUGHT_UP}
+    assert all((tick.job_id is not None) is (tick.fate in asked) for tick in ticks)
+    ids = [tick.job_id for tick in ticks if tick.job_id is not None]
+    derived = [tick_job_id(tick.schedule, tick.nominal_at) for tick in ticks if tick.fate in asked]
+    assert ids == derived
+    until(lambda: rows_of(warren, ids).keys() == {*ids}, "a job for each of them")
+    others = [tick_job_id(tick.schedule, tick.nominal_at) for tick in ticks if tick.fate not in asked]
+    assert rows_of(warren, others) == {}
 
 
 def check_ledger(name: str, ticks: list[TickRow]) -> None:

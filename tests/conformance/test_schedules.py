@@ -79,12 +79,13 @@ class TestPutting:
     async def test_pausing_resuming_and_removing(self, store: Store) -> None:
         await store.put_schedules([schedule(), schedule("other")])
         await store.add_ticks([tick()])
-        await store.pause_schedules(["hourly", "unknown"], paused=True)
-        assert [row.paused for row in (await store.schedules()).values()] == [True, False]
+        await store.pause_schedules(["hourly", "unknown"], paused=True, why="clo\x00sed")
+        held = (await store.schedules()).values()
+        assert [(row.paused, row.paused_why) for row in held] == [(True, "clo\x00sed"), (False, "")]
         await store.pause_schedules(["hourly"], paused=False)
-        await store.remove_schedules(["other", "unknown"])
+        await store.remove_schedules(["other", "unknown"], LATER)
         assert await store.schedules() == {"hourly": schedule()}
-        await store.remove_schedules(["hourly"])
+        await store.remove_schedules(["hourly"], LATER)
         assert await store.ticks_of("hourly") == [tick(job_id=(await store.ticks_of("hourly"))[0].job_id)]
 
 

@@ -79,6 +79,23 @@ async def test_running_until_a_fact_stops_there_or_says_that_it_did_not_come() -
     await task
 
 
+async def test_a_leap_wakes_late_whoever_slept_no_longer_and_nobody_twice() -> None:
+    clock, woken = VirtualClock(), list[tuple[str, float]]()
+
+    async def sleep(name: str, seconds: float) -> None:
+        while True:
+            await clock.sleep(seconds)
+            woken.append((name, clock.monotonic()))
+
+    tasks = [asyncio.create_task(sleep(name, seconds)) for name, seconds in (("long", 5), ("short", 1))]
+    await clock.leap(3600)
+    assert woken == [("short", 3600), ("long", 3600)]
+    await clock.leap(3)
+    assert woken[2:] == [("short", 3603)]
+    for task in tasks:
+        task.cancel()
+
+
 def test_the_same_seed_gives_the_same_identifiers_and_they_rise() -> None:
     one, two, other = SeededEntropy(1), SeededEntropy(1), SeededEntropy(2)
     ids = [one.new_id() for _ in range(100)]

@@ -101,6 +101,8 @@ HOT = {
     "claim_deadlines": (NOON, after(10), 100),
     "renew_leases": ([uuid4()] * 50, [1] * 50, ["a1"] * 50, [NOON] * 50, [NOON] * 50),
     "children_of": ([PARENT, uuid4()],),
+    "claim_watches": (NOON, after(10), 100, 1000),
+    "last_success": ("hourly",),
     "add_watchers": ([uuid4()] * 5, ["w"] * 5, 8),
 }
 
@@ -191,6 +193,10 @@ async def explained(connection: "Postgres", text: str, parameters: Sequence[Any]
         ("held_leases", "sqlite_autoindex_warrener_jobs_1"),
         ("watchers_of", "sqlite_autoindex_warrener_jobs_1"),
         ("due_cases", "warrener_cases_due"),
+        ("due_watches", "warrener_schedule_watches_due"),
+        ("newest_runs", "sqlite_autoindex_warrener_ticks_1"),
+        ("ticked_schedules", "sqlite_autoindex_warrener_ticks_1"),
+        ("forget_ticks", "sqlite_autoindex_warrener_ticks_1"),
     ],
 )
 async def test_sqlite_goes_by_the_index_that_was_made_for_it(

@@ -92,6 +92,23 @@ def test_put_asks_for_the_schedule_and_shows_its_next_ticks(run: Run, vhost_url:
     assert event.data.choices == Choices(misfire=Misfire.ALL, catch_up_most=3)
 
 
+def test_put_says_what_is_expected(run: Run, vhost_url: str) -> None:
+    told = run(
+        *("schedule", "put", "nightly", "flights.load", "path={{ tick.local_at | %Y-%m-%d }}.csv"),
+        *("--cron", "@daily", "--pause-after-failures", "3", "--expect-success-within", "26h"),
+        *("--overdue-after", "5m", "--broker", vhost_url),
+    )
+    assert told.exit_code == 0, told.output
+    (event,) = heard(vhost_url)
+    assert isinstance(event, SchedulePut)
+    assert event.data.arguments == {"path": "{{ tick.local_at | %Y-%m-%d }}.csv"}
+    assert event.data.choices == Choices(
+        pause_after_failures=3,
+        expect_success_within=timedelta(hours=26),
+        overdue_after=timedelta(minutes=5),
+    )
+
+
 @pytest.mark.parametrize("verb", ["pause", "resume", "remove", "trigger"])
 def test_a_wish_names_the_schedule(run: Run, vhost_url: str, verb: str) -> None:
     told = run("schedule", verb, "nightly", "--broker", vhost_url, "--json")
@@ -109,6 +126,7 @@ def test_a_wish_names_the_schedule(run: Run, vhost_url: str, verb: str) -> None:
         (("--cron", "@daily", "--timezone", "Europe/Bermuda"), "IANA time zone database"),
         (("--every", "often"), "expected a duration"),
         (("--every", "1s", "--misfire", "window"), "expected a catch_up_window"),
+        (("day={{ tick.day }}", "--every", "1s"), "expected one of tick.schedule, tick.run"),
     ],
 )
 def test_what_cannot_be_put_says_what_was_expected(run: Run, words: tuple[str, ...], expected: str) -> None:
@@ -136,6 +154,11 @@ def test_preview_marks_clock_changes(run: Run, kept: str, store_url: str) -> Non
     assert "the clock changes 02:00 → 03:00 (skipped times: after)" in changes
     assert "the clock changes 03:00 → 02:00 (repeated times: first)" in changes
     assert len([line for line in found if "wall" in line]) == 400
+
+
+def test_list_marks_what_is_overdue(run: Run, kept: str, store_url: str) -> None:
+    assert "overdue for" in run("schedule", "list", "--store", store_url).stdout
+    assert "overdue for" in run("schedule", "show", kept, "--store", store_url).stdout
 
 
 def test_an_unknown_schedule_is_named(run: Run, store_url: str) -> None:

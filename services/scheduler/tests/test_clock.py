@@ -159,7 +159,7 @@ class TestWishes:
         await say(stage, named(SchedulePauseRequested), then=2)
         await say(stage, named(ScheduleResumeRequested), then=1)
         assert await fates(stage) == ["fired", "skipped", "skipped", "fired"]
-        assert (await ledger(stage))[1].reason == "the schedule is paused"
+        assert (await ledger(stage))[1].reason == "the schedule is paused: asked for"
 
     async def test_a_removed_schedule_ticks_no_more_and_its_ledger_stays(self, stage: Stage) -> None:
         await say(stage, put(), then=0.5)

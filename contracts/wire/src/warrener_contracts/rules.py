@@ -11,6 +11,7 @@ from warrener_contracts.durations import Duration, Span
 from warrener_contracts.events.fields import Instant
 
 MOST_CAUGHT_UP = 1000
+MOST_FAILURES = 100
 
 
 class CronRule(BaseModel, frozen=True):
@@ -109,6 +110,17 @@ class Choices(BaseModel, frozen=True):
     end: Instant | None = Field(default=None, description="No tick after.")
     max_runs: Annotated[int, Field(ge=1)] | None = Field(
         default=None, description="After so many jobs the schedule is over."
+    )
+    pause_after_failures: Annotated[int, Field(ge=1, le=MOST_FAILURES)] | None = Field(
+        default=None, description="When so many of its jobs have failed in a row, it is paused."
+    )
+    expect_success_within: Span | None = Field(
+        default=None, description="No job of it has succeeded for so long: an alarm."
+    )
+    overdue_after: Span | None = Field(
+        default=None,
+        description="A tick that nobody has handled so long after it was due is an alarm. "
+        "None: 20 s after the grace is over.",
     )
 
     @model_validator(mode="after")

@@ -48,6 +48,15 @@ class VirtualClock:
             await self._wake(wakes_at)
         self._elapsed = end
 
+    async def leap(self, seconds: float) -> None:
+        """Move on by `seconds` as a machine does that was asleep: who slept no longer than that wakes now,
+        all of them late, and none twice. A year of what is idle passes in the time of what is not."""
+        await self.settle()
+        self._elapsed += seconds
+        while (wakes_at := self._next_wake()) is not None and wakes_at <= self._elapsed:
+            heapq.heappop(self._sleepers)[2].set_result(None)
+        await self.settle()
+
     async def run_until(self, fact: Callable[[], bool], *, within: float) -> None:
         """Move on from sleeper to sleeper until `fact()`. Raises TimeoutError after `within` seconds."""
         end = self._elapsed + within

@@ -37,11 +37,12 @@ from warrener_store.rows import (
 )
 from warrener_store.rules import broken_attempt_rule, broken_job_rule
 from warrener_store.schedules.memory import MemorySchedules
+from warrener_store.schedules.memory_watches import MemoryWatches
 from warrener_store.successes import SucceededJob, Success
 from warrener_store.watching import watched_by
 
 
-class MemoryStore(MemorySchedules, MemoryKept, StateStore):
+class MemoryStore(MemoryWatches, MemorySchedules, MemoryKept, StateStore):
     """Keeps everything in dictionaries until it is thrown away; start and close change nothing."""
 
     def __init__(self) -> None:
@@ -49,6 +50,7 @@ class MemoryStore(MemorySchedules, MemoryKept, StateStore):
         MemorySchedules.__init__(self)
         MemoryKept.__init__(self, self._jobs)
         self._by_key: dict[str, UUID] = {}
+        self._live: set[UUID] = set()  # jobs that are not over
         self._deadlines: dict[UUID, datetime] = {}  # of jobs that are not over; moved by claims
         self._attempts: dict[tuple[UUID, int], AttemptRow] = {}
         self._dead_letters: dict[UUID, DeadLetter] = {}
@@ -90,6 +92,8 @@ class MemoryStore(MemorySchedules, MemoryKept, StateStore):
         if held is not None:
             return Inserted(held, new=False)
         self._jobs[row.job_id] = row = _own(row)
+        if not row.state.terminal:
+            self._live.add(row.job_id)
         if row.idempotency_key is not None:
             self._by_key[row.idempotency_key] = row.job_id
         if row.deadline_at is not None and not row.state.terminal:
@@ -118,6 +122,7 @@ class MemoryStore(MemorySchedules, MemoryKept, StateStore):
         self._jobs[job_id] = _asked_as(self._jobs[job_id], _own(chain.row))
         if chain.row.state.terminal:
             self._deadlines.pop(job_id, None)
+            self._live.discard(job_id)
         for attempt in chain.attempts:
             self._attempts.setdefault((job_id, attempt.attempt), attempt)
         for letter in chain.dead_letters:
@@ -139,7 +144,7 @@ class MemoryStore(MemorySchedules, MemoryKept, StateStore):
     ) -> list[JobRow]:
         due = sorted(
             (row.wake_at, row.job_id)
-            for row in self._jobs.values()
+            for row in self._live_jobs()
             if row.state in states and row.wake_at is not None and row.wake_at <= now
         )
         return [self._change(job_id, wake_at=until) for _, job_id in due[:limit]]
@@ -169,6 +174,9 @@ class MemoryStore(MemorySchedules, MemoryKept, StateStore):
         for job_id in live:
             self._change(job_id, watchers=watched_by(self._jobs[job_id].watchers, more[job_id]))
         return live
+
+    def _live_jobs(self) -> list[JobRow]:
+        return [self._jobs[job_id] for job_id in self._live]
 
     def _change(self, job_id: UUID, **changes: object) -> JobRow:
         row = self._jobs[job_id]
@@ -206,7 +214,7 @@ class MemoryStore(MemorySchedules, MemoryKept, StateStore):
     async def wake_held(self, job_types: Collection[str], now: datetime, beyond: datetime, limit: int) -> int:
         held = sorted(
             (row.due_at, row.job_id)
-            for row in self._jobs.values()
+            for row in self._live_jobs()
             if row.job_type in job_types
             and row.state in (JobState.WAITING, JobState.RETRYING)
             and row.due_at is not None

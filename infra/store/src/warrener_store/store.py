@@ -4,7 +4,9 @@ from typing import Protocol
 
 from warrener_store.port import StateStore
 from warrener_store.schedules.port import Schedules
+from warrener_store.schedules.upkeep import TickUpkeep
+from warrener_store.schedules.watches import Watches
 
 
-class Store(StateStore, Schedules, Protocol):
-    """The state store and the schedules."""
+class Store(StateStore, Schedules, Watches, TickUpkeep, Protocol):
+    """The state store and the schedules with what is expected of them."""

@@ -1,5 +1,7 @@
 """The scheduler put together: the only place that knows which bus and which store."""
 
+from datetime import timedelta
+
 from warrener_contracts.topology import REQUESTS_QUEUE, TOPOLOGY
 from warrener_runtime.bus import Bus, open_bus
 from warrener_runtime.clock import Clock, Entropy, SystemClock, SystemEntropy
@@ -12,6 +14,7 @@ from warrener_scheduler.announce import Announce
 from warrener_scheduler.campaigns import Campaigns
 from warrener_scheduler.clock.keeping import Keeping
 from warrener_scheduler.clock.ticking import Ticking, TickingLoop
+from warrener_scheduler.clock.upkeep import Upkeep
 from warrener_scheduler.dispatch import Dispatch
 from warrener_scheduler.holds import Holds
 from warrener_scheduler.job_types import LOOK, JobTypes
@@ -23,6 +26,7 @@ NAME = "warrener-scheduler"
 _CAMPAIGNS_EVERY = 0.5  # seconds between looks at the campaigns over dead letters
 
 _LOOK_AT_BREAKERS = 1.0  # seconds
+_UPKEEP_EVERY = 60.0  # seconds between looks at old ticks
 
 _log = get_logger("scheduler")
 
@@ -51,6 +55,8 @@ def assemble(  # noqa: PLR0917 - the same six for every service
         job_types=job_types,
     )
     dispatch = Dispatch(bus, store, clock, holds)
+    keep = timedelta(days=settings.ticks_keep_days)
+    upkeep = Upkeep(store, clock, keep=keep, newest=settings.ticks_keep_newest)
     return Group(
         Resource("topology", lambda: bus.declare(TOPOLOGY), _nothing),
         Consumer(
@@ -68,6 +74,7 @@ def assemble(  # noqa: PLR0917 - the same six for every service
         Loop("dispatch", dispatch.look, every=settings.dispatch_every, clock=clock),
         Loop("campaigns", campaigns.look, every=_CAMPAIGNS_EVERY, clock=clock),
         TickingLoop(ticking, clock),
+        Loop("upkeep", upkeep.look, every=_UPKEEP_EVERY, clock=clock),
         name=NAME,
     )
 

@@ -9,7 +9,7 @@ from warrener_runtime.lifecycle import Component, Consumer, Group, Loop, Resourc
 from warrener_runtime.logs import get_logger
 from warrener_runtime.settings import SettingsError
 from warrener_runtime.telemetry import Telemetry
-from warrener_store import StateStore, StoreError, StoreNotMigrated, StoreUnavailable, open_store
+from warrener_store import StateStore, Store, StoreError, StoreNotMigrated, StoreUnavailable, open_store
 from warrener_store.patience import start_patiently
 from warrener_supervisor import act
 from warrener_supervisor.alert import Alert
@@ -23,6 +23,7 @@ from warrener_supervisor.hearing import Hearing
 from warrener_supervisor.observe import Observe
 from warrener_supervisor.presence import Presence
 from warrener_supervisor.rules import Rules
+from warrener_supervisor.schedules.watch import ScheduleWatch
 from warrener_supervisor.settings import SupervisorSettings
 from warrener_supervisor.watchdog import Watchdog
 
@@ -36,7 +37,7 @@ _log = get_logger("supervisor")
 
 def assemble(  # noqa: PLR0917 - the same six for every service
     bus: Bus,
-    store: StateStore,
+    store: Store,
     clock: Clock,
     entropy: Entropy,
     telemetry: Telemetry,
@@ -70,6 +71,7 @@ def assemble(  # noqa: PLR0917 - the same six for every service
     hearing = Hearing(lambda: hearts.live and presence.keeps_up, rules)
     watchdog = Watchdog(bus, store, clock, rules, hearing=hearing)
     alert = Alert(bus, store, clock, rules, hearing, intake)
+    schedules = ScheduleWatch(bus, store, clock, rules=rules, intake=intake)
     escalation = Runner(
         store,
         lambda letters: act.publish(bus, letters, clock),
@@ -107,6 +109,7 @@ def assemble(  # noqa: PLR0917 - the same six for every service
         Loop("escalation", escalation.look, every=settings.watch_every, clock=clock),
         Loop("watchdog", watchdog.look, every=settings.watch_every, clock=clock),
         Loop("alert", alert.look, every=_ALERT_EVERY, clock=clock),
+        Loop("schedules", schedules.look, every=_ALERT_EVERY, clock=clock),
         name=NAME,
     )
 

@@ -1,5 +1,6 @@
 """Schedules in memory: the plainest statement of what the port promises. Nothing here awaits anything."""
 
+from abc import abstractmethod
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -8,9 +9,14 @@ from uuid import UUID
 from warrener_contracts.events import TickFate
 from warrener_store.newest import newest
 from warrener_store.rows import JobRow
-from warrener_store.schedules.port import Decide, Schedules
+from warrener_store.schedules.memory_ticks import MemoryTicks
+from warrener_store.schedules.memory_wakes import MemoryWakes
+from warrener_store.schedules.port import REMOVED, Decide, Schedules
 from warrener_store.schedules.records import asked_in, asked_out
 from warrener_store.schedules.rows import DueSchedule, ScheduleRow, TickRow
+from warrener_store.schedules.watches import WatchRow
+
+_NAMED = "tick.previous_success"
 
 
 class MemorySchedules(Schedules):
@@ -20,7 +26,9 @@ class MemorySchedules(Schedules):
 
     def __init__(self) -> None:
         self._schedules: dict[str, ScheduleRow] = {}
-        self._ticks: dict[tuple[str, datetime], TickRow] = {}
+        self._wakes = MemoryWakes()
+        self._ticks = MemoryTicks()
+        self._watches: dict[str, WatchRow] = {}
 
     async def put_schedules(self, rows: Sequence[ScheduleRow]) -> set[str]:
         told = newest(rows, lambda row: row.name, lambda row: row.put_at).values()
@@ -30,67 +38,75 @@ class MemorySchedules(Schedules):
         held = self._schedules.get(row.name)
         row = replace(row, asked=asked_in(asked_out(row.asked)))
         if held is None:
-            self._schedules[row.name] = row
+            self._hold(row)
             return True
         if held.put_at > row.put_at or held.asked == row.asked:
             return False
-        self._schedules[row.name] = replace(
-            held,
-            asked=row.asked,
-            put_at=row.put_at,
-            zone_version=row.zone_version,
-            next_at=row.next_at,
-            wake_at=row.wake_at,
-        )
+        changes = {
+            name: getattr(row, name) for name in ("asked", "put_at", "zone_version", "next_at", "wake_at")
+        }
+        self._hold(replace(held, **changes))
         return True
 
-    async def pause_schedules(self, names: Collection[str], *, paused: bool) -> None:
+    def _hold(self, row: ScheduleRow) -> None:
+        self._schedules[row.name] = row
+        self._wakes.set(row.name, row.wake_at)
+
+    async def pause_schedules(self, names: Collection[str], *, paused: bool, why: str = "") -> None:
         for name in names:
             if name in self._schedules:
-                self._schedules[name] = replace(self._schedules[name], paused=paused)
+                self._hold(replace(self._schedules[name], paused=paused, paused_why=why))
 
-    async def remove_schedules(self, names: Collection[str]) -> None:
+    async def remove_schedules(self, names: Collection[str], now: datetime) -> None:
         for name in names:
             self._schedules.pop(name, None)
+            self._wakes.set(name, None)
+            self._watches.pop(name, None)
+            for tick in self._ticks.waiting(name):
+                self._ticks.put(replace(tick, fate=TickFate.SKIPPED, reason=REMOVED, decided_at=now))
 
     async def schedules(self, names: Collection[str] | None = None) -> dict[str, ScheduleRow]:
-        found = sorted(self._schedules.items())
-        return {name: row for name, row in found if names is None or name in names}
+        asked = self._schedules if names is None else self._schedules.keys() & set(names)
+        return {name: self._schedules[name] for name in sorted(asked)}
 
     async def advance_schedules(self, now: datetime, limit: int, decide: Decide) -> list[TickRow]:
-        waking = sorted(
-            (row.wake_at, row.name)
-            for row in self._schedules.values()
-            if row.wake_at is not None and row.wake_at <= now
-        )
-        due = [self._due(self._schedules[name]) for _, name in waking[:limit]]
+        due = [self._due(self._schedules[name]) for name in self._wakes.until(now, limit)]
         advances = decide(due) if due else ()
         for advance in advances:
             held = self._schedules[advance.row.name]
-            self._schedules[held.name] = replace(
-                advance.row, asked=held.asked, put_at=held.put_at, paused=held.paused
+            self._hold(
+                replace(
+                    advance.row,
+                    asked=held.asked,
+                    put_at=held.put_at,
+                    paused=held.paused,
+                    paused_why=held.paused_why,
+                )
             )
         return [tick for advance in advances for tick in advance.ticks if self._keep(tick)]
 
     def _due(self, row: ScheduleRow) -> DueSchedule:
         job = None if row.last_job_id is None else self._jobs.get(row.last_job_id)
-        waiting = (
-            tick.nominal_at
-            for tick in self._ticks.values()
-            if tick.schedule == row.name and tick.fate is TickFate.WAITING
-        )
+        waiting = self._ticks.waiting(row.name)[:1] if row.waiting else []
         return DueSchedule(
-            row, job.state if job else None, min(waiting, default=None) if row.waiting else None
+            row,
+            job.state if job else None,
+            waiting[0].nominal_at if waiting else None,
+            self._last_success(row.name) if _NAMED in str(row.asked.arguments) else None,
         )
+
+    @abstractmethod
+    def _last_success(self, schedule: str) -> datetime | None:
+        """The newest tick whose job has succeeded."""
 
     def _keep(self, tick: TickRow) -> bool:
         held = self._ticks.get(tick.key)
         if held is None:
-            self._ticks[tick.key] = tick
+            self._ticks.put(tick)
             return True
         if held.fate is not TickFate.WAITING or tick.fate is TickFate.WAITING:
             return False
-        self._ticks[tick.key] = replace(tick, due_at=held.due_at, fired_at=held.fired_at)
+        self._ticks.put(replace(tick, due_at=held.due_at, fired_at=held.fired_at))
         return True
 
     async def add_ticks(self, ticks: Sequence[TickRow]) -> None:
@@ -99,34 +115,29 @@ class MemorySchedules(Schedules):
 
     async def claim_ticks(self, now: datetime, until: datetime, limit: int) -> list[TickRow]:
         found = sorted(
-            (tick.wake_at, tick.key)
-            for tick in self._ticks.values()
+            (tick.wake_at, tick.key, tick)
+            for tick in self._ticks.unpublished()
             if tick.wake_at is not None and tick.wake_at <= now
         )
-        for _, key in found[:limit]:
-            self._ticks[key] = replace(self._ticks[key], wake_at=until)
-        return [self._ticks[key] for _, key in found[:limit]]
+        claimed = [replace(tick, wake_at=until) for _, _, tick in found[:limit]]
+        for tick in claimed:
+            self._ticks.put(tick)
+        return claimed
 
     async def mark_ticks(self, keys: Collection[tuple[str, datetime]], fired_at: datetime) -> None:
         for key in keys:
             tick = self._ticks.get(key)
             if tick is not None and tick.request is not None:
-                self._ticks[key] = replace(tick, fired_at=fired_at, wake_at=None, request=None)
+                self._ticks.put(replace(tick, fired_at=fired_at, wake_at=None, request=None))
 
     async def next_schedule_wake(self) -> datetime | None:
-        wakes = [row.wake_at for row in self._schedules.values()]
-        wakes += [tick.wake_at for tick in self._ticks.values()]
+        wakes = [self._wakes.earliest(), *(tick.wake_at for tick in self._ticks.unpublished())]
         return min((wake for wake in wakes if wake is not None), default=None)
 
     async def ticks_of(self, schedule: str, limit: int = 50) -> list[TickRow]:
-        found = sorted(
-            (tick for tick in self._ticks.values() if tick.schedule == schedule),
-            key=lambda tick: tick.nominal_at,
-            reverse=True,
-        )
-        return found[:limit]
+        return self._ticks.of(schedule)[:limit]
 
     async def replan_schedules(self, zone_version: str, now: datetime) -> None:
-        for name, row in self._schedules.items():
+        for row in list(self._schedules.values()):
             if row.zone_version != zone_version and row.wake_at is not None and row.wake_at > now:
-                self._schedules[name] = replace(row, wake_at=now)
+                self._hold(replace(row, wake_at=now))

@@ -11,6 +11,8 @@ from typing import Protocol
 
 from warrener_store.schedules.rows import Advance, DueSchedule, ScheduleRow, TickRow
 
+REMOVED = "the schedule was removed while the tick waited"
+
 Decide = Callable[[Sequence[DueSchedule]], Sequence[Advance]]
 """A pure function: how each of these goes on, one answer for each, in order."""
 
@@ -26,12 +28,12 @@ class Schedules(Protocol):
         """
         ...
 
-    async def pause_schedules(self, names: Collection[str], *, paused: bool) -> None:
+    async def pause_schedules(self, names: Collection[str], *, paused: bool, why: str = "") -> None:
         """Pause or resume these; what is not known is passed over."""
         ...
 
-    async def remove_schedules(self, names: Collection[str]) -> None:
-        """Forget these; their ticks stay."""
+    async def remove_schedules(self, names: Collection[str], now: datetime) -> None:
+        """Forget these. Their ticks stay, and those that wait for the end of a job become skipped."""
         ...
 
     async def schedules(self, names: Collection[str] | None = None) -> dict[str, ScheduleRow]:

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 from warrener_store.address import PostgresAddress
 from warrener_store.arrays import short_arrays
+from warrener_store.encoding import escape
 from warrener_store.failures import translated
 from warrener_store.newest import newest
 from warrener_store.pool import Pool
 from warrener_store.records.form import NATIVE
-from warrener_store.schedules.port import Decide, Schedules
+from warrener_store.schedules.port import REMOVED, Decide, Schedules
 from warrener_store.schedules.questions import ScheduleQuestions
 from warrener_store.schedules.records import (
     SCHEDULE_COLUMNS,
@@ -45,11 +46,16 @@ class PostgresSchedules(ScheduleQuestions, Schedules):
         values = short_arrays(len(SCHEDULE_COLUMNS), (schedule_out(row, NATIVE) for row in told))
         return {row[0] for row in await self._change("put_schedules", *values)}
 
-    async def pause_schedules(self, names: Collection[str], *, paused: bool) -> None:
-        await self._change("pause_schedules", list(names), paused)
+    async def pause_schedules(self, names: Collection[str], *, paused: bool, why: str = "") -> None:
+        await self._change("pause_schedules", list(names), paused, escape(why))
 
-    async def remove_schedules(self, names: Collection[str]) -> None:
-        await self._change("remove_schedules", list(names))
+    async def remove_schedules(self, names: Collection[str], now: datetime) -> None:
+        gone = list(names)
+        with translated(self._address):
+            async with self._pool.lent() as connection, connection.transaction(isolation="read_committed"):
+                # Two statements: the second sees what whoever held a schedule has added to its ledger.
+                await connection.execute(_statement("remove_schedules"), gone)
+                await connection.execute(_statement("skip_waiting"), gone, REMOVED, now)
 
     async def schedules(self, names: Collection[str] | None = None) -> dict[str, ScheduleRow]:
         asked = None if names is None else list(names)

@@ -23,6 +23,7 @@ SCHEDULE_COLUMNS = (
     "waiting",
     "last_job_id",
     "last_fired_at",
+    "paused_why",
 )
 TICK_COLUMNS = (
     "schedule",
@@ -46,11 +47,12 @@ def schedule_out(row: ScheduleRow, form: Form) -> tuple[Any, ...]:
         form.moment_out(row.put_at),
         row.zone_version,
         *progress_out(row, form),
+        escape(row.paused_why),
     )
 
 
 def progress_out(row: ScheduleRow, form: Form) -> tuple[Any, ...]:
-    """The values of the columns behind `zone_version`."""
+    """The values of the columns behind `zone_version`, but for why it is paused."""
     return (
         row.paused,
         form.moment_out(row.next_at),
@@ -77,14 +79,15 @@ def schedule_in(values: Sequence[Any], form: Form) -> ScheduleRow:
         waiting=values[9],
         last_job_id=form.id_in(values[10]),
         last_fired_at=form.moment_in(values[11]),
+        paused_why=unescape(values[12]),
     )
 
 
 def due_in(values: Sequence[Any], form: Form) -> DueSchedule:
     """The same with what stands behind them in `due_schedules`."""
-    state, waiting = values[len(SCHEDULE_COLUMNS) :]
+    state, waiting, success = values[len(SCHEDULE_COLUMNS) :]
     last_job = None if state is None else JobState(state)
-    return DueSchedule(schedule_in(values, form), last_job, form.moment_in(waiting))
+    return DueSchedule(schedule_in(values, form), last_job, form.moment_in(waiting), form.moment_in(success))
 
 
 def tick_out(row: TickRow, form: Form) -> tuple[Any, ...]:

@@ -27,6 +27,7 @@ class ScheduleRow:
     waiting: int = 0  # ticks that wait for the end of a job
     last_job_id: UUID | None = None  # kept where the choice about overlap needs it
     last_fired_at: datetime | None = None
+    paused_why: str = ""  # as who has paused it says
 
     @property
     def name(self) -> str:
@@ -63,6 +64,7 @@ class DueSchedule:
     row: ScheduleRow
     last_job: JobState | None = None  # None: there is no such job, or it does not matter
     oldest_waiting: datetime | None = None
+    last_success: datetime | None = None  # where its arguments name it
 
 
 @dataclass(frozen=True, slots=True)

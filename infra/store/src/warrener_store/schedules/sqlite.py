@@ -8,10 +8,10 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from warrener_contracts.events import TickFate
-from warrener_store.encoding import encode
+from warrener_store.encoding import encode, escape
 from warrener_store.newest import newest
 from warrener_store.records.form import TEXTUAL
-from warrener_store.schedules.port import Decide, Schedules
+from warrener_store.schedules.port import REMOVED, Decide, Schedules
 from warrener_store.schedules.questions import ScheduleQuestions
 from warrener_store.schedules.records import (
     asked_out,
@@ -54,11 +54,15 @@ class SqliteSchedules(ScheduleQuestions, Schedules):
             await transaction.run("put_schedule", (schedule_out(row, TEXTUAL) for row in told))
         return changed
 
-    async def pause_schedules(self, names: Collection[str], *, paused: bool) -> None:
-        await self._write("pause_schedules", encode(list(names)), paused)
+    async def pause_schedules(self, names: Collection[str], *, paused: bool, why: str = "") -> None:
+        await self._write("pause_schedules", encode(list(names)), paused, escape(why))
 
-    async def remove_schedules(self, names: Collection[str]) -> None:
-        await self._write("remove_schedules", encode(list(names)))
+    async def remove_schedules(self, names: Collection[str], now: datetime) -> None:
+        gone = encode(list(names))
+        async with self._writing() as transaction:
+            await transaction.run("remove_schedules", [(gone,)])
+            await transaction.run("remove_watches", [(gone,)])
+            await transaction.run("skip_waiting", [(gone, REMOVED, _text(now))])
 
     async def schedules(self, names: Collection[str] | None = None) -> dict[str, ScheduleRow]:
         asked = None if names is None else encode(list(names))

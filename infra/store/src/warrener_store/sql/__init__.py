@@ -16,6 +16,8 @@ from warrener_store.records.cases import CASE_COLUMNS
 from warrener_store.records.jobs import JOB_COLUMNS
 from warrener_store.records.successes import SUCCEEDED_COLUMNS
 from warrener_store.schedules.records import SCHEDULE_COLUMNS, TICK_COLUMNS
+from warrener_store.schedules.watch_records import WATCH_COLUMNS
+from warrener_store.schedules.watches import NEWEST
 
 
 def _columns(table: str, names: Sequence[str]) -> str:
@@ -30,7 +32,10 @@ _MEANT = {
     "{case}": _columns("cases", CASE_COLUMNS),
     "{schedule}": _columns("schedule", SCHEDULE_COLUMNS),
     "{tick}": _columns("tick", TICK_COLUMNS),
+    "{watch}": _columns("watch", WATCH_COLUMNS),
+    "{claimed}": _columns("claimed", WATCH_COLUMNS),
     "{over}": str(OVER),
+    "{newest}": str(NEWEST),
 }
 """What words in braces stand for in a statement: the columns of a row, in order; which jobs are over."""
 

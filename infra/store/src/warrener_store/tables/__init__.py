@@ -8,6 +8,7 @@ from warrener_store.tables.columns import METADATA
 from warrener_store.tables.jobs import attempts, job_counts, jobs
 from warrener_store.tables.kept import cancelled_trees, checkpoints
 from warrener_store.tables.schedules import schedules, ticks
+from warrener_store.tables.watches import watches
 
 __all__ = [
     "METADATA",
@@ -26,4 +27,5 @@ __all__ = [
     "parked",
     "schedules",
     "ticks",
+    "watches",
 ]

@@ -21,6 +21,7 @@ schedules = Table(
     Column("waiting", Integer(), nullable=False),
     Column("last_job_id", ID),
     moment("last_fired_at"),
+    Column("paused_why", Text(), nullable=False, server_default=""),
     rule("runs_not_negative", "runs >= 0 AND waiting >= 0"),
 )
 Index(

@@ -104,6 +104,15 @@ def put(
     start: Annotated[datetime | None, _option("--start", "No tick before (UTC).")] = None,
     end: Annotated[datetime | None, _option("--end", "No tick after (UTC).")] = None,
     max_runs: Annotated[int | None, _option("--max-runs", "Over after so many jobs.")] = None,
+    pause_after_failures: Annotated[
+        int | None, _option("--pause-after-failures", "Paused when so many of its jobs fail in a row.")
+    ] = None,
+    expect_success_within: Annotated[
+        str | None, _option("--expect-success-within", "An alarm if no job succeeds for so long.")
+    ] = None,
+    overdue_after: Annotated[
+        str | None, _option("--overdue-after", "An alarm if a tick is so late; else 20 s after its grace.")
+    ] = None,
     queue: Annotated[str | None, _option("--queue", "Else that of the job type.")] = None,
     broker: Broker = None,
     as_json: Json = False,
@@ -121,6 +130,9 @@ def put(
         "start": _utc(start),
         "end": _utc(end),
         "max_runs": max_runs,
+        "pause_after_failures": pause_after_failures,
+        "expect_success_within": expect_success_within,
+        "overdue_after": overdue_after,
     }
     rule = {
         "cron": {"kind": "cron", "expression": cron} if cron else None,

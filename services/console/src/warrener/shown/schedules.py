@@ -11,6 +11,7 @@ from warrener.shown.tables import table
 from warrener.shown.times import ago, clock, span
 from warrener_contracts.events import TickFate
 from warrener_contracts.rules import CronRule, IntervalRule, Rule
+from warrener_store.schedules.overdue import overdue_since
 from warrener_store.schedules.rows import ScheduleRow, TickRow
 
 _STYLES = {
@@ -27,7 +28,7 @@ def schedules_table(rows: Iterable[ScheduleRow], now: datetime) -> Table:
     """Schedules, one a line."""
     made = table("schedule", "type", "rule", "zone", "state", "next", "jobs", right=("jobs",))
     for row in rows:
-        state = "paused" if row.paused else "over" if row.next_at is None else "active"
+        state = _state(row, now)
         made.add_row(
             row.name,
             row.asked.job_type,
@@ -38,6 +39,15 @@ def schedules_table(rows: Iterable[ScheduleRow], now: datetime) -> Table:
             str(row.runs),
         )
     return made
+
+
+def _state(row: ScheduleRow, now: datetime) -> str:
+    if row.paused:
+        return f"paused: {row.paused_why}" if row.paused_why else "paused"
+    if row.next_at is None:
+        return "over"
+    since = overdue_since(row, now)
+    return "active" if since is None else f"overdue for {span(now - since, units=1)}"
 
 
 def ticks_table(ticks: Iterable[TickRow], now: datetime) -> Table:

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from warrener_contracts.events import SchedulePutData
 from warrener_scheduler.calendar.preview import preview
 from warrener_scheduler.calendar.ticks import check
+from warrener_scheduler.clock.tick_names import check_arguments
 
 
 def main() -> int:
@@ -23,6 +24,8 @@ def main() -> int:
     try:
         asked = SchedulePutData.model_validate(question["schedule"])
         check(asked, put_at)
+        if put_at is now:  # it is about to be put
+            check_arguments(asked)
     except ValueError as error:
         print(error, file=sys.stderr)
         return 2

@@ -1,5 +1,6 @@
 """The ticks of a schedule: nominal times from its rule, and when each is due."""
 
+from collections import deque
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -16,6 +17,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _INSTANT = timedelta(microseconds=1)
 _END = datetime(2190, 1, 1, tzinfo=UTC)
 _WHOLE = 2**128
+_FIRST_LOOK_BACK = timedelta(minutes=1)
 _SHORTEST = timedelta(milliseconds=100)
 """Shorter intervals would fill the ledger faster than schedulers decide ticks, from one request."""
 
@@ -44,6 +46,20 @@ def nominal_times(asked: SchedulePutData, put_at: datetime, after: datetime) -> 
         after = max(after, choices.start - _INSTANT)
     end = _END if choices.end is None else choices.end
     return takewhile(lambda moment: moment <= end, _of_rule(asked, put_at, after))
+
+
+def previous_nominal(asked: SchedulePutData, put_at: datetime, nominal_at: datetime) -> datetime | None:
+    """The nominal time before this one; None where there was none since the schedule was put."""
+    span = _FIRST_LOOK_BACK
+    while True:
+        whole = nominal_at - put_at < span
+        since = put_at - _INSTANT if whole else nominal_at - span
+        before = takewhile(lambda moment: moment < nominal_at, nominal_times(asked, put_at, since))
+        if found := deque(before, maxlen=1):
+            return found[0]
+        if whole:
+            return None
+        span *= 8
 
 
 def due_at(asked: SchedulePutData, nominal_at: datetime) -> datetime:

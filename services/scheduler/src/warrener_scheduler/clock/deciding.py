@@ -99,7 +99,7 @@ def _decide(outcome: Outcome, nominal_at: datetime, behind: _Behind) -> None:
     choices = outcome.choices
     late = outcome.now - due_at(outcome.asked, nominal_at)
     if outcome.paused:
-        outcome.skip(nominal_at, "the schedule is paused")
+        outcome.skip(nominal_at, _paused(outcome.paused_why))
     elif not behind.due and late <= choices.grace:
         outcome.run(nominal_at, TickFate.FIRED)
     elif reason := _dropped(outcome, nominal_at, behind):
@@ -124,6 +124,10 @@ def _dropped(outcome: Outcome, nominal_at: datetime, behind: _Behind) -> str:
             window = choices.catch_up_window
             too_old = window is not None and age > window
             return f"missed: {_seconds(age)} late, more than the window" if too_old else ""
+
+
+def _paused(why: str) -> str:
+    return f"the schedule is paused: {why}" if why else "the schedule is paused"
 
 
 def _seconds(span: timedelta) -> str:

@@ -1,6 +1,6 @@
 """keeping: what is asked of schedules is kept; a repeat changes nothing."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import groupby
@@ -25,8 +25,10 @@ from warrener_scheduler import answers
 from warrener_scheduler.calendar.ticks import check
 from warrener_scheduler.calendar.zones import database_version
 from warrener_scheduler.clock.deciding import first_time
+from warrener_scheduler.clock.expecting import watches_of
 from warrener_scheduler.clock.requests import request_text
-from warrener_store.schedules.port import Schedules
+from warrener_scheduler.clock.tick_names import Tick, check_arguments, names_of, names_success
+from warrener_store import Store
 from warrener_store.schedules.rows import ScheduleRow, TickRow
 
 ScheduleEvent = (
@@ -51,7 +53,7 @@ class Wish:
 class Keeping:
     """The verb for what is asked of schedules; `changed` is called when there may be something new to do."""
 
-    def __init__(self, schedules: Schedules, clock: Clock, changed: Callable[[], None]) -> None:
+    def __init__(self, schedules: Store, clock: Clock, changed: Callable[[], None]) -> None:
         self._schedules = schedules
         self._clock = clock
         self._changed = changed
@@ -73,9 +75,11 @@ class Keeping:
         if kind is ScheduleTriggerRequested:
             return await self._trigger(wishes)
         if kind is ScheduleRemoveRequested:
-            await self._schedules.remove_schedules(names)
+            await self._schedules.remove_schedules(names, self._clock.now())
+        elif kind is SchedulePauseRequested:
+            await self._pause(wishes)
         else:
-            await self._schedules.pause_schedules(names, paused=kind is SchedulePauseRequested)
+            await self._resume(names)
         return []
 
     async def _put(self, wishes: Sequence[Wish]) -> list[Letter]:
@@ -86,6 +90,7 @@ class Keeping:
             put_at = _told_at(wish.event, self._clock.now())
             try:
                 check(wish.event.data, put_at)
+                check_arguments(wish.event.data)
             except ValueError as error:
                 letters += self._refuse(wish, str(error))
                 continue
@@ -93,7 +98,28 @@ class Keeping:
             rows.append(first_time(row))
         if rows:
             await self._schedules.put_schedules(rows)
+            await self._expect({row.name for row in rows})
         return letters
+
+    async def _expect(self, names: Collection[str]) -> None:
+        """Keep in step what the supervisor watches them for, by what is kept: a put may be older."""
+        watches = watches_of((await self._schedules.schedules(names)).values())
+        await self._schedules.put_watches(watches, set(names) - {row.name for row in watches})
+
+    async def _pause(self, wishes: Sequence[Wish]) -> None:
+        reasons = {
+            wish.event.data.name: wish.event.data.reason
+            for wish in wishes
+            if isinstance(wish.event, SchedulePauseRequested)
+        }
+        for why in set(reasons.values()):
+            names = {name for name, reason in reasons.items() if reason == why}
+            await self._schedules.pause_schedules(names, paused=True, why=why)
+
+    async def _resume(self, names: Collection[str]) -> None:
+        # First, so that nobody sees one that is resumed, and failures that still count.
+        await self._schedules.restart_watches(names, self._clock.now())
+        await self._schedules.pause_schedules(names, paused=False)
 
     async def _trigger(self, wishes: Sequence[Wish]) -> list[Letter]:
         now = self._clock.now()
@@ -105,7 +131,8 @@ class Keeping:
                 detail = f"expected the name of a schedule, got {wish.event.data.name!r}: put it first"
                 letters += self._refuse(wish, detail)
             else:
-                ticks.append(_triggered(row, wish.event, now))
+                success = await self._schedules.last_success(row.name) if names_success(row.asked) else None
+                ticks.append(_triggered(row, wish.event, now, success))
         await self._schedules.add_ticks(ticks)
         return letters
 
@@ -119,9 +146,12 @@ def _told_at(event: Event[Any], now: datetime) -> datetime:
     return min(event.time or now, now)
 
 
-def _triggered(row: ScheduleRow, event: ScheduleEvent, now: datetime) -> TickRow:
+def _triggered(
+    row: ScheduleRow, event: ScheduleEvent, now: datetime, last_success: datetime | None
+) -> TickRow:
     """A tick beside those of the rule; published by the next look at the ledger."""
     told_at, job_id = _told_at(event, now), job_id_of(event.source, event.id)
+    tick = Tick(told_at, run=row.runs, previous_at=row.last_at, previous_success_at=last_success)
     return TickRow(
         schedule=row.name,
         nominal_at=_between_ticks(told_at, job_id),
@@ -131,7 +161,7 @@ def _triggered(row: ScheduleRow, event: ScheduleEvent, now: datetime) -> TickRow
         reason=event.data.reason if isinstance(event, ScheduleTriggerRequested) else "",
         job_id=job_id,
         wake_at=now,
-        request=request_text(row.asked, job_id, now),
+        request=request_text(row.asked, job_id, now, names=names_of(row.asked, tick)),
     )
 
 

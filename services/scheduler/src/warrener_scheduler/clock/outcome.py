@@ -1,5 +1,6 @@
 """What one look at a schedule comes to: its ticks, and what is kept of them for the next look. Pure."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
 from uuid import UUID
@@ -7,8 +8,10 @@ from uuid import UUID
 from warrener_contracts.events import TickFate
 from warrener_contracts.identity import tick_job_id
 from warrener_contracts.rules import Overlap
-from warrener_scheduler.calendar.ticks import due_at
+from warrener_scheduler.calendar.ticks import due_at, previous_nominal
 from warrener_scheduler.clock.requests import request_text
+from warrener_scheduler.clock.templating import has_places
+from warrener_scheduler.clock.tick_names import Tick, names_of
 from warrener_store.schedules.rows import DueSchedule, ScheduleRow, TickRow
 
 PUBLISHED_WITHIN = timedelta(seconds=2)
@@ -27,12 +30,14 @@ class Outcome:
         self.now = now
         self.asked = due.row.asked
         self.choices = due.row.asked.choices
-        self.paused = due.row.paused
+        self.paused, self.paused_why = due.row.paused, due.row.paused_why
         self.ticks: list[TickRow] = []
         self._busy = self._is_busy(due)
         self._runs, self.waiting = due.row.runs, due.row.waiting
         self._last_job: UUID | None = due.row.last_job_id
         self._last_fired_at = due.row.last_fired_at
+        self._last_at, self._last_success = due.row.last_at, due.last_success
+        self._templated = has_places(self.asked.arguments)
 
     @property
     def used_up(self) -> bool:
@@ -59,8 +64,15 @@ class Outcome:
     def release_waiting(self) -> None:
         """The oldest tick that waits for the end of a job is fired where that has come."""
         if self.waiting and not self._busy and self._oldest_waiting is not None:
+            nominal_at, run = self._oldest_waiting, self._runs - self.waiting + 1
             self.waiting -= 1
-            self._fire(self._oldest_waiting, TickFate.FIRED, "it waited for the end of an earlier job")
+            self._fire(
+                nominal_at,
+                TickFate.FIRED,
+                "it waited for the end of an earlier job",
+                run=run,
+                previous=lambda: previous_nominal(self.asked, self._row.put_at, nominal_at),
+            )
 
     def run(self, nominal_at: datetime, fate: TickFate, reason: str = "") -> None:
         """Ask for its job, unless that of an earlier tick stands in the way."""
@@ -76,7 +88,7 @@ class Outcome:
                 self.leave(nominal_at, TickFate.WAITING, "the job of an earlier tick is not over")
             case _:
                 self._runs += 1
-                self._fire(nominal_at, fate, reason)
+                self._fire(nominal_at, fate, reason, run=self._runs, previous=lambda: self._last_at)
 
     def skip(self, nominal_at: datetime, reason: str) -> None:
         """No job, and why."""
@@ -84,6 +96,7 @@ class Outcome:
 
     def leave(self, nominal_at: datetime, fate: TickFate, reason: str) -> None:
         """A row of the ledger without a request."""
+        self._last_at = max(self._last_at or nominal_at, nominal_at)
         self.ticks.append(
             TickRow(
                 schedule=self._row.name,
@@ -95,22 +108,28 @@ class Outcome:
             )
         )
 
-    def _fire(self, nominal_at: datetime, fate: TickFate, reason: str) -> None:
-        due, job_id = due_at(self.asked, nominal_at), tick_job_id(self._row.name, nominal_at)
+    def _fire(
+        self,
+        nominal_at: datetime,
+        fate: TickFate,
+        reason: str,
+        *,
+        run: int,
+        previous: Callable[[], datetime | None],
+    ) -> None:
+        """`previous`, the tick before, is asked for only where the arguments may name it."""
+        job_id = tick_job_id(self._row.name, nominal_at)
         cancelled = self._last_job if self.choices.overlap is Overlap.CANCEL and self._busy else None
-        asked_at = max(self.now, due)  # it is decided a little earlier
-        self.ticks.append(
-            TickRow(
-                schedule=self._row.name,
-                nominal_at=nominal_at,
-                fate=fate,
-                due_at=due,
-                decided_at=self.now,
-                reason=reason,
-                job_id=job_id,
-                wake_at=asked_at + PUBLISHED_WITHIN,
-                request=request_text(self.asked, job_id, asked_at, cancelled),
-            )
+        names = None
+        if self._templated:
+            names = names_of(self.asked, Tick(nominal_at, run, previous(), self._last_success))
+        asked_at = max(self.now, due_at(self.asked, nominal_at))  # it is decided a little earlier
+        self.leave(nominal_at, fate, reason)
+        self.ticks[-1] = replace(
+            self.ticks[-1],
+            job_id=job_id,
+            wake_at=asked_at + PUBLISHED_WITHIN,
+            request=request_text(self.asked, job_id, asked_at, cancelled, names=names),
         )
         self._last_fired_at = self.now
         if self.choices.overlap is not Overlap.ALLOW:

@@ -1,6 +1,8 @@
 """What a tick asks for: as text that the ledger keeps until the broker has confirmed it, and as letters."""
 
+from collections.abc import Mapping
 from datetime import datetime
+from typing import Any
 from uuid import UUID, uuid5
 
 from warrener_contracts import topology
@@ -8,14 +10,24 @@ from warrener_contracts.codec import Readable, decode
 from warrener_contracts.events import JobCancelRequested, JobCancelRequestedData, SchedulePutData
 from warrener_contracts.letters import BATCH_TYPE, EVENT_TYPE, Letter, encode, letter_for, message_id
 from warrener_contracts.rules import Overlap
+from warrener_scheduler.clock.templating import render
 from warrener_scheduler.clock.tick_events import REQUESTED, TICKED, requested_json, ticked_json
 from warrener_store.schedules.rows import TickRow
 
 
-def request_text(asked: SchedulePutData, job_id: UUID, now: datetime, cancelled: UUID | None = None) -> str:
-    """A CloudEvents batch: the request for one job, behind the one to cancel another if there is any."""
+def request_text(
+    asked: SchedulePutData,
+    job_id: UUID,
+    now: datetime,
+    cancelled: UUID | None = None,
+    *,
+    names: Mapping[str, Any] | None = None,
+) -> str:
+    """A CloudEvents batch: the request for one job, behind the one to cancel another if there is any. The
+    places of its arguments are filled from `names`."""
     source = f"warrener/schedule/{asked.name}"
-    text = requested_json(asked, source, job_id, now)
+    arguments = asked.arguments if names is None else render(asked.arguments, names)
+    text = requested_json(asked, source, job_id, now, arguments)
     if cancelled is None:
         return f"[{text}]"
     cancel = JobCancelRequested(

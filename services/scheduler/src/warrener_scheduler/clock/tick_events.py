@@ -10,7 +10,7 @@ from uuid import UUID
 
 from pydantic_core import to_json
 
-from warrener_contracts.events import JobRequested, SchedulePutData, ScheduleTicked
+from warrener_contracts.events import JobRequested, JsonObject, SchedulePutData, ScheduleTicked
 from warrener_contracts.registry import type_of
 from warrener_scheduler.dispatch_letters import SOURCE
 from warrener_store.schedules.rows import TickRow
@@ -20,12 +20,14 @@ TICKED = type_of(ScheduleTicked)
 _JSON = '"datacontenttype":"application/json","data":{'
 
 
-def requested_json(asked: SchedulePutData, source: str, job_id: UUID, moment: datetime) -> str:
-    """`job.requested` for one tick of a schedule."""
+def requested_json(
+    asked: SchedulePutData, source: str, job_id: UUID, moment: datetime, arguments: JsonObject
+) -> str:
+    """`job.requested` for one tick of a schedule, with these arguments."""
     return (
         f'{{"specversion":"1.0","id":"{job_id}","source":"{source}","type":"{REQUESTED}",'
         f'"time":{_moment(moment)},"subject":"{job_id}",{_JSON}"job_type":"{asked.job_type}",'
-        f'"arguments":{to_json(asked.arguments, inf_nan_mode="null").decode()}{_wanted(asked)}}}}}'
+        f'"arguments":{to_json(arguments, inf_nan_mode="null").decode()}{_wanted(asked)}}}}}'
     )
 
 

@@ -1,14 +1,16 @@
 -- Insert schedules, or replace what was asked for. An older word does not replace a newer one, and one that says
 -- the same changes nothing: a file of schedules may be applied again and again.
 INSERT INTO warrener_schedules AS held (
-  name, asked, put_at, zone_version, paused, next_at, wake_at, last_at, runs, waiting, last_job_id, last_fired_at
+  name, asked, put_at, zone_version, paused, next_at, wake_at, last_at, runs, waiting, last_job_id, last_fired_at,
+  paused_why
 )
 SELECT *
 FROM unnest(
   $1::text[], $2::text[], $3::timestamptz[], $4::text[], $5::boolean[], $6::timestamptz[], $7::timestamptz[],
-  $8::timestamptz[], $9::integer[], $10::integer[], $11::uuid[], $12::timestamptz[]
+  $8::timestamptz[], $9::integer[], $10::integer[], $11::uuid[], $12::timestamptz[], $13::text[]
 ) AS told (
-  name, asked, put_at, zone_version, paused, next_at, wake_at, last_at, runs, waiting, last_job_id, last_fired_at
+  name, asked, put_at, zone_version, paused, next_at, wake_at, last_at, runs, waiting, last_job_id, last_fired_at,
+  paused_why
 )
 ORDER BY told.name
 ON CONFLICT (name) DO UPDATE SET

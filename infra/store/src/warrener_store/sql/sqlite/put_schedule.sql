@@ -1,9 +1,10 @@
 -- Insert a schedule, or replace what was asked for. An older word does not replace a newer one, and one that says
 -- the same changes nothing: a file of schedules may be applied again and again.
 INSERT INTO warrener_schedules (
-  name, asked, put_at, zone_version, paused, next_at, wake_at, last_at, runs, waiting, last_job_id, last_fired_at
+  name, asked, put_at, zone_version, paused, next_at, wake_at, last_at, runs, waiting, last_job_id, last_fired_at,
+  paused_why
 )
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (name) DO UPDATE SET
   asked = excluded.asked,
   put_at = excluded.put_at,

@@ -1,0 +1,55 @@
+"""Expectations and the upkeep of the ledger in PostgreSQL: each operation is one statement."""
+
+from collections.abc import Collection, Sequence
+from datetime import datetime
+from itertools import groupby
+from operator import itemgetter
+from typing import Any
+
+from warrener_store.arrays import short_arrays
+from warrener_store.records.form import NATIVE
+from warrener_store.schedules.upkeep import TickUpkeep
+from warrener_store.schedules.watch_questions import WatchQuestions
+from warrener_store.schedules.watch_records import EXPECTED, WATCH_COLUMNS, run_in, watch_in, watch_out
+from warrener_store.schedules.watches import NEWEST, Watched, Watches, WatchRow
+
+_PAUSED = len(WATCH_COLUMNS)
+
+
+class PostgresWatches(WatchQuestions, Watches, TickUpkeep):
+    """A part of PostgresStore: its connections are used."""
+
+    form = NATIVE
+    _change: Any  # a method of PostgresStore, which tenacity has given a type of its own
+
+    async def put_watches(self, rows: Sequence[WatchRow], over: Collection[str]) -> None:
+        values = short_arrays(EXPECTED, (watch_out(row, NATIVE) for row in rows))
+        await self._change("put_watches", *values, list(over))
+
+    async def restart_watches(self, names: Collection[str], since: datetime) -> None:
+        await self._change("restart_watches", list(names), since)
+
+    async def claim_watches(self, now: datetime, until: datetime, limit: int) -> list[Watched]:
+        found = await self._change("claim_watches", now, until, limit, NEWEST)
+        return [_watched(list(lines)) for _, lines in groupby(found, key=itemgetter(0))]
+
+    async def note_successes(self, rows: Sequence[WatchRow]) -> None:
+        known = [row for row in rows if row.success_tick is not None]
+        if known:
+            columns = zip(*((row.name, row.success_tick, row.succeeded_at) for row in known), strict=True)
+            await self._change("note_successes", *map(list, columns))
+
+    async def forget_ticks(
+        self, schedules: Collection[str], before: datetime, newest: int, limit: int
+    ) -> int:
+        return len(await self._change("forget_ticks", sorted(set(schedules)), before, newest, limit))
+
+
+def _watched(lines: Sequence[Sequence[Any]]) -> Watched:
+    """A watch, and a line for each of its ticks; one without a tick where there is none."""
+    runs = (line[_PAUSED + 1 :] for line in lines)
+    return Watched(
+        watch_in(lines[0], NATIVE),
+        bool(lines[0][_PAUSED]),
+        tuple(run_in(run, NATIVE) for run in runs if run[0] is not None),
+    )

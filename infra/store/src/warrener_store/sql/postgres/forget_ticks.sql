@@ -1,0 +1,29 @@
+-- Forget old ticks of these schedules, a portion of each; not the newest, nothing that waits or is unpublished.
+WITH old AS (
+  SELECT tick.schedule, tick.nominal_at
+  FROM unnest($1::text[]) AS told (schedule)
+  CROSS JOIN LATERAL (
+    SELECT ticks.schedule, ticks.nominal_at
+    FROM warrener_ticks AS ticks
+    WHERE ticks.schedule = told.schedule
+      AND ticks.nominal_at < least($2::timestamptz, (
+        SELECT coalesce(min(newest.nominal_at), '-infinity')
+        FROM (
+          SELECT kept.nominal_at
+          FROM warrener_ticks AS kept
+          WHERE kept.schedule = told.schedule
+          ORDER BY kept.nominal_at DESC
+          LIMIT $3::bigint
+        ) AS newest
+      ))
+      AND ticks.fate <> 'waiting'
+      AND ticks.wake_at IS NULL
+    ORDER BY ticks.nominal_at
+    LIMIT $4::bigint
+    FOR UPDATE SKIP LOCKED
+  ) AS tick
+)
+DELETE FROM warrener_ticks AS gone
+USING old
+WHERE gone.schedule = old.schedule AND gone.nominal_at = old.nominal_at
+RETURNING 1

@@ -1,0 +1,186 @@
+"""Arguments templated from the tick (point 2): what a place says, and what is refused at the put."""
+
+from dataclasses import replace
+from datetime import timedelta, timezone
+from typing import Any
+
+import pytest
+from services.scheduler.tests.stage import Stage
+from services.scheduler.tests.test_clock import at, ledger, named, say
+
+from warrener_contracts.events import (
+    JobRejected,
+    SchedulePut,
+    SchedulePutData,
+    ScheduleRemoveRequested,
+    ScheduleTriggerRequested,
+    TickFate,
+)
+from warrener_contracts.rules import Choices, CronRule, IntervalRule, Rule
+from warrener_contracts.states import JobState
+from warrener_scheduler.calendar.ticks import previous_nominal
+from warrener_scheduler.clock.templating import mistakes_in, render
+from warrener_scheduler.clock.tick_names import KNOWN
+from warrener_store.port import Save
+
+NAMES = {
+    "tick": {
+        "run": 7,
+        "schedule": "nightly",
+        "nominal_at": at(0),
+        "local_at": at(0).astimezone(timezone(timedelta(hours=1))),
+        "previous_at": None,
+    },
+    "event": {"data": {"files": ["a.csv", "b.csv"], "size": 1.5}},
+}
+
+
+@pytest.mark.parametrize(
+    ("template", "rendered"),
+    [
+        ("{{ tick.run }}", 7),
+        ("{{tick.previous_at}}", None),
+        ("{{ tick.nominal_at }}", "2026-01-01T00:00:00+00:00"),
+        ("{{ tick.local_at }}", "2026-01-01T01:00:00+01:00"),
+        ("{{ tick.local_at | %Y/%m/%d %H:%M }}.csv", "2026/01/01 01:00.csv"),
+        ("{{ tick.nominal_at | %j }}", "001"),
+        (
+            "run {{ tick.run }} of {{ tick.schedule }}, after {{ tick.previous_at }}",
+            "run 7 of nightly, after ",
+        ),
+        ("{{ event.data.files }}", ["a.csv", "b.csv"]),
+        ("{{ event.data.size }}", 1.5),
+        ("{{{{ name }} {{ tick.run }}", "{{ name }} 7"),
+        ("{{ unknown }} and { tick.run }", "{{ unknown }} and { tick.run }"),
+        (
+            {"a": [{"b": "{{ tick.run }}"}, 2], "{{ tick.run }}": True},
+            {"a": [{"b": 7}, 2], "{{ tick.run }}": True},
+        ),
+    ],
+)
+def test_2_a_place_becomes_its_value(template: Any, rendered: Any) -> None:
+    assert render(template, NAMES) == rendered
+
+
+@pytest.mark.parametrize(
+    ("template", "mistake"),
+    [
+        ("{{ tick.nominal }}", "expected one of tick.schedule, tick.run, tick.nominal_at"),
+        ({"a": ["{{ name }}"]}, "got '{{ name }}'"),
+        ("{{ event.data.path }}", "expected one of tick.schedule"),
+        ("{{ 1 + 1 }}", "expected a place such as {{ tick.nominal_at }}"),
+        ("{{ tick.local_at | }}", "expected a form such as %Y-%m-%d after |"),
+    ],
+)
+def test_2_a_mistake_says_what_is_known(template: Any, mistake: str) -> None:
+    (found,) = mistakes_in(template, KNOWN)
+    assert mistake in found
+
+
+def test_2_names_that_are_known_by_their_first_word_alone_may_go_on_as_they_like() -> None:
+    assert list(mistakes_in("{{ event.data.path }} {{{{ x }}", {**KNOWN, "event": None})) == []
+
+
+@pytest.mark.parametrize(
+    ("rule", "seconds", "before"),
+    [
+        (IntervalRule(every=timedelta(seconds=1)), 10, 9),
+        (IntervalRule(every=timedelta(days=1)), 86_400 * 5, 86_400 * 4),
+        (CronRule(expression="0 0 1 1 *"), 86_400 * 365, 0),
+        (IntervalRule(every=timedelta(days=1)), 0, None),
+    ],
+)
+def test_2_the_tick_before_a_tick_is_found_by_the_rule(rule: Rule, seconds: int, before: int | None) -> None:
+    asked = SchedulePutData(name="one", rule=rule, job_type="flights.load")
+    assert previous_nominal(asked, at(0), at(seconds)) == (None if before is None else at(before))
+
+
+def templated(**arguments: Any) -> SchedulePut:
+    every, choices = arguments.pop("every", 1), Choices.model_validate(arguments.pop("choices", {}))
+    data = SchedulePutData(
+        name="tick",
+        rule=IntervalRule(every=timedelta(seconds=every)),
+        timezone="Europe/Berlin",
+        job_type="flights.load",
+        arguments=arguments,
+        choices=choices,
+        reply_to="desk",
+    )
+    return SchedulePut(id="put", source="test", data=data)
+
+
+async def paths(stage: Stage) -> list[Any]:
+    jobs = await stage.store.jobs_by_id([tick.job_id for tick in await ledger(stage) if tick.job_id])
+    found = (jobs.get(tick.job_id) for tick in await ledger(stage) if tick.job_id)
+    return [row.arguments["path"] for row in found if row is not None]
+
+
+async def test_2_the_job_of_each_tick_has_its_own_arguments(stage: Stage) -> None:
+    await say(stage, templated(path="{{ tick.run }}: {{ tick.local_at | %H:%M:%S }}"), then=2.5)
+    assert await paths(stage) == ["1: 01:00:01", "2: 01:00:02", "3: 01:00:03"]
+
+
+async def test_2_the_tick_before_is_named_the_first_has_none(stage: Stage) -> None:
+    await say(stage, templated(path="since {{ tick.previous_at | %H:%M:%S }}"), then=2.5)
+    assert await paths(stage) == ["since ", "since 00:00:01", "since 00:00:02"]
+
+
+async def test_2_an_unknown_name_is_refused_with_what_is_known(stage: Stage) -> None:
+    await say(stage, templated(path="{{ tick.nominl_at }}"), then=1)
+    (answer,) = stage.answers("desk")
+    assert isinstance(answer, JobRejected)
+    assert "expected one of tick.schedule, tick.run" in answer.data.detail
+    assert await stage.store.schedules() == {}
+
+
+async def test_2_a_number_stays_a_number(stage: Stage) -> None:
+    await say(stage, templated(path="a.csv", rows=["{{ tick.run }}"]), then=1.5)
+    jobs = await stage.store.jobs_by_id([tick.job_id for tick in await ledger(stage) if tick.job_id])
+    assert sorted(row.arguments["rows"] for row in jobs.values()) == [[1], [2]]
+
+
+async def test_2_a_tick_that_is_published_again_asks_for_the_same(stage: Stage) -> None:
+    await say(stage, templated(path="{{ tick.run }} {{ tick.previous_at | %S }}", every=60), then=60)
+    stage.broker.stop()
+    await stage.clock.advance(60)
+    (decided,) = [tick for tick in await ledger(stage) if tick.fired_at is None]
+    assert decided.request is not None
+    stage.broker.start()
+    await stage.clock.advance(20)
+    assert await paths(stage) == ["1 ", "2 00"]
+
+
+async def test_2_the_success_before_is_the_newest_tick_whose_job_succeeded(stage: Stage) -> None:
+    path = "since {{ tick.previous_success_at | %H:%M:%S }}"
+    await say(stage, templated(path=path, every=10), then=22)
+    assert await paths(stage) == ["since ", "since "], "no job has succeeded yet"
+    await end_first(stage, JobState.SUCCEEDED)
+    await stage.clock.advance(10)
+    await say(stage, named(ScheduleTriggerRequested, event_id="now"), then=1)
+    assert (await paths(stage))[2:] == ["since 00:00:10", "since 00:00:10"]
+
+
+async def test_2_a_tick_that_waited_has_the_names_of_its_own_time(stage: Stage) -> None:
+    path = "{{ tick.run }} since {{ tick.previous_at | %S }}"
+    await say(stage, templated(path=path, every=10, choices={"overlap": "queue_all"}), then=35)
+    await end_first(stage, JobState.SUCCEEDED)
+    await stage.clock.advance(2)
+    assert await paths(stage) == ["1 since ", "2 since 10"]
+
+
+async def test_5_a_removed_schedule_leaves_no_tick_that_waits(stage: Stage) -> None:
+    await say(stage, templated(path="a.csv", every=10, choices={"overlap": "queue_all"}), then=40)
+    assert [tick.fate for tick in await ledger(stage)][1:] == [TickFate.WAITING] * 3
+    await say(stage, named(ScheduleRemoveRequested), then=30)
+    left = (await ledger(stage))[1:]
+    assert [tick.fate for tick in left] == [TickFate.SKIPPED] * 3
+    assert {tick.reason for tick in left} == {"the schedule was removed while the tick waited"}
+
+
+async def end_first(stage: Stage, state: JobState) -> None:
+    """The job of the first tick comes to its end, as a supervisor notes it."""
+    job_id = (await ledger(stage))[0].job_id
+    assert job_id is not None
+    row = (await stage.store.jobs_by_id([job_id]))[job_id]
+    over = replace(row, version=row.version + 1, state=state, wake_at=None, finished_at=stage.clock.now())
+    assert await stage.store.save_jobs([Save(over)])

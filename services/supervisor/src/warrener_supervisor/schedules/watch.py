@@ -1,0 +1,122 @@
+"""The dead-man alarm: looks whether schedules tick and succeed and whether a scheduler lives, makes a case of
+what does not, and closes it when that is over. It asks nothing of any scheduler, so it works when all are
+dead."""
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from uuid import NAMESPACE_OID, uuid5
+
+from warrener_contracts.events import ScheduleNamedData, SchedulePauseRequested
+from warrener_contracts.letters import Letter, letter_for
+from warrener_contracts.topology import REQUESTS_QUEUE
+from warrener_runtime.bus.port import Bus, BusUnreachable
+from warrener_runtime.clock import Clock
+from warrener_store import Store
+from warrener_supervisor import act
+from warrener_supervisor.escalation.intake import Intake
+from warrener_supervisor.rules import Rules
+from warrener_supervisor.schedules.cases import Cases
+from warrener_supervisor.schedules.overdue import Overdue
+from warrener_supervisor.schedules.troubles import (
+    FAILING,
+    STOPPED,
+    UNSUCCESSFUL,
+    Standing,
+    Trouble,
+    failing,
+    fingerprint_of,
+    standing_of,
+    stopped,
+    unsuccessful,
+)
+from warrener_supervisor.source import SOURCE
+
+_AT_ONCE = 500
+_AGAIN = timedelta(seconds=4.5)
+"""A watched schedule is looked at by one of all supervisors at about every look."""
+_SWEEP = timedelta(minutes=5)
+"""Between looks for cases that a supervisor has left open that is no more."""
+
+
+class ScheduleWatch:
+    """The verb of the dead-man alarm. Any number of supervisors may run it; what two see is one case."""
+
+    def __init__(self, bus: Bus, store: Store, clock: Clock, *, rules: Rules, intake: Intake) -> None:
+        self._bus, self._store, self._clock = bus, store, clock
+        self._rules = rules
+        self._cases = Cases(store, intake)
+        self._overdue = Overdue(store)
+        self._none_since: datetime | None = None  # no scheduler consumes
+        self._open: set[str] = set()  # what was wrong with all, or did not tick
+        self._swept_at: datetime | None = None
+
+    async def look(self) -> None:
+        """One look at all of them."""
+        now = self._clock.now()
+        if self._swept_at is None or now - self._swept_at >= _SWEEP:
+            self._open |= await self._cases.about_all()
+            await self._cases.close_orphans(now)
+            self._swept_at = now
+        await self._judge_ticking(now)
+        while await self._judge_success(now):
+            pass  # there are more
+
+    async def _judge_ticking(self, now: datetime) -> None:
+        try:
+            since = await self._without_scheduler(now)
+            unknown = set[str]()
+        except BusUnreachable:
+            since, unknown = None, {STOPPED}  # what was known of the schedulers stays
+        late = await self._overdue.look(now, explained=since is not None)
+        found = late.told if since is None else [stopped(since)]
+        await self._cases.raise_(found, now)
+        wrong = {trouble.fingerprint for trouble in found} | late.fingerprints
+        await self._cases.close(self._open - wrong - unknown, now)
+        self._open = (self._open & (wrong | unknown)) | {trouble.fingerprint for trouble in found}
+
+    async def _without_scheduler(self, now: datetime) -> datetime | None:
+        """Since when none consumes requests, where that is long enough and there are schedules."""
+        backlog = await self._bus.backlog(REQUESTS_QUEUE.name)
+        if backlog.consumers or await self._store.next_schedule_wake() is None:
+            self._none_since = None
+            return None
+        self._none_since = self._none_since or now
+        return self._none_since if now - self._none_since >= self._rules.deaf else None
+
+    async def _judge_success(self, now: datetime) -> bool:
+        """Whether there may be more."""
+        watched = await self._store.claim_watches(now, now + _AGAIN, _AT_ONCE)
+        if not watched:
+            return False
+        standings = [standing_of(each, now) for each in watched]
+        await self._store.note_successes([each.row for each in standings])
+        found = [trouble for each in standings if (trouble := unsuccessful(each, now))]
+        to_pause = [trouble for each in standings if (trouble := failing(each))]
+        await self._cases.raise_([*found, *to_pause], now)
+        # Told first: who dies here leaves schedules that are not paused, and are looked at again.
+        await act.publish(self._bus, [_pause_letter(each, now) for each in to_pause], self._clock)
+        wrong = {trouble.fingerprint for trouble in (*found, *to_pause)}
+        await self._cases.close(_possible(standings) - wrong, now)
+        return len(watched) >= _AT_ONCE
+
+
+def _possible(standings: Iterable[Standing]) -> set[str]:
+    """The cases that these schedules may have had. Those of a paused one stay until it is resumed."""
+    return {
+        fingerprint_of(kind, each.row.name)
+        for each in standings
+        if not each.paused
+        for kind in (UNSUCCESSFUL, FAILING)
+    }
+
+
+def _pause_letter(trouble: Trouble, now: datetime) -> Letter:
+    """The same from each supervisor that sees it."""
+    event = SchedulePauseRequested(
+        id=str(uuid5(NAMESPACE_OID, f"{trouble.kind}\n{trouble.occurrence}")),
+        source=SOURCE,
+        time=now,
+        subject=trouble.schedule,
+        data=ScheduleNamedData(name=trouble.schedule, reason=trouble.why),
+    )
+    return letter_for(event)

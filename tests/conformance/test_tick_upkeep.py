@@ -1,0 +1,61 @@
+"""The ledger of ticks does not grow for ever, alike in every store."""
+
+from tests.conformance.test_schedules import schedule, tick
+
+from warrener_contracts.events import TickFate
+from warrener_store.schedules.port import REMOVED
+from warrener_store.schedules.rows import TickRow
+from warrener_store.store import Store
+from warrener_store.testing import after
+
+
+def over(name: str = "hourly", seconds: float = 0, fate: TickFate = TickFate.FIRED) -> TickRow:
+    return tick(name, seconds, fate=fate, wake_at=None, request=None)
+
+
+async def test_old_ticks_are_forgotten_in_portions_and_the_newest_stay(store: Store) -> None:
+    await store.add_ticks([over(seconds=n) for n in range(10)] + [over("yearly"), over("yearly", 1)])
+    names = ["hourly", "yearly", "unknown"]
+    assert await store.forget_ticks(names, after(8), 3, 4) == 4
+    assert [one.nominal_at for one in await store.ticks_of("hourly")] == [after(n) for n in range(9, 3, -1)]
+    assert await store.forget_ticks(names, after(8), 3, 4) == 3
+    assert await store.forget_ticks(names, after(8), 3, 4) == 0
+    assert [one.nominal_at for one in await store.ticks_of("hourly")] == [after(9), after(8), after(7)]
+    assert len(await store.ticks_of("yearly")) == 2, "the newest of each stay, however old"
+
+
+async def test_what_is_younger_stays(store: Store) -> None:
+    await store.add_ticks([over(seconds=n) for n in range(6)])
+    assert await store.forget_ticks(["hourly"], after(2), 1, 100) == 2
+    assert len(await store.ticks_of("hourly")) == 4
+
+
+async def test_what_waits_or_is_not_known_to_be_published_is_never_forgotten(store: Store) -> None:
+    waiting = over(seconds=1, fate=TickFate.WAITING)
+    unpublished = tick(seconds=2)
+    await store.add_ticks([over(), waiting, unpublished, over(seconds=3), over(seconds=4)])
+    assert await store.forget_ticks(["hourly"], after(100), 1, 100) == 2
+    kept = [one.nominal_at for one in await store.ticks_of("hourly")]
+    assert kept == [after(4), after(2), after(1)]
+
+
+async def test_the_schedules_that_have_ticked_are_named_one_after_the_other(store: Store) -> None:
+    assert await store.ticked_schedules("", 10) == []
+    names = ["a", "b.c", "d"]
+    await store.add_ticks([over(name, seconds) for name in names for seconds in range(3)])
+    assert await store.ticked_schedules("", 10) == names
+    assert await store.ticked_schedules("", 2) == names[:2]
+    assert await store.ticked_schedules("b.c", 2) == ["d"]
+    assert await store.ticked_schedules("d", 2) == []
+
+
+async def test_a_removed_schedule_leaves_no_tick_that_waits(store: Store) -> None:
+    await store.put_schedules([schedule(waiting=1)])
+    await store.add_ticks(
+        [over(), over(seconds=1, fate=TickFate.WAITING), over("other", fate=TickFate.WAITING)]
+    )
+    await store.remove_schedules(["hourly"], after(60))
+    left, fired = await store.ticks_of("hourly")
+    assert (left.fate, left.reason, left.decided_at) == (TickFate.SKIPPED, REMOVED, after(60))
+    assert fired.fate is TickFate.FIRED
+    assert [one.fate for one in await store.ticks_of("other")] == [TickFate.WAITING]

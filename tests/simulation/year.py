@@ -1,0 +1,100 @@
+"""A warren that lives for a year in one process: a scheduler, a supervisor and an agent, on a broker, a store
+and a ledger in memory. Nothing breaks in it; time leaps over what is idle."""
+
+from collections import Counter
+from datetime import datetime, timedelta
+from types import TracebackType
+from typing import Self
+
+from tests.simulation.memory_ledger import MemoryLedger
+
+from warrener_agent import Agent, JobContext
+from warrener_agent.settings import AgentSettings
+from warrener_agent.wiring import assemble as assemble_agent
+from warrener_contracts.events import SchedulePut, SchedulePutData
+from warrener_contracts.letters import letter_for
+from warrener_contracts.topology import TOPOLOGY
+from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
+from warrener_runtime.publishing import publish_all
+from warrener_runtime.seeded_entropy import SeededEntropy
+from warrener_runtime.telemetry import Telemetry
+from warrener_runtime.virtual_clock import VirtualClock
+from warrener_scheduler.settings import SchedulerSettings
+from warrener_scheduler.wiring import assemble as assemble_scheduler
+from warrener_store.memory import MemoryStore
+from warrener_supervisor.settings import SupervisorSettings
+from warrener_supervisor.wiring import assemble as assemble_supervisor
+
+JOB_TYPE = "note"
+_LEAP = 3000.0  # seconds; shorter than the lease, so that nobody who was asleep seems lost
+_REST = 0.05
+
+
+class CountedStore(MemoryStore):
+    """The store in memory, which says how many jobs are not over."""
+
+    @property
+    def live(self) -> int:
+        """So many."""
+        return len(self._live)
+
+
+class Year:
+    """`async with Year(begin) as year`: all services, and a clock to move on."""
+
+    def __init__(self, begin: datetime) -> None:
+        self.clock = VirtualClock(begin)
+        self.store = CountedStore()
+        self.runs = Counter[str]()
+        self._broker = MemoryBroker(self.clock)
+        self._producer = MemoryBus(self._broker, name="producer")
+        agent = Agent()
+
+        @agent.job(JOB_TYPE)
+        async def note(job: JobContext) -> None:
+            self.runs[str(job.job_id)] += 1
+
+        del note  # served under its name
+        self._buses = [MemoryBus(self._broker, name=name) for name in ("scheduler", "supervisor", "agent")]
+        parts = (self.clock, SeededEntropy(1), Telemetry.silent())
+        scheduler, supervisor, served = self._buses
+        self._components = [
+            assemble_scheduler(scheduler, self.store, *parts, SchedulerSettings(ticks_keep_newest=1_000_000)),
+            assemble_supervisor(
+                supervisor, self.store, *parts, SupervisorSettings(lease=3600, watch_every=60)
+            ),
+            assemble_agent(agent, served, MemoryLedger(), *parts, AgentSettings(agent_slots=100)),
+        ]
+
+    async def __aenter__(self) -> Self:
+        await self._producer.start()
+        await self._producer.declare(TOPOLOGY)
+        for bus, component in zip(self._buses, self._components, strict=True):
+            await bus.start()
+            await component.start()
+        await self.clock.settle()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for bus, component in zip(self._buses, self._components, strict=True):
+            await component.stop()
+            await bus.close()
+        await self._producer.close()
+        self._broker.stop()
+
+    async def put(self, schedules: list[SchedulePutData]) -> None:
+        """As a producer does."""
+        events = [SchedulePut(id=one.name, source="year", data=one) for one in schedules]
+        await publish_all(self._producer, [letter_for(event) for event in events], clock=self.clock)
+        await self.clock.settle()
+
+    async def live_before(self, end: datetime) -> None:
+        """From tick to tick, all that are earlier than `end`; the jobs of one are over before the next."""
+        end -= timedelta(microseconds=1)
+        while (now := self.clock.now()) < end:
+            wake = await self.store.next_schedule_wake() or end
+            await self.clock.leap(min((min(wake, end) - now).total_seconds(), _LEAP))
+            while self.store.live or (await self.store.next_schedule_wake() or end) <= self.clock.now() < end:
+                await self.clock.advance(_REST)
