@@ -4,7 +4,13 @@ from typing import Protocol
 
 from warrener_store.port import StateStore
 from warrener_store.schedules.port import Schedules
+from warrener_store.triggers.port import Triggers
 
 
 class Store(StateStore, Schedules, Protocol):
     """The state store and the schedules."""
+
+    @property
+    def triggers(self) -> Triggers:
+        """What schedules wait for."""
+        ...

@@ -11,6 +11,7 @@ from warrener_store.rows import JobRow
 from warrener_store.schedules.port import Decide, Schedules
 from warrener_store.schedules.records import asked_in, asked_out
 from warrener_store.schedules.rows import DueSchedule, ScheduleRow, TickRow
+from warrener_store.triggers.memory import MemoryTriggers
 
 
 class MemorySchedules(Schedules):
@@ -21,6 +22,11 @@ class MemorySchedules(Schedules):
     def __init__(self) -> None:
         self._schedules: dict[str, ScheduleRow] = {}
         self._ticks: dict[tuple[str, datetime], TickRow] = {}
+        self._triggers = MemoryTriggers(self._schedules)
+
+    @property
+    def triggers(self) -> MemoryTriggers:
+        return self._triggers
 
     async def put_schedules(self, rows: Sequence[ScheduleRow]) -> set[str]:
         told = newest(rows, lambda row: row.name, lambda row: row.put_at).values()
@@ -70,6 +76,7 @@ class MemorySchedules(Schedules):
             self._schedules[held.name] = replace(
                 advance.row, asked=held.asked, put_at=held.put_at, paused=held.paused
             )
+        self._triggers.settle(one for advance in advances for one in advance.settled)
         return [tick for advance in advances for tick in advance.ticks if self._keep(tick)]
 
     def _due(self, row: ScheduleRow) -> DueSchedule:
@@ -80,7 +87,10 @@ class MemorySchedules(Schedules):
             if tick.schedule == row.name and tick.fate is TickFate.WAITING
         )
         return DueSchedule(
-            row, job.state if job else None, min(waiting, default=None) if row.waiting else None
+            row,
+            job.state if job else None,
+            min(waiting, default=None) if row.waiting else None,
+            self._triggers.open_for(row.name),
         )
 
     def _keep(self, tick: TickRow) -> bool:

@@ -2,10 +2,14 @@
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from warrener_contracts.events import SchedulePutData, TickFate
 from warrener_contracts.states import JobState
+
+if TYPE_CHECKING:
+    from warrener_store.triggers.rows import ArrivalRow, Settled
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +67,7 @@ class DueSchedule:
     row: ScheduleRow
     last_job: JobState | None = None  # None: there is no such job, or it does not matter
     oldest_waiting: datetime | None = None
+    arrivals: "tuple[ArrivalRow, ...]" = ()  # what it has waited for and is open
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,3 +76,4 @@ class Advance:
 
     row: ScheduleRow
     ticks: tuple[TickRow, ...] = ()
+    settled: "tuple[Settled, ...]" = ()  # what has become of arrivals

@@ -15,6 +15,7 @@ from warrener_store.escalations import OVER
 from warrener_store.records.cases import CASE_COLUMNS
 from warrener_store.records.jobs import JOB_COLUMNS
 from warrener_store.schedules.records import SCHEDULE_COLUMNS, TICK_COLUMNS
+from warrener_store.triggers.records import ARRIVAL_COLUMNS
 
 
 def _columns(table: str, names: Sequence[str]) -> str:
@@ -28,6 +29,7 @@ _MEANT = {
     "{case}": _columns("cases", CASE_COLUMNS),
     "{schedule}": _columns("schedule", SCHEDULE_COLUMNS),
     "{tick}": _columns("tick", TICK_COLUMNS),
+    "{arrival}": _columns("arrival", ARRIVAL_COLUMNS),
     "{over}": str(OVER),
 }
 """What words in braces stand for in a statement: the columns of a row, in order; which jobs are over."""

@@ -8,10 +8,12 @@ from warrener_store.tables.columns import METADATA
 from warrener_store.tables.jobs import attempts, job_counts, jobs
 from warrener_store.tables.kept import cancelled_trees, checkpoints
 from warrener_store.tables.schedules import schedules, ticks
+from warrener_store.tables.triggers import arrivals, triggers
 
 __all__ = [
     "METADATA",
     "agents",
+    "arrivals",
     "attempts",
     "breakers",
     "campaigns",
@@ -26,4 +28,5 @@ __all__ = [
     "parked",
     "schedules",
     "ticks",
+    "triggers",
 ]
