@@ -87,8 +87,8 @@ class EventRule(BaseModel, frozen=True):
     def _bindable(self) -> "EventRule":
         if self.exchange.startswith("warrener.") and self.exchange != _EVENTS:
             raise ValueError(
-                f"expected {_EVENTS} or an exchange of your own, got {self.exchange!r}: the others carry what "
-                "the services say among themselves"
+                f"expected {_EVENTS} or an exchange of your own, got {self.exchange!r}: the others carry "
+                "what the services say among themselves"
             )
         if self.longest_wait is not None and self.debounce is None:
             raise ValueError("expected a debounce with longest_wait, got none")

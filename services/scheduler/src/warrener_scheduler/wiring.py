@@ -1,6 +1,6 @@
 """The scheduler put together: the only place that knows which bus and which store."""
 
-from warrener_contracts.topology import REQUESTS_QUEUE, TOPOLOGY
+from warrener_contracts.topology import REQUESTS_QUEUE, TOPOLOGY, TRIGGERS_QUEUE
 from warrener_runtime.bus import Bus, open_bus
 from warrener_runtime.clock import Clock, Entropy, SystemClock, SystemEntropy
 from warrener_runtime.lifecycle import Component, Consumer, Group, Loop, Resource, Service
@@ -16,6 +16,8 @@ from warrener_scheduler.dispatch import Dispatch
 from warrener_scheduler.holds import Holds
 from warrener_scheduler.job_types import LOOK, JobTypes
 from warrener_scheduler.settings import SchedulerSettings
+from warrener_scheduler.triggers.binding import Bindings
+from warrener_scheduler.triggers.listen import Listen
 from warrener_store import StateStore, Store, StoreError, StoreNotMigrated, StoreUnavailable, open_store
 from warrener_store.patience import start_patiently
 
@@ -23,6 +25,8 @@ NAME = "warrener-scheduler"
 _CAMPAIGNS_EVERY = 0.5  # seconds between looks at the campaigns over dead letters
 
 _LOOK_AT_BREAKERS = 1.0  # seconds
+_LOOK_AT_BINDINGS = 30.0
+_FORGET_EVERY = 3600.0
 
 _log = get_logger("scheduler")
 
@@ -39,6 +43,7 @@ def assemble(  # noqa: PLR0917 - the same six for every service
     del entropy  # every id here is derived, so that a repeat is recognised
     holds, campaigns = Holds(store), Campaigns(bus, store, clock)
     ticking, job_types = Ticking(bus, store, clock), JobTypes(store, clock)
+    bindings = Bindings(bus, store)
     accept = Accept(
         bus,
         store,
@@ -47,9 +52,10 @@ def assemble(  # noqa: PLR0917 - the same six for every service
         Announce(bus, store, clock),
         holds=holds,
         campaigns=campaigns,
-        keeping=Keeping(store, clock, ticking.wake),
+        keeping=Keeping(store, clock, ticking.wake, bindings),
         job_types=job_types,
     )
+    listen = Listen(bus, store, clock, ticking.wake)
     dispatch = Dispatch(bus, store, clock, holds)
     return Group(
         Resource("topology", lambda: bus.declare(TOPOLOGY), _nothing),
@@ -68,6 +74,18 @@ def assemble(  # noqa: PLR0917 - the same six for every service
         Loop("dispatch", dispatch.look, every=settings.dispatch_every, clock=clock),
         Loop("campaigns", campaigns.look, every=_CAMPAIGNS_EVERY, clock=clock),
         TickingLoop(ticking, clock),
+        Consumer(
+            "listen",
+            bus,
+            TRIGGERS_QUEUE.name,
+            2 * settings.requests_prefetch,
+            listen.handle,
+            at_once=settings.requests_prefetch,
+            clock=clock,
+            give_up_after=settings.give_up_deaf_after,
+        ),
+        Loop("bindings", bindings.look, every=_LOOK_AT_BINDINGS, clock=clock),
+        Loop("arrivals", listen.forget, every=_FORGET_EVERY, clock=clock),
         name=NAME,
     )
 

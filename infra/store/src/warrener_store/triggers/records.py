@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from warrener_contracts.triggers import AfterRule, EventRule
+from warrener_contracts.triggers import TriggerRule
 from warrener_store.encoding import decode, encode, escape, unescape
 from warrener_store.records.form import Form, text_in, text_out
 from warrener_store.schedules.records import SCHEDULE_COLUMNS, schedule_in
@@ -59,4 +59,4 @@ def settled_out(settled: Settled, form: Form) -> tuple[Any, ...]:
 
 def waits_for_events(due: DueSchedule) -> bool:
     """Whether its arrivals must be read before it is decided about."""
-    return isinstance(due.row.asked.rule, EventRule | AfterRule)
+    return isinstance(due.row.asked.rule, TriggerRule)

@@ -7,7 +7,9 @@ from typing import NamedTuple
 
 from warrener_contracts.events import TickFate
 from warrener_contracts.rules import Misfire
+from warrener_contracts.triggers import TriggerRule
 from warrener_scheduler.calendar.ticks import due_at, nominal_times
+from warrener_scheduler.clock.arriving import arrive
 from warrener_scheduler.clock.outcome import Outcome
 from warrener_store.schedules.rows import Advance, DueSchedule, ScheduleRow
 
@@ -21,6 +23,8 @@ _INSTANT = timedelta(microseconds=1)
 def advance(due: DueSchedule, now: datetime, zone_version: str) -> Advance:
     """Decide all that is due by `now`, and when to look next."""
     row = due.row
+    if isinstance(row.asked.rule, TriggerRule):
+        return arrive(due, now, zone_version)
     most = PORTION + row.asked.choices.catch_up_most
     times = _nominal_times(row, zone_version)
     ready = list(islice(takewhile(lambda nominal: due_at(row.asked, nominal) <= now, times), most + 1))
@@ -41,6 +45,8 @@ def advance(due: DueSchedule, now: datetime, zone_version: str) -> Advance:
 
 def first_time(row: ScheduleRow) -> ScheduleRow:
     """A schedule as it is put: its first tick is the first one since then."""
+    if isinstance(row.asked.rule, TriggerRule):
+        return replace(row, wake_at=row.put_at)  # for what the rule before it has left
     next_at = next(nominal_times(row.asked, row.put_at, row.put_at - _INSTANT), None)
     return replace(row, next_at=next_at, wake_at=None if next_at is None else due_at(row.asked, next_at))
 

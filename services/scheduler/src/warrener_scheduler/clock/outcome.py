@@ -1,10 +1,11 @@
 """What one look at a schedule comes to: its ticks, and what is kept of them for the next look. Pure."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from uuid import UUID
 
 from warrener_contracts.events import TickFate
+from warrener_contracts.events.fields import JsonObject
 from warrener_contracts.identity import tick_job_id
 from warrener_contracts.rules import Overlap
 from warrener_scheduler.calendar.ticks import due_at
@@ -15,6 +16,15 @@ PUBLISHED_WITHIN = timedelta(seconds=3)
 """A request that is not confirmed by then is published again, by whichever scheduler sees it first."""
 _UNSEEN = timedelta(seconds=60)
 """So long the request of a job may be on its way; a job that is still not there then was rejected."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """What has made a tick of a schedule that waits for events, in place of its rule."""
+
+    job_id: UUID
+    due_at: datetime
+    event: JsonObject
 
 
 class Outcome:
@@ -28,6 +38,7 @@ class Outcome:
         self.choices = due.row.asked.choices
         self.paused = due.row.paused
         self.ticks: list[TickRow] = []
+        self.causes: dict[datetime, Cause] = {}  # by nominal time
         self._busy = self._is_busy(due)
         self._runs, self._waiting = due.row.runs, due.row.waiting
         self._last_job: UUID | None = due.row.last_job_id
@@ -77,26 +88,29 @@ class Outcome:
 
     def leave(self, nominal_at: datetime, fate: TickFate, reason: str) -> None:
         """A row of the ledger without a request."""
+        cause = self.causes.get(nominal_at)
         self.ticks.append(
             TickRow(
                 schedule=self._row.name,
                 nominal_at=nominal_at,
                 fate=fate,
-                due_at=due_at(self.asked, nominal_at),
+                due_at=cause.due_at if cause else due_at(self.asked, nominal_at),
                 decided_at=self.now,
                 reason=reason,
             )
         )
 
     def _fire(self, nominal_at: datetime, fate: TickFate, reason: str) -> None:
-        job_id = tick_job_id(self._row.name, nominal_at)
+        cause = self.causes.get(nominal_at)
+        job_id = cause.job_id if cause else tick_job_id(self._row.name, nominal_at)
+        event = cause.event if cause else None
         cancelled = self._last_job if self.choices.overlap is Overlap.CANCEL and self._busy else None
         self.leave(nominal_at, fate, reason)
         self.ticks[-1] = replace(
             self.ticks[-1],
             job_id=job_id,
             wake_at=self.now + PUBLISHED_WITHIN,
-            request=request_text(self.asked, job_id, self.now, cancelled),
+            request=request_text(self.asked, job_id, self.now, cancelled, event=event),
         )
         self._last_fired_at = self.now
         if self.choices.overlap is not Overlap.ALLOW:

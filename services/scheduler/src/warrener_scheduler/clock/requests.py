@@ -13,21 +13,40 @@ from warrener_contracts.events import (
     ScheduleTicked,
     ScheduleTickedData,
 )
+from warrener_contracts.events.fields import JsonObject
 from warrener_contracts.letters import BATCH_TYPE, Letter, encode, letter_for
+from warrener_contracts.rules import Rule
+from warrener_contracts.triggers import TriggerRule
 from warrener_scheduler.dispatch_letters import SOURCE
 from warrener_store.schedules.rows import TickRow
 
 
-def request_text(asked: SchedulePutData, job_id: UUID, now: datetime, cancelled: UUID | None = None) -> str:
-    """A CloudEvents batch: the request for one job, behind the one to cancel another if there is any."""
-    source = f"warrener/schedule/{asked.name}"
+def source_of(schedule: str) -> str:
+    """Who asks for the jobs of a schedule."""
+    return f"warrener/schedule/{schedule}"
+
+
+def request_text(
+    asked: SchedulePutData,
+    job_id: UUID,
+    now: datetime,
+    cancelled: UUID | None = None,
+    *,
+    event: JsonObject | None = None,
+) -> str:
+    """A CloudEvents batch: the request for one job, behind the one to cancel another if there is any.
+    `event`: what has started it, where something has."""
+    source = source_of(asked.name)
     request = JobRequested.model_construct(
         id=str(job_id),
         source=source,
         time=now,
         subject=str(job_id),
         data=JobRequestedData.model_construct(
-            job_type=asked.job_type, arguments=asked.arguments, queue=asked.queue, policy=asked.policy
+            job_type=asked.job_type,
+            arguments=asked.arguments | _said(asked.rule, event),
+            queue=asked.queue,
+            policy=asked.policy,
         ),
     )
     text = encode(request).decode()
@@ -41,6 +60,13 @@ def request_text(asked: SchedulePutData, job_id: UUID, now: datetime, cancelled:
         data=JobCancelRequestedData(job_id=cancelled, reason=f"the next tick of {asked.name} is due"),
     )
     return f"[{encode(cancel).decode()},{text}]"
+
+
+def _said(rule: Rule, event: JsonObject | None) -> JsonObject:
+    """The argument in which the job gets its event, if it is to."""
+    if event is None or not isinstance(rule, TriggerRule) or rule.event_as is None:
+        return {}
+    return {rule.event_as: event}
 
 
 def request_letters(tick: TickRow) -> list[Letter]:
