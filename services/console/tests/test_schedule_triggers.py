@@ -69,6 +69,7 @@ def test_put_after_others(run: Run, vhost_url: str) -> None:
     [
         (("--on-event", "a", "--after-end", "b"), "got 2 of them"),
         (("--every", "1s", "--where", "data.x=1"), "expected --on-event with --where, got none"),
+        (("--every", "1s", "--event-as", "e"), "expected --on-event or --after-success with --event-as"),
         (
             ("--on-event", "a", "--within", "1h"),
             "expected --after-success, --after-failure or --after-end with",
@@ -120,8 +121,8 @@ def test_conditions_as_people_write_them(text: str, expected: dict[str, object])
         (
             EventRule.model_validate({"kind": "event", "key": "job.dead.#", "debounce": 60}),
             "on job.dead.#, once quiet for 1 min",
-            "it ticks once a message comes by warrener.events under job.dead.#, and none for 1 min since, or 10 "
-            "min after the first.",
+            "it ticks once a message comes by warrener.events under job.dead.#, "
+            "and none for 1 min since, or 10 min after the first.",
         ),
         (
             AfterRule(upstreams=(Upstream(schedule="fares", end=UpstreamEnd.FAILED),)),
