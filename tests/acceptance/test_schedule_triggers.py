@@ -80,13 +80,11 @@ def put(warren: Warren, name: str, rule: Rule, job_type: str) -> None:
 
 
 async def _is_put(warren: Warren, name: str) -> bool:
-    """With what brings its events, which is listed last."""
+    """What brings its events is bound before."""
     store = open_store(warren.store_url)
     await store.start()
     try:
-        triggers = [one.row for one in await store.triggers.all_triggers() if one.row.bindings]
-        rows = await store.schedules([name])
-        return name in rows and (rows[name].asked.rule == NEVER or name in {row.schedule for row in triggers})
+        return name in await store.schedules([name])
     finally:
         await store.close()
 

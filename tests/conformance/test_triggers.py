@@ -7,12 +7,12 @@ from datetime import timedelta
 from uuid import UUID, uuid5
 
 from warrener_contracts.events import SchedulePutData, TickFate
-from warrener_contracts.rules import CronRule
-from warrener_contracts.triggers import EventRule
+from warrener_contracts.rules import CronRule, Rule
+from warrener_contracts.triggers import AfterRule, EventRule, Upstream
 from warrener_store.schedules.rows import Advance, DueSchedule, ScheduleRow, TickRow
 from warrener_store.store import Store
 from warrener_store.testing import NOON, after
-from warrener_store.triggers.rows import ArrivalRow, Settled, Trigger, TriggerRow
+from warrener_store.triggers.rows import ArrivalRow, Settled
 
 _EVENTS = UUID(int=7)
 
@@ -45,25 +45,39 @@ def tick(number: int = 1) -> TickRow:
     )
 
 
-class TestTriggers:
-    async def test_they_come_back_with_their_schedules(self, store: Store) -> None:
-        bound = TriggerRow("on.file", (("warrener.events", "file.*"), ("exch\x00ange", "#")))
-        await store.put_schedules([schedule()])
-        await store.triggers.put_triggers([TriggerRow("on.file"), TriggerRow("zero")])
-        await store.triggers.put_triggers([bound])
-        await store.triggers.put_triggers([])
-        found = await store.triggers.all_triggers()
-        assert found == [Trigger(bound, schedule()), Trigger(TriggerRow("zero"), None)]
+class TestWaiting:
+    async def test_schedules_that_wait_are_found_among_all(self, store: Store) -> None:
+        after_b = AfterRule(upstreams=(Upstream(job_type="b"),))
+        rules: dict[str, Rule] = {"cron": CronRule(expression="@daily"), "after": after_b}
+        tricky = {"rule": {"kind": "event", "key": "x"}}
+        rows = [
+            replace(row, asked=row.asked.model_copy(update={"rule": rule, "arguments": tricky}))
+            for name, rule in rules.items()
+            for row in [schedule(name)]
+        ]
+        assert await store.triggers.waiting_schedules() == []
+        await store.put_schedules([*rows, schedule()])
+        found = {row.name: row for row in await store.triggers.waiting_schedules()}
+        assert found.keys() == {"after", "on.file"}
+        assert found["on.file"] == schedule()
 
-    async def test_a_dropped_one_takes_what_is_open_with_it(self, store: Store) -> None:
+    async def test_what_may_be_bound_is_noted_and_forgotten(self, store: Store) -> None:
+        first, second = ("warrener.events", "file.*"), ("exch\x00ange", "#")
+        await store.triggers.note_bound([first])
+        await store.triggers.note_bound([second, first])
+        await store.triggers.note_bound([])
+        assert await store.triggers.bound() == {first, second}
+        await store.triggers.forget_bound([first, ("unknown", "#")])
+        await store.triggers.forget_bound([])
+        assert await store.triggers.bound() == {second}
+
+    async def test_what_is_open_goes_with_its_schedule(self, store: Store) -> None:
         triggers = store.triggers
         await store.put_schedules([schedule(), schedule("other")])
-        await triggers.put_triggers([TriggerRow("on.file"), TriggerRow("other")])
         await triggers.add_arrivals([arrival(), arrival(2), arrival(1, "other")])
         await store.advance_schedules(after(60), 1, lambda due: [_settling(due[0], arrival())])
-        await triggers.drop_triggers(["on.file", "unknown"])
-        await triggers.drop_triggers([])
-        assert [one.row.schedule for one in await triggers.all_triggers()] == ["other"]
+        await triggers.drop_arrivals(["on.file", "unknown"])
+        await triggers.drop_arrivals([])
         assert await triggers.arrivals_of("on.file") == []
         assert await triggers.arrivals_of("other") == [arrival(1, "other")]
         await triggers.add_arrivals([arrival(), arrival(2)])
@@ -135,6 +149,9 @@ class TestArrivals:
         await store.triggers.forget_arrivals(after(61))
         await store.triggers.add_arrivals([arrival()])
         assert await store.triggers.arrivals_of("on.file") == [arrival(), arrival(2)]
+        await store.remove_schedules(["on.file"])
+        await store.triggers.forget_arrivals(after(61))
+        assert await store.triggers.arrivals_of("on.file") == []
 
     async def test_many_schedulers_at_once_count_each_event_once(self, store: Store) -> None:
         names = [f"s{number}" for number in range(10)]

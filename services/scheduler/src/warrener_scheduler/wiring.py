@@ -84,7 +84,7 @@ def assemble(  # noqa: PLR0917 - the same six for every service
             clock=clock,
             give_up_after=settings.give_up_deaf_after,
         ),
-        Loop("bindings", bindings.look, every=_LOOK_AT_BINDINGS, clock=clock),
+        Loop("bindings", bindings.follow, every=_LOOK_AT_BINDINGS, clock=clock),
         Loop("arrivals", listen.forget, every=_FORGET_EVERY, clock=clock),
         name=NAME,
     )

@@ -8,13 +8,14 @@ from warrener_store.tables.columns import METADATA
 from warrener_store.tables.jobs import attempts, job_counts, jobs
 from warrener_store.tables.kept import cancelled_trees, checkpoints
 from warrener_store.tables.schedules import schedules, ticks
-from warrener_store.tables.triggers import arrivals, triggers
+from warrener_store.tables.triggers import arrivals, bound
 
 __all__ = [
     "METADATA",
     "agents",
     "arrivals",
     "attempts",
+    "bound",
     "breakers",
     "campaigns",
     "cancelled_trees",
@@ -28,5 +29,4 @@ __all__ = [
     "parked",
     "schedules",
     "ticks",
-    "triggers",
 ]

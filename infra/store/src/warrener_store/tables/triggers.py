@@ -4,12 +4,21 @@ from sqlalchemy import Column, Index, Table, Text
 from sqlalchemy import text as sql
 
 from warrener_store.tables.columns import ID, METADATA, moment, text
+from warrener_store.tables.schedules import schedules
 
-triggers = Table(
-    "warrener_triggers",
+_WAITS = """({0}(asked, '"rule":{{"kind":"event"') > 0 OR {0}(asked, '"rule":{{"kind":"after"') > 0)"""
+Index(
+    "warrener_schedules_waiting",
+    schedules.c.name,
+    postgresql_where=sql(_WAITS.format("strpos")),
+    sqlite_where=sql(_WAITS.format("instr")),
+)
+
+bound = Table(
+    "warrener_bound",
     METADATA,
-    Column("schedule", Text(), primary_key=True),  # no foreign key: its bindings outlive a schedule
-    text("bindings"),
+    Column("exchange", Text(), primary_key=True),
+    Column("key", Text(), primary_key=True),
 )
 
 arrivals = Table(
@@ -31,9 +40,4 @@ Index(
     postgresql_where=sql("event IS NOT NULL"),
     sqlite_where=sql("event IS NOT NULL"),
 )
-Index(
-    "warrener_arrivals_over",
-    arrivals.c.heard_at,
-    postgresql_where=sql("event IS NULL"),
-    sqlite_where=sql("event IS NULL"),
-)
+Index("warrener_arrivals_heard", arrivals.c.heard_at)

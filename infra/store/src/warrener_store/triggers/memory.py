@@ -8,7 +8,8 @@ from uuid import UUID
 
 from warrener_store.schedules.rows import ScheduleRow
 from warrener_store.triggers.port import PORTION, Triggers
-from warrener_store.triggers.rows import ArrivalRow, Settled, Trigger, TriggerRow
+from warrener_store.triggers.records import waits
+from warrener_store.triggers.rows import Address, ArrivalRow, Settled
 
 
 class MemoryTriggers(Triggers):
@@ -16,21 +17,20 @@ class MemoryTriggers(Triggers):
 
     def __init__(self, schedules: dict[str, ScheduleRow]) -> None:
         self._schedules = schedules
-        self._triggers: dict[str, TriggerRow] = {}
+        self._bound: set[Address] = set()
         self._arrivals: dict[tuple[str, UUID], ArrivalRow] = {}
 
-    async def put_triggers(self, rows: Sequence[TriggerRow]) -> None:
-        self._triggers.update((row.schedule, row) for row in rows)
+    async def waiting_schedules(self) -> list[ScheduleRow]:
+        return [row for _, row in sorted(self._schedules.items()) if waits(row)]
 
-    async def drop_triggers(self, schedules: Collection[str]) -> None:
-        for name in schedules:
-            self._triggers.pop(name, None)
-        for key, row in list(self._arrivals.items()):
-            if row.schedule in schedules and row.event is not None:
-                del self._arrivals[key]
+    async def note_bound(self, addresses: Collection[Address]) -> None:
+        self._bound.update(addresses)
 
-    async def all_triggers(self) -> list[Trigger]:
-        return [Trigger(row, self._schedules.get(name)) for name, row in sorted(self._triggers.items())]
+    async def forget_bound(self, addresses: Collection[Address]) -> None:
+        self._bound.difference_update(addresses)
+
+    async def bound(self) -> set[Address]:
+        return set(self._bound)
 
     async def add_arrivals(self, rows: Sequence[ArrivalRow]) -> None:
         for row in rows:
@@ -45,9 +45,15 @@ class MemoryTriggers(Triggers):
         found = (row for row in self._arrivals.values() if row.schedule == schedule and row.event is not None)
         return sorted(found, key=lambda row: (row.told_at, row.event_id))
 
-    async def forget_arrivals(self, heard_before: datetime) -> None:
+    async def drop_arrivals(self, schedules: Collection[str]) -> None:
         for key, row in list(self._arrivals.items()):
-            if row.event is None and row.heard_at < heard_before:
+            if row.schedule in schedules and row.event is not None:
+                del self._arrivals[key]
+
+    async def forget_arrivals(self, heard_before: datetime) -> None:
+        waiting = {row.name for row in self._schedules.values() if waits(row)}
+        for key, row in list(self._arrivals.items()):
+            if row.heard_at < heard_before and (row.event is None or row.schedule not in waiting):
                 del self._arrivals[key]
 
     # -- for those who advance schedules ---------------------------------------------------------------------

@@ -7,18 +7,19 @@ from typing import Any
 
 from warrener_store.arrays import short_arrays
 from warrener_store.records.form import NATIVE
-from warrener_store.schedules.rows import Advance, DueSchedule
+from warrener_store.schedules.records import schedule_in
+from warrener_store.schedules.rows import Advance, DueSchedule, ScheduleRow
 from warrener_store.triggers.port import PORTION, Triggers
 from warrener_store.triggers.records import (
     ARRIVAL_COLUMNS,
+    address_in,
+    address_out,
     arrival_in,
     arrival_out,
     settled_out,
-    trigger_in,
-    trigger_out,
-    waits_for_events,
+    waits,
 )
-from warrener_store.triggers.rows import ArrivalRow, Trigger, TriggerRow
+from warrener_store.triggers.rows import Address, ArrivalRow
 
 Run = Callable[..., Awaitable[Sequence[Sequence[Any]]]]
 
@@ -30,17 +31,20 @@ class PostgresTriggers(Triggers):
         self._ask = ask
         self._change = change
 
-    async def put_triggers(self, rows: Sequence[TriggerRow]) -> None:
-        if rows:
-            unique = {row.schedule: row for row in rows}
-            await self._change("put_triggers", *short_arrays(2, map(trigger_out, unique.values())))
+    async def waiting_schedules(self) -> list[ScheduleRow]:
+        rows = (schedule_in(values, NATIVE) for values in await self._ask("waiting_schedules"))
+        return [row for row in rows if waits(row)]
 
-    async def drop_triggers(self, schedules: Collection[str]) -> None:
-        if schedules:
-            await self._change("drop_triggers", list(schedules))
+    async def note_bound(self, addresses: Collection[Address]) -> None:
+        if addresses:
+            await self._change("note_bound", *short_arrays(2, map(address_out, addresses)))
 
-    async def all_triggers(self) -> list[Trigger]:
-        return [trigger_in(values, NATIVE) for values in await self._ask("all_triggers")]
+    async def forget_bound(self, addresses: Collection[Address]) -> None:
+        if addresses:
+            await self._change("forget_bound", *short_arrays(2, map(address_out, addresses)))
+
+    async def bound(self) -> set[Address]:
+        return {address_in(values) for values in await self._ask("bound")}
 
     async def add_arrivals(self, rows: Sequence[ArrivalRow]) -> None:
         if rows:
@@ -50,13 +54,17 @@ class PostgresTriggers(Triggers):
     async def arrivals_of(self, schedule: str) -> list[ArrivalRow]:
         return [arrival_in(values, NATIVE) for values in await self._ask("arrivals_of", schedule)]
 
+    async def drop_arrivals(self, schedules: Collection[str]) -> None:
+        if schedules:
+            await self._change("drop_arrivals", list(schedules))
+
     async def forget_arrivals(self, heard_before: datetime) -> None:
         await self._change("forget_arrivals", heard_before)
 
 
 async def with_arrivals(run: Run, due: Sequence[DueSchedule]) -> list[DueSchedule]:
     """Those that wait for events with what has come; the statement is run only where there is one."""
-    names = [one.row.name for one in due if waits_for_events(one)]
+    names = [one.row.name for one in due if waits(one.row)]
     if not names:
         return list(due)
     found: dict[str, list[ArrivalRow]] = {}

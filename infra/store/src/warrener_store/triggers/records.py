@@ -1,29 +1,25 @@
-"""Triggers and arrivals as the values of columns, and back."""
+"""Addresses and arrivals as the values of columns, and back."""
 
 from collections.abc import Sequence
 from typing import Any
 
 from warrener_contracts.triggers import TriggerRule
-from warrener_store.encoding import decode, encode, escape, unescape
+from warrener_store.encoding import escape, unescape
 from warrener_store.records.form import Form, text_in, text_out
-from warrener_store.schedules.records import SCHEDULE_COLUMNS, schedule_in
-from warrener_store.schedules.rows import DueSchedule
-from warrener_store.triggers.rows import ArrivalRow, Settled, Trigger, TriggerRow
+from warrener_store.schedules.rows import ScheduleRow
+from warrener_store.triggers.rows import Address, ArrivalRow, Settled
 
 ARRIVAL_COLUMNS = ("schedule", "event_id", "told_at", "heard_at", "upstream", "nominal_at", "event")
 
 
-def trigger_out(row: TriggerRow) -> tuple[str, str]:
-    """Name and bindings."""
-    return row.schedule, escape(encode([list(binding) for binding in row.bindings]))
+def address_out(address: Address) -> tuple[str, str]:
+    """Exchange and key."""
+    return escape(address[0]), escape(address[1])
 
 
-def trigger_in(values: Sequence[Any], form: Form) -> Trigger:
-    """The same with the columns of its schedule behind them, which are empty where there is none."""
-    name, bindings, *schedule = values
-    row = TriggerRow(name, tuple((exchange, key) for exchange, key in decode(unescape(bindings))))
-    assert len(schedule) == len(SCHEDULE_COLUMNS)
-    return Trigger(row, None if schedule[0] is None else schedule_in(schedule, form))
+def address_in(values: Sequence[Any]) -> Address:
+    """What `address_out` was given."""
+    return unescape(values[0]), unescape(values[1])
 
 
 def arrival_out(row: ArrivalRow, form: Form) -> tuple[Any, ...]:
@@ -57,6 +53,6 @@ def settled_out(settled: Settled, form: Form) -> tuple[Any, ...]:
     return settled.schedule, form.id_out(settled.event_id), form.moment_out(settled.nominal_at)
 
 
-def waits_for_events(due: DueSchedule) -> bool:
-    """Whether its arrivals must be read before it is decided about."""
-    return isinstance(due.row.asked.rule, TriggerRule)
+def waits(row: ScheduleRow) -> bool:
+    """Whether it waits for something in place of a time. `waiting_schedules.sql` says the same."""
+    return isinstance(row.asked.rule, TriggerRule)

@@ -1,29 +1,11 @@
-"""Triggers and arrivals as frozen values."""
+"""Arrivals as frozen values."""
 
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from warrener_store.schedules.rows import ScheduleRow
-
-
-@dataclass(frozen=True, slots=True)
-class TriggerRow:
-    """A schedule that waits for events, and what may be bound for it at the broker: (exchange, key).
-
-    Written before anything is bound and forgotten after it was unbound, so that no binding is left behind.
-    """
-
-    schedule: str
-    bindings: tuple[tuple[str, str], ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Trigger:
-    """A trigger with its schedule; None: that is not there, or no more."""
-
-    row: TriggerRow
-    schedule: ScheduleRow | None
+Address = tuple[str, str]
+"""An exchange and a routing key: what a binding is made of."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,17 +8,18 @@ from typing import Any, Protocol
 
 from warrener_store.encoding import encode
 from warrener_store.records.form import TEXTUAL
-from warrener_store.schedules.rows import Advance, DueSchedule
+from warrener_store.schedules.records import schedule_in
+from warrener_store.schedules.rows import Advance, DueSchedule, ScheduleRow
 from warrener_store.triggers.port import PORTION, Triggers
 from warrener_store.triggers.records import (
+    address_in,
+    address_out,
     arrival_in,
     arrival_out,
     settled_out,
-    trigger_in,
-    trigger_out,
-    waits_for_events,
+    waits,
 )
-from warrener_store.triggers.rows import ArrivalRow, Trigger, TriggerRow
+from warrener_store.triggers.rows import Address, ArrivalRow
 
 
 class Transaction(Protocol):
@@ -44,20 +45,18 @@ class SqliteTriggers(Triggers):
         self._ask = ask
         self._writing = writing
 
-    async def put_triggers(self, rows: Sequence[TriggerRow]) -> None:
-        if rows:
-            async with self._writing() as transaction:
-                await transaction.run("put_trigger", map(trigger_out, rows))
+    async def waiting_schedules(self) -> list[ScheduleRow]:
+        rows = (schedule_in(values, TEXTUAL) for values in await self._ask("waiting_schedules"))
+        return [row for row in rows if waits(row)]
 
-    async def drop_triggers(self, schedules: Collection[str]) -> None:
-        if schedules:
-            names = encode(list(schedules))
-            async with self._writing() as transaction:
-                await transaction.run("drop_triggers", [(names,)])
-                await transaction.run("drop_arrivals", [(names,)])
+    async def note_bound(self, addresses: Collection[Address]) -> None:
+        await self._run("note_bound", map(address_out, addresses))
 
-    async def all_triggers(self) -> list[Trigger]:
-        return [trigger_in(values, TEXTUAL) for values in await self._ask("all_triggers")]
+    async def forget_bound(self, addresses: Collection[Address]) -> None:
+        await self._run("forget_bound", map(address_out, addresses))
+
+    async def bound(self) -> set[Address]:
+        return {address_in(values) for values in await self._ask("bound")}
 
     async def add_arrivals(self, rows: Sequence[ArrivalRow]) -> None:
         if not rows:
@@ -80,14 +79,23 @@ class SqliteTriggers(Triggers):
     async def arrivals_of(self, schedule: str) -> list[ArrivalRow]:
         return [arrival_in(values, TEXTUAL) for values in await self._ask("arrivals_of", schedule)]
 
+    async def drop_arrivals(self, schedules: Collection[str]) -> None:
+        if schedules:
+            await self._run("drop_arrivals", [(encode(list(schedules)),)])
+
     async def forget_arrivals(self, heard_before: datetime) -> None:
-        async with self._writing() as transaction:
-            await transaction.run("forget_arrivals", [(TEXTUAL.moment_out(heard_before),)])
+        await self._run("forget_arrivals", [(TEXTUAL.moment_out(heard_before),)])
+
+    async def _run(self, name: str, rows: Iterable[tuple[Any, ...]]) -> None:
+        told = list(rows)
+        if told:
+            async with self._writing() as transaction:
+                await transaction.run(name, told)
 
 
 async def with_arrivals(transaction: Transaction, due: Sequence[DueSchedule]) -> list[DueSchedule]:
     """Those that wait for events with what has come."""
-    return [await _with_arrivals(transaction, one) if waits_for_events(one) else one for one in due]
+    return [await _with_arrivals(transaction, one) if waits(one.row) else one for one in due]
 
 
 async def _with_arrivals(transaction: Transaction, due: DueSchedule) -> DueSchedule:

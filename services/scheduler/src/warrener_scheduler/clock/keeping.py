@@ -78,7 +78,7 @@ class Keeping:
             return await self._trigger(wishes)
         if kind is ScheduleRemoveRequested:
             await self._schedules.remove_schedules(names)
-            await self._bindings.follow()
+            await self._bindings.removed(names)
         else:
             await self._schedules.pause_schedules(names, paused=kind is SchedulePauseRequested)
         return []
@@ -99,7 +99,7 @@ class Keeping:
             rows.append(first_time(ScheduleRow(asked=data, put_at=put_at, zone_version=database_version())))
         if rows:
             await self._schedules.put_schedules(rows)
-            await self._bindings.follow(row.asked for row in rows)
+            await self._bindings.follow()
         return letters
 
     async def _trigger(self, wishes: Sequence[Wish]) -> list[Letter]:

@@ -6,9 +6,7 @@ from warrener_contracts.events import SchedulePutData
 from warrener_contracts.topology import EVENTS, TRIGGERS_QUEUE, Binding, Queue
 from warrener_contracts.triggers import AfterRule, EventRule, Upstream, UpstreamEnd
 from warrener_scheduler.triggers.matching import ends_of
-
-Address = tuple[str, str]
-"""Exchange and routing key."""
+from warrener_store.triggers.rows import Address
 
 
 def addresses_of(asked: SchedulePutData, job_types: Mapping[str, str]) -> tuple[Address, ...]:

@@ -78,8 +78,7 @@ class Listen:
     async def handle(self, subscription: Subscription, deliveries: list[Delivery]) -> None:
         """Carry out one batch. Raises for infrastructure's sake alone, and then nothing is acknowledged."""
         now = self._clock.now()
-        triggers = await self._store.triggers.all_triggers()
-        asked = [one.schedule.asked for one in triggers if one.schedule is not None]
+        asked = [row.asked for row in await self._store.triggers.waiting_schedules()]
         heard = [
             event
             for delivery in deliveries

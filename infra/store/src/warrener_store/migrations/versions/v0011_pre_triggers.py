@@ -8,15 +8,23 @@ from alembic import op
 revision = "0011"
 down_revision = "0009"
 
+_WAITS = """({0}(asked, '"rule":{{"kind":"event"') > 0 OR {0}(asked, '"rule":{{"kind":"after"') > 0)"""
 _ID = sa.Uuid().with_variant(sa.CHAR(36), "sqlite")
 _MOMENT = sa.DateTime(timezone=True).with_variant(sa.CHAR(27), "sqlite")
 
 
 def upgrade() -> None:
+    op.create_index(
+        "warrener_schedules_waiting",
+        "warrener_schedules",
+        ["name"],
+        postgresql_where=sa.text(_WAITS.format("strpos")),
+        sqlite_where=sa.text(_WAITS.format("instr")),
+    )
     op.create_table(
-        "warrener_triggers",
-        sa.Column("schedule", sa.Text(), primary_key=True),
-        sa.Column("bindings", sa.Text(), nullable=False),
+        "warrener_bound",
+        sa.Column("exchange", sa.Text(), primary_key=True),
+        sa.Column("key", sa.Text(), primary_key=True),
     )
     op.create_table(
         "warrener_arrivals",
@@ -28,24 +36,21 @@ def upgrade() -> None:
         _moment("nominal_at"),
         sa.Column("event", sa.Text()),
     )
-    _index("open", "schedule", "told_at", "event_id", where="event IS NOT NULL")
-    _index("over", "heard_at", where="event IS NULL")
-
-
-def downgrade() -> None:
-    for table in ("arrivals", "triggers"):
-        op.drop_table(f"warrener_{table}")
-
-
-def _index(name: str, *columns: str, where: str) -> None:
-    condition = sa.text(where)
+    condition = sa.text("event IS NOT NULL")
     op.create_index(
-        f"warrener_arrivals_{name}",
+        "warrener_arrivals_open",
         "warrener_arrivals",
-        list(columns),
+        ["schedule", "told_at", "event_id"],
         postgresql_where=condition,
         sqlite_where=condition,
     )
+    op.create_index("warrener_arrivals_heard", "warrener_arrivals", ["heard_at"])
+
+
+def downgrade() -> None:
+    for table in ("arrivals", "bound"):
+        op.drop_table(f"warrener_{table}")
+    op.drop_index("warrener_schedules_waiting", "warrener_schedules")
 
 
 def _moment(name: str, *, nullable: bool = True) -> sa.Column[Any]:
