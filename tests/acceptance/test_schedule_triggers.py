@@ -198,7 +198,7 @@ def test_a_burst_has_one_job_though_the_schedulers_are_killed_within(running: Wa
     running.start("scheduler")
     until(lambda: len(ledger(running, "burst")) == 5, "each event to stand in the ledger", within=120)
     assert 1 <= len(jobs_of(running, "burst")) <= 2, "two where those away were away for longer than a burst"
-    fates = [row.fate for row in ledger(running, "burst")]
+    fates = [row.fate.value for row in ledger(running, "burst")]
     assert fates.count("fired") + fates.count("coalesced") == 5
     until_done(running, "burst", fates.count("fired"))
 

@@ -1,7 +1,8 @@
 """How a schedule that waits for events goes on: which arrivals become ticks, and which wait. Pure.
 
 Each arrival has its row in the ledger in the end, but for those of several upstreams that have become one
-tick together. Nominal times are those of the events; where two would be one, the later of them is moved.
+tick together. Nominal times are those of the events, but not before the schedule was put; where two would be
+one, the later of them is moved.
 """
 
 from collections.abc import Sequence
@@ -57,7 +58,7 @@ class _Ticks:
         self.outcome = Outcome(due, now)
         self.settled: list[Settled] = []
         self.last_at = due.row.last_at
-        self._name = due.row.name
+        self._name, self._put_at = due.row.name, due.row.put_at
 
     def release(self, waiting: Sequence[ArrivalRow]) -> None:
         """The tick that waits the longest is fired where its time has come."""
@@ -85,8 +86,9 @@ class _Ticks:
         self.settled.append(Settled(self._name, step.row.event_id, waits))
 
     def _nominal(self, row: ArrivalRow) -> datetime:
-        """A time of its own, as near to that of the event as may be."""
-        self.last_at = row.told_at if self.last_at is None else max(row.told_at, self.last_at + _INSTANT)
+        """A time of its own, as near to that of the event as may be: behind the tick before it, and behind
+        those of an earlier schedule of this name, whose ledger is still there."""
+        self.last_at = max(row.told_at, self._put_at if self.last_at is None else self.last_at + _INSTANT)
         return self.last_at
 
     def _cause(self, row: ArrivalRow, due_at: datetime) -> Cause:

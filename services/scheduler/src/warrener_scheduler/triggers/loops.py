@@ -12,8 +12,6 @@ from warrener_contracts.topology import EVENTS
 from warrener_contracts.triggers import AfterRule, EventRule
 from warrener_runtime.bus.topics import matches
 
-_TOLD_WITH_JOBS = frozenset({TickFate.FIRED, TickFate.CAUGHT_UP, TickFate.TRIGGERED})
-
 
 def loop_of(asked: SchedulePutData, others: Iterable[SchedulePutData]) -> list[str]:
     """The names of schedules in the order in which each would start the next, from `asked` back to itself;
@@ -59,6 +57,6 @@ def _started_by(asked: SchedulePutData, known: Mapping[str, SchedulePutData]) ->
 
 def _told_of(asked: SchedulePutData) -> Iterator[str]:
     """The routing keys of all that is told of a tick and of its job."""
-    yield from (f"schedule.ticked.{fate}.{asked.name}" for fate in _TOLD_WITH_JOBS)
+    yield from (f"schedule.ticked.{fate}.{asked.name}" for fate in TickFate)
     yield from (f"job.finished.{state}.{asked.job_type}" for state in TERMINAL)
     yield from (f"job.{what}.{asked.job_type}" for what in ("retrying", "dead", "rejected"))
