@@ -194,6 +194,28 @@ class TestRouting:
         assert await bus.publish([letter("still there")]) == [Fate.CONFIRMED]
 
 
+class TestBindingToTheExchangesOfOthers:
+    async def test_bound_and_unbound_while_it_is_consumed(self, bus: Bus) -> None:
+        ear = Queue("ear", (Binding("ask", "ear.*"), Binding("ask", "ear")), WORK)
+        assert await bus.bind(ear) == []
+        assert await bus.bind(ear) == [], "once more changes nothing"
+        subscription = await bus.subscribe("ear", prefetch=10)
+        await bus.publish([letter("first", "ear.x"), letter("second", "ear")])
+        assert names(await receive(subscription, 2)) == ["first", "second"]
+
+        await bus.unbind("ear", [Binding("ask", "ear.*")])
+        await bus.unbind("ear", [Binding("ask", "ear.*")])
+        fates = await bus.publish([letter("nobody", "ear.x"), letter("third", "ear")])
+        assert fates == [Fate.UNROUTABLE, Fate.CONFIRMED]
+        assert names(await receive(subscription, 1)) == ["third"]
+
+    async def test_a_missing_exchange_is_told_and_keeps_no_other_binding_away(self, bus: Bus) -> None:
+        missing, there = Binding("theirs", "#"), Binding("ask", "ear")
+        assert await bus.bind(Queue("ear", (missing, there), WORK)) == [missing]
+        assert await bus.publish([letter("heard", "ear")]) == [Fate.CONFIRMED]
+        await bus.unbind("ear", [missing])
+
+
 class TestConsuming:
     async def test_messages_come_in_order_and_no_more_than_the_prefetch_at_a_time(self, bus: Bus) -> None:
         await bus.publish(letters(range(10)))

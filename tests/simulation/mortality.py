@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequen
 from typing import Any, TypeVar, cast
 
 from warrener_runtime.bus import Backlog, Bus, Delivery, Fate, Outgoing, Subscription, TopologySpec
-from warrener_runtime.bus.port import Handler
+from warrener_runtime.bus.port import BindingSpec, Handler, QueueSpec
 
 T = TypeVar("T")
 
@@ -96,6 +96,12 @@ class MortalBus:
 
     async def declare(self, topology: TopologySpec) -> None:
         await self._life.call(lambda: self._bus.declare(topology))
+
+    async def bind(self, queue: QueueSpec) -> list[BindingSpec]:
+        return await self._life.call(lambda: self._bus.bind(queue))
+
+    async def unbind(self, queue: str, bindings: Sequence[BindingSpec]) -> None:
+        await self._life.call(lambda: self._bus.unbind(queue, bindings))
 
     async def publish(self, messages: Sequence[Outgoing], *, timeout: float = 10.0) -> list[Fate]:
         return await self._life.call(lambda: self._bus.publish(messages, timeout=timeout))

@@ -120,7 +120,7 @@ def test_a_wish_names_the_schedule(run: Run, vhost_url: str, verb: str) -> None:
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        ((), "expected one of --cron, --every, --at and --after, got 0"),
+        ((), "expected one of --cron, --every, --at, --after, --on-event and --after-success, got 0"),
         (("--cron", "@daily", "--every", "1s"), "got 2 of them"),
         (("--cron", "61 * * * *"), "expected a cron expression of five fields"),
         (("--cron", "@daily", "--timezone", "Europe/Bermuda"), "IANA time zone database"),

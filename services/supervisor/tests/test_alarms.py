@@ -72,6 +72,7 @@ def test_the_queues_that_somebody_should_consume() -> None:
     found = ears([agent()], ["default", "etl"])
     assert [ear.queue for ear in found] == [
         "warrener.requests",
+        "warrener.triggers",
         "warrener.queue.default",
         "warrener.queue.etl",
     ]

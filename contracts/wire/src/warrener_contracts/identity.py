@@ -37,3 +37,13 @@ def redrive_id(dead: UUID, number: int) -> UUID:
 def tick_job_id(schedule: str, nominal_at: datetime) -> UUID:
     """The job of one tick: the same whichever scheduler fires it, and however often."""
     return uuid5(_TICKS, f"{schedule}\n{nominal_at.astimezone(UTC).isoformat()}")
+
+
+def event_job_id(schedule: str, event: UUID) -> UUID:
+    """The job of a schedule that an event has started; `event` is `event_identity`."""
+    return uuid5(_TICKS, f"{schedule}\n{event}")
+
+
+def event_identity(source: str, event_id: str) -> UUID:
+    """A name for the event (source, id), whatever these look like; the same for its repeat."""
+    return uuid5(_TICKS, f"event\n{source}\n{event_id}")

@@ -9,6 +9,7 @@ from pydantic import BaseModel, Field, model_validator
 
 from warrener_contracts.durations import Duration, Span
 from warrener_contracts.events.fields import Instant
+from warrener_contracts.triggers import AfterRule, EventRule
 
 MOST_CAUGHT_UP = 1000
 MOST_FAILURES = 100
@@ -52,7 +53,7 @@ class OnceRule(BaseModel, frozen=True):
         return self
 
 
-Rule = Annotated[CronRule | IntervalRule | OnceRule, Field(discriminator="kind")]
+Rule = Annotated[CronRule | IntervalRule | OnceRule | EventRule | AfterRule, Field(discriminator="kind")]
 
 
 class SkippedHour(StrEnum):

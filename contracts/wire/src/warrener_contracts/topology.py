@@ -168,6 +168,8 @@ def _rung_queue(rung: Rung) -> Queue:
 
 REQUESTS_QUEUE = _work_queue("warrener.requests", "dead.requests", Binding(REQUESTS, "#"))
 STATUS_QUEUE = _work_queue("warrener.status", "dead.status", Binding(STATUS, "#"))
+TRIGGERS_QUEUE = _work_queue("warrener.triggers", "dead.triggers")
+"""What schedules wait for. Its bindings come and go with them: without such a schedule it has none."""
 DEAD_QUEUE = _last_resort("warrener.dead", DEAD)
 UNROUTABLE_QUEUE = _last_resort("warrener.unroutable", UNROUTABLE)
 HEARTBEATS_QUEUE = Queue(
@@ -187,7 +189,15 @@ RUNG_QUEUES = tuple(_rung_queue(rung) for rung in RUNGS)
 
 TOPOLOGY = Topology(
     EXCHANGES,
-    (REQUESTS_QUEUE, STATUS_QUEUE, DEAD_QUEUE, UNROUTABLE_QUEUE, HEARTBEATS_QUEUE, *RUNG_QUEUES),
+    (
+        REQUESTS_QUEUE,
+        STATUS_QUEUE,
+        TRIGGERS_QUEUE,
+        DEAD_QUEUE,
+        UNROUTABLE_QUEUE,
+        HEARTBEATS_QUEUE,
+        *RUNG_QUEUES,
+    ),
 )
 
 

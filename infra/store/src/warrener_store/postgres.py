@@ -50,6 +50,7 @@ from warrener_store.schedules.postgres_watches import PostgresWatches
 from warrener_store.schema import check_version
 from warrener_store.sql import statement
 from warrener_store.successes import SucceededJob, Success
+from warrener_store.triggers.postgres import PostgresTriggers
 from warrener_store.watching import MOST_WATCHERS
 
 _again = retry(
@@ -78,6 +79,11 @@ class PostgresStore(PostgresSchedules, PostgresWatches, Kept, Questions, StateSt
     def letters(self) -> PostgresLetters:
         """Dead letters, and the campaigns over them."""
         return PostgresLetters(self._ask_text, self._change)
+
+    @property
+    def triggers(self) -> PostgresTriggers:
+        """What schedules wait for."""
+        return PostgresTriggers(self._ask, self._change)
 
     async def start(self) -> None:
         """Connect. Raises StoreNotMigrated where the tables are not those of this version."""

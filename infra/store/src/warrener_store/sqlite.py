@@ -44,6 +44,7 @@ from warrener_store.sqlite_engine import BUSY_SECONDS, sqlite_engine, taken
 from warrener_store.sqlite_escalations import SqliteEscalations
 from warrener_store.sqlite_letters import SqliteLetters
 from warrener_store.successes import SucceededJob, Success
+from warrener_store.triggers.sqlite import SqliteTriggers
 from warrener_store.watching import watched_by
 
 _ID, _KEY, _TYPE, _STATE = map(JOB_COLUMNS.index, ("job_id", "idempotency_key", "job_type", "state"))
@@ -69,6 +70,11 @@ class SqliteStore(SqliteSchedules, SqliteWatches, Kept, Questions, StateStore):
     def letters(self) -> SqliteLetters:
         """Dead letters, and the campaigns over them."""
         return SqliteLetters(self._ask_text, self._writing)
+
+    @property
+    def triggers(self) -> SqliteTriggers:
+        """What schedules wait for."""
+        return SqliteTriggers(self._ask, self._writing)
 
     async def start(self) -> None:
         """Connect. Raises StoreNotMigrated where the tables are not those of this version."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from warrener.doctor.finding import Health
 from warrener.management import Management, NotCompared, Seen, bindings
 from warrener.probe import Probe
-from warrener_contracts.topology import TOPOLOGY, Binding, Queue, Topology, dispatch_queue
+from warrener_contracts.topology import TOPOLOGY, TRIGGERS_QUEUE, Binding, Queue, Topology, dispatch_queue
 
 _DECLARE = "run `warrener topology --declare`"
 _MAKE_ANEW = (
@@ -108,6 +108,8 @@ def binding_differences(queues: Iterable[Queue], exchanges: set[str], seen: Seen
         there = {bound for bound in seen.get(queue.name, frozenset()) if bound.exchange}
         ours = [bound for bound in queue.bindings if bound.exchange in exchanges]
         found += [_unbound(queue, bound) for bound in ours if bound not in there]
+        if queue.name == TRIGGERS_QUEUE.name:
+            continue  # what schedules wait for; the scheduler looks after these
         strange = sorted(there - set(queue.bindings), key=lambda bound: (bound.exchange, bound.key))
         found += [
             Difference(

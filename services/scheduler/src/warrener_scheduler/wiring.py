@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from warrener_contracts.topology import REQUESTS_QUEUE, TOPOLOGY
+from warrener_contracts.topology import REQUESTS_QUEUE, TOPOLOGY, TRIGGERS_QUEUE
 from warrener_runtime.bus import Bus, open_bus
 from warrener_runtime.clock import Clock, Entropy, SystemClock, SystemEntropy
 from warrener_runtime.lifecycle import Component, Consumer, Group, Loop, Resource, Service
@@ -19,6 +19,8 @@ from warrener_scheduler.dispatch import Dispatch
 from warrener_scheduler.holds import Holds
 from warrener_scheduler.job_types import LOOK, JobTypes
 from warrener_scheduler.settings import SchedulerSettings
+from warrener_scheduler.triggers.binding import Bindings
+from warrener_scheduler.triggers.listen import Listen
 from warrener_store import StateStore, Store, StoreError, StoreNotMigrated, StoreUnavailable, open_store
 from warrener_store.patience import start_patiently
 
@@ -27,6 +29,8 @@ _CAMPAIGNS_EVERY = 0.5  # seconds between looks at the campaigns over dead lette
 
 _LOOK_AT_BREAKERS = 1.0  # seconds
 _UPKEEP_EVERY = 60.0  # seconds between looks at old ticks
+_LOOK_AT_BINDINGS = 30.0
+_FORGET_EVERY = 3600.0
 
 _log = get_logger("scheduler")
 
@@ -43,6 +47,7 @@ def assemble(  # noqa: PLR0917 - the same six for every service
     del entropy  # every id here is derived, so that a repeat is recognised
     holds, campaigns = Holds(store), Campaigns(bus, store, clock)
     ticking, job_types = Ticking(bus, store, clock), JobTypes(store, clock)
+    bindings = Bindings(bus, store)
     accept = Accept(
         bus,
         store,
@@ -51,9 +56,10 @@ def assemble(  # noqa: PLR0917 - the same six for every service
         Announce(bus, store, clock),
         holds=holds,
         campaigns=campaigns,
-        keeping=Keeping(store, clock, ticking.wake),
+        keeping=Keeping(store, clock, ticking.wake, bindings),
         job_types=job_types,
     )
+    listen = Listen(bus, store, clock, ticking.wake)
     dispatch = Dispatch(bus, store, clock, holds)
     keep = timedelta(days=settings.ticks_keep_days)
     upkeep = Upkeep(store, clock, keep=keep, newest=settings.ticks_keep_newest)
@@ -75,6 +81,18 @@ def assemble(  # noqa: PLR0917 - the same six for every service
         Loop("campaigns", campaigns.look, every=_CAMPAIGNS_EVERY, clock=clock),
         TickingLoop(ticking, clock),
         Loop("upkeep", upkeep.look, every=_UPKEEP_EVERY, clock=clock),
+        Consumer(
+            "listen",
+            bus,
+            TRIGGERS_QUEUE.name,
+            2 * settings.requests_prefetch,
+            listen.handle,
+            at_once=settings.requests_prefetch,
+            clock=clock,
+            give_up_after=settings.give_up_deaf_after,
+        ),
+        Loop("bindings", bindings.follow, every=_LOOK_AT_BINDINGS, clock=clock),
+        Loop("arrivals", listen.forget, every=_FORGET_EVERY, clock=clock),
         name=NAME,
     )
 

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Literal, NamedTuple
 
 from warrener_contracts.events import AgentLost, AgentLostData, ServiceDeaf, ServiceDeafData
-from warrener_contracts.topology import REQUESTS_QUEUE, dispatch_queue
+from warrener_contracts.topology import REQUESTS_QUEUE, TRIGGERS_QUEUE, dispatch_queue
 from warrener_runtime.bus.port import Backlog
 from warrener_store.rows import AgentRow
 from warrener_supervisor.rules import Rules
@@ -26,10 +26,12 @@ class Ear(NamedTuple):
 
 
 def ears(agents: Iterable[AgentRow], queues: Iterable[str]) -> list[Ear]:
-    """The queues that somebody should consume: requests, and those that agents serve or job types name."""
+    """The queues that somebody should consume: requests, triggers, and those that agents serve or job types
+    name."""
     served = {*queues, *(queue for agent in agents for queue in agent.queues)}
     return [
         Ear(REQUESTS_QUEUE.name, "scheduler"),
+        Ear(TRIGGERS_QUEUE.name, "scheduler"),
         *(Ear(dispatch_queue(queue).name, "agent") for queue in sorted(served)),
     ]
 

@@ -187,6 +187,16 @@ class Bus(Protocol):
         exists by such a name."""
         ...
 
+    async def bind(self, queue: QueueSpec) -> list[BindingSpec]:
+        """Make the queue exist, and bound as it says; now, and not again after a reconnect: bindings to
+        exchanges of others. Returns those whose exchange does not exist. An exclusive queue cannot be bound
+        so. Raises TopologyMismatch."""
+        ...
+
+    async def unbind(self, queue: str, bindings: Sequence[BindingSpec]) -> None:
+        """Undo these where they are there."""
+        ...
+
     async def publish(self, messages: Sequence[Outgoing], *, timeout: float = 10.0) -> list[Fate]:
         """Publish all, wait once for all confirms, return what became of each, in order.
 

@@ -15,6 +15,7 @@ from warrener_store.schedules.port import REMOVED, Decide, Schedules
 from warrener_store.schedules.records import asked_in, asked_out
 from warrener_store.schedules.rows import DueSchedule, ScheduleRow, TickRow
 from warrener_store.schedules.watches import WatchRow
+from warrener_store.triggers.memory import MemoryTriggers
 
 _NAMED = "tick.previous_success"
 
@@ -29,6 +30,11 @@ class MemorySchedules(Schedules):
         self._wakes = MemoryWakes()
         self._ticks = MemoryTicks()
         self._watches: dict[str, WatchRow] = {}
+        self._triggers = MemoryTriggers(self._schedules)
+
+    @property
+    def triggers(self) -> MemoryTriggers:
+        return self._triggers
 
     async def put_schedules(self, rows: Sequence[ScheduleRow]) -> set[str]:
         told = newest(rows, lambda row: row.name, lambda row: row.put_at).values()
@@ -83,6 +89,7 @@ class MemorySchedules(Schedules):
                     paused_why=held.paused_why,
                 )
             )
+        self._triggers.settle(one for advance in advances for one in advance.settled)
         return [tick for advance in advances for tick in advance.ticks if self._keep(tick)]
 
     def _due(self, row: ScheduleRow) -> DueSchedule:
@@ -93,6 +100,7 @@ class MemorySchedules(Schedules):
             job.state if job else None,
             waiting[0].nominal_at if waiting else None,
             self._last_success(row.name) if _NAMED in str(row.asked.arguments) else None,
+            self._triggers.open_for(row.name),
         )
 
     @abstractmethod

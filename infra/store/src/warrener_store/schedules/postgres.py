@@ -26,6 +26,7 @@ from warrener_store.schedules.records import (
 )
 from warrener_store.schedules.rows import ScheduleRow, TickRow
 from warrener_store.sql import statement
+from warrener_store.triggers.postgres import settle, with_arrivals
 
 if TYPE_CHECKING:
     from warrener_store.postgres_driver import Connection
@@ -73,9 +74,10 @@ class PostgresSchedules(ScheduleQuestions, Schedules):
                 due = [due_in(values, NATIVE) for values in await run("due_schedules", now, limit)]
                 if not due:
                     return []
-                advances = decide(due)
+                advances = decide(await with_arrivals(run, due))
                 ticks = [tick for advance in advances for tick in advance.ticks]
                 progress = _advanced(advance.row for advance in advances)
+                await settle(run, advances)
                 kept = {(row[0], row[1]) for row in await run("advance_schedules", *progress, *_ticks(ticks))}
         return [tick for tick in ticks if tick.key in kept]
 

@@ -2,10 +2,14 @@
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from warrener_contracts.events import SchedulePutData, TickFate
 from warrener_contracts.states import JobState
+
+if TYPE_CHECKING:
+    from warrener_store.triggers.rows import ArrivalRow, Settled
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +69,7 @@ class DueSchedule:
     last_job: JobState | None = None  # None: there is no such job, or it does not matter
     oldest_waiting: datetime | None = None
     last_success: datetime | None = None  # where its arguments name it
+    arrivals: "tuple[ArrivalRow, ...]" = ()  # what it has waited for and is open
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,3 +78,4 @@ class Advance:
 
     row: ScheduleRow
     ticks: tuple[TickRow, ...] = ()
+    settled: "tuple[Settled, ...]" = ()  # what has become of arrivals

@@ -23,6 +23,7 @@ from warrener_store.schedules.records import (
     tick_out,
 )
 from warrener_store.schedules.rows import Advance, ScheduleRow, TickRow
+from warrener_store.triggers.sqlite import settle, with_arrivals
 
 
 class Transaction(Protocol):
@@ -75,7 +76,7 @@ class SqliteSchedules(ScheduleQuestions, Schedules):
             return []  # most looks of another scheduler find nothing, and need not wait for the writer
         async with self._writing() as transaction:
             due = [due_in(values, TEXTUAL) for values in await transaction.ask(*question)]
-            return await _keep(transaction, decide(due))
+            return await _keep(transaction, decide(await with_arrivals(transaction, due)))
 
     async def add_ticks(self, ticks: Sequence[TickRow]) -> None:
         async with self._writing() as transaction:
@@ -108,6 +109,7 @@ async def _keep(transaction: Transaction, advances: Sequence[Advance]) -> list[T
     rows = (advance.row for advance in advances)
     advanced = ((row.name, row.zone_version, *progress_out(row, TEXTUAL)[1:]) for row in rows)
     await transaction.run("advance_schedule", advanced)
+    await settle(transaction, advances)
     return await _put(transaction, [tick for advance in advances for tick in advance.ticks])
 
 

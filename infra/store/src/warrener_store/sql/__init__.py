@@ -18,6 +18,7 @@ from warrener_store.records.successes import SUCCEEDED_COLUMNS
 from warrener_store.schedules.records import SCHEDULE_COLUMNS, TICK_COLUMNS
 from warrener_store.schedules.watch_records import WATCH_COLUMNS
 from warrener_store.schedules.watches import NEWEST
+from warrener_store.triggers.records import ARRIVAL_COLUMNS
 
 
 def _columns(table: str, names: Sequence[str]) -> str:
@@ -34,6 +35,7 @@ _MEANT = {
     "{tick}": _columns("tick", TICK_COLUMNS),
     "{watch}": _columns("watch", WATCH_COLUMNS),
     "{claimed}": _columns("claimed", WATCH_COLUMNS),
+    "{arrival}": _columns("arrival", ARRIVAL_COLUMNS),
     "{over}": str(OVER),
     "{newest}": str(NEWEST),
 }

@@ -8,12 +8,15 @@ from warrener_store.tables.columns import METADATA
 from warrener_store.tables.jobs import attempts, job_counts, jobs
 from warrener_store.tables.kept import cancelled_trees, checkpoints
 from warrener_store.tables.schedules import schedules, ticks
+from warrener_store.tables.triggers import arrivals, bound
 from warrener_store.tables.watches import watches
 
 __all__ = [
     "METADATA",
     "agents",
+    "arrivals",
     "attempts",
+    "bound",
     "breakers",
     "campaigns",
     "cancelled_trees",

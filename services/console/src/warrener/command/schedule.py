@@ -8,6 +8,7 @@ import typer
 from pydantic import ValidationError
 
 from warrener.asked import arguments_of
+from warrener.asked_triggers import after_rule, event_rule, needs_event
 from warrener.calendar import preview_of
 from warrener.command.listing import show_list
 from warrener.exits import CommandError, Exit
@@ -16,6 +17,7 @@ from warrener.places import find_places
 from warrener.running import client_at, run, store_at
 from warrener.shown.schedules import preview_table, schedules_table, ticks_table
 from warrener.shown.screen import err, out, print_json
+from warrener.shown.triggers import no_times_line
 from warrener_client.client import ScheduleWish
 from warrener_contracts.events import (
     SchedulePauseRequested,
@@ -37,6 +39,9 @@ PUT_EXAMPLES = """
 warrener schedule put flights.hourly flights.load path=today.csv --cron "30 * * * *" --timezone Europe/Berlin
 warrener schedule put heartbeat ping --every 1s --overlap skip
 warrener schedule put new.year greet --at 2027-01-01T00:00:00
+warrener schedule put alert mail.send --on-event "job.dead.#" --debounce 1m
+warrener schedule put load flights.load --on-event landed --exchange airport --where data.country=DE
+warrener schedule put report make --after-success flights.load --after-success schedule:fares --within 1h
 """
 LIST_EXAMPLES = """
 warrener schedule list
@@ -86,6 +91,33 @@ def put(
     offset: Annotated[str | None, _option("--offset", "Added to the anchor.")] = None,
     at: Annotated[datetime | None, _option("--at", "Once, at this time (UTC).")] = None,
     after: Annotated[str | None, _option("--after", "Once, after so long.")] = None,
+    on_event: Annotated[
+        str | None, _option("--on-event", "Whenever a message comes under this key: job.dead.#.")
+    ] = None,
+    exchange: Annotated[str | None, _option("--exchange", "By this exchange; else warrener.events.")] = None,
+    where: Annotated[
+        list[str] | None, _option("--where", "And passes: data.country=DE, data.rows>=100, !data.error.")
+    ] = None,
+    debounce: Annotated[
+        str | None, _option("--debounce", "Once no event has come for so long; the last counts.")
+    ] = None,
+    longest_wait: Annotated[
+        str | None, _option("--longest-wait", "But no later after the first; else ten times --debounce.")
+    ] = None,
+    after_success: Annotated[
+        list[str] | None,
+        _option("--after-success", "Of jobs of this type, or of schedule:NAME; of all given."),
+    ] = None,
+    after_failure: Annotated[
+        list[str] | None, _option("--after-failure", "As above; dead or expired.")
+    ] = None,
+    after_end: Annotated[
+        list[str] | None, _option("--after-end", "As above; however they have ended.")
+    ] = None,
+    within: Annotated[str | None, _option("--within", "The window for several of these.")] = None,
+    event_as: Annotated[
+        str | None, _option("--event-as", "The argument in which the job gets the event.")
+    ] = None,
     timezone: Annotated[str, typer.Option(help="An IANA name; for --cron.")] = "UTC",
     skipped_hour: Annotated[SkippedHour, typer.Option(help="A wall time that the clock jumps over.")] = (
         SkippedHour.AFTER
@@ -141,7 +173,26 @@ def put(
         else None,
         "at": {"kind": "once", "at": _utc(at)} if at else None,
         "after": {"kind": "once", "after": after} if after else None,
+        "on-event": event_rule(
+            on_event,
+            where or (),
+            {
+                "exchange": exchange,
+                "debounce": debounce,
+                "longest_wait": longest_wait,
+                "event_as": event_as,
+            },
+        ),
+        "after-success": after_rule(
+            {
+                "succeeded": after_success or (),
+                "failed": after_failure or (),
+                "finished": after_end or (),
+            },
+            {"within": within, "event_as": event_as},
+        ),
     }
+    needs_event(event_as, rule["on-event"], rule["after-success"])
     asked = _asked(
         {
             "name": name,
@@ -159,7 +210,7 @@ def put(
         print_json({"asked": "put", "schedule": asked.model_dump(mode="json", exclude_none=True)})
     else:
         err().print(f"[good]✓[/] asked to put {name}; its next ticks:")
-        err().print(preview_table(preview))
+        err().print(no_times_line(asked.rule) or preview_table(preview))
 
 
 def preview(
@@ -179,7 +230,7 @@ def preview(
     if as_json:
         print_json(ticks)
     else:
-        out().print(preview_table(ticks))
+        out().print(no_times_line(row.asked.rule) or preview_table(ticks))
 
 
 def show(name: Name, *, limit: Limit = 20, store: Store = None, as_json: Json = False) -> None:
@@ -198,6 +249,8 @@ def show(name: Name, *, limit: Limit = 20, store: Store = None, as_json: Json = 
     else:
         now = datetime.now(UTC)
         out().print(schedules_table([row], now))
+        if sentence := no_times_line(row.asked.rule):
+            out().print(sentence)
         out().print(ticks_table(ticks, now))
 
 
@@ -280,7 +333,9 @@ def _one_of(rules: dict[str, Any]) -> dict[str, Any]:
     given = [rule for rule in rules.values() if rule is not None]
     if len(given) != 1:
         raise CommandError(
-            f"expected one of --cron, --every, --at and --after, got {len(given)} of them", code=Exit.USAGE
+            "expected one of --cron, --every, --at, --after, --on-event and --after-success, got "
+            f"{len(given)} of them",
+            code=Exit.USAGE,
         )
     return _said(given[0])
 

@@ -9,8 +9,10 @@ from rich.text import Text
 
 from warrener.shown.tables import table
 from warrener.shown.times import ago, clock, span
+from warrener.shown.triggers import trigger_text
 from warrener_contracts.events import TickFate
 from warrener_contracts.rules import CronRule, IntervalRule, Rule
+from warrener_contracts.triggers import AfterRule, EventRule, TriggerRule
 from warrener_store.schedules.overdue import overdue_since
 from warrener_store.schedules.rows import ScheduleRow, TickRow
 
@@ -32,7 +34,7 @@ def schedules_table(rows: Iterable[ScheduleRow], now: datetime) -> Table:
         made.add_row(
             row.name,
             row.asked.job_type,
-            rule_text(row.asked.rule),
+            Text(rule_text(row.asked.rule)),
             row.asked.timezone,
             Text(state, style="good" if state == "active" else "odd"),
             "" if row.next_at is None else ago(row.next_at, now),
@@ -75,6 +77,13 @@ def preview_table(ticks: Iterable[Mapping[str, Any]]) -> Table:
     return made
 
 
+def _is_over(row: ScheduleRow) -> bool:
+    if isinstance(row.asked.rule, TriggerRule):
+        most = row.asked.choices.max_runs
+        return most is not None and row.runs >= most
+    return row.next_at is None
+
+
 def rule_text(rule: Rule) -> str:
     """A rule in a few words."""
     match rule:
@@ -82,6 +91,8 @@ def rule_text(rule: Rule) -> str:
             return expression
         case IntervalRule(every=every):
             return f"every {span(every)}"
+        case EventRule() | AfterRule():
+            return trigger_text(rule)
         case _ if rule.at is not None:
             return f"once at {rule.at:%Y-%m-%d %H:%M:%S}"
         case _:

@@ -9,6 +9,7 @@ from uuid import NAMESPACE_OID, uuid5
 
 from warrener_contracts.events import SchedulePutData
 from warrener_contracts.rules import CronRule, IntervalRule, OnceRule
+from warrener_contracts.triggers import AfterRule, EventRule, TriggerRule
 from warrener_scheduler.calendar import cron
 from warrener_scheduler.calendar.wall_clock import moments
 from warrener_scheduler.calendar.zones import zone
@@ -33,6 +34,10 @@ def check(asked: SchedulePutData, put_at: datetime) -> None:
         cron.check(asked.rule.expression)
     if isinstance(asked.rule, IntervalRule) and asked.rule.every < _SHORTEST:
         raise ValueError(f"expected an interval of at least 0.1 s, got {asked.rule.every.total_seconds()} s")
+    if isinstance(asked.rule, TriggerRule):
+        if asked.choices.jitter:
+            raise ValueError("expected no jitter where events make the ticks: they come when they come")
+        return
     if next(nominal_times(asked, put_at, datetime.min.replace(tzinfo=UTC)), None) is None:
         raise NeverTicks(
             "expected a rule that ticks at least once between start and end, got one that never does"
@@ -85,6 +90,8 @@ def _of_rule(asked: SchedulePutData, put_at: datetime, after: datetime) -> Itera
         case OnceRule(at=at, after=delay):
             only = at or put_at + (delay or timedelta(0))
             return dropwhile(lambda moment: moment <= after, iter((only,)))
+        case EventRule() | AfterRule():
+            return iter(())
 
 
 def _multiples(rule: IntervalRule, after: datetime) -> Iterator[datetime]:

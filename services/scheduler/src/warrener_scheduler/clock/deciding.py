@@ -7,7 +7,9 @@ from typing import NamedTuple
 
 from warrener_contracts.events import SchedulePutData, TickFate
 from warrener_contracts.rules import Misfire, Overlap
+from warrener_contracts.triggers import TriggerRule
 from warrener_scheduler.calendar.ticks import due_at, nominal_times
+from warrener_scheduler.clock.arriving import arrive
 from warrener_scheduler.clock.outcome import Outcome
 from warrener_store.schedules.rows import Advance, DueSchedule, ScheduleRow
 
@@ -24,6 +26,8 @@ _INSTANT = timedelta(microseconds=1)
 def advance(due: DueSchedule, now: datetime, zone_version: str) -> Advance:
     """Decide what is due by `now`, or the next tick if it is due within its lead; and when to look next."""
     row = due.row
+    if isinstance(row.asked.rule, TriggerRule):
+        return arrive(due, now, zone_version)
     most = PORTION + row.asked.choices.catch_up_most
     times, until = _nominal_times(row, zone_version), _until(row, now)
     ready = list(islice(takewhile(lambda nominal: due_at(row.asked, nominal) <= until, times), most + 1))
@@ -44,6 +48,8 @@ def advance(due: DueSchedule, now: datetime, zone_version: str) -> Advance:
 
 def first_time(row: ScheduleRow) -> ScheduleRow:
     """A schedule as it is put: its first tick is the first one since then."""
+    if isinstance(row.asked.rule, TriggerRule):
+        return replace(row, wake_at=row.put_at)  # for what the rule before it has left
     next_at = next(nominal_times(row.asked, row.put_at, row.put_at - _INSTANT), None)
     return replace(row, next_at=next_at, wake_at=_wake_at(row.asked, next_at, row.put_at, waiting=False))
 
@@ -99,7 +105,7 @@ def _decide(outcome: Outcome, nominal_at: datetime, behind: _Behind) -> None:
     choices = outcome.choices
     late = outcome.now - due_at(outcome.asked, nominal_at)
     if outcome.paused:
-        outcome.skip(nominal_at, _paused(outcome.paused_why))
+        outcome.skip_paused(nominal_at)
     elif not behind.due and late <= choices.grace:
         outcome.run(nominal_at, TickFate.FIRED)
     elif reason := _dropped(outcome, nominal_at, behind):
@@ -124,10 +130,6 @@ def _dropped(outcome: Outcome, nominal_at: datetime, behind: _Behind) -> str:
             window = choices.catch_up_window
             too_old = window is not None and age > window
             return f"missed: {_seconds(age)} late, more than the window" if too_old else ""
-
-
-def _paused(why: str) -> str:
-    return f"the schedule is paused: {why}" if why else "the schedule is paused"
 
 
 def _seconds(span: timedelta) -> str:

@@ -28,6 +28,7 @@ from warrener_scheduler.clock.deciding import first_time
 from warrener_scheduler.clock.expecting import watches_of
 from warrener_scheduler.clock.requests import request_text
 from warrener_scheduler.clock.tick_names import Tick, check_arguments, names_of, names_success
+from warrener_scheduler.triggers.binding import Bindings
 from warrener_store import Store
 from warrener_store.schedules.rows import ScheduleRow, TickRow
 
@@ -53,8 +54,11 @@ class Wish:
 class Keeping:
     """The verb for what is asked of schedules; `changed` is called when there may be something new to do."""
 
-    def __init__(self, schedules: Store, clock: Clock, changed: Callable[[], None]) -> None:
+    def __init__(
+        self, schedules: Store, clock: Clock, changed: Callable[[], None], bindings: Bindings
+    ) -> None:
         self._schedules = schedules
+        self._bindings = bindings
         self._clock = clock
         self._changed = changed
 
@@ -76,6 +80,7 @@ class Keeping:
             return await self._trigger(wishes)
         if kind is ScheduleRemoveRequested:
             await self._schedules.remove_schedules(names, self._clock.now())
+            await self._bindings.removed(names)
         elif kind is SchedulePauseRequested:
             await self._pause(wishes)
         else:
@@ -83,22 +88,23 @@ class Keeping:
         return []
 
     async def _put(self, wishes: Sequence[Wish]) -> list[Letter]:
+        now = self._clock.now()
+        problems = [_problem(wish.event, now) for wish in wishes]
+        asked = [wish.event.data for wish in wishes if isinstance(wish.event, SchedulePut)]
+        refused = await self._bindings.refusals(
+            [data for data, problem in zip(asked, problems, strict=True) if problem is None]
+        )
         rows, letters = list[ScheduleRow](), list[Letter]()
-        for wish in wishes:
-            if not isinstance(wish.event, SchedulePut):
+        for wish, data, problem in zip(wishes, asked, problems, strict=True):
+            if detail := problem or refused.get(data.name):
+                letters += self._refuse(wish, detail)
                 continue
-            put_at = _told_at(wish.event, self._clock.now())
-            try:
-                check(wish.event.data, put_at)
-                check_arguments(wish.event.data)
-            except ValueError as error:
-                letters += self._refuse(wish, str(error))
-                continue
-            row = ScheduleRow(asked=wish.event.data, put_at=put_at, zone_version=database_version())
-            rows.append(first_time(row))
+            put_at = _told_at(wish.event, now)
+            rows.append(first_time(ScheduleRow(asked=data, put_at=put_at, zone_version=database_version())))
         if rows:
             await self._schedules.put_schedules(rows)
             await self._expect({row.name for row in rows})
+            await self._bindings.follow()
         return letters
 
     async def _expect(self, names: Collection[str]) -> None:
@@ -139,6 +145,17 @@ class Keeping:
     def _refuse(self, wish: Wish, detail: str) -> list[Letter]:
         _log.warning("A request about a schedule was rejected.", action="schedules.rejected", detail=detail)
         return answers.schedule_rejection(wish.event, wish.came, detail, self._clock.now())
+
+
+def _problem(event: ScheduleEvent, now: datetime) -> str | None:
+    """Why a schedule cannot be kept, as far as it says itself."""
+    try:
+        if isinstance(event, SchedulePut):
+            check(event.data, _told_at(event, now))
+            check_arguments(event.data)
+    except ValueError as error:
+        return str(error)
+    return None
 
 
 def _told_at(event: Event[Any], now: datetime) -> datetime:

@@ -1,11 +1,12 @@
 """What one look at a schedule comes to: its ticks, and what is kept of them for the next look. Pure."""
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from uuid import UUID
 
 from warrener_contracts.events import TickFate
+from warrener_contracts.events.fields import JsonObject
 from warrener_contracts.identity import tick_job_id
 from warrener_contracts.rules import Overlap
 from warrener_scheduler.calendar.ticks import due_at, previous_nominal
@@ -21,6 +22,15 @@ _UNSEEN = timedelta(seconds=60)
 """So long the request of a job may be on its way; a job that is still not there then was rejected."""
 
 
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """What has made a tick of a schedule that waits for events, in place of its rule."""
+
+    job_id: UUID
+    due_at: datetime
+    event: JsonObject
+
+
 class Outcome:
     """Grows tick by tick, in the order of nominal times."""
 
@@ -32,6 +42,7 @@ class Outcome:
         self.choices = due.row.asked.choices
         self.paused, self.paused_why = due.row.paused, due.row.paused_why
         self.ticks: list[TickRow] = []
+        self.causes: dict[datetime, Cause] = {}  # by nominal time
         self._busy = self._is_busy(due)
         self._runs, self.waiting = due.row.runs, due.row.waiting
         self._last_job: UUID | None = due.row.last_job_id
@@ -94,15 +105,21 @@ class Outcome:
         """No job, and why."""
         self.leave(nominal_at, TickFate.SKIPPED, reason)
 
+    def skip_paused(self, nominal_at: datetime) -> None:
+        """No job, because the schedule is paused."""
+        why = f": {self.paused_why}" if self.paused_why else ""
+        self.skip(nominal_at, f"the schedule is paused{why}")
+
     def leave(self, nominal_at: datetime, fate: TickFate, reason: str) -> None:
         """A row of the ledger without a request."""
         self._last_at = max(self._last_at or nominal_at, nominal_at)
+        cause = self.causes.get(nominal_at)
         self.ticks.append(
             TickRow(
                 schedule=self._row.name,
                 nominal_at=nominal_at,
                 fate=fate,
-                due_at=due_at(self.asked, nominal_at),
+                due_at=cause.due_at if cause else due_at(self.asked, nominal_at),
                 decided_at=self.now,
                 reason=reason,
             )
@@ -118,7 +135,9 @@ class Outcome:
         previous: Callable[[], datetime | None],
     ) -> None:
         """`previous`, the tick before, is asked for only where the arguments may name it."""
-        job_id = tick_job_id(self._row.name, nominal_at)
+        cause = self.causes.get(nominal_at)
+        job_id = cause.job_id if cause else tick_job_id(self._row.name, nominal_at)
+        event = cause.event if cause else None
         cancelled = self._last_job if self.choices.overlap is Overlap.CANCEL and self._busy else None
         names = None
         if self._templated:
@@ -129,7 +148,7 @@ class Outcome:
             self.ticks[-1],
             job_id=job_id,
             wake_at=asked_at + PUBLISHED_WITHIN,
-            request=request_text(self.asked, job_id, asked_at, cancelled, names=names),
+            request=request_text(self.asked, job_id, asked_at, cancelled, names=names, event=event),
         )
         self._last_fired_at = self.now
         if self.choices.overlap is not Overlap.ALLOW:

@@ -8,11 +8,18 @@ from uuid import UUID, uuid5
 from warrener_contracts import topology
 from warrener_contracts.codec import Readable, decode
 from warrener_contracts.events import JobCancelRequested, JobCancelRequestedData, SchedulePutData
+from warrener_contracts.events.fields import JsonObject
 from warrener_contracts.letters import BATCH_TYPE, EVENT_TYPE, Letter, encode, letter_for, message_id
-from warrener_contracts.rules import Overlap
+from warrener_contracts.rules import Overlap, Rule
+from warrener_contracts.triggers import TriggerRule
 from warrener_scheduler.clock.templating import render
 from warrener_scheduler.clock.tick_events import REQUESTED, TICKED, requested_json, ticked_json
 from warrener_store.schedules.rows import TickRow
+
+
+def source_of(schedule: str) -> str:
+    """Who asks for the jobs of a schedule."""
+    return f"warrener/schedule/{schedule}"
 
 
 def request_text(
@@ -22,12 +29,13 @@ def request_text(
     cancelled: UUID | None = None,
     *,
     names: Mapping[str, Any] | None = None,
+    event: JsonObject | None = None,
 ) -> str:
     """A CloudEvents batch: the request for one job, behind the one to cancel another if there is any. The
-    places of its arguments are filled from `names`."""
-    source = f"warrener/schedule/{asked.name}"
+    places of its arguments are filled from `names`. `event`: what has started it, where something has."""
+    source = source_of(asked.name)
     arguments = asked.arguments if names is None else render(asked.arguments, names)
-    text = requested_json(asked, source, job_id, now, arguments)
+    text = requested_json(asked, source, job_id, now, arguments | _said(asked.rule, event))
     if cancelled is None:
         return f"[{text}]"
     cancel = JobCancelRequested(
@@ -38,6 +46,13 @@ def request_text(
         data=JobCancelRequestedData(job_id=cancelled, reason=f"the next tick of {asked.name} is due"),
     )
     return f"[{encode(cancel).decode()},{text}]"
+
+
+def _said(rule: Rule, event: JsonObject | None) -> JsonObject:
+    """The argument in which the job gets its event, if it is to."""
+    if event is None or not isinstance(rule, TriggerRule) or rule.event_as is None:
+        return {}
+    return {rule.event_as: event}
 
 
 def request_letters(tick: TickRow, asked: SchedulePutData | None = None) -> list[Letter]:

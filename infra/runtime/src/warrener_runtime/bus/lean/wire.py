@@ -11,7 +11,7 @@ from warrener_runtime.bus.lean.consuming import LeanConsuming
 from warrener_runtime.bus.lean.declaring import declare_on
 from warrener_runtime.bus.lean.faults import lean_faults
 from warrener_runtime.bus.lean.publishing import LeanPublishing
-from warrener_runtime.bus.port import Backlog, BusCredentialsRefused, ExchangeSpec, QueueSpec
+from warrener_runtime.bus.port import Backlog, BindingSpec, BusCredentialsRefused, ExchangeSpec, QueueSpec
 from warrener_runtime.bus.rabbit.wire import LinkLost, Listener
 
 _NOT_FOUND, _ACCESS_REFUSED = 404, 403
@@ -60,6 +60,16 @@ class LeanWire:
         """Make these exist."""
         async with self._channel() as channel:
             await declare_on(channel, exchanges, queues)
+
+    async def unbind(self, queue: str, bindings: Iterable[BindingSpec]) -> None:
+        """Undo these where they are there."""
+        async with self._channel() as channel:
+            with lean_faults():
+                for binding in bindings:
+                    ask = commands.Queue.Unbind(
+                        queue=queue, exchange=binding.exchange, routing_key=binding.key
+                    )
+                    await answered(channel.call(ask, commands.Queue.UnbindOk))
 
     async def has_exchange(self, name: str) -> bool:
         """Whether it exists. Asked on a channel of its own, because asking in vain closes the channel."""

@@ -8,7 +8,15 @@ from warrener_runtime.bus.memory.exchanges import Exchanges
 from warrener_runtime.bus.memory.expiry import Expiry
 from warrener_runtime.bus.memory.message import Death, Message, dead_letter, message_of
 from warrener_runtime.bus.memory.queue import Consumer, MemoryQueue
-from warrener_runtime.bus.port import Backlog, Fate, Outgoing, QueueSpec, TopologyMismatch, TopologySpec
+from warrener_runtime.bus.port import (
+    Backlog,
+    BindingSpec,
+    Fate,
+    Outgoing,
+    QueueSpec,
+    TopologyMismatch,
+    TopologySpec,
+)
 from warrener_runtime.clock import Clock, SystemClock
 
 
@@ -95,6 +103,21 @@ class MemoryBroker:
             )
         for binding in spec.bindings:
             self._exchanges.bind(binding.exchange, spec.name, binding.key)
+
+    def bind(self, queue: QueueSpec) -> list[BindingSpec]:
+        """Make it exist, and bound where the exchange is there; the bindings whose exchange is not."""
+        if queue.name not in self._queues:
+            self._queues[queue.name] = MemoryQueue(queue.name, queue.arguments, None)
+        missing = [binding for binding in queue.bindings if not self._exchanges.knows(binding.exchange)]
+        for binding in queue.bindings:
+            if binding not in missing:
+                self._exchanges.bind(binding.exchange, queue.name, binding.key)
+        return missing
+
+    def unbind(self, queue: str, bindings: Sequence[BindingSpec]) -> None:
+        """Undo these where they are there."""
+        for binding in bindings:
+            self._exchanges.unbind(binding.exchange, queue, binding.key)
 
     # -- publishing ----------------------------------------------------------------------------------------
 

@@ -8,10 +8,12 @@ from warrener_runtime.bus.memory.broker import MemoryBroker
 from warrener_runtime.bus.memory.subscription import MemorySubscription
 from warrener_runtime.bus.port import (
     Backlog,
+    BindingSpec,
     BusUnreachable,
     Fate,
     Handler,
     Outgoing,
+    QueueSpec,
     Subscription,
     TopologySpec,
 )
@@ -55,6 +57,16 @@ class MemoryBus:
         await self._up.wait()
         self._broker.declare(topology, self)
         self._topologies.append(topology)
+
+    async def bind(self, queue: QueueSpec) -> list[BindingSpec]:
+        """Make the queue exist, and bound as it says; those bindings whose exchange is missing."""
+        await self._up.wait()
+        return self._broker.bind(queue)
+
+    async def unbind(self, queue: str, bindings: Sequence[BindingSpec]) -> None:
+        """Undo these where they are there."""
+        await self._up.wait()
+        self._broker.unbind(queue, bindings)
 
     async def publish(self, messages: Sequence[Outgoing], *, timeout: float = 10.0) -> list[Fate]:
         """Publish all and return what became of each; UNKNOWN where the broker was gone for too long."""

@@ -51,6 +51,11 @@ class Exchanges:
             )
         self._exchanges[exchange].bindings[queue, key] = None
 
+    def unbind(self, exchange: str, queue: str, key: str) -> None:
+        """Bring them no more."""
+        if exchange in self._exchanges:
+            self._exchanges[exchange].bindings.pop((queue, key), None)
+
     def forget_queue(self, queue: str) -> None:
         """Its bindings go with it."""
         for exchange in self._exchanges.values():

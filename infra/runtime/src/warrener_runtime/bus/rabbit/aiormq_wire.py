@@ -7,7 +7,7 @@ import aiormq
 from aiormq.abc import DeliveredMessage
 from pamqp import commands as spec
 
-from warrener_runtime.bus.port import Backlog, Delivery, ExchangeSpec, QueueSpec
+from warrener_runtime.bus.port import Backlog, BindingSpec, Delivery, ExchangeSpec, QueueSpec
 from warrener_runtime.bus.rabbit.aiormq_publishing import AiormqPublishing
 from warrener_runtime.bus.rabbit.connection import (
     RPC_SECONDS,
@@ -18,7 +18,7 @@ from warrener_runtime.bus.rabbit.connection import (
     open_channel,
 )
 from warrener_runtime.bus.rabbit.consume_channel import ConsumeChannel, write_acks, write_rejects
-from warrener_runtime.bus.rabbit.declaring import declare
+from warrener_runtime.bus.rabbit.declaring import declare, unbind
 from warrener_runtime.bus.rabbit.faults import broker_faults
 from warrener_runtime.bus.rabbit.frames import ended, unless_ended, when_ended
 from warrener_runtime.bus.rabbit.publish_channel import PublishChannel
@@ -56,6 +56,10 @@ class AiormqWire:
     async def declare(self, exchanges: Iterable[ExchangeSpec], queues: Iterable[QueueSpec]) -> None:
         """Make these exist."""
         await declare(self.connection, exchanges, queues)
+
+    async def unbind(self, queue: str, bindings: Iterable[BindingSpec]) -> None:
+        """Undo these where they are there."""
+        await unbind(self.connection, queue, bindings)
 
     async def has_exchange(self, name: str) -> bool:
         """Whether it exists. Asked on a channel of its own, because asking in vain closes the channel."""

@@ -7,6 +7,7 @@ from functools import partial
 from warrener_runtime.bus.listening import Listening
 from warrener_runtime.bus.port import (
     Backlog,
+    BindingSpec,
     BusUnreachable,
     Fate,
     Handler,
@@ -15,7 +16,7 @@ from warrener_runtime.bus.port import (
     Subscription,
     TopologySpec,
 )
-from warrener_runtime.bus.rabbit.declarations import Declarations
+from warrener_runtime.bus.rabbit.declarations import Declarations, bind
 from warrener_runtime.bus.rabbit.intake import BatchIntake, Intake
 from warrener_runtime.bus.rabbit.lanes import Lane
 from warrener_runtime.bus.rabbit.link import Link
@@ -78,6 +79,25 @@ class RabbitBus:
             link = await self._listening.started()
             await self._declare(link, topology, exclusive)
         self._declarations.keep(topology)
+
+    async def bind(self, queue: QueueSpec) -> list[BindingSpec]:
+        """Make the queue exist, and bound as it says; those bindings whose exchange is missing."""
+        while True:
+            wire = await self._consuming.connected()
+            try:
+                return await bind(wire, queue)
+            except LinkLost:
+                continue  # as in _declare
+
+    async def unbind(self, queue: str, bindings: Sequence[BindingSpec]) -> None:
+        """Undo these where they are there."""
+        while bindings:
+            wire = await self._consuming.connected()
+            try:
+                await wire.unbind(queue, bindings)
+            except LinkLost:
+                continue
+            return
 
     async def publish(self, messages: Sequence[Outgoing], *, timeout: float = 10.0) -> list[Fate]:
         """Publish all, wait once for all confirms; what is not certain within `timeout` is UNKNOWN."""

@@ -1,8 +1,9 @@
 """What a bus was asked to keep in existence, and declaring it again after every reconnect."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
-from warrener_runtime.bus.port import ExchangeSpec, QueueSpec, TopologyMismatch, TopologySpec
+from warrener_runtime.bus.port import BindingSpec, ExchangeSpec, QueueSpec, TopologyMismatch, TopologySpec
 from warrener_runtime.bus.rabbit.wire import Wire
 from warrener_runtime.logs import get_logger
 
@@ -48,6 +49,25 @@ class Declarations:
                 await _declare_or_say(wire, [exchange], [])
             for queue in queues:
                 await _declare_or_say(wire, [], [queue])
+
+
+async def bind(wire: Wire, queue: QueueSpec) -> list[BindingSpec]:
+    """Make the queue exist, and bound as it says; those bindings whose exchange is missing. Raises
+    LinkLost."""
+    exchanges = {binding.exchange for binding in queue.bindings}
+    there = {name for name in exchanges if await wire.has_exchange(name)}
+    bound = [binding for binding in queue.bindings if binding.exchange in there]
+    await wire.declare((), [_Bound(queue.name, bound, queue.arguments, queue.exclusive)])
+    return [binding for binding in queue.bindings if binding.exchange not in there]
+
+
+class _Bound(NamedTuple):
+    """A queue with some of its bindings."""
+
+    name: str
+    bindings: Sequence[BindingSpec]
+    arguments: Mapping[str, str | int]
+    exclusive: bool
 
 
 async def _declare_or_say(wire: Wire, exchanges: Iterable[ExchangeSpec], queues: Iterable[QueueSpec]) -> None:

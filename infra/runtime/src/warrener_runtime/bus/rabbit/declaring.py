@@ -1,10 +1,11 @@
 """Making exchanges and queues exist, by aiormq."""
 
+import asyncio
 from collections.abc import Iterable
 
 import aiormq
 
-from warrener_runtime.bus.port import ExchangeSpec, QueueSpec
+from warrener_runtime.bus.port import BindingSpec, ExchangeSpec, QueueSpec
 from warrener_runtime.bus.rabbit.connection import RPC_SECONDS, Connection, close_quietly, open_channel
 from warrener_runtime.bus.rabbit.faults import broker_faults
 from warrener_runtime.bus.rabbit.frames import unless_ended
@@ -53,6 +54,19 @@ async def _declare_queue(channel: aiormq.Channel, queue: QueueSpec) -> None:
         )
         for binding in queue.bindings:
             await channel.queue_bind(queue.name, binding.exchange, binding.key, timeout=RPC_SECONDS)
+
+
+async def unbind(connection: Connection, queue: str, bindings: Iterable[BindingSpec]) -> None:
+    """Undo these, on a channel of its own. Raises LinkLost."""
+    channel = await open_channel(connection, aiormq.Channel)
+    try:
+        with broker_faults():
+            for binding in bindings:
+                asked = channel.queue_unbind(queue, binding.exchange, binding.key)
+                async with asyncio.timeout(RPC_SECONDS):
+                    await unless_ended(connection, asked)
+    finally:
+        await close_quietly(channel)
 
 
 class _mismatch_of:  # noqa: N801 - it reads as a statement

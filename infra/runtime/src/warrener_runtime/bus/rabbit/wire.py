@@ -7,7 +7,7 @@ this."""
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
 
-from warrener_runtime.bus.port import Backlog, Delivery, ExchangeSpec, Outgoing, QueueSpec
+from warrener_runtime.bus.port import Backlog, BindingSpec, Delivery, ExchangeSpec, Outgoing, QueueSpec
 from warrener_runtime.bus.rabbit.rounds import Round
 from warrener_runtime.bus.rabbit.settling import AckPlan
 
@@ -117,6 +117,10 @@ class Wire(Protocol):
 
     async def declare(self, exchanges: Iterable[ExchangeSpec], queues: Iterable[QueueSpec]) -> None:
         """Make these exist. Raises TopologyMismatch at the first that differs; LinkLost."""
+        ...
+
+    async def unbind(self, queue: str, bindings: Iterable[BindingSpec]) -> None:
+        """Undo these where they are there. Raises LinkLost."""
         ...
 
     async def has_exchange(self, name: str) -> bool:

@@ -1,0 +1,157 @@
+"""Rules of schedules that tick because something happened: an event came, or jobs have ended. Pure data; the
+scheduler's calendar knows no times of them."""
+
+from enum import StrEnum
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, Field, model_validator
+
+from warrener_contracts.durations import Span
+from warrener_contracts.events.fields import JobType
+from warrener_contracts.portable import is_array, unportable
+
+MOST_CONDITIONS = 20
+MOST_UPSTREAMS = 20
+_MOST_VALUES = 100
+_EVENTS = "warrener.events"  # as topology.EVENTS
+
+ArgumentName = Annotated[str, Field(min_length=1, max_length=120)]
+EventAs = Annotated[
+    ArgumentName | None,
+    Field(description="The argument of the job that gets the event: id, source, type, time, key, data."),
+]
+
+
+class Check(StrEnum):
+    """How the value at a path is looked at. What is not there passes `absent` and `differs` alone."""
+
+    EXISTS = "exists"
+    ABSENT = "absent"
+    EQUALS = "equals"
+    DIFFERS = "differs"
+    ONE_OF = "one_of"  # the value is a list of those that pass
+    LESS = "less"  # the last four: number with number, text with text, by code points
+    AT_MOST = "at_most"
+    MORE = "more"
+    AT_LEAST = "at_least"
+
+
+ORDERED = frozenset({Check.LESS, Check.AT_MOST, Check.MORE, Check.AT_LEAST})
+
+
+class Condition(BaseModel, frozen=True):
+    """One condition on an event; data alone, nothing of it is ever run."""
+
+    path: Annotated[
+        str,
+        Field(
+            pattern=r"^[^.\s]+(\.[^.\s]+)*$",
+            max_length=250,
+            description="Dotted names of JSON members from the event on; a number is a place in an array.",
+            examples=["data.country", "data.legs.0.origin", "type"],
+        ),
+    ]
+    check: Check = Check.EQUALS
+    value: Any = Field(default=None, description="What it is compared with; none for exists and absent.")
+
+    @model_validator(mode="after")
+    def _fits(self) -> "Condition":
+        if problem := _misfit(self.check, self.value) or unportable(self.value):
+            raise ValueError(problem)
+        return self
+
+
+class EventRule(BaseModel, frozen=True):
+    """Whenever a message comes by an exchange, under a routing key, and passes all conditions."""
+
+    kind: Literal["event"] = "event"
+    exchange: Annotated[str, Field(min_length=1, max_length=127)] = _EVENTS
+    key: Annotated[
+        str,
+        Field(
+            max_length=255,
+            description="As of a topic binding: `*` is one word, `#` any number of them.",
+            examples=["job.dead.#", "flights.landed"],
+        ),
+    ] = "#"
+    where: Annotated[tuple[Condition, ...], Field(max_length=MOST_CONDITIONS)] = ()
+    debounce: Span | None = Field(
+        default=None, description="Tick once no event has come for so long; the last of them counts."
+    )
+    longest_wait: Span | None = Field(
+        default=None, description="But no later than this after the first. None: ten times the debounce."
+    )
+    event_as: EventAs = None
+
+    @model_validator(mode="after")
+    def _bindable(self) -> "EventRule":
+        if self.exchange.startswith("warrener.") and self.exchange != _EVENTS:
+            raise ValueError(
+                f"expected {_EVENTS} or an exchange of your own, got {self.exchange!r}: the others carry "
+                "what the services say among themselves"
+            )
+        if self.longest_wait is not None and self.debounce is None:
+            raise ValueError("expected a debounce with longest_wait, got none")
+        return self
+
+
+class UpstreamEnd(StrEnum):
+    """Which end of a job is waited for."""
+
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"  # dead, or expired
+    FINISHED = "finished"  # any end, also cancelled
+
+
+class Upstream(BaseModel, frozen=True):
+    """Jobs of one type, or those of one schedule: its ticks and what was triggered of it."""
+
+    job_type: JobType | None = None
+    schedule: JobType | None = Field(default=None, description="The name of a schedule.")
+    end: UpstreamEnd = UpstreamEnd.SUCCEEDED
+
+    @model_validator(mode="after")
+    def _either(self) -> "Upstream":
+        if (self.job_type is None) == (self.schedule is None):
+            raise ValueError("expected either a job_type or a schedule, got both or neither")
+        return self
+
+    @property
+    def what(self) -> tuple[str | None, str | None]:
+        """What is waited for, whatever the end."""
+        return self.job_type, self.schedule
+
+
+class AfterRule(BaseModel, frozen=True):
+    """Whenever a job of the upstream has ended so; of several: when each has, within a window."""
+
+    kind: Literal["after"] = "after"
+    upstreams: Annotated[tuple[Upstream, ...], Field(min_length=1, max_length=MOST_UPSTREAMS)]
+    within: Span | None = Field(
+        default=None, description="From the first end to the last; needed where there are several upstreams."
+    )
+    event_as: EventAs = None
+
+    @model_validator(mode="after")
+    def _window(self) -> "AfterRule":
+        if len({upstream.what for upstream in self.upstreams}) < len(self.upstreams):
+            raise ValueError("expected different upstreams, got one of them twice")
+        if len(self.upstreams) > 1 and self.within is None:
+            raise ValueError("expected within, the window for several upstreams, got none")
+        return self
+
+
+TriggerRule = EventRule | AfterRule
+
+
+def _misfit(check: Check, value: object) -> str | None:
+    """Why a value cannot be compared with in this way."""
+    match check:
+        case Check.EXISTS | Check.ABSENT if value is not None:
+            return f"expected no value for {check}, got {value!r}"
+        case Check.ONE_OF if not is_array(value) or not 1 <= len(value) <= _MOST_VALUES:
+            return f"expected a list of 1 to {_MOST_VALUES} values for one_of"
+        case _ if check in ORDERED and (isinstance(value, bool) or not isinstance(value, int | float | str)):
+            return f"expected a number or a text for {check}, got {value!r}"
+        case _:
+            return None

@@ -1,0 +1,79 @@
+"""Triggers in memory: the plainest statement of what the port promises. Nothing here awaits anything."""
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
+from datetime import datetime
+from itertools import islice
+from uuid import UUID
+
+from warrener_store.schedules.rows import ScheduleRow
+from warrener_store.triggers.port import PORTION, Triggers
+from warrener_store.triggers.records import waits
+from warrener_store.triggers.rows import Address, ArrivalRow, Settled
+
+
+class MemoryTriggers(Triggers):
+    """Beside the schedules of a MemoryStore."""
+
+    def __init__(self, schedules: dict[str, ScheduleRow]) -> None:
+        self._schedules = schedules
+        self._bound: set[Address] = set()
+        self._arrivals: dict[tuple[str, UUID], ArrivalRow] = {}
+
+    async def waiting_schedules(self) -> list[ScheduleRow]:
+        return [row for _, row in sorted(self._schedules.items()) if waits(row)]
+
+    async def note_bound(self, addresses: Collection[Address]) -> None:
+        self._bound.update(addresses)
+
+    async def forget_bound(self, addresses: Collection[Address]) -> None:
+        self._bound.difference_update(addresses)
+
+    async def bound(self) -> set[Address]:
+        return set(self._bound)
+
+    async def add_arrivals(self, rows: Sequence[ArrivalRow]) -> None:
+        for row in rows:
+            key, held = (row.schedule, row.event_id), self._schedules.get(row.schedule)
+            if held is None or key in self._arrivals:
+                continue
+            self._arrivals[key] = row
+            wake_at = row.heard_at if held.wake_at is None else min(held.wake_at, row.heard_at)
+            self._schedules[held.name] = replace(held, wake_at=wake_at)
+
+    async def arrivals_of(self, schedule: str) -> list[ArrivalRow]:
+        found = (row for row in self._arrivals.values() if row.schedule == schedule and row.event is not None)
+        return sorted(found, key=lambda row: (row.told_at, row.event_id))
+
+    async def drop_arrivals(self, schedules: Collection[str]) -> None:
+        for key, row in list(self._arrivals.items()):
+            if row.schedule in schedules and row.event is not None:
+                del self._arrivals[key]
+
+    async def forget_arrivals(self, heard_before: datetime) -> None:
+        waiting = {row.name for row in self._schedules.values() if waits(row)}
+        for key, row in list(self._arrivals.items()):
+            if row.heard_at < heard_before and (row.event is None or row.schedule not in waiting):
+                del self._arrivals[key]
+
+    # -- for those who advance schedules ---------------------------------------------------------------------
+
+    def open_for(self, schedule: str) -> tuple[ArrivalRow, ...]:
+        """What is to be decided about, and before it the one whose tick waits the longest."""
+        found = [row for row in self._arrivals.values() if row.schedule == schedule and row.event is not None]
+        waiting = min((row.nominal_at for row in found if row.nominal_at is not None), default=None)
+        new = sorted(
+            (row for row in found if row.nominal_at is None), key=lambda row: (row.told_at, row.event_id)
+        )
+        first = [row for row in found if waiting is not None and row.nominal_at == waiting]
+        return (*first, *islice(new, PORTION))
+
+    def settle(self, settled: Iterable[Settled]) -> None:
+        """Keep what has become of them."""
+        for one in settled:
+            row = self._arrivals.get((one.schedule, one.event_id))
+            if row is not None:
+                event = None if one.nominal_at is None else row.event
+                self._arrivals[one.schedule, one.event_id] = replace(
+                    row, nominal_at=one.nominal_at, event=event
+                )

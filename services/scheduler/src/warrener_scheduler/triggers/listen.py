@@ -1,0 +1,137 @@
+"""listen: what schedules wait for is heard and kept. Kept → what cannot be read is parked → acknowledged.
+
+Safe to be killed anywhere: what comes again is known by its schedule and event, and counts once.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from warrener_contracts.events import Reason, SchedulePutData
+from warrener_contracts.letters import EVENT_TYPE, Letter, parked_letter
+from warrener_contracts.topology import MAX_BODY, TRIGGERS_QUEUE
+from warrener_contracts.unreadable import identity_of
+from warrener_runtime.bus.port import Bus, Delivery, Subscription
+from warrener_runtime.clock import Clock
+from warrener_runtime.logs import get_logger
+from warrener_scheduler.publishing import publish
+from warrener_scheduler.triggers.matching import has_waited, jobs_to_look_up, listens
+from warrener_scheduler.triggers.messages import Foreign, Heard, events_in
+from warrener_store.encoding import encode
+from warrener_store.rows import JobRow
+from warrener_store.store import Store
+from warrener_store.triggers.rows import ArrivalRow
+
+_log = get_logger("triggers")
+
+_MOST = MAX_BODY // 2
+"""Bytes of an event: a request that carries it must fit through the door."""
+_REMEMBERED = timedelta(days=7)
+"""So long a repeat of an event is known; later the door still knows its job."""
+
+
+class TooLarge(ValueError):
+    """An event that no request could carry."""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is known when a batch is judged: the schedules that wait, and jobs that its events are about."""
+
+    asked: Sequence[SchedulePutData]
+    jobs: Mapping[UUID, JobRow]
+    now: datetime
+
+    def arrivals_of(self, event: Heard) -> list[ArrivalRow]:
+        """One for each schedule that has waited for it. Raises TooLarge."""
+        found = ((one.name, has_waited(one, event, self.jobs)) for one in self.asked)
+        waited = [(name, upstream) for name, upstream in found if upstream is not None]
+        text = encode(event.document()) if waited else ""
+        if len(text) > _MOST:
+            raise TooLarge(
+                f"expected an event of at most {_MOST} bytes, got {len(text)}: put the data elsewhere and "
+                "send its URL"
+            )
+        return [
+            ArrivalRow(
+                schedule=name,
+                event_id=event.identity,
+                told_at=event.time,
+                heard_at=self.now,
+                upstream=upstream,
+                event=text,
+            )
+            for name, upstream in waited
+        ]
+
+
+class Listen:
+    """The verb that hears the triggers queue; `changed` is called when a schedule has something to decide."""
+
+    def __init__(self, bus: Bus, store: Store, clock: Clock, changed: Callable[[], None]) -> None:
+        self._bus = bus
+        self._store = store
+        self._clock = clock
+        self._changed = changed
+
+    async def handle(self, subscription: Subscription, deliveries: list[Delivery]) -> None:
+        """Carry out one batch. Raises for infrastructure's sake alone, and then nothing is acknowledged."""
+        now = self._clock.now()
+        asked = [row.asked for row in await self._store.triggers.waiting_schedules()]
+        heard = [
+            event
+            for delivery in deliveries
+            if any(listens(one, delivery.exchange, delivery.routing_key) for one in asked)
+            for event in events_in(delivery, now)
+        ]  # what nobody waits for came by a binding that is about to go
+        jobs = await self._jobs(asked, [event for event in heard if isinstance(event, Heard)])
+        known = Known(asked, jobs, now)
+        judged = [_judged(event, known) for event in heard]
+        arrivals = [row for rows in judged if not isinstance(rows, Foreign) for row in rows]
+        await self._store.triggers.add_arrivals(arrivals)
+        if arrivals:
+            self._changed()
+        parked = [_parked(one) for one in judged if isinstance(one, Foreign)]
+        await publish(self._bus, parked, self._clock)
+        await subscription.ack(deliveries)
+        _log.debug("Events were heard.", action="triggers.heard", arrivals=len(arrivals))
+
+    async def _jobs(self, asked: Sequence[SchedulePutData], events: Sequence[Heard]) -> Mapping[UUID, JobRow]:
+        wanted = jobs_to_look_up(asked, events)
+        return await self._store.jobs_by_id(wanted) if wanted else {}
+
+    async def forget(self) -> None:
+        """Forget what nobody will repeat any more."""
+        await self._store.triggers.forget_arrivals(self._clock.now() - _REMEMBERED)
+
+
+def _judged(event: Heard | Foreign, known: Known) -> list[ArrivalRow] | Foreign:
+    """What becomes of one event; what we ourselves fail at is parked, and the others go on."""
+    if isinstance(event, Foreign):
+        return event
+    try:
+        return known.arrivals_of(event)
+    except TooLarge as error:
+        return Foreign(Reason.TOO_LARGE, str(error), event.body, EVENT_TYPE)
+    except Exception as error:  # noqa: BLE001 - one event must not stop the others
+        _log.exception("An event could not be judged: a bug.", action="triggers.bug", event_id=event.id)
+        detail = f"the scheduler failed at it: {type(error).__name__}: {error}"
+        return Foreign(Reason.IMPOSSIBLE, detail, event.body, EVENT_TYPE)
+
+
+def _parked(foreign: Foreign) -> Letter:
+    _log.warning(
+        "A message that schedules wait for cannot be read; it is parked.",
+        action="triggers.parked",
+        reason=foreign.reason.value,
+        detail=foreign.detail,
+    )
+    return parked_letter(
+        queue=TRIGGERS_QUEUE.name,
+        body=foreign.body,
+        reason=foreign.reason.value,
+        detail=foreign.detail,
+        message_id=identity_of(foreign.body),
+        content_type=foreign.content_type,
+    )

@@ -1,0 +1,137 @@
+"""Messages of any exchange as events that rules can look at. Pure.
+
+A CloudEvent says itself who it is. Any other JSON is the data of an event whose id is the message id, and
+whose source is the exchange. What has no id is refused: it could not be told from its own repeat.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from pydantic import TypeAdapter, ValidationError
+from pydantic_core import from_json
+
+from warrener_contracts.elements import Elements
+from warrener_contracts.events import Reason
+from warrener_contracts.events.fields import Instant
+from warrener_contracts.identity import event_identity
+from warrener_contracts.letters import BATCH_TYPE, EVENT_TYPE
+from warrener_contracts.portable import is_array, is_object
+from warrener_runtime.bus.port import Delivery
+
+_INSTANT: TypeAdapter[datetime] = TypeAdapter(Instant)
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """An event that has come; `time` is when it happened, as far as that is known."""
+
+    id: str
+    source: str
+    type: str | None
+    time: datetime
+    exchange: str
+    key: str
+    data: Any
+    origin: bytes | Elements = field(compare=False, repr=False)
+    place: int = field(default=0, compare=False, repr=False)
+
+    @property
+    def body(self) -> bytes:
+        """What it was read from, as it came; of a batch, the element's own text."""
+        return self.origin if isinstance(self.origin, bytes) else self.origin[self.place]
+
+    @property
+    def identity(self) -> UUID:
+        """The same for its repeat."""
+        return event_identity(self.source, self.id)
+
+    def document(self) -> dict[str, Any]:
+        """The event as conditions look at it and as jobs get it."""
+        return {
+            "id": self.id,
+            "source": self.source,
+            "type": self.type,
+            "time": self.time.isoformat().replace("+00:00", "Z"),
+            "exchange": self.exchange,
+            "key": self.key,
+            "data": self.data,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Foreign:
+    """What is no event that could be looked at, and why; parked as it came."""
+
+    reason: Reason
+    detail: str
+    body: bytes
+    content_type: str | None
+
+
+def events_in(delivery: Delivery, now: datetime) -> Iterator[Heard | Foreign]:
+    """What a message says; of a batch, each element by itself."""
+    kind = (delivery.content_type or "").partition(";")[0].strip().lower()
+    try:
+        value: object = from_json(delivery.body)
+    except ValueError as error:
+        yield Foreign(Reason.NOT_JSON, f"expected JSON, got {error}", delivery.body, delivery.content_type)
+        return
+    if kind == BATCH_TYPE and is_array(value):
+        texts = Elements(delivery.body)
+        for place, element in enumerate(value):
+            found = _cloud_event(element, delivery, now, texts, place)
+            yield found or _no_event(texts[place], EVENT_TYPE)
+    elif kind == EVENT_TYPE or (is_object(value) and "specversion" in value):
+        found = _cloud_event(value, delivery, now, delivery.body)
+        yield found or _no_event(delivery.body, delivery.content_type)
+    elif delivery.message_id:
+        yield Heard(
+            id=delivery.message_id,
+            source=delivery.exchange,
+            type=delivery.type,
+            time=now,
+            exchange=delivery.exchange,
+            key=delivery.routing_key,
+            data=value,
+            origin=delivery.body,
+        )
+    else:
+        detail = "expected a CloudEvent, or a message id for other JSON, got neither: set the message id"
+        yield Foreign(Reason.MISSING_ID, detail, delivery.body, delivery.content_type)
+
+
+def _cloud_event(
+    value: object, delivery: Delivery, now: datetime, origin: bytes | Elements, place: int = 0
+) -> Heard | None:
+    if not is_object(value):
+        return None
+    event_id, source, kind = value.get("id"), value.get("source"), value.get("type")
+    if not (isinstance(event_id, str) and event_id and isinstance(source, str) and source):
+        return None
+    return Heard(
+        id=event_id,
+        source=source,
+        type=kind if isinstance(kind, str) else None,
+        time=_time(value.get("time"), now),
+        exchange=delivery.exchange,
+        key=delivery.routing_key,
+        data=value.get("data"),
+        origin=origin,
+        place=place,
+    )
+
+
+def _no_event(body: bytes, content_type: str | None) -> Foreign:
+    detail = "expected a CloudEvent with id and source, got none: a repeat of it could not be recognised"
+    return Foreign(Reason.NOT_AN_EVENT, detail, body, content_type)
+
+
+def _time(told: object, now: datetime) -> datetime:
+    """As it says, but none is from the future."""
+    try:
+        return min(_INSTANT.validate_python(told), now)
+    except ValidationError:
+        return now

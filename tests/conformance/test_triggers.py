@@ -1,0 +1,188 @@
+"""The stories of what schedules wait for, alike in every store."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
+from uuid import UUID, uuid5
+
+from warrener_contracts.events import SchedulePutData, TickFate
+from warrener_contracts.rules import CronRule, Rule
+from warrener_contracts.triggers import AfterRule, EventRule, Upstream
+from warrener_store.schedules.rows import Advance, DueSchedule, ScheduleRow, TickRow
+from warrener_store.store import Store
+from warrener_store.testing import NOON, after
+from warrener_store.triggers.rows import ArrivalRow, Settled
+
+_EVENTS = UUID(int=7)
+
+
+def schedule(name: str = "on.file", **changes: object) -> ScheduleRow:
+    asked = SchedulePutData(name=name, rule=EventRule(key="file.*"), job_type="flights.load")
+    row = ScheduleRow(asked=asked, put_at=NOON, zone_version="2026a")
+    return replace(row, **changes)  # type: ignore[arg-type] # as many as a test needs
+
+
+def arrival(number: int = 1, name: str = "on.file", **changes: object) -> ArrivalRow:
+    row = ArrivalRow(
+        schedule=name,
+        event_id=uuid5(_EVENTS, str(number)),
+        told_at=after(number),
+        heard_at=after(60),
+        upstream="schedule:nightly",
+        event='{"id": "a\x1a\x00b", "path": "\u00e4"}',
+    )
+    return replace(row, **changes)  # type: ignore[arg-type]
+
+
+def tick(number: int = 1) -> TickRow:
+    return TickRow(
+        schedule="on.file",
+        nominal_at=after(number),
+        fate=TickFate.SKIPPED,
+        due_at=after(number),
+        decided_at=after(60),
+    )
+
+
+class TestWaiting:
+    async def test_schedules_that_wait_are_found_among_all(self, store: Store) -> None:
+        after_b = AfterRule(upstreams=(Upstream(job_type="b"),))
+        rules: dict[str, Rule] = {"cron": CronRule(expression="@daily"), "after": after_b}
+        tricky = {"rule": {"kind": "event", "key": "x"}}
+        rows = [
+            replace(row, asked=row.asked.model_copy(update={"rule": rule, "arguments": tricky}))
+            for name, rule in rules.items()
+            for row in [schedule(name)]
+        ]
+        assert await store.triggers.waiting_schedules() == []
+        await store.put_schedules([*rows, schedule()])
+        found = {row.name: row for row in await store.triggers.waiting_schedules()}
+        assert found.keys() == {"after", "on.file"}
+        assert found["on.file"] == schedule()
+
+    async def test_what_may_be_bound_is_noted_and_forgotten(self, store: Store) -> None:
+        first, second = ("warrener.events", "file.*"), ("exch\x00ange", "#")
+        await store.triggers.note_bound([first])
+        await store.triggers.note_bound([second, first])
+        await store.triggers.note_bound([])
+        assert await store.triggers.bound() == {first, second}
+        await store.triggers.forget_bound([first, ("unknown", "#")])
+        await store.triggers.forget_bound([])
+        assert await store.triggers.bound() == {second}
+
+    async def test_what_is_open_goes_with_its_schedule(self, store: Store) -> None:
+        triggers = store.triggers
+        await store.put_schedules([schedule(), schedule("other")])
+        await triggers.add_arrivals([arrival(), arrival(2), arrival(1, "other")])
+        await store.advance_schedules(after(60), 1, lambda due: [_settling(due[0], arrival())])
+        await triggers.drop_arrivals(["on.file", "unknown"])
+        await triggers.drop_arrivals([])
+        assert await triggers.arrivals_of("on.file") == []
+        assert await triggers.arrivals_of("other") == [arrival(1, "other")]
+        await triggers.add_arrivals([arrival(), arrival(2)])
+        assert await triggers.arrivals_of("on.file") == [arrival(2)], "what has counted counts no more"
+
+
+class TestArrivals:
+    async def test_each_counts_once_and_wakes_its_schedule(self, store: Store) -> None:
+        await store.put_schedules([schedule(), schedule("soon", wake_at=after(5))])
+        unknown = arrival(1, "unknown")
+        await store.triggers.add_arrivals([arrival(2), arrival(), arrival(), arrival(1, "soon"), unknown])
+        await store.triggers.add_arrivals([arrival(heard_at=after(99), event="{}")])
+        assert await store.triggers.arrivals_of("on.file") == [arrival(), arrival(2)]
+        rows = await store.schedules()
+        assert [rows[name].wake_at for name in ("on.file", "soon")] == [after(60), after(5)]
+        assert await store.triggers.arrivals_of("unknown") == []
+        await store.triggers.add_arrivals([])
+
+    async def test_they_are_decided_and_settled_with_their_ticks(self, store: Store) -> None:
+        clock = replace(schedule("clock"), wake_at=NOON)
+        cron = clock.asked.model_copy(update={"rule": CronRule(expression="* * * * *")})
+        await store.put_schedules([schedule(), replace(clock, asked=cron)])
+        await store.triggers.add_arrivals([arrival(2), arrival()])
+        seen: list[DueSchedule] = []
+
+        def decide(due: Sequence[DueSchedule]) -> list[Advance]:
+            seen.extend(due)
+            return [
+                Advance(replace(one.row, wake_at=None), (tick(),), (Settled("on.file", arrival().event_id),))
+                if one.arrivals
+                else Advance(replace(one.row, wake_at=None))
+                for one in due
+            ]
+
+        assert await store.advance_schedules(after(60), 5, decide) == [tick()]
+        assert {one.row.name: one.arrivals for one in seen} == {
+            "on.file": (arrival(), arrival(2)),
+            "clock": (),
+        }
+        assert await store.triggers.arrivals_of("on.file") == [arrival(2)]
+
+    async def test_one_whose_tick_waits_stays_open_and_the_oldest_of_them_comes_first(
+        self, store: Store
+    ) -> None:
+        await store.put_schedules([schedule()])
+        await store.triggers.add_arrivals([arrival(number) for number in (1, 2, 3)])
+        waits = [Settled("on.file", arrival(number).event_id, after(10 + number)) for number in (2, 1)]
+        await store.advance_schedules(
+            after(60), 1, lambda due: [Advance(replace(due[0].row, wake_at=NOON), (), tuple(waits))]
+        )
+        first = arrival(1, nominal_at=after(11))
+        seen: list[DueSchedule] = []
+
+        def decide(due: Sequence[DueSchedule]) -> list[Advance]:
+            seen.extend(due)
+            return [_settling(due[0], first)]
+
+        await store.advance_schedules(after(60), 1, decide)
+        assert seen[0].arrivals == (first, arrival(3))
+        assert await store.triggers.arrivals_of("on.file") == [arrival(2, nominal_at=after(12)), arrival(3)]
+
+    async def test_what_is_over_is_forgotten_after_a_while(self, store: Store) -> None:
+        await store.put_schedules([schedule()])
+        await store.triggers.add_arrivals([arrival(), arrival(2)])
+        await store.advance_schedules(after(60), 1, lambda due: [_settling(due[0], arrival())])
+        await store.triggers.forget_arrivals(after(60))
+        await store.triggers.add_arrivals([arrival()])
+        assert await store.triggers.arrivals_of("on.file") == [arrival(2)], "it was heard not long ago"
+        await store.triggers.forget_arrivals(after(61))
+        await store.triggers.add_arrivals([arrival()])
+        assert await store.triggers.arrivals_of("on.file") == [arrival(), arrival(2)]
+        await store.remove_schedules(["on.file"], after(61))
+        await store.triggers.forget_arrivals(after(61))
+        assert await store.triggers.arrivals_of("on.file") == []
+
+    async def test_many_schedulers_at_once_count_each_event_once(self, store: Store) -> None:
+        names = [f"s{number}" for number in range(10)]
+        await store.put_schedules([schedule(name) for name in names])
+        counted: list[tuple[str, UUID]] = []
+
+        def decide(due: Sequence[DueSchedule]) -> list[Advance]:
+            settled = [[Settled(row.schedule, row.event_id) for row in one.arrivals] for one in due]
+            return [
+                Advance(replace(one.row, wake_at=None), (), tuple(some))
+                for one, some in zip(due, settled, strict=True)
+            ]
+
+        def counting(due: Sequence[DueSchedule]) -> list[Advance]:
+            counted.extend((row.schedule, row.event_id) for one in due for row in one.arrivals)
+            return decide(due)
+
+        async def scheduler(turn: int) -> None:
+            for number in range(10):
+                rows = [arrival(number, name) for name in (names if turn % 2 else names[::-1])]
+                await store.triggers.add_arrivals(rows)
+                await store.advance_schedules(after(60), 3, counting)
+
+        await asyncio.gather(*(scheduler(turn) for turn in range(4)))
+        while any((row.wake_at is not None) for row in (await store.schedules()).values()):
+            await store.advance_schedules(after(60) + timedelta(hours=1), 100, counting)
+        assert sorted(counted) == sorted(
+            (name, arrival(number).event_id) for name in names for number in range(10)
+        )
+
+
+def _settling(due: DueSchedule, *rows: ArrivalRow) -> Advance:
+    settled = tuple(Settled(row.schedule, row.event_id) for row in rows)
+    return Advance(replace(due.row, wake_at=None), (), settled)
