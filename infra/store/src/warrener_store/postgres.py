@@ -44,6 +44,7 @@ from warrener_store.records.jobs import JOB_COLUMNS, job_in
 from warrener_store.records.new_jobs import arrays_out
 from warrener_store.records.saved_jobs import saves_out
 from warrener_store.rows import AgentRow, BreakerRow, JobRow, JobTypeRow, Lease, ParkedMessage
+from warrener_store.schedules.declarations import KeptDeclarations
 from warrener_store.schedules.postgres import PostgresSchedules
 from warrener_store.schema import check_version
 from warrener_store.sql import statement
@@ -57,7 +58,7 @@ _again = retry(
 )
 
 
-class PostgresStore(PostgresSchedules, Kept, Questions, StateStore):
+class PostgresStore(PostgresSchedules, KeptDeclarations, Kept, Questions, StateStore):
     """Safe for any number of tasks, processes and hosts at once."""
 
     form = NATIVE

@@ -35,6 +35,7 @@ from warrener_store.records.form import TEXTUAL, texts_in, texts_out
 from warrener_store.records.jobs import JOB_COLUMNS, become_out, job_in, ran_out
 from warrener_store.records.new_jobs import columns_out
 from warrener_store.rows import AgentRow, BreakerRow, JobRow, JobTypeRow, Lease, ParkedMessage
+from warrener_store.schedules.declarations import KeptDeclarations
 from warrener_store.schedules.sqlite import SqliteSchedules
 from warrener_store.schema import check_version
 from warrener_store.sql import Positional, positional, statement
@@ -46,7 +47,7 @@ from warrener_store.watching import watched_by
 _ID, _KEY, _TYPE, _STATE = map(JOB_COLUMNS.index, ("job_id", "idempotency_key", "job_type", "state"))
 
 
-class SqliteStore(SqliteSchedules, Kept, Questions, StateStore):
+class SqliteStore(SqliteSchedules, KeptDeclarations, Kept, Questions, StateStore):
     """Safe for any number of tasks and processes of one host."""
 
     form = TEXTUAL

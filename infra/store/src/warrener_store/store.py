@@ -3,8 +3,9 @@
 from typing import Protocol
 
 from warrener_store.port import StateStore
+from warrener_store.schedules.declarations import Declarations
 from warrener_store.schedules.port import Schedules
 
 
-class Store(StateStore, Schedules, Protocol):
-    """The state store and the schedules."""
+class Store(StateStore, Schedules, Declarations, Protocol):
+    """The state store, the schedules and what is known of their declarations."""

@@ -8,12 +8,13 @@ from uuid import UUID
 from warrener_contracts.events import TickFate
 from warrener_store.newest import newest
 from warrener_store.rows import JobRow
+from warrener_store.schedules.declarations import DeclarationRow, Declarations
 from warrener_store.schedules.port import Decide, Schedules
 from warrener_store.schedules.records import asked_in, asked_out
 from warrener_store.schedules.rows import DueSchedule, ScheduleRow, TickRow
 
 
-class MemorySchedules(Schedules):
+class MemorySchedules(Schedules, Declarations):
     """A part of MemoryStore: it looks at its jobs."""
 
     _jobs: dict[UUID, JobRow]
@@ -21,6 +22,7 @@ class MemorySchedules(Schedules):
     def __init__(self) -> None:
         self._schedules: dict[str, ScheduleRow] = {}
         self._ticks: dict[tuple[str, datetime], TickRow] = {}
+        self._declarations: dict[tuple[str, str], DeclarationRow] = {}
 
     async def put_schedules(self, rows: Sequence[ScheduleRow]) -> set[str]:
         told = newest(rows, lambda row: row.name, lambda row: row.put_at).values()
@@ -125,6 +127,34 @@ class MemorySchedules(Schedules):
             reverse=True,
         )
         return found[:limit]
+
+    async def keep_declarations(self, rows: Sequence[DeclarationRow]) -> None:
+        for row in rows:
+            self._declarations.setdefault(row.key, row)
+
+    async def declarations(
+        self, names: Collection[str], job_types: Collection[str] = ()
+    ) -> list[DeclarationRow]:
+        found = (row for row in self._declarations.values() if row.name in names or row.job_type in job_types)
+        return sorted(found, key=lambda row: (row.name, row.declared_at, row.fingerprint))
+
+    async def backfill_ticks(self, ticks: Sequence[TickRow]) -> list[TickRow]:
+        return [tick for tick in ticks if self._backfill(tick)]
+
+    def _backfill(self, tick: TickRow) -> bool:
+        held = self._ticks.get(tick.key)
+        if held is not None and (held.job_id is not None or held.fate is TickFate.WAITING):
+            return False
+        self._ticks[tick.key] = tick if held is None else replace(tick, due_at=held.due_at)
+        return True
+
+    async def ticks_between(self, schedule: str, begin: datetime, end: datetime) -> list[TickRow]:
+        found = (
+            tick
+            for tick in self._ticks.values()
+            if tick.schedule == schedule and begin <= tick.nominal_at <= end
+        )
+        return sorted(found, key=lambda tick: tick.nominal_at)
 
     async def replan_schedules(self, zone_version: str, now: datetime) -> None:
         for name, row in self._schedules.items():
