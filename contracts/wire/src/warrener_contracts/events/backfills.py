@@ -18,7 +18,9 @@ class ScheduleBackfillRequestedData(EventData, frozen=True):
 
     name: ScheduleName
     begin: Instant
-    end: Instant = Field(description="Later ones than the present, and what the clock has yet to decide, are left.")
+    end: Instant = Field(
+        description="Later ones than the present, and what the clock has yet to decide, are left."
+    )
     rate: Annotated[float, Field(gt=0, le=1000, description="Jobs a second.")] = 10.0
     reason: Sentence = "asked for"
     not_before: Instant | None = Field(
@@ -27,7 +29,9 @@ class ScheduleBackfillRequestedData(EventData, frozen=True):
         description="When its first job is asked for; set where a scheduler goes on with the rest.",
     )
     reply_to: ReplyAddress | None = Field(
-        default=None, exclude_if=nothing, description="Where a job.rejected goes if there is no such schedule."
+        default=None,
+        exclude_if=nothing,
+        description="Where a job.rejected goes if there is no such schedule.",
     )
 
     @model_validator(mode="after")

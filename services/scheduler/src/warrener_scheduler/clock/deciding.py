@@ -6,7 +6,7 @@ from itertools import chain, islice, takewhile
 from typing import NamedTuple
 
 from warrener_contracts.events import TickFate
-from warrener_contracts.rules import Misfire
+from warrener_contracts.rules import Misfire, OnceRule
 from warrener_scheduler.calendar.ticks import due_at, nominal_times
 from warrener_scheduler.clock.outcome import Outcome
 from warrener_store.schedules.rows import Advance, DueSchedule, ScheduleRow
@@ -14,6 +14,9 @@ from warrener_store.schedules.rows import Advance, DueSchedule, ScheduleRow
 PORTION = 1000
 """Nominal times that are decided at once at most: a schedule that was not looked at for a year is caught up
 with in several transactions, and the others have their turn between."""
+LONGEST_UNHEARD = timedelta(days=1)
+"""So far back ticks are accounted for that were due between a schedule.put and the day it was heard: its time
+may be years old, and each tick since then would be a row."""
 _LOOK_AGAIN = timedelta(seconds=1)
 _INSTANT = timedelta(microseconds=1)
 
@@ -22,7 +25,7 @@ def advance(due: DueSchedule, now: datetime, zone_version: str) -> Advance:
     """Decide all that is due by `now`, and when to look next."""
     row = due.row
     most = PORTION + row.asked.choices.catch_up_most
-    times = _nominal_times(row, zone_version)
+    times = _nominal_times(row, zone_version, now)
     ready = list(islice(takewhile(lambda nominal: due_at(row.asked, nominal) <= now, times), most + 1))
     outcome = Outcome(due, now)
     outcome.release_waiting()
@@ -34,32 +37,39 @@ def advance(due: DueSchedule, now: datetime, zone_version: str) -> Advance:
         behind = len(ready) - 1 - place
         _decide(outcome, nominal_at, _Behind(behind, behind - on_time))
     last_at = decided[-1] if decided else row.last_at
-    next_at = None if outcome.used_up else _next(row, ready, zone_version)
+    next_at = None if outcome.used_up else _next(row, ready, zone_version, now)
     told = replace(outcome.row(), zone_version=zone_version, last_at=last_at, next_at=next_at)
     return Advance(replace(told, wake_at=_wake_at(told, now)), tuple(outcome.ticks))
 
 
-def first_time(row: ScheduleRow) -> ScheduleRow:
-    """A schedule as it is put: its first tick is the first one since then."""
-    next_at = next(nominal_times(row.asked, row.put_at, row.put_at - _INSTANT), None)
+def first_time(row: ScheduleRow, now: datetime) -> ScheduleRow:
+    """A schedule as it is put: its first tick is the first one since then, or within the last day."""
+    next_at = next(nominal_times(row.asked, row.put_at, _before_first(row, now)), None)
     return replace(row, next_at=next_at, wake_at=None if next_at is None else due_at(row.asked, next_at))
 
 
-def _nominal_times(row: ScheduleRow, zone_version: str) -> chain[datetime]:
+def _before_first(row: ScheduleRow, now: datetime) -> datetime:
+    """The last moment at which it cannot tick yet. Of a single tick its whole past counts: it is one row."""
+    if isinstance(row.asked.rule, OnceRule):
+        return row.put_at - _INSTANT
+    return max(row.put_at, now - LONGEST_UNHEARD) - _INSTANT
+
+
+def _nominal_times(row: ScheduleRow, zone_version: str, now: datetime) -> chain[datetime]:
     """From the next one on. What another time zone database has planned is planned anew."""
     if row.next_at is not None and row.zone_version == zone_version:
         return chain((row.next_at,), nominal_times(row.asked, row.put_at, row.next_at))
     if row.next_at is None:
         return chain(())
-    return chain(nominal_times(row.asked, row.put_at, row.last_at or row.put_at - _INSTANT))
+    return chain(nominal_times(row.asked, row.put_at, row.last_at or _before_first(row, now)))
 
 
-def _next(row: ScheduleRow, ready: list[datetime], zone_version: str) -> datetime | None:
+def _next(row: ScheduleRow, ready: list[datetime], zone_version: str, now: datetime) -> datetime | None:
     if len(ready) > PORTION:
         return ready[PORTION]
     if ready:
         return next(nominal_times(row.asked, row.put_at, ready[-1]), None)
-    return next(_nominal_times(row, zone_version), None)
+    return next(_nominal_times(row, zone_version, now), None)
 
 
 def _wake_at(row: ScheduleRow, now: datetime) -> datetime | None:

@@ -10,6 +10,7 @@ from uuid import UUID
 from warrener_contracts.codec import Readable
 from warrener_contracts.events import (
     Event,
+    ScheduleBackfillRequested,
     SchedulePauseRequested,
     SchedulePut,
     ScheduleRemoveRequested,
@@ -24,6 +25,7 @@ from warrener_runtime.logs import get_logger
 from warrener_scheduler import answers
 from warrener_scheduler.calendar.ticks import check
 from warrener_scheduler.calendar.zones import database_version
+from warrener_scheduler.clock.backfilling import Backfilling
 from warrener_scheduler.clock.deciding import first_time
 from warrener_scheduler.clock.requests import request_text
 from warrener_store.schedules.port import Schedules
@@ -35,6 +37,7 @@ ScheduleEvent = (
     | ScheduleResumeRequested
     | ScheduleRemoveRequested
     | ScheduleTriggerRequested
+    | ScheduleBackfillRequested
 )
 
 _log = get_logger("schedules")
@@ -55,6 +58,7 @@ class Keeping:
         self._schedules = schedules
         self._clock = clock
         self._changed = changed
+        self._backfilling = Backfilling(schedules, clock)
 
     async def carry_out(self, wishes: Sequence[Wish]) -> list[Letter]:
         """In their order, those of one kind together. Returns the answers to what cannot be kept."""
@@ -72,6 +76,8 @@ class Keeping:
             return await self._put(wishes)
         if kind is ScheduleTriggerRequested:
             return await self._trigger(wishes)
+        if kind is ScheduleBackfillRequested:
+            return await self._backfill(wishes)
         if kind is ScheduleRemoveRequested:
             await self._schedules.remove_schedules(names)
         else:
@@ -90,7 +96,7 @@ class Keeping:
                 letters += self._refuse(wish, str(error))
                 continue
             row = ScheduleRow(asked=wish.event.data, put_at=put_at, zone_version=database_version())
-            rows.append(first_time(row))
+            rows.append(first_time(row, self._clock.now()))
         if rows:
             await self._schedules.put_schedules(rows)
         return letters
@@ -102,16 +108,33 @@ class Keeping:
         for wish in wishes:
             row = known.get(wish.event.data.name)
             if row is None:
-                detail = f"expected the name of a schedule, got {wish.event.data.name!r}: put it first"
-                letters += self._refuse(wish, detail)
+                letters += self._refuse(wish, _unknown(wish))
             else:
                 ticks.append(_triggered(row, wish.event, now))
         await self._schedules.add_ticks(ticks)
         return letters
 
+    async def _backfill(self, wishes: Sequence[Wish]) -> list[Letter]:
+        known = await self._schedules.schedules({wish.event.data.name for wish in wishes})
+        letters = list[Letter]()
+        for wish in wishes:
+            row = known.get(wish.event.data.name)
+            if row is None:
+                letters += self._refuse(wish, _unknown(wish))
+            elif isinstance(wish.event, ScheduleBackfillRequested):
+                try:
+                    letters += await self._backfilling.carry_out(wish.event, row)
+                except ValueError as error:
+                    letters += self._refuse(wish, str(error))
+        return letters
+
     def _refuse(self, wish: Wish, detail: str) -> list[Letter]:
         _log.warning("A request about a schedule was rejected.", action="schedules.rejected", detail=detail)
         return answers.schedule_rejection(wish.event, wish.came, detail, self._clock.now())
+
+
+def _unknown(wish: Wish) -> str:
+    return f"expected the name of a schedule, got {wish.event.data.name!r}: put it first"
 
 
 def _told_at(event: Event[Any], now: datetime) -> datetime:
