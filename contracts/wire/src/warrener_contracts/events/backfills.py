@@ -42,7 +42,7 @@ class ScheduleBackfillRequestedData(EventData, frozen=True):
 
 
 class ScheduleBackfillRequested(Event[ScheduleBackfillRequestedData], frozen=True):
-    """Ask for the jobs of past ticks. The job of a tick has the id that it would have had, so that a repeat asks
-    for nothing twice."""
+    """Ask for the jobs of past ticks. The job of a tick has the id that it would have had, so that a repeat
+    asks for nothing twice."""
 
     type: Literal["schedule.backfill_requested.v1"] = "schedule.backfill_requested.v1"

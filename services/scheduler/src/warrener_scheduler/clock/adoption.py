@@ -1,7 +1,7 @@
 """What becomes of a schedule that an agent's code declares. Pure.
 
-A declaration is news once: it is taken up when it is first heard, and never again. So no restart undoes what an
-operator has said since, and agents of two releases that restart in turns change nothing.
+A declaration is news once: it is taken up when it is first heard, and never again. So no restart undoes what
+an operator has said since, and agents of two releases that restart in turns change nothing.
 """
 
 from collections.abc import Collection
@@ -39,8 +39,8 @@ def declared(declaration: ScheduleDeclaration) -> SchedulePutData:
 
 
 def fingerprint_of(declaration: ScheduleDeclaration) -> str:
-    """The same for what says the same. What is as usual is left out, so that a field that comes later makes no
-    news of what is known."""
+    """The same for what says the same. What is as usual is left out, so that a field that comes later makes
+    no news of what is known."""
     asked = declaration.schedule
     said = asked.model_dump(mode="json", exclude_defaults=True, exclude={"owner", "reply_to", "rule"})
     rule = asked.rule.model_dump(mode="json", exclude_none=True)

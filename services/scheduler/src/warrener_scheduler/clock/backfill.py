@@ -1,8 +1,8 @@
 """Which past ticks a backfill asks for, one portion after the other. Pure.
 
-It asks for nominal times that have no job. Their requests wait in the ledger, each until its turn by the rate, and
-are published as any other; the job ids are those that the ticks would have had. So whatever is said twice, or
-begun again after a crash, asks for nothing twice.
+It asks for nominal times that have no job. Their requests wait in the ledger, each until its turn by the
+rate, and are published as any other; the job ids are those that the ticks would have had. So whatever is said
+twice, or begun again after a crash, asks for nothing twice.
 """
 
 from collections.abc import Iterator, Mapping

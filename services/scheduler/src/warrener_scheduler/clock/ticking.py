@@ -88,8 +88,8 @@ class Ticking:
             return Advance(replace(due.row, wake_at=now + _PUT_OFF))
 
     async def _repeat(self) -> bool:
-        """Publish what was triggered or backfilled, and what another scheduler has decided and not published in time.
-        Whether there may be more."""
+        """Publish what was triggered or backfilled, and what another scheduler has decided and not published
+        in time. Whether there may be more."""
         now = self._clock.now()
         found = await self._schedules.claim_ticks(now, now + PUBLISHED_WITHIN, _AT_ONCE)
         late = sum(tick.fate is not TickFate.TRIGGERED and not is_backfilled(tick) for tick in found)
