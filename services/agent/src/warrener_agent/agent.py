@@ -119,8 +119,9 @@ class Agent:
 
         One of `cron`, `every`, `at`, `after` and `rule` says when. The scheduler takes a declaration up when
         it is first heard, and never again: what an operator puts, pauses or removes afterwards stays so,
-        until the code says something new. Another `edition` makes it new without a change. `job_type` says which is
-        meant where a handler serves several, and stands alone for a program: there is nothing to decorate.
+        until the code says something new. Another `edition` makes it new without a change. `job_type` says
+        which is meant where a handler serves several, and stands alone for a program: there is nothing to
+        decorate.
 
         Raises JobDefinitionError for what cannot be kept, and for arguments that the handler would refuse.
         """

@@ -7,6 +7,7 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
+from warrener.scheduling.span import Span, Standing
 from warrener.shown.tables import table
 from warrener.shown.times import ago, clock, span
 from warrener_contracts.events import TickFate
@@ -61,6 +62,20 @@ def preview_table(ticks: Iterable[Mapping[str, Any]]) -> Table:
     for tick in ticks:
         made.add_row(
             tick.get("wall", ""), tick["at"], Text(tick.get("clock_change", ""), style="odd", no_wrap=True)
+        )
+    return made
+
+
+def span_table(span: Span) -> Table:
+    """The ticks of a span and how they stand, one a line."""
+    made = table("nominal time", "stands", "job")
+    for tick in span.ticks:
+        style = "live" if tick.standing is Standing.ASKED_FOR else "soft"
+        job = "" if tick.job_id is None else str(tick.job_id)
+        made.add_row(
+            f"{tick.nominal_at:%Y-%m-%d %H:%M:%S}Z",
+            Text(tick.standing.value.replace("_", " "), style=style),
+            job,
         )
     return made
 
