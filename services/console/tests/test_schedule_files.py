@@ -1,5 +1,6 @@
 """Files of schedules: everything can be said, every mistake has its place, what is written is read back."""
 
+import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from warrener.calendar import problems_of
 from warrener.scheduling.file import FileError, parse
 from warrener.scheduling.lines import Lines
 from warrener.scheduling.plan import Action, Difference, plan_of
@@ -25,6 +27,7 @@ from warrener_contracts.rules import (
 )
 
 FILE = Path("schedules.toml")
+GUIDE = Path(__file__).parents[3] / "docs" / "howto" / "schedule-jobs.md"
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 EVERYTHING = SchedulePutData(
     name="flights.hourly",
@@ -148,6 +151,16 @@ timezone = "UTC"
     def test_a_line_that_cannot_be_told_is_not_guessed(self) -> None:
         assert Lines("schedule = [{ name = 'a' }]", "schedule").of(0) is None
         assert Lines("a = 1\n[[schedule]]\nb = 2", "schedule").of(0, "c") == 2
+
+
+def test_the_file_of_the_guide_says_what_the_guide_says() -> None:
+    (text,) = re.findall(r"```toml\n(.*?)```", GUIDE.read_text("utf-8"), re.DOTALL)
+    told = parse(text, FILE)
+    hourly, sweep = told.schedules
+    assert problems_of(told.schedules) == [None, None]
+    assert (told.owner, hourly.timezone, sweep.timezone) == ("airport", "Europe/Berlin", "UTC")
+    assert sweep.choices.overlap is Overlap.SKIP
+    assert sweep.choices.misfire is Misfire.WINDOW
 
 
 class TestWriting:

@@ -154,7 +154,7 @@ def test_a_real_celery_app(here: Path, run: Run) -> None:
     (here / "real_celery.py").write_text(
         """
 from celery import Celery
-from celery.schedules import crontab, schedule, solar
+from celery.schedules import crontab, schedule
 
 app = Celery("shop", broker="memory://")
 app.conf.timezone = "Europe/Berlin"
@@ -166,7 +166,7 @@ def load(path, rows=10):
 app.conf.beat_schedule = {
     "nightly": {"task": "shop.load", "schedule": crontab(minute=30, hour="2"), "args": ("a.csv",)},
     "often": {"task": "shop.load", "schedule": schedule(run_every=90), "kwargs": {"path": "b.csv"}},
-    "sunset": {"task": "shop.load", "schedule": solar("sunset", 52.5, 13.4)},
+    "both": {"task": "shop.load", "schedule": crontab(day_of_month="1", day_of_week="mon")},
 }
 """,
         encoding="utf-8",
@@ -177,7 +177,7 @@ app.conf.beat_schedule = {
     assert (first.name, first.rule) == ("nightly", CronRule(expression="30 2 * * *"))
     assert (first.timezone, first.arguments) == ("Europe/Berlin", {"path": "a.csv"})
     assert second.rule == IntervalRule(every=timedelta(seconds=90))
-    assert "left out  sunset: solar(sunset)" in told.stderr
+    assert "left out  both: day_of_month and day_of_week" in told.stderr
 
 
 class TestTheCommand:

@@ -1,7 +1,7 @@
 """A Celery beat schedule as schedules. Pure; knows the shapes of Celery's objects and needs none of them.
 
-An entry is a mapping `{"task", "schedule", "args", "kwargs", "options"}`. Its schedule is a number of seconds,
-a timedelta, one of Celery's objects, or, in JSON, a mapping: `{"crontab": {"minute": "0", …}}`,
+An entry is a mapping `{"task", "schedule", "args", "kwargs", "options"}`. Its schedule is a number of
+seconds, a timedelta, one of Celery's objects, or, in JSON, a mapping: `{"crontab": {"minute": "0", …}}`,
 `{"every": 30}`, `{"solar": {…}}`.
 """
 
