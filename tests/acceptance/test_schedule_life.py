@@ -7,19 +7,24 @@ twice.
 import asyncio
 import signal
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from datetime import UTC, datetime, timedelta
+from typing import Any, TypeVar
 from uuid import UUID
 
 import pytest
 from tests.acceptance.commanding import ask, say, start
 from tests.acceptance.warren import ServiceProcess, Warren, until
 
+from warrener_client import SyncClient
+from warrener_contracts.events import SchedulePauseRequested, SchedulePutData
 from warrener_contracts.identity import tick_job_id
+from warrener_contracts.rules import IntervalRule
 from warrener_store import Store, open_store
 from warrener_store.rows import JobFilter
 from warrener_store.schedules.rows import ScheduleRow
 
+T = TypeVar("T")
 HOUR = timedelta(hours=1)
 BASE = """
 from pydantic import BaseModel
@@ -59,63 +64,46 @@ def begun(shared_warren: Warren) -> Iterator[Warren]:
     """All services; the agent runs from the folder of the warren."""
     (shared_warren.folder / "life_jobs.py").write_text(BASE, encoding="utf-8")
     shared_warren.start_all("life_jobs")
-    until(lambda: "tally" in job_types(shared_warren), "the job types", within=120)
+    until(
+        lambda: "tally" in look(shared_warren, lambda store: store.job_types()), "the job types", within=120
+    )
     yield shared_warren
     shared_warren.end()
 
 
-async def _job_types(store: Store) -> set[str]:
-    return set(await store.job_types())
+def look(warren: Warren, question: Callable[[Store], Coroutine[Any, Any, T]]) -> T:
+    """The store's answer."""
 
-
-def job_types(warren: Warren) -> set[str]:
-    """What agents have announced."""
-
-    async def look() -> set[str]:
+    async def ask_it() -> T:
         store = open_store(warren.store_url)
         await store.start()
         try:
-            return await _job_types(store)
+            return await question(store)
         finally:
             await store.close()
 
-    return asyncio.run(look())
+    return asyncio.run(ask_it())
 
 
 def schedule(warren: Warren, name: str) -> ScheduleRow | None:
     """As the store has it."""
-
-    async def look() -> ScheduleRow | None:
-        store = open_store(warren.store_url)
-        await store.start()
-        try:
-            return (await store.schedules([name])).get(name)
-        finally:
-            await store.close()
-
-    return asyncio.run(look())
+    return look(warren, lambda store: store.schedules([name])).get(name)
 
 
 def jobs_of(warren: Warren, name: str) -> list[UUID]:
     """The jobs that the ticks of a schedule have asked for, and that are there."""
-
-    async def look() -> list[UUID]:
-        store = open_store(warren.store_url)
-        await store.start()
-        try:
-            rows = await store.list_jobs(JobFilter(limit=1000))
-            return [row.job_id for row in rows if row.source == f"warrener/schedule/{name}"]
-        finally:
-            await store.close()
-
-    return asyncio.run(look())
+    rows = look(warren, lambda store: store.list_jobs(JobFilter(limit=1000)))
+    return [row.job_id for row in rows if row.source == f"warrener/schedule/{name}"]
 
 
 def hourly(warren: Warren, name: str) -> datetime:
-    """Put a schedule that ticks each hour; the last full hour."""
-    say(warren, "schedule", "put", name, "tally", "--every", "1h")
+    """Put a schedule that ticks each hour, and not while the test runs; its last tick."""
+    last = datetime.now(UTC).replace(microsecond=0) - timedelta(minutes=5)
+    rule = IntervalRule(every=HOUR, anchor=last - 1000 * HOUR)
+    with SyncClient(warren.broker_url) as client:
+        client.put_schedules([SchedulePutData(name=name, rule=rule, job_type="tally")])
     until(lambda: schedule(warren, name), f"{name} to be kept")
-    return datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
+    return last
 
 
 def test_point_5_a_backfill_asks_for_each_past_tick_once_however_often_it_is_said(begun: Warren) -> None:
@@ -153,6 +141,13 @@ def test_point_5_a_backfill_outlives_its_command_and_its_scheduler(begun: Warren
     assert Counter(jobs_of(begun, "torn")) == Counter({tick_job_id("torn", moment): 1 for moment in times})
 
 
+def pause(warren: Warren, name: str) -> None:
+    """As an operator does."""
+    with SyncClient(warren.broker_url) as client:
+        client.ask_of_schedule(SchedulePauseRequested, name)
+    until(lambda: (row := schedule(warren, name)) and row.paused, f"{name} to be paused")
+
+
 FILE = """
 owner = "airport"
 
@@ -171,13 +166,12 @@ choices = {{ overlap = "skip" }}
 
 
 def test_point_5_a_file_of_schedules_is_planned_applied_and_pruned(begun: Warren) -> None:
+    hourly(begun, "by.hand")
     file = begun.folder / "schedules.toml"
     file.write_text(FILE.format(every="1h"), encoding="utf-8")
     apply = ("schedule", "apply", "schedules.toml", "--prune")
-    assert "2 to add" in say(begun, *apply, "--plan", code=2)
-    say(begun, *apply, "--yes")
-    assert "2 unchanged" in say(begun, *apply, "--plan")
-    say(begun, "schedule", "pause", "file.hourly")
+    assert "2 to add" in say(begun, *apply, "--yes")
+    pause(begun, "file.hourly")
 
     text = FILE.format(every="2h")
     file.write_text(text[: text.rindex("[[schedule]]")], encoding="utf-8")
@@ -189,7 +183,7 @@ def test_point_5_a_file_of_schedules_is_planned_applied_and_pruned(begun: Warren
     row = schedule(begun, "file.hourly")
     assert row is not None
     assert (row.paused, row.asked.owner) == (True, "airport")
-    assert schedule(begun, "past") is not None, "what this file never put stays"
+    assert schedule(begun, "by.hand") is not None, "what this file never put stays"
     file.write_text(say(begun, "schedule", "export", "file.hourly", "--owner", "airport"), encoding="utf-8")
     assert "1 unchanged" in say(begun, *apply, "--plan"), "what is exported says the same"
 
@@ -222,7 +216,7 @@ def announcements(warren: Warren, action: str) -> int:
 def test_point_5_schedules_in_code_are_taken_up_once_and_never_fight(begun: Warren) -> None:
     old = declaring(begun, "release_1", "1h")
     until(lambda: every(begun) == "1:00:00", "the schedule of the code to be taken up")
-    say(begun, "schedule", "pause", "declared")
+    pause(begun, "declared")
     new = declaring(begun, "release_2", "2h")
     until(lambda: every(begun) == "2:00:00", "the new release's schedule to be taken up")
 

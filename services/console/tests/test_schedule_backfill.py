@@ -128,6 +128,7 @@ class TestSpans:
         waiting = tick(DAYS[0], TickFate.CAUGHT_UP, uuid4())
         assert still_to_come(DAYS[:3], [waiting]) == (2, 0)
         assert still_to_come(DAYS[:1], [waiting]) == (0, 0)
+        assert still_to_come(DAYS[3:4], LEDGER) == (0, 0), "it waits for an earlier job, and comes by itself"
 
     @pytest.mark.parametrize(("text", "rate"), [("10/s", 10), ("30/m", 0.5), ("36/h", 0.01), ("7", 7)])
     def test_rates(self, text: str, rate: float) -> None:

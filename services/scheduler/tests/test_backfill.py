@@ -22,8 +22,8 @@ from warrener_contracts.events import (
 from warrener_contracts.identity import tick_job_id
 from warrener_contracts.rules import IntervalRule, OnceRule
 from warrener_scheduler.clock.backfill import PORTION, is_backfilled, portion, times_of
-from warrener_scheduler.clock.deciding import LONGEST_UNHEARD
-from warrener_store.schedules.rows import ScheduleRow
+from warrener_scheduler.clock.deciding import LONGEST_UNHEARD, advance, first_time
+from warrener_store.schedules.rows import DueSchedule, ScheduleRow
 
 HOUR = timedelta(hours=1)
 HOURLY = IntervalRule(every=HOUR, offset=SECOND)  # the stage is open a second past midnight
@@ -156,6 +156,15 @@ class TestPutsFromLongAgo:
         assert ticks[0].nominal_at >= now - LONGEST_UNHEARD
         assert len(ticks) == LONGEST_UNHEARD // HOUR + 1
         assert (await stage.store.schedules())["tick"].put_at == old.time, "its time orders it among others"
+
+    def test_what_is_planned_is_accounted_for_though_the_zones_changed_while_nobody_looked(self) -> None:
+        """The scheduler was away for a week before the first tick of it, and came back with another one."""
+        asked = SchedulePutData(
+            name="tick", rule=IntervalRule(every=timedelta(days=1)), job_type="flights.load"
+        )
+        row = first_time(ScheduleRow(asked=asked, put_at=at(1), zone_version="2026a"), at(1))
+        found = advance(DueSchedule(row), at(1) + timedelta(days=7), "2026b")
+        assert [tick.nominal_at for tick in found.ticks] == [at(86_400 * day) for day in range(1, 8)]
 
     async def test_a_single_tick_is_not_lost_however_late_it_was_heard(self, stage: Stage) -> None:
         rule = OnceRule(after=HOUR)

@@ -74,6 +74,8 @@ async def look_on(store: Store, span: Span) -> None:
                 progress.update(bar, completed=len(asked) - unheard - unpublished)
                 if unheard < len(asked):
                     progress.update(bar, description="[soft]jobs asked for[/]")
+                elif span.schedule not in await store.schedules([span.schedule]):
+                    raise CommandError(f"{span.schedule} was removed before a scheduler took this up")
                 elif waited > _HEARD_WITHIN:
                     progress.update(bar, description="[odd]no scheduler has taken it up yet; it is kept[/]")
                 await asyncio.sleep(pause)

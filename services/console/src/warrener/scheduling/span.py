@@ -75,7 +75,9 @@ def _standing(nominal_at: datetime, known: Mapping[datetime, TickRow]) -> Standi
 
 def still_to_come(asked: Iterable[datetime], held: Iterable[TickRow]) -> tuple[int, int]:
     """How many of these ticks nobody has taken up yet, and how many of the others are not published yet."""
-    known = {tick.nominal_at: tick for tick in held if tick.job_id is not None}
+    known = {
+        tick.nominal_at: tick for tick in held if tick.job_id is not None or tick.fate is TickFate.WAITING
+    }
     rows = [known.get(nominal_at) for nominal_at in asked]
     return rows.count(None), sum(row is not None and row.request is not None for row in rows)
 

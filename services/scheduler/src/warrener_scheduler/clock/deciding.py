@@ -49,10 +49,11 @@ def first_time(row: ScheduleRow, now: datetime) -> ScheduleRow:
 
 
 def _before_first(row: ScheduleRow, now: datetime) -> datetime:
-    """The last moment at which it cannot tick yet. Of a single tick its whole past counts: it is one row."""
+    """The last moment at which it cannot tick yet. Of a single tick its whole past counts: it is one row.
+    What is planned already is not put off: it may have been due while no scheduler ran."""
     if isinstance(row.asked.rule, OnceRule):
         return row.put_at - _INSTANT
-    return max(row.put_at, now - LONGEST_UNHEARD) - _INSTANT
+    return max(row.put_at, min(now, row.next_at or now) - LONGEST_UNHEARD) - _INSTANT
 
 
 def _nominal_times(row: ScheduleRow, zone_version: str, now: datetime) -> chain[datetime]:
