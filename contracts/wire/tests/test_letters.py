@@ -86,6 +86,7 @@ ADDRESSES = {
     "schedule.resume_requested.v1": ("warrener.requests", "schedule.resume_requested"),
     "schedule.remove_requested.v1": ("warrener.requests", "schedule.remove_requested"),
     "schedule.trigger_requested.v1": ("warrener.requests", "schedule.trigger_requested"),
+    "schedule.backfill_requested.v1": ("warrener.requests", "schedule.backfill_requested"),
     "schedule.ticked.v1": ("warrener.events", "schedule.ticked.caught_up.flights.hourly"),
 }
 
@@ -129,6 +130,7 @@ def test_only_what_nobody_must_hear_is_fleeting_and_requests_and_dispatches_must
         "schedule.resume_requested.v1",
         "schedule.remove_requested.v1",
         "schedule.trigger_requested.v1",
+        "schedule.backfill_requested.v1",
     }
 
 

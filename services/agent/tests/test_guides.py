@@ -12,7 +12,13 @@ import pytest
 from warrener_agent import Agent, Backoff
 from warrener_agent.testing import run
 
-GUIDES = ("write-a-handler.md", "choose-a-retry-policy.md", "cancel-a-job.md", "save-a-checkpoint.md")
+GUIDES = (
+    "write-a-handler.md",
+    "choose-a-retry-policy.md",
+    "cancel-a-job.md",
+    "save-a-checkpoint.md",
+    "import-schedules.md",
+)
 HOWTO = Path(__file__).parents[3] / "docs" / "howto"
 
 
@@ -50,3 +56,18 @@ async def test_the_handlers_of_the_guide_to_retries_do_what_it_says(
     assert (await run(agent, "report.send", {"day": "monday"})).instead == "cancelled"
     (tmp_path / "monday.csv").write_text("a,b\n")
     assert (await run(agent, "report.send", {"day": "monday"})).result == 4
+
+
+def test_the_guide_to_schedules_declares_what_it_says() -> None:
+    block = next(block for block in blocks("schedule-jobs.md") if "@agent.schedule" in block)
+    guide: dict[str, Any] = {"__name__": "flights"}
+    exec(block, guide)
+    (declared,) = guide["agent"].schedules
+    assert declared.schedule.name == "flights.hourly"
+
+
+def test_the_guide_to_imports_has_the_job_type_that_a_crontab_needs() -> None:
+    (block,) = blocks("import-schedules.md")
+    guide: dict[str, Any] = {"__name__": "lines"}
+    exec(block, guide)
+    assert set(guide["agent"].kinds) == {"cron.line"}

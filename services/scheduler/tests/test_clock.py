@@ -294,7 +294,7 @@ class TestCrash:
 
 
 def scheduled(put_at: datetime, **choices: Any) -> ScheduleRow:
-    return first_time(ScheduleRow(asked=put(**choices).data, put_at=put_at, zone_version=ZONES))
+    return first_time(ScheduleRow(asked=put(**choices).data, put_at=put_at, zone_version=ZONES), put_at)
 
 
 def decided(row: ScheduleRow, *moments: datetime) -> tuple[ScheduleRow, list[TickRow]]:

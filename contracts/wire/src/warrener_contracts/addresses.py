@@ -30,6 +30,7 @@ from warrener_contracts.events import (
     JobRejected,
     JobRequested,
     JobRetrying,
+    ScheduleBackfillRequested,
     SchedulePauseRequested,
     SchedulePut,
     ScheduleRemoveRequested,
@@ -67,6 +68,7 @@ def _(event: JobRequested) -> tuple[str, str]:
 @address_of.register(ScheduleResumeRequested)
 @address_of.register(ScheduleRemoveRequested)
 @address_of.register(ScheduleTriggerRequested)
+@address_of.register(ScheduleBackfillRequested)
 def _(event: Event[Any]) -> tuple[str, str]:
     return topology.REQUESTS, _unversioned(event)
 

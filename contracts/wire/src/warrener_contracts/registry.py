@@ -98,6 +98,7 @@ RELEASED: tuple[Kind, ...] = (
     events.JobRequested,
     events.JobRetrying,
     events.ServiceDeaf,
+    events.ScheduleBackfillRequested,
     events.SchedulePauseRequested,
     events.SchedulePut,
     events.ScheduleRemoveRequested,

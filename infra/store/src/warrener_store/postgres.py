@@ -45,6 +45,7 @@ from warrener_store.records.new_jobs import arrays_out
 from warrener_store.records.saved_jobs import saves_out
 from warrener_store.records.successes import arrays_of, succeeded_in
 from warrener_store.rows import AgentRow, BreakerRow, JobRow, JobTypeRow, Lease, ParkedMessage
+from warrener_store.schedules.declarations import KeptDeclarations
 from warrener_store.schedules.postgres import PostgresSchedules
 from warrener_store.schedules.postgres_watches import PostgresWatches
 from warrener_store.schema import check_version
@@ -61,7 +62,7 @@ _again = retry(
 )
 
 
-class PostgresStore(PostgresSchedules, PostgresWatches, Kept, Questions, StateStore):
+class PostgresStore(PostgresSchedules, PostgresWatches, KeptDeclarations, Kept, Questions, StateStore):
     """Safe for any number of tasks, processes and hosts at once."""
 
     form = NATIVE

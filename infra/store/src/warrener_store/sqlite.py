@@ -36,6 +36,7 @@ from warrener_store.records.jobs import JOB_COLUMNS, become_out, job_in, ran_out
 from warrener_store.records.new_jobs import columns_out
 from warrener_store.records.successes import rows_of, succeeded_in
 from warrener_store.rows import AgentRow, BreakerRow, JobRow, JobTypeRow, Lease, ParkedMessage
+from warrener_store.schedules.declarations import KeptDeclarations
 from warrener_store.schedules.sqlite import SqliteSchedules
 from warrener_store.schedules.sqlite_watches import SqliteWatches
 from warrener_store.schema import check_version
@@ -50,7 +51,7 @@ from warrener_store.watching import watched_by
 _ID, _KEY, _TYPE, _STATE = map(JOB_COLUMNS.index, ("job_id", "idempotency_key", "job_type", "state"))
 
 
-class SqliteStore(SqliteSchedules, SqliteWatches, Kept, Questions, StateStore):
+class SqliteStore(SqliteSchedules, SqliteWatches, KeptDeclarations, Kept, Questions, StateStore):
     """Safe for any number of tasks and processes of one host."""
 
     form = TEXTUAL

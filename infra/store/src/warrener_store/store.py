@@ -3,14 +3,15 @@
 from typing import Protocol
 
 from warrener_store.port import StateStore
+from warrener_store.schedules.declarations import Declarations
 from warrener_store.schedules.port import Schedules
 from warrener_store.schedules.upkeep import TickUpkeep
 from warrener_store.schedules.watches import Watches
 from warrener_store.triggers.port import Triggers
 
 
-class Store(StateStore, Schedules, Watches, TickUpkeep, Protocol):
-    """The state store and the schedules with what is expected of them."""
+class Store(StateStore, Schedules, Declarations, Watches, TickUpkeep, Protocol):
+    """The state store, and the schedules with what is expected of them and who has declared them."""
 
     @property
     def triggers(self) -> Triggers:

@@ -11,6 +11,8 @@ from warrener_agent.errors import ErrorRules, Errors
 from warrener_agent.failures import JobDefinitionError
 from warrener_agent.kinds import ExecutorName, JobKind, Options, kind_of
 from warrener_agent.program import Program
+from warrener_agent.schedules import ScheduleOptions, declaration_of, kind_for
+from warrener_contracts.events import ScheduleDeclaration
 from warrener_contracts.policy import Guarantee
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -21,11 +23,17 @@ class Agent:
 
     def __init__(self) -> None:
         self._kinds: dict[str, JobKind] = {}
+        self._schedules: dict[str, ScheduleDeclaration] = {}
 
     @property
     def kinds(self) -> Mapping[str, JobKind]:
         """What it serves, by job type."""
         return MappingProxyType(self._kinds)
+
+    @property
+    def schedules(self) -> tuple[ScheduleDeclaration, ...]:
+        """The schedules that it declares."""
+        return tuple(self._schedules.values())
 
     def job(
         self,
@@ -99,10 +107,46 @@ class Agent:
             )
         )
 
+    def schedule(
+        self,
+        name: str,
+        *,
+        job_type: str | None = None,
+        edition: int = 0,
+        **options: Unpack[ScheduleOptions],
+    ) -> Callable[[F], F]:
+        """Declare the schedule `name` for the jobs of the decorated handler; stands above `@agent.job`.
+
+        One of `cron`, `every`, `at`, `after` and `rule` says when. The scheduler takes a declaration up when
+        it is first heard, and never again: what an operator puts, pauses or removes afterwards stays so,
+        until the code says something new. Another `edition` makes it new without a change. `job_type` says
+        which is meant where a handler serves several, and stands alone for a program: there is nothing to
+        decorate.
+
+        Raises JobDefinitionError for what cannot be kept, and for arguments that the handler would refuse.
+        """
+
+        if job_type in self._kinds:
+            self._add_schedule(declaration_of(name, self._kinds[job_type], edition, options))
+
+        def declare(handler: F) -> F:
+            kind = kind_for(name, self._kinds.values(), handler, job_type)
+            self._add_schedule(declaration_of(name, kind, edition, options))
+            return handler
+
+        return declare
+
     def include(self, other: "Agent") -> None:
         """Serve what `other` serves too. Raises JobDefinitionError where both serve one name."""
         for kind in other.kinds.values():
             self._add(kind)
+        for declaration in other.schedules:
+            self._add_schedule(declaration)
+
+    def _add_schedule(self, declaration: ScheduleDeclaration) -> None:
+        name = declaration.schedule.name
+        if self._schedules.setdefault(name, declaration) != declaration:
+            raise JobDefinitionError(f"schedule {name}: expected one declaration, got two that differ")
 
     def _add(self, kind: JobKind) -> None:
         known = self._kinds.get(kind.name)

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from warrener_agent.kinds import JobKind
 from warrener_agent.publish import publish_surely
 from warrener_agent.workplace import Workplace
-from warrener_contracts.events import AgentAnnounced, AgentAnnouncedData
+from warrener_contracts.events import AgentAnnounced, AgentAnnouncedData, ScheduleDeclaration
 from warrener_contracts.letters import letter_for
 from warrener_contracts.topology import TOPOLOGY, dispatch_queue
 from warrener_runtime.lifecycle import Managed
@@ -17,9 +17,11 @@ _log = get_logger("agent.announce")
 class Announcer(Managed):
     """Declares the queues when it starts, then tells the scheduler what this agent can run."""
 
-    def __init__(self, at: Workplace, kinds: Iterable[JobKind]) -> None:
+    def __init__(
+        self, at: Workplace, kinds: Iterable[JobKind], schedules: Iterable[ScheduleDeclaration] = ()
+    ) -> None:
         super().__init__("announcer")
-        self._at, self._kinds = at, tuple(kinds)
+        self._at, self._kinds, self._schedules = at, tuple(kinds), tuple(schedules)
 
     async def _on_start(self) -> None:
         own = (self._at.ear, *map(dispatch_queue, self._at.queues))
@@ -32,6 +34,7 @@ class Announcer(Managed):
                 agent_id=self._at.agent_id,
                 queues=self._at.queues,
                 job_types=tuple(kind.declaration for kind in self._kinds),
+                schedules=self._schedules,
             ),
         )
         await publish_surely(self._at, [letter_for(event)])
@@ -41,4 +44,5 @@ class Announcer(Managed):
             agent_id=self._at.agent_id,
             queues=list(self._at.queues),
             job_types=[kind.name for kind in self._kinds],
+            schedules=[told.schedule.name for told in self._schedules],
         )

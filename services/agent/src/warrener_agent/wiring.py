@@ -82,7 +82,7 @@ def _parts(at: Workplace, agent: Agent, telemetry: Telemetry) -> Component:
     every, lease = partial(Loop, clock=at.clock), at.settings.agent_lease
     return Group(
         Farewell(presence),
-        Announcer(at, agent.kinds.values()),
+        Announcer(at, agent.kinds.values(), agent.schedules),
         Ear(at.bus, at.ear.name, control.hear),
         every("heartbeats", presence.beat, every=at.settings.agent_heartbeat),
         every("leases", leases.renew, every=lease * 0.3),

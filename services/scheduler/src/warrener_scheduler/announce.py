@@ -7,6 +7,7 @@ from warrener_contracts.events import AgentAnnounced, JobTypeDeclaration
 from warrener_runtime.bus.port import Bus
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
+from warrener_scheduler.clock.adopting import Adopting
 from warrener_scheduler.publishing import declare_queues
 from warrener_store.port import StateStore
 from warrener_store.rows import JobTypeRow
@@ -17,18 +18,20 @@ _log = get_logger("announce")
 class Announce:
     """The verb for announcements; a repeat changes nothing."""
 
-    def __init__(self, bus: Bus, store: StateStore, clock: Clock) -> None:
+    def __init__(self, bus: Bus, store: StateStore, clock: Clock, adopting: Adopting) -> None:
         self._bus = bus
         self._store = store
         self._clock = clock
+        self._adopting = adopting
 
     async def carry_out(self, events: Sequence[AgentAnnounced]) -> None:
-        """Keep the job types and declare the queues of these announcements."""
+        """Keep the job types, declare the queues and take up the schedules of these announcements."""
         if not events:
             return
         now = self._clock.now()
         await self._store.put_job_types([row for event in events for row in job_type_rows(event, now)])
         await declare_queues(self._bus, (queue for event in events for queue in _queues(event)))
+        await self._adopting.carry_out(events)
         _log.info(
             "Agents announced what they can run.",
             action="announce.kept",

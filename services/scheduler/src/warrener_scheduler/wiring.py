@@ -12,6 +12,7 @@ from warrener_runtime.telemetry import Telemetry
 from warrener_scheduler.accept import Accept
 from warrener_scheduler.announce import Announce
 from warrener_scheduler.campaigns import Campaigns
+from warrener_scheduler.clock.adopting import Adopting
 from warrener_scheduler.clock.keeping import Keeping
 from warrener_scheduler.clock.ticking import Ticking, TickingLoop
 from warrener_scheduler.clock.upkeep import Upkeep
@@ -53,7 +54,7 @@ def assemble(  # noqa: PLR0917 - the same six for every service
         store,
         clock,
         telemetry,
-        Announce(bus, store, clock),
+        Announce(bus, store, clock, Adopting(store, clock, ticking.wake)),
         holds=holds,
         campaigns=campaigns,
         keeping=Keeping(store, clock, ticking.wake, bindings),

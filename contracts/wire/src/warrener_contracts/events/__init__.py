@@ -14,6 +14,11 @@ from warrener_contracts.events.answers import (
     JobRetryingData,
     Reason,
 )
+from warrener_contracts.events.backfills import (
+    MOST_BACKFILLED,
+    ScheduleBackfillRequested,
+    ScheduleBackfillRequestedData,
+)
 from warrener_contracts.events.breakers import (
     BreakerChanged,
     BreakerChangedData,
@@ -60,6 +65,7 @@ from warrener_contracts.events.requests import (
     JobRequested,
     JobRequestedData,
     JobTypeDeclaration,
+    ScheduleDeclaration,
 )
 from warrener_contracts.events.schedules import (
     ScheduleNamedData,
@@ -104,6 +110,7 @@ from warrener_contracts.events.status import (
 
 __all__ = [
     "MAX_CHECKPOINT",
+    "MOST_BACKFILLED",
     "AgentAnnounced",
     "AgentAnnouncedData",
     "AgentHeartbeat",
@@ -179,6 +186,9 @@ __all__ = [
     "JsonObject",
     "Reason",
     "RunningAttempt",
+    "ScheduleBackfillRequested",
+    "ScheduleBackfillRequestedData",
+    "ScheduleDeclaration",
     "ScheduleNamedData",
     "SchedulePauseRequested",
     "SchedulePut",

@@ -16,6 +16,7 @@ from warrener_contracts.events.fields import (
     ReplyAddress,
     Sentence,
 )
+from warrener_contracts.events.schedules import SchedulePutData
 from warrener_contracts.policy import Duration, Guarantee, JobPolicy, PolicyOverrides
 from warrener_contracts.unsaid import nothing
 
@@ -87,12 +88,24 @@ class JobTypeDeclaration(EventData, frozen=True):
     description: Sentence = ""
 
 
+class ScheduleDeclaration(EventData, frozen=True):
+    """A schedule that stands in the code of an agent."""
+
+    schedule: SchedulePutData
+    edition: int = Field(
+        default=0, ge=0, description="Another number makes a declaration of before a new one."
+    )
+
+
 class AgentAnnouncedData(EventData, frozen=True):
     """An agent has started and can run these job types."""
 
     agent_id: AgentId
     queues: tuple[QueueName, ...]
     job_types: tuple[JobTypeDeclaration, ...]
+    schedules: tuple[ScheduleDeclaration, ...] = Field(
+        default=(), exclude_if=nothing, description="Each is taken up once, when it is new."
+    )
 
 
 class AgentAnnounced(Event[AgentAnnouncedData], frozen=True):

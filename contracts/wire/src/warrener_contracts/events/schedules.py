@@ -18,9 +18,13 @@ from warrener_contracts.events.fields import (
 )
 from warrener_contracts.policy import PolicyOverrides
 from warrener_contracts.rules import Choices, Rule
+from warrener_contracts.unsaid import nothing
 
 ScheduleName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$", max_length=120)]
 """Dotted words, as a job type: they become part of a routing key."""
+
+CODE = "code"
+"""The owner of what is declared in an agent's code."""
 
 ZoneName = Annotated[
     str, Field(pattern=r"^[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+)*$", max_length=64, examples=["Europe/Berlin"])
@@ -40,6 +44,11 @@ class SchedulePutData(EventData, frozen=True):
     choices: Choices = Choices()
     reply_to: ReplyAddress | None = Field(
         default=None, description="Where a job.rejected goes if it cannot be kept."
+    )
+    owner: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]+$", max_length=60)] | None = Field(
+        default=None,
+        exclude_if=nothing,
+        description="Who keeps it, such as a file of schedules; `code`: it is declared by an agent.",
     )
 
 

@@ -393,6 +393,18 @@ def _schedules() -> list[e.Event[Any]]:
         e.ScheduleResumeRequested(**asked(54), data=named),
         e.ScheduleRemoveRequested(**asked(55), data=named),
         e.ScheduleTriggerRequested(**asked(56), data=named),
+        e.ScheduleBackfillRequested(
+            **asked(65),
+            data=e.ScheduleBackfillRequestedData(
+                name="flights.hourly",
+                begin=_at(-86_400),
+                end=_NOON,
+                rate=2.5,
+                reason="the files of the day were mended",
+                not_before=_at(60),
+                reply_to="operations-desk-4",
+            ),
+        ),
         e.ScheduleTicked(
             **_envelope(57, _SCHEDULER, 1800.004, "flights.hourly"),
             data=e.ScheduleTickedData(

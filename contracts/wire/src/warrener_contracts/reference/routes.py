@@ -292,6 +292,7 @@ ROUTES: tuple[Route, ...] = (
             e.ScheduleResumeRequested,
             e.ScheduleRemoveRequested,
             e.ScheduleTriggerRequested,
+            e.ScheduleBackfillRequested,
         ),
         "What anyone may ask of a schedule.",
     ),

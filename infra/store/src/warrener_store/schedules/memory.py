@@ -9,6 +9,7 @@ from uuid import UUID
 from warrener_contracts.events import TickFate
 from warrener_store.newest import newest
 from warrener_store.rows import JobRow
+from warrener_store.schedules.declarations import DeclarationRow, Declarations
 from warrener_store.schedules.memory_ticks import MemoryTicks
 from warrener_store.schedules.memory_wakes import MemoryWakes
 from warrener_store.schedules.port import REMOVED, Decide, Schedules
@@ -20,7 +21,7 @@ from warrener_store.triggers.memory import MemoryTriggers
 _NAMED = "tick.previous_success"
 
 
-class MemorySchedules(Schedules):
+class MemorySchedules(Schedules, Declarations):
     """A part of MemoryStore: it looks at its jobs."""
 
     _jobs: dict[UUID, JobRow]
@@ -30,6 +31,7 @@ class MemorySchedules(Schedules):
         self._wakes = MemoryWakes()
         self._ticks = MemoryTicks()
         self._watches: dict[str, WatchRow] = {}
+        self._declarations: dict[tuple[str, str], DeclarationRow] = {}
         self._triggers = MemoryTriggers(self._schedules)
 
     @property
@@ -144,6 +146,30 @@ class MemorySchedules(Schedules):
 
     async def ticks_of(self, schedule: str, limit: int = 50) -> list[TickRow]:
         return self._ticks.of(schedule)[:limit]
+
+    async def keep_declarations(self, rows: Sequence[DeclarationRow]) -> None:
+        for row in rows:
+            self._declarations.setdefault(row.key, row)
+
+    async def declarations(
+        self, names: Collection[str], job_types: Collection[str] = ()
+    ) -> list[DeclarationRow]:
+        found = (row for row in self._declarations.values() if row.name in names or row.job_type in job_types)
+        return sorted(found, key=lambda row: (row.name, row.declared_at, row.fingerprint))
+
+    async def backfill_ticks(self, ticks: Sequence[TickRow]) -> list[TickRow]:
+        return [tick for tick in ticks if self._backfill(tick)]
+
+    def _backfill(self, tick: TickRow) -> bool:
+        held = self._ticks.get(tick.key)
+        if held is not None and (held.job_id is not None or held.fate is TickFate.WAITING):
+            return False
+        self._ticks.put(tick if held is None else replace(tick, due_at=held.due_at))
+        return True
+
+    async def ticks_between(self, schedule: str, begin: datetime, end: datetime) -> list[TickRow]:
+        found = (tick for tick in self._ticks.of(schedule) if begin <= tick.nominal_at <= end)
+        return sorted(found, key=lambda tick: tick.nominal_at)
 
     async def replan_schedules(self, zone_version: str, now: datetime) -> None:
         for row in list(self._schedules.values()):

@@ -69,6 +69,18 @@ class Schedules(Protocol):
         """The ledger of one schedule, the newest nominal time first."""
         ...
 
+    async def backfill_ticks(self, ticks: Sequence[TickRow]) -> list[TickRow]:
+        """Keep those that are new, and those in place of a tick that was decided without a job; returns them.
+
+        A tick that has its job, or waits for its time, stays as it is. Of two of one nominal time the first
+        counts.
+        """
+        ...
+
+    async def ticks_between(self, schedule: str, begin: datetime, end: datetime) -> list[TickRow]:
+        """The ledger of one schedule from `begin` to `end`, both included, in order."""
+        ...
+
     async def replan_schedules(self, zone_version: str, now: datetime) -> None:
         """Wake those that were planned by another time zone database."""
         ...

@@ -93,6 +93,12 @@ class PostgresSchedules(ScheduleQuestions, Schedules):
             schedules, nominal_times = zip(*keys, strict=True)
             await self._change("mark_ticks", list(schedules), list(nominal_times), fired_at)
 
+    async def backfill_ticks(self, ticks: Sequence[TickRow]) -> list[TickRow]:
+        if not ticks:
+            return []
+        kept = {(row[0], row[1]) for row in await self._change("backfill_ticks", *_ticks(ticks))}
+        return [tick for key, tick in _firsts(ticks).items() if key in kept]
+
     async def replan_schedules(self, zone_version: str, now: datetime) -> None:
         await self._change("replan_schedules", zone_version, now)
 
@@ -103,8 +109,12 @@ def _advanced(rows: Iterable[ScheduleRow]) -> list[list[Any]]:
 
 
 def _ticks(ticks: Sequence[TickRow]) -> list[list[Any]]:
-    unique = {tick.key: tick for tick in reversed(ticks)}  # the first of two counts
-    return short_arrays(len(TICK_COLUMNS), (tick_out(tick, NATIVE) for tick in unique.values()))
+    return short_arrays(len(TICK_COLUMNS), (tick_out(tick, NATIVE) for tick in _firsts(ticks).values()))
+
+
+def _firsts(ticks: Sequence[TickRow]) -> dict[tuple[str, datetime], TickRow]:
+    """The first of two counts."""
+    return {tick.key: tick for tick in reversed(ticks)}
 
 
 @cache

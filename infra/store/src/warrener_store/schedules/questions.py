@@ -27,3 +27,8 @@ class ScheduleQuestions(ABC):
     async def ticks_of(self, schedule: str, limit: int = 50) -> list[TickRow]:
         """The ledger of one schedule, the newest nominal time first."""
         return [tick_in(values, self.form) for values in await self._ask("ticks_of", schedule, limit)]
+
+    async def ticks_between(self, schedule: str, begin: datetime, end: datetime) -> list[TickRow]:
+        """The ledger of one schedule from `begin` to `end`, both included, in order."""
+        span = self.form.moment_out(begin), self.form.moment_out(end)
+        return [tick_in(values, self.form) for values in await self._ask("ticks_between", schedule, *span)]

@@ -97,6 +97,17 @@ class SqliteSchedules(ScheduleQuestions, Schedules):
             marks = ((schedule, _text(nominal_at), _text(fired_at)) for schedule, nominal_at in keys)
             await transaction.run("mark_tick", marks)
 
+    async def backfill_ticks(self, ticks: Sequence[TickRow]) -> list[TickRow]:
+        async with self._writing() as transaction:
+            keys = encode([(tick.schedule, _text(tick.nominal_at)) for tick in ticks])
+            settled = {(row[0], row[1]) for row in await transaction.ask("settled_ticks", keys)}
+            firsts = {tick.key: tick for tick in reversed(ticks)}
+            kept = [
+                tick for tick in firsts.values() if (tick.schedule, _text(tick.nominal_at)) not in settled
+            ]
+            await transaction.run("backfill_tick", (tick_out(tick, TEXTUAL) for tick in kept))
+        return kept
+
     async def replan_schedules(self, zone_version: str, now: datetime) -> None:
         await self._write("replan_schedules", zone_version, _text(now))
 

@@ -7,7 +7,7 @@ from warrener_store.tables.cases import case_entries, cases
 from warrener_store.tables.columns import METADATA
 from warrener_store.tables.jobs import attempts, job_counts, jobs
 from warrener_store.tables.kept import cancelled_trees, checkpoints
-from warrener_store.tables.schedules import schedules, ticks
+from warrener_store.tables.schedules import declarations, schedules, ticks
 from warrener_store.tables.triggers import arrivals, bound
 from warrener_store.tables.watches import watches
 
@@ -24,6 +24,7 @@ __all__ = [
     "cases",
     "checkpoints",
     "dead_letters",
+    "declarations",
     "job_counts",
     "job_types",
     "jobs",

@@ -48,6 +48,16 @@ ticks = Table(
     rule("fate_known", one_of("fate", TickFate)),
     rule("request_until_fired", "(request IS NULL) = (wake_at IS NULL)"),
 )
+declarations = Table(
+    "warrener_schedule_declarations",
+    METADATA,
+    Column("name", Text(), primary_key=True),  # no foreign key: they outlive their schedules
+    Column("fingerprint", Text(), primary_key=True),
+    text("job_type"),
+    text("declared_by"),
+    moment("declared_at", nullable=False),
+)
+
 Index(
     "warrener_ticks_unpublished",
     ticks.c.wake_at,

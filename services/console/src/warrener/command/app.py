@@ -20,6 +20,9 @@ from warrener.command import (
     parked,
     request,
     schedule,
+    schedule_apply,
+    schedule_backfill,
+    schedule_import,
     scheduler,
     supervisor,
     topology,
@@ -97,6 +100,10 @@ _into(_schedule, "pause", schedule.pause, schedule.PAUSE_EXAMPLES)
 _into(_schedule, "resume", schedule.resume, schedule.RESUME_EXAMPLES)
 _into(_schedule, "trigger", schedule.trigger, schedule.TRIGGER_EXAMPLES)
 _into(_schedule, "remove", schedule.remove, schedule.REMOVE_EXAMPLES)
+_into(_schedule, "apply", schedule_apply.apply, schedule_apply.APPLY_EXAMPLES)
+_into(_schedule, "import", schedule_import.import_, schedule_import.EXAMPLES)
+_into(_schedule, "export", schedule_apply.export, schedule_apply.EXPORT_EXAMPLES)
+_into(_schedule, "backfill", schedule_backfill.backfill, schedule_backfill.EXAMPLES)
 _add(_LOOK, "jobs", jobs.jobs, jobs.EXAMPLES)
 _add(_LOOK, "job", job.job, job.EXAMPLES)
 app.add_typer(dead.app, name="dead", rich_help_panel=_LOOK)

@@ -7,6 +7,7 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
+from warrener.scheduling.span import Span, Standing
 from warrener.shown.tables import table
 from warrener.shown.times import ago, clock, span
 from warrener.shown.triggers import trigger_text
@@ -82,6 +83,20 @@ def _is_over(row: ScheduleRow) -> bool:
         most = row.asked.choices.max_runs
         return most is not None and row.runs >= most
     return row.next_at is None
+
+
+def span_table(span: Span) -> Table:
+    """The ticks of a span and how they stand, one a line."""
+    made = table("nominal time", "stands", "job")
+    for tick in span.ticks:
+        style = "live" if tick.standing is Standing.ASKED_FOR else "soft"
+        job = "" if tick.job_id is None else str(tick.job_id)
+        made.add_row(
+            f"{tick.nominal_at:%Y-%m-%d %H:%M:%S}Z",
+            Text(tick.standing.value.replace("_", " "), style=style),
+            job,
+        )
+    return made
 
 
 def rule_text(rule: Rule) -> str:

@@ -6,7 +6,7 @@ from itertools import chain, islice, takewhile
 from typing import NamedTuple
 
 from warrener_contracts.events import SchedulePutData, TickFate
-from warrener_contracts.rules import Misfire, Overlap
+from warrener_contracts.rules import Misfire, OnceRule, Overlap
 from warrener_contracts.triggers import TriggerRule
 from warrener_scheduler.calendar.ticks import due_at, nominal_times
 from warrener_scheduler.clock.arriving import arrive
@@ -18,6 +18,9 @@ PORTION = 1000
 with in several transactions, and the others have their turn between."""
 LEAD = timedelta(milliseconds=50)
 """So long before it is due a tick is decided and kept: all that is left to do then is to ask for its job."""
+LONGEST_UNHEARD = timedelta(days=1)
+"""So far back ticks are accounted for that were due between a schedule.put and the day it was heard: its time
+may be years old, and each tick since then would be a row."""
 _LOOK_AGAIN = timedelta(seconds=1)
 _NOTHING = timedelta(0)
 _INSTANT = timedelta(microseconds=1)
@@ -29,7 +32,7 @@ def advance(due: DueSchedule, now: datetime, zone_version: str) -> Advance:
     if isinstance(row.asked.rule, TriggerRule):
         return arrive(due, now, zone_version)
     most = PORTION + row.asked.choices.catch_up_most
-    times, until = _nominal_times(row, zone_version), _until(row, now)
+    times, until = _nominal_times(row, zone_version, now), _until(row, now)
     ready = list(islice(takewhile(lambda nominal: due_at(row.asked, nominal) <= until, times), most + 1))
     outcome = Outcome(due, now)
     outcome.release_waiting()
@@ -41,16 +44,16 @@ def advance(due: DueSchedule, now: datetime, zone_version: str) -> Advance:
         behind = len(ready) - 1 - place
         _decide(outcome, nominal_at, _Behind(behind, behind - on_time))
     last_at = decided[-1] if decided else row.last_at
-    next_at = None if outcome.used_up else _next(row, ready, zone_version)
+    next_at = None if outcome.used_up else _next(row, ready, zone_version, now)
     wake_at = _wake_at(row.asked, next_at, now, waiting=outcome.waiting > 0)
     return Advance(outcome.row(zone_version, last_at, next_at, wake_at), tuple(outcome.ticks))
 
 
-def first_time(row: ScheduleRow) -> ScheduleRow:
-    """A schedule as it is put: its first tick is the first one since then."""
+def first_time(row: ScheduleRow, now: datetime) -> ScheduleRow:
+    """A schedule as it is put: its first tick is the first one since then, or within the last day."""
     if isinstance(row.asked.rule, TriggerRule):
         return replace(row, wake_at=row.put_at)  # for what the rule before it has left
-    next_at = next(nominal_times(row.asked, row.put_at, row.put_at - _INSTANT), None)
+    next_at = next(nominal_times(row.asked, row.put_at, _before_first(row, now)), None)
     return replace(row, next_at=next_at, wake_at=_wake_at(row.asked, next_at, row.put_at, waiting=False))
 
 
@@ -67,21 +70,29 @@ def _until(row: ScheduleRow, now: datetime) -> datetime:
     return max(now, min(due_at(row.asked, row.next_at), now + _lead(row.asked)))
 
 
-def _nominal_times(row: ScheduleRow, zone_version: str) -> chain[datetime]:
+def _before_first(row: ScheduleRow, now: datetime) -> datetime:
+    """The last moment at which it cannot tick yet. Of a single tick its whole past counts: it is one row.
+    What is planned already is not put off: it may have been due while no scheduler ran."""
+    if isinstance(row.asked.rule, OnceRule):
+        return row.put_at - _INSTANT
+    return max(row.put_at, min(now, row.next_at or now) - LONGEST_UNHEARD) - _INSTANT
+
+
+def _nominal_times(row: ScheduleRow, zone_version: str, now: datetime) -> chain[datetime]:
     """From the next one on. What another time zone database has planned is planned anew."""
     if row.next_at is not None and row.zone_version == zone_version:
         return chain((row.next_at,), nominal_times(row.asked, row.put_at, row.next_at))
     if row.next_at is None:
         return chain(())
-    return chain(nominal_times(row.asked, row.put_at, row.last_at or row.put_at - _INSTANT))
+    return chain(nominal_times(row.asked, row.put_at, row.last_at or _before_first(row, now)))
 
 
-def _next(row: ScheduleRow, ready: list[datetime], zone_version: str) -> datetime | None:
+def _next(row: ScheduleRow, ready: list[datetime], zone_version: str, now: datetime) -> datetime | None:
     if len(ready) > PORTION:
         return ready[PORTION]
     if ready:
         return next(nominal_times(row.asked, row.put_at, ready[-1]), None)
-    return next(_nominal_times(row, zone_version), None)
+    return next(_nominal_times(row, zone_version, now), None)
 
 
 def _wake_at(

@@ -10,6 +10,7 @@ from uuid import UUID
 from warrener_contracts.codec import Readable
 from warrener_contracts.events import (
     Event,
+    ScheduleBackfillRequested,
     SchedulePauseRequested,
     SchedulePut,
     ScheduleRemoveRequested,
@@ -24,6 +25,7 @@ from warrener_runtime.logs import get_logger
 from warrener_scheduler import answers
 from warrener_scheduler.calendar.ticks import check
 from warrener_scheduler.calendar.zones import database_version
+from warrener_scheduler.clock.backfilling import Backfilling
 from warrener_scheduler.clock.deciding import first_time
 from warrener_scheduler.clock.expecting import watches_of
 from warrener_scheduler.clock.requests import request_text
@@ -38,6 +40,7 @@ ScheduleEvent = (
     | ScheduleResumeRequested
     | ScheduleRemoveRequested
     | ScheduleTriggerRequested
+    | ScheduleBackfillRequested
 )
 
 _log = get_logger("schedules")
@@ -61,6 +64,7 @@ class Keeping:
         self._bindings = bindings
         self._clock = clock
         self._changed = changed
+        self._backfilling = Backfilling(schedules, clock)
 
     async def carry_out(self, wishes: Sequence[Wish]) -> list[Letter]:
         """In their order, those of one kind together. Returns the answers to what cannot be kept."""
@@ -78,6 +82,8 @@ class Keeping:
             return await self._put(wishes)
         if kind is ScheduleTriggerRequested:
             return await self._trigger(wishes)
+        if kind is ScheduleBackfillRequested:
+            return await self._backfill(wishes)
         if kind is ScheduleRemoveRequested:
             await self._schedules.remove_schedules(names, self._clock.now())
             await self._bindings.removed(names)
@@ -100,7 +106,8 @@ class Keeping:
                 letters += self._refuse(wish, detail)
                 continue
             put_at = _told_at(wish.event, now)
-            rows.append(first_time(ScheduleRow(asked=data, put_at=put_at, zone_version=database_version())))
+            row = ScheduleRow(asked=data, put_at=put_at, zone_version=database_version())
+            rows.append(first_time(row, now))
         if rows:
             await self._schedules.put_schedules(rows)
             await self._expect({row.name for row in rows})
@@ -134,12 +141,25 @@ class Keeping:
         for wish in wishes:
             row = known.get(wish.event.data.name)
             if row is None:
-                detail = f"expected the name of a schedule, got {wish.event.data.name!r}: put it first"
-                letters += self._refuse(wish, detail)
+                letters += self._refuse(wish, _unknown(wish))
             else:
                 success = await self._schedules.last_success(row.name) if names_success(row.asked) else None
                 ticks.append(_triggered(row, wish.event, now, success))
         await self._schedules.add_ticks(ticks)
+        return letters
+
+    async def _backfill(self, wishes: Sequence[Wish]) -> list[Letter]:
+        known = await self._schedules.schedules({wish.event.data.name for wish in wishes})
+        letters = list[Letter]()
+        for wish in wishes:
+            row = known.get(wish.event.data.name)
+            if row is None:
+                letters += self._refuse(wish, _unknown(wish))
+            elif isinstance(wish.event, ScheduleBackfillRequested):
+                try:
+                    letters += await self._backfilling.carry_out(wish.event, row)
+                except ValueError as error:
+                    letters += self._refuse(wish, str(error))
         return letters
 
     def _refuse(self, wish: Wish, detail: str) -> list[Letter]:
@@ -156,6 +176,10 @@ def _problem(event: ScheduleEvent, now: datetime) -> str | None:
     except ValueError as error:
         return str(error)
     return None
+
+
+def _unknown(wish: Wish) -> str:
+    return f"expected the name of a schedule, got {wish.event.data.name!r}: put it first"
 
 
 def _told_at(event: Event[Any], now: datetime) -> datetime:

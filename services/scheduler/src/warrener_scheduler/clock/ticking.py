@@ -16,6 +16,7 @@ from warrener_runtime.clock import Clock
 from warrener_runtime.lifecycle import Loop
 from warrener_runtime.logs import get_logger
 from warrener_scheduler.calendar.zones import database_version
+from warrener_scheduler.clock.backfill import is_backfilled
 from warrener_scheduler.clock.deciding import LEAD, advance
 from warrener_scheduler.clock.outcome import PUBLISHED_WITHIN
 from warrener_scheduler.clock.requests import request_letters, ticked_letter
@@ -90,11 +91,11 @@ class Ticking:
             return Advance(replace(due.row, wake_at=now + _PUT_OFF))
 
     async def _repeat(self) -> bool:
-        """Publish what was triggered, and what another scheduler has decided and not published in time.
-        Whether there was any."""
+        """Publish what was triggered or backfilled, and what another scheduler has decided and not published
+        in time. Whether there was any."""
         now = self._clock.now()
         found = await self._schedules.claim_ticks(now, now + PUBLISHED_WITHIN, _AT_ONCE)
-        late = sum(tick.fate is not TickFate.TRIGGERED for tick in found)
+        late = sum(tick.fate is not TickFate.TRIGGERED and not is_backfilled(tick) for tick in found)
         if late:
             _log.warning("Ticks are published again.", action="clock.again", ticks=late)
         await self._publish(found, {})

@@ -1,0 +1,78 @@
+"""Schedules that stand in the code, beside the handlers whose jobs they ask for."""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+from typing import Any, TypedDict
+
+from pydantic import ValidationError
+
+from warrener_agent.failures import JobDefinitionError
+from warrener_agent.kinds import JobKind
+from warrener_contracts.events import ScheduleDeclaration
+from warrener_contracts.policy import PolicyOverrides
+from warrener_contracts.rules import Choices, Rule
+from warrener_contracts.short_rules import SHORT_RULES, long_rule
+
+
+class When(TypedDict, total=False):
+    """One of `rule`, `cron`, `every`, `at` and `after`, and what belongs to it."""
+
+    rule: Rule
+    cron: str
+    every: timedelta | float | str
+    anchor: datetime
+    offset: timedelta | float | str
+    at: datetime
+    after: timedelta | float | str
+    timezone: str
+
+
+class ScheduleOptions(When, total=False):
+    """What a schedule in the code may say; what it leaves out is as usual."""
+
+    arguments: Mapping[str, Any]
+    queue: str
+    policy: PolicyOverrides
+    choices: Choices
+
+
+def declaration_of(name: str, kind: JobKind, edition: int, options: ScheduleOptions) -> ScheduleDeclaration:
+    """The schedule `name` for jobs of this kind. Raises JobDefinitionError that says what is wrong."""
+    if unknown := sorted(options.keys() - _KNOWN):
+        raise JobDefinitionError(
+            f"schedule {name}: expected options among {', '.join(sorted(_KNOWN))}, got {', '.join(unknown)}"
+        )
+    said = dict(options)
+    try:
+        asked = {word: value for word, value in said.items() if word not in SHORT_RULES}
+        asked |= {"name": name, "job_type": kind.name, "rule": long_rule(said)}
+        declaration = ScheduleDeclaration.model_validate({"schedule": asked, "edition": edition})
+        kind.signature.read(declaration.schedule.arguments)
+    except ValidationError as error:
+        problems = "; ".join(
+            f"{'.'.join(map(str, found['loc']))}: {found['msg'].removeprefix('Value error, ')}"
+            for found in error.errors(include_url=False)
+        )
+        raise JobDefinitionError(f"schedule {name}: {problems}") from error
+    except ValueError as error:
+        raise JobDefinitionError(f"schedule {name}: {error}") from error
+    return declaration
+
+
+_KNOWN = frozenset((*ScheduleOptions.__annotations__, *When.__annotations__))
+
+
+def kind_for(name: str, kinds: Iterable[JobKind], handler: object, job_type: str | None) -> JobKind:
+    """The job type that a schedule means. Raises JobDefinitionError where that is not one."""
+    found = [
+        kind for kind in kinds if (kind.handler is handler if job_type is None else kind.name == job_type)
+    ]
+    if len(found) == 1:
+        return found[0]
+    if job_type is not None:
+        raise JobDefinitionError(f"schedule {name}: expected a job type of this agent, got {job_type!r}")
+    came = ", ".join(kind.name for kind in found) or "none: put it above @agent.job(...)"
+    raise JobDefinitionError(
+        f"schedule {name}: expected the handler of one job type, got that of {came}"
+        + ("; say job_type" if found else "")
+    )

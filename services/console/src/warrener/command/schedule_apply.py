@@ -1,0 +1,185 @@
+"""`warrener schedule apply` and `export`: schedules in a file."""
+
+import asyncio
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from warrener.calendar import problems_of
+from warrener.exits import CommandError, Exit
+from warrener.options import Broker, Json, Store
+from warrener.places import Places, find_places
+from warrener.running import client_at, run, store_at
+from warrener.scheduling.file import FileError, SchedulesFile, read_file
+from warrener.scheduling.plan import Plan, plan_of
+from warrener.scheduling.toml_text import file_text
+from warrener.shown.schedule_plan import plan_lines, summary
+from warrener.shown.screen import err, out, print_json
+from warrener_contracts.events import SchedulePutData, ScheduleRemoveRequested
+from warrener_store import Store as OpenStore
+
+APPLY_EXAMPLES = """
+warrener schedule apply schedules.toml
+warrener schedule apply schedules.toml --plan
+warrener schedule apply schedules.toml --prune --yes
+"""
+EXPORT_EXAMPLES = """
+warrener schedule export > schedules.toml
+warrener schedule export flights.hourly mail.nightly --owner airport
+"""
+_SOMETHING_TO_DO = 2
+_TAKEN_UP_WITHIN = 15.0
+_LOOK_EVERY = 0.2
+
+File = Annotated[
+    Path, typer.Argument(metavar="FILE", help="A file of schedules.", dir_okay=False, show_default=False)
+]
+
+
+def apply(
+    file: File,
+    *,
+    plan: Annotated[
+        bool, typer.Option("--plan", help="Show what would be done; exit code 2 if there is something.")
+    ] = False,
+    prune: Annotated[
+        bool, typer.Option("--prune", help="Remove what this file's owner put and the file names no more.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask whether it is meant.")] = False,
+    broker: Broker = None,
+    store: Store = None,
+    as_json: Json = False,
+) -> None:
+    """Make schedules be as a file says, after showing what that means.
+
+    What is as the file says already is left alone, and so are pauses and schedules that it does not name.
+    """
+    told = read_file(file)
+    if prune and told.owner is None:
+        raise CommandError(
+            f'{file}: expected `owner = "…"` at its top for --prune, got none: it says whose schedules go',
+            do="name an owner, apply the file once, then prune",
+        )
+    places = find_places(broker, store)
+    found = run(_plan(places, told, prune=prune))
+    _check(file, told, found)
+    if as_json and plan:
+        print_json(_json(found, done=False))
+    elif not as_json:
+        for line in plan_lines(found):
+            out().print(line)
+    if plan:
+        raise typer.Exit(_SOMETHING_TO_DO if found.to_do else Exit.OK)
+    if found.to_do:
+        _confirm(found, yes=yes)
+        late = run(_carry_out(places, found))
+        _tell(found, late)
+        if late:
+            raise typer.Exit(Exit.NOT_SUCCESSFUL)
+    if as_json:
+        print_json(_json(found, done=True))
+
+
+def export(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME]...", help="Schedules; all if none is named.")
+    ] = None,
+    *,
+    owner: Annotated[
+        str | None, typer.Option("--owner", metavar="LABEL", help="The owner that the file shall name.")
+    ] = None,
+    store: Store = None,
+) -> None:
+    """Write schedules as a file that `apply` reads, to stdout."""
+
+    async def body() -> list[SchedulePutData]:
+        async with store_at(find_places(store=store)) as open_store:
+            rows = await open_store.schedules(names or None)
+            if unknown := sorted(set(names or ()) - rows.keys()):
+                raise CommandError(
+                    f"expected names of schedules that the store knows, got {', '.join(unknown)}",
+                    do="look at `warrener schedule list`",
+                )
+            return [row.asked for row in rows.values()]
+
+    try:
+        sys.stdout.write(file_text(run(body()), owner))
+    except ValueError as error:
+        raise CommandError(f"a schedule cannot be written: {error}") from error
+
+
+async def _plan(places: Places, told: SchedulesFile, *, prune: bool) -> Plan:
+    async with store_at(places) as open_store:
+        rows = await open_store.schedules(None if prune else [asked.name for asked in told.schedules])
+    held = {name: row.asked for name, row in rows.items()}
+    return plan_of(told.schedules, held, owner=told.owner, prune=prune)
+
+
+def _check(file: Path, told: SchedulesFile, found: Plan) -> None:
+    """What would never tick is said before anything is asked for."""
+    for asked, problem in zip(found.puts, problems_of(found.puts), strict=True):
+        if problem is not None:
+            place = told.schedules.index(asked)
+            raise FileError(file, told.lines[place], f"[[schedule]] {place + 1} ({asked.name})", problem)
+
+
+def _confirm(found: Plan, *, yes: bool) -> None:
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise CommandError(
+            f"expected --yes where nobody can be asked, got none: {summary(found)}",
+            do="look with --plan, then say --yes",
+            code=Exit.USAGE,
+        )
+    typer.confirm("Do this?", abort=True, err=True)
+
+
+async def _carry_out(places: Places, found: Plan) -> list[str]:
+    """Ask for it; the names of those that no scheduler has taken up in time."""
+    async with client_at(places) as client:
+        await client.put_schedules(found.puts)
+        for name in found.removed:
+            await client.ask_of_schedule(ScheduleRemoveRequested, name, "it is not in the file any more")
+    async with store_at(places) as open_store:
+        return await _not_taken_up(open_store, found)
+
+
+async def _not_taken_up(store: OpenStore, found: Plan) -> list[str]:
+    waited = 0.0
+    while True:
+        rows = await store.schedules([step.name for step in found.to_do])
+        held = {name: row.asked for name, row in rows.items()}
+        left = [step.name for step in plan_of(found.puts, held).to_do]
+        left += [name for name in found.removed if name in held]
+        if not left or waited > _TAKEN_UP_WITHIN:
+            return left
+        await asyncio.sleep(_LOOK_EVERY)
+        waited += _LOOK_EVERY
+
+
+def _tell(found: Plan, late: list[str]) -> None:
+    if late:
+        err().print(
+            f"[odd]![/] asked for, and not taken up by a scheduler within {_TAKEN_UP_WITHIN:g} s: "
+            f"{', '.join(late)}"
+        )
+    else:
+        err().print(f"[good]✓[/] {summary(replace(found, steps=tuple(found.to_do)))}: done")
+
+
+def _json(found: Plan, *, done: bool) -> dict[str, object]:
+    return {
+        "done": done,
+        "schedules": [
+            {
+                "name": step.name,
+                "action": step.action,
+                "differs": [difference._asdict() for difference in step.differs],
+            }
+            for step in found.steps
+        ],
+    }

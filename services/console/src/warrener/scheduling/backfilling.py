@@ -1,0 +1,93 @@
+"""Asking for a backfill, and looking on while schedulers carry it out."""
+
+import asyncio
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from warrener.calendar import times_between
+from warrener.exits import CommandError, Exit
+from warrener.places import Places
+from warrener.running import client_at
+from warrener.scheduling.span import Span, span_of, still_to_come
+from warrener.shown.screen import err
+from warrener_contracts.events import (
+    MOST_BACKFILLED,
+    ScheduleBackfillRequested,
+    ScheduleBackfillRequestedData,
+)
+from warrener_runtime.clock import SystemEntropy
+from warrener_store import Store
+from warrener_store.schedules.rows import ScheduleRow
+
+_SOURCE = "warrener.command"
+_HEARD_WITHIN = 5.0
+
+
+async def find_span(
+    store: Store, row: ScheduleRow, begin: datetime, end: datetime, limit: int | None
+) -> Span:
+    """What there is to ask for. Raises CommandError for a span with too many ticks."""
+    last = min(end, row.next_at or end, datetime.now(UTC))
+    if last < begin:
+        return Span(row.name, ())
+    times = times_between(row.asked, row.put_at, begin, last, MOST_BACKFILLED + 1)
+    if len(times) > MOST_BACKFILLED:
+        raise CommandError(
+            f"expected a span with at most {MOST_BACKFILLED:,} ticks, got more",
+            do=f"ask for it in several: the first ends at {times[-2].isoformat()}",
+            code=Exit.USAGE,
+        )
+    times = [moment for moment in times if moment != row.next_at]  # the clock has yet to decide it
+    held = await store.ticks_between(row.name, begin, last)
+    return span_of(row.name, times, held, limit)
+
+
+async def ask(places: Places, span: Span, rate: float, reason: str) -> None:
+    """Ask for the jobs of the span; returns when the broker keeps the request."""
+    asked = span.asked
+    event = ScheduleBackfillRequested(
+        id=str(SystemEntropy().new_id()),
+        source=_SOURCE,
+        time=datetime.now(UTC),
+        subject=span.schedule,
+        data=ScheduleBackfillRequestedData(
+            name=span.schedule, begin=asked[0], end=asked[-1], rate=rate, reason=reason
+        ),
+    )
+    async with client_at(places) as client:
+        await client.send(event)
+
+
+async def look_on(store: Store, span: Span) -> None:
+    """Until each tick has its job. Interrupted, it says that the backfill goes on."""
+    asked = span.asked
+    pause = max(0.3, len(asked) / 20_000)  # the ledger of a long span is not read all the time
+    waited = 0.0
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+    with Progress(*columns, console=err(), transient=True) as progress:
+        bar = progress.add_task("[soft]the broker keeps it[/]", total=len(asked))
+        try:
+            while left := await _left(store, span.schedule, asked):
+                unheard, unpublished = left
+                progress.update(bar, completed=len(asked) - unheard - unpublished)
+                if unheard < len(asked):
+                    progress.update(bar, description="[soft]jobs asked for[/]")
+                elif span.schedule not in await store.schedules([span.schedule]):
+                    raise CommandError(f"{span.schedule} was removed before a scheduler took this up")
+                elif waited > _HEARD_WITHIN:
+                    progress.update(bar, description="[odd]no scheduler has taken it up yet; it is kept[/]")
+                await asyncio.sleep(pause)
+                waited += pause
+        except asyncio.CancelledError:
+            err().print(
+                "[odd]![/] not looked at any more; it goes on: "
+                f"warrener schedule show {span.schedule}, or the same command again"
+            )
+            raise
+
+
+async def _left(store: Store, schedule: str, asked: Sequence[datetime]) -> tuple[int, int] | None:
+    left = still_to_come(asked, await store.ticks_between(schedule, asked[0], asked[-1]))
+    return left if any(left) else None

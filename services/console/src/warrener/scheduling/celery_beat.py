@@ -1,0 +1,204 @@
+"""A Celery beat schedule as schedules. Pure; knows the shapes of Celery's objects and needs none of them.
+
+An entry is a mapping `{"task", "schedule", "args", "kwargs", "options"}`. Its schedule is a number of
+seconds, a timedelta, one of Celery's objects, or, in JSON, a mapping: `{"crontab": {"minute": "0", …}}`,
+`{"every": 30}`, `{"solar": {…}}`.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import timedelta
+from typing import Any, NamedTuple, cast
+
+from pydantic import ValidationError
+
+from warrener.scheduling.carried import Carried, Finding, Loss
+from warrener_contracts.events import SchedulePutData
+from warrener_contracts.rules import CronRule, IntervalRule
+
+Names = Callable[[str], Sequence[str] | None]
+"""The names of a task's arguments, in their order; None: nobody knows the task."""
+
+_FIELDS: Mapping[str, tuple[int, int]] = {
+    "minute": (0, 59),
+    "hour": (0, 23),
+    "day_of_month": (1, 31),
+    "month_of_year": (1, 12),
+    "day_of_week": (0, 6),
+}
+_DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_WORDS = {"day_of_week": _DAYS, "month_of_year": _MONTHS}
+_KNOWN_OPTIONS = frozenset({"queue"})
+
+
+class NotCarried(ValueError):
+    """Why an entry cannot become a schedule."""
+
+
+class _When(NamedTuple):
+    rule: CronRule | IntervalRule
+    note: str = ""
+
+
+def carried_over(
+    entries: Mapping[str, Any], *, timezone: str = "UTC", prefix: str = "", names_of: Names = lambda _: None
+) -> Carried:
+    """The schedules of these entries. Celery's crontab goes by `timezone`."""
+    schedules, wheres, findings = list[SchedulePutData](), list[str](), list[Finding]()
+    for name, entry in entries.items():
+        notes = list[str]()
+        try:
+            asked = _schedule(f"{prefix}{name}", entry, timezone, names_of, notes)
+        except NotCarried as error:
+            findings.append(Finding(name, Loss.LEFT_OUT, str(error)))
+            continue
+        schedules.append(asked)
+        wheres.append(name)
+        findings += [Finding(name, Loss.DIFFERS, note) for note in notes]
+    return Carried(tuple(schedules), tuple(wheres), tuple(findings))
+
+
+def _schedule(
+    name: str, entry: Mapping[str, Any], timezone: str, names_of: Names, notes: list[str]
+) -> SchedulePutData:
+    task = str(entry.get("task", ""))
+    if entry.get("enabled") is False:
+        raise NotCarried("it is not enabled")
+    when = _when(entry.get("schedule"))
+    if when.note:
+        notes.append(when.note)
+    options = _mapping(entry.get("options"))
+    notes += [_option(option, options[option]) for option in sorted(options.keys() - _KNOWN_OPTIONS)]
+    fields = {
+        "name": _as_name(name),
+        "rule": when.rule,
+        "timezone": timezone if isinstance(when.rule, CronRule) else "UTC",
+        "job_type": task,
+        "arguments": _arguments(task, entry, names_of),
+        "queue": options.get("queue"),
+    }
+    try:
+        return SchedulePutData.model_validate(fields)
+    except ValidationError as error:
+        found = error.errors(include_url=False)[0]
+        place = ".".join(map(str, found["loc"]))
+        raise NotCarried(f"{place}: {found['msg']}, got {found['input']!r:.80}") from None
+
+
+def _option(option: str, value: Any) -> str:
+    if option == "expires":
+        return f"expires={value}: a job waits as long as it must; misfire and grace say what a late tick does"
+    return f"options.{option}={value!r:.60}: it has no counterpart"
+
+
+def _as_name(name: str) -> str:
+    """A schedule's name becomes part of a routing key: other characters than those of words are dashes."""
+    words = (
+        "".join(one if one.isascii() and (one.isalnum() or one in "_-") else "-" for one in word)
+        for word in name.split(".")
+    )
+    return ".".join(word.strip("-") or "x" for word in words)
+
+
+def _arguments(task: str, entry: Mapping[str, Any], names_of: Names) -> dict[str, Any]:
+    kwargs = dict(_mapping(entry.get("kwargs")))
+    args = list(entry.get("args") or ())
+    if not args:
+        return kwargs
+    names = names_of(task)
+    if names is None:
+        raise NotCarried(
+            f"positional arguments {args!r:.60}: nobody knows their names; give them as kwargs, or import "
+            "from MODULE:app, where the task is known"
+        )
+    if len(names) < len(args) or set(names[: len(args)]) & kwargs.keys():
+        raise NotCarried(f"positional arguments {args!r:.60}: {task} takes {', '.join(names) or 'none'}")
+    return dict(zip(names, args, strict=False)) | kwargs
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
+
+
+# -- when --------------------------------------------------------------------------------------------------
+
+
+def _when(said: Any) -> _When:
+    """Of what Celery takes as a schedule."""
+    if isinstance(said, bool) or said is None:
+        raise NotCarried(f"expected a schedule, got {said!r}")
+    if isinstance(said, int | float):
+        return _interval(timedelta(seconds=said))
+    if isinstance(said, timedelta):
+        return _interval(said)
+    if isinstance(said, Mapping):
+        return _of_json(cast("Mapping[str, Any]", said))
+    kind = type(said).__name__
+    if kind == "crontab":
+        return _crontab({name: getattr(said, f"_orig_{name}") for name in _FIELDS})
+    if kind == "solar":
+        raise NotCarried(f"solar({getattr(said, 'event', '?')}): there is no rule by the sun")
+    run_every = getattr(said, "run_every", None)
+    if isinstance(run_every, timedelta):
+        return _interval(run_every)
+    raise NotCarried(f"expected crontab, a timedelta or seconds, got {kind}")
+
+
+def _of_json(said: Mapping[str, Any]) -> _When:
+    if "solar" in said:
+        raise NotCarried("solar: there is no rule by the sun")
+    if "crontab" in said:
+        return _crontab(_mapping(said["crontab"]))
+    if said.keys() & _FIELDS.keys():
+        return _crontab(said)
+    if "every" in said:
+        return _interval(timedelta(**{str(said.get("period", "seconds")): said["every"]}))
+    raise NotCarried(f"expected crontab or every, got {', '.join(map(str, said)) or 'nothing'}")
+
+
+def _interval(every: timedelta) -> _When:
+    if every <= timedelta(0):
+        raise NotCarried(f"expected an interval, got {every}")
+    return _When(IntervalRule(every=every))
+
+
+def _crontab(said: Mapping[str, Any]) -> _When:
+    """Where both days are restricted Celery wants both, and cron either: that cannot be said."""
+    told = {name: _field(name, said.get(name, "*")) for name in _FIELDS}
+    if told["day_of_month"] != "*" and told["day_of_week"] != "*":
+        raise NotCarried(
+            "day_of_month and day_of_week: Celery wants both to match, a cron rule either; choose one of them"
+        )
+    return _When(CronRule(expression=" ".join(told.values())))
+
+
+def _field(name: str, said: Any) -> str:
+    """One field; ranges that go past the end (`22-2`), which cron does not know, are listed."""
+    if isinstance(said, str):
+        parts = said.replace(" ", "").split(",")
+        return ",".join(_part(name, part) for part in parts)
+    if isinstance(said, Iterable):
+        return ",".join(str(one) for one in sorted(cast("Iterable[int]", said)))
+    return str(said)
+
+
+def _part(name: str, part: str) -> str:
+    span, _, step = part.partition("/")
+    first, dash, last = span.partition("-")
+    if not dash:
+        return f"{_number(name, span)}/{step}" if step else _number(name, span)
+    low, high = _FIELDS[name]
+    begin, end = _number(name, first), _number(name, last)
+    if not (begin.isdigit() and end.isdigit()) or int(begin) <= int(end):
+        return f"{begin}-{end}" + (f"/{step}" if step else "")
+    listed = [*range(int(begin), high + 1), *range(low, int(end) + 1)]
+    return ",".join(map(str, listed[:: int(step) if step else 1]))
+
+
+def _number(name: str, word: str) -> str:
+    """The number of `sunday` or `jan`; anything else as it is."""
+    words = _WORDS.get(name, ())
+    short = word.lower()[:3]
+    if short in words:
+        return str(words.index(short) + _FIELDS[name][0])
+    return word

@@ -1,0 +1,109 @@
+"""Which ticks of a span a backfill would ask for. Pure."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from uuid import UUID
+
+from warrener.exits import CommandError, Exit
+from warrener_contracts.events import TickFate
+from warrener_contracts.identity import tick_job_id
+from warrener_store.schedules.rows import TickRow
+
+
+class Standing(StrEnum):
+    """How a tick of the span stands."""
+
+    ASKED_FOR = "asked_for"  # by this backfill
+    HAS_ITS_JOB = "has_its_job"
+    WAITS = "waits"  # for the end of an earlier job
+    BEYOND_LIMIT = "beyond_limit"
+
+
+@dataclass(frozen=True, slots=True)
+class SpanTick:
+    """One nominal time of the span."""
+
+    nominal_at: datetime
+    standing: Standing
+    job_id: UUID | None  # that it has, or will have
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """All nominal times of it, in order."""
+
+    schedule: str
+    ticks: tuple[SpanTick, ...]
+
+    @property
+    def asked(self) -> list[datetime]:
+        """The nominal times whose jobs are asked for."""
+        return [tick.nominal_at for tick in self.ticks if tick.standing is Standing.ASKED_FOR]
+
+    def count(self, standing: Standing) -> int:
+        """How many stand so."""
+        return sum(tick.standing is standing for tick in self.ticks)
+
+
+def span_of(
+    schedule: str, times: Sequence[datetime], held: Iterable[TickRow], limit: int | None = None
+) -> Span:
+    """How each of these nominal times stands, `held` being the ledger of the span."""
+    known = {tick.nominal_at: tick for tick in held}
+    ticks = list[SpanTick]()
+    asked = 0
+    for nominal_at in times:
+        standing = _standing(nominal_at, known)
+        asked += standing is Standing.ASKED_FOR
+        if limit is not None and asked > limit:
+            standing = Standing.BEYOND_LIMIT
+        job_id = None if standing is Standing.BEYOND_LIMIT else tick_job_id(schedule, nominal_at)
+        ticks.append(SpanTick(nominal_at, standing, job_id))
+    return Span(schedule, tuple(ticks))
+
+
+def _standing(nominal_at: datetime, known: Mapping[datetime, TickRow]) -> Standing:
+    tick = known.get(nominal_at)
+    if tick is None:
+        return Standing.ASKED_FOR
+    if tick.fate is TickFate.WAITING:
+        return Standing.WAITS
+    return Standing.ASKED_FOR if tick.job_id is None else Standing.HAS_ITS_JOB
+
+
+def still_to_come(asked: Iterable[datetime], held: Iterable[TickRow]) -> tuple[int, int]:
+    """How many of these ticks nobody has taken up yet, and how many of the others are not published yet."""
+    known = {
+        tick.nominal_at: tick for tick in held if tick.job_id is not None or tick.fate is TickFate.WAITING
+    }
+    rows = [known.get(nominal_at) for nominal_at in asked]
+    return rows.count(None), sum(row is not None and row.request is not None for row in rows)
+
+
+def moment_of(text: str, option: str) -> datetime:
+    """A time as people write it: ISO 8601; without an offset it is UTC, as for `put`. Raises CommandError."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise CommandError(
+            f"{option}: expected a time such as 2026-01-31T06:30 or 2026-01-31T06:30+01:00, got {text!r}",
+            code=Exit.USAGE,
+        ) from None
+    return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def rate_of(text: str) -> float:
+    """Jobs a second, of "10/s", "30/m", "5/h" or a plain number. Raises CommandError."""
+    number, _, unit = text.partition("/")
+    try:
+        rate = float(number) / {"": 1, "s": 1, "m": 60, "h": 3600}[unit.strip()]
+    except (KeyError, ValueError):
+        rate = 0.0
+    if not 0 < rate <= 1000:
+        raise CommandError(
+            f"--rate: expected at most 1000 jobs a second, such as 10/s, 30/m or 5/h, got {text!r}",
+            code=Exit.USAGE,
+        )
+    return rate

@@ -1,0 +1,39 @@
+"""What applying a file of schedules would do, for people to read."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from rich.text import Text
+
+from warrener.scheduling.plan import Action, Plan, Step
+from warrener.shown.schedules import rule_text
+
+_MARKS = {Action.ADD: ("+", "good"), Action.CHANGE: ("~", "odd"), Action.REMOVE: ("-", "bad")}
+
+
+def plan_lines(plan: Plan) -> Iterator[Text]:
+    """A line for each schedule that changes, and one for each field that differs."""
+    for step in plan.to_do:
+        mark, style = _MARKS[step.action]
+        yield Text.assemble((f"{mark} {step.name}", style), f"  {_about(step)}")
+        for found in step.differs:
+            yield Text.assemble(
+                f"    {found.field}: ", (_told(found.before), "soft"), " → ", (_told(found.after), "key")
+            )
+    yield Text(summary(plan))
+
+
+def summary(plan: Plan) -> str:
+    """How many of each."""
+    told = [f"{plan.count(action):,} to {action}" for action in _MARKS]
+    return f"{', '.join(told)}, {plan.count(Action.UNCHANGED):,} unchanged"
+
+
+def _about(step: Step) -> str:
+    if step.action is not Action.ADD or step.wanted is None:
+        return ""
+    return f"{step.wanted.job_type}, {rule_text(step.wanted.rule)}"
+
+
+def _told(value: Any) -> str:
+    return "not said" if value is None else str(value)

@@ -1,0 +1,144 @@
+"""`warrener schedule backfill`: what it would ask for, what it asks for, and what it says meanwhile."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from uuid import UUID, uuid4
+
+import pytest
+from services.console.tests.test_schedule import heard
+from typer.testing import Result
+
+from warrener.exits import CommandError
+from warrener.scheduling.span import Standing, moment_of, rate_of, span_of, still_to_come
+from warrener_contracts.events import ScheduleBackfillRequested, SchedulePutData, TickFate
+from warrener_contracts.identity import tick_job_id
+from warrener_contracts.rules import CronRule
+from warrener_store import open_store
+from warrener_store.schedules.rows import ScheduleRow, TickRow
+
+Run = Callable[..., Result]
+PUT_AT = datetime(2026, 3, 5, 12, tzinfo=UTC)
+DAYS = [datetime(2026, 3, day, 6, tzinfo=UTC) for day in range(1, 6)]
+
+
+def tick(nominal_at: datetime, fate: TickFate, job_id: UUID | None = None) -> TickRow:
+    return TickRow(
+        schedule="daily",
+        nominal_at=nominal_at,
+        fate=fate,
+        due_at=nominal_at,
+        decided_at=nominal_at,
+        job_id=job_id,
+    )
+
+
+LEDGER = [
+    tick(DAYS[1], TickFate.FIRED, uuid4()),
+    tick(DAYS[2], TickFate.SKIPPED),
+    tick(DAYS[3], TickFate.WAITING),
+]
+
+
+@pytest.fixture
+def store(store_url: str) -> tuple[str, str]:
+    """A store with one daily schedule, and some of its ticks in the ledger."""
+
+    async def fill() -> None:
+        open_one = open_store(store_url)
+        await open_one.start()
+        asked = SchedulePutData(name="daily", rule=CronRule(expression="0 6 * * *"), job_type="flights.load")
+        row = ScheduleRow(asked=asked, put_at=PUT_AT, zone_version="x", next_at=PUT_AT + timedelta(days=1))
+        await open_one.put_schedules([row])
+        await open_one.add_ticks(LEDGER)
+        await open_one.close()
+
+    asyncio.run(fill())
+    return "--store", store_url
+
+
+MARCH = ("schedule", "backfill", "daily", "--from", "2026-03-01", "--to", "2026-03-05T06:00+00:00")
+
+
+def test_a_dry_run_shows_each_tick_and_asks_for_nothing(run: Run, store: tuple[str, str]) -> None:
+    told = run(*MARCH, *store, "--dry-run")
+    assert told.exit_code == 0, told.output
+    assert "2026-03-03 06:00:00Z" in told.stdout
+    assert "3 jobs would be asked for; passed over: 1 that have their job" in told.stderr
+    found = json.loads(run(*MARCH, *store, "--dry-run", "--json").stdout)
+    assert [one["standing"] for one in found["ticks"]] == [
+        "asked_for",
+        "has_its_job",
+        "asked_for",
+        "waits",
+        "asked_for",
+    ]
+    assert found["ticks"][0]["job_id"] == str(tick_job_id("daily", DAYS[0]))
+
+
+def test_it_asks_through_the_broker_and_a_limit_ends_the_span(
+    run: Run, store: tuple[str, str], vhost_url: str
+) -> None:
+    words = (*store, "--broker", vhost_url, "--no-wait", "--rate", "30/m", "--reason", "mended", "-n", "2")
+    told = run(*MARCH, *words)
+    assert told.exit_code == 0, told.output
+    assert "2 jobs will be asked for" in told.stderr
+    (event,) = heard(vhost_url)
+    assert isinstance(event, ScheduleBackfillRequested)
+    assert (event.data.begin, event.data.end) == (DAYS[0], DAYS[2])
+    assert (event.data.rate, event.data.reason) == (0.5, "mended")
+
+
+def test_where_nothing_is_left_nothing_is_asked_for(run: Run, store: tuple[str, str]) -> None:
+    """There is no broker here at all."""
+    done = ("schedule", "backfill", "daily", "--from", "2026-03-02", "--to", "2026-03-02T07:00")
+    told = run(*done, *store, "--broker", "amqp://127.0.0.1:1")
+    assert told.exit_code == 0, told.output
+    assert "0 jobs asked for; passed over: 1 that have their job" in told.stderr
+    late = run(
+        "schedule", "backfill", "daily", "--from", "2026-03-02T07:00", "--to", "2026-03-02T08:00", *store
+    )
+    assert "daily has no past tick in this span" in late.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "expected"),
+    [
+        (("unknown", "--from", "2026-03-01"), 1, "got 'unknown'"),
+        (("daily", "--from", "yesterday"), 2, "--from: expected a time such as"),
+        (("daily", "--from", "2026-03-01", "--rate", "many"), 2, "--rate: expected at most 1000 jobs"),
+    ],
+)
+def test_what_cannot_be_asked_says_what_was_expected(
+    run: Run, store: tuple[str, str], words: tuple[str, ...], code: int, expected: str
+) -> None:
+    told = run("schedule", "backfill", *words, *store)
+    assert told.exit_code == code
+    assert expected in " ".join(told.stderr.split())
+
+
+class TestSpans:
+    def test_a_limit_counts_jobs_and_not_ticks(self) -> None:
+        span = span_of("daily", DAYS, LEDGER, limit=2)
+        assert span.asked == [DAYS[0], DAYS[2]]
+        assert [one.standing for one in span.ticks][-1] is Standing.BEYOND_LIMIT
+
+    def test_what_is_still_to_come(self) -> None:
+        waiting = tick(DAYS[0], TickFate.CAUGHT_UP, uuid4())
+        assert still_to_come(DAYS[:3], [waiting]) == (2, 0)
+        assert still_to_come(DAYS[:1], [waiting]) == (0, 0)
+        assert still_to_come(DAYS[3:4], LEDGER) == (0, 0), "it waits for an earlier job, and comes by itself"
+
+    @pytest.mark.parametrize(("text", "rate"), [("10/s", 10), ("30/m", 0.5), ("36/h", 0.01), ("7", 7)])
+    def test_rates(self, text: str, rate: float) -> None:
+        assert rate_of(text) == pytest.approx(rate)
+
+    @pytest.mark.parametrize("text", ["0/s", "-1", "1001/s", "nan", "10/y", ""])
+    def test_what_is_no_rate(self, text: str) -> None:
+        with pytest.raises(CommandError):
+            rate_of(text)
+
+    def test_times_without_an_offset_are_utc(self) -> None:
+        assert moment_of("2026-03-01T06:00", "--from") == DAYS[0]
+        assert moment_of("2026-03-01T07:00+01:00", "--from") == DAYS[0]

@@ -1,0 +1,225 @@
+"""Files of schedules: everything can be said, every mistake has its place, what is written is read back."""
+
+import re
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from warrener.calendar import problems_of
+from warrener.scheduling.file import FileError, parse
+from warrener.scheduling.lines import Lines
+from warrener.scheduling.plan import Action, Difference, plan_of
+from warrener.scheduling.toml_text import file_text
+from warrener_contracts.events import SchedulePutData
+from warrener_contracts.policy import Backoff, PolicyOverrides
+from warrener_contracts.rules import (
+    Choices,
+    CronRule,
+    IntervalRule,
+    Misfire,
+    OnceRule,
+    Overlap,
+    RepeatedHour,
+    SkippedHour,
+)
+
+FILE = Path("schedules.toml")
+GUIDE = Path(__file__).parents[3] / "docs" / "howto" / "schedule-jobs.md"
+NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
+EVERYTHING = SchedulePutData(
+    name="flights.hourly",
+    rule=CronRule(expression="30 * * * MON-FRI"),
+    timezone="Europe/Berlin",
+    job_type="flights.load",
+    arguments={"path": 'a "b" \\ \x7f é\n.csv', "odd key.": [1, 2.5, True, {"x": []}], "empty": {}},
+    queue="loading",
+    policy=PolicyOverrides(max_attempts=3, backoff=Backoff(first=timedelta(seconds=5))),
+    choices=Choices(
+        skipped_hour=SkippedHour.SKIP,
+        repeated_hour=RepeatedHour.BOTH,
+        misfire=Misfire.WINDOW,
+        catch_up_most=3,
+        catch_up_window=timedelta(hours=2),
+        grace=timedelta(seconds=30),
+        overlap=Overlap.QUEUE_ONE,
+        jitter=timedelta(seconds=5),
+        start=NOON,
+        end=NOON + timedelta(days=365),
+        max_runs=5000,
+    ),
+)
+RULES = [
+    CronRule(expression="@daily"),
+    IntervalRule(every=timedelta(seconds=90)),
+    IntervalRule(every=timedelta(hours=2), anchor=NOON, offset=timedelta(minutes=5)),
+    OnceRule(at=NOON),
+    OnceRule(after=timedelta(hours=1)),
+]
+
+
+def read(text: str) -> tuple[SchedulePutData, ...]:
+    return parse(text, FILE).schedules
+
+
+class TestReading:
+    def test_a_file_as_a_person_writes_it(self) -> None:
+        told = parse(
+            """
+owner = "airport"
+
+[defaults]
+timezone = "Europe/Berlin"
+choices = { overlap = "skip", grace = "1m" }
+
+[[schedule]]
+name = "flights.hourly"
+job_type = "flights.load"
+cron = "30 * * * MON-FRI"
+arguments = { path = "today.csv" }
+choices = { misfire = "all" }
+
+[[schedule]]
+name = "launch"
+job_type = "mail.send"
+at = 2026-12-24T18:00:00+01:00
+
+[[schedule]]
+name = "ping"
+job_type = "mail.ping"
+rule = { kind = "interval", every = "90s" }
+timezone = "UTC"
+""",
+            FILE,
+        )
+        first, second, third = told.schedules
+        assert told.owner == first.owner == "airport"
+        assert (first.timezone, third.timezone) == ("Europe/Berlin", "UTC")
+        assert first.choices == Choices(overlap=Overlap.SKIP, grace=timedelta(minutes=1), misfire=Misfire.ALL)
+        assert second.rule == OnceRule(at=datetime(2026, 12, 24, 17, tzinfo=UTC))
+        assert third.rule == IntervalRule(every=timedelta(seconds=90))
+        assert told.lines == (8, 15, 20)
+
+    @pytest.mark.parametrize(
+        ("text", "expected"),
+        [
+            ("schedule = 1", "schedules.toml:1: schedule: expected tables headed [[schedule]], got 1"),
+            ("owner = ", "schedules.toml: expected TOML, got: Invalid value (at "),
+            ('ownr = "x"', "schedules.toml:1: ownr: expected one of owner, defaults, schedule, got 'ownr'"),
+            ('owner = "code"', "schedules.toml:1: owner: expected another label than 'code'"),
+            ("[defaults]\nname = 1", "schedules.toml:2: name: defaults: expected one of timezone, queue"),
+            ("[[schedule]]\nname = 'a'", "schedules.toml:1: [[schedule]] 1 (a): expected one of rule, cron"),
+            (
+                "[[schedule]]\nname = 'a'\njob_type = 'b'\ncron = '@daily'\nevery = '1s'",
+                "got cron and every",
+            ),
+            (
+                "[[schedule]]\nname = 'a'\ncorn = '@daily'",
+                "schedules.toml:3: [[schedule]] 1 (a): corn: expected one of",
+            ),
+            (
+                "[[schedule]]\nname = 'a'\njob_type = 'b'\ncron = '@daily'\n\n"
+                "[[schedule]]\nname = 'c'\njob_type = 'b'\nevery = 'often'",
+                "schedules.toml:9: [[schedule]] 2 (c): rule.interval.every: expected a duration",
+            ),
+            (
+                "[[schedule]]\nname = 'a'\njob_type = 'b'\ncron = '@daily'\nchoices = { overlap = 'never' }",
+                "schedules.toml:5: [[schedule]] 1 (a): choices.overlap: Input should be 'allow', 'skip'",
+            ),
+            (
+                "[[schedule]]\nname = 'a'\njob_type = 'b'\ncron = '@daily'\n"
+                "[schedule.choices]\nmisfires = 'all'",
+                "schedules.toml:6: [[schedule]] 1 (a): choices.misfires: expected one of catch_up_most",
+            ),
+            (
+                "[[schedule]]\nname = 'a'\njob_type = 'b'\ncron = '@daily'\n" * 2,
+                "schedules.toml:6: [[schedule]] 2 (a): name: expected each name once, got 'a' again",
+            ),
+            (
+                "[[schedule]]\ncron = '@daily'\njob_type = 'b'",
+                "schedules.toml:1: [[schedule]] 1: name: Field",
+            ),
+        ],
+    )
+    def test_a_mistake_has_its_place(self, text: str, expected: str) -> None:
+        with pytest.raises(FileError) as raised:
+            read(text)
+        assert expected in raised.value.sentence
+
+    def test_a_line_that_cannot_be_told_is_not_guessed(self) -> None:
+        assert Lines("schedule = [{ name = 'a' }]", "schedule").of(0) is None
+        assert Lines("a = 1\n[[schedule]]\nb = 2", "schedule").of(0, "c") == 2
+
+
+def test_the_file_of_the_guide_says_what_the_guide_says() -> None:
+    (text,) = re.findall(r"```toml\n(.*?)```", GUIDE.read_text("utf-8"), re.DOTALL)
+    told = parse(text, FILE)
+    hourly, sweep = told.schedules
+    assert problems_of(told.schedules) == [None, None]
+    assert (told.owner, hourly.timezone, sweep.timezone) == ("airport", "Europe/Berlin", "UTC")
+    assert sweep.choices.overlap is Overlap.SKIP
+    assert sweep.choices.misfire is Misfire.WINDOW
+
+
+class TestWriting:
+    @pytest.mark.parametrize("rule", RULES, ids=str)
+    def test_what_is_written_is_read_back(self, rule: CronRule | IntervalRule | OnceRule) -> None:
+        schedules = (EVERYTHING, EVERYTHING.model_copy(update={"name": "other", "rule": rule}))
+        assert read(file_text(schedules)) == schedules
+
+    def test_owner_and_heading_stand_at_the_top(self) -> None:
+        text = file_text([EVERYTHING], "airport", "From a crontab.\n\nSee the report.")
+        assert text.startswith('# From a crontab.\n#\n# See the report.\nowner = "airport"\n\n[[schedule]]\n')
+        assert read(text)[0].owner == "airport"
+
+    def test_what_toml_cannot_hold_is_refused(self) -> None:
+        with pytest.raises(ValueError, match="expected what TOML can hold, got None"):
+            file_text([EVERYTHING.model_copy(update={"arguments": {"carrier": None}})])
+
+    @given(st.dictionaries(st.text(min_size=1), st.text() | st.integers(-(2**53), 2**53) | st.booleans()))
+    def test_any_argument_comes_back(self, arguments: dict[str, object]) -> None:
+        try:
+            asked = SchedulePutData.model_validate({**EVERYTHING.model_dump(), "arguments": arguments})
+        except ValueError:
+            return  # the wire refuses it
+        assert read(file_text([asked])) == (asked,)
+
+
+class TestPlans:
+    def test_each_schedule_has_a_step_and_each_field_that_differs_is_named(self) -> None:
+        new, same = (EVERYTHING.model_copy(update={"name": name}) for name in ("new", "same"))
+        changed = EVERYTHING.model_copy(
+            update={"arguments": {"path": "b.csv"}, "choices": Choices(), "owner": "airport"}
+        )
+        held = {
+            "flights.hourly": EVERYTHING.model_copy(update={"arguments": {"path": "a.csv"}}),
+            "same": same,
+        }
+        plan = plan_of([new, changed, same], held)
+        assert {step.name: step.action for step in plan.steps} == {
+            "new": Action.ADD,
+            "flights.hourly": Action.CHANGE,
+            "same": Action.UNCHANGED,
+        }
+        differs = {found.field: found for found in plan.steps[0].differs}
+        assert differs["arguments.path"] == Difference("arguments.path", "a.csv", "b.csv")
+        assert differs["owner"] == Difference("owner", None, "airport")
+        assert differs["choices.overlap"].after == "allow"
+        assert "timezone" not in differs
+        assert plan.puts == [changed, new]
+
+    def test_only_what_bears_the_owners_label_is_pruned(self) -> None:
+        held = {
+            name: EVERYTHING.model_copy(update={"name": name, "owner": owner})
+            for name, owner in {
+                "mine": "airport",
+                "theirs": "harbour",
+                "nobodys": None,
+                "agents": "code",
+            }.items()
+        }
+        assert plan_of([], held, owner="airport", prune=True).removed == ["mine"]
+        assert plan_of([], held, owner="airport").to_do == []
+        assert plan_of([], held, prune=True).to_do == []

@@ -1,0 +1,51 @@
+"""`python -m warrener_scheduler.calendar.questions`: what the command asks about many schedules, or many
+ticks, at once.
+
+    {"check": [{…as in schedule.put…}, …]}
+    {"between": {"schedule": {…}, "put_at": "…", "begin": "…", "end": "…", "most": 1000}}
+
+The first answers with what is wrong with each, null for nothing; the second with the nominal times from
+`begin` to `end`, both included, at most so many. JSON both ways.
+"""
+
+import json
+import sys
+from datetime import UTC, datetime, timedelta
+from itertools import islice, takewhile
+from typing import Any
+
+from warrener_contracts.events import SchedulePutData
+from warrener_scheduler.calendar.ticks import check, nominal_times
+
+_INSTANT = timedelta(microseconds=1)
+
+
+def main() -> int:
+    """Read, answer, end."""
+    question = json.load(sys.stdin)
+    if "check" in question:
+        now = datetime.now(UTC)
+        answer: list[Any] = [_problem(SchedulePutData.model_validate(one), now) for one in question["check"]]
+    else:
+        answer = _between(**question["between"])
+    json.dump(answer, sys.stdout)
+    return 0
+
+
+def _problem(asked: SchedulePutData, now: datetime) -> str | None:
+    try:
+        check(asked, now)
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+def _between(*, schedule: dict[str, Any], put_at: str, begin: str, end: str, most: int) -> list[str]:
+    asked, last = SchedulePutData.model_validate(schedule), datetime.fromisoformat(end)
+    first = datetime.fromisoformat(begin) - _INSTANT
+    times = nominal_times(asked, datetime.fromisoformat(put_at), first)
+    return [moment.isoformat() for moment in islice(takewhile(lambda moment: moment <= last, times), most)]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

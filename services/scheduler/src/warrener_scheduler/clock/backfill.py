@@ -1,0 +1,105 @@
+"""Which past ticks a backfill asks for, one portion after the other. Pure.
+
+It asks for nominal times that have no job. Their requests wait in the ledger, each until its turn by the
+rate, and are published as any other; the job ids are those that the ticks would have had. So whatever is said
+twice, or begun again after a crash, asks for nothing twice.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import islice, takewhile
+
+from warrener_contracts.events import MOST_BACKFILLED, ScheduleBackfillRequestedData, TickFate
+from warrener_contracts.identity import tick_job_id
+from warrener_scheduler.calendar.ticks import due_at, nominal_times
+from warrener_scheduler.clock.requests import request_text
+from warrener_store.schedules.rows import ScheduleRow, TickRow
+
+PORTION = 1000
+"""Nominal times that are asked for in one transaction."""
+_BACKFILLED = "backfilled"
+_INSTANT = timedelta(microseconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Portion:
+    """Ticks to be kept, and what is left to ask for behind them."""
+
+    ticks: tuple[TickRow, ...]
+    passed_over: int
+    rest: ScheduleBackfillRequestedData | None
+
+
+def is_backfilled(tick: TickRow) -> bool:
+    """Whether somebody has asked for it after its time."""
+    return tick.fate is TickFate.CAUGHT_UP and tick.reason.startswith(_BACKFILLED)
+
+
+def too_many(row: ScheduleRow, data: ScheduleBackfillRequestedData, now: datetime) -> bool:
+    """Whether the span has more nominal times than one backfill may ask for."""
+    if data.not_before is not None:
+        return False  # the rest of one that was looked at
+    return next(islice(_nominal_times(row, data, now), MOST_BACKFILLED, None), None) is not None
+
+
+def times_of(row: ScheduleRow, data: ScheduleBackfillRequestedData, now: datetime) -> list[datetime]:
+    """The nominal times of the next portion, and the first behind it if there is one."""
+    return list(islice(_nominal_times(row, data, now), PORTION + 1))
+
+
+def portion(
+    row: ScheduleRow,
+    data: ScheduleBackfillRequestedData,
+    times: list[datetime],
+    held: Mapping[datetime, TickRow],
+    now: datetime,
+) -> Portion:
+    """What becomes of these nominal times, `held` being their rows in the ledger."""
+    gap = timedelta(seconds=1 / data.rate)
+    turn = max(data.not_before or now, now)
+    # Begun again after a crash: the others of this portion keep their turns.
+    turns = [tick.wake_at + gap for tick in held.values() if is_backfilled(tick) and tick.wake_at is not None]
+    turn = max([turn, *turns])
+    ticks = list[TickRow]()
+    for nominal_at in times[:PORTION]:
+        found = held.get(nominal_at)
+        if found is not None and (found.job_id is not None or found.fate is TickFate.WAITING):
+            continue
+        ticks.append(_asked(row, nominal_at, _reason(data, found), now, turn))
+        turn += gap
+    rest = None
+    if len(times) > PORTION:
+        rest = data.model_copy(update={"begin": times[PORTION], "not_before": turn})
+    return Portion(tuple(ticks), min(len(times), PORTION) - len(ticks), rest)
+
+
+def _nominal_times(
+    row: ScheduleRow, data: ScheduleBackfillRequestedData, now: datetime
+) -> Iterator[datetime]:
+    """Those of the span that are past, and that the clock has decided on or never will."""
+    before = min(data.end + _INSTANT, now, row.next_at or now)
+    return takewhile(
+        lambda moment: moment < before, nominal_times(row.asked, row.put_at, data.begin - _INSTANT)
+    )
+
+
+def _asked(row: ScheduleRow, nominal_at: datetime, reason: str, now: datetime, turn: datetime) -> TickRow:
+    job_id = tick_job_id(row.name, nominal_at)
+    return TickRow(
+        schedule=row.name,
+        nominal_at=nominal_at,
+        fate=TickFate.CAUGHT_UP,
+        due_at=due_at(row.asked, nominal_at),
+        decided_at=now,
+        reason=reason,
+        job_id=job_id,
+        wake_at=turn,
+        request=request_text(row.asked, job_id, now),
+    )
+
+
+def _reason(data: ScheduleBackfillRequestedData, held: TickRow | None) -> str:
+    before = "" if held is None else f"; it was {held.fate}"
+    because = f" ({held.reason})" if held is not None and held.reason else ""
+    return f"{_BACKFILLED}: {data.reason}{before}{because}"

@@ -1,0 +1,60 @@
+"""backfilling: jobs of past ticks are asked for, portion by portion.
+
+A portion is kept → the rest is asked for through the door → the request is acknowledged. A crash in between
+brings the same portion again, which then finds its ticks asked for.
+"""
+
+from uuid import NAMESPACE_OID, uuid5
+
+from warrener_contracts.events import MOST_BACKFILLED, ScheduleBackfillRequested
+from warrener_contracts.letters import Letter, letter_for
+from warrener_runtime.clock import Clock
+from warrener_runtime.logs import get_logger
+from warrener_scheduler.clock.backfill import portion, times_of, too_many
+from warrener_scheduler.dispatch_letters import SOURCE
+from warrener_store.schedules.port import Schedules
+from warrener_store.schedules.rows import ScheduleRow
+
+_log = get_logger("backfill")
+
+
+class Backfilling:
+    """The verb for one request of a backfill."""
+
+    def __init__(self, schedules: Schedules, clock: Clock) -> None:
+        self._schedules = schedules
+        self._clock = clock
+
+    async def carry_out(self, event: ScheduleBackfillRequested, row: ScheduleRow) -> list[Letter]:
+        """Keep the next portion; returns the request for the rest. Raises ValueError for what is too much."""
+        data, now = event.data, self._clock.now()
+        if too_many(row, data, now):
+            raise ValueError(
+                f"expected a span with at most {MOST_BACKFILLED} ticks of {row.name}, got more: ask for it "
+                "in several"
+            )
+        times = times_of(row, data, now)
+        if not times:
+            return []
+        held = await self._schedules.ticks_between(row.name, times[0], times[-1])
+        found = portion(row, data, times, {tick.nominal_at: tick for tick in held}, now)
+        kept = await self._schedules.backfill_ticks(found.ticks)
+        _log.info(
+            "Past ticks were asked for.",
+            action="backfill.kept",
+            schedule=row.name,
+            asked=len(kept),
+            passed_over=found.passed_over,
+            more=found.rest is not None,
+        )
+        if found.rest is None:
+            return []
+        again = event.model_copy(
+            update={
+                "id": str(uuid5(NAMESPACE_OID, f"{event.id}\n{found.rest.begin.isoformat()}")),
+                "source": SOURCE,
+                "time": now,
+                "data": found.rest,
+            }
+        )
+        return [letter_for(again)]

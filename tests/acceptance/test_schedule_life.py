@@ -1,0 +1,256 @@
+"""A schedule's life beside its ticks: backfill, files, declarations in code and imports, with real services.
+
+The command is run as a person runs it; schedulers and commands are stopped half-way, and nothing is asked for
+twice.
+"""
+
+import asyncio
+import signal
+from collections import Counter
+from collections.abc import Callable, Coroutine, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeVar
+from uuid import UUID
+
+import pytest
+from tests.acceptance.commanding import ask, say, start
+from tests.acceptance.warren import ServiceProcess, Warren, until
+
+from warrener_client import SyncClient
+from warrener_contracts.events import SchedulePauseRequested, SchedulePutData
+from warrener_contracts.identity import tick_job_id
+from warrener_contracts.rules import IntervalRule
+from warrener_store import Store, open_store
+from warrener_store.rows import JobFilter
+from warrener_store.schedules.rows import ScheduleRow
+
+T = TypeVar("T")
+HOUR = timedelta(hours=1)
+BASE = """
+from pydantic import BaseModel
+from warrener_agent import Agent, Program
+
+agent = Agent()
+
+
+class Line(BaseModel):
+    command: str
+
+
+agent.command("cron.line", Program(["/bin/sh", "-c", "{command}"], stdin="nothing"), arguments=Line)
+
+
+@agent.job("tally")
+async def tally() -> None:
+    with open("tally.txt", "a") as file:
+        file.write("once\\n")
+"""
+DECLARING = """
+from pathlib import Path
+from warrener_agent import Agent
+
+agent = Agent()
+
+
+@agent.schedule("declared", every="{every}")
+@agent.job("declared.{kind}", queue="declared")
+async def run() -> None:
+    pass
+"""
+
+
+@pytest.fixture(scope="module")
+def begun(shared_warren: Warren) -> Iterator[Warren]:
+    """All services; the agent runs from the folder of the warren."""
+    (shared_warren.folder / "life_jobs.py").write_text(BASE, encoding="utf-8")
+    shared_warren.start_all("life_jobs")
+    until(
+        lambda: "tally" in look(shared_warren, lambda store: store.job_types()), "the job types", within=120
+    )
+    yield shared_warren
+    shared_warren.end()
+
+
+def look(warren: Warren, question: Callable[[Store], Coroutine[Any, Any, T]]) -> T:
+    """The store's answer."""
+
+    async def ask_it() -> T:
+        store = open_store(warren.store_url)
+        await store.start()
+        try:
+            return await question(store)
+        finally:
+            await store.close()
+
+    return asyncio.run(ask_it())
+
+
+def schedule(warren: Warren, name: str) -> ScheduleRow | None:
+    """As the store has it."""
+    return look(warren, lambda store: store.schedules([name])).get(name)
+
+
+def jobs_of(warren: Warren, name: str) -> list[UUID]:
+    """The jobs that the ticks of a schedule have asked for, and that are there."""
+    rows = look(warren, lambda store: store.list_jobs(JobFilter(limit=1000)))
+    return [row.job_id for row in rows if row.source == f"warrener/schedule/{name}"]
+
+
+def hourly(warren: Warren, name: str) -> datetime:
+    """Put a schedule that ticks each hour, and not while the test runs; its last tick."""
+    last = datetime.now(UTC).replace(microsecond=0) - timedelta(minutes=5)
+    rule = IntervalRule(every=HOUR, anchor=last - 1000 * HOUR)
+    with SyncClient(warren.broker_url) as client:
+        client.put_schedules([SchedulePutData(name=name, rule=rule, job_type="tally")])
+    until(lambda: schedule(warren, name), f"{name} to be kept")
+    return last
+
+
+def test_point_5_a_backfill_asks_for_each_past_tick_once_however_often_it_is_said(begun: Warren) -> None:
+    last = hourly(begun, "past")
+    times = [last - n * HOUR for n in range(30)]
+    words = ("schedule", "backfill", "past", "--from", times[-1].isoformat(), "--rate", "100/s")
+    planned = ask(begun, *words, "--dry-run")
+    assert [tick["standing"] for tick in planned["ticks"]] == ["asked_for"] * 30
+    assert jobs_of(begun, "past") == [], "a dry run asks for nothing"
+    say(begun, *words, "--reason", "the files were mended")
+    expected = {tick_job_id("past", moment) for moment in times}
+    until(lambda: set(jobs_of(begun, "past")) == expected, "each tick's job")
+    ticks = ask(begun, "schedule", "show", "past", "-n", "100")["ticks"]
+    assert {tick["reason"] for tick in ticks} == {"backfilled: the files were mended"}
+    again = ask(begun, *words)
+    assert Counter(tick["standing"] for tick in again["ticks"]) == {"has_its_job": 30}
+    assert len(jobs_of(begun, "past")) == 30
+
+
+def test_point_5_a_backfill_outlives_its_command_and_its_scheduler(begun: Warren) -> None:
+    last = hourly(begun, "torn")
+    times = [last - n * HOUR for n in range(150)]
+    words = ("schedule", "backfill", "torn", "--from", times[-1].isoformat(), "--rate", "20/s")
+    command = start(begun, *words)
+    until(lambda: len(jobs_of(begun, "torn")) > 10, "the backfill to begin")
+    scheduler = next(one for one in begun.services if one.name == "scheduler" and one.process.poll() is None)
+    scheduler.kill()
+    command.send_signal(signal.SIGINT)
+    _, said = command.communicate(timeout=60)
+    assert command.returncode == 130, said
+    assert "it goes on" in said
+    assert len(jobs_of(begun, "torn")) < 150
+    begun.start("scheduler")
+    say(begun, *words)
+    assert Counter(jobs_of(begun, "torn")) == Counter({tick_job_id("torn", moment): 1 for moment in times})
+
+
+def pause(warren: Warren, name: str) -> None:
+    """As an operator does."""
+    with SyncClient(warren.broker_url) as client:
+        client.ask_of_schedule(SchedulePauseRequested, name)
+    until(lambda: (row := schedule(warren, name)) and row.paused, f"{name} to be paused")
+
+
+FILE = """
+owner = "airport"
+
+[[schedule]]
+name = "file.hourly"
+job_type = "tally"
+every = "{every}"
+
+[[schedule]]
+name = "file.daily"
+job_type = "tally"
+cron = "@daily"
+timezone = "Europe/Berlin"
+choices = {{ overlap = "skip" }}
+"""
+
+
+def test_point_5_a_file_of_schedules_is_planned_applied_and_pruned(begun: Warren) -> None:
+    hourly(begun, "by.hand")
+    file = begun.folder / "schedules.toml"
+    file.write_text(FILE.format(every="1h"), encoding="utf-8")
+    apply = ("schedule", "apply", "schedules.toml", "--prune")
+    assert "2 to add" in say(begun, *apply, "--yes")
+    pause(begun, "file.hourly")
+
+    text = FILE.format(every="2h")
+    file.write_text(text[: text.rindex("[[schedule]]")], encoding="utf-8")
+    plan = say(begun, *apply, "--plan", code=2)
+    assert "rule.every: PT1H → PT2H" in plan
+    assert "- file.daily" in plan
+    say(begun, *apply, "--yes")
+    assert schedule(begun, "file.daily") is None
+    row = schedule(begun, "file.hourly")
+    assert row is not None
+    assert (row.paused, row.asked.owner) == (True, "airport")
+    assert schedule(begun, "by.hand") is not None, "what this file never put stays"
+    file.write_text(say(begun, "schedule", "export", "file.hourly", "--owner", "airport"), encoding="utf-8")
+    assert "1 unchanged" in say(begun, *apply, "--plan"), "what is exported says the same"
+
+
+def declaring(warren: Warren, module: str, every: str, kind: str = "run") -> ServiceProcess:
+    """An agent of a release of its own, which declares the schedule `declared`."""
+    text = DECLARING.format(every=every, kind=kind)
+    if not every:
+        text = "\n".join(line for line in text.splitlines() if "agent.schedule" not in line)
+    (warren.folder / f"{module}.py").write_text(text, encoding="utf-8")
+    agent = warren.start("agent", module)
+    until(agent.ready, "the agent to be ready")
+    return agent
+
+
+def every(warren: Warren) -> str:
+    row = schedule(warren, "declared")
+    return "" if row is None else str(getattr(row.asked.rule, "every", ""))
+
+
+def announcements(warren: Warren, action: str) -> int:
+    """How often schedulers have logged this."""
+    return sum(
+        one.log.read_text(errors="replace").count(action)
+        for one in warren.services
+        if one.name == "scheduler"
+    )
+
+
+def test_point_5_schedules_in_code_are_taken_up_once_and_never_fight(begun: Warren) -> None:
+    old = declaring(begun, "release_1", "1h")
+    until(lambda: every(begun) == "1:00:00", "the schedule of the code to be taken up")
+    pause(begun, "declared")
+    new = declaring(begun, "release_2", "2h")
+    until(lambda: every(begun) == "2:00:00", "the new release's schedule to be taken up")
+
+    heard = announcements(begun, "announce.kept")
+    old.kill()
+    again = declaring(begun, "release_1", "1h")
+    until(lambda: announcements(begun, "announce.kept") > heard, "the old release to be heard again")
+    assert every(begun) == "2:00:00", "an old release that is started again changes nothing"
+    row = schedule(begun, "declared")
+    assert row is not None
+    assert row.paused, "nor does it undo what an operator has said"
+    assert row.asked.owner == "code"
+
+    assert announcements(begun, "schedules.vanished") == 0
+    without = declaring(begun, "release_3", "")
+    until(lambda: announcements(begun, "schedules.vanished"), "the vanished declaration to be reported")
+    assert every(begun) == "2:00:00", "only a person removes it"
+    for agent in (new, again, without):
+        agent.end()
+
+
+CRONTAB = r"""
+CRON_TZ=Europe/Berlin
+15 4 * * *  cat >> {folder}/imported.txt%from cron
+@reboot     /bin/true
+"""
+
+
+def test_point_7_a_crontab_is_imported_applied_and_its_commands_run(begun: Warren) -> None:
+    (begun.folder / "cron.txt").write_text(CRONTAB.format(folder=begun.folder), encoding="utf-8")
+    words = ("schedule", "import", "crontab", "cron.txt", "--type", "cron.line", "-o", "imported.toml")
+    found = ask(begun, *words, "--strict", code=4)
+    assert [finding["where"] for finding in found["findings"]] == ["line 4"]
+    say(begun, "schedule", "apply", "imported.toml", "--yes")
+    say(begun, "schedule", "trigger", "crontab.cat")
+    written = begun.folder / "imported.txt"
+    until(lambda: written.exists() and written.read_text() == "from cron\n", "the command to have run")
