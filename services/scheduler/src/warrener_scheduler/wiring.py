@@ -14,6 +14,7 @@ from warrener_scheduler.announce import Announce
 from warrener_scheduler.campaigns import Campaigns
 from warrener_scheduler.clock.adopting import Adopting
 from warrener_scheduler.clock.keeping import Keeping
+from warrener_scheduler.clock.putting import Putting
 from warrener_scheduler.clock.ticking import Ticking, TickingLoop
 from warrener_scheduler.clock.upkeep import Upkeep
 from warrener_scheduler.dispatch import Dispatch
@@ -49,15 +50,16 @@ def assemble(  # noqa: PLR0917 - the same six for every service
     holds, campaigns = Holds(store), Campaigns(bus, store, clock)
     ticking, job_types = Ticking(bus, store, clock), JobTypes(store, clock)
     bindings = Bindings(bus, store)
+    putting = Putting(store, clock, bindings)
     accept = Accept(
         bus,
         store,
         clock,
         telemetry,
-        Announce(bus, store, clock, Adopting(store, clock, ticking.wake)),
+        Announce(bus, store, clock, Adopting(store, clock, ticking.wake, putting)),
         holds=holds,
         campaigns=campaigns,
-        keeping=Keeping(store, clock, ticking.wake, bindings),
+        keeping=Keeping(store, clock, ticking.wake, bindings=bindings, putting=putting),
         job_types=job_types,
     )
     listen = Listen(bus, store, clock, ticking.wake)

@@ -5,34 +5,27 @@ The schedule is put → the declaration is noted. A crash in between puts it aga
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import Protocol
 
 from warrener_contracts.events import AgentAnnounced, ScheduleDeclaration
 from warrener_contracts.events.schedules import CODE
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
-from warrener_scheduler.calendar.ticks import check
-from warrener_scheduler.calendar.zones import database_version
 from warrener_scheduler.clock.adoption import Adoption, adoption, declared, fingerprint_of
-from warrener_scheduler.clock.deciding import first_time
-from warrener_store.schedules.declarations import DeclarationRow, Declarations
-from warrener_store.schedules.port import Schedules
-from warrener_store.schedules.rows import ScheduleRow
+from warrener_scheduler.clock.putting import Put, Putting
+from warrener_store import Store
+from warrener_store.schedules.declarations import DeclarationRow
 
 _log = get_logger("schedules")
-
-
-class _Store(Schedules, Declarations, Protocol):
-    """Where both are kept."""
 
 
 class Adopting:
     """The verb for the schedules of announcements; a repeat changes nothing."""
 
-    def __init__(self, store: _Store, clock: Clock, changed: Callable[[], None]) -> None:
+    def __init__(self, store: Store, clock: Clock, changed: Callable[[], None], putting: Putting) -> None:
         self._store = store
         self._clock = clock
         self._changed = changed
+        self._putting = putting
 
     async def carry_out(self, events: Sequence[AgentAnnounced]) -> None:
         """Take up what is new in these announcements, one after the other, and report what is not there any
@@ -50,26 +43,35 @@ class Adopting:
         held = await self._store.schedules(names | vanished)
         known = {row.key for row in rows}
         told_at = min(event.time or self._clock.now(), self._clock.now())
-        put, noted = list[ScheduleRow](), list[DeclarationRow]()
+        new, noted = list[Put](), list[DeclarationRow]()
         for declaration in event.data.schedules:
             row = self._row(declaration, event, told_at)
             what = adoption(*row.key, known, held[row.name].asked if row.name in held else None)
-            if what is Adoption.TAKEN_UP and (schedule := self._schedule(declaration, told_at)):
-                put.append(schedule)
+            if what is Adoption.TAKEN_UP:
+                new.append(Put(declared(declaration), told_at))
                 noted.append(row)
             elif what is Adoption.OPERATORS:
                 _tell_operators(row, held[row.name].asked.owner)
-        if put:
-            await self._store.put_schedules(put)
-            await self._store.keep_declarations(noted)
-            self._changed()
-            _log.info(
-                "Schedules that an agent's code declares were taken up.",
-                action="schedules.adopted",
-                agent_id=event.data.agent_id,
-                schedules=sorted(row.name for row in put),
-            )
+        await self._keep(new, noted, event.data.agent_id)
         _tell_vanished(event, [name for name in vanished if name in held and held[name].asked.owner == CODE])
+
+    async def _keep(self, new: Sequence[Put], noted: Sequence[DeclarationRow], agent_id: str) -> None:
+        refusals = await self._putting.refusals(new)
+        for put, why in zip(new, refusals, strict=True):
+            if why is not None:
+                _tell_refused(put, why)
+        kept = [place for place, why in enumerate(refusals) if why is None]
+        if not kept:
+            return
+        await self._putting.keep([new[place] for place in kept])
+        await self._store.keep_declarations([noted[place] for place in kept])
+        self._changed()
+        _log.info(
+            "Schedules that an agent's code declares were taken up.",
+            action="schedules.adopted",
+            agent_id=agent_id,
+            schedules=sorted(new[place].asked.name for place in kept),
+        )
 
     def _row(
         self, declaration: ScheduleDeclaration, event: AgentAnnounced, told_at: datetime
@@ -82,20 +84,14 @@ class Adopting:
             declared_at=told_at,
         )
 
-    def _schedule(self, declaration: ScheduleDeclaration, put_at: datetime) -> ScheduleRow | None:
-        asked = declared(declaration)
-        try:
-            check(asked, put_at)
-        except ValueError as error:
-            _log.warning(
-                "A schedule that an agent's code declares cannot be kept.",
-                action="schedules.declaration_refused",
-                schedule=asked.name,
-                detail=str(error),
-            )
-            return None
-        row = ScheduleRow(asked=asked, put_at=put_at, zone_version=database_version())
-        return first_time(row, self._clock.now())
+
+def _tell_refused(put: Put, why: str) -> None:
+    _log.warning(
+        "A schedule that an agent's code declares cannot be kept.",
+        action="schedules.declaration_refused",
+        schedule=put.asked.name,
+        detail=why,
+    )
 
 
 def _tell_operators(row: DeclarationRow, owner: str | None) -> None:

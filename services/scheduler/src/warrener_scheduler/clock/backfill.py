@@ -6,14 +6,17 @@ twice, or begun again after a crash, asks for nothing twice.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import islice, takewhile
+from typing import Any
 
 from warrener_contracts.events import MOST_BACKFILLED, ScheduleBackfillRequestedData, TickFate
 from warrener_contracts.identity import tick_job_id
-from warrener_scheduler.calendar.ticks import due_at, nominal_times
+from warrener_scheduler.calendar.ticks import due_at, nominal_times, previous_nominal
 from warrener_scheduler.clock.requests import request_text
+from warrener_scheduler.clock.templating import has_places
+from warrener_scheduler.clock.tick_names import Tick, names_of
 from warrener_store.schedules.rows import ScheduleRow, TickRow
 
 PORTION = 1000
@@ -54,8 +57,11 @@ def portion(
     times: list[datetime],
     held: Mapping[datetime, TickRow],
     now: datetime,
+    *,
+    last_success: datetime | None = None,
 ) -> Portion:
-    """What becomes of these nominal times, `held` being their rows in the ledger."""
+    """What becomes of these nominal times, `held` being their rows in the ledger. `last_success`: the newest
+    tick whose job has succeeded, where the arguments name it."""
     gap = timedelta(seconds=1 / data.rate)
     turn = max(data.not_before or now, now)
     # Begun again after a crash: the others of this portion keep their turns.
@@ -66,7 +72,11 @@ def portion(
         found = held.get(nominal_at)
         if found is not None and (found.job_id is not None or found.fate is TickFate.WAITING):
             continue
-        ticks.append(_asked(row, nominal_at, _reason(data, found), now, turn))
+        asked = _asked(row, nominal_at, _reason(data, found), now, turn)
+        text = request_text(
+            row.asked, tick_job_id(row.name, nominal_at), now, names=_names(row, nominal_at, last_success)
+        )
+        ticks.append(replace(asked, request=text))
         turn += gap
     rest = None
     if len(times) > PORTION:
@@ -95,8 +105,16 @@ def _asked(row: ScheduleRow, nominal_at: datetime, reason: str, now: datetime, t
         reason=reason,
         job_id=job_id,
         wake_at=turn,
-        request=request_text(row.asked, job_id, now),
     )
+
+
+def _names(row: ScheduleRow, nominal_at: datetime, last_success: datetime | None) -> Mapping[str, Any] | None:
+    """What its arguments may name: as for a triggered job, and no success that came later."""
+    if not has_places(row.asked.arguments):
+        return None
+    before = previous_nominal(row.asked, row.put_at, nominal_at)
+    success = last_success if last_success is not None and last_success < nominal_at else None
+    return names_of(row.asked, Tick(nominal_at, row.runs, before, success))
 
 
 def _reason(data: ScheduleBackfillRequestedData, held: TickRow | None) -> str:

@@ -11,8 +11,9 @@ from warrener_contracts.letters import Letter, letter_for
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
 from warrener_scheduler.clock.backfill import portion, times_of, too_many
+from warrener_scheduler.clock.tick_names import names_success
 from warrener_scheduler.dispatch_letters import SOURCE
-from warrener_store.schedules.port import Schedules
+from warrener_store import Store
 from warrener_store.schedules.rows import ScheduleRow
 
 _log = get_logger("backfill")
@@ -21,7 +22,7 @@ _log = get_logger("backfill")
 class Backfilling:
     """The verb for one request of a backfill."""
 
-    def __init__(self, schedules: Schedules, clock: Clock) -> None:
+    def __init__(self, schedules: Store, clock: Clock) -> None:
         self._schedules = schedules
         self._clock = clock
 
@@ -37,7 +38,8 @@ class Backfilling:
         if not times:
             return []
         held = await self._schedules.ticks_between(row.name, times[0], times[-1])
-        found = portion(row, data, times, {tick.nominal_at: tick for tick in held}, now)
+        success = await self._schedules.last_success(row.name) if names_success(row.asked) else None
+        found = portion(row, data, times, {tick.nominal_at: tick for tick in held}, now, last_success=success)
         kept = await self._schedules.backfill_ticks(found.ticks)
         _log.info(
             "Past ticks were asked for.",

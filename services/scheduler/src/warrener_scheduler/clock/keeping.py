@@ -23,13 +23,10 @@ from warrener_contracts.letters import Letter
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
 from warrener_scheduler import answers
-from warrener_scheduler.calendar.ticks import check
-from warrener_scheduler.calendar.zones import database_version
 from warrener_scheduler.clock.backfilling import Backfilling
-from warrener_scheduler.clock.deciding import first_time
-from warrener_scheduler.clock.expecting import watches_of
+from warrener_scheduler.clock.putting import Put, Putting
 from warrener_scheduler.clock.requests import request_text
-from warrener_scheduler.clock.tick_names import Tick, check_arguments, names_of, names_success
+from warrener_scheduler.clock.tick_names import Tick, names_of, names_success
 from warrener_scheduler.triggers.binding import Bindings
 from warrener_store import Store
 from warrener_store.schedules.rows import ScheduleRow, TickRow
@@ -58,10 +55,17 @@ class Keeping:
     """The verb for what is asked of schedules; `changed` is called when there may be something new to do."""
 
     def __init__(
-        self, schedules: Store, clock: Clock, changed: Callable[[], None], bindings: Bindings
+        self,
+        schedules: Store,
+        clock: Clock,
+        changed: Callable[[], None],
+        *,
+        bindings: Bindings,
+        putting: Putting,
     ) -> None:
         self._schedules = schedules
         self._bindings = bindings
+        self._putting = putting
         self._clock = clock
         self._changed = changed
         self._backfilling = Backfilling(schedules, clock)
@@ -95,29 +99,19 @@ class Keeping:
 
     async def _put(self, wishes: Sequence[Wish]) -> list[Letter]:
         now = self._clock.now()
-        problems = [_problem(wish.event, now) for wish in wishes]
-        asked = [wish.event.data for wish in wishes if isinstance(wish.event, SchedulePut)]
-        refused = await self._bindings.refusals(
-            [data for data, problem in zip(asked, problems, strict=True) if problem is None]
-        )
-        rows, letters = list[ScheduleRow](), list[Letter]()
-        for wish, data, problem in zip(wishes, asked, problems, strict=True):
-            if detail := problem or refused.get(data.name):
-                letters += self._refuse(wish, detail)
-                continue
-            put_at = _told_at(wish.event, now)
-            row = ScheduleRow(asked=data, put_at=put_at, zone_version=database_version())
-            rows.append(first_time(row, now))
-        if rows:
-            await self._schedules.put_schedules(rows)
-            await self._expect({row.name for row in rows})
-            await self._bindings.follow()
-        return letters
-
-    async def _expect(self, names: Collection[str]) -> None:
-        """Keep in step what the supervisor watches them for, by what is kept: a put may be older."""
-        watches = watches_of((await self._schedules.schedules(names)).values())
-        await self._schedules.put_watches(watches, set(names) - {row.name for row in watches})
+        puts = [
+            Put(wish.event.data, _told_at(wish.event, now))
+            for wish in wishes
+            if isinstance(wish.event, SchedulePut)
+        ]
+        refusals = await self._putting.refusals(puts)
+        await self._putting.keep([put for put, why in zip(puts, refusals, strict=True) if why is None])
+        return [
+            letter
+            for wish, why in zip(wishes, refusals, strict=True)
+            if why is not None
+            for letter in self._refuse(wish, why)
+        ]
 
     async def _pause(self, wishes: Sequence[Wish]) -> None:
         reasons = {
@@ -165,17 +159,6 @@ class Keeping:
     def _refuse(self, wish: Wish, detail: str) -> list[Letter]:
         _log.warning("A request about a schedule was rejected.", action="schedules.rejected", detail=detail)
         return answers.schedule_rejection(wish.event, wish.came, detail, self._clock.now())
-
-
-def _problem(event: ScheduleEvent, now: datetime) -> str | None:
-    """Why a schedule cannot be kept, as far as it says itself."""
-    try:
-        if isinstance(event, SchedulePut):
-            check(event.data, _told_at(event, now))
-            check_arguments(event.data)
-    except ValueError as error:
-        return str(error)
-    return None
 
 
 def _unknown(wish: Wish) -> str:
