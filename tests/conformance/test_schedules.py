@@ -118,6 +118,25 @@ class TestAdvancing:
         await store.advance_schedules(NOON, 3, decide)
         assert seen == ["s4", "s3", "s2", "s1", "s0"]
 
+    async def test_a_batch_comes_back_as_it_went_whether_its_rows_say_the_same_or_not(
+        self, store: Store
+    ) -> None:
+        for fates in ([TickFate.FIRED] * 3, [TickFate.FIRED, TickFate.SKIPPED, TickFate.FIRED]):
+            names = [f"{'-'.join(fates)}.{number}" for number in range(3)]
+            await store.put_schedules([schedule(name) for name in names])
+            ticks = [tick(name, fate=fate) for name, fate in zip(names, fates, strict=True)]
+            rows = [
+                schedule(name, 60, runs=fate is TickFate.FIRED)
+                for name, fate in zip(names, fates, strict=True)
+            ]
+            advances = [Advance(row, (one,)) for row, one in zip(rows, ticks, strict=True)]
+            assert await store.advance_schedules(after(1), 10, lambda _, told=advances: told) == ticks
+            assert await store.schedules(names) == {row.name: row for row in rows}
+            added = [replace(one, nominal_at=LATER, job_id=uuid4()) for one in ticks]
+            await store.add_ticks(added)
+            for one, more in zip(ticks, added, strict=True):
+                assert await store.ticks_of(one.schedule) == [more, one]
+
     async def test_a_tick_is_decided_once(self, store: Store) -> None:
         await store.put_schedules([schedule()])
         first, again = tick(), tick(fate=TickFate.SKIPPED, wake_at=None, request=None)
