@@ -11,6 +11,7 @@ import pytest
 from warrener_contracts.events import SchedulePutData, TickFate
 from warrener_contracts.rules import Choices, CronRule, IntervalRule
 from warrener_contracts.states import JobState
+from warrener_store.schedules.port import Decide
 from warrener_store.schedules.rows import Advance, DueSchedule, ScheduleRow, TickRow
 from warrener_store.store import Store
 from warrener_store.testing import NOON, after, running_job
@@ -49,6 +50,10 @@ def tick(name: str = "hourly", seconds: float = 0, **changes: object) -> TickRow
 
 def on_to(seconds: float, *ticks: TickRow) -> Advance:
     return Advance(schedule(seconds=seconds, next_at=after(seconds), last_at=NOON, runs=1), ticks)
+
+
+def _deciding(advances: Sequence[Advance]) -> Decide:
+    return lambda _: advances
 
 
 class TestPutting:
@@ -118,6 +123,25 @@ class TestAdvancing:
         assert seen == ["s4", "s3", "s2"]
         await store.advance_schedules(NOON, 3, decide)
         assert seen == ["s4", "s3", "s2", "s1", "s0"]
+
+    async def test_a_batch_comes_back_as_it_went_whether_its_rows_say_the_same_or_not(
+        self, store: Store
+    ) -> None:
+        for fates in ([TickFate.FIRED] * 3, [TickFate.FIRED, TickFate.SKIPPED, TickFate.FIRED]):
+            names = [f"{'-'.join(fates)}.{number}" for number in range(3)]
+            await store.put_schedules([schedule(name) for name in names])
+            ticks = [tick(name, fate=fate) for name, fate in zip(names, fates, strict=True)]
+            rows = [
+                schedule(name, 60, runs=fate is TickFate.FIRED)
+                for name, fate in zip(names, fates, strict=True)
+            ]
+            advances = [Advance(row, (one,)) for row, one in zip(rows, ticks, strict=True)]
+            assert await store.advance_schedules(after(1), 10, _deciding(advances)) == ticks
+            assert await store.schedules(names) == {row.name: row for row in rows}
+            added = [replace(one, nominal_at=LATER, job_id=uuid4()) for one in ticks]
+            await store.add_ticks(added)
+            for one, more in zip(ticks, added, strict=True):
+                assert await store.ticks_of(one.schedule) == [more, one]
 
     async def test_a_tick_is_decided_once(self, store: Store) -> None:
         await store.put_schedules([schedule()])

@@ -15,7 +15,7 @@ def main() -> None:
     logging.basicConfig(level="WARNING")
     url = here().database_url.replace("postgresql://", "postgresql+psycopg2://")
     scheduler: Any = BlockingScheduler(jobstores={"default": SQLAlchemyJobStore(url=url)}, timezone=UTC)
-    begin = datetime.now(UTC).replace(microsecond=0)
+    begin = datetime.now(UTC).replace(microsecond=500_000)  # ours ticks on whole seconds beside it
     scheduler.add_job(stamp, "interval", seconds=1, start_date=begin, id="stamped")
     scheduler.start()
 

@@ -30,8 +30,8 @@ class TickingSystem(Protocol):
         ...
 
     @property
-    def anchored(self) -> bool:
-        """Whether its ticks are promised for whole seconds; else they are counted from the first one."""
+    def phase(self) -> float | None:
+        """The fraction of the second at which its ticks are due; None where it promises none."""
         ...
 
     def prepare(self, place: Place) -> None:
@@ -53,7 +53,7 @@ class WarrenerClock:
 
     name: str = "warrener"
     settings: str = "interval of 1 s, ledger of ticks in PostgreSQL, the job passes all three services"
-    anchored: bool = True
+    phase: float | None = 0.0
 
     def prepare(self, place: Place) -> None:
         Warrener().prepare(place)
@@ -73,7 +73,7 @@ class CeleryBeat:
     settings: str = (
         "beat with the schedule 1.0 and its default store, a file; worker as in the rest of the run"
     )
-    anchored: bool = False
+    phase: float | None = None
 
     def prepare(self, place: Place) -> None:
         Celery().prepare(place)
@@ -94,7 +94,7 @@ class ApScheduler:
 
     name: str = "apscheduler"
     settings: str = "BlockingScheduler, job store in PostgreSQL, interval of 1 s, the job runs in its process"
-    anchored: bool = True
+    phase: float | None = 0.5
 
     def prepare(self, place: Place) -> None:
         """It makes its table."""

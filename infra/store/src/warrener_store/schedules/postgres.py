@@ -6,7 +6,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 
 from warrener_store.address import PostgresAddress
-from warrener_store.arrays import short_arrays
+from warrener_store.arrays import once, short_arrays
 from warrener_store.encoding import escape
 from warrener_store.failures import translated
 from warrener_store.newest import newest
@@ -31,7 +31,11 @@ from warrener_store.triggers.postgres import settle, with_arrivals
 if TYPE_CHECKING:
     from warrener_store.postgres_driver import Connection
 
-_ADVANCED = 9  # name, zone_version and the progress without `paused`
+_PROGRESS = slice(SCHEDULE_COLUMNS.index("paused") + 1, SCHEDULE_COLUMNS.index("paused_why"))
+_ADVANCED = ("name", "zone_version", *SCHEDULE_COLUMNS[_PROGRESS])
+# In most batches these say the same of all rows. None of them can be NULL, so the statement takes the first.
+_ADVANCED_ALIKE = [_ADVANCED.index(name) for name in ("zone_version", "runs", "waiting")]
+_TICKS_ALIKE = [TICK_COLUMNS.index(name) for name in ("fate", "due_at", "decided_at", "reason")]
 
 
 class PostgresSchedules(ScheduleQuestions, Schedules):
@@ -105,16 +109,23 @@ class PostgresSchedules(ScheduleQuestions, Schedules):
 
 def _advanced(rows: Iterable[ScheduleRow]) -> list[list[Any]]:
     values = ((row.name, row.zone_version, *progress_out(row, NATIVE)[1:]) for row in rows)
-    return short_arrays(_ADVANCED, values)
+    return _once(_ADVANCED_ALIKE, short_arrays(len(_ADVANCED), values))
 
 
 def _ticks(ticks: Sequence[TickRow]) -> list[list[Any]]:
-    return short_arrays(len(TICK_COLUMNS), (tick_out(tick, NATIVE) for tick in _firsts(ticks).values()))
+    rows = (tick_out(tick, NATIVE) for tick in _firsts(ticks).values())
+    return _once(_TICKS_ALIKE, short_arrays(len(TICK_COLUMNS), rows))
 
 
 def _firsts(ticks: Sequence[TickRow]) -> dict[tuple[str, datetime], TickRow]:
     """The first of two counts."""
     return {tick.key: tick for tick in reversed(ticks)}
+
+
+def _once(places: Iterable[int], columns: list[list[Any]]) -> list[list[Any]]:
+    for place in places:
+        columns[place] = once(columns[place]) if columns[place] else []
+    return columns
 
 
 @cache

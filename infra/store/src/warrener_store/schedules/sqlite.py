@@ -71,11 +71,11 @@ class SqliteSchedules(ScheduleQuestions, Schedules):
         return {row.name: row for row in found}
 
     async def advance_schedules(self, now: datetime, limit: int, decide: Decide) -> list[TickRow]:
-        question = ("due_schedules", _text(now), limit)
-        if not await self._ask(*question):
+        if not await self._ask("due_schedules", _text(now), 1):
             return []  # most looks of another scheduler find nothing, and need not wait for the writer
         async with self._writing() as transaction:
-            due = [due_in(values, TEXTUAL) for values in await transaction.ask(*question)]
+            found = await transaction.ask("due_schedules", _text(now), limit)
+            due = [due_in(values, TEXTUAL) for values in found]
             return await _keep(transaction, decide(await with_arrivals(transaction, due)))
 
     async def add_ticks(self, ticks: Sequence[TickRow]) -> None:
@@ -83,11 +83,11 @@ class SqliteSchedules(ScheduleQuestions, Schedules):
             await _put(transaction, ticks)
 
     async def claim_ticks(self, now: datetime, until: datetime, limit: int) -> list[TickRow]:
-        question = ("unpublished_ticks", _text(now), limit)
-        if not await self._ask(*question):
+        if not await self._ask("unpublished_ticks", _text(now), 1):
             return []
         async with self._writing() as transaction:
-            found = [tick_in(values, TEXTUAL) for values in await transaction.ask(*question)]
+            claimed = await transaction.ask("unpublished_ticks", _text(now), limit)
+            found = [tick_in(values, TEXTUAL) for values in claimed]
             claims = ((tick.schedule, _text(tick.nominal_at), _text(until)) for tick in found)
             await transaction.run("claim_tick", claims)
         return [replace(tick, wake_at=until) for tick in found]

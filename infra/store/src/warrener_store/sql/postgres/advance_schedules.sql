@@ -1,13 +1,14 @@
 -- How far schedules have come, and the ticks on the way: one round trip. The caller holds the schedules.
 -- Of the ticks, what was decided stays; one that was waiting is decided once more.
+-- An array that holds one value holds that of all rows, where a column cannot be NULL (see insert_jobs).
 WITH advanced AS (
   UPDATE warrener_schedules AS schedule
-  SET zone_version = told.zone_version,
+  SET zone_version = coalesce(told.zone_version, ($2::text[])[1]),
     next_at = told.next_at,
     wake_at = told.wake_at,
     last_at = told.last_at,
-    runs = told.runs,
-    waiting = told.waiting,
+    runs = coalesce(told.runs, ($6::integer[])[1]),
+    waiting = coalesce(told.waiting, ($7::integer[])[1]),
     last_job_id = told.last_job_id,
     last_fired_at = told.last_fired_at
   FROM unnest(
@@ -19,7 +20,9 @@ WITH advanced AS (
 INSERT INTO warrener_ticks AS held (
   schedule, nominal_at, fate, due_at, decided_at, reason, job_id, fired_at, wake_at, request
 )
-SELECT *
+SELECT
+  schedule, nominal_at, coalesce(fate, ($12::text[])[1]), coalesce(due_at, ($13::timestamptz[])[1]),
+  coalesce(decided_at, ($14::timestamptz[])[1]), coalesce(reason, ($15::text[])[1]), job_id, fired_at, wake_at, request
 FROM unnest(
   $10::text[], $11::timestamptz[], $12::text[], $13::timestamptz[], $14::timestamptz[], $15::text[], $16::uuid[],
   $17::timestamptz[], $18::timestamptz[], $19::text[]

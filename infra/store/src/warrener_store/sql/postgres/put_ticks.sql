@@ -1,8 +1,11 @@
 -- Keep ticks. What was decided stays; one that was waiting is decided once more.
+-- An array that holds one value holds that of all rows, where a column cannot be NULL (see insert_jobs).
 INSERT INTO warrener_ticks AS held (
   schedule, nominal_at, fate, due_at, decided_at, reason, job_id, fired_at, wake_at, request
 )
-SELECT *
+SELECT
+  schedule, nominal_at, coalesce(fate, ($3::text[])[1]), coalesce(due_at, ($4::timestamptz[])[1]),
+  coalesce(decided_at, ($5::timestamptz[])[1]), coalesce(reason, ($6::text[])[1]), job_id, fired_at, wake_at, request
 FROM unnest(
   $1::text[], $2::timestamptz[], $3::text[], $4::timestamptz[], $5::timestamptz[], $6::text[], $7::uuid[],
   $8::timestamptz[], $9::timestamptz[], $10::text[]
