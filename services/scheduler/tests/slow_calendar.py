@@ -1,30 +1,41 @@
 """An independent, slow statement of when a rule ticks: every wall minute of some days is looked at."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from zoneinfo import ZoneInfo
 
 from warrener_contracts.rules import RepeatedHour, SkippedHour
 
 MINUTE = timedelta(minutes=1)
+Span = tuple[datetime, datetime]
+Choice = tuple[SkippedHour, RepeatedHour]
 
 
 def slow_moments(
-    zone: ZoneInfo,
-    minutes: frozenset[int],
-    hours: frozenset[int],
-    span: tuple[datetime, datetime],
-    choices: tuple[SkippedHour, RepeatedHour],
+    zone: ZoneInfo, minutes: frozenset[int], hours: frozenset[int], span: Span, choices: Choice
 ) -> list[datetime]:
     """The ticks of `minutes hours * * *` in a span of UTC, by PEP 495 alone."""
-    begin, end = span
-    wall = (begin - timedelta(days=2)).replace(tzinfo=None)
-    stop = (end + timedelta(days=2)).replace(tzinfo=None)
-    found: set[datetime] = set()
+    walls = slow_walls(lambda wall: wall.minute in minutes and wall.hour in hours, span)
+    return slow_ticks(zone, walls, span, choices)
+
+
+def slow_walls(ticks_at: Callable[[datetime], bool], span: Span) -> list[datetime]:
+    """The wall minutes that may lie in a span of UTC, in whatever zone, and at which a rule ticks."""
+    begin, end = (moment.replace(tzinfo=None) for moment in span)
+    wall, stop = begin - timedelta(days=2), end + timedelta(days=2)
+    found: list[datetime] = []
     while wall < stop:
-        if wall.minute in minutes and wall.hour in hours:
-            found.update(_of_wall(wall.replace(tzinfo=zone), *choices))
+        if ticks_at(wall):
+            found.append(wall)
         wall += MINUTE
+    return found
+
+
+def slow_ticks(zone: ZoneInfo, walls: Iterable[datetime], span: Span, choices: Choice) -> list[datetime]:
+    """The moments of these wall times that lie in the span, by PEP 495 alone."""
+    begin, end = span
+    found = {moment for wall in walls for moment in _of_wall(wall.replace(tzinfo=zone), *choices)}
     return sorted(moment for moment in found if begin < moment < end)
 
 
@@ -44,6 +55,7 @@ def _of_wall(wall: datetime, skipped: SkippedHour, repeated: RepeatedHour) -> It
             yield late
 
 
+@cache
 def changes(zone: ZoneInfo, year: int) -> list[datetime]:
     """Hours of a year in which the clock changes, found by looking at each."""
     hour, found = datetime(year, 1, 1, tzinfo=UTC), list[datetime]()

@@ -7,10 +7,10 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
+from warrener.shown.rules import rule_text
 from warrener.shown.tables import table
 from warrener.shown.times import ago, clock, span
 from warrener_contracts.events import TickFate
-from warrener_contracts.rules import CronRule, IntervalRule, Rule
 from warrener_store.schedules.rows import ScheduleRow, TickRow
 
 _STYLES = {
@@ -63,16 +63,3 @@ def preview_table(ticks: Iterable[Mapping[str, Any]]) -> Table:
             tick.get("wall", ""), tick["at"], Text(tick.get("clock_change", ""), style="odd", no_wrap=True)
         )
     return made
-
-
-def rule_text(rule: Rule) -> str:
-    """A rule in a few words."""
-    match rule:
-        case CronRule(expression=expression):
-            return expression
-        case IntervalRule(every=every):
-            return f"every {span(every)}"
-        case _ if rule.at is not None:
-            return f"once at {rule.at:%Y-%m-%d %H:%M:%S}"
-        case _:
-            return "once"

@@ -3,21 +3,19 @@
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from itertools import dropwhile, takewhile
+from itertools import takewhile
 from uuid import NAMESPACE_OID, uuid5
 
 from warrener_contracts.events import SchedulePutData
-from warrener_contracts.rules import CronRule, IntervalRule, OnceRule
-from warrener_scheduler.calendar import cron
+from warrener_contracts.rules import CronRule
+from warrener_scheduler.calendar import combined, cron, intervals
+from warrener_scheduler.calendar.combined import Clockwork
 from warrener_scheduler.calendar.wall_clock import moments
 from warrener_scheduler.calendar.zones import zone
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _INSTANT = timedelta(microseconds=1)
-_END = datetime(2190, 1, 1, tzinfo=UTC)
+_PAST = datetime.min.replace(tzinfo=UTC)
 _WHOLE = 2**128
-_SHORTEST = timedelta(milliseconds=100)
-"""Shorter intervals would fill the ledger faster than schedulers decide ticks, from one request."""
 
 
 class NeverTicks(ValueError):
@@ -27,11 +25,8 @@ class NeverTicks(ValueError):
 def check(asked: SchedulePutData, put_at: datetime) -> None:
     """Raises ValueError where it names no zone or no expression, or would never tick, or without a pause."""
     zone(asked.timezone)
-    if isinstance(asked.rule, CronRule):
-        cron.check(asked.rule.expression)
-    if isinstance(asked.rule, IntervalRule) and asked.rule.every < _SHORTEST:
-        raise ValueError(f"expected an interval of at least 0.1 s, got {asked.rule.every.total_seconds()} s")
-    if next(nominal_times(asked, put_at, datetime.min.replace(tzinfo=UTC)), None) is None:
+    combined.check(asked.rule)
+    if all(next(nominal_times(asked, put_at, begin), None) is None for begin in (put_at, _PAST)):
         raise NeverTicks(
             "expected a rule that ticks at least once between start and end, got one that never does"
         )
@@ -42,7 +37,7 @@ def nominal_times(asked: SchedulePutData, put_at: datetime, after: datetime) -> 
     choices = asked.choices
     if choices.start is not None:
         after = max(after, choices.start - _INSTANT)
-    end = _END if choices.end is None else choices.end
+    end = intervals.END if choices.end is None else choices.end
     return takewhile(lambda moment: moment <= end, _of_rule(asked, put_at, after))
 
 
@@ -58,23 +53,12 @@ def due_at(asked: SchedulePutData, nominal_at: datetime) -> datetime:
 
 
 def _of_rule(asked: SchedulePutData, put_at: datetime, after: datetime) -> Iterator[datetime]:
+    choices = asked.choices
     match asked.rule:
         case CronRule(expression=expression):
-            choices = asked.choices
             wall_times = partial(cron.wall_times, expression)
-            since = max(after, _EPOCH)
+            since = max(after, intervals.EPOCH)
             return moments(asked.timezone, wall_times, since, choices.skipped_hour, choices.repeated_hour)
-        case IntervalRule() as interval:
-            return _multiples(interval, max(after, _EPOCH))
-        case OnceRule(at=at, after=delay):
-            only = at or put_at + (delay or timedelta(0))
-            return dropwhile(lambda moment: moment <= after, iter((only,)))
-
-
-def _multiples(rule: IntervalRule, after: datetime) -> Iterator[datetime]:
-    """Counted from the anchor, so that no tick moves the next one."""
-    first = (rule.anchor or _EPOCH) + (rule.offset or timedelta(0))
-    number = max(0, (after - first) // rule.every + 1)
-    while (moment := first + number * rule.every) < _END:
-        yield moment
-        number += 1
+        case rule:
+            clockwork = Clockwork(asked.timezone, choices.skipped_hour, choices.repeated_hour, put_at)
+            return combined.combined(rule, clockwork, after)
