@@ -10,6 +10,19 @@ from pydantic import ValidationError
 from warrener.asked import arguments_of
 from warrener.calendar import preview_of
 from warrener.command.listing import show_list
+from warrener.command.schedule_rule import (
+    BusinessDays,
+    DaysOfMonth,
+    ExceptCron,
+    Holidays,
+    Nth,
+    RollTo,
+    RuleJson,
+    Weekdays,
+    business_days_rule,
+    narrowed,
+    whole_rule,
+)
 from warrener.exits import CommandError, Exit
 from warrener.options import Broker, Json, Limit, Store
 from warrener.places import find_places
@@ -35,6 +48,7 @@ warrener schedule show flights.hourly
 """
 PUT_EXAMPLES = """
 warrener schedule put flights.hourly flights.load path=today.csv --cron "30 * * * *" --timezone Europe/Berlin
+warrener schedule put payroll pay --business-days 09:00 --nth -1 --holidays bavaria.ics
 warrener schedule put heartbeat ping --every 1s --overlap skip
 warrener schedule put new.year greet --at 2027-01-01T00:00:00
 """
@@ -86,7 +100,15 @@ def put(
     offset: Annotated[str | None, _option("--offset", "Added to the anchor.")] = None,
     at: Annotated[datetime | None, _option("--at", "Once, at this time (UTC).")] = None,
     after: Annotated[str | None, _option("--after", "Once, after so long.")] = None,
-    timezone: Annotated[str, typer.Option(help="An IANA name; for --cron.")] = "UTC",
+    business_days: BusinessDays = None,
+    weekdays: Weekdays = None,
+    nth: Nth = None,
+    day_of_month: DaysOfMonth = None,
+    roll: RollTo = None,
+    rule: RuleJson = None,
+    holidays: Holidays = None,
+    except_cron: ExceptCron = None,
+    timezone: Annotated[str, typer.Option(help="An IANA name; for what goes by the wall clock.")] = "UTC",
     skipped_hour: Annotated[SkippedHour, typer.Option(help="A wall time that the clock jumps over.")] = (
         SkippedHour.AFTER
     ),
@@ -122,18 +144,20 @@ def put(
         "end": _utc(end),
         "max_runs": max_runs,
     }
-    rule = {
+    rules = {
         "cron": {"kind": "cron", "expression": cron} if cron else None,
         "every": {"kind": "interval", "every": every, "anchor": _utc(anchor), "offset": offset}
         if every
         else None,
         "at": {"kind": "once", "at": _utc(at)} if at else None,
         "after": {"kind": "once", "after": after} if after else None,
+        "business_days": business_days_rule(business_days, weekdays, nth, day_of_month, roll),
+        "rule": whole_rule(rule),
     }
     asked = _asked(
         {
             "name": name,
-            "rule": _one_of(rule),
+            "rule": narrowed(_one_of(rules), except_cron or (), holidays or ()),
             "timezone": timezone,
             "job_type": job_type,
             "arguments": arguments_of(arguments or ()),
@@ -268,7 +292,9 @@ def _one_of(rules: dict[str, Any]) -> dict[str, Any]:
     given = [rule for rule in rules.values() if rule is not None]
     if len(given) != 1:
         raise CommandError(
-            f"expected one of --cron, --every, --at and --after, got {len(given)} of them", code=Exit.USAGE
+            "expected one of --cron, --every, --at, --after, --business-days and --rule, "
+            f"got {len(given)} of them",
+            code=Exit.USAGE,
         )
     return _said(given[0])
 

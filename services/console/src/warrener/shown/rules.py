@@ -29,25 +29,32 @@ def rule_text(rule: Rule | RulePart) -> str:
     """A rule in a few words."""
     match rule:
         case CronRule(expression=expression):
-            return expression
+            text = expression
         case IntervalRule(every=every):
-            return f"every {span(every)}"
+            text = f"every {span(every)}"
         case OnceRule(at=at):
-            return "once" if at is None else f"once at {at:%Y-%m-%d %H:%M:%S}"
+            text = "once" if at is None else f"once at {at:%Y-%m-%d %H:%M:%S}"
         case BusinessDaysRule():
-            return f"{_chosen(rule)} at {_times(rule.at)}{_week(rule)}{_without(rule.holidays, 'holidays')}"
+            text = _business_days(rule)
         case DaysRule():
-            return _days(rule)
+            text = _days(rule)
         case AnyOfRule():
-            return f"any of ({_parts(rule.rules)})"
+            text = f"any of ({_parts(rule.rules)})"
         case AllOfRule():
-            return f"all of ({_parts(rule.rules)})"
+            text = f"all of ({_parts(rule.rules)})"
         case ExceptRule():
-            return f"{rule_text(rule.rule)} except ({_parts(rule.without)})"
+            text = f"{rule_text(rule.rule)} except ({_parts(rule.without)})"
+    return text
 
 
 def _parts(rules: Sequence[RulePart]) -> str:
     return "; ".join(rule_text(rule) for rule in rules)
+
+
+def _business_days(rule: BusinessDaysRule) -> str:
+    week = "" if rule.weekdays == WORKING_WEEK else f", {','.join(rule.weekdays)}"
+    holidays = f", {len(rule.holidays)} holidays" if rule.holidays else ""
+    return f"{_chosen(rule)} at {_times(rule.at)}{week}{holidays}"
 
 
 def _chosen(rule: BusinessDaysRule) -> str:
@@ -57,14 +64,6 @@ def _chosen(rule: BusinessDaysRule) -> str:
     if rule.days:
         return f"day {_numbers(rule.days)}{months} {_ROLLS[rule.roll]}"
     return f"business days{months}"
-
-
-def _week(rule: BusinessDaysRule) -> str:
-    return "" if rule.weekdays == WORKING_WEEK else f", {','.join(rule.weekdays)}"
-
-
-def _without(found: Sequence[object], what: str) -> str:
-    return f", {len(found)} {what}" if found else ""
 
 
 def _days(rule: DaysRule) -> str:
