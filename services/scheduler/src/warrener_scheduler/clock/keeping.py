@@ -23,7 +23,7 @@ from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
 from warrener_scheduler import answers
 from warrener_scheduler.calendar.ticks import check
-from warrener_scheduler.calendar.zones import database_version
+from warrener_scheduler.calendar.zone_database import database_version
 from warrener_scheduler.clock.deciding import first_time
 from warrener_scheduler.clock.requests import request_text
 from warrener_store.schedules.port import Schedules
