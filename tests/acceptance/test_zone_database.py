@@ -6,7 +6,6 @@ from importlib.resources import files
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
-import tzdata
 from tests.acceptance.warren import Warren, until
 
 from warrener_client import SyncClient
@@ -47,7 +46,7 @@ def tokyo_in_berlin(folder: Path) -> Path:
     """A database in which Berlin goes by the clock of Tokyo."""
     path = folder / "zones" / "Europe" / "Berlin"
     path.parent.mkdir(parents=True)
-    path.write_bytes(files(tzdata).joinpath("zoneinfo", "Asia", "Tokyo").read_bytes())
+    path.write_bytes(files("tzdata").joinpath("zoneinfo", "Asia", "Tokyo").read_bytes())
     return folder / "zones"
 
 

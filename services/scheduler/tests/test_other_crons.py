@@ -2,7 +2,7 @@
 every zone."""
 
 from datetime import UTC, datetime, timedelta
-from functools import partial
+from functools import lru_cache, partial
 from itertools import takewhile
 from zoneinfo import ZoneInfo
 
@@ -38,6 +38,7 @@ def ours(
     return list(takewhile(lambda moment: moment < end, ticks))
 
 
+@lru_cache(maxsize=3000)
 def walls(expression: str, span: Span) -> list[datetime]:
     """The wall minutes that the fields name, by the slow statement, which knows no steps."""
     plain = expression

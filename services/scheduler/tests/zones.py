@@ -3,7 +3,11 @@
 from datetime import datetime, timedelta
 from zoneinfo import available_timezones
 
+from warrener_scheduler.calendar.zone_database import zone_file
+
 ZONES = sorted(available_timezones() - {"localtime", "posixrules", "Factory"})
+DISTINCT = sorted({zone_file(name): name for name in reversed(ZONES)}.values())
+"""One name for each of them that has several: what the database says is the same."""
 YEARS = range(2020, 2038)
 
 

@@ -20,6 +20,7 @@ from warrener.command import (
     parked,
     request,
     schedule,
+    schedule_lint,
     scheduler,
     supervisor,
     topology,
@@ -97,6 +98,7 @@ _into(_schedule, "pause", schedule.pause, schedule.PAUSE_EXAMPLES)
 _into(_schedule, "resume", schedule.resume, schedule.RESUME_EXAMPLES)
 _into(_schedule, "trigger", schedule.trigger, schedule.TRIGGER_EXAMPLES)
 _into(_schedule, "remove", schedule.remove, schedule.REMOVE_EXAMPLES)
+_into(_schedule, "lint", schedule_lint.lint, schedule_lint.EXAMPLES)
 _add(_LOOK, "jobs", jobs.jobs, jobs.EXAMPLES)
 _add(_LOOK, "job", job.job, job.EXAMPLES)
 app.add_typer(dead.app, name="dead", rich_help_panel=_LOOK)

@@ -63,3 +63,8 @@ def preview_table(ticks: Iterable[Mapping[str, Any]]) -> Table:
             tick.get("wall", ""), tick["at"], Text(tick.get("clock_change", ""), style="odd", no_wrap=True)
         )
     return made
+
+
+def warning_text(warning: Mapping[str, Any]) -> Text:
+    """One warning: of which schedule, of what kind, and a sentence."""
+    return Text.assemble((warning["schedule"], "odd"), f" {warning['kind']}: {warning['text']}")

@@ -6,11 +6,10 @@ the package tzdata what it does not find there.
 
 from functools import lru_cache
 from hashlib import sha256
+from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
 from zoneinfo import TZPATH, available_timezones
-
-import tzdata
 
 
 @lru_cache(maxsize=1)
@@ -20,7 +19,7 @@ def database_version() -> str:
     digest = sha256()
     for name in sorted(available_timezones()):
         digest.update(f"{name}\n".encode())
-        digest.update(_zone(name))
+        digest.update(zone_file(name))
     return f"{_release()} {digest.hexdigest()[:12]}"
 
 
@@ -32,10 +31,11 @@ def _release() -> str:
                 return lines.readline().removeprefix("# version").strip()
         except OSError:
             continue  # it need not be there, nor the folder
-    return tzdata.IANA_VERSION
+    return version("tzdata")
 
 
-def _zone(name: str) -> bytes:
+def zone_file(name: str) -> bytes:
+    """What the database says of one zone."""
     found = (Path(folder, name) for folder in TZPATH)
     path = next((path for path in found if path.is_file()), None)
-    return path.read_bytes() if path else files(tzdata).joinpath("zoneinfo", *name.split("/")).read_bytes()
+    return path.read_bytes() if path else files("tzdata").joinpath("zoneinfo", *name.split("/")).read_bytes()
