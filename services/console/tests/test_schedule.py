@@ -163,8 +163,8 @@ def test_business_days_with_the_holidays_of_a_file(run: Run, here: Path, vhost_u
         "nth": [-1],
         "holidays": ["2026-12-24", "2026-12-25"],
     }
-    words = ("--business-days", "09:00", "--weekdays", "sun,mon", "--day-of-month", "15", "--roll", "before")
-    assert rule_put(run, vhost_url, *words) == {
+    rolled = ("--business-days", "09:00", "--weekdays", "sun,mon", "--day-of-month", "15", "--roll", "before")
+    assert rule_put(run, vhost_url, *rolled) == {
         "at": ["09:00:00"],
         "weekdays": ["SUN", "MON"],
         "days": [15],
@@ -181,8 +181,8 @@ def test_other_rules_keep_away_from_holidays_and_from_other_expressions(
         "rule": {"expression": "0 9 * * *"},
         "without": [{"expression": "0 9 * * MON#1"}, {"dates": ["2026-12-25"]}],
     }
-    words = ("--every", "2h", "--holidays", "holidays.toml")
-    assert rule_put(run, vhost_url, *words) == {
+    every = ("--every", "2h", "--holidays", "holidays.toml")
+    assert rule_put(run, vhost_url, *every) == {
         "rule": {"every": "PT2H"},
         "without": [{"dates": ["2026-12-25"]}],
     }

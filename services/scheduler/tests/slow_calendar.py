@@ -9,6 +9,7 @@ from warrener_contracts.rules import RepeatedHour, SkippedHour
 
 MINUTE = timedelta(minutes=1)
 Span = tuple[datetime, datetime]
+Reading = tuple[datetime, datetime]
 Choice = tuple[SkippedHour, RepeatedHour]
 
 
@@ -34,16 +35,28 @@ def slow_walls(ticks_at: Callable[[datetime], bool], span: Span) -> list[datetim
 
 def slow_ticks(zone: ZoneInfo, walls: Iterable[datetime], span: Span, choices: Choice) -> list[datetime]:
     """The moments of these wall times that lie in the span, by PEP 495 alone."""
+    return chosen(readings(zone, walls), span, choices)
+
+
+def readings(zone: ZoneInfo, walls: Iterable[datetime]) -> list[Reading]:
+    """Each wall time read by the clock before a change (fold=0) and by the one after it (fold=1)."""
+    aware = (wall.replace(tzinfo=zone) for wall in walls)
+    return [(wall.astimezone(UTC), wall.replace(fold=1).astimezone(UTC)) for wall in aware]
+
+
+def chosen(found: Iterable[Reading], span: Span, choices: Choice) -> list[datetime]:
+    """What the choices make of them."""
     begin, end = span
-    found = {moment for wall in walls for moment in _of_wall(wall.replace(tzinfo=zone), *choices)}
-    return sorted(moment for moment in found if begin < moment < end)
+    moments = {moment for early, late in found for moment in _of_reading(early, late, *choices)}
+    return sorted(moment for moment in moments if begin < moment < end)
 
 
-def _of_wall(wall: datetime, skipped: SkippedHour, repeated: RepeatedHour) -> Iterator[datetime]:
-    early, late = (wall.replace(fold=fold).astimezone(UTC) for fold in (0, 1))
+def _of_reading(
+    early: datetime, late: datetime, skipped: SkippedHour, repeated: RepeatedHour
+) -> Iterator[datetime]:
     if early == late:
         yield early
-    elif early > late:  # the clock never shows it; fold=0 reads it by the clock before the change
+    elif early > late:  # the clock never shows it
         if skipped is SkippedHour.AFTER:
             yield early
         elif skipped is SkippedHour.BEFORE:

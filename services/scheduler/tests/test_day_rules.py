@@ -116,8 +116,8 @@ weekdays = st.lists(st.sampled_from(["MON", "TUE", "WED", "THU", "FRI", "SAT", "
 months = st.lists(st.integers(1, 12), max_size=6, unique=True)
 holidays = st.lists(st.dates(date(2025, 10, 1), date(2027, 3, 31)), max_size=200)
 times_of_day = st.builds("{:02}:{:02}".format, st.integers(0, 23), st.integers(0, 59))
-chosen = st.one_of(
-    st.just({}),
+chosen: st.SearchStrategy[dict[str, Any]] = st.one_of(
+    st.just(dict[str, Any]()),
     st.fixed_dictionaries({"nth": st.lists(st.sampled_from([1, 2, 20, -1, -3]), min_size=1)}),
     st.fixed_dictionaries(
         {

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from datetime import date, datetime, timedelta
 from typing import Any, cast
 
-from dateutil.rrule import rruleset, rrulestr
+from dateutil.rrule import rrule, rruleset, rrulestr
 from icalendar import Calendar
 
 from warrener.no_dates import NoDates
@@ -19,7 +19,8 @@ _LONGEST = 366  # days that one event may last
 def days_of(text: bytes, today: date) -> Iterator[date]:
     """The days of its events; the past ones of those that repeat are left out. Raises NoDates or another
     ValueError where it is no calendar, or has events that do not last for whole days."""
-    for event in Calendar.from_ical(text).walk("VEVENT"):
+    calendar: Any = Calendar.from_ical(text)  # its methods are typed in part alone
+    for event in calendar.walk("VEVENT"):
         begin: object = event.decoded("DTSTART", None)
         if not isinstance(begin, date) or isinstance(begin, datetime):
             raise NoDates(f"{str(event.get('SUMMARY', 'an event'))!r}, which does not last for whole days")
@@ -44,7 +45,8 @@ def _repeated(event: Any, begin: date, today: date) -> Iterator[date]:
     dates = rruleset()
     dates.rdate(_midnight(begin))
     for rule in _listed(event, "RRULE"):
-        dates.rrule(rrulestr(_unzoned(rule.to_ical().decode()), dtstart=_midnight(begin)))
+        text = _unzoned(rule.to_ical().decode())
+        dates.rrule(cast("rrule", rrulestr(text, dtstart=_midnight(begin))))  # one rule is no set
     for name, take in (("RDATE", dates.rdate), ("EXDATE", dates.exdate)):
         for some in _listed(event, name):
             for one in some.dts:
@@ -55,8 +57,8 @@ def _repeated(event: Any, begin: date, today: date) -> Iterator[date]:
 
 
 def _listed(event: Any, name: str) -> list[Any]:
-    found = event.get(name, [])
-    return found if isinstance(found, list) else [found]
+    found: Any = event.get(name, [])
+    return cast("list[Any]", found) if isinstance(found, list) else [found]
 
 
 def _midnight(day: date) -> datetime:

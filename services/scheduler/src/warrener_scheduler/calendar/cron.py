@@ -50,7 +50,7 @@ class Cron(CronSim):
         words[_DAY_OF_MONTH] = ",".join(others or ["1"])  # cronsim wants one; it is taken away again
         super().__init__(" ".join(words), begin)
         if not others:
-            self.days = set()
+            self.days = set[int]()
 
     def match_dom(self, d: date) -> bool:
         """Whether it is one of the days of the month."""
