@@ -9,6 +9,7 @@ from dateutil.rrule import rrule, rruleset, rrulestr
 from icalendar import Calendar
 
 from warrener.no_dates import NoDates
+from warrener_contracts.portable import is_array
 
 YEARS_AHEAD = 10
 """So far events are repeated that say no end themselves."""
@@ -58,7 +59,7 @@ def _repeated(event: Any, begin: date, today: date) -> Iterator[date]:
 
 def _listed(event: Any, name: str) -> list[Any]:
     found: Any = event.get(name, [])
-    return cast("list[Any]", found) if isinstance(found, list) else [found]
+    return list(found) if is_array(found) else [found]
 
 
 def _midnight(day: date) -> datetime:
