@@ -163,7 +163,19 @@ def test_a_zone_that_changes_its_clock_after_decades_is_followed() -> None:
 
 @pytest.mark.parametrize(
     "expression",
-    ["", "61 * * * *", "* * *", "@sometimes", "0 0 31 2 *", "a b c d e", "0 0 32W * *", "0 0 1W-5W * *"],
+    [
+        "",
+        "61 * * * *",
+        "* * *",
+        "@sometimes",
+        "0 0 31 2 *",
+        "a b c d e",
+        "0 0 32W * *",
+        "0 0 1W-5W * *",
+        "0 0 L-3 * *",
+        "0 0 ? * *",
+        "@reboot",
+    ],
 )
 def test_what_is_no_expression_says_what_was_expected(expression: str) -> None:
     with pytest.raises(cron.BadExpression, match="expected a cron expression of five fields"):

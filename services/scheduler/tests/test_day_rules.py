@@ -1,9 +1,11 @@
 """Business days, holidays and combined rules: each tick once, none missing, whatever the clock does."""
 
+import json
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
 from itertools import islice, takewhile
+from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -191,6 +193,12 @@ def test_once_within_days_or_not_at_all() -> None:
     once = {"kind": "once", "at": "2026-01-06T10:00:00Z"}
     assert dates(all_of(once, days(weekdays=["TUE"]))) == ["2026-01-06"]
     assert dates(all_of(once, days(weekdays=["WED"]))) == []
+
+
+def test_the_rule_of_the_docs() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "howto" / "schedule-jobs.md").read_text(encoding="utf-8")
+    rule = json.loads(page.split("```json\n")[1].split("```")[0])
+    assert times(rule, datetime(2026, 12, 23, 17, 58, 30, tzinfo=UTC), 2) == ["25 08:00:00", "25 08:01:30"]
 
 
 @pytest.mark.parametrize(

@@ -103,7 +103,7 @@ Rule = Annotated[
 ]
 
 
-def parts_of(rule: RulePart) -> tuple[RulePart, ...]:
+def parts_of(rule: Rule | RulePart) -> tuple[RulePart, ...]:
     """Those that a rule is combined of; none if it is not."""
     match rule:
         case AnyOfRule() | AllOfRule():

@@ -26,6 +26,7 @@ def check(asked: SchedulePutData, put_at: datetime) -> None:
     """Raises ValueError where it names no zone or no expression, or would never tick, or without a pause."""
     zone(asked.timezone)
     combined.check(asked.rule)
+    # Its ticks may all be past, but one that ticks from now on is found without looking at the past.
     if all(next(nominal_times(asked, put_at, begin), None) is None for begin in (put_at, _PAST)):
         raise NeverTicks(
             "expected a rule that ticks at least once between start and end, got one that never does"
