@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from uuid import uuid4
 
 import aiormq
@@ -120,7 +121,11 @@ def test_a_wish_names_the_schedule(run: Run, vhost_url: str, verb: str) -> None:
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        ((), "expected one of --cron, --every, --at, --after, --on-event and --after-success, got 0"),
+        (
+            (),
+            "expected one of --cron, --every, --at, --after, --business-days, --rule, --on-event and "
+            "--after-success, got 0",
+        ),
         (("--cron", "@daily", "--every", "1s"), "got 2 of them"),
         (("--cron", "61 * * * *"), "expected a cron expression of five fields"),
         (("--cron", "@daily", "--timezone", "Europe/Bermuda"), "IANA time zone database"),
@@ -166,3 +171,75 @@ def test_an_unknown_schedule_is_named(run: Run, store_url: str) -> None:
         told = run("schedule", verb, "unknown", "--store", store_url)
         assert told.exit_code == 1
         assert "got 'unknown'" in told.stderr
+
+
+def rule_put(run: Run, url: str, *words: str) -> object:
+    """The rule that is asked for by these words."""
+    told = run("schedule", "put", "nightly", "flights.load", *words, "--broker", url)
+    assert told.exit_code == 0, told.output
+    (event,) = heard(url)
+    assert isinstance(event, SchedulePut)
+    return event.data.rule.model_dump(mode="json", exclude_defaults=True)
+
+
+def test_business_days_with_the_holidays_of_a_file(run: Run, here: Path, vhost_url: str) -> None:
+    (here / "holidays.txt").write_text("2026-12-25\n2026-12-24\n", encoding="utf-8")
+    words = ("--business-days", "09:00,17:30", "--nth", "-1", "--holidays", "holidays.txt")
+    assert rule_put(run, vhost_url, *words) == {
+        "at": ["09:00:00", "17:30:00"],
+        "nth": [-1],
+        "holidays": ["2026-12-24", "2026-12-25"],
+    }
+    rolled = ("--business-days", "09:00", "--weekdays", "sun,mon", "--day-of-month", "15", "--roll", "before")
+    assert rule_put(run, vhost_url, *rolled) == {
+        "at": ["09:00:00"],
+        "weekdays": ["SUN", "MON"],
+        "days": [15],
+        "roll": "before",
+    }
+
+
+def test_other_rules_keep_away_from_holidays_and_from_other_expressions(
+    run: Run, here: Path, vhost_url: str
+) -> None:
+    (here / "holidays.toml").write_text("dates = [2026-12-25]\n", encoding="utf-8")
+    words = ("--cron", "0 9 * * *", "--except-cron", "0 9 * * MON#1", "--holidays", "holidays.toml")
+    assert rule_put(run, vhost_url, *words) == {
+        "rule": {"expression": "0 9 * * *"},
+        "without": [{"expression": "0 9 * * MON#1"}, {"dates": ["2026-12-25"]}],
+    }
+    every = ("--every", "2h", "--holidays", "holidays.toml")
+    assert rule_put(run, vhost_url, *every) == {
+        "rule": {"every": "PT2H"},
+        "without": [{"dates": ["2026-12-25"]}],
+    }
+
+
+def test_any_rule_may_be_written_out(run: Run, here: Path, vhost_url: str) -> None:
+    rule = '{"kind": "any_of", "rules": [{"kind": "cron", "expression": "@daily"}]}'
+    (here / "rule.json").write_text(rule, encoding="utf-8")
+    for word in (rule, "@rule.json"):
+        assert rule_put(run, vhost_url, "--rule", word) == {"rules": [{"expression": "@daily"}]}
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (("--cron", "@daily", "--nth", "1"), "expected --business-days with --weekdays, --nth"),
+        (("--business-days", "9 o'clock"), "rule.business_days.at.0: Input should be in a valid time format"),
+        (("--business-days", "09:00", "--weekdays", "FRIDAY"), "Input should be 'MON', 'TUE'"),
+        (
+            ("--business-days", "09:00", "--holidays", "none.txt"),
+            "expected holidays in none.txt, got No such file",
+        ),
+        (("--rule", "@none.json"), "expected --rule as a JSON object, or @ and a file with one"),
+        (("--rule", '{"kind": "days", "months": [1]}'), "rule: Input tag 'days'"),
+        (("--every", "2h", "--except-cron", "@daily"), "expected except to take days alone away"),
+    ],
+)
+def test_a_rule_by_days_that_cannot_be_put_says_what_was_expected(
+    run: Run, words: tuple[str, ...], expected: str
+) -> None:
+    told = run("schedule", "put", "nightly", "flights.load", *words)
+    assert told.exit_code == 2
+    assert expected in " ".join(told.stderr.split())

@@ -1,38 +1,62 @@
 """An independent, slow statement of when a rule ticks: every wall minute of some days is looked at."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from zoneinfo import ZoneInfo
 
 from warrener_contracts.rules import RepeatedHour, SkippedHour
 
 MINUTE = timedelta(minutes=1)
+Span = tuple[datetime, datetime]
+Reading = tuple[datetime, datetime]
+Choice = tuple[SkippedHour, RepeatedHour]
 
 
 def slow_moments(
-    zone: ZoneInfo,
-    minutes: frozenset[int],
-    hours: frozenset[int],
-    span: tuple[datetime, datetime],
-    choices: tuple[SkippedHour, RepeatedHour],
+    zone: ZoneInfo, minutes: frozenset[int], hours: frozenset[int], span: Span, choices: Choice
 ) -> list[datetime]:
     """The ticks of `minutes hours * * *` in a span of UTC, by PEP 495 alone."""
-    begin, end = span
-    wall = (begin - timedelta(days=2)).replace(tzinfo=None)
-    stop = (end + timedelta(days=2)).replace(tzinfo=None)
-    found: set[datetime] = set()
+    walls = slow_walls(lambda wall: wall.minute in minutes and wall.hour in hours, span)
+    return slow_ticks(zone, walls, span, choices)
+
+
+def slow_walls(ticks_at: Callable[[datetime], bool], span: Span) -> list[datetime]:
+    """The wall minutes that may lie in a span of UTC, in whatever zone, and at which a rule ticks."""
+    begin, end = (moment.replace(tzinfo=None) for moment in span)
+    wall, stop = begin - timedelta(days=2), end + timedelta(days=2)
+    found: list[datetime] = []
     while wall < stop:
-        if wall.minute in minutes and wall.hour in hours:
-            found.update(_of_wall(wall.replace(tzinfo=zone), *choices))
+        if ticks_at(wall):
+            found.append(wall)
         wall += MINUTE
-    return sorted(moment for moment in found if begin < moment < end)
+    return found
 
 
-def _of_wall(wall: datetime, skipped: SkippedHour, repeated: RepeatedHour) -> Iterator[datetime]:
-    early, late = (wall.replace(fold=fold).astimezone(UTC) for fold in (0, 1))
+def slow_ticks(zone: ZoneInfo, walls: Iterable[datetime], span: Span, choices: Choice) -> list[datetime]:
+    """The moments of these wall times that lie in the span, by PEP 495 alone."""
+    return chosen(readings(zone, walls), span, choices)
+
+
+def readings(zone: ZoneInfo, walls: Iterable[datetime]) -> list[Reading]:
+    """Each wall time read by the clock before a change (fold=0) and by the one after it (fold=1)."""
+    aware = (wall.replace(tzinfo=zone) for wall in walls)
+    return [(wall.astimezone(UTC), wall.replace(fold=1).astimezone(UTC)) for wall in aware]
+
+
+def chosen(found: Iterable[Reading], span: Span, choices: Choice) -> list[datetime]:
+    """What the choices make of them."""
+    begin, end = span
+    moments = {moment for early, late in found for moment in _of_reading(early, late, *choices)}
+    return sorted(moment for moment in moments if begin < moment < end)
+
+
+def _of_reading(
+    early: datetime, late: datetime, skipped: SkippedHour, repeated: RepeatedHour
+) -> Iterator[datetime]:
     if early == late:
         yield early
-    elif early > late:  # the clock never shows it; fold=0 reads it by the clock before the change
+    elif early > late:  # the clock never shows it
         if skipped is SkippedHour.AFTER:
             yield early
         elif skipped is SkippedHour.BEFORE:
@@ -44,6 +68,7 @@ def _of_wall(wall: datetime, skipped: SkippedHour, repeated: RepeatedHour) -> It
             yield late
 
 
+@cache
 def changes(zone: ZoneInfo, year: int) -> list[datetime]:
     """Hours of a year in which the clock changes, found by looking at each."""
     hour, found = datetime(year, 1, 1, tzinfo=UTC), list[datetime]()

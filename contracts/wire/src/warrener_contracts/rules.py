@@ -7,12 +7,15 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field, model_validator
 
+from warrener_contracts.day_rules import BusinessDaysRule, DaysRule
 from warrener_contracts.durations import Duration, Span
-from warrener_contracts.events.fields import Instant
+from warrener_contracts.instants import Instant
 from warrener_contracts.triggers import AfterRule, EventRule
 
 MOST_CAUGHT_UP = 1000
 MOST_FAILURES = 100
+MOST_PARTS = 30
+DEEPEST = 5
 
 
 class CronRule(BaseModel, frozen=True):
@@ -24,7 +27,7 @@ class CronRule(BaseModel, frozen=True):
         Field(
             min_length=1,
             max_length=200,
-            description="Five fields, or six with seconds first; `L`, `LW`, `#`, names, `@daily`.",
+            description="Five fields, or six with seconds first; `L`, `LW`, `15W`, `#`, names, `@daily`.",
             examples=["*/15 8-18 * * MON-FRI", "@hourly", "30 0 6 * * *"],
         ),
     ]
@@ -53,7 +56,85 @@ class OnceRule(BaseModel, frozen=True):
         return self
 
 
-Rule = Annotated[CronRule | IntervalRule | OnceRule | EventRule | AfterRule, Field(discriminator="kind")]
+class AnyOfRule(BaseModel, frozen=True):
+    """Ticks whenever one of these does; at one time once."""
+
+    kind: Literal["any_of"] = "any_of"
+    rules: Annotated[tuple["RulePart", ...], Field(min_length=1, max_length=MOST_PARTS)]
+
+    @model_validator(mode="after")
+    def _size(self) -> "AnyOfRule":
+        _bounded(self)
+        return self
+
+
+class AllOfRule(BaseModel, frozen=True):
+    """Ticks when all of these do. Sets of days let all times through that they hold."""
+
+    kind: Literal["all_of"] = "all_of"
+    rules: Annotated[tuple["RulePart", ...], Field(min_length=1, max_length=MOST_PARTS)]
+
+    @model_validator(mode="after")
+    def _size(self) -> "AllOfRule":
+        _bounded(self)
+        return self
+
+
+class ExceptRule(BaseModel, frozen=True):
+    """Ticks as `rule` does, but when one of `without` ticks too, or holds."""
+
+    kind: Literal["except"] = "except"
+    rule: "RulePart"
+    without: Annotated[tuple["RulePart", ...], Field(min_length=1, max_length=MOST_PARTS)]
+
+    @model_validator(mode="after")
+    def _size(self) -> "ExceptRule":
+        _bounded(self)
+        return self
+
+
+RulePart = Annotated[
+    CronRule | IntervalRule | OnceRule | BusinessDaysRule | DaysRule | AnyOfRule | AllOfRule | ExceptRule,
+    Field(discriminator="kind"),
+]
+"""What rules are combined of."""
+
+Rule = Annotated[
+    CronRule
+    | IntervalRule
+    | OnceRule
+    | BusinessDaysRule
+    | AnyOfRule
+    | AllOfRule
+    | ExceptRule
+    | EventRule
+    | AfterRule,
+    Field(discriminator="kind"),
+]
+
+
+def parts_of(rule: Rule | RulePart) -> tuple[RulePart, ...]:
+    """Those that a rule is combined of; none if it is not."""
+    match rule:
+        case AnyOfRule() | AllOfRule():
+            return rule.rules
+        case ExceptRule():
+            return (rule.rule, *rule.without)
+        case _:
+            return ()
+
+
+def _bounded(rule: RulePart) -> None:
+    """A scheduler computes ticks between those of others: what one rule may cost has a limit."""
+    depth, count, level = 0, 0, [rule]
+    while level:
+        depth, count = depth + 1, count + len(level)
+        level = [part for one in level for part in parts_of(one)]
+    if depth > DEEPEST or count > MOST_PARTS:
+        raise ValueError(
+            f"expected a rule of at most {MOST_PARTS} parts in {DEEPEST} levels, got {count} in {depth}: "
+            "make several schedules of it"
+        )
 
 
 class SkippedHour(StrEnum):

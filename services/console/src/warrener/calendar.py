@@ -5,25 +5,21 @@ import json
 import subprocess
 import sys
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, NamedTuple
 
 from warrener.exits import CommandError, Exit
 from warrener_contracts.events import SchedulePutData
 
 _CALENDAR = "warrener_scheduler.calendar"
 _QUESTIONS = "warrener_scheduler.calendar.questions"
+_LINT = "warrener_scheduler.calendar.lint"
 
 
 def preview_of(asked: SchedulePutData, count: int, put_at: datetime | None = None) -> list[dict[str, Any]]:
     """Its next ticks and the clock changes between them. Raises CommandError where it would never tick."""
-    question = {
-        "schedule": asked.model_dump(mode="json", exclude_none=True),
-        "count": count,
-        "put_at": None if put_at is None else put_at.isoformat(),
-    }
-    found: list[dict[str, Any]] = _answer(_CALENDAR, question)
+    found: list[dict[str, Any]] = _answer(_CALENDAR, {**_said(asked, put_at), "count": count})
     return found
 
 
@@ -50,13 +46,36 @@ def times_between(
     return [datetime.fromisoformat(text) for text in _answer(_QUESTIONS, {"between": question})]
 
 
-def _answer(module: str, question: dict[str, Any]) -> Any:
+class Linted(NamedTuple):
+    """A schedule, and what is known of it beside what its owner asked for."""
+
+    asked: SchedulePutData
+    put_at: datetime | None = None
+    durations: Sequence[timedelta] = ()
+
+
+def warnings_of(schedules: Sequence[Linted]) -> list[list[dict[str, Any]]]:
+    """What to warn of in each of these, in order: `kind`, `text`, and `dates` where it is about some."""
+    questions = [
+        {**_said(one.asked, one.put_at), "durations": [span.total_seconds() for span in one.durations]}
+        for one in schedules
+    ]
+    found: list[list[dict[str, Any]]] = _answer(_LINT, questions)
+    return found
+
+
+def _said(asked: SchedulePutData, put_at: datetime | None) -> dict[str, Any]:
+    schedule = asked.model_dump(mode="json", exclude_none=True)
+    return {"schedule": schedule, "put_at": None if put_at is None else put_at.isoformat()}
+
+
+def _answer(module: str, question: object) -> Any:
     if find_spec("warrener_scheduler") is None:
         raise CommandError(
             "expected the scheduler to be installed, which knows the calendar, got no module",
             do="pip install warrener-scheduler",
         )
-    done = subprocess.run(  # noqa: S603 - our own module
+    done = subprocess.run(  # noqa: S603 - our own modules
         [sys.executable, "-m", module],
         input=json.dumps(question),
         capture_output=True,

@@ -1,11 +1,11 @@
 """The kinds of field that events are made of, and what they accept."""
 
-from datetime import UTC, datetime
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, AwareDatetime, BeforeValidator, Field, GetPydanticSchema
+from pydantic import AfterValidator, BeforeValidator, Field, GetPydanticSchema
 from pydantic_core import core_schema
 
+from warrener_contracts import instants
 from warrener_contracts.portable import legible, unportable
 
 JsonObject = dict[str, Any]
@@ -21,15 +21,7 @@ PortableObject = Annotated[JsonObject, AfterValidator(_portable)]
 """A JSON object from a stranger, with nothing in it that a database would refuse further on."""
 
 
-def _in_utc(moment: datetime) -> datetime:
-    if not 1970 <= moment.year < 9000:  # a delay is added to some: past the year 9999 that would overflow
-        raise ValueError(f"expected a time from the year 1970 to 8999, got {moment.isoformat()}")
-    return moment if moment.tzinfo is UTC else moment.astimezone(UTC)
-
-
-Instant = Annotated[AwareDatetime, AfterValidator(_in_utc)]
-"""A moment in UTC, RFC 3339 on the wire; a time without an offset is refused."""
-
+Instant = instants.Instant
 JobType = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$", max_length=120)]
 """Dotted words: they become routing keys, so `*`, `#` and blanks cannot stand in them."""
 

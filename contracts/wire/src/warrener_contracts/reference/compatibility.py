@@ -74,10 +74,13 @@ class _Tree:
         """What stands under a keyword that is compared as a whole, with the references in it followed too."""
         return self._whole(self.node.get(key))
 
-    def _whole(self, value: Any) -> Any:
+    def _whole(self, value: Any, inside: frozenset[Any] = frozenset()) -> Any:
         if is_object(value):
-            return {name: self._whole(inner) for name, inner in self.below(value).node.items()}
-        return [self._whole(inner) for inner in value] if is_array(value) else value
+            if (part := value.get("$ref")) in inside:
+                return value  # a rule may be made of rules: one that is being followed already is named alone
+            inside |= {part} - {None}
+            return {name: self._whole(inner, inside) for name, inner in self.below(value).node.items()}
+        return [self._whole(inner, inside) for inner in value] if is_array(value) else value
 
 
 def _compare(path: str, old: _Tree, new: _Tree) -> Iterator[str]:

@@ -21,8 +21,8 @@ def type_name(field: JsonObject) -> str:
     if "$ref" in field:
         name = str(field["$ref"]).rpartition("/")[2]
         return f"[{name}](#{name.lower()})"
-    if "anyOf" in field:
-        return " or ".join(type_name(branch) for branch in field["anyOf"] if branch.get("type") != "null")
+    if branches := field.get("anyOf") or field.get("oneOf"):
+        return " or ".join(type_name(branch) for branch in branches if branch.get("type") != "null")
     if "const" in field:
         return f"`{field['const']}`"
     if field.get("type") == "array":

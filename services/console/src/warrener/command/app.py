@@ -23,6 +23,7 @@ from warrener.command import (
     schedule_apply,
     schedule_backfill,
     schedule_import,
+    schedule_lint,
     scheduler,
     supervisor,
     topology,
@@ -104,6 +105,7 @@ _into(_schedule, "apply", schedule_apply.apply, schedule_apply.APPLY_EXAMPLES)
 _into(_schedule, "import", schedule_import.import_, schedule_import.EXAMPLES)
 _into(_schedule, "export", schedule_apply.export, schedule_apply.EXPORT_EXAMPLES)
 _into(_schedule, "backfill", schedule_backfill.backfill, schedule_backfill.EXAMPLES)
+_into(_schedule, "lint", schedule_lint.lint, schedule_lint.EXAMPLES)
 _add(_LOOK, "jobs", jobs.jobs, jobs.EXAMPLES)
 _add(_LOOK, "job", job.job, job.EXAMPLES)
 app.add_typer(dead.app, name="dead", rich_help_panel=_LOOK)

@@ -11,6 +11,19 @@ from warrener.asked import arguments_of
 from warrener.asked_triggers import after_rule, event_rule, needs_event
 from warrener.calendar import preview_of
 from warrener.command.listing import show_list
+from warrener.command.schedule_rule import (
+    BusinessDays,
+    DaysOfMonth,
+    ExceptCron,
+    Holidays,
+    Nth,
+    RollTo,
+    RuleJson,
+    Weekdays,
+    business_days_rule,
+    narrowed,
+    whole_rule,
+)
 from warrener.exits import CommandError, Exit
 from warrener.options import Broker, Json, Limit, Store
 from warrener.places import find_places
@@ -37,6 +50,7 @@ warrener schedule show flights.hourly
 """
 PUT_EXAMPLES = """
 warrener schedule put flights.hourly flights.load path=today.csv --cron "30 * * * *" --timezone Europe/Berlin
+warrener schedule put payroll pay --business-days 09:00 --nth -1 --holidays bavaria.ics
 warrener schedule put heartbeat ping --every 1s --overlap skip
 warrener schedule put new.year greet --at 2027-01-01T00:00:00
 warrener schedule put alert mail.send --on-event "job.dead.#" --debounce 1m
@@ -118,7 +132,15 @@ def put(
     event_as: Annotated[
         str | None, _option("--event-as", "The argument in which the job gets the event.")
     ] = None,
-    timezone: Annotated[str, typer.Option(help="An IANA name; for --cron.")] = "UTC",
+    business_days: BusinessDays = None,
+    weekdays: Weekdays = None,
+    nth: Nth = None,
+    day_of_month: DaysOfMonth = None,
+    roll: RollTo = None,
+    rule: RuleJson = None,
+    holidays: Holidays = None,
+    except_cron: ExceptCron = None,
+    timezone: Annotated[str, typer.Option(help="An IANA name; for what goes by the wall clock.")] = "UTC",
     skipped_hour: Annotated[SkippedHour, typer.Option(help="A wall time that the clock jumps over.")] = (
         SkippedHour.AFTER
     ),
@@ -166,7 +188,7 @@ def put(
         "expect_success_within": expect_success_within,
         "overdue_after": overdue_after,
     }
-    rule = {
+    rules = {
         "cron": {"kind": "cron", "expression": cron} if cron else None,
         "every": {"kind": "interval", "every": every, "anchor": _utc(anchor), "offset": offset}
         if every
@@ -191,12 +213,14 @@ def put(
             },
             {"within": within, "event_as": event_as},
         ),
+        "business_days": business_days_rule(business_days, weekdays, nth, day_of_month, roll),
+        "rule": whole_rule(rule),
     }
-    needs_event(event_as, rule["on-event"], rule["after-success"])
+    needs_event(event_as, rules["on-event"], rules["after-success"])
     asked = _asked(
         {
             "name": name,
-            "rule": _one_of(rule),
+            "rule": narrowed(_one_of(rules), except_cron or (), holidays or ()),
             "timezone": timezone,
             "job_type": job_type,
             "arguments": arguments_of(arguments or ()),
@@ -333,8 +357,8 @@ def _one_of(rules: dict[str, Any]) -> dict[str, Any]:
     given = [rule for rule in rules.values() if rule is not None]
     if len(given) != 1:
         raise CommandError(
-            "expected one of --cron, --every, --at, --after, --on-event and --after-success, got "
-            f"{len(given)} of them",
+            "expected one of --cron, --every, --at, --after, --business-days, --rule, --on-event and "
+            f"--after-success, got {len(given)} of them",
             code=Exit.USAGE,
         )
     return _said(given[0])

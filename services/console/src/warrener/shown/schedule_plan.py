@@ -6,7 +6,7 @@ from typing import Any
 from rich.text import Text
 
 from warrener.scheduling.plan import Action, Plan, Step
-from warrener.shown.schedules import rule_text
+from warrener.shown.rules import rule_text
 
 _MARKS = {Action.ADD: ("+", "good"), Action.CHANGE: ("~", "odd"), Action.REMOVE: ("-", "bad")}
 

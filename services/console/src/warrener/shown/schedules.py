@@ -8,12 +8,11 @@ from rich.table import Table
 from rich.text import Text
 
 from warrener.scheduling.span import Span, Standing
+from warrener.shown.rules import rule_text
 from warrener.shown.tables import table
 from warrener.shown.times import ago, clock, span
-from warrener.shown.triggers import trigger_text
 from warrener_contracts.events import TickFate
-from warrener_contracts.rules import CronRule, IntervalRule, Rule
-from warrener_contracts.triggers import AfterRule, EventRule, TriggerRule
+from warrener_contracts.triggers import TriggerRule
 from warrener_store.schedules.overdue import overdue_since
 from warrener_store.schedules.rows import ScheduleRow, TickRow
 
@@ -99,16 +98,6 @@ def span_table(span: Span) -> Table:
     return made
 
 
-def rule_text(rule: Rule) -> str:
-    """A rule in a few words."""
-    match rule:
-        case CronRule(expression=expression):
-            return expression
-        case IntervalRule(every=every):
-            return f"every {span(every)}"
-        case EventRule() | AfterRule():
-            return trigger_text(rule)
-        case _ if rule.at is not None:
-            return f"once at {rule.at:%Y-%m-%d %H:%M:%S}"
-        case _:
-            return "once"
+def warning_text(warning: Mapping[str, Any]) -> Text:
+    """One warning: of which schedule, of what kind, and a sentence."""
+    return Text.assemble((warning["schedule"], "odd"), f" {warning['kind']}: {warning['text']}")

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from itertools import islice
 
 from warrener_contracts.events import SchedulePutData
-from warrener_contracts.rules import CronRule
+from warrener_scheduler.calendar.combined import by_wall_clock
 from warrener_scheduler.calendar.ticks import nominal_times
 from warrener_scheduler.calendar.zones import ClockChange, changes_of, zone
 
@@ -24,7 +24,7 @@ def preview(asked: SchedulePutData, put_at: datetime, after: datetime, count: in
 
 def _changes(asked: SchedulePutData, begin: datetime, end: datetime) -> Iterator[ClockChange]:
     """Those behind `begin` and up to `end`."""
-    if not isinstance(asked.rule, CronRule):
+    if not by_wall_clock(asked.rule):
         return
     for year in range(begin.year, end.year + 1):
         yield from (change for change in changes_of(asked.timezone, year) if begin < change.at <= end)

@@ -4,23 +4,21 @@ from collections import deque
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from itertools import dropwhile, takewhile
+from itertools import takewhile
 from uuid import NAMESPACE_OID, uuid5
 
 from warrener_contracts.events import SchedulePutData
-from warrener_contracts.rules import CronRule, IntervalRule, OnceRule
+from warrener_contracts.rules import CronRule
 from warrener_contracts.triggers import AfterRule, EventRule, TriggerRule
-from warrener_scheduler.calendar import cron
+from warrener_scheduler.calendar import combined, cron, intervals
+from warrener_scheduler.calendar.combined import Clockwork
 from warrener_scheduler.calendar.wall_clock import moments
 from warrener_scheduler.calendar.zones import zone
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _INSTANT = timedelta(microseconds=1)
-_END = datetime(2190, 1, 1, tzinfo=UTC)
+_PAST = datetime.min.replace(tzinfo=UTC)
 _WHOLE = 2**128
 _FIRST_LOOK_BACK = timedelta(minutes=1)
-_SHORTEST = timedelta(milliseconds=100)
-"""Shorter intervals would fill the ledger faster than schedulers decide ticks, from one request."""
 
 
 class NeverTicks(ValueError):
@@ -30,15 +28,13 @@ class NeverTicks(ValueError):
 def check(asked: SchedulePutData, put_at: datetime) -> None:
     """Raises ValueError where it names no zone or no expression, or would never tick, or without a pause."""
     zone(asked.timezone)
-    if isinstance(asked.rule, CronRule):
-        cron.check(asked.rule.expression)
-    if isinstance(asked.rule, IntervalRule) and asked.rule.every < _SHORTEST:
-        raise ValueError(f"expected an interval of at least 0.1 s, got {asked.rule.every.total_seconds()} s")
     if isinstance(asked.rule, TriggerRule):
         if asked.choices.jitter:
             raise ValueError("expected no jitter where events make the ticks: they come when they come")
         return
-    if next(nominal_times(asked, put_at, datetime.min.replace(tzinfo=UTC)), None) is None:
+    combined.check(asked.rule)
+    # Its ticks may all be past, but one that ticks from now on is found without looking at the past.
+    if all(next(nominal_times(asked, put_at, begin), None) is None for begin in (put_at, _PAST)):
         raise NeverTicks(
             "expected a rule that ticks at least once between start and end, got one that never does"
         )
@@ -49,7 +45,7 @@ def nominal_times(asked: SchedulePutData, put_at: datetime, after: datetime) -> 
     choices = asked.choices
     if choices.start is not None:
         after = max(after, choices.start - _INSTANT)
-    end = _END if choices.end is None else choices.end
+    end = intervals.END if choices.end is None else choices.end
     return takewhile(lambda moment: moment <= end, _of_rule(asked, put_at, after))
 
 
@@ -79,25 +75,14 @@ def due_at(asked: SchedulePutData, nominal_at: datetime) -> datetime:
 
 
 def _of_rule(asked: SchedulePutData, put_at: datetime, after: datetime) -> Iterator[datetime]:
+    choices = asked.choices
     match asked.rule:
         case CronRule(expression=expression):
-            choices = asked.choices
             wall_times = partial(cron.wall_times, expression)
-            since = max(after, _EPOCH)
+            since = max(after, intervals.EPOCH)
             return moments(asked.timezone, wall_times, since, choices.skipped_hour, choices.repeated_hour)
-        case IntervalRule() as interval:
-            return _multiples(interval, max(after, _EPOCH))
-        case OnceRule(at=at, after=delay):
-            only = at or put_at + (delay or timedelta(0))
-            return dropwhile(lambda moment: moment <= after, iter((only,)))
         case EventRule() | AfterRule():
             return iter(())
-
-
-def _multiples(rule: IntervalRule, after: datetime) -> Iterator[datetime]:
-    """Counted from the anchor, so that no tick moves the next one."""
-    first = (rule.anchor or _EPOCH) + (rule.offset or timedelta(0))
-    number = max(0, (after - first) // rule.every + 1)
-    while (moment := first + number * rule.every) < _END:
-        yield moment
-        number += 1
+        case rule:
+            clockwork = Clockwork(asked.timezone, choices.skipped_hour, choices.repeated_hour, put_at)
+            return combined.combined(rule, clockwork, after)

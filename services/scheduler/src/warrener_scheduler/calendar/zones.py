@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from importlib.metadata import version
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
@@ -32,12 +31,6 @@ def zone(name: str) -> ZoneInfo:
         raise UnknownZone(
             f"expected a name of the IANA time zone database such as Europe/Berlin, got {name!r}"
         ) from error
-
-
-@lru_cache(maxsize=1)
-def database_version() -> str:
-    """The release of the database by which ticks are planned."""
-    return version("tzdata")
 
 
 @lru_cache(maxsize=8192)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from warrener_contracts.events import SchedulePutData
 from warrener_runtime.clock import Clock
 from warrener_scheduler.calendar.ticks import check
-from warrener_scheduler.calendar.zones import database_version
+from warrener_scheduler.calendar.zone_database import database_version
 from warrener_scheduler.clock.deciding import first_time
 from warrener_scheduler.clock.expecting import watches_of
 from warrener_scheduler.clock.tick_names import check_arguments

@@ -15,7 +15,7 @@ from warrener_runtime.bus.port import Bus
 from warrener_runtime.clock import Clock
 from warrener_runtime.lifecycle import Loop
 from warrener_runtime.logs import get_logger
-from warrener_scheduler.calendar.zones import database_version
+from warrener_scheduler.calendar.zone_database import database_version
 from warrener_scheduler.clock.backfill import is_backfilled
 from warrener_scheduler.clock.deciding import LEAD, advance
 from warrener_scheduler.clock.outcome import PUBLISHED_WITHIN

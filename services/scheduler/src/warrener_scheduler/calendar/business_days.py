@@ -1,0 +1,92 @@
+"""The days of a rule by business days: every one of them, the n-th of each month, or days of the month that
+roll to a business day. Pure."""
+
+from calendar import monthrange
+from collections.abc import Callable, Iterator
+from datetime import date, timedelta
+from functools import lru_cache
+
+from warrener_contracts.day_rules import BusinessDaysRule, Roll, Weekday
+
+_DAY = timedelta(days=1)
+_LONGEST_ROLL = 31  # days; a business day that far away stands for no other
+_WEEKDAYS = tuple(Weekday)
+
+
+def days_of(rule: BusinessDaysRule) -> Callable[[date], bool]:
+    """Whether the rule ticks on a day."""
+    business = _Business(rule)
+    if not (rule.nth or rule.days):
+        return lambda day: _in_months(rule, day.month) and business(day)
+    chosen = _nth_of_month if rule.nth else _rolled_of_month
+
+    @lru_cache(maxsize=64)
+    def of_month(year: int, month: int) -> frozenset[date]:
+        return frozenset(chosen(rule, business, year, month))
+
+    months = range(-1, 2) if rule.days else range(1)  # a day may roll here from the months beside
+    return lambda day: any(day in of_month(*_month(day, beside)) for beside in months)
+
+
+class _Business:
+    """Whether a day is a business day."""
+
+    def __init__(self, rule: BusinessDaysRule) -> None:
+        self._weekdays = frozenset(_WEEKDAYS.index(name) for name in rule.weekdays)
+        self._holidays = frozenset(rule.holidays)
+
+    def __call__(self, day: date) -> bool:
+        return day.weekday() in self._weekdays and day not in self._holidays
+
+
+def _in_months(rule: BusinessDaysRule, month: int) -> bool:
+    return not rule.months or month in rule.months
+
+
+def _month(day: date, beside: int) -> tuple[int, int]:
+    number = day.year * 12 + day.month - 1 + beside
+    return number // 12, number % 12 + 1
+
+
+def _nth_of_month(rule: BusinessDaysRule, business: _Business, year: int, month: int) -> Iterator[date]:
+    if not _in_months(rule, month):
+        return
+    days = (date(year, month, number) for number in range(1, monthrange(year, month)[1] + 1))
+    found = [day for day in days if business(day)]
+    for nth in rule.nth:
+        place = nth - 1 if nth > 0 else nth + len(found)
+        if 0 <= place < len(found):
+            yield found[place]
+
+
+def _rolled_of_month(rule: BusinessDaysRule, business: _Business, year: int, month: int) -> Iterator[date]:
+    """Where the chosen days of this month come to lie."""
+    if not _in_months(rule, month):
+        return
+    last = monthrange(year, month)[1]
+    for number in rule.days:
+        rolled = _rolled(rule.roll, business, date(year, month, number)) if number <= last else None
+        if rolled is not None:
+            yield rolled
+
+
+def _rolled(roll: Roll, business: _Business, day: date) -> date | None:
+    if business(day):
+        return day
+    before, after = _first(business, day, -_DAY), _first(business, day, _DAY)
+    match roll:
+        case Roll.SKIP:
+            return None
+        case Roll.BEFORE:
+            return before
+        case Roll.AFTER:
+            return after
+        case Roll.NEAREST:
+            if before is None or after is None:
+                return before or after
+            return before if day - before <= after - day else after
+
+
+def _first(business: _Business, day: date, step: timedelta) -> date | None:
+    """The first business day from here on, in steps of a day back or forward."""
+    return next((found for n in range(1, _LONGEST_ROLL + 1) if business(found := day + n * step)), None)

@@ -1,0 +1,146 @@
+"""The moments of business days and of combined rules. What goes by the wall clock is combined by the wall
+clock, and made moments of as a whole; what goes by elapsed time is narrowed to days moment by moment."""
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from functools import lru_cache, partial
+from heapq import merge
+from itertools import groupby
+from typing import NamedTuple
+
+from warrener_contracts.rules import (
+    AllOfRule,
+    AnyOfRule,
+    CronRule,
+    ExceptRule,
+    IntervalRule,
+    OnceRule,
+    RepeatedHour,
+    Rule,
+    RulePart,
+    SkippedHour,
+    parts_of,
+)
+from warrener_scheduler.calendar import cron, intervals
+from warrener_scheduler.calendar.times_of_day import TimesOfDay, holds, wall_times
+from warrener_scheduler.calendar.wall_clock import moments
+from warrener_scheduler.calendar.wall_rules import (
+    BadCombination,
+    Nature,
+    all_of,
+    nature,
+    nothing_of,
+    times_of_day,
+)
+from warrener_scheduler.calendar.zones import zone
+
+_INSTANT = timedelta(microseconds=1)
+_MOST_LEAPS = 10_000
+"""An interval that has missed its days so often in a row does not meet them."""
+
+
+class Clockwork(NamedTuple):
+    """What the ticks of a rule depend on beside the rule."""
+
+    zone: str
+    skipped: SkippedHour
+    repeated: RepeatedHour
+    put_at: datetime
+
+
+def check(rule: Rule | RulePart) -> None:
+    """Raises ValueError where a part is no rule, or the parts do not go together."""
+    for leaf in leaves(rule):
+        if isinstance(leaf, CronRule):
+            cron.parsed(leaf.expression)
+        elif isinstance(leaf, IntervalRule):
+            intervals.check(leaf)
+    if nature(rule) is Nature.DAYS:
+        raise BadCombination(
+            "expected a rule that ticks, got days alone: put them into all_of, together with a rule that "
+            "says at what times"
+        )
+
+
+def leaves(rule: Rule | RulePart) -> Iterator[Rule | RulePart]:
+    """The rules that it is made of in the end; itself, if it is not combined."""
+    parts = parts_of(rule)
+    if not parts:
+        yield rule
+    for part in parts:
+        yield from leaves(part)
+
+
+def by_wall_clock(rule: Rule | RulePart) -> bool:
+    """Whether clock changes matter to it."""
+    return any(nature(leaf) is not Nature.ELAPSED for leaf in leaves(rule))
+
+
+def combined(rule: Rule | RulePart, clockwork: Clockwork, after: datetime) -> Iterator[datetime]:
+    """The moments later than `after` at which the rule ticks, in order, each once."""
+    return _within(rule, clockwork, after, None)
+
+
+def _within(
+    rule: Rule | RulePart, clockwork: Clockwork, after: datetime, days: TimesOfDay | None
+) -> Iterator[datetime]:
+    """Those of the rule that `days` hold; None: all."""
+    if nature(rule) is Nature.WALL:
+        times = _compiled(rule) if days is None else all_of((_compiled(rule), days))
+        return _moments(clockwork, times, after, clockwork.skipped, clockwork.repeated)
+    match rule:
+        case AnyOfRule():
+            ticks = merge(*(_within(part, clockwork, after, days) for part in rule.rules))
+            return (moment for moment, _ in groupby(ticks))
+        case AllOfRule():
+            (ticking,) = (part for part in rule.rules if nature(part) is not Nature.DAYS)
+            narrowing = [_compiled(part) for part in rule.rules if part is not ticking]
+            return _within(ticking, clockwork, after, _narrowed(days, *narrowing))
+        case ExceptRule():
+            left = nothing_of([_compiled(part) for part in rule.without])
+            return _within(rule.rule, clockwork, after, _narrowed(days, left))
+        case IntervalRule() as interval:
+            return (
+                intervals.multiples(interval, after)
+                if days is None
+                else _met(interval, clockwork, after, days)
+            )
+        case OnceRule(at=at, after=delay):
+            only = at or clockwork.put_at + (delay or timedelta(0))
+            return iter((only,) if only > after and (days is None or _holds(days, clockwork, only)) else ())
+        case _:
+            raise BadCombination(f"expected a rule that ticks, got one of kind {rule.kind!r}")
+
+
+@lru_cache(maxsize=4096)
+def _compiled(rule: Rule | RulePart) -> TimesOfDay:
+    return times_of_day(rule)
+
+
+def _narrowed(days: TimesOfDay | None, *others: TimesOfDay) -> TimesOfDay:
+    return all_of(others if days is None else (days, *others))
+
+
+def _met(rule: IntervalRule, clockwork: Clockwork, after: datetime, days: TimesOfDay) -> Iterator[datetime]:
+    """Its multiples that the days hold. Where they do not, it leaps to where they begin to."""
+    last, leaps = after, 0
+    while (moment := next(intervals.multiples(rule, last), None)) is not None and leaps < _MOST_LEAPS:
+        if _holds(days, clockwork, moment):
+            yield moment
+            last, leaps = moment, 0
+            continue
+        opening = next(_moments(clockwork, days, moment, SkippedHour.SKIP, RepeatedHour.BOTH), None)
+        if opening is None:
+            return
+        last, leaps = opening - _INSTANT, leaps + 1
+
+
+def _holds(days: TimesOfDay, clockwork: Clockwork, moment: datetime) -> bool:
+    return holds(days, moment.astimezone(zone(clockwork.zone)))
+
+
+def _moments(
+    clockwork: Clockwork, times: TimesOfDay, after: datetime, skipped: SkippedHour, repeated: RepeatedHour
+) -> Iterator[datetime]:
+    since = max(after, intervals.EPOCH)
+    return moments(clockwork.zone, partial(wall_times, times), since, skipped, repeated)

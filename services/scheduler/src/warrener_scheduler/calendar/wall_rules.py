@@ -1,0 +1,148 @@
+"""Rules by the wall clock, as the times of each day; combined, they are combined by the wall clock too. So a
+clock change meets what is left of them, once. Pure."""
+
+from collections.abc import Sequence
+from datetime import date
+from enum import Enum
+
+from warrener_contracts.day_rules import BusinessDaysRule, DaysRule, Weekday
+from warrener_contracts.rules import AllOfRule, AnyOfRule, CronRule, ExceptRule, Rule, RulePart, parts_of
+from warrener_scheduler.calendar import cron
+from warrener_scheduler.calendar.business_days import days_of
+from warrener_scheduler.calendar.times_of_day import ALL_DAY, NO_TIME, TimesOfDay, between, product, these
+
+_WEEKDAYS = tuple(Weekday)
+
+
+class BadCombination(ValueError):
+    """Rules that cannot be combined in this way."""
+
+
+class Nature(Enum):
+    """What kind of thing a rule is when it is combined."""
+
+    DAYS = "days"  # holds for whole stretches of time, and ticks at none of its own
+    WALL = "wall"  # ticks by the wall clock
+    ELAPSED = "elapsed"  # ticks, some of it at least, at moments that no wall clock knows
+
+
+def nature(rule: Rule | RulePart) -> Nature:
+    """Raises BadCombination where its parts do not go together."""
+    natures = [nature(part) for part in parts_of(rule)]
+    match rule:
+        case DaysRule():
+            return Nature.DAYS
+        case CronRule() | BusinessDaysRule():
+            return Nature.WALL
+        case AnyOfRule():
+            return _of_any(natures)
+        case AllOfRule():
+            return _of_all(natures)
+        case ExceptRule():
+            return _of_except(natures)
+        case _:
+            return Nature.ELAPSED
+
+
+def _of_any(natures: Sequence[Nature]) -> Nature:
+    if Nature.DAYS in natures and len(set(natures)) > 1:
+        raise BadCombination(
+            "expected any_of rules that tick, or of days alone, got both: days tick at no time of their own; "
+            "put them into all_of, together with the rule that they narrow"
+        )
+    return Nature.ELAPSED if Nature.ELAPSED in natures else natures[0]
+
+
+def _of_all(natures: Sequence[Nature]) -> Nature:
+    ticking = [one for one in natures if one is not Nature.DAYS]
+    if Nature.ELAPSED in ticking and len(ticking) > 1:
+        raise BadCombination(
+            "expected all_of with an interval or a single time to have nothing but days beside it, got "
+            "another rule that ticks: both would have to tick in one instant; say its times as days, with "
+            "since and until"
+        )
+    return ticking[0] if ticking else Nature.DAYS
+
+
+def _of_except(natures: Sequence[Nature]) -> Nature:
+    mine, others = natures[0], natures[1:]
+    allowed = {Nature.DAYS, Nature.WALL} if mine is Nature.WALL else {Nature.DAYS}
+    if not allowed.issuperset(others):
+        expected = "rules by the wall clock and days" if mine is Nature.WALL else "days alone"
+        raise BadCombination(
+            f"expected except to take {expected} away from such a rule, got a rule that ticks otherwise: "
+            "say its times as days, with dates, since and until"
+        )
+    return mine
+
+
+def times_of_day(rule: Rule | RulePart) -> TimesOfDay:
+    """Its times on each day; of a set of days, those that it holds. For rules that are not ELAPSED."""
+    parts = [times_of_day(part) for part in parts_of(rule)]
+    match rule:
+        case CronRule(expression=expression):
+            return _of_cron(cron.parsed(expression))
+        case BusinessDaysRule():
+            return _of_business_days(rule)
+        case DaysRule():
+            return _of_days(rule)
+        case AnyOfRule():
+            return any_of(parts)
+        case AllOfRule():
+            return all_of(parts)
+        case ExceptRule():
+            return all_of((parts[0], nothing_of(parts[1:])))
+        case _:
+            raise BadCombination(f"expected a rule by the wall clock, got one of kind {rule.kind!r}")
+
+
+def any_of(parts: Sequence[TimesOfDay]) -> TimesOfDay:
+    """The times of any of these."""
+
+    def times(day: date) -> int:
+        found = NO_TIME
+        for part in parts:
+            found |= part(day)
+        return found
+
+    return times
+
+
+def all_of(parts: Sequence[TimesOfDay]) -> TimesOfDay:
+    """The times that all of these have."""
+
+    def times(day: date) -> int:
+        found = ALL_DAY
+        for part in parts:
+            if not (found := found & part(day)):
+                break
+        return found
+
+    return times
+
+
+def nothing_of(parts: Sequence[TimesOfDay]) -> TimesOfDay:
+    """The times that none of these has."""
+    taken = any_of(parts)
+    return lambda day: ALL_DAY & ~taken(day)
+
+
+def _of_cron(expression: cron.Cron) -> TimesOfDay:
+    times = product(expression.hours, expression.minutes, expression.seconds)
+    return lambda day: times if expression.match_date(day) else NO_TIME
+
+
+def _of_business_days(rule: BusinessDaysRule) -> TimesOfDay:
+    times, ticks_on = these(rule.at), days_of(rule)
+    return lambda day: times if ticks_on(day) else NO_TIME
+
+
+def _of_days(rule: DaysRule) -> TimesOfDay:
+    times = between(rule.since, rule.until) if rule.since or rule.until else ALL_DAY
+    weekdays = frozenset(_WEEKDAYS.index(name) for name in rule.weekdays or _WEEKDAYS)
+    months, dates = frozenset(rule.months or range(1, 13)), frozenset(rule.dates)
+
+    def held(day: date) -> bool:
+        return day.weekday() in weekdays and day.month in months and (not dates or day in dates)
+
+    return lambda day: times if held(day) else NO_TIME

@@ -1,0 +1,48 @@
+"""The time zone database by which ticks are planned is known by what it says, not by a name."""
+
+import os
+import subprocess
+import sys
+from importlib.metadata import version as version_of
+from importlib.resources import files
+from pathlib import Path
+
+RELEASE = version_of("tzdata")
+ASK = "from warrener_scheduler.calendar.zone_database import database_version; print(database_version())"
+
+
+def version(folder: Path | None) -> str:
+    """As a process says it that looks for zones in this folder first; None: where the system has them."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONTZPATH"}
+    if folder is not None:
+        environment["PYTHONTZPATH"] = str(folder)
+    done = subprocess.run(
+        [sys.executable, "-c", ASK], env=environment, capture_output=True, text=True, check=True
+    )
+    return done.stdout.strip()
+
+
+def put_zone(folder: Path, name: str, like: str) -> None:
+    """From now on this zone is as that one."""
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(files("tzdata").joinpath("zoneinfo", *like.split("/")).read_bytes())
+
+
+def test_it_is_that_of_the_files_which_are_read(tmp_path: Path) -> None:
+    package = version(tmp_path)
+    assert package.startswith(f"{RELEASE} "), "an empty folder: the package's own"
+    (tmp_path / "tzdata.zi").write_text("# version 2099z\n", encoding="ascii")
+    assert version(tmp_path) == package.replace(RELEASE, "2099z")
+
+
+def test_a_zone_that_changes_within_a_release_changes_it(tmp_path: Path) -> None:
+    put_zone(tmp_path, "Europe/Berlin", like="Europe/Berlin")
+    same = version(tmp_path)
+    assert same == version(tmp_path / "none")
+    put_zone(tmp_path, "Europe/Berlin", like="Asia/Tokyo")
+    assert version(tmp_path) != same
+
+
+def test_every_process_on_one_system_says_the_same() -> None:
+    assert version(None) == version(None)
