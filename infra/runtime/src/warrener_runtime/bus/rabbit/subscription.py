@@ -37,6 +37,7 @@ class RabbitSubscription:
         self._backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
         self._tried = asyncio.Event()
         self._stopped = False
+        self._renewing = False
         self._runner = asyncio.get_running_loop().create_task(self._run(), name=f"consume {queue}")
 
     @property
@@ -59,8 +60,14 @@ class RabbitSubscription:
         """Whether the broker may deliver one more."""
         return len(self._life.unsettled) < self._intake.prefetch
 
+    @property
+    def empty_handed(self) -> bool:
+        """Whether nothing that has arrived is unacknowledged."""
+        return not self._life.unsettled
+
     def renew(self) -> None:
-        """Give up the channel, and consume by another one."""
+        """Give up the channel, and consume by another one at once."""
+        self._renewing = True
         self._life.gone()
 
     async def tried(self) -> None:
@@ -134,6 +141,9 @@ class RabbitSubscription:
             self._tried.set()
             if self._stopped:
                 return
+            renewing, self._renewing = self._renewing, False
+            if renewing:
+                continue
             if loop.time() - began > _LONG_ENOUGH:
                 self._backoff.succeeded()
             pause = random.uniform(0, self._backoff.failed())  # noqa: S311 - it spreads retries
