@@ -43,7 +43,7 @@ class RabbitSubscription:
     @property
     def live(self) -> bool:
         """Whether the broker delivers to it now, as far as can be known before the next heartbeat."""
-        return self._link.up and self._consuming and not self._stopped
+        return self._link.up and (self._consuming or self._renewing) and not self._stopped
 
     @property
     def epoch(self) -> int:
@@ -141,8 +141,7 @@ class RabbitSubscription:
             self._tried.set()
             if self._stopped:
                 return
-            renewing, self._renewing = self._renewing, False
-            if renewing:
+            if self._renewing:
                 continue
             if loop.time() - began > _LONG_ENOUGH:
                 self._backoff.succeeded()
@@ -167,6 +166,8 @@ class RabbitSubscription:
         except (LinkLost, TopologyMismatch, Refused) as error:
             self._forget(life)
             return str(error)
+        finally:
+            self._renewing = False
         try:
             self._tried.set()
             await life.end()
