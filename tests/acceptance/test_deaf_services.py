@@ -1,25 +1,42 @@
 """Point 3 of supervision (G8): a service that has stopped receiving notices it by itself and recovers, and
 where it cannot, the supervisor raises the alarm."""
 
+import asyncio
 import signal
 from collections.abc import Iterator
 
+import aio_pika
 import pytest
 from tests.acceptance.ear import Ear
 from tests.acceptance.looking import agents_of
-from tests.acceptance.test_lost_agents import make_table
+from tests.acceptance.test_lost_agents import effects, make_table
 from tests.acceptance.warren import Warren, until
 from tests.faults.swallowing_proxy import SwallowingProxy, by_way_of
 from tests.servers.kinds import RabbitMQServer
 
-from warrener_client import Ask, SyncClient
+from warrener_client import Ask, JobCancelled, SyncClient
 from warrener_contracts.events import AgentLost, ServiceDeaf
-from warrener_contracts.topology import EVENTS, REQUESTS, REQUESTS_QUEUE, STATUS, dispatch_queue
+from warrener_contracts.topology import (
+    EVENTS,
+    HEARTBEATS_QUEUE,
+    REQUESTS,
+    REQUESTS_QUEUE,
+    STATUS,
+    STATUS_QUEUE,
+    Queue,
+    dispatch_queue,
+)
 
 MODULE = "tests.acceptance.lost_handlers"
 JOBS = 20
 
 ALL_CONSUMERS = "[exit(Channel, kill) || Channel <- rabbit_channel:list()], ok"
+
+CONTROL_QUEUES_DELETED = """
+    [rabbit_amqqueue:delete(Queue, false, false, <<"test">>)
+     || Queue <- rabbit_amqqueue:list(), {resource, _, queue, Name} <- [amqqueue:get_name(Queue)],
+        binary:match(Name, <<"warrener.control.">>) =/= nomatch], ok
+"""
 
 
 @pytest.fixture
@@ -70,6 +87,34 @@ def test_3_consumers_whose_channels_are_killed_come_back(
                 job.result(timeout=60)
 
 
+def test_3_services_whose_queues_are_deleted_come_back_and_every_job_is_done_once(
+    warren: Warren, own_rabbitmq: RabbitMQServer
+) -> None:
+    """RabbitMQ 3.10 moves a consumer to a queue that is made again at once, as our clients make it, and
+    delivers nothing to it."""
+    warren.broker_url = own_rabbitmq.url
+    warren.environment = {"WAITS": "1"}
+    make_table(warren)
+    warren.start_all(MODULE)
+    done: list[str] = []
+    for _ in range(2):
+        delete(warren.broker_url, STATUS_QUEUE, REQUESTS_QUEUE, dispatch_queue("quick"), HEARTBEATS_QUEUE)
+        with SyncClient(warren.broker_url) as client:
+            jobs = list(client.request_many([Ask("quick")] * JOBS))
+            for job in jobs:
+                job.result(timeout=60)
+            done += [str(job.job_id) for job in jobs]
+    assert sorted(effects(warren)) == sorted(done)
+
+    with SyncClient(warren.broker_url) as client:
+        long = client.request("long")
+        until((warren.folder / "runs").exists, "the long job to run")
+        own_rabbitmq.evaluate(CONTROL_QUEUES_DELETED)
+        client.cancel(long.job_id)
+        with pytest.raises(JobCancelled):
+            long.result(timeout=60)
+
+
 def test_3_the_supervisor_raises_the_alarm_for_who_cannot_notice(warren: Warren) -> None:
     make_table(warren)
     scheduler, supervisor = warren.start("scheduler"), warren.start("supervisor")
@@ -102,3 +147,15 @@ def test_3_the_supervisor_raises_the_alarm_for_who_cannot_notice(warren: Warren)
 
 def deaf_of(said: Ear, service: str) -> ServiceDeaf | None:
     return next((event for event in said.heard(ServiceDeaf) if event.data.service == service), None)
+
+
+def delete(url: str, *queues: Queue) -> None:
+    """As an operator does it."""
+
+    async def ask() -> None:
+        async with await aio_pika.connect(url) as connection:
+            channel = await connection.channel()
+            for queue in queues:
+                await channel.queue_delete(queue.name)
+
+    asyncio.run(ask())

@@ -141,6 +141,10 @@ class MortalSubscription:
     def has_room(self) -> bool:
         return self._subscription.has_room
 
+    @property
+    def empty_handed(self) -> bool:
+        return self._subscription.empty_handed
+
     def renew(self) -> None:
         self._subscription.renew()
 

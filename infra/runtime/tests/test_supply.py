@@ -36,6 +36,25 @@ def test_a_queue_that_was_empty_meanwhile_and_a_delivery_begin_it_anew() -> None
     assert not test.starves(Backlog(5, 1), 20)
 
 
+def test_who_has_been_idle_for_long_consumes_anew_for_the_broker_may_have_lost_sight_of_it() -> None:
+    test = SupplyTest(10, doubtful_after=20)
+    test.idle(heard=0, has_room=True)
+    assert not test.doubtful(empty_handed=True, now=0)
+    assert not test.doubtful(empty_handed=True, now=19)
+    assert test.doubtful(empty_handed=True, now=20)
+    assert not test.doubtful(empty_handed=True, now=25), "it counts anew"
+
+
+def test_who_holds_something_or_has_just_heard_something_does_not_doubt() -> None:
+    test = SupplyTest(10, doubtful_after=20)
+    test.idle(heard=0, has_room=True)
+    test.doubtful(empty_handed=True, now=0)
+    assert not test.doubtful(empty_handed=False, now=20), "it would come again"
+    assert not test.doubtful(empty_handed=True, now=39)
+    test.idle(heard=1, has_room=True)
+    assert not test.doubtful(empty_handed=True, now=60)
+
+
 def test_a_queue_that_is_gone_without_a_word_is_noticed_though_nothing_waits_in_it() -> None:
     test = SupplyTest(10)
     assert not test.starves(Backlog(0, 0), 0)

@@ -1,38 +1,71 @@
-"""What an agent gives back while a breaker is open."""
+"""What an agent gives back while a breaker is not closed."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from uuid import uuid4
 
 from warrener_agent.gate import Gate
 from warrener_contracts.breaking import BreakerState
-from warrener_contracts.events import BreakerChangedData
-from warrener_contracts.policy import JobPolicy
+from warrener_contracts.events import AttemptDispatched, AttemptDispatchedData, BreakerChangedData
+from warrener_contracts.policy import Guarantee, JobPolicy
 
 GATE = {"bill": JobPolicy(depends_on=("billing-api",)), "mail": JobPolicy()}
+OPENED = datetime(2026, 1, 1, 12, tzinfo=UTC)
+BEFORE, AFTER = OPENED - timedelta(seconds=1), OPENED + timedelta(seconds=30)
 
 
-def told(name: str, state: BreakerState = BreakerState.OPEN) -> BreakerChangedData:
-    return BreakerChangedData(name=name, state=state, since=datetime.now(UTC), reason="down")
+def told(name: str, state: BreakerState = BreakerState.OPEN, since: datetime = OPENED) -> BreakerChangedData:
+    return BreakerChangedData(name=name, state=state, since=since, reason="down")
 
 
-def test_what_depends_on_an_open_breaker_is_held_until_it_is_heard_to_let_probes_through() -> None:
+def sent(job_type: str, at: datetime = BEFORE) -> AttemptDispatched:
+    data = AttemptDispatchedData(
+        job_id=uuid4(),
+        attempt=1,
+        job_type=job_type,
+        queue="default",
+        arguments={},
+        guarantee=Guarantee.IDEMPOTENT,
+        timeout=timedelta(hours=1),
+        max_attempts=1,
+        requested_at=at,
+    )
+    return AttemptDispatched(id="d", source="test", time=at, data=data)
+
+
+def test_what_depends_on_an_open_breaker_is_held() -> None:
     gate = Gate(GATE)
-    assert gate.held("bill", 0.0) is None
+    assert gate.held(sent("bill"), 0.0) is None
     assert gate.hear(told("dependency:billing-api"), 0.0)
-    assert gate.held("bill", 1.0) == "dependency:billing-api"
-    assert gate.held("mail", 1.0) is None
+    assert gate.held(sent("bill"), 1.0) == "dependency:billing-api is open"
+    assert gate.held(sent("bill", AFTER), 1.0) == "dependency:billing-api is open"
+    assert gate.held(sent("mail"), 1.0) is None
     assert not gate.hear(told("dependency:billing-api"), 5.0), "a reminder is no news"
-    assert gate.hear(told("dependency:billing-api", BreakerState.HALF_OPEN), 6.0)
-    assert gate.held("bill", 7.0) is None
+
+
+def test_11_while_probes_are_out_what_was_sent_before_the_breaker_opened_is_given_back() -> None:
+    gate = Gate(GATE)
+    gate.hear(told("dependency:billing-api"), 0.0)
+    assert gate.hear(told("dependency:billing-api", BreakerState.HALF_OPEN, AFTER), 6.0)
+    assert gate.held(sent("bill", BEFORE), 7.0) == "dependency:billing-api is half_open"
+    assert gate.held(sent("bill", AFTER), 7.0) is None, "a probe"
+    assert gate.hear(told("dependency:billing-api", BreakerState.CLOSED, AFTER), 8.0)
+    assert gate.held(sent("bill", BEFORE), 9.0) is None
+
+
+def test_who_has_not_heard_when_it_opened_runs_what_comes_while_probes_are_out() -> None:
+    gate = Gate(GATE)
+    gate.hear(told("dependency:billing-api", BreakerState.HALF_OPEN), 0.0)
+    assert gate.held(sent("bill"), 1.0) is None
 
 
 def test_a_breaker_that_is_not_heard_of_any_more_is_forgotten() -> None:
     gate = Gate(GATE)
     gate.hear(told("job:mail"), 0.0)
-    assert gate.held("mail", 29.0) == "job:mail"
-    assert gate.held("mail", 31.0) is None
+    assert gate.held(sent("mail"), 29.0) == "job:mail is open"
+    assert gate.held(sent("mail"), 31.0) is None
 
 
 def test_breakers_before_nothing_that_it_runs_are_passed_over() -> None:
     gate = Gate(GATE)
     assert not gate.hear(told("dependency:weather"), 0.0)
-    assert gate.held("bill", 0.0) is None
+    assert gate.held(sent("bill"), 0.0) is None

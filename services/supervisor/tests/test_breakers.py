@@ -129,9 +129,8 @@ class TestJudgement:
         row = judged(JobState.QUEUED, released(), OPEN).row
         assert (row.state, row.failures, row.wake_at) == (JobState.RETRYING, 0, NOW + PUT_OFF)
 
-    def test_a_retry_that_is_woken_goes_on_unless_a_breaker_is_open(self) -> None:
+    def test_a_retry_that_is_due_goes_on_unless_a_breaker_is_open(self) -> None:
         assert judged(JobState.RETRYING, overdue(), OPEN).row.wake_at == NOW + PUT_OFF
-        assert judged(JobState.RETRYING, overdue(), HALF_OPEN).row.state is JobState.QUEUED, "it is a probe"
         assert judged(JobState.RETRYING, overdue()).row.state is JobState.QUEUED
 
     def test_a_retry_that_is_not_due_yet_is_looked_at_when_it_is(self) -> None:

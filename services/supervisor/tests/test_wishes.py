@@ -140,7 +140,7 @@ def test_who_snoozes_for_ever_is_charged_and_dies(make_row: MakeRow) -> None:
     again = JobState.RETRYING
     assert ends == [(again, 0), (again, 0), (again, 0), (again, 1), (JobState.DEAD, 2)]
     assert row.error is not None
-    assert "3 attempts that were not charged; not there yet" in row.error.message
+    assert "it has snoozed 3 times; not there yet" in row.error.message
 
 
 def test_what_is_snoozed_and_asked_to_be_cancelled_is_cancelled(make_row: MakeRow) -> None:

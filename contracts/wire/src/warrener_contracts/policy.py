@@ -74,7 +74,7 @@ class JobPolicy(BaseModel, frozen=True):
         ge=0,
         le=1_000_000,
         exclude_if=_usual_snoozes,
-        description="With so many attempts that were not charged, a further snooze is charged as a failure.",
+        description="Having snoozed so often, a further snooze is charged as a failure.",
     )
     retry_on: ErrorNames = Field(
         default=(),

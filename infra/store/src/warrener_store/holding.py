@@ -1,11 +1,11 @@
 """Which jobs the circuit breakers hold back, as of the last look at them. Pure."""
 
 from collections.abc import Iterable
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from warrener_contracts.breaking import BreakerState, before
 from warrener_contracts.policy import JobPolicy
-from warrener_store.rows import BreakerRow
+from warrener_store.rows import BreakerRow, JobRow
 
 PUT_OFF = timedelta(minutes=10)
 """What is held back is looked at again after so long, should nobody wake it: a breaker that closes does."""
@@ -28,6 +28,19 @@ class Holding:
         """The breaker that lets none of them through, not even as a probe."""
         found = self.before(job_type, policy)
         return found if found is not None and found.state is BreakerState.OPEN else None
+
+    def holds(self, row: JobRow, now: datetime) -> BreakerRow | None:
+        """The breaker for which a job that is due must wait on. A half open one lets through what it has
+        woken as its probe: that was put off before."""
+        found = self.before(row.job_type, row.policy)
+        if found is None or found.state is BreakerState.OPEN:
+            return found
+        return None if _was_put_off(row, now) else found
+
+
+def _was_put_off(row: JobRow, now: datetime) -> bool:
+    """Whether it has been looked at since it was due, and is back before its time: somebody has woken it."""
+    return row.due_at is not None and row.due_at <= row.updated_at and now < row.updated_at + PUT_OFF
 
 
 NOTHING_HELD = Holding()

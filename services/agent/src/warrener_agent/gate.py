@@ -1,14 +1,31 @@
-"""Which job types the circuit breakers hold back, as this agent has heard."""
+"""Which attempts the circuit breakers hold back, as this agent has heard."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from datetime import datetime
+from typing import NamedTuple
 
 from warrener_contracts.breaking import BreakerState, before
-from warrener_contracts.events import BreakerChangedData
+from warrener_contracts.events import AttemptDispatched, BreakerChangedData
 from warrener_contracts.policy import JobPolicy
 
 _BELIEVED = 30.0
-"""Seconds for which an open breaker is believed in without being heard of; the supervisor repeats it every
-5."""
+"""Seconds for which a breaker is believed in without being heard of; the supervisor repeats it every 5."""
+
+
+class _Barrier(NamedTuple):
+    """A breaker that is not closed."""
+
+    name: str
+    state: BreakerState
+    opened_at: datetime
+    believed_until: float  # monotonic
+
+    def holds(self, event: AttemptDispatched) -> bool:
+        """Whether this attempt is given back. What is sent while probes are out is a probe; so all but what
+        was sent before the breaker had opened: by the ladder, or to wait in a queue."""
+        if self.state is BreakerState.OPEN:
+            return True
+        return event.time is not None and event.time < self.opened_at
 
 
 class Gate:
@@ -19,30 +36,38 @@ class Gate:
         for job_type, policy in policies.items():
             for name in before(job_type, policy.depends_on):
                 self._behind.setdefault(name, []).append(job_type)
-        self._shut: dict[str, float] = {}  # until when, by breaker; monotonic
-        self._held: dict[str, str] = {}  # the breaker, by job type
+        self._barriers: dict[str, _Barrier] = {}
+        self._held: dict[str, list[_Barrier]] = {}  # by job type
 
     def hear(self, data: BreakerChangedData, now: float) -> bool:
         """A breaker stands like this. Whether that is news for what this agent runs."""
         if data.name not in self._behind:
             return False
-        was_shut = data.name in self._shut
+        known = self._barriers.pop(data.name, None)
         if data.state is BreakerState.OPEN:
-            self._shut[data.name] = now + _BELIEVED
-        else:
-            self._shut.pop(data.name, None)
-        self._reckon(self._shut)
-        return was_shut is not (data.name in self._shut)
+            self._bar(data, data.since, now)
+        elif data.state is BreakerState.HALF_OPEN and known is not None:
+            self._bar(data, known.opened_at, now)
+        self._reckon()
+        return (known.state if known else BreakerState.CLOSED) is not data.state
 
-    def held(self, job_type: str, now: float) -> str | None:
-        """The open breaker for which attempts of this job type are given back."""
+    def held(self, event: AttemptDispatched, now: float) -> str | None:
+        """Why this attempt is given back; None where it may run."""
         if not self._held:  # nearly always
             return None
-        if stale := [name for name, until in self._shut.items() if until <= now]:
-            for name in stale:
-                del self._shut[name]
-            self._reckon(self._shut)
-        return self._held.get(job_type)
+        stale = [name for name, barrier in self._barriers.items() if barrier.believed_until <= now]
+        for name in stale:
+            del self._barriers[name]
+        if stale:
+            self._reckon()
+        holding = next((one for one in self._held.get(event.data.job_type, ()) if one.holds(event)), None)
+        return f"{holding.name} is {holding.state.value}" if holding is not None else None
 
-    def _reckon(self, shut: Iterable[str]) -> None:
-        self._held = {job_type: name for name in shut for job_type in self._behind[name]}
+    def _bar(self, data: BreakerChangedData, opened_at: datetime, now: float) -> None:
+        self._barriers[data.name] = _Barrier(data.name, data.state, opened_at, now + _BELIEVED)
+
+    def _reckon(self) -> None:
+        self._held = {}
+        for name, barrier in self._barriers.items():
+            for job_type in self._behind[name]:
+                self._held.setdefault(job_type, []).append(barrier)

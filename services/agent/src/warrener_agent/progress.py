@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
+from contextvars import Context
 
 from warrener_agent.running import Run
 from warrener_agent.status_events import HowFar
@@ -50,7 +51,8 @@ class ProgressLine(Managed):
 
     def follow(self, progress: "Progress") -> None:
         """Tell the latest word now, and again once in a while as long as there is a newer one."""
-        task = asyncio.create_task(self._tell(progress), name="progress")
+        # Not in the handler's context: it would end with the tasks of the attempt.
+        task = asyncio.create_task(self._tell(progress), name="progress", context=Context())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 

@@ -134,9 +134,9 @@ class Receiver:
         for (claim, (event, receipts)), answer in zip(batch.claims.items(), granted, strict=True):
             if (follows := then(answer)) is not Then.START:
                 self._turn_away(batch, claim, answer, follows)
-            elif breaker := self._at.gate.held(event.data.job_type, batch.asked):
+            elif why := self._at.gate.held(event, batch.asked):
                 # Only now: what has ended already is told, and what another runs is left to it.
-                self._tell(batch, claim, Released(f"held back: {breaker} is open"))
+                self._tell(batch, claim, Released(f"held back: {why}"))
             else:
                 context = TraceContext(event.traceparent, event.tracestate)
                 run = Run(event.data, claim, receipts, batch.now, batch.asked, lease_good_until, context)

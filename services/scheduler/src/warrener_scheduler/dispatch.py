@@ -41,8 +41,8 @@ class Dispatch:
         now = self._clock.now()
         claimed = await self._store.claim_due([JobState.WAITING], now, now + GRACE, self._limit)
         due = [row for row in claimed if not _hopeless(row, now)]
-        await self._save([put_off(row, now) for row in due if self._holds.shut(row)])
-        begun = [begin(row, now) for row in due if not self._holds.shut(row)]
+        await self._save([put_off(row, now) for row in due if self._holds.holds(row, now)])
+        begun = [begin(row, now) for row in due if not self._holds.holds(row, now)]
         applied = await self._save(begun)
         await publish(self._bus, [dispatch_letter(row, now) for row in applied], self._clock)
         await self._save([confirm(row, self._clock.now()) for row in applied])

@@ -39,7 +39,6 @@ class Holds:
             )
         )
 
-    def shut(self, row: JobRow) -> bool:
-        """Whether a job that has waited must wait on: a breaker before it is open. A half open one has chosen
-        it as a probe."""
-        return self._holding.shut(row.job_type, row.policy) is not None
+    def holds(self, row: JobRow, now: datetime) -> bool:
+        """Whether a job that has waited must wait on, for a breaker that has not chosen it as its probe."""
+        return self._holding.holds(row, now) is not None

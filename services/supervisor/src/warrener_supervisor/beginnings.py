@@ -78,11 +78,11 @@ def watched_until(row: JobRow, started_at: datetime, lease_until: datetime, rule
 
 def dispatched_again(row: JobRow, event: AttemptOverdue, at: Moment) -> Judgement:
     """Nobody took it in time. The ladder's lost wake-up is given again; what was queued gets a new number,
-    as an agent may yet come with the old one. Neither is charged to the job. While a breaker is open, what
-    retries is put off."""
-    if row.state is JobState.RETRYING and (breaker := at.holding.shut(row.job_type, row.policy)):
+    as an agent may yet come with the old one. Neither is charged to the job. What a breaker
+    holds back is put off; a half open one lets its probes through."""
+    if row.state is JobState.RETRYING and (breaker := at.holding.holds(row, at.now)):
         put_off = become(row, wake_at=at.now + PUT_OFF, updated_at=at.now)
-        return Judgement(put_off, f"held back: {breaker.name} is open")
+        return Judgement(put_off, f"held back: {breaker.name} is {breaker.state.value}")
     queued = become(
         row,
         state=JobState.QUEUED,

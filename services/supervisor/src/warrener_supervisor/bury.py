@@ -1,12 +1,15 @@
 """bury: what was dead-lettered, parked or unroutable is kept in the store with its reason. Nothing is
-dropped."""
+dropped. What was meant for the supervisor, while its queue was gone, is sent on its way again."""
 
 from warrener_contracts.letters import letter_for
+from warrener_contracts.topology import STATUS_QUEUE, Topology
 from warrener_runtime.bus.port import Bus, Delivery, Subscription
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
+from warrener_runtime.publishing import publish_all
 from warrener_store.port import StateStore
 from warrener_supervisor import act
+from warrener_supervisor.astray import is_astray, sent_again
 from warrener_supervisor.burial import burial, lost_dispatches
 
 _log = get_logger("bury")
@@ -23,12 +26,28 @@ class Bury:
     async def handle(self, subscription: Subscription, deliveries: list[Delivery]) -> None:
         """Keep one batch. A dispatch that the broker gave up is told to the judge, so that its job goes
         on."""
+        if astray := [delivery for delivery in deliveries if is_astray(delivery)]:
+            await self._send_again(astray)
+            await subscription.ack(astray)
+        if rest := [delivery for delivery in deliveries if not is_astray(delivery)]:
+            await self._bury(rest)
+            await subscription.ack(rest)
+
+    async def _send_again(self, astray: list[Delivery]) -> None:
+        await self._bus.declare(Topology((), (STATUS_QUEUE,)))
+        await publish_all(self._bus, [sent_again(delivery) for delivery in astray], clock=self._clock)
+        _log.warning(
+            "News of attempts came while the supervisor's queue was gone: published again.",
+            action="bury.sent_again",
+            messages=len(astray),
+        )
+
+    async def _bury(self, deliveries: list[Delivery]) -> None:
         now = self._clock.now()
         buried = [burial(delivery, now) for delivery in deliveries]
         await self._store.park(buried)
         lost = [event for delivery in deliveries for event in lost_dispatches(delivery, now)]
         await act.publish(self._bus, [letter_for(event) for event in lost], self._clock)
-        await subscription.ack(deliveries)
         _log.warning(
             "Messages were buried; `warrener parked` shows them.",
             action="bury.parked",

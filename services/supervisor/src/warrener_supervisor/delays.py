@@ -3,6 +3,7 @@
 from datetime import datetime, timedelta
 
 from warrener_store.rows import JobRow
+from warrener_supervisor.moment import Moment
 
 _LONGEST_WISH = timedelta(days=366)  # a handler may ask for a delay, but not for the end of time
 
@@ -20,6 +21,12 @@ def too_old(row: JobRow, due_at: datetime) -> str | None:
     return f"its next attempt would begin past its greatest age, at {due_at.isoformat()}"
 
 
+def snoozes(row: JobRow, at: Moment) -> int:
+    """How many of the attempts before this one have snoozed, or more of them than may have."""
+    return at.snoozes.get(row.job_id, uncharged(row))
+
+
 def uncharged(row: JobRow) -> int:
-    """How many of the attempts before this one were charged to nobody: snoozed, released, not started."""
+    """How many of the attempts before this one were charged to nobody: snoozed, released, held
+    back, not started."""
     return max(row.attempt - 1 - row.failures - row.losses, 0)

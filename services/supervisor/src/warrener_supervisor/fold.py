@@ -68,5 +68,5 @@ def fold(row: JobRow, cases: Iterable[Case], at: Moment) -> Folded:
     """Judge `cases` in order, beginning with the job as `row`."""
     folded = Folded(row)
     for case in cases:
-        folded.add(case, judge(folded.row, case.event, Moment(at.now, at.rules, case.chance, at.holding)))
+        folded.add(case, judge(folded.row, case.event, at._replace(chance=case.chance)))
     return folded

@@ -1,17 +1,23 @@
 """The circumstances of a judgement, handed in so that the judge needs no clock and no dice."""
 
+from collections.abc import Mapping
 from datetime import datetime
+from types import MappingProxyType
 from typing import NamedTuple
+from uuid import UUID
 
 from warrener_store.holding import NOTHING_HELD, Holding
 from warrener_supervisor.rules import Rules
 
+_NONE: Mapping[UUID, int] = MappingProxyType({})
+
 
 class Moment(NamedTuple):
-    """When it is judged, by which rules, the chance in [0, 1) that spreads a retry, and what breakers hold
-    back."""
+    """When it is judged, by which rules, the chance in [0, 1) that spreads a retry, what breakers hold back,
+    and how often jobs have snoozed where the row alone does not say (`snoozing`)."""
 
     now: datetime
     rules: Rules
     chance: float = 0.5
     holding: Holding = NOTHING_HELD
+    snoozes: Mapping[UUID, int] = _NONE

@@ -19,7 +19,7 @@ from warrener_runtime.logs import get_logger
 from warrener_runtime.telemetry import Telemetry, TraceContext
 from warrener_store.port import StateStore
 from warrener_store.rows import JobRow
-from warrener_supervisor import act, checkpointing
+from warrener_supervisor import act, checkpointing, snoozing
 from warrener_supervisor.breakers.keeper import Breakers
 from warrener_supervisor.escalation.intake import CaseWish, Intake
 from warrener_supervisor.fold import Case, Folded, fold
@@ -133,7 +133,8 @@ class Observe:
         if len(rows) < len(left):
             rows |= await self._cancelled_unheard(left, rows)
         letters = [letter for job_id in left.keys() - rows.keys() for letter in _unknown(left.pop(job_id))]
-        at = Moment(self._clock.now(), self._rules, holding=self._breakers.holding)
+        snoozes = await snoozing.counted(self._store, rows, left)
+        at = Moment(self._clock.now(), self._rules, holding=self._breakers.holding, snoozes=snoozes)
         judged = [_judge(rows[job_id], cases, at) for job_id, cases in left.items()]
         await checkpointing.keep(self._store, judged)
         applied, refused = await act.save(self._store, judged)

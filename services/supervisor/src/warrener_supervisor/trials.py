@@ -32,13 +32,11 @@ def failed(row: JobRow, event: AttemptFailed, at: Moment) -> Judgement:
     record = replace(record, started_at=data.started_at, finished_at=data.finished_at)
     if why := poison.quarantined(charged):
         return _last(charged, record, why, at)
-    delay = row.policy.backoff.delay(charged.failures, at.chance)
-    if data.retry_after_seconds is not None:
-        delay = delays.wished(data.retry_after_seconds)
-    wishes = data.error.retryable and data.retry_after_seconds is not None
+    wish = None if data.retry_after_seconds is None else delays.wished(data.retry_after_seconds)
+    wishes = data.error.retryable and wish is not None
     if not wishes and (why := not_again_because(data.error, row.policy)):
         return _last(charged, record, why, at)
-    return _tried(row, charged, record, delay, at)
+    return _tried(row, charged, record, at, wish)
 
 
 def _timed_out(row: JobRow, record: AttemptRow, error: ErrorInfo, at: Moment) -> Judgement:
@@ -47,7 +45,7 @@ def _timed_out(row: JobRow, record: AttemptRow, error: ErrorInfo, at: Moment) ->
     record = replace(record, end=AttemptEnd.TIMED_OUT, error=error)
     if why := not_again_because(error, row.policy):
         return _last(charged, record, why, at)
-    return _tried(row, charged, record, row.policy.backoff.delay(charged.failures, at.chance), at)
+    return _tried(row, charged, record, at)
 
 
 def lost(row: JobRow, event: AttemptLost, at: Moment) -> Judgement:
@@ -107,13 +105,17 @@ def stopped(row: JobRow, event: AttemptCancelled, at: Moment) -> Judgement:
     return _again(charged, replace(record, error=error), delay, at)
 
 
-def _tried(row: JobRow, charged: JobRow, record: AttemptRow, delay: timedelta, at: Moment) -> Judgement:
-    """Charged, unless a breaker has opened meanwhile: then the job is not to blame."""
+def _tried(
+    row: JobRow, charged: JobRow, record: AttemptRow, at: Moment, wish: timedelta | None = None
+) -> Judgement:
+    """Charged, unless a breaker has opened meanwhile: then the job is not to blame. A delay that its handler
+    has wished for is kept either way."""
     breaker = held.not_charged(row, charged.error, at)
     if breaker is None:
+        delay = row.policy.backoff.delay(charged.failures, at.chance) if wish is None else wish
         return _again_if_left(charged, record, delay, at)
     spared = become(row, error=charged.error)
-    return held.said_of(breaker, _again_unless_old(spared, record, timedelta(0), at))
+    return held.said_of(breaker, _again_unless_old(spared, record, wish or timedelta(0), at))
 
 
 def _again_if_left(charged: JobRow, record: AttemptRow, delay: timedelta, at: Moment) -> Judgement:
@@ -184,8 +186,8 @@ def snoozed(row: JobRow, event: AttemptFailed, at: Moment) -> Judgement:
     delay = max(delays.wished(data.retry_after_seconds or 0.0), at.rules.shortest_delay)
     record = _record(row, AttemptEnd.SNOOZED, at, data.agent_id, None)
     record = replace(record, started_at=data.started_at, finished_at=data.finished_at)
-    if delays.uncharged(row) >= row.policy.max_snoozes:
-        most = f"it has come to {row.policy.max_snoozes} attempts that were not charged"
+    if delays.snoozes(row, at) >= row.policy.max_snoozes:
+        most = f"it has snoozed {row.policy.max_snoozes} times"
         error = _snoozed_out(most, data.error)
         charged = become(row, failures=row.failures + 1, error=error)
         return _again_if_left(charged, replace(record, error=error), delay, at)

@@ -47,6 +47,11 @@ class Listening:
         """That of what feeds it."""
         return self._subscription.has_room
 
+    @property
+    def empty_handed(self) -> bool:
+        """That of what feeds it."""
+        return self._subscription.empty_handed
+
     def renew(self) -> None:
         """Give up the channel, and consume by another one."""
         self._subscription.renew()

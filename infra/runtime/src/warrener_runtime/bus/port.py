@@ -141,6 +141,11 @@ class Subscription(Protocol):
         """Whether the broker may deliver one more: fewer than the prefetch are unacknowledged."""
         ...
 
+    @property
+    def empty_handed(self) -> bool:
+        """Whether nothing that has arrived is unacknowledged: a renewal would give nothing back."""
+        ...
+
     def renew(self) -> None:
         """Give up the channel, and consume by another one. What is unacknowledged goes back, as if the broker
         had closed it."""

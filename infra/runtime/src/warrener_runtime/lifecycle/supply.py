@@ -1,8 +1,14 @@
 """A consumer that seems to live and gets nothing: messages wait in its queue, and it has room for them; or
-its queue is gone, and nobody has told it.
+its queue is gone, and nobody has told it; or the broker takes them for delivered, and they never arrive.
 
 Brokers and networks have brought this about without a word to the consumer: no cancel, no closed channel. So
 whoever has heard nothing for a while asks the broker whether there would have been something to hear.
+
+What is taken for delivered cannot be asked for. RabbitMQ 3.10 comes to it when a queue is deleted and
+somebody declares it again within 30 ms: it moves the consumer to the new queue by itself, says nothing, and
+forgets in the channel what it needs to hand deliveries over (`rabbit_channel`, the clause for `eol`). So
+whoever hears nothing for some time consumes anew, which gives such messages back; it costs an idle consumer
+some frames.
 """
 
 import asyncio
@@ -17,6 +23,7 @@ from warrener_runtime.logs import get_logger
 log = get_logger("supply")
 
 STARVED_AFTER = 10.0
+DOUBTFUL_AFTER = 20.0
 _LOOK_EVERY = 5.0
 
 
@@ -25,8 +32,10 @@ class SupplyTest:
     """Told now and then how a consumer fares, it says whether it starves. Pure: time is handed in."""
 
     starved_after: float
+    doubtful_after: float = DOUBTFUL_AFTER
     _heard: int | None = field(default=None, init=False)
     _since: float | None = field(default=None, init=False)
+    _silent_since: float | None = field(default=None, init=False)
 
     def idle(self, *, heard: int, has_room: bool) -> bool:
         """Whether nothing has come since the last look, though something could: only then it is worth
@@ -34,8 +43,18 @@ class SupplyTest:
         idle = heard == self._heard and has_room
         self._heard = heard
         if not idle:
-            self._since = None
+            self._since = self._silent_since = None
         return idle
+
+    def doubtful(self, *, empty_handed: bool, now: float) -> bool:
+        """Whether it has been idle for so long that what the broker says of it is not to be trusted. Not
+        while it holds something: that would come again. After a yes it begins to count anew."""
+        if self._silent_since is None or not empty_handed:
+            self._silent_since = now
+        if now - self._silent_since < self.doubtful_after:
+            return False
+        self._silent_since = None
+        return True
 
     def starves(self, backlog: Backlog, now: float) -> bool:
         """Whether messages have waited, or the broker has known of no consumer, all the time. After a yes it
@@ -52,7 +71,8 @@ class SupplyTest:
 
 
 class SupplyWatch(Managed):
-    """Renews a subscription that starves. `starves` stays true until something comes, or nothing waits."""
+    """Renews a subscription that starves, or has been idle for long. `starves` stays true until something
+    comes, or nothing waits."""
 
     def __init__(
         self, name: str, bus: Bus, queue: str, current: Callable[[], Subscription | None], clock: Clock
@@ -86,7 +106,8 @@ class SupplyWatch(Managed):
             backlog = await self._bus.backlog(self._queue)
         except BusUnreachable:
             return  # a broken connection is noticed by itself
-        if self._test.starves(backlog, self._clock.monotonic()):
+        now = self._clock.monotonic()
+        if self._test.starves(backlog, now):
             self.starves = True
             log.error(
                 "A consumer gets nothing: messages wait in its queue, or the broker knows of no consumer. "
@@ -100,3 +121,5 @@ class SupplyWatch(Managed):
             subscription.renew()
         elif not backlog.waiting and backlog.consumers:
             self.starves = False
+            if self._test.doubtful(empty_handed=subscription.empty_handed, now=now):
+                subscription.renew()

@@ -1,20 +1,29 @@
-"""Attempts as coroutines of the agent's own event loop."""
+"""Attempts as coroutines of the agent's own event loop, with the tasks that they start.
+
+What an attempt has started and left running is cancelled when it ends in any way but success: the next
+attempt would find it at work. A success is looked at no further, which costs nothing, and what it leaves may
+be meant to stay, as the tasks of a client that it has opened for all jobs.
+"""
 
 import asyncio
 from collections.abc import Mapping
+from contextvars import copy_context
 from typing import Any
 
 from warrener_agent.context import AttemptFacts, Desk
 from warrener_agent.executors.call import call
 from warrener_agent.executors.flight import in_the_agent
 from warrener_agent.executors.last_words import Words, listen, tasks_of, words_here
-from warrener_agent.executors.port import Ended
+from warrener_agent.executors.port import Ended, Raised
 from warrener_agent.executors.stacks import task_stack
 from warrener_agent.kinds import JobKind
 from warrener_contracts.events import FlightRecord
+from warrener_runtime.logs import get_logger
+
+_log = get_logger("agent.coroutine")
 
 _PATIENCE = 5.0
-"""Seconds that a cancelled handler may take to tidy up."""
+"""Seconds that a cancelled handler, or a task that it has left, may take to tidy up."""
 
 
 class CoroutineExecutor:
@@ -26,8 +35,11 @@ class CoroutineExecutor:
     def begin(
         self, kind: JobKind, facts: AttemptFacts, arguments: Mapping[str, Any], desk: Desk
     ) -> "CoroutineExecution":
-        words = words_here()
-        task = asyncio.get_running_loop().create_task(call(kind, facts, arguments, desk), name=kind.name)
+        context = copy_context()
+        words = context.run(words_here)
+        task = asyncio.get_running_loop().create_task(
+            _call(kind, facts, arguments, desk, words), name=kind.name, context=context
+        )
         return CoroutineExecution(task, words)
 
     async def close(self) -> None:
@@ -48,7 +60,32 @@ class CoroutineExecution:
         self.flight_record = in_the_agent(map(task_stack, tasks), self._words)
         self.done.cancel()
         await asyncio.wait({self.done}, timeout=_PATIENCE)
+        await _end_tasks(self._words, but=self.done)
         return self.done.done()
 
     async def gone(self) -> None:
         await asyncio.wait({self.done})
+
+
+async def _call(
+    kind: JobKind, facts: AttemptFacts, arguments: Mapping[str, Any], desk: Desk, words: Words
+) -> Ended:
+    ended = await call(kind, facts, arguments, desk)
+    if isinstance(ended, Raised):
+        await _end_tasks(words, but=asyncio.current_task())
+    return ended
+
+
+async def _end_tasks(words: Words, *, but: asyncio.Future[Any] | None) -> None:
+    """Cancel what belongs to the attempt, and wait for it, but not for ever."""
+    if not (left := [task for task in tasks_of(words) if task is not but]):
+        return
+    for task in left:
+        task.cancel()
+    _, stubborn = await asyncio.wait(left, timeout=_PATIENCE)
+    if stubborn:
+        _log.warning(
+            "Tasks that an attempt has left running go on, though they were cancelled.",
+            action="agent.tasks_left",
+            tasks=[task.get_name() for task in stubborn],
+        )

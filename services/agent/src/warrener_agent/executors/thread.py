@@ -31,8 +31,8 @@ class ThreadExecutor:
         self, kind: JobKind, facts: AttemptFacts, arguments: Mapping[str, Any], desk: Desk
     ) -> "ThreadExecution":
         loop = asyncio.get_running_loop()
-        execution = ThreadExecution(loop, words_here())
         context = copy_context()
+        execution = ThreadExecution(loop, context.run(words_here))
 
         def run() -> None:
             execution.finish(context.run(call_blocking, kind, facts, arguments, _ThreadDesk(loop, desk)))

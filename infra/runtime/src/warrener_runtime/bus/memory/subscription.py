@@ -44,6 +44,11 @@ class MemorySubscription:
         """How many deliveries have ever arrived."""
         return self._heard
 
+    @property
+    def empty_handed(self) -> bool:
+        """Whether nothing that has arrived is unacknowledged."""
+        return not self._unacked
+
     def renew(self) -> None:
         """Consume anew; what is unacknowledged goes back."""
         if self._attached:

@@ -37,12 +37,13 @@ class RabbitSubscription:
         self._backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
         self._tried = asyncio.Event()
         self._stopped = False
+        self._renewing = False
         self._runner = asyncio.get_running_loop().create_task(self._run(), name=f"consume {queue}")
 
     @property
     def live(self) -> bool:
         """Whether the broker delivers to it now, as far as can be known before the next heartbeat."""
-        return self._link.up and self._consuming and not self._stopped
+        return self._link.up and (self._consuming or self._renewing) and not self._stopped
 
     @property
     def epoch(self) -> int:
@@ -59,8 +60,14 @@ class RabbitSubscription:
         """Whether the broker may deliver one more."""
         return len(self._life.unsettled) < self._intake.prefetch
 
+    @property
+    def empty_handed(self) -> bool:
+        """Whether nothing that has arrived is unacknowledged."""
+        return not self._life.unsettled
+
     def renew(self) -> None:
-        """Give up the channel, and consume by another one."""
+        """Give up the channel, and consume by another one at once."""
+        self._renewing = True
         self._life.gone()
 
     async def tried(self) -> None:
@@ -134,6 +141,8 @@ class RabbitSubscription:
             self._tried.set()
             if self._stopped:
                 return
+            if self._renewing:
+                continue
             if loop.time() - began > _LONG_ENOUGH:
                 self._backoff.succeeded()
             pause = random.uniform(0, self._backoff.failed())  # noqa: S311 - it spreads retries
@@ -157,6 +166,8 @@ class RabbitSubscription:
         except (LinkLost, TopologyMismatch, Refused) as error:
             self._forget(life)
             return str(error)
+        finally:
+            self._renewing = False
         try:
             self._tried.set()
             await life.end()

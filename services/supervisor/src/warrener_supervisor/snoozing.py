@@ -1,0 +1,32 @@
+"""How often a job has snoozed. Its row counts attempts, failures and losses; what is left are snoozes, unless
+attempts were given back or held back. So where the rest comes to the limit, the attempts are counted."""
+
+from collections.abc import Mapping, Sequence
+from uuid import UUID
+
+from warrener_contracts.events import AttemptFailed
+from warrener_store.port import StateStore
+from warrener_store.rows import AttemptEnd, JobRow
+from warrener_supervisor.delays import uncharged
+from warrener_supervisor.fold import Case
+
+
+async def counted(
+    store: StateStore, rows: Mapping[UUID, JobRow], cases: Mapping[UUID, Sequence[Case]]
+) -> dict[UUID, int]:
+    """By job, for those that snooze now and may have come to their limit: none, as a rule, and then nothing
+    is asked."""
+    return {
+        job_id: await _snoozes(store, job_id)
+        for job_id, row in rows.items()
+        if uncharged(row) >= row.policy.max_snoozes and any(_snoozes_now(case) for case in cases[job_id])
+    }
+
+
+async def _snoozes(store: StateStore, job_id: UUID) -> int:
+    attempts = await store.attempts_of(job_id)
+    return sum(one.end is AttemptEnd.SNOOZED and one.error is None for one in attempts)  # charged: an error
+
+
+def _snoozes_now(case: Case) -> bool:
+    return isinstance(case.event, AttemptFailed) and case.event.data.snoozed

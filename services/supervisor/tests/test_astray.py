@@ -1,0 +1,56 @@
+"""Point 3 of supervision: what was told to the supervisor while its queue was gone is told again."""
+
+from services.supervisor.tests.words import NOW
+
+from warrener_contracts.letters import Letter
+from warrener_contracts.topology import STATUS, STATUS_QUEUE, TOPOLOGY, UNROUTABLE_QUEUE
+from warrener_runtime.bus import Delivery, Subscription
+from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
+from warrener_runtime.virtual_clock import VirtualClock
+from warrener_store.memory import MemoryStore
+from warrener_supervisor.astray import is_astray
+from warrener_supervisor.bury import Bury
+
+NEWS = Letter(
+    exchange=STATUS,
+    routing_key="attempt.succeeded.flights.load",
+    body=b"{}",
+    content_type="application/cloudevents+json",
+    message_id="done",
+    type="attempt.succeeded.v1",
+    headers={"traceparent": "00-1"},
+)
+
+
+async def next_batch(subscription: Subscription) -> list[Delivery]:
+    async for batch in subscription:
+        return batch
+    raise AssertionError("expected a delivery, got the end")
+
+
+async def test_3_news_that_found_no_queue_is_published_again_as_it_was_and_not_parked() -> None:
+    clock = VirtualClock(NOW)
+    broker, store = MemoryBroker(clock), MemoryStore()
+    bus = MemoryBus(broker)
+    await bus.start()
+    await bus.declare(TOPOLOGY)
+    broker.delete_queue(STATUS_QUEUE.name)
+    await bus.publish([NEWS])
+    stray = await bus.subscribe(UNROUTABLE_QUEUE.name, prefetch=10)
+
+    await Bury(bus, store, clock).handle(stray, await next_batch(stray))
+
+    [again] = await next_batch(await bus.subscribe(STATUS_QUEUE.name, prefetch=10))
+    assert (again.routing_key, again.body, again.message_id) == (NEWS.routing_key, NEWS.body, "done")
+    assert again.headers["traceparent"] == "00-1"
+    assert not await store.parked()
+    assert stray.empty_handed
+    await bus.close()
+    broker.stop()
+
+
+def test_3_what_died_in_a_queue_is_not_astray() -> None:
+    gone = Delivery(b"{}", NEWS.routing_key, STATUS, redelivered=False, tag=1, epoch=1)
+    assert is_astray(gone)
+    assert not is_astray(gone._replace(headers={"x-death": [{"queue": "warrener.status"}]}))
+    assert not is_astray(gone._replace(exchange="warrener.return"))
