@@ -4,8 +4,8 @@ columns, and the new one has a value of its own."""
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0013"
-down_revision = "0009"
+revision = "0012"
+down_revision = "0011"
 
 _MOMENT = sa.DateTime(timezone=True).with_variant(sa.CHAR(27), "sqlite")
 
