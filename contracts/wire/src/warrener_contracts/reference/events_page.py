@@ -45,7 +45,7 @@ def events_page() -> str:
 
 
 def _linked(page: str) -> str:
-    """What an event says has no table of its own: where another event holds it, the link goes to the event."""
+    """What an event says has no table of its own: where another one holds it, the link goes to the event."""
     for kind in RELEASED:
         anchor = type_of(kind).replace(".", "")
         page = page.replace(f"](#{_data_of(kind).__name__.lower()})", f"](#{anchor})")
