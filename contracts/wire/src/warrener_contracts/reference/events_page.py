@@ -41,7 +41,15 @@ Durations may be written as seconds, as `"2m"` or `"1h30m"`, or in ISO 8601 (`"P
 
 def events_page() -> str:
     """The whole page."""
-    return "\n".join(_lines()).rstrip() + "\n"
+    return _linked("\n".join(_lines()).rstrip() + "\n")
+
+
+def _linked(page: str) -> str:
+    """What an event says has no table of its own: where another one holds it, the link goes to the event."""
+    for kind in RELEASED:
+        anchor = type_of(kind).replace(".", "")
+        page = page.replace(f"](#{_data_of(kind).__name__.lower()})", f"](#{anchor})")
+    return page
 
 
 def _lines() -> Iterator[str]:

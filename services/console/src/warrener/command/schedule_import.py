@@ -30,6 +30,11 @@ class Kind(StrEnum):
     CELERY = "celery"
 
 
+def _files(incomplete: str) -> list[str]:
+    """A module is no file, so that the shell alone does not complete one."""
+    return [str(path) for path in sorted(Path().glob(f"{incomplete}*"))]
+
+
 def import_(
     kind: Annotated[Kind, typer.Argument(metavar="crontab|celery", help="Whose schedules they are.")],
     source: Annotated[
@@ -37,7 +42,7 @@ def import_(
         typer.Argument(
             metavar="SOURCE",
             help="A crontab file (- is stdin); MODULE:app, FILE.py or FILE.json of Celery.",
-            autocompletion=lambda incomplete: [str(path) for path in Path().glob(f"{incomplete}*")],
+            autocompletion=_files,
         ),
     ],
     *,
