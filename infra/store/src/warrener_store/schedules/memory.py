@@ -32,7 +32,7 @@ class MemorySchedules(Schedules, Declarations):
         self._ticks = MemoryTicks()
         self._watches: dict[str, WatchRow] = {}
         self._declarations: dict[tuple[str, str], DeclarationRow] = {}
-        self._triggers = MemoryTriggers(self._schedules)
+        self._triggers = MemoryTriggers(self._schedules, self._hold)
 
     @property
     def triggers(self) -> MemoryTriggers:

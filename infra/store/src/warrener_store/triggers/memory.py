@@ -1,6 +1,6 @@
 """Triggers in memory: the plainest statement of what the port promises. Nothing here awaits anything."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from itertools import islice
@@ -15,8 +15,9 @@ from warrener_store.triggers.rows import Address, ArrivalRow, Settled
 class MemoryTriggers(Triggers):
     """Beside the schedules of a MemoryStore."""
 
-    def __init__(self, schedules: dict[str, ScheduleRow]) -> None:
+    def __init__(self, schedules: Mapping[str, ScheduleRow], hold: Callable[[ScheduleRow], None]) -> None:
         self._schedules = schedules
+        self._hold = hold  # a schedule, in place of what was there
         self._bound: set[Address] = set()
         self._arrivals: dict[tuple[str, UUID], ArrivalRow] = {}
 
@@ -39,7 +40,7 @@ class MemoryTriggers(Triggers):
                 continue
             self._arrivals[key] = row
             wake_at = row.heard_at if held.wake_at is None else min(held.wake_at, row.heard_at)
-            self._schedules[held.name] = replace(held, wake_at=wake_at)
+            self._hold(replace(held, wake_at=wake_at))
 
     async def arrivals_of(self, schedule: str) -> list[ArrivalRow]:
         found = (row for row in self._arrivals.values() if row.schedule == schedule and row.event is not None)

@@ -46,7 +46,7 @@ def schedules_table(rows: Iterable[ScheduleRow], now: datetime) -> Table:
 def _state(row: ScheduleRow, now: datetime) -> str:
     if row.paused:
         return f"paused: {row.paused_why}" if row.paused_why else "paused"
-    if row.next_at is None:
+    if _is_over(row):
         return "over"
     since = overdue_since(row, now)
     return "active" if since is None else f"overdue for {span(now - since, units=1)}"
