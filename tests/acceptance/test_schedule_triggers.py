@@ -59,10 +59,10 @@ FLIGHTS = 20
 
 @pytest.fixture(scope="module")
 def running(shared_warren: Warren) -> Warren:
-    """Two schedulers, a supervisor and an agent."""
+    """A scheduler, a supervisor and an agent; a second scheduler comes in time."""
     (shared_warren.folder / f"{MODULE}.py").write_text(JOBS, encoding="utf-8")
-    shared_warren.start("scheduler")
     shared_warren.start_all(MODULE)
+    shared_warren.start("scheduler")
     return shared_warren
 
 

@@ -4,7 +4,7 @@ from uuid import UUID
 
 import pytest
 
-from warrener_contracts.identity import follow_up_id, job_id_of
+from warrener_contracts.identity import event_identity, event_job_id, follow_up_id, job_id_of
 
 JOB = UUID("019440f7-3a00-7c3e-8f21-5b0a4d9e6c11")
 
@@ -43,3 +43,11 @@ def test_source_and_id_are_not_run_together() -> None:
 def test_a_follow_up_has_the_same_id_whichever_attempt_asks_for_it() -> None:
     assert str(follow_up_id(JOB, "index")) == "6b66363f-1ddf-58db-b1bf-708b83de8077"
     assert follow_up_id(JOB, "index") != follow_up_id(JOB, "archive")
+
+
+def test_the_job_of_an_event_is_the_same_whichever_scheduler_hears_it() -> None:
+    event = event_identity("tower", "7")
+    assert str(event) == "369122df-869c-54b6-b539-6062ef758576"
+    assert str(event_job_id("landing", event)) == "e6e4172e-5ad7-58ad-912c-e2a5e7801443"
+    assert event_identity("tow", "er7") != event
+    assert event_identity("tower", str(JOB)) != JOB, "what looks like an id is none: two may say the same"

@@ -17,6 +17,7 @@ from warrener_contracts.topology import (
     REQUESTS_QUEUE,
     RETURN,
     STATUS_QUEUE,
+    TRIGGERS_QUEUE,
     Binding,
     dispatch_queue,
 )
@@ -119,6 +120,11 @@ def test_what_is_missing_and_what_is_strange() -> None:
     assert "agent of 'etl'" in (found[2].do or "")
     without = binding_differences([REQUESTS_QUEUE, etl], ALL - {REQUESTS, RETURN}, seen)
     assert without == []  # the exchanges are told as missing already
+
+
+def test_what_schedules_wait_for_is_passed_over() -> None:
+    seen = bindings_in(json.dumps(listed(TRIGGERS_QUEUE.name, Binding("airport", "landed.*"))).encode())
+    assert binding_differences([TRIGGERS_QUEUE], ALL, seen) == []
 
 
 def test_the_api_of_another_broker_is_not_compared_with() -> None:

@@ -1,6 +1,7 @@
 """Rules of schedules that tick because something happened: an event came, or jobs have ended. Pure data; the
 scheduler's calendar knows no times of them."""
 
+from datetime import timedelta
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
@@ -94,6 +95,11 @@ class EventRule(BaseModel, frozen=True):
             raise ValueError("expected a debounce with longest_wait, got none")
         return self
 
+    @property
+    def longest(self) -> timedelta:
+        """From the first event of a burst until its tick, whatever still comes."""
+        return self.longest_wait or 10 * (self.debounce or timedelta(0))
+
 
 class UpstreamEnd(StrEnum):
     """Which end of a job is waited for."""
@@ -117,9 +123,9 @@ class Upstream(BaseModel, frozen=True):
         return self
 
     @property
-    def what(self) -> tuple[str | None, str | None]:
-        """What is waited for, whatever the end."""
-        return self.job_type, self.schedule
+    def name(self) -> str:
+        """What is waited for, whatever the end; no job type has a colon."""
+        return f"schedule:{self.schedule}" if self.schedule else str(self.job_type)
 
 
 class AfterRule(BaseModel, frozen=True):
@@ -134,7 +140,7 @@ class AfterRule(BaseModel, frozen=True):
 
     @model_validator(mode="after")
     def _window(self) -> "AfterRule":
-        if len({upstream.what for upstream in self.upstreams}) < len(self.upstreams):
+        if len({upstream.name for upstream in self.upstreams}) < len(self.upstreams):
             raise ValueError("expected different upstreams, got one of them twice")
         if len(self.upstreams) > 1 and self.within is None:
             raise ValueError("expected within, the window for several upstreams, got none")

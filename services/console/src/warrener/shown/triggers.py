@@ -53,8 +53,8 @@ def _whenever(rule: TriggerRule) -> str:
             came = f"a message comes by {rule.exchange} under {rule.key}{passing}"
             if rule.debounce is None:
                 return f"whenever {came}"
-            wait = rule.longest_wait or 10 * rule.debounce
-            return f"once {came}, and none for {span(rule.debounce)} since, or {span(wait)} after the first"
+            quiet, longest = span(rule.debounce), span(rule.longest)
+            return f"once {came}, and none for {quiet} since, or {longest} after the first"
         case AfterRule(upstreams=(only,)):
             return f"whenever a job of {_upstream(only)}"
         case AfterRule():
@@ -63,8 +63,7 @@ def _whenever(rule: TriggerRule) -> str:
 
 
 def _upstream(upstream: Upstream) -> str:
-    what = f"schedule:{upstream.schedule}" if upstream.schedule else upstream.job_type
-    return f"{what} {_ENDS[upstream.end]}"
+    return f"{upstream.name} {_ENDS[upstream.end]}"
 
 
 def _condition(condition: Condition) -> str:

@@ -8,7 +8,6 @@ from typing import NamedTuple
 from warrener_contracts.events import TickFate
 from warrener_contracts.portable import legible
 from warrener_contracts.triggers import AfterRule, EventRule
-from warrener_scheduler.triggers.matching import upstream_name
 from warrener_store.encoding import decode
 from warrener_store.triggers.rows import ArrivalRow
 
@@ -61,7 +60,6 @@ def bursts(
     `deadline`: by when a burst that has begun is over. `more`: not all are here, so the last is not over.
     """
     debounce = rule.debounce or timedelta(0)
-    longest = rule.longest_wait or 10 * debounce
     gathered = Gathered()
     last: ArrivalRow | None = None
     end = latest = deadline or now
@@ -71,7 +69,7 @@ def bursts(
         elif last is not None:
             gathered.steps.append(Call(last, end, why(last)))
         if deadline is None or (last is not None and row.heard_at >= end):
-            latest = deadline = row.heard_at + longest
+            latest = deadline = row.heard_at + rule.longest
         last, end = row, min(row.heard_at + debounce, latest)
     if last is not None and end <= now and not more:
         gathered.steps.append(Call(last, end, why(last)))
@@ -91,7 +89,7 @@ def complete(rule: AfterRule, rows: Sequence[ArrivalRow], now: datetime) -> Gath
     """One tick whenever each upstream has ended within the window. Of two ends of one upstream the later
     counts."""
     gathered = Gathered()
-    wanted = {upstream_name(upstream) for upstream in rule.upstreams}
+    wanted = {upstream.name for upstream in rule.upstreams}
     within = rule.within or timedelta(0)
     held: dict[str, ArrivalRow] = {}
     for row in rows:

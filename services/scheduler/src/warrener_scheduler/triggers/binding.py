@@ -42,6 +42,7 @@ class Bindings:
                 refused[one.name] = why
             else:
                 known[one.name] = one
+                refused.pop(one.name, None)  # of two in one batch the later counts
         return refused
 
     async def removed(self, schedules: Collection[str]) -> None:

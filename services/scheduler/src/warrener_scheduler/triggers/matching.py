@@ -24,11 +24,6 @@ _ENDS: Mapping[UpstreamEnd, frozenset[str]] = {
 _FINISHED, _TICKED = "job.finished.", "schedule.ticked."
 
 
-def upstream_name(upstream: Upstream) -> str:
-    """How an upstream is called in the store and in the ledger."""
-    return f"schedule:{upstream.schedule}" if upstream.schedule else str(upstream.job_type)
-
-
 def ends_of(end: UpstreamEnd) -> list[str]:
     """The states that are such an end."""
     return sorted(_ENDS[end])
@@ -75,7 +70,7 @@ def has_waited(asked: SchedulePutData, event: Heard, jobs: Mapping[UUID, JobRow]
             return "" if not own and passes(event.document(), rule.where) else None
         case AfterRule() as rule if event.exchange == EVENTS and (event.type or "").startswith(_FINISHED):
             ended = (one for one in rule.upstreams if _has_ended(one, event, jobs))
-            return next(map(upstream_name, ended), None)
+            return next((one.name for one in ended), None)
         case _:
             return None
 
