@@ -11,7 +11,7 @@ from warrener_contracts.identity import tick_job_id
 from warrener_contracts.states import JobState
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 async def test_4_a_year_of_a_thousand_schedules_has_every_tick_and_every_job_once() -> None:
     planned = the_thousand()
     began = process_time()

@@ -19,6 +19,14 @@ Known = Mapping[str, Collection[str] | None]
 """The first word of each name, and what may follow it; None: anything."""
 
 
+def places_of(template: Any) -> Iterator[str]:
+    """What stands between the braces of a text, or of the texts in a JSON value."""
+    if isinstance(template, str):
+        yield from (found[1] for found in _PLACE.finditer(template) if found[1] is not None)
+    for part in _parts(template):
+        yield from places_of(part)
+
+
 def mistakes_in(template: Any, known: Known) -> Iterator[str]:
     """What is wrong with the places of a text, or of the texts in a JSON value."""
     if isinstance(template, str):

@@ -1,13 +1,13 @@
 """What the arguments of a schedule may name of a tick. Pure."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from warrener_contracts.events import SchedulePutData
 from warrener_scheduler.calendar.zones import zone
-from warrener_scheduler.clock.templating import Known, mistakes_in
+from warrener_scheduler.clock.templating import Known, mistakes_in, places_of
 
 KNOWN: Known = {
     "tick": (
@@ -65,15 +65,4 @@ def check_arguments(asked: SchedulePutData, known: Known = KNOWN) -> None:
 
 def names_success(asked: SchedulePutData) -> bool:
     """Whether its arguments name the tick before whose job has succeeded."""
-    return any("tick.previous_success" in text for text in _texts(asked.arguments))
-
-
-def _texts(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping):
-        for part in value.values():
-            yield from _texts(part)
-    elif isinstance(value, list | tuple):
-        for part in value:
-            yield from _texts(part)
+    return any("tick.previous_success" in place for place in places_of(asked.arguments))

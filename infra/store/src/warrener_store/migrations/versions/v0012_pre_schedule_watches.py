@@ -8,6 +8,7 @@ revision = "0012"
 down_revision = "0011"
 
 _MOMENT = sa.DateTime(timezone=True).with_variant(sa.CHAR(27), "sqlite")
+_FRACTION: sa.Double[float] = sa.Double()
 
 
 def upgrade() -> None:
@@ -16,7 +17,7 @@ def upgrade() -> None:
         "warrener_schedule_watches",
         sa.Column("name", sa.Text(), primary_key=True),
         sa.Column("pause_after", sa.Integer()),
-        sa.Column("success_within", sa.Double()),
+        sa.Column("success_within", _FRACTION),
         sa.Column("since", _MOMENT, nullable=False),
         sa.Column("look_at", _MOMENT, nullable=False),
         sa.Column("success_tick", _MOMENT),
