@@ -11,6 +11,7 @@ import pytest
 from warrener_contracts.events import SchedulePutData, TickFate
 from warrener_contracts.rules import Choices, CronRule, IntervalRule
 from warrener_contracts.states import JobState
+from warrener_store.schedules.port import Decide
 from warrener_store.schedules.rows import Advance, DueSchedule, ScheduleRow, TickRow
 from warrener_store.store import Store
 from warrener_store.testing import NOON, after, running_job
@@ -49,6 +50,10 @@ def tick(name: str = "hourly", seconds: float = 0, **changes: object) -> TickRow
 
 def on_to(seconds: float, *ticks: TickRow) -> Advance:
     return Advance(schedule(seconds=seconds, next_at=after(seconds), last_at=NOON, runs=1), ticks)
+
+
+def _always(advances: Sequence[Advance]) -> Decide:
+    return lambda due: advances
 
 
 class TestPutting:
@@ -130,7 +135,7 @@ class TestAdvancing:
                 for name, fate in zip(names, fates, strict=True)
             ]
             advances = [Advance(row, (one,)) for row, one in zip(rows, ticks, strict=True)]
-            assert await store.advance_schedules(after(1), 10, lambda _, told=advances: told) == ticks
+            assert await store.advance_schedules(after(1), 10, _always(advances)) == ticks
             assert await store.schedules(names) == {row.name: row for row in rows}
             added = [replace(one, nominal_at=LATER, job_id=uuid4()) for one in ticks]
             await store.add_ticks(added)
