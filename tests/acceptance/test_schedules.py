@@ -6,7 +6,7 @@ and at most one job, whatever happens.
 
 import asyncio
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -75,7 +75,7 @@ class Store:
 
     @classmethod
     @contextmanager
-    def of(cls, warren: Warren) -> Iterator["Store"]:
+    def of(cls, warren: Warren) -> Generator["Store"]:
         with asyncio.Runner() as runner:
             store = cls(runner, warren.store_url)
             yield store
@@ -190,7 +190,7 @@ class Killer:
 
     @classmethod
     @contextmanager
-    def of(cls, warren: Warren) -> Iterator["Killer"]:
+    def of(cls, warren: Warren) -> Generator["Killer"]:
         killer = cls(warren)
         try:
             yield killer

@@ -5,6 +5,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from itertools import repeat
 from pathlib import Path
 
 from tests.benchmarks.grounds import Grounds
@@ -34,10 +35,11 @@ HOW = """\
 def measure_lags(grounds: Grounds, seconds: float) -> Lags:
     """Percentiles in milliseconds by system, of so many seconds; what failed is told and left out."""
     with ExitStack() as stack:
-        running = [one for system in CLOCKS if (one := _started(system, grounds, stack))]
+        started = [_started(system, grounds, stack) for system in CLOCKS]
+        running = [one for one in started if one is not None]
         say(f"schedule lag: {', '.join(one.system.name for one in running)}, {seconds:.0f} s")
         with ThreadPoolExecutor(max(1, len(running))) as pool:
-            found = list(pool.map(lambda one: one.figures(seconds), running))
+            found = list(pool.map(_Running.figures, running, repeat(seconds)))
     return {one.system.name: told for one, told in zip(running, found, strict=True) if told}
 
 

@@ -52,8 +52,8 @@ def on_to(seconds: float, *ticks: TickRow) -> Advance:
     return Advance(schedule(seconds=seconds, next_at=after(seconds), last_at=NOON, runs=1), ticks)
 
 
-def _deciding(advances: Sequence[Advance]) -> Decide:
-    return lambda _: advances
+def _always(advances: Sequence[Advance]) -> Decide:
+    return lambda due: advances
 
 
 class TestPutting:
@@ -136,7 +136,7 @@ class TestAdvancing:
                 for name, fate in zip(names, fates, strict=True)
             ]
             advances = [Advance(row, (one,)) for row, one in zip(rows, ticks, strict=True)]
-            assert await store.advance_schedules(after(1), 10, _deciding(advances)) == ticks
+            assert await store.advance_schedules(after(1), 10, _always(advances)) == ticks
             assert await store.schedules(names) == {row.name: row for row in rows}
             added = [replace(one, nominal_at=LATER, job_id=uuid4()) for one in ticks]
             await store.add_ticks(added)

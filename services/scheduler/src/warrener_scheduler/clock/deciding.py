@@ -58,7 +58,7 @@ def first_time(row: ScheduleRow, now: datetime) -> ScheduleRow:
 
 
 def _lead(asked: SchedulePutData) -> timedelta:
-    """None where the decision hangs on whether the last job is over when the tick is due."""
+    """Nothing where the decision hangs on whether the last job is over when the tick is due."""
     return LEAD if asked.choices.overlap is Overlap.ALLOW else _NOTHING
 
 
