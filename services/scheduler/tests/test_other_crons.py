@@ -46,7 +46,7 @@ def walls(expression: str, span: Span) -> list[datetime]:
     for step in (2, 3, 15, 30):
         every = ",".join(str(number) for number in range(0, 60, step))
         plain = plain.replace(f"*/{step} ", f"{every} ")
-    return slow_walls(partial(ticks_at, CronRule(expression=plain)), span)
+    return slow_walls(partial(ticks_at, CronRule(expression=plain)), span, beyond=3 * A_WHILE)
 
 
 def jump(zone: ZoneInfo, change: datetime) -> timedelta:
