@@ -21,10 +21,13 @@ def slow_moments(
     return slow_ticks(zone, walls, span, choices)
 
 
-def slow_walls(ticks_at: Callable[[datetime], bool], span: Span) -> list[datetime]:
-    """The wall minutes that may lie in a span of UTC, in whatever zone, and at which a rule ticks."""
+def slow_walls(
+    ticks_at: Callable[[datetime], bool], span: Span, beyond: timedelta = timedelta(days=2)
+) -> list[datetime]:
+    """The wall minutes that may lie in a span of UTC, in whatever zone, and at which a rule ticks. No clock
+    is further from UTC, nor jumps further, than `beyond`."""
     begin, end = (moment.replace(tzinfo=None) for moment in span)
-    wall, stop = begin - timedelta(days=2), end + timedelta(days=2)
+    wall, stop = begin - beyond, end + beyond
     found: list[datetime] = []
     while wall < stop:
         if ticks_at(wall):
@@ -72,9 +75,11 @@ def _of_reading(
 def changes(zone: ZoneInfo, year: int) -> list[datetime]:
     """Hours of a year in which the clock changes, found by looking at each."""
     hour, found = datetime(year, 1, 1, tzinfo=UTC), list[datetime]()
+    before = hour.astimezone(zone).utcoffset()
     while hour.year == year:
         following = hour + timedelta(hours=1)
-        if hour.astimezone(zone).utcoffset() != following.astimezone(zone).utcoffset():
+        after = following.astimezone(zone).utcoffset()
+        if after != before:
             found.append(hour)
-        hour = following
+        hour, before = following, after
     return found
