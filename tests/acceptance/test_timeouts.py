@@ -98,6 +98,22 @@ def test_2_ran_too_long_its_agent_stops_it_and_says_so(warren: Warren, start: St
     assert attempts[0].error.kind is ErrorKind.TIMEOUT
 
 
+def test_2_silent_too_long_it_is_stopped_in_an_agent_that_lives(warren: Warren, start: Start) -> None:
+    start()
+    with SyncClient(warren.broker_url) as client:
+        job = client.request("falls_silent")
+        assert job.result(timeout=60) == 2, "who goes on saying that it lives is not stopped"
+    first, _ = runs_of(warren, job)
+    assert not alive(first.pid), "it was killed"
+    row, [silent, _], _ = story(warren, job.job_id)
+    assert row.failures == 1
+    assert silent.error is not None
+    assert silent.error.kind is ErrorKind.TIMEOUT
+    assert "heartbeat_timeout of 5 s" in silent.error.message
+    assert silent.error.flight_record is not None
+    assert "in falls_silent" in (silent.error.flight_record.stacks or "")
+
+
 def test_2_ran_too_long_and_its_agent_did_not_see_it_the_supervisor_has_it_killed(
     warren: Warren, start: Start
 ) -> None:

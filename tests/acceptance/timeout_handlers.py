@@ -29,3 +29,20 @@ async def waits(job: JobContext) -> int:
     if job.attempt == 1:
         await asyncio.Event().wait()
     return job.attempt
+
+
+@agent.job(
+    "falls_silent",
+    executor="process",
+    heartbeat_timeout="5s",
+    timeout="10m",
+    backoff=Backoff.fixed(1, jitter=0),
+)
+def falls_silent(job: JobContext) -> int:
+    note(job)
+    until = time.monotonic() + 8
+    while time.monotonic() < until:  # longer than the silence that it may keep
+        job.alive()
+    while job.attempt == 1:
+        pass
+    return job.attempt

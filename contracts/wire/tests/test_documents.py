@@ -39,7 +39,8 @@ _OF_POLICIES = {
 ABSENT = {
     "job.finished.v1": {"error", "reason"},  # a job that succeeded has none
     # Since 1.1 and optional: the examples are those of 1.0, which say what an event says without them.
-    "agent.announced.v1": _OF_POLICIES - {"max_losses"} | {"depends_on", "breaker", "schedules"},
+    "agent.announced.v1": _OF_POLICIES - {"max_losses"}
+    | {"depends_on", "breaker", "schedules", "heartbeat_timeout"},
     "attempt.cancelled.v1": {"by_handler", "flight_record"},
     "attempt.dispatched.v1": {"checkpoint"},
     "attempt.failed.v1": {"snoozed", *_OF_ERRORS},

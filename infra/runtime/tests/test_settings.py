@@ -74,6 +74,11 @@ def test_an_empty_variable_is_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
             "localhost",
             "WARRENER_BROKER_URL: expected a URL like amqp://host:5672/vhost, got 'localhost'",
         ),
+        (
+            "WARRENER_BROKER_URL",
+            "amqp://h:notaport/",
+            "WARRENER_BROKER_URL: expected a URL like amqp://host:5672/vhost, got 'amqp://h:notaport/'",
+        ),
         ("WARRENER_OVENS", "[big", "WARRENER_OVENS: expected a valid list, got '[big'"),
     ],
 )

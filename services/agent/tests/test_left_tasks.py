@@ -1,4 +1,4 @@
-"""Point 4 of supervision: the tasks of an attempt do not outlive it, unless it has succeeded."""
+"""Point 4 of supervision: the tasks that an attempt has started do not outlive it, unless it succeeds."""
 
 import asyncio
 from contextvars import Context

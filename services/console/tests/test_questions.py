@@ -139,6 +139,13 @@ def test_migrate_makes_the_folder_that_up_would_make_and_no_other(run: Run, here
     assert "expected a folder elsewhere" in told.stderr
 
 
+def test_migrate_says_that_it_cannot_write_in_a_folder(run: Run) -> None:
+    told = run("migrate", "--store", "sqlite:////proc/state.db")  # nobody may, root as little
+    assert told.exit_code == 1
+    assert "expected to write in folder /proc" in told.stderr
+    assert "Traceback" not in told.stderr
+
+
 def test_a_case_that_is_not_there_cannot_be_acknowledged(run: Run, store_url: str) -> None:
     told = run("escalation", "ack", "3f9a", "--store", store_url)
     assert (told.exit_code, told.stdout) == (1, "")

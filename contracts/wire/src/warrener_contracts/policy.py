@@ -60,6 +60,11 @@ class JobPolicy(BaseModel, frozen=True):
         "if not said, 4, or one more than max_losses where that is more.",
     )
     timeout: Span = Field(default=timedelta(hours=1), description="Of one attempt, from its start.")
+    heartbeat_timeout: Span | None = Field(
+        default=None,
+        exclude_if=nothing,
+        description="Its handler says that it lives at least so often, or its attempt is timed out.",
+    )
     start_timeout: Span = Field(
         default=timedelta(hours=1), description="Queued that long without a sign of life: dispatched again."
     )

@@ -19,6 +19,7 @@ from warrener_agent.kinds import ExecutorName, JobKind
 from warrener_agent.ledger.port import Completion, LedgerUnavailable
 from warrener_agent.outcomes import Doubtful, Failed, Outcome, Succeeded
 from warrener_agent.progress import ProgressLine
+from warrener_agent.pulse import Pulse
 from warrener_agent.record import Report
 from warrener_agent.report import Reporter
 from warrener_agent.running import Run
@@ -122,7 +123,11 @@ class Attempt:
             self._blame(error)
             return
         self._execution = execution
-        bench.deadlines.watch(run, run.began + (facts.deadline - run.started_at).total_seconds())
+        over_at = run.began + (facts.deadline - run.started_at).total_seconds()
+        if (patience := kind.declaration.policy.heartbeat_timeout) is not None:
+            run.pulse = desk.pulse = Pulse(patience.total_seconds(), over_at, bench.at.clock.monotonic)
+            over_at = run.pulse.due
+        bench.deadlines.watch(run, over_at)
         run.halt = self._halt
         execution.done.add_done_callback(self._ended)
         if run.stop is not None:  # while it was announced
@@ -202,7 +207,7 @@ class Attempt:
             self._blame(error)
         else:
             run, record = self._run, with_progress(self._execution.flight_record, self._desk.how_far)
-            over = time_over(run.data, self._facts, record) if run.stop is None else stopped(run, record)
+            over = time_over(run, self._facts, record) if run.stop is None else stopped(run, record)
             self._report(over)
 
     def _abandon(self, execution: Execution) -> None:

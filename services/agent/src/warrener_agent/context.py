@@ -45,6 +45,7 @@ class Desk(Protocol):
     def request(self, wish: Wish) -> UUID: ...
     def progress(self, fraction: float, note: str) -> None: ...
     def checkpoint(self, state_text: str) -> None: ...
+    def alive(self) -> None: ...
     @property
     def stopping(self) -> bool: ...
 
@@ -138,6 +139,12 @@ class JobContext:
         if not 0.0 <= fraction <= 1.0:
             raise ValueError(f"expected a fraction from 0 to 1, got {fraction!r}")
         self._desk.progress(float(fraction), note[:500])
+
+    def alive(self) -> None:
+        """Say that it goes on, where its job type has a `heartbeat_timeout`; `progress` and `checkpoint` say
+        it too. Call it as often as you like, where the work moves on, and not from a timer: that would say
+        nothing about the work."""
+        self._desk.alive()
 
     def checkpoint(self, state: Any) -> None:
         """Save a small state, so that another attempt may go on from there (`last_checkpoint`).

@@ -1,4 +1,4 @@
-"""When attempts have run for too long: one watch over all of them."""
+"""When attempts have run, or been silent, for too long: one watch over all of them."""
 
 import asyncio
 from math import inf
@@ -41,6 +41,10 @@ class Deadlines:
     def _interrupt_due(self) -> None:
         now = self._clock.monotonic() + _SOON
         for run in self._running:
-            if run.over_at <= now:
+            if run.over_at > now:
+                continue
+            if run.pulse is not None and run.pulse.due > now:  # it was heard of meanwhile
+                run.over_at = run.pulse.due
+            else:
                 run.over_at = inf
                 run.interrupt()

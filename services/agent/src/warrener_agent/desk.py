@@ -10,6 +10,7 @@ from uuid import UUID
 from warrener_agent.context import Parameters, Wish
 from warrener_agent.follow_ups import FollowUps
 from warrener_agent.ledger.port import Claim, Completion, FollowUp, Ledger, LedgerError, OpenTransaction
+from warrener_agent.pulse import Pulse
 from warrener_runtime.telemetry import TraceContext
 
 Progress = Callable[[float, str], None]
@@ -33,6 +34,7 @@ class LoopDesk:
         "_statements",
         "_transaction",
         "how_far",
+        "pulse",
         "stopping",
     )
 
@@ -49,6 +51,7 @@ class LoopDesk:
         self._progress, self._save = progress, save
         self._closed = False
         self.how_far: tuple[float, str] | None = None
+        self.pulse: Pulse | None = None  # where silence is watched
         self.stopping = False
         # Most handlers ask for none of these.
         self._follow_ups: FollowUps | None = None
@@ -88,11 +91,17 @@ class LoopDesk:
     def progress(self, fraction: float, note: str) -> None:
         if not self._closed:
             self.how_far = fraction, note
+            self.alive()
             self._progress(fraction, note)
 
     def checkpoint(self, state_text: str) -> None:
         if not self._closed:
+            self.alive()
             self._save(state_text)
+
+    def alive(self) -> None:
+        if self.pulse is not None:
+            self.pulse.beat()
 
     @property
     def follow_ups(self) -> tuple[FollowUp, ...]:

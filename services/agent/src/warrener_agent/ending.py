@@ -4,7 +4,7 @@ import asyncio
 from datetime import timedelta
 
 from warrener_agent.context import AttemptFacts
-from warrener_agent.executors.failure import failure, timed_out, with_record
+from warrener_agent.executors.failure import failure, fell_silent, timed_out, with_record
 from warrener_agent.executors.port import Ended
 from warrener_agent.outcomes import Cancelled, Doubtful, Failed, Outcome, Released
 from warrener_agent.running import Run, Stop
@@ -32,9 +32,13 @@ def end_of(done: asyncio.Future[Ended]) -> Ended:
         return failure(error)
 
 
-def time_over(data: AttemptDispatchedData, facts: AttemptFacts, record: FlightRecord | None) -> Failed:
-    """It ran for too long."""
-    raised = timed_out(data.timeout, data.deadline if facts.deadline == data.deadline else None)
+def time_over(run: Run, facts: AttemptFacts, record: FlightRecord | None) -> Failed:
+    """It ran for too long, or was silent for too long."""
+    data = run.data
+    if run.pulse is not None and run.pulse.stopped:
+        raised = fell_silent(run.pulse.patience)
+    else:
+        raised = timed_out(data.timeout, data.deadline if facts.deadline == data.deadline else None)
     return Failed(with_record(raised, record).error, raised.retry_after_seconds)
 
 

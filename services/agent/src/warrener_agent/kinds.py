@@ -32,6 +32,7 @@ class Options(IsolationOptions, total=False):
     max_deaths: int
     timeout: timedelta | float | str
     start_timeout: timedelta | float | str
+    heartbeat_timeout: timedelta | float | str
     backoff: Backoff
     max_age: timedelta | float | str
     max_snoozes: int
@@ -70,6 +71,11 @@ def kind_of(
     if inspect.isgeneratorfunction(handler) or inspect.isasyncgenfunction(handler):
         raise JobDefinitionError(f"{name}: expected a handler that returns its result, got a generator")
     chosen = _executor(name, handler, executor) if signature is None else "command"
+    if chosen == "command" and "heartbeat_timeout" in options:
+        raise JobDefinitionError(
+            f"{name}: expected no heartbeat_timeout for a program, which cannot say that it lives;"
+            " give it a timeout"
+        )
     isolation = isolation_of(name, chosen, options)
     signature = signature or signature_of(handler, name)
     try:

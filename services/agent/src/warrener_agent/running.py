@@ -10,6 +10,7 @@ from math import inf
 from uuid import UUID
 
 from warrener_agent.ledger.port import Claim
+from warrener_agent.pulse import Pulse
 from warrener_agent.receipts import Receipt
 from warrener_contracts.events import AttemptDispatchedData, Checkpoint
 from warrener_runtime.telemetry import TraceContext
@@ -39,6 +40,7 @@ class Run:
     stop: Stop | None = None
     stop_reason: str = ""
     over_at: float = inf
+    pulse: Pulse | None = None  # where silence is watched
     checkpoint: Checkpoint | None = None  # what was saved before it began
     checkpoints: int = 0  # the number of the last one saved
     halt: Callable[[], None] | None = None

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from contextvars import ContextVar
 from typing import Annotated, ClassVar, Literal
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from pydantic import AfterValidator, Field, PrivateAttr
 from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
@@ -19,14 +19,22 @@ values_of_file: ContextVar[dict[str, object]] = ContextVar("values_of_file")
 
 def _amqp_url(url: str) -> str:
     parts = urlsplit(url)
-    if parts.scheme not in {"amqp", "amqps"} or not parts.hostname:
+    if parts.scheme not in {"amqp", "amqps"} or not parts.hostname or not _has_port(parts):
         raise ValueError("a URL like amqp://host:5672/vhost")
     return url
 
 
+def _has_port(parts: SplitResult) -> bool:
+    """A port that is one, or none."""
+    try:
+        return parts.port != 0
+    except ValueError:
+        return False
+
+
 def _http_url(url: str) -> str:
     parts = urlsplit(url)
-    if parts.scheme not in {"http", "https"} or not parts.hostname:
+    if parts.scheme not in {"http", "https"} or not parts.hostname or not _has_port(parts):
         raise ValueError("a URL like http://host:4317")
     return url
 

@@ -90,6 +90,7 @@ class LineDesk:
     def __init__(self, line: Line) -> None:
         self._line = line
         self._progress = Pace(lambda how_far: line.say({"progress": how_far}))
+        self._alive = Pace(lambda _: line.say({"alive": True}))
 
     async def execute(self, statement: str, parameters: Parameters) -> list[Mapping[str, Any]]:
         return await asyncio.to_thread(self.execute_blocking, statement, parameters)
@@ -116,6 +117,9 @@ class LineDesk:
     def progress(self, fraction: float, note: str) -> None:
         self._progress.put([fraction, note])
 
+    def alive(self) -> None:
+        self._alive.put(None)
+
     def checkpoint(self, state_text: str) -> None:
         self._line.say({"checkpoint": state_text})
 
@@ -127,6 +131,7 @@ class LineDesk:
     def close(self) -> None:
         """The handler has ended: its last word goes out before that is told."""
         self._progress.flush()
+        self._alive.flush()
 
 
 def perform(assignment: Frame, line: Line) -> Ended:
@@ -146,6 +151,8 @@ def _perform(assignment: Frame, line: Line) -> Ended:
     except BaseException as error:  # noqa: BLE001 - a module may do anything when it is imported
         return failure(error)
     arguments, desk = json.loads(assignment["arguments"]), LineDesk(line)
+    if kind.declaration.policy.heartbeat_timeout is not None:
+        desk.alive()  # the child has started and its modules are imported: that may have taken long
     try:
         if inspect.iscoroutinefunction(kind.handler):
             return asyncio.run(line.stacks.in_sight(call(kind, facts, arguments, desk)))

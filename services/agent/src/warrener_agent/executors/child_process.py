@@ -117,11 +117,14 @@ class ChildProcess:
                     return _ended(ended)
                 if "ready" in frame:
                     self._ready = True
+                    desk.alive()
                 elif "stacks" in frame:
                     self._tell(frame["stacks"])
                 elif "progress" in frame:
                     self._recorder.progress(*frame["progress"])
                     desk.progress(*frame["progress"])
+                elif "alive" in frame:
+                    desk.alive()
                 elif "checkpoint" in frame:
                     desk.checkpoint(frame["checkpoint"])
                 else:

@@ -50,6 +50,12 @@ def timed_out(timeout: timedelta, deadline: datetime | None) -> Raised:
     return Raised(ErrorInfo(kind=ErrorKind.TIMEOUT, type=ErrorKind.TIMEOUT.value, message=message))
 
 
+def fell_silent(patience: float) -> Raised:
+    """It gave no sign of life for too long: a timeout like any other."""
+    message = f"expected a sign of life within its heartbeat_timeout of {patience:g} s, it was silent"
+    return Raised(ErrorInfo(kind=ErrorKind.TIMEOUT, type=ErrorKind.TIMEOUT.value, message=message))
+
+
 def cannot_run(name: str, why: str) -> Raised:
     """No process could be started for it. Another agent may be better off."""
     return Raised(ErrorInfo(kind=ErrorKind.ERROR, type="CannotRun", message=f"{name}: {why}"))

@@ -105,6 +105,9 @@ class _ThreadDesk:
         self._on_the_way = False
         self._desk.progress(*self._how_far)
 
+    def alive(self) -> None:
+        self._desk.alive()  # one assignment: the loop is not woken for it
+
     def checkpoint(self, state_text: str) -> None:
         self._loop.call_soon_threadsafe(self._desk.checkpoint, state_text)
 

@@ -1,5 +1,6 @@
 """`warrener migrate`."""
 
+import tempfile
 from pathlib import Path
 
 from warrener.exits import CommandError
@@ -35,7 +36,10 @@ def migrate(*, store: Store = None, as_json: Json = False) -> None:
 def _folder_of(url: str) -> None:
     """A file needs a folder: that of `warrener up` is made as `up` would make it; others are the user's."""
     where = address_of(url)
-    if not isinstance(where, SqliteAddress) or where.path.parent.is_dir():
+    if not isinstance(where, SqliteAddress):
+        return
+    if where.path.parent.is_dir():
+        _check_writable(where)
         return
     if where.path.parent.absolute() == Path(DEFAULT_FOLDER).absolute():
         DataFolder().make()
@@ -44,3 +48,16 @@ def _folder_of(url: str) -> None:
         f"expected a folder {where.path.parent} for {where}, got none",
         do="make it, or correct --store or WARRENER_STORE_URL",
     )
+
+
+def _check_writable(where: SqliteAddress) -> None:
+    """SQLite makes files beside its own, and would wait for a lock that it can never have."""
+    folder = where.path.parent
+    try:
+        with tempfile.TemporaryFile(dir=folder):  # the mode of the folder says nothing of its file system
+            return
+    except OSError as error:
+        raise CommandError(
+            f"expected to write in folder {folder} for {where}, got: {error}",
+            do="let this user write there, or correct --store or WARRENER_STORE_URL",
+        ) from None

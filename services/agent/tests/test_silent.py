@@ -1,0 +1,81 @@
+"""Point 2 of supervision: an attempt whose job type has a `heartbeat_timeout` is stopped when it falls
+silent, however much of its time is left."""
+
+import asyncio
+import threading
+import time
+
+import pytest
+from services.agent.tests.stage import Stage
+
+from warrener_agent import Agent, JobContext, JobDefinitionError, Program
+from warrener_agent.pulse import Pulse
+from warrener_contracts.events import AttemptFailed, AttemptSucceeded, ErrorKind
+
+SIGNS = ["alive", "progress", "checkpoint"]
+
+
+def say(job: JobContext, sign: str) -> None:
+    match sign:
+        case "progress":
+            job.progress(0.5)
+        case "checkpoint":
+            job.checkpoint({"at": 1})
+        case _:
+            job.alive()
+
+
+def speaking(over: threading.Event) -> Agent:
+    """Handlers that say for a second that they live, and then return or fall silent."""
+    agent = Agent()
+
+    @agent.job("waits", heartbeat_timeout=0.5)
+    async def waits(job: JobContext, sign: str, *, hangs: bool) -> str:
+        until = time.monotonic() + 1
+        while time.monotonic() < until:
+            say(job, sign)
+            await asyncio.sleep(0.05)
+        if hangs:
+            await asyncio.Event().wait()
+        return sign
+
+    @agent.job("blocks", heartbeat_timeout=0.5)
+    def blocks(job: JobContext, sign: str, *, hangs: bool) -> str:
+        until = time.monotonic() + 1
+        while time.monotonic() < until:
+            say(job, sign)
+            over.wait(0.05)
+        while hangs and not job.stopping:
+            over.wait(0.05)
+        return sign
+
+    return agent
+
+
+@pytest.mark.parametrize("job_type", ["waits", "blocks"])
+@pytest.mark.parametrize("sign", SIGNS)
+async def test_2_who_says_that_it_lives_goes_on_and_who_falls_silent_is_timed_out(
+    stage: Stage, job_type: str, sign: str
+) -> None:
+    await stage.enter(speaking(threading.Event()))
+    lives = await stage.dispatch(job_type, {"sign": sign, "hangs": False})
+    hangs = await stage.dispatch(job_type, {"sign": sign, "hangs": True})
+    assert (await stage.hear(AttemptSucceeded, lives)).data.result == sign
+    error = (await stage.hear(AttemptFailed, hangs)).data.error
+    assert (error.kind, error.type, error.retryable) == (ErrorKind.TIMEOUT, "timeout", True)
+    assert error.message == "expected a sign of life within its heartbeat_timeout of 0.5 s, it was silent"
+    assert error.flight_record is not None
+
+
+def test_2_time_that_is_over_counts_before_silence() -> None:
+    now = 0.0
+    pulse = Pulse(10, over_at=15, now=lambda: now)
+    assert (pulse.due, pulse.stopped) == (10, True)
+    now = 8
+    pulse.beat()
+    assert (pulse.due, pulse.stopped) == (15, False)
+
+
+def test_2_a_program_cannot_say_that_it_lives() -> None:
+    with pytest.raises(JobDefinitionError, match="no heartbeat_timeout for a program"):
+        Agent().command("dump", Program(["true"]), heartbeat_timeout="1m")
