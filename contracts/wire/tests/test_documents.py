@@ -50,7 +50,11 @@ ABSENT = {
     "job.requested.v1": _OF_POLICIES,
     "job.retrying.v1": _OF_ERRORS,
     # A cron rule: it has nothing of the other two.
-    "schedule.put.v1": {*_OF_POLICIES, "every", "anchor", "offset", "at", "after", "owner"},
+    "schedule.put.v1": {
+        *_OF_POLICIES,
+        *("every", "anchor", "offset", "at", "after", "owner"),
+        *("pause_after_failures", "expect_success_within", "overdue_after"),
+    },
 }
 
 

@@ -60,7 +60,7 @@ class TestAskingForPastTicks:
         await say(stage, backfill(begun, begun + 3 * SECOND, rate=100), then=0.5)
         ticks = (await ledger(stage))[:4]
         assert [tick.fate for tick in ticks] == ["fired", "caught_up", "caught_up", "fired"]
-        assert ticks[1].reason == "backfilled: mended; it was skipped (the schedule is paused)"
+        assert ticks[1].reason == "backfilled: mended; it was skipped (the schedule is paused: asked for)"
 
     async def test_said_again_it_asks_for_nothing_twice(self, stage: Stage) -> None:
         now = stage.clock.now()

@@ -91,7 +91,9 @@ class Client:
         self._topology = TOPOLOGY.with_queues([ear_queue])
         self._post = Post(self._bus, TOPOLOGY, self._clock)
         self._desk = Desk(self.address)
-        ear = Consumer("answers", self._bus, ear_queue.name, _PREFETCH, self._hear, clock=self._clock)
+        ear = Consumer(
+            "answers", self._bus, ear_queue.name, _PREFETCH, self._hear, clock=self._clock, own_queue=True
+        )
         self._attendant = Attendant(ear, self._desk, self._post, self._clock, ask_again_after)
         self._life = Group(
             Resource("bus", self._connect, self._bus.close),

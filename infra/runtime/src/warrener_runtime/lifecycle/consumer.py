@@ -9,7 +9,7 @@ from warrener_runtime.clock import Clock, SystemClock
 from warrener_runtime.lifecycle.component import Managed, being_cancelled, cancel
 from warrener_runtime.lifecycle.hearing import DEAF_AFTER, HearingWatch
 from warrener_runtime.lifecycle.portions import portions
-from warrener_runtime.lifecycle.supply import SupplyWatch
+from warrener_runtime.lifecycle.supply import DOUBTFUL_AFTER, SupplyWatch
 from warrener_runtime.lifecycle.vitals import NotReady, Vitals, vitals_here
 from warrener_runtime.logs import get_logger
 
@@ -30,6 +30,8 @@ class Consumer(Managed):
 
     `at_once`: `handle` gets at most so many messages, and not too many bytes (`portions`). With a prefetch of
     twice that, the next ones arrive while it works. None: all that has arrived.
+
+    `own_queue`: nobody else declares it, so a long silence is no reason to consume anew (see `supply`).
     """
 
     def __init__(
@@ -44,6 +46,7 @@ class Consumer(Managed):
         clock: Clock | None = None,
         deaf_after: float = DEAF_AFTER,
         give_up_after: float | None = None,
+        own_queue: bool = False,
     ) -> None:
         super().__init__(name)
         self._bus = bus
@@ -55,7 +58,14 @@ class Consumer(Managed):
         self._ears = HearingWatch(
             name, lambda: self.live, clock=self._clock, deaf_after=deaf_after, give_up_after=give_up_after
         )
-        self._supply = SupplyWatch(name, bus, queue, lambda: self._subscription, self._clock)
+        self._supply = SupplyWatch(
+            name,
+            bus,
+            queue,
+            lambda: self._subscription,
+            self._clock,
+            doubtful_after=None if own_queue else DOUBTFUL_AFTER,
+        )
         self._vitals: Vitals | None = None
         self._backoff = Backoff()
         self._trouble: str | None = None

@@ -32,7 +32,7 @@ class SupplyTest:
     """Told now and then how a consumer fares, it says whether it starves. Pure: time is handed in."""
 
     starved_after: float
-    doubtful_after: float = DOUBTFUL_AFTER
+    doubtful_after: float | None = DOUBTFUL_AFTER  # None: never
     _heard: int | None = field(default=None, init=False)
     _since: float | None = field(default=None, init=False)
     _silent_since: float | None = field(default=None, init=False)
@@ -49,6 +49,8 @@ class SupplyTest:
     def doubtful(self, *, empty_handed: bool, now: float) -> bool:
         """Whether it has been idle for so long that what the broker says of it is not to be trusted. Not
         while it holds something: that would come again. After a yes it begins to count anew."""
+        if self.doubtful_after is None:
+            return False
         if self._silent_since is None or not empty_handed:
             self._silent_since = now
         if now - self._silent_since < self.doubtful_after:
@@ -75,11 +77,18 @@ class SupplyWatch(Managed):
     comes, or nothing waits."""
 
     def __init__(
-        self, name: str, bus: Bus, queue: str, current: Callable[[], Subscription | None], clock: Clock
+        self,
+        name: str,
+        bus: Bus,
+        queue: str,
+        current: Callable[[], Subscription | None],
+        clock: Clock,
+        *,
+        doubtful_after: float | None = DOUBTFUL_AFTER,
     ) -> None:
         super().__init__(f"{name} supply")
         self._of, self._bus, self._queue, self._current, self._clock = name, bus, queue, current, clock
-        self._test = SupplyTest(STARVED_AFTER)
+        self._test = SupplyTest(STARVED_AFTER, doubtful_after)
         self._task: asyncio.Task[None] | None = None
         self.starves = False
 

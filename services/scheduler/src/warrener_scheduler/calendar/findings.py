@@ -8,6 +8,7 @@ from itertools import groupby, islice, pairwise
 from warrener_contracts.day_rules import BusinessDaysRule, DaysRule
 from warrener_contracts.events import SchedulePutData
 from warrener_contracts.rules import Choices, Misfire, OnceRule, Overlap, RepeatedHour, SkippedHour
+from warrener_contracts.triggers import TriggerRule
 from warrener_scheduler.calendar.clock_meetings import Meeting, meetings
 from warrener_scheduler.calendar.combined import leaves
 from warrener_scheduler.calendar.ticks import check, nominal_times
@@ -43,6 +44,8 @@ def warnings_of(
         check(asked, put_at or now)
     except ValueError as error:
         return [Finding("refused", f"it would be refused: {error}")]
+    if isinstance(asked.rule, TriggerRule):
+        return []  # it has no times
     ticks = list(islice(nominal_times(asked, put_at or now, now), _LOOKED_AT))
     if not ticks:
         return [Finding("over", "it never ticks again: the last of its ticks is past")]
