@@ -81,6 +81,19 @@ class TestPutting:
         assert await store.put_schedules([older, new]) == {"hourly"}
         assert await store.schedules() == {"hourly": replace(new, paused=True, runs=5)}
 
+    async def test_one_that_is_put_anew_while_ticks_wait_is_looked_at_then(self, store: Store) -> None:
+        await store.put_schedules([schedule(waiting=1), schedule("other")])
+        new = [
+            replace(schedule(name, put_at=after(5)), next_at=None, wake_at=None)
+            for name in ("hourly", "other")
+        ]
+        rule = IntervalRule(every=MINUTE)
+        new = [replace(row, asked=row.asked.model_copy(update={"rule": rule})) for row in new]
+        await store.put_schedules(new)
+        held = await store.schedules()
+        assert (held["hourly"].wake_at, held["hourly"].waiting) == (after(5), 1)
+        assert held["other"].wake_at is None
+
     async def test_pausing_resuming_and_removing(self, store: Store) -> None:
         await store.put_schedules([schedule(), schedule("other")])
         await store.add_ticks([tick()])

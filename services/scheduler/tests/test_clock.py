@@ -243,6 +243,17 @@ class TestOverlap:
         await say(stage, put(overlap="queue_one"), then=3.5)
         assert await fates(stage) == ["fired", "waiting", "skipped", "skipped"]
 
+    async def test_what_waits_is_fired_though_its_schedule_is_put_anew_and_is_not_due_for_long(
+        self, stage: Stage
+    ) -> None:
+        await say(stage, put(overlap="queue_one"), then=1.5)
+        assert await fates(stage) == ["fired", "waiting"]
+        yearly = put(overlap="queue_one", rule=CronRule(expression="@yearly"))
+        await say(stage, yearly.model_copy(update={"id": "put-again"}), then=1)
+        await self.over(stage, job_ids(stage)[0])
+        await stage.clock.advance(1.5)
+        assert await fates(stage) == ["fired", "fired"]
+
     async def test_queue_all_fires_them_in_their_order(self, stage: Stage) -> None:
         await say(stage, put(overlap="queue_all", max_runs=3), then=2.5)
         assert await fates(stage) == ["fired", "waiting", "waiting"]
@@ -378,6 +389,15 @@ def test_another_zone_database_plans_anew() -> None:
     step = advance(DueSchedule(wrong), START, ZONES)
     assert step.ticks == ()
     assert (step.row.next_at, step.row.zone_version) == (at(12 * 3600), ZONES)
+
+
+def test_what_was_put_anew_has_missed_nothing_of_before_that_when_it_is_planned_anew() -> None:
+    row = scheduled(at(3600 * 72), rule=CronRule(expression="@hourly"))
+    again = replace(row, zone_version="2025z", last_at=START, wake_at=row.put_at)
+    step = advance(DueSchedule(again), at(3600 * 72 + 60), ZONES)
+    assert [tick.nominal_at for tick in step.ticks] == [row.put_at]
+    later = advance(DueSchedule(replace(again, last_at=row.put_at)), at(3600 * 72 + 60), ZONES)
+    assert later.ticks == ()
 
 
 def test_the_request_of_a_tick_is_the_same_as_anyones() -> None:

@@ -53,6 +53,8 @@ class MemorySchedules(Schedules, Declarations):
         changes = {
             name: getattr(row, name) for name in ("asked", "put_at", "zone_version", "next_at", "wake_at")
         }
+        if held.waiting:
+            changes["wake_at"] = row.put_at
         self._hold(replace(held, **changes))
         return True
 

@@ -24,7 +24,8 @@ class Schedules(Protocol):
         """Insert, or replace what was asked for; the names of those that were changed by it.
 
         An older word does not replace a newer one, and one that says the same changes nothing. Whether it is
-        paused, how often it ran and what waits stays. Of two rows of one name the newer counts.
+        paused, how often it ran and what waits stays; where ticks wait, it is looked at from `put_at` on. Of
+        two rows of one name the newer counts.
         """
         ...
 

@@ -84,7 +84,10 @@ def _nominal_times(row: ScheduleRow, zone_version: str, now: datetime) -> chain[
         return chain((row.next_at,), nominal_times(row.asked, row.put_at, row.next_at))
     if row.next_at is None:
         return chain(())
-    return chain(nominal_times(row.asked, row.put_at, row.last_at or _before_first(row, now)))
+    if row.last_at is None:
+        return chain(nominal_times(row.asked, row.put_at, _before_first(row, now)))
+    # What was decided before it was put anew was by another rule: nothing in between was missed.
+    return chain(nominal_times(row.asked, row.put_at, max(row.last_at, row.put_at - _INSTANT)))
 
 
 def _next(row: ScheduleRow, ready: list[datetime], zone_version: str, now: datetime) -> datetime | None:
