@@ -10,7 +10,8 @@ from services.supervisor.tests.words import NOW
 from warrener_contracts.events import SchedulePutData
 from warrener_contracts.rules import Choices, CronRule
 from warrener_contracts.states import JobState
-from warrener_store.schedules.overdue import overdue_since
+from warrener_contracts.triggers import EventRule
+from warrener_store.schedules.overdue import is_over, overdue_since
 from warrener_store.schedules.rows import ScheduleRow
 from warrener_store.schedules.watches import RunRow, Watched, WatchRow
 from warrener_supervisor.schedules.troubles import (
@@ -55,6 +56,21 @@ def test_6_a_schedule_is_overdue_when_its_grace_and_some_slack_are_over(
     *, choices: dict[str, Any], seconds: float, late: bool
 ) -> None:
     assert (overdue_since(schedule(**choices), at(seconds)) is not None) is late
+
+
+def test_6_a_schedule_is_over_when_nothing_of_it_is_to_come() -> None:
+    event = EventRule(key="landed")
+
+    def waits_for_events(**choices: Any) -> ScheduleRow:
+        row = schedule(due=None, **choices)
+        return replace(row, runs=3, asked=row.asked.model_copy(update={"rule": event}))
+
+    assert is_over(schedule(due=None), NOW)
+    assert not is_over(replace(schedule(due=None), waiting=1), NOW)
+    assert not is_over(waits_for_events(max_runs=4), NOW)
+    assert is_over(waits_for_events(max_runs=3), NOW)
+    assert is_over(waits_for_events(end=at(-1)), NOW)
+    assert not is_over(schedule(), NOW)
 
 
 def test_6_neither_a_schedule_that_is_over_nor_a_paused_one_is_overdue() -> None:

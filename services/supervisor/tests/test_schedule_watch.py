@@ -14,6 +14,7 @@ from warrener_contracts import topology
 from warrener_contracts.events import SchedulePauseRequested, TickFate
 from warrener_contracts.states import JobState
 from warrener_contracts.topology import Binding, Queue, Topology
+from warrener_contracts.triggers import EventRule
 from warrener_runtime.bus.memory import MemoryBus
 from warrener_store.escalations import CaseRow
 from warrener_store.schedules.rows import TickRow
@@ -152,6 +153,13 @@ class TestStopped:
         assert [*await cases(stage)] == ["schedule.overdue"], "it does not"
         await again.close()
 
+    async def test_6_a_scheduler_is_missed_where_all_schedules_wait_for_events(self, stage: Stage) -> None:
+        row = schedule(due=None)
+        asked = row.asked.model_copy(update={"rule": EventRule(key="landed")})
+        await stage.store.put_schedules([replace(row, asked=asked)])
+        await stage.clock.advance(60)
+        assert [*await cases(stage)] == ["scheduler.stopped"]
+
     async def test_6_without_a_schedule_no_scheduler_is_missed(self, stage: Stage) -> None:
         await stage.clock.advance(120)
         assert await cases(stage) == {}
@@ -180,6 +188,18 @@ class TestSuccess:
         await ran(stage, 70, JobState.SUCCEEDED)
         await stage.clock.advance(20)
         assert await cases(stage) == {}
+
+    async def test_6_of_a_schedule_that_is_over_no_more_is_expected_than_that_its_last_job_succeeds(
+        self, stage: Stage
+    ) -> None:
+        for name in ("hourly", "done"):
+            await stage.store.put_schedules([schedule(name, due=None, expect_success_within=60)])
+            expected = WatchRow(name=name, since=at(-1), look_at=at(0), success_within=timedelta(seconds=60))
+            await stage.store.put_watches([expected], [])
+        await ran(stage, 1, JobState.SUCCEEDED, "done")
+        await ran(stage, 1, JobState.DEAD)
+        await stage.clock.advance(600)
+        assert [*await cases(stage)] == ["schedule.unsuccessful:hourly"]
 
     async def test_6_what_nobody_expects_any_more_is_closed(self, stage: Stage) -> None:
         await expect(stage, success_within=timedelta(seconds=60))

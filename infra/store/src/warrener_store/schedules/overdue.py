@@ -1,7 +1,9 @@
-"""Whether a schedule should have ticked by now. Pure: the supervisor and the command say the same."""
+"""Whether a schedule should have ticked by now, or never will again. Pure: the supervisor and the command say
+the same."""
 
 from datetime import datetime, timedelta
 
+from warrener_contracts.triggers import TriggerRule
 from warrener_store.schedules.rows import ScheduleRow
 
 SLACK = timedelta(seconds=20)
@@ -17,3 +19,13 @@ def overdue_since(row: ScheduleRow, now: datetime) -> datetime | None:
         return None
     latest = due + (choices.overdue_after or choices.grace + SLACK)
     return latest if latest < now else None
+
+
+def is_over(row: ScheduleRow, now: datetime) -> bool:
+    """Whether no tick of it is to come, and none waits. Of one that waits for events no time is known."""
+    if row.waiting:
+        return False
+    if not isinstance(row.asked.rule, TriggerRule):
+        return row.next_at is None
+    most, end = row.asked.choices.max_runs, row.asked.choices.end
+    return (most is not None and row.runs >= most) or (end is not None and end < now)

@@ -12,8 +12,7 @@ from warrener.shown.rules import rule_text
 from warrener.shown.tables import table
 from warrener.shown.times import ago, clock, span
 from warrener_contracts.events import TickFate
-from warrener_contracts.triggers import TriggerRule
-from warrener_store.schedules.overdue import overdue_since
+from warrener_store.schedules.overdue import is_over, overdue_since
 from warrener_store.schedules.rows import ScheduleRow, TickRow
 
 _STYLES = {
@@ -46,7 +45,7 @@ def schedules_table(rows: Iterable[ScheduleRow], now: datetime) -> Table:
 def _state(row: ScheduleRow, now: datetime) -> str:
     if row.paused:
         return f"paused: {row.paused_why}" if row.paused_why else "paused"
-    if _is_over(row):
+    if is_over(row, now):
         return "over"
     since = overdue_since(row, now)
     return "active" if since is None else f"overdue for {span(now - since, units=1)}"
@@ -75,13 +74,6 @@ def preview_table(ticks: Iterable[Mapping[str, Any]]) -> Table:
             tick.get("wall", ""), tick["at"], Text(tick.get("clock_change", ""), style="odd", no_wrap=True)
         )
     return made
-
-
-def _is_over(row: ScheduleRow) -> bool:
-    if isinstance(row.asked.rule, TriggerRule):
-        most = row.asked.choices.max_runs
-        return most is not None and row.runs >= most
-    return row.next_at is None
 
 
 def span_table(span: Span) -> Table:

@@ -67,6 +67,7 @@ class Standing:
     paused: bool
     failures: int
     last_failed: datetime | None  # the nominal time
+    succeeded_last: bool = False  # the newest of its jobs
 
 
 def stopped(since: datetime) -> Trouble:
@@ -121,7 +122,9 @@ def standing_of(watched: Watched, now: datetime) -> Standing:
         row = replace(row, success_tick=done.nominal_at, succeeded_at=done.finished_at or now)
     newer = [run for run in watched.runs if done is None or run.nominal_at > done.nominal_at]
     failed = [run for run in newer if run.decided_at >= row.since and _has_failed(run, now)]
-    return Standing(row, watched.paused, len(failed), failed[0].nominal_at if failed else None)
+    last_failed = failed[0].nominal_at if failed else None
+    succeeded_last = row.success_tick is not None and not newer
+    return Standing(row, watched.paused, len(failed), last_failed, succeeded_last)
 
 
 def _has_failed(run: RunRow, now: datetime) -> bool:

@@ -2,7 +2,7 @@
 what does not, and closes it when that is over. It asks nothing of any scheduler, so it works when all are
 dead."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from uuid import NAMESPACE_OID, uuid5
 
@@ -12,6 +12,7 @@ from warrener_contracts.topology import REQUESTS_QUEUE
 from warrener_runtime.bus.port import Bus, BusUnreachable
 from warrener_runtime.clock import Clock
 from warrener_store import Store
+from warrener_store.schedules.overdue import is_over
 from warrener_supervisor import act
 from warrener_supervisor.escalation.intake import Intake
 from warrener_supervisor.rules import Rules
@@ -77,11 +78,17 @@ class ScheduleWatch:
     async def _without_scheduler(self, now: datetime) -> datetime | None:
         """Since when none consumes requests, where that is long enough and there are schedules."""
         backlog = await self._bus.backlog(REQUESTS_QUEUE.name)
-        if backlog.consumers or await self._store.next_schedule_wake() is None:
+        if backlog.consumers or not await self._is_needed():
             self._none_since = None
             return None
         self._none_since = self._none_since or now
         return self._none_since if now - self._none_since >= self._rules.deaf else None
+
+    async def _is_needed(self) -> bool:
+        """Whether there is a schedule that may tick; one that waits for events has no time."""
+        if await self._store.next_schedule_wake() is not None:
+            return True
+        return bool(await self._store.triggers.waiting_schedules())
 
     async def _judge_success(self, now: datetime) -> bool:
         """Whether there may be more."""
@@ -90,7 +97,7 @@ class ScheduleWatch:
             return False
         standings = [standing_of(each, now) for each in watched]
         await self._store.note_successes([each.row for each in standings])
-        found = [trouble for each in standings if (trouble := unsuccessful(each, now))]
+        found = await self._unsuccessful(standings, now)
         to_pause = [trouble for each in standings if (trouble := failing(each))]
         await self._cases.raise_([*found, *to_pause], now)
         # Told first: who dies here leaves schedules that are not paused, and are looked at again.
@@ -98,6 +105,14 @@ class ScheduleWatch:
         wrong = {trouble.fingerprint for trouble in (*found, *to_pause)}
         await self._cases.close(_possible(standings) - wrong, now)
         return len(watched) >= _AT_ONCE
+
+    async def _unsuccessful(self, standings: Sequence[Standing], now: datetime) -> list[Trouble]:
+        """Of a schedule that is over, and whose last job has succeeded, no more successes are expected."""
+        found = [(each, trouble) for each in standings if (trouble := unsuccessful(each, now))]
+        done = {each.row.name for each, _ in found if each.succeeded_last}
+        rows = await self._store.schedules(done) if done else {}
+        over = {name for name, row in rows.items() if is_over(row, now)}
+        return [trouble for each, trouble in found if each.row.name not in over]
 
 
 def _possible(standings: Iterable[Standing]) -> set[str]:
