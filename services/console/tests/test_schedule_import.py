@@ -16,6 +16,8 @@ from warrener.scheduling.celery_source import of_json, of_python
 from warrener.scheduling.file import parse
 from warrener_contracts.events import SchedulePutData
 from warrener_contracts.rules import CronRule, IntervalRule
+from warrener_scheduler.clock.templating import mistakes_in, render
+from warrener_scheduler.clock.tick_names import KNOWN
 
 Run = Callable[..., Result]
 CRONTAB = r"""
@@ -55,6 +57,12 @@ class TestCrontabs:
         hour, *read = done.stdout.splitlines()
         assert hour.isdigit()
         assert read == ["first", "second"]
+
+    def test_braces_of_a_command_are_its_own_and_name_no_tick(self) -> None:
+        line = "docker ps --format '{{.Names}}' {{{ {{ tick.run }}"
+        command = of_crontab(f"@daily {line}")["crontab.docker"].arguments["command"]
+        assert render(command, {"tick": {"run": 7}}) == line
+        assert not [*mistakes_in(command, KNOWN)]
 
     def test_the_user_of_a_system_crontab_is_told(self) -> None:
         found = crontab.carried_over(SYSTEM, job_type="cron.line", system=True, prefix="system")
@@ -97,6 +105,15 @@ class TestCelery:
     def test_what_has_a_rule(self, schedule: object, rule: CronRule | IntervalRule) -> None:
         (asked,) = of_beat(schedule).schedules
         assert asked.rule == rule
+
+    def test_braces_of_an_argument_are_its_own(self) -> None:
+        entry = {
+            "task": "mail",
+            "schedule": 30,
+            "kwargs": {"to": ["{{ name }}"], "size": {"a": "{{b", "n": 1}},
+        }
+        (asked,) = celery_beat.carried_over({"mail": entry}).schedules
+        assert render(asked.arguments, {}) == entry["kwargs"]
 
     @pytest.mark.parametrize(
         ("entry", "why"),

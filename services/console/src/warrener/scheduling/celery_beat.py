@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, cast
 from pydantic import ValidationError
 
 from warrener.scheduling.carried import Carried, Finding, Loss
+from warrener.scheduling.literal import literal
 from warrener_contracts.events import SchedulePutData
 from warrener_contracts.rules import CronRule, IntervalRule
 
@@ -74,7 +75,7 @@ def _schedule(
         "rule": when.rule,
         "timezone": timezone if isinstance(when.rule, CronRule) else "UTC",
         "job_type": task,
-        "arguments": _arguments(task, entry, names_of),
+        "arguments": literal(_arguments(task, entry, names_of)),
         "queue": options.get("queue"),
     }
     try:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pydantic import ValidationError
 
 from warrener.scheduling.carried import Carried, Finding, Loss
+from warrener.scheduling.literal import literal
 from warrener_contracts.events import SchedulePutData
 from warrener_contracts.rules import CronRule
 
@@ -80,7 +81,7 @@ class _Reader:
                 rule=CronRule(expression=" ".join(when.split())),
                 timezone=self.timezone,
                 job_type=self.job_type,
-                arguments={"command": _script(command, stdin, self.variables)},
+                arguments={"command": literal(_script(command, stdin, self.variables))},
             )
         except ValidationError as error:
             found = error.errors(include_url=False)[0]
