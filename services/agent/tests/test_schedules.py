@@ -9,6 +9,7 @@ from warrener_agent import Agent, JobDefinitionError, Program
 from warrener_agent.schedules import ScheduleOptions
 from warrener_contracts.events import SchedulePutData
 from warrener_contracts.rules import Choices, CronRule, IntervalRule, Overlap
+from warrener_contracts.triggers import EventRule
 
 
 def an_agent(**options: object) -> Agent:
@@ -48,6 +49,14 @@ def test_an_interval_takes_an_anchor_and_a_rule_stands_as_it_is() -> None:
     short = an_agent(every="1h", offset="5m", arguments=arguments).schedules
     assert short == an_agent(rule=rule, arguments=arguments).schedules
     assert short[0].schedule.rule == rule
+
+
+def test_what_the_tick_fills_in_is_not_checked_by_the_signature() -> None:
+    arguments = {"path": "{{ tick.local_at | %Y }}.csv", "limit": "{{ tick.run }}"}
+    (nightly,) = an_agent(cron="@daily", arguments=arguments).schedules
+    assert nightly.schedule.arguments == arguments
+    (landed,) = an_agent(rule=EventRule(key="landed", event_as="path")).schedules
+    assert landed.schedule.arguments == {}
 
 
 def test_a_program_has_schedules_too() -> None:

@@ -5,13 +5,15 @@ from datetime import datetime, timedelta
 from typing import Any, TypedDict
 
 from pydantic import ValidationError
+from pydantic_core import to_json
 
 from warrener_agent.failures import JobDefinitionError
 from warrener_agent.kinds import JobKind
-from warrener_contracts.events import ScheduleDeclaration
+from warrener_contracts.events import ScheduleDeclaration, SchedulePutData
 from warrener_contracts.policy import PolicyOverrides
 from warrener_contracts.rules import Choices, Rule
 from warrener_contracts.short_rules import SHORT_RULES, long_rule
+from warrener_contracts.triggers import TriggerRule
 
 
 class When(TypedDict, total=False):
@@ -47,7 +49,8 @@ def declaration_of(name: str, kind: JobKind, edition: int, options: ScheduleOpti
         asked = {word: value for word, value in said.items() if word not in SHORT_RULES}
         asked |= {"name": name, "job_type": kind.name, "rule": long_rule(said)}
         declaration = ScheduleDeclaration.model_validate({"schedule": asked, "edition": edition})
-        kind.signature.read(declaration.schedule.arguments)
+        if not _is_filled_later(declaration.schedule):
+            kind.signature.read(declaration.schedule.arguments)
     except ValidationError as error:
         problems = "; ".join(
             f"{'.'.join(map(str, found['loc']))}: {found['msg'].removeprefix('Value error, ')}"
@@ -57,6 +60,15 @@ def declaration_of(name: str, kind: JobKind, edition: int, options: ScheduleOpti
     except ValueError as error:
         raise JobDefinitionError(f"schedule {name}: {error}") from error
     return declaration
+
+
+def _is_filled_later(asked: SchedulePutData) -> bool:
+    """Whether the tick adds to its arguments: what stands here is not what the handler gets. The door checks
+    that, job by job."""
+    rule = asked.rule
+    return (isinstance(rule, TriggerRule) and rule.event_as is not None) or "{{" in to_json(
+        asked.arguments
+    ).decode()
 
 
 _KNOWN = frozenset((*ScheduleOptions.__annotations__, *When.__annotations__))
