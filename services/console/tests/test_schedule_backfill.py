@@ -15,6 +15,7 @@ from warrener.scheduling.span import Standing, moment_of, rate_of, span_of, stil
 from warrener_contracts.events import ScheduleBackfillRequested, SchedulePutData, TickFate
 from warrener_contracts.identity import tick_job_id
 from warrener_contracts.rules import CronRule
+from warrener_contracts.triggers import EventRule
 from warrener_store import open_store
 from warrener_store.schedules.rows import ScheduleRow, TickRow
 
@@ -43,14 +44,15 @@ LEDGER = [
 
 @pytest.fixture
 def store(store_url: str) -> tuple[str, str]:
-    """A store with one daily schedule, and some of its ticks in the ledger."""
+    """A store with one daily schedule and some of its ticks in the ledger, and one that waits for events."""
 
     async def fill() -> None:
         open_one = open_store(store_url)
         await open_one.start()
         asked = SchedulePutData(name="daily", rule=CronRule(expression="0 6 * * *"), job_type="flights.load")
         row = ScheduleRow(asked=asked, put_at=PUT_AT, zone_version="x", next_at=PUT_AT + timedelta(days=1))
-        await open_one.put_schedules([row])
+        landed = SchedulePutData(name="landed", rule=EventRule(key="landed"), job_type="flights.load")
+        await open_one.put_schedules([row, ScheduleRow(asked=landed, put_at=PUT_AT, zone_version="x")])
         await open_one.add_ticks(LEDGER)
         await open_one.close()
 
@@ -107,6 +109,8 @@ def test_where_nothing_is_left_nothing_is_asked_for(run: Run, store: tuple[str, 
     [
         (("unknown", "--from", "2026-03-01"), 1, "got 'unknown'"),
         (("daily", "--from", "yesterday"), 2, "--from: expected a time such as"),
+        (("daily", "--from", "0001-01-01"), 2, "since 1970, got '0001-01-01'"),
+        (("landed", "--from", "2026-03-01"), 2, "got 'landed', which waits for events"),
         (("daily", "--from", "2026-03-01", "--rate", "many"), 2, "--rate: expected at most 1000 jobs"),
     ],
 )

@@ -163,6 +163,16 @@ def test_the_file_of_the_guide_says_what_the_guide_says() -> None:
     assert sweep.choices.misfire is Misfire.WINDOW
 
 
+def test_what_a_scheduler_would_refuse_is_known_before_it_is_asked() -> None:
+    unknown = EVERYTHING.model_copy(update={"arguments": {"day": "{{ tick.day }}"}})
+    never = EVERYTHING.model_copy(update={"rule": CronRule(expression="0 0 30 2 *")})
+    first, second, third = problems_of([unknown, never, EVERYTHING])
+    assert first is not None
+    assert "got '{{ tick.day }}'" in first
+    assert second is not None
+    assert third is None
+
+
 class TestWriting:
     @pytest.mark.parametrize("rule", RULES, ids=str)
     def test_what_is_written_is_read_back(self, rule: CronRule | IntervalRule | OnceRule) -> None:

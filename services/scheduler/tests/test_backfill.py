@@ -21,6 +21,7 @@ from warrener_contracts.events import (
 )
 from warrener_contracts.identity import tick_job_id
 from warrener_contracts.rules import IntervalRule, OnceRule
+from warrener_contracts.triggers import EventRule
 from warrener_scheduler.clock.backfill import PORTION, is_backfilled, portion, times_of
 from warrener_scheduler.clock.deciding import LONGEST_UNHEARD, advance, first_time
 from warrener_store.schedules.rows import DueSchedule, ScheduleRow
@@ -103,10 +104,11 @@ class TestRefusals:
         [
             ("unknown", HOURLY, 1, "expected the name of a schedule, got 'unknown': put it first"),
             ("tick", IntervalRule(every=SECOND), 24, f"expected a span with at most {MOST_BACKFILLED} ticks"),
+            ("tick", EventRule(key="job.dead.#"), 1, "got 'tick', which waits for events"),
         ],
     )
     async def test_what_cannot_be_done_is_answered(
-        self, stage: Stage, name: str, rule: IntervalRule, hours: int, expected: str
+        self, stage: Stage, name: str, rule: IntervalRule | EventRule, hours: int, expected: str
     ) -> None:
         now = stage.clock.now()
         asked = backfill(now - hours * HOUR, now, name, reply_to="desk")

@@ -42,6 +42,15 @@ def test_what_would_be_refused_says_why() -> None:
     assert "got one that never does" in one.text
 
 
+def test_arguments_that_name_what_no_tick_has_would_be_refused() -> None:
+    asked = SchedulePutData.model_validate(
+        {"name": "tick", "rule": NIGHTLY, "job_type": "noop", "arguments": {"day": "{{ tick.day }}"}}
+    )
+    (one,) = warnings_of(asked, NOW)
+    assert one.kind == "refused"
+    assert "got '{{ tick.day }}'" in one.text
+
+
 def test_what_never_ticks_again() -> None:
     assert kinds({"kind": "once", "at": "2026-11-21T11:00:00Z"}) == ["over"]
     assert kinds(HOURLY, end="2026-11-21T11:00:00Z") == ["over"]

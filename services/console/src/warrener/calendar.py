@@ -24,7 +24,7 @@ def preview_of(asked: SchedulePutData, count: int, put_at: datetime | None = Non
 
 
 def problems_of(schedules: Sequence[SchedulePutData]) -> list[str | None]:
-    """What keeps each of these from ever ticking; None: nothing."""
+    """Why each of these would be refused, such as one that never ticks; None: it would not."""
     if not schedules:
         return []
     told = [asked.model_dump(mode="json", exclude_none=True) for asked in schedules]

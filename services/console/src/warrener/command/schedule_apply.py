@@ -119,7 +119,7 @@ async def _plan(places: Places, told: SchedulesFile, *, prune: bool) -> Plan:
 
 
 def _check(file: Path, told: SchedulesFile, found: Plan) -> None:
-    """What would never tick is said before anything is asked for."""
+    """What would be refused is said before anything is asked for."""
     for asked, problem in zip(found.puts, problems_of(found.puts), strict=True):
         if problem is not None:
             place = told.schedules.index(asked)

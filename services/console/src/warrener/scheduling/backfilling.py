@@ -17,6 +17,7 @@ from warrener_contracts.events import (
     ScheduleBackfillRequested,
     ScheduleBackfillRequestedData,
 )
+from warrener_contracts.triggers import TriggerRule
 from warrener_runtime.clock import SystemEntropy
 from warrener_store import Store
 from warrener_store.schedules.rows import ScheduleRow
@@ -28,7 +29,13 @@ _HEARD_WITHIN = 5.0
 async def find_span(
     store: Store, row: ScheduleRow, begin: datetime, end: datetime, limit: int | None
 ) -> Span:
-    """What there is to ask for. Raises CommandError for a span with too many ticks."""
+    """What there is to ask for. Raises CommandError for too many ticks, and for a rule without times."""
+    if isinstance(row.asked.rule, TriggerRule):
+        raise CommandError(
+            f"expected a schedule with times, got {row.name!r}, which waits for events",
+            do="ask for one job: warrener schedule trigger",
+            code=Exit.USAGE,
+        )
     last = min(end, row.next_at or end, datetime.now(UTC))
     if last < begin:
         return Span(row.name, ())

@@ -6,10 +6,15 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from uuid import UUID
 
+from pydantic import TypeAdapter
+
 from warrener.exits import CommandError, Exit
 from warrener_contracts.events import TickFate
+from warrener_contracts.events.fields import Instant
 from warrener_contracts.identity import tick_job_id
 from warrener_store.schedules.rows import TickRow
+
+_INSTANT: TypeAdapter[datetime] = TypeAdapter(Instant)
 
 
 class Standing(StrEnum):
@@ -86,12 +91,13 @@ def moment_of(text: str, option: str) -> datetime:
     """A time as people write it: ISO 8601; without an offset it is UTC, as for `put`. Raises CommandError."""
     try:
         moment = datetime.fromisoformat(text)
+        return _INSTANT.validate_python(moment if moment.tzinfo else moment.replace(tzinfo=UTC))
     except ValueError:
         raise CommandError(
-            f"{option}: expected a time such as 2026-01-31T06:30 or 2026-01-31T06:30+01:00, got {text!r}",
+            f"{option}: expected a time such as 2026-01-31T06:30 or 2026-01-31T06:30+01:00, since 1970, "
+            f"got {text!r}",
             code=Exit.USAGE,
         ) from None
-    return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def rate_of(text: str) -> float:

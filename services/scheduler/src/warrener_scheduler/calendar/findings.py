@@ -13,6 +13,7 @@ from warrener_scheduler.calendar.clock_meetings import Meeting, meetings
 from warrener_scheduler.calendar.combined import leaves
 from warrener_scheduler.calendar.ticks import check, nominal_times
 from warrener_scheduler.calendar.zones import zone
+from warrener_scheduler.clock.tick_names import check_arguments
 
 YEARS = 5
 """So far clock changes are looked at."""
@@ -42,6 +43,7 @@ def warnings_of(
     """What to warn of; nothing if all is well. `durations`: of finished jobs, from the tick to the end."""
     try:
         check(asked, put_at or now)
+        check_arguments(asked)
     except ValueError as error:
         return [Finding("refused", f"it would be refused: {error}")]
     if isinstance(asked.rule, TriggerRule):

@@ -4,7 +4,7 @@ ticks, at once.
     {"check": [{…as in schedule.put…}, …]}
     {"between": {"schedule": {…}, "put_at": "…", "begin": "…", "end": "…", "most": 1000}}
 
-The first answers with what is wrong with each, null for nothing; the second with the nominal times from
+The first answers with why each would be refused, null where it would not; the second with the nominal times from
 `begin` to `end`, both included, at most so many. JSON both ways.
 """
 
@@ -16,6 +16,7 @@ from typing import Any
 
 from warrener_contracts.events import SchedulePutData
 from warrener_scheduler.calendar.ticks import check, nominal_times
+from warrener_scheduler.clock.tick_names import check_arguments
 
 _INSTANT = timedelta(microseconds=1)
 
@@ -35,6 +36,7 @@ def main() -> int:
 def _problem(asked: SchedulePutData, now: datetime) -> str | None:
     try:
         check(asked, now)
+        check_arguments(asked)
     except ValueError as error:
         return str(error)
     return None

@@ -13,6 +13,7 @@ from typing import Any
 
 from warrener_contracts.events import MOST_BACKFILLED, ScheduleBackfillRequestedData, TickFate
 from warrener_contracts.identity import tick_job_id
+from warrener_contracts.triggers import TriggerRule
 from warrener_scheduler.calendar.ticks import due_at, nominal_times, previous_nominal
 from warrener_scheduler.clock.requests import request_text
 from warrener_scheduler.clock.templating import has_places
@@ -39,11 +40,17 @@ def is_backfilled(tick: TickRow) -> bool:
     return tick.fate is TickFate.CAUGHT_UP and tick.reason.startswith(_BACKFILLED)
 
 
-def too_many(row: ScheduleRow, data: ScheduleBackfillRequestedData, now: datetime) -> bool:
-    """Whether the span has more nominal times than one backfill may ask for."""
+def why_not(row: ScheduleRow, data: ScheduleBackfillRequestedData, now: datetime) -> str:
+    """Why this cannot be asked for: nothing is ever past, or there is too much. Empty where it can."""
+    if isinstance(row.asked.rule, TriggerRule):
+        return f"expected a schedule with times, got {row.name!r}, which waits for events: none is past"
     if data.not_before is not None:
-        return False  # the rest of one that was looked at
-    return next(islice(_nominal_times(row, data, now), MOST_BACKFILLED, None), None) is not None
+        return ""  # the rest of one that was looked at
+    if next(islice(_nominal_times(row, data, now), MOST_BACKFILLED, None), None) is None:
+        return ""
+    return (
+        f"expected a span with at most {MOST_BACKFILLED} ticks of {row.name}, got more: ask for it in several"
+    )
 
 
 def times_of(row: ScheduleRow, data: ScheduleBackfillRequestedData, now: datetime) -> list[datetime]:

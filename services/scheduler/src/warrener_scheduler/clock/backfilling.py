@@ -6,11 +6,11 @@ brings the same portion again, which then finds its ticks asked for.
 
 from uuid import NAMESPACE_OID, uuid5
 
-from warrener_contracts.events import MOST_BACKFILLED, ScheduleBackfillRequested
+from warrener_contracts.events import ScheduleBackfillRequested
 from warrener_contracts.letters import Letter, letter_for
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
-from warrener_scheduler.clock.backfill import portion, times_of, too_many
+from warrener_scheduler.clock.backfill import portion, times_of, why_not
 from warrener_scheduler.clock.tick_names import names_success
 from warrener_scheduler.dispatch_letters import SOURCE
 from warrener_store import Store
@@ -27,13 +27,11 @@ class Backfilling:
         self._clock = clock
 
     async def carry_out(self, event: ScheduleBackfillRequested, row: ScheduleRow) -> list[Letter]:
-        """Keep the next portion; returns the request for the rest. Raises ValueError for what is too much."""
+        """Keep the next portion; returns the request for the rest. Raises ValueError for what is too much or
+        has no times."""
         data, now = event.data, self._clock.now()
-        if too_many(row, data, now):
-            raise ValueError(
-                f"expected a span with at most {MOST_BACKFILLED} ticks of {row.name}, got more: ask for it "
-                "in several"
-            )
+        if why := why_not(row, data, now):
+            raise ValueError(why)
         times = times_of(row, data, now)
         if not times:
             return []
