@@ -81,6 +81,11 @@ def test_events_that_repeat_do_so_for_ten_years_or_until_they_end(tmp_path: Path
             "'Lunch', which does not last for whole days",
         ),
         ("a.ics", calendar("DTSTART;VALUE=DATE:20261225\nDTEND;VALUE=DATE:20261225"), "0 days"),
+        (
+            "a.ics",
+            calendar("DTSTART;VALUE=DATE:20261225\nDTEND:20261226T090000Z"),
+            "in an event of whole days",
+        ),
     ],
 )
 def test_what_names_no_days_says_what_would(tmp_path: Path, name: str, text: str, expected: str) -> None:

@@ -33,7 +33,7 @@ def days_of(text: bytes, today: date) -> Iterator[date]:
 def _length(event: Any, begin: date) -> int:
     """In days: until DTEND, which is the first day that is none, or by DURATION; else one."""
     if "DTEND" in event:
-        days = (event.decoded("DTEND") - begin).days
+        days = (_day(event.decoded("DTEND"), begin) - begin).days
     else:
         days = event.decoded("DURATION").days if "DURATION" in event else 1
     if not 1 <= days <= _LONGEST:
@@ -51,10 +51,16 @@ def _repeated(event: Any, begin: date, today: date) -> Iterator[date]:
     for name, take in (("RDATE", dates.rdate), ("EXDATE", dates.exdate)):
         for some in _listed(event, name):
             for one in some.dts:
-                take(_midnight(one.dt))
+                take(_midnight(_day(one.dt, begin)))
     end = _midnight(today).replace(year=today.year + YEARS_AHEAD, month=12, day=31)
     since = _midnight(begin if not _listed(event, "RRULE") else max(begin, today - _LONGEST * _DAY))
     return (moment.date() for moment in dates.between(since, max(end, _midnight(begin)), inc=True))
+
+
+def _day(found: object, begin: date) -> date:
+    if not isinstance(found, date) or isinstance(found, datetime):
+        raise NoDates(f"{found} in an event of whole days from {begin} on")
+    return found
 
 
 def _listed(event: Any, name: str) -> list[Any]:

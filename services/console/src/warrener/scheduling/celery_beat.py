@@ -59,13 +59,12 @@ def carried_over(
     return Carried(tuple(schedules), tuple(wheres), tuple(findings))
 
 
-def _schedule(
-    name: str, entry: Mapping[str, Any], timezone: str, names_of: Names, notes: list[str]
-) -> SchedulePutData:
+def _schedule(name: str, said: Any, timezone: str, names_of: Names, notes: list[str]) -> SchedulePutData:
+    entry = _mapping(said)
     task = str(entry.get("task", ""))
     if entry.get("enabled") is False:
         raise NotCarried("it is not enabled")
-    when = _when(entry.get("schedule"))
+    when = _readable(entry.get("schedule"))
     if when.note:
         notes.append(when.note)
     options = _mapping(entry.get("options"))
@@ -81,9 +80,13 @@ def _schedule(
     try:
         return SchedulePutData.model_validate(fields)
     except ValidationError as error:
-        found = error.errors(include_url=False)[0]
-        place = ".".join(map(str, found["loc"]))
-        raise NotCarried(f"{place}: {found['msg']}, got {found['input']!r:.80}") from None
+        raise _invalid(error) from None
+
+
+def _invalid(error: ValidationError) -> NotCarried:
+    found = error.errors(include_url=False)[0]
+    place = ".".join(map(str, found["loc"]))
+    return NotCarried(f"{place}: {found['msg']}, got {found['input']!r:.80}")
 
 
 def _option(option: str, value: Any) -> str:
@@ -122,6 +125,18 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 
 
 # -- when --------------------------------------------------------------------------------------------------
+
+
+def _readable(said: Any) -> _When:
+    """The same as `_when`; what is none of Celery's is told like all that is not carried."""
+    try:
+        return _when(said)
+    except NotCarried:
+        raise
+    except ValidationError as error:
+        raise _invalid(error) from None
+    except (TypeError, ValueError, OverflowError) as error:
+        raise NotCarried(f"expected a schedule of Celery's, got {said!r:.80}: {error}") from None
 
 
 def _when(said: Any) -> _When:

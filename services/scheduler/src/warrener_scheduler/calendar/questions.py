@@ -4,8 +4,8 @@ ticks, at once.
     {"check": [{…as in schedule.put…}, …]}
     {"between": {"schedule": {…}, "put_at": "…", "begin": "…", "end": "…", "most": 1000}}
 
-The first answers with why each would be refused, null where it would not; the second with the nominal times from
-`begin` to `end`, both included, at most so many. JSON both ways.
+The first answers with why each would be refused, null where it would not; the second with the nominal times
+from `begin` to `end`, both included, at most so many. JSON both ways.
 """
 
 import json
