@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from services.scheduler.tests.stage import Stage
 from services.scheduler.tests.test_clock import SECOND, at, fates, job_ids, ledger, named, put, say
+from services.scheduler.tests.test_templating import paths
 
 from warrener_contracts import topology
 from warrener_contracts.events import (
@@ -49,6 +50,14 @@ class TestAskingForPastTicks:
         assert [tick.nominal_at for tick in ticks[:3]] == past
         assert all(is_backfilled(tick) and tick.request is None for tick in ticks[:3])
         assert ticks[0].reason == "backfilled: mended"
+
+    async def test_each_names_the_tick_before_it_also_before_the_schedule_was_put(self, stage: Stage) -> None:
+        now = stage.clock.now()
+        asked = put(rule=HOURLY)
+        path = {"path": "{{ tick.previous_at | %H }} to {{ tick.nominal_at | %H }}"}
+        asked = asked.model_copy(update={"data": asked.data.model_copy(update={"arguments": path})})
+        await say(stage, asked, backfill(now - 3 * HOUR, now - HOUR), then=2)
+        assert (await paths(stage))[:3] == ["20 to 21", "21 to 22", "22 to 23"]
 
     async def test_what_has_its_job_is_passed_over_and_what_was_skipped_is_asked_for(
         self, stage: Stage
@@ -116,6 +125,14 @@ class TestRefusals:
         (answer,) = stage.answers("desk")
         assert isinstance(answer, JobRejected)
         assert expected in answer.data.detail
+
+    async def test_jobs_that_would_never_come_are_refused_and_no_one_else_suffers(self, stage: Stage) -> None:
+        now = stage.clock.now()
+        asked = backfill(now - 9 * HOUR, now, rate=1e-12, reply_to="desk")
+        await say(stage, put(rule=HOURLY), asked, then=0.5)
+        (answer,) = stage.answers("desk")
+        assert isinstance(answer, JobRejected)
+        assert "expected a rate of at least one job a day" in answer.data.detail
 
     def test_a_span_that_ends_before_it_begins_is_no_request(self) -> None:
         now = datetime.fromisoformat("2026-01-01T00:00:00Z")

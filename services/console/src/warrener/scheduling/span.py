@@ -107,9 +107,10 @@ def rate_of(text: str) -> float:
         rate = float(number) / {"": 1, "s": 1, "m": 60, "h": 3600}[unit.strip()]
     except (KeyError, ValueError):
         rate = 0.0
-    if not 0 < rate <= 1000:
+    if not 1 / 86_400 <= rate <= 1000:
         raise CommandError(
-            f"--rate: expected at most 1000 jobs a second, such as 10/s, 30/m or 5/h, got {text!r}",
+            f"--rate: expected at most 1000 jobs a second, such as 10/s or 5/h, and one a day at least, "
+            f"got {text!r}",
             code=Exit.USAGE,
         )
     return rate

@@ -49,13 +49,15 @@ def nominal_times(asked: SchedulePutData, put_at: datetime, after: datetime) -> 
     return takewhile(lambda moment: moment <= end, _of_rule(asked, put_at, after))
 
 
-def previous_nominal(asked: SchedulePutData, put_at: datetime, nominal_at: datetime) -> datetime | None:
-    """The nominal time before this one; None where there was none since the schedule was put."""
-    span = _FIRST_LOOK_BACK
+def previous_nominal(
+    asked: SchedulePutData, put_at: datetime, nominal_at: datetime, *, since: datetime | None = None
+) -> datetime | None:
+    """The nominal time before this one; None where there was none since the schedule was put, or `since`."""
+    span, first = _FIRST_LOOK_BACK, since or put_at
     while True:
-        whole = nominal_at - put_at < span
-        since = put_at - _INSTANT if whole else nominal_at - span
-        before = takewhile(lambda moment: moment < nominal_at, nominal_times(asked, put_at, since))
+        whole = nominal_at - first < span
+        after = first - _INSTANT if whole else nominal_at - span
+        before = takewhile(lambda moment: moment < nominal_at, nominal_times(asked, put_at, after))
         if found := deque(before, maxlen=1):
             return found[0]
         if whole:

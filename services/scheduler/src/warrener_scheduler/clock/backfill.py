@@ -5,15 +5,16 @@ rate, and are published as any other; the job ids are those that the ticks would
 twice, or begun again after a crash, asks for nothing twice.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from itertools import islice, takewhile
+from itertools import chain, islice, repeat, takewhile
 from typing import Any
 
 from warrener_contracts.events import MOST_BACKFILLED, ScheduleBackfillRequestedData, TickFate
 from warrener_contracts.identity import tick_job_id
 from warrener_contracts.triggers import TriggerRule
+from warrener_scheduler.calendar.intervals import EPOCH
 from warrener_scheduler.calendar.ticks import due_at, nominal_times, previous_nominal
 from warrener_scheduler.clock.requests import request_text
 from warrener_scheduler.clock.templating import has_places
@@ -22,6 +23,8 @@ from warrener_store.schedules.rows import ScheduleRow, TickRow
 
 PORTION = 1000
 """Nominal times that are asked for in one transaction."""
+_SLOWEST = 1 / 86_400
+"""Jobs a second: the turns of 50,000 jobs are moments that can be told."""
 _BACKFILLED = "backfilled"
 _INSTANT = timedelta(microseconds=1)
 
@@ -41,9 +44,11 @@ def is_backfilled(tick: TickRow) -> bool:
 
 
 def why_not(row: ScheduleRow, data: ScheduleBackfillRequestedData, now: datetime) -> str:
-    """Why this cannot be asked for: nothing is ever past, or there is too much. Empty where it can."""
+    """Why this cannot be asked for: nothing is ever past, it is too much, or too slow. Empty where it can."""
     if isinstance(row.asked.rule, TriggerRule):
         return f"expected a schedule with times, got {row.name!r}, which waits for events: none is past"
+    if data.rate < _SLOWEST:
+        return f"expected a rate of at least one job a day, got {data.rate} a second"
     if data.not_before is not None:
         return ""  # the rest of one that was looked at
     if next(islice(_nominal_times(row, data, now), MOST_BACKFILLED, None), None) is None:
@@ -75,13 +80,16 @@ def portion(
     turns = [tick.wake_at + gap for tick in held.values() if is_backfilled(tick) and tick.wake_at is not None]
     turn = max([turn, *turns])
     ticks = list[TickRow]()
-    for nominal_at in times[:PORTION]:
+    for nominal_at, before in zip(times[:PORTION], _befores(row, times), strict=False):
         found = held.get(nominal_at)
         if found is not None and (found.job_id is not None or found.fate is TickFate.WAITING):
             continue
         asked = _asked(row, nominal_at, _reason(data, found), now, turn)
         text = request_text(
-            row.asked, tick_job_id(row.name, nominal_at), now, names=_names(row, nominal_at, last_success)
+            row.asked,
+            tick_job_id(row.name, nominal_at),
+            now,
+            names=_names(row, nominal_at, before, last_success),
         )
         ticks.append(replace(asked, request=text))
         turn += gap
@@ -115,11 +123,21 @@ def _asked(row: ScheduleRow, nominal_at: datetime, reason: str, now: datetime, t
     )
 
 
-def _names(row: ScheduleRow, nominal_at: datetime, last_success: datetime | None) -> Mapping[str, Any] | None:
+def _befores(row: ScheduleRow, times: Sequence[datetime]) -> Iterator[datetime | None]:
+    """The nominal time before each of these, which follow each other. Looked for where the arguments may name
+    it, also before the schedule was put: they are asked for as if it had been there."""
+    if not has_places(row.asked.arguments):
+        return repeat(None)
+    first = (previous_nominal(row.asked, row.put_at, moment, since=EPOCH) for moment in times[:1])
+    return chain(first, times)
+
+
+def _names(
+    row: ScheduleRow, nominal_at: datetime, before: datetime | None, last_success: datetime | None
+) -> Mapping[str, Any] | None:
     """What its arguments may name: as for a triggered job, and no success that came later."""
     if not has_places(row.asked.arguments):
         return None
-    before = previous_nominal(row.asked, row.put_at, nominal_at)
     success = last_success if last_success is not None and last_success < nominal_at else None
     return names_of(row.asked, Tick(nominal_at, row.runs, before, success))
 
