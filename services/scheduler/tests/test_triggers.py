@@ -169,6 +169,12 @@ class TestEvents:
         await airport.say(message(1, data="x" * 600_000))
         assert [reason for reason, _ in airport.parked()] == ["too_large"]
 
+    async def test_what_no_request_could_hold_is_parked_and_asks_for_nothing(self, airport: Stage) -> None:
+        await ask(airport, put("landing", LANDED))
+        await airport.say(message(1, data={"pilot": "\x00"}))
+        assert [reason for reason, _ in airport.parked()] == ["bad_fields"]
+        assert await fates(airport, "landing") == []
+
     async def test_the_choices_of_the_owner_hold(self, airport: Stage) -> None:
         rule = LANDED.model_copy(update={"event_as": None})
         later = airport.clock.now() + timedelta(hours=1)

@@ -10,6 +10,7 @@ from uuid import UUID
 
 from warrener_contracts.events import Reason, SchedulePutData
 from warrener_contracts.letters import EVENT_TYPE, Letter, parked_letter
+from warrener_contracts.portable import unportable
 from warrener_contracts.topology import MAX_BODY, TRIGGERS_QUEUE
 from warrener_contracts.unreadable import identity_of
 from warrener_runtime.bus.port import Bus, Delivery, Subscription
@@ -31,8 +32,12 @@ _REMEMBERED = timedelta(days=7)
 """So long a repeat of an event is known; later the door still knows its job."""
 
 
-class TooLarge(ValueError):
-    """An event that no request could carry."""
+class NoCarrier(ValueError):
+    """An event that no request could carry, and why."""
+
+    def __init__(self, reason: Reason, detail: str) -> None:
+        super().__init__(detail)
+        self.reason = reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +49,20 @@ class Known:
     now: datetime
 
     def arrivals_of(self, event: Heard) -> list[ArrivalRow]:
-        """One for each schedule that has waited for it. Raises TooLarge."""
+        """One for each schedule that has waited for it. Raises NoCarrier."""
         found = ((one.name, has_waited(one, event, self.jobs)) for one in self.asked)
         waited = [(name, upstream) for name, upstream in found if upstream is not None]
-        text = encode(event.document()) if waited else ""
+        if not waited:
+            return []
+        document = event.document()
+        if finding := unportable(document):
+            raise NoCarrier(Reason.BAD_FIELDS, finding)
+        text = encode(document)
         if len(text) > _MOST:
-            raise TooLarge(
+            raise NoCarrier(
+                Reason.TOO_LARGE,
                 f"expected an event of at most {_MOST} bytes, got {len(text)}: put the data elsewhere and "
-                "send its URL"
+                "send its URL",
             )
         return [
             ArrivalRow(
@@ -112,8 +123,8 @@ def _judged(event: Heard | Foreign, known: Known) -> list[ArrivalRow] | Foreign:
         return event
     try:
         return known.arrivals_of(event)
-    except TooLarge as error:
-        return Foreign(Reason.TOO_LARGE, str(error), event.body, EVENT_TYPE)
+    except NoCarrier as error:
+        return Foreign(error.reason, str(error), event.body, EVENT_TYPE)
     except Exception as error:  # noqa: BLE001 - one event must not stop the others
         _log.exception("An event could not be judged: a bug.", action="triggers.bug", event_id=event.id)
         detail = f"the scheduler failed at it: {type(error).__name__}: {error}"
