@@ -145,7 +145,7 @@ async def test_postgres_compares_the_version_of_the_row_that_it_writes(postgres_
     """That is asked again once the row was waited for, of the row as it is then; the place is not, by every
     release."""
     plan = await kept_plan(postgres_url, name)
-    assert re.search(r"TID Cond: \(ctid = found\.place\)\s+Filter: .*\bversion\b", plan), plan
+    assert re.search(r"Filter: .*\bversion\b", plan), plan
 
 
 async def kept_plan(postgres_url: str, name: str) -> str:
