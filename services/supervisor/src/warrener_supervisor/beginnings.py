@@ -1,8 +1,15 @@
 """How a job gets to run: signs of life, and dispatches that nobody took. Pure."""
 
 from datetime import datetime
+from typing import Any
 
-from warrener_contracts.events import AttemptCheckpointed, AttemptOverdue, AttemptProgressed, AttemptStarted
+from warrener_contracts.events import (
+    AttemptCheckpointed,
+    AttemptOverdue,
+    AttemptProgressed,
+    AttemptStarted,
+    Event,
+)
 from warrener_contracts.journey import Signal
 from warrener_contracts.states import JobState
 from warrener_store.becoming import become
@@ -71,7 +78,7 @@ def _quarantined(row: JobRow, why: str, now: datetime) -> Judgement:
     return ends.dead(row, record, why, now)._replace(tells=ends.tidings(JobState.DEAD, Signal.ALIVE))
 
 
-def has_ended(row: JobRow, event: SignOfLife) -> bool:
+def has_ended(row: JobRow, event: Event[Any]) -> bool:
     """Whether the dead job of `row` may be so by this event (`_quarantined`): others come late, and say
     nothing new."""
     return (

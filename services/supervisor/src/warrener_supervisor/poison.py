@@ -27,7 +27,7 @@ class _Deaths(NamedTuple):
     unnamed: int = 0
 
     @property
-    def count(self) -> int:
+    def total(self) -> int:
         return len(self.named) + self.unnamed
 
     def __str__(self) -> str:
@@ -69,9 +69,9 @@ def quarantined(charged: JobRow) -> str | None:
     """Why no further attempt is made, if there were too many deaths; `charged` has the error that `told`
     made."""
     deaths = _deaths_in(charged.error)
-    if deaths.count < charged.policy.quarantined_after:
+    if deaths.total < charged.policy.quarantined_after:
         return None
-    return f"quarantined as poison: {deaths.count} attempts ended with their process: {deaths}"
+    return f"quarantined as poison: {deaths.total} attempts ended with their process: {deaths}"
 
 
 def remembered(row: JobRow, ruling: Judgement | Ignored) -> Judgement | Ignored:
