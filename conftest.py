@@ -18,12 +18,17 @@ from uuid import uuid4
 
 import pytest
 import structlog
+from hypothesis import settings
 from tests.servers.choosing import CHOICE, chosen_servers
 from tests.servers.kinds import PostgresServer, RabbitMQServer, Server, Servers
 
 from warrener_runtime.servers import ServerMissing
 
 S = TypeVar("S", bound=Server)
+
+# Property tests are judged by what they find, not by how busy the machine is, whichever of them are run.
+settings.register_profile("unhurried", deadline=None)
+settings.load_profile("unhurried")
 
 
 def pytest_report_header() -> str:

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -14,6 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
 from typing import Literal, TypeVar
+
+from warrener_runtime.servers.ports import free_block
 
 T = TypeVar("T")
 ROOT = Path(__file__).parents[2]
@@ -31,10 +32,8 @@ def until(fact: Callable[[], T | Literal[False] | None], what: str, *, within: f
 
 
 def free_port() -> int:
-    """A port that nobody listens on now."""
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
+    """A port that nobody listens on now, and that no connection is given as its own until somebody does."""
+    return free_block([0])
 
 
 @dataclass

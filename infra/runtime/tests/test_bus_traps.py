@@ -146,6 +146,24 @@ class TestDeadPeer:
         assert subscription.live
         assert listening.live
 
+    async def test_a_consumer_outlives_a_renewal_that_nobody_answers(
+        self,
+        proxy: TcpProxy,
+        vhost_url: str,
+        closing: AsyncExitStack,
+        lane: LaneName,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        monkeypatch.setattr("warrener_runtime.bus.lean.answers.RPC_SECONDS", 0.5)  # long before a heartbeat
+        bus = await connected(through(proxy, vhost_url, heartbeat=2), closing, lane)
+        subscription = await bus.subscribe("jobs", prefetch=10)
+        proxy.blackhole()
+        subscription.renew()
+
+        await publish_all(bus, letters("a"), clock=SystemClock())
+        assert names(await receive(subscription, 1)) == ["a"]
+        assert subscription.live
+
     async def test_who_is_really_cancelled_is_cancelled(
         self, proxy: TcpProxy, vhost_url: str, closing: AsyncExitStack, lane: LaneName
     ) -> None:

@@ -4,6 +4,7 @@ silent, however much of its time is left."""
 import asyncio
 import threading
 import time
+from datetime import timedelta
 
 import pytest
 from services.agent.tests.stage import Stage
@@ -65,6 +66,23 @@ async def test_2_who_says_that_it_lives_goes_on_and_who_falls_silent_is_timed_ou
     assert (error.kind, error.type, error.retryable) == (ErrorKind.TIMEOUT, "timeout", True)
     assert error.message == "expected a sign of life within its heartbeat_timeout of 0.5 s, it was silent"
     assert error.flight_record is not None
+
+
+async def test_2_what_a_handler_says_while_it_is_stopped_does_not_hide_that_it_was_silent(
+    stage: Stage,
+) -> None:
+    agent = Agent()
+
+    @agent.job("tidies", heartbeat_timeout=0.5)
+    async def tidies(job: JobContext) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            job.progress(0.1, "tidying up")
+
+    await stage.enter(agent)
+    job = await stage.dispatch("tidies", timeout=timedelta(seconds=0.8))
+    assert "heartbeat_timeout" in (await stage.hear(AttemptFailed, job)).data.error.message
 
 
 def test_2_time_that_is_over_counts_before_silence() -> None:

@@ -1,6 +1,8 @@
 """The escalation file: what it may say, and how it is told what is wrong with it."""
 
+import asyncio
 import os
+import signal
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,6 +11,7 @@ import pytest
 from services.supervisor.tests.test_escalation_decisions import case
 
 from warrener_runtime.settings import SettingsError
+from warrener_supervisor.escalation.hang_up import OnHangUp
 from warrener_supervisor.escalation.loading import parse
 from warrener_supervisor.escalation.matching import ladder_of
 from warrener_supervisor.escalation.source import LadderFile
@@ -119,3 +122,37 @@ def test_a_file_that_changes_is_read_again_and_a_bad_one_changes_nothing(tmp_pat
     assert now_says(steps('{ do = "nothing" }'), at=1) == ["a"]
     assert now_says(steps('{ do = "close" }').replace('"a"', '"b"'), at=2) == ["b"]
     assert LadderFile(None).current().ladders == ()
+
+
+async def test_a_hang_up_has_the_file_read_again_though_it_looks_as_before(tmp_path: Path) -> None:
+    path = tmp_path / "escalation.toml"
+    path.write_text(steps('{ do = "park" }'))
+    os.utime(path, (1, 1))
+    file = LadderFile(path)
+    read = asyncio.Event()
+
+    def again() -> None:
+        file.read_again()
+        read.set()
+
+    hang_up = OnHangUp(again)
+    await hang_up.start()
+    path.write_text(steps('{ do = "park" }').replace('"a"', '"b"'))
+    os.utime(path, (1, 1))
+    assert [ladder.name for ladder in file.current().ladders] == ["a"]
+    os.kill(os.getpid(), signal.SIGHUP)
+    await read.wait()
+    assert [ladder.name for ladder in file.current().ladders] == ["b"]
+    await hang_up.stop()
+    await hang_up.stop()
+    assert signal.getsignal(signal.SIGHUP) is signal.SIG_DFL
+
+
+def test_a_hang_up_that_finds_a_mistake_changes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "escalation.toml"
+    path.write_text(steps('{ do = "park" }'))
+    file = LadderFile(path)
+    path.write_text(steps('{ do = "nothing" }'))
+    file.read_again()
+    assert [ladder.name for ladder in file.current().ladders] == ["a"]
+    LadderFile(None).read_again()

@@ -1,6 +1,7 @@
 """A job that ends what runs it is quarantined, and each of its deaths is named."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -15,7 +16,7 @@ from warrener_store.rows import JobRow
 from warrener_supervisor.judgement import judge
 from warrener_supervisor.moment import Moment
 from warrener_supervisor.rules import Rules
-from warrener_supervisor.verdicts import Judgement, Tell
+from warrener_supervisor.verdicts import Ignored, Judgement, Tell
 
 AT = Moment(NOW, Rules())
 CRASH = ErrorInfo(kind=ErrorKind.CRASH, type="SIGSEGV", message="it was killed by signal 11")
@@ -118,6 +119,45 @@ def test_an_attempt_that_one_agent_after_another_has_begun_has_killed_all_but_th
     assert ruling.dead_letter is not None
     assert "attempt 1: lost: agent agent-1 has died" in ruling.dead_letter.reason
     assert "attempt 1: lost: agent agent-2 has died" in ruling.dead_letter.reason
+
+
+def test_of_many_deaths_the_first_and_the_last_are_named_and_all_are_counted(make_row: MakeRow) -> None:
+    policy = JobPolicy(max_attempts=1000, max_deaths=100)
+    row = make_row(JobState.QUEUED, attempt=1, policy=policy)
+    ruling = through(row, *map(crashed, range(1, 100)))
+    assert ruling.row.state is JobState.RETRYING
+    ruling = through(ruling.row, words.failed(100), crashed(101))
+    assert ruling.row.state is JobState.DEAD
+    assert ruling.row.error is not None
+    named = [death.partition(":")[0] for death in ruling.row.error.deaths]
+    assert named == [f"attempt {n}" for n in (1, 2, 3, 4, 5, 96, 97, 98, 99, 101)]
+    assert ruling.row.error.deaths_unnamed == 90
+    assert ruling.dead_letter is not None
+    assert ruling.dead_letter.reason.startswith("quarantined as poison: 100 attempts ended")
+    assert "killed by signal 11; 90 more; attempt 96: SIGSEGV" in ruling.dead_letter.reason
+
+
+def test_a_late_word_of_a_dead_job_is_no_reason_to_tell_of_its_death_again(make_row: MakeRow) -> None:
+    row = make_row(JobState.DEAD, started_at=words.STARTED, owner="agent-1")
+    not_heard_of = replace(row, started_at=None, owner=None)
+    for dead, late in ((row, words.started()), (row, words.progressed()), (not_heard_of, words.started())):
+        ruling = judge(dead, late, AT)
+        assert isinstance(ruling, Ignored)
+        assert not ruling.tells
+
+
+def test_the_word_that_has_ended_a_job_tells_of_its_death_again(make_row: MakeRow) -> None:
+    """Whoever saved it may have died before saying so."""
+    row = make_row(JobState.QUEUED, attempt=1, policy=JobPolicy(max_deaths=1))
+    one, other = (words.started(1, agent=f"agent-{n}", at=NOW - timedelta(seconds=30 - n)) for n in (1, 2))
+    dead = through(row, one, other).row
+    assert dead.state is JobState.DEAD
+    again = judge(dead, other, AT)
+    assert isinstance(again, Ignored)
+    assert again.tells == {Tell.DEAD, Tell.FINISHED, Tell.CANCEL}
+    of_before = judge(dead, one, AT)
+    assert isinstance(of_before, Ignored)
+    assert not of_before.tells
 
 
 def test_what_somebody_has_cancelled_is_not_buried_as_poison_but_stopped(make_row: MakeRow) -> None:

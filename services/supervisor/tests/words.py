@@ -14,6 +14,8 @@ from warrener_contracts.events import (
     AttemptLostData,
     AttemptOverdue,
     AttemptOverdueData,
+    AttemptProgressed,
+    AttemptProgressedData,
     AttemptReleased,
     AttemptReleasedData,
     AttemptStarted,
@@ -58,6 +60,11 @@ def started(attempt: int = 1, agent: str = "agent-1", at: datetime = STARTED) ->
     return AttemptStarted(
         **_name("started", attempt), data=AttemptStartedData(**_of(attempt, agent), started_at=at)
     )
+
+
+def progressed(attempt: int = 1) -> AttemptProgressed:
+    data = AttemptProgressedData(**_of(attempt), fraction=0.5, note="half")
+    return AttemptProgressed(**_name("progressed", attempt), data=data)
 
 
 def succeeded(attempt: int = 1, result: Any = None, job_id: UUID = JOB) -> AttemptSucceeded:

@@ -10,3 +10,8 @@ def nothing(value: object) -> bool:
 def none(value: object) -> bool:
     """None alone: an empty list says something."""
     return value is None
+
+
+def zero(value: object) -> bool:
+    """A count of nothing."""
+    return value == 0

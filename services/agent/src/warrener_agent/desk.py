@@ -100,7 +100,7 @@ class LoopDesk:
             self._save(state_text)
 
     def alive(self) -> None:
-        if self.pulse is not None:
+        if self.pulse is not None and not self.stopping:  # what is said then does not change why
             self.pulse.beat()
 
     @property

@@ -1,8 +1,16 @@
 """How a job gets to run: signs of life, and dispatches that nobody took. Pure."""
 
 from datetime import datetime
+from typing import Any
 
-from warrener_contracts.events import AttemptCheckpointed, AttemptOverdue, AttemptProgressed, AttemptStarted
+from warrener_contracts.events import (
+    AttemptCheckpointed,
+    AttemptOverdue,
+    AttemptProgressed,
+    AttemptStarted,
+    Event,
+)
+from warrener_contracts.journey import Signal
 from warrener_contracts.states import JobState
 from warrener_store.becoming import become
 from warrener_store.holding import PUT_OFF
@@ -67,8 +75,17 @@ def _quarantined(row: JobRow, why: str, now: datetime) -> Judgement:
         error=row.error,
         verdict="",
     )
-    ruling = ends.dead(row, record, why, now)
-    return ruling._replace(tells=ruling.tells | {Tell.CANCEL})
+    return ends.dead(row, record, why, now)._replace(tells=ends.tidings(JobState.DEAD, Signal.ALIVE))
+
+
+def has_ended(row: JobRow, event: Event[Any]) -> bool:
+    """Whether the dead job of `row` may be so by this event (`_quarantined`): others come late, and say
+    nothing new."""
+    return (
+        isinstance(event, AttemptStarted)
+        and row.started_at is not None
+        and row.started_at < event.data.started_at
+    )
 
 
 def watched_until(row: JobRow, started_at: datetime, lease_until: datetime, rules: Rules) -> datetime:

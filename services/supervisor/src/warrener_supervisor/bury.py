@@ -26,12 +26,14 @@ class Bury:
     async def handle(self, subscription: Subscription, deliveries: list[Delivery]) -> None:
         """Keep one batch. A dispatch that the broker gave up is told to the judge, so that its job goes
         on."""
-        if astray := [delivery for delivery in deliveries if is_astray(delivery)]:
-            await self._send_again(astray)
-            await subscription.ack(astray)
+        # In this order: a batch is tried again until the store answers, and what is kept twice is kept once,
+        # but what is sent again each time would be as many messages.
         if rest := [delivery for delivery in deliveries if not is_astray(delivery)]:
             await self._bury(rest)
             await subscription.ack(rest)
+        if astray := [delivery for delivery in deliveries if is_astray(delivery)]:
+            await self._send_again(astray)
+            await subscription.ack(astray)
 
     async def _send_again(self, astray: list[Delivery]) -> None:
         await self._bus.declare(Topology((), (STATUS_QUEUE,)))

@@ -109,7 +109,7 @@ def tidings(state: JobState, signal: Signal | None) -> frozenset[Tell]:
     tells = {Tell.FINISHED}
     if state is JobState.DEAD:
         tells.add(Tell.DEAD)
-    if signal in (Signal.CANCEL_REQUESTED, Signal.DEADLINE_PASSED):
+    if signal in (Signal.CANCEL_REQUESTED, Signal.DEADLINE_PASSED, Signal.ALIVE):
         tells.add(Tell.CANCEL)  # an agent may hold an attempt of it
     if signal is Signal.LOST and state is JobState.CANCELLED:
         tells.add(Tell.CANCEL)  # the lost agent may come back: its neighbours mark the ledger they share

@@ -84,7 +84,8 @@ def _told_again(row: JobRow, signal: Signal, where: Fence, event: Event[Any]) ->
     if row.state not in _BRINGS_ABOUT[signal]:
         return NOTHING
     if row.state.terminal:
-        return ends.tidings(row.state, signal) if where is Fence.CURRENT else NOTHING
+        by_this = where is Fence.CURRENT and (signal is not Signal.ALIVE or beginnings.has_ended(row, event))
+        return ends.tidings(row.state, signal) if by_this else NOTHING
     if row.state not in (JobState.QUEUED, JobState.RETRYING):
         return NOTHING
     if where is Fence.OLDER and attempt_of(event) != row.attempt - 1:

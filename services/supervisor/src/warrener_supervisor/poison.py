@@ -6,6 +6,7 @@ with the dead letter, without a column of their own.
 """
 
 from dataclasses import replace
+from typing import NamedTuple
 
 from warrener_contracts.events import ErrorInfo, ErrorKind
 from warrener_store.becoming import become
@@ -15,13 +16,46 @@ from warrener_supervisor.verdicts import Ignored, Judgement
 _WORD = 200
 """So much of what is told of one death is kept."""
 
+_FIRST, _LAST = 5, 5
+"""So many deaths are named; of those in between, how many they were. A row is written and told each time."""
+
+
+class _Deaths(NamedTuple):
+    """All deaths of a job so far."""
+
+    named: tuple[str, ...] = ()
+    unnamed: int = 0
+
+    @property
+    def total(self) -> int:
+        return len(self.named) + self.unnamed
+
+    def __str__(self) -> str:
+        if not self.unnamed:
+            return "; ".join(self.named)
+        return "; ".join((*self.named[:_FIRST], f"{self.unnamed} more", *self.named[_FIRST:]))
+
+    def and_another(self, death: str) -> "_Deaths":
+        named = (*self.named, death)
+        if len(named) <= _FIRST + _LAST:
+            return _Deaths(named, self.unnamed)
+        return _Deaths(named[:_FIRST] + named[_FIRST + 1 :], self.unnamed + 1)
+
+
+def _deaths_in(error: ErrorInfo | None) -> _Deaths:
+    return _Deaths(error.deaths, error.deaths_unnamed) if error else _Deaths()
+
+
+def _with(error: ErrorInfo, deaths: _Deaths) -> ErrorInfo:
+    return error.model_copy(update={"deaths": deaths.named, "deaths_unnamed": deaths.unnamed})
+
 
 def told(row: JobRow, error: ErrorInfo) -> ErrorInfo:
     """The error by which the current attempt of `row` went wrong, with all deaths so far."""
-    before = row.error.deaths if row.error else ()
+    deaths = _deaths_in(row.error)
     if error.kind in {ErrorKind.CRASH, ErrorKind.LOST}:
-        before = (*before, _death(row.attempt, error))
-    return error if error.deaths == before else error.model_copy(update={"deaths": before})
+        deaths = deaths.and_another(_death(row.attempt, error))
+    return error if deaths == _deaths_in(error) else _with(error, deaths)
 
 
 def ended_with_its_agent(row: JobRow) -> JobRow:
@@ -34,10 +68,10 @@ def ended_with_its_agent(row: JobRow) -> JobRow:
 def quarantined(charged: JobRow) -> str | None:
     """Why no further attempt is made, if there were too many deaths; `charged` has the error that `told`
     made."""
-    deaths = charged.error.deaths if charged.error else ()
-    if len(deaths) < charged.policy.quarantined_after:
+    deaths = _deaths_in(charged.error)
+    if deaths.total < charged.policy.quarantined_after:
         return None
-    return f"quarantined as poison: {len(deaths)} attempts ended with their process: {'; '.join(deaths)}"
+    return f"quarantined as poison: {deaths.total} attempts ended with their process: {deaths}"
 
 
 def remembered(row: JobRow, ruling: Judgement | Ignored) -> Judgement | Ignored:
@@ -47,7 +81,7 @@ def remembered(row: JobRow, ruling: Judgement | Ignored) -> Judgement | Ignored:
     error = ruling.row.error
     if error is None or error.deaths:
         return ruling
-    kept = error.model_copy(update={"deaths": row.error.deaths})
+    kept = _with(error, _deaths_in(row.error))
     letter = ruling.dead_letter
     if letter is not None:
         letter = replace(letter, error=kept)

@@ -15,6 +15,7 @@ from warrener_supervisor import act
 from warrener_supervisor.alert import Alert
 from warrener_supervisor.breakers.keeper import Breakers
 from warrener_supervisor.bury import Bury
+from warrener_supervisor.escalation.hang_up import OnHangUp
 from warrener_supervisor.escalation.intake import Intake
 from warrener_supervisor.escalation.runner import Runner
 from warrener_supervisor.escalation.sinks.rack import Rack
@@ -42,8 +43,13 @@ def assemble(  # noqa: PLR0917 - the same six for every service
     entropy: Entropy,
     telemetry: Telemetry,
     settings: SupervisorSettings,
+    *,
+    ladders: LadderFile | None = None,
 ) -> Component:
-    """The supervisor on a bus and a store that work already. Any number of them may run at once."""
+    """The supervisor on a bus and a store that work already. Any number of them may run at once.
+
+    `ladders`: the file that the settings name, if somebody holds it already.
+    """
     rules = rules_of(settings)
     breakers, intake = Breakers(bus, store, clock), Intake(store.escalations, clock)
     observe = Observe(
@@ -75,7 +81,7 @@ def assemble(  # noqa: PLR0917 - the same six for every service
     escalation = Runner(
         store,
         lambda letters: act.publish(bus, letters, clock),
-        LadderFile(settings.escalation).current,
+        (ladders or LadderFile(settings.escalation)).current,
         rack=Rack(),
         clock=clock,
         entropy=entropy,
@@ -131,10 +137,13 @@ async def production(settings: SupervisorSettings, telemetry: Telemetry) -> Serv
     except StoreError as error:
         raise SettingsError([str(error)]) from error
     bus = open_bus(settings.broker_url, name=NAME, lane=settings.lane)
+    ladders = LadderFile(settings.escalation)
     component = Group(
+        # Without a file there is nothing to read, and who hangs up ends it as ever.
+        *([OnHangUp(ladders.read_again)] if settings.escalation else ()),
         Resource("store", lambda: _open(store, clock), store.close),
         Resource("bus", bus.start, bus.close),
-        assemble(bus, store, clock, SystemEntropy(), telemetry, settings),
+        assemble(bus, store, clock, SystemEntropy(), telemetry, settings, ladders=ladders),
         name="production",
     )
     return Service(component, {"broker": bus.ping, "store": store.ping})

@@ -18,7 +18,7 @@ from warrener_contracts.events.fields import (
     Trace,
 )
 from warrener_contracts.events.flight import FlightRecord
-from warrener_contracts.unsaid import nothing
+from warrener_contracts.unsaid import nothing, zero
 
 
 class ErrorKind(StrEnum):
@@ -63,6 +63,12 @@ class ErrorInfo(EventData, frozen=True):
         exclude_if=nothing,
         description="How attempts of the job have ended with their executor or their agent so far: "
         "said by the supervisor.",
+    )
+    deaths_unnamed: int = Field(
+        default=0,
+        ge=0,
+        exclude_if=zero,
+        description="So many more of `deaths` there were, after the first of those that are named.",
     )
 
 

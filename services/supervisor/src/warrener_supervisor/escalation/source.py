@@ -27,12 +27,18 @@ class LadderFile:
             self._reload(self._path)
         return self._escalation
 
+    def read_again(self) -> None:
+        """Whatever the file system says of it."""
+        if self._path is not None:
+            self._seen = self._written()
+            self._reload(self._path)
+
     def _reload(self, path: Path) -> None:
         try:
             self._escalation = read(path)
         except SettingsError as error:
             _log.error(
-                "The escalation file has changed and cannot be used; the ladders of before go on.",
+                "The escalation file cannot be used as it is now; the ladders of before go on.",
                 action="escalation.bad_file",
                 problems=list(error.problems),
             )

@@ -1,5 +1,6 @@
 """Consuming on a channel of the lean lane: deliveries by the loop turn, acknowledgements in one write."""
 
+import contextlib
 from collections.abc import Sequence
 
 from pamqp import commands
@@ -9,7 +10,7 @@ from warrener_runtime.bus.lean.answers import answered
 from warrener_runtime.bus.lean.faults import lean_faults
 from warrener_runtime.bus.port import Delivery
 from warrener_runtime.bus.rabbit.settling import AckPlan
-from warrener_runtime.bus.rabbit.wire import Listener
+from warrener_runtime.bus.rabbit.wire import LinkLost, Listener
 
 
 class LeanConsuming:
@@ -66,9 +67,9 @@ class LeanConsuming:
             self._consumer = None
 
     async def close(self) -> None:
-        """Give it up: what is unacknowledged goes back."""
+        """Give it up: what is unacknowledged goes back, at the latest with the connection."""
         if self._channel is not None:
-            with lean_faults():
+            with contextlib.suppress(LinkLost), lean_faults():
                 await answered(self._channel.close())
 
     @property

@@ -1,10 +1,12 @@
 -- End jobs by the success of their current attempt, and move the counts. What is alike in all rows stands in its array
 -- once, and a result that is NULL in all of them not at all.
 --
--- Looked up by key and written where they stand, as in save_jobs. A row that somebody else changes meanwhile is not
--- where it was: it is left alone, and judged as it is then. So the conditions are on what was found: on the job itself,
--- they would have a plan that was made while the table was empty read all that is in flight.
+-- Looked up by key and written where they stand, as in save_jobs. The conditions are on what was found: on the job
+-- itself, they would have a plan that was made while the table was empty read all that is in flight.
 WITH changed AS (
+  -- The version is compared again: a row that changed while it was waited for is left alone, and judged as it is then.
+  -- Where it stands does not say so: PostgreSQL of before November 2025 does not look at the ctid again once it has
+  -- waited. Versions only grow; "=" would do too, but by it the rows could be joined in a plan that reads all of them.
   UPDATE warrener_jobs AS job
   SET
     version = job.version + 1,
@@ -25,10 +27,11 @@ WITH changed AS (
     job_id, attempt, agent_id, result, started_at, finished_at
   )
   CROSS JOIN LATERAL (
-    SELECT ctid AS place, state AS left_state, attempt FROM warrener_jobs WHERE job_id = told.job_id OFFSET 0
+    SELECT ctid AS place, version, state AS left_state, attempt FROM warrener_jobs WHERE job_id = told.job_id OFFSET 0
   ) AS found
   WHERE
     job.ctid = found.place
+    AND job.version <= found.version
     AND found.attempt = coalesce(told.attempt, ($2::integer[])[1])
     AND found.left_state IN ('queued', 'running', 'retrying')
   RETURNING {succeeded}, found.left_state
