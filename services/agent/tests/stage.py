@@ -48,6 +48,7 @@ class Stage:
         telemetry: Telemetry | None = None,
         clock: Clock | None = None,
         start: bool = True,
+        end_process: Callable[[int], Any] | None = None,
         **settings: Any,
     ) -> Component:
         """An agent with its own connection and its own view of the ledger; started unless said otherwise."""
@@ -65,6 +66,7 @@ class Stage:
             SystemEntropy(),
             telemetry or Telemetry.silent(),
             told,
+            end_process=end_process,
         )
         self.running.append((one, bus, ledger))
         if start:

@@ -35,6 +35,9 @@ class AgentSettings(ServiceSettings):
     """How often the agent says that it lives and what it runs."""
     agent_early_ack: Seconds = 900.0
     """After how long a running attempt's delivery is acknowledged: half the broker's consumer timeout."""
+    agent_blocked_after: Annotated[float, Field(ge=0)] = 30.0
+    """For how long the event loop may stand still before the agent says why and ends with exit code 71, for
+    a fresh process; never less than two leases. 0 lets it stand for ever."""
     agent_remember: Seconds = 7 * 86400.0
     """How long the ledger remembers a completion: longer than any message about it may be on its way."""
     agent_announce_after: Annotated[float, Field(ge=0)] = 0.5

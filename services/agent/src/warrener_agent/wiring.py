@@ -1,9 +1,13 @@
 """The composition root: which parts an agent has, and in which order they start and drain."""
 
+import os
+from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from warrener_agent.agent import Agent
 from warrener_agent.announce import Announcer
+from warrener_agent.blocked import BlockedWatch
 from warrener_agent.checkpoints import PACE, CheckpointLine
 from warrener_agent.control import Control
 from warrener_agent.executors.command import CommandExecutor
@@ -46,8 +50,10 @@ def assemble(  # noqa: PLR0917 - the parts that every service is assembled from,
     *,
     agent_id: str | None = None,
     restarts: Restarts | None = None,
+    end_process: Callable[[int], Any] | None = None,
 ) -> Component:
-    """An agent that serves `agent`; `bus` and `ledger` are started by the caller.
+    """An agent that serves `agent`; `bus` and `ledger` are started by the caller. `end_process` is called
+    with an exit code if the event loop is blocked for good; None lets it be.
 
     The parts drain in reverse order: first nothing is received any more, then what runs ends and is reported,
     and leases are renewed and heartbeats sent until that is done.
@@ -66,7 +72,10 @@ def assemble(  # noqa: PLR0917 - the parts that every service is assembled from,
         gate=Gate({kind.name: kind.declaration.policy for kind in agent.kinds.values()}),
         restarts=restarts or restarts_of(settings, clock),
     )
-    return _parts(at, agent, telemetry)
+    parts = _parts(at, agent, telemetry)
+    if end_process is None or not settings.agent_blocked_after:
+        return parts
+    return Group(BlockedWatch(at, end_process), parts, name="agent under watch")
 
 
 def _parts(at: Workplace, agent: Agent, telemetry: Telemetry) -> Component:
@@ -138,6 +147,7 @@ async def production(agent: Agent, settings: AgentSettings, telemetry: Telemetry
             settings,
             agent_id=identity.agent_id,
             restarts=restarts,
+            end_process=os._exit,  # what is blocked cannot end in a tidier way
         ),
         name="agent and what it stands on",
     )

@@ -45,7 +45,8 @@ def serve(
 
     A second signal hurries the drain where a part of the service can hurry, and ends it where none can; a
     third one ends it in any case. The exit code is 0 after a clean end, 1 if the service could not start or
-    stop, 2 if its settings cannot be used, and 70 if it was deaf for too long and gave up.
+    stop, 2 if its settings cannot be used, and 70 if it was deaf for too long and gave up. A
+    service that watches over its own loop ends with 71 if that is blocked.
     """
     logs.configure(name, level=settings.log_level, format=settings.log_format)
     try:

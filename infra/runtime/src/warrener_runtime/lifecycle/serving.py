@@ -30,6 +30,7 @@ class Exit(IntEnum):
     FAILURE = 1
     SETTINGS = 2
     DEAF = 70  # a supervisor (systemd, Kubernetes, `warrener up`) starts a fresh process
+    BLOCKED = 71  # likewise; the event loop itself no longer turns, so somebody else must say so
 
 
 class Serving:

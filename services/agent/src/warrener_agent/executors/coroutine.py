@@ -36,7 +36,7 @@ class CoroutineExecutor:
         self, kind: JobKind, facts: AttemptFacts, arguments: Mapping[str, Any], desk: Desk
     ) -> "CoroutineExecution":
         context = copy_context()
-        words = context.run(words_here)
+        words = context.run(words_here, facts.job_id, facts.attempt)
         task = asyncio.get_running_loop().create_task(
             _call(kind, facts, arguments, desk, words), name=kind.name, context=context
         )

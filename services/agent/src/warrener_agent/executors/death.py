@@ -13,6 +13,7 @@ FILE_SIZE_LIMIT = "FileSizeLimit"
 PROCESS_LIMIT = "ProcessLimit"
 EXIT_CODE = "ExitCode"
 GONE = "Gone"
+BLOCKED = "Blocked"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,15 @@ def killed(breach: Breach, record: FlightRecord | None) -> Raised:
     return Raised(
         ErrorInfo(kind=ErrorKind.CRASH, type=breach.type, message=breach.message, flight_record=record)
     )
+
+
+def kept_the_loop(seconds: float, record: FlightRecord | None) -> Raised:
+    """The end of a coroutine that let nothing else run in its agent, and ended with it."""
+    message = (
+        f"expected it to await now and then, it kept the event loop of its agent for {seconds:.0f} s, and "
+        'the agent has ended with it: give the job executor="thread" or "process"'
+    )
+    return Raised(ErrorInfo(kind=ErrorKind.CRASH, type=BLOCKED, message=message, flight_record=record))
 
 
 def by_limit(ended: Ended, limits: Limits) -> Ended:

@@ -10,6 +10,7 @@ import logging
 from collections import deque
 from contextvars import Context, ContextVar
 from typing import Any, Final
+from uuid import UUID
 
 from warrener_agent.executors.output import LOG_BYTES
 
@@ -17,11 +18,12 @@ _LINES = 100
 
 
 class Words:
-    """The last lines that one attempt has logged."""
+    """The last lines that one attempt has logged, and which attempt that is."""
 
-    __slots__ = ("_lines",)
+    __slots__ = ("_lines", "attempt", "job_id")
 
-    def __init__(self) -> None:
+    def __init__(self, job_id: UUID, attempt: int) -> None:
+        self.job_id, self.attempt = job_id, attempt
         self._lines: deque[str] | None = None
 
     def note(self, line: str) -> None:
@@ -57,19 +59,20 @@ def listen() -> None:
     logging.getLogger().addHandler(_LISTENER)
 
 
-def words_here() -> Words:
+def words_here(job_id: UUID, attempt: int) -> Words:
     """Of the attempt that begins in this context: its tasks and threads must be started from it."""
-    words = Words()
+    words = Words(job_id, attempt)
     _WORDS.set(words)
     return words
 
 
 def tasks_of(words: Words) -> list[asyncio.Task[Any]]:
     """The tasks of this event loop that belong to the attempt. Looks at all there are."""
-    return [task for task in asyncio.all_tasks() if words is _words_of(task)]
+    return [task for task in asyncio.all_tasks() if words is words_of(task)]
 
 
-def _words_of(task: asyncio.Task[Any]) -> Words | None:
+def words_of(task: asyncio.Task[Any]) -> Words | None:
+    """Of the attempt to which a task belongs, if it belongs to one."""
     # Task.get_context() is there from Python 3.12 on; before that the collector alone knows.
     for held in gc.get_referents(task):
         if isinstance(held, Context):

@@ -32,7 +32,7 @@ class ThreadExecutor:
     ) -> "ThreadExecution":
         loop = asyncio.get_running_loop()
         context = copy_context()
-        execution = ThreadExecution(loop, context.run(words_here))
+        execution = ThreadExecution(loop, context.run(words_here, facts.job_id, facts.attempt))
 
         def run() -> None:
             execution.finish(context.run(call_blocking, kind, facts, arguments, _ThreadDesk(loop, desk)))

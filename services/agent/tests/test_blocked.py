@@ -1,0 +1,135 @@
+"""Point 4 of supervision: a coroutine that blocks the event loop of its agent ends it, and is named."""
+
+import signal
+import subprocess
+import sys
+import threading
+from typing import Any
+
+import pytest
+from services.agent.tests.stage import Stage
+
+from warrener_agent import Agent
+from warrener_agent.blocked import limit_of
+from warrener_agent.standstill import Standstill
+from warrener_contracts.events import AttemptFailed, AttemptSucceeded, ErrorKind
+from warrener_runtime.lifecycle.serving import Exit
+
+
+def seen(*looks: tuple[float, bool, Any]) -> list[bool]:
+    """What a watcher says, whose limit is 10 seconds and who looks every second; looks are when, whether the
+    loop has turned since, and what it is at."""
+    standstill = Standstill(limit=10.0, at_most=2.0)
+    return [standstill.look(now, turned=turned, doing=doing) for now, turned, doing in looks]
+
+
+def test_4_a_loop_that_is_at_one_thing_for_longer_than_the_limit_is_blocked() -> None:
+    said = seen((0, True, None), *((1 + second, False, "spins") for second in range(11)))
+    assert said == [*[False] * 11, True], "11 s of silence, of which the first look saw the beginning"
+
+
+@pytest.mark.parametrize("doing", ["spins", None], ids=["in a task", "in no task"])
+def test_4_a_loop_that_turns_once_in_a_while_is_not(doing: str | None) -> None:
+    assert not any(seen(*((second, second % 8 == 0, doing) for second in range(100))))
+
+
+def test_4_a_loop_that_goes_from_one_thing_to_the_next_is_slow_and_not_blocked() -> None:
+    assert not any(seen((0, True, None), *((1 + second, False, second // 8) for second in range(100))))
+
+
+def test_4_what_nobody_was_awake_to_see_does_not_count() -> None:
+    frozen = [(0, True, None), (1, False, "spins"), (3601, False, "spins"), (3602, True, None)]
+    assert not any(seen(*frozen)), "frozen for an hour in the midst of a turn, and well afterwards"
+    often = [(second * 60, False, "spins") for second in range(5)]
+    assert not any(seen((-1, True, None), *often)), "four times frozen: 8 s at most"
+
+
+def test_4_the_claims_have_run_out_before_anybody_is_called_blocked() -> None:
+    assert limit_of(30.0, lease=6.0) == 30.0
+    assert limit_of(5.0, lease=6.0) == 12.0
+
+
+async def test_4_what_blocks_the_loop_is_charged_in_the_ledger_and_told_with_its_stack(stage: Stage) -> None:
+    agent, ended = Agent(), threading.Event()
+    codes: list[int] = []
+
+    def end(code: int) -> None:
+        """In place of the end: the handler lets go, and the agent lives to tell."""
+        codes.append(code)
+        ended.set()
+
+    @agent.job("blocks")
+    async def blocks() -> str:
+        assert ended.wait(60), "nobody has noticed"  # as in a call into C: nothing else gets a turn
+        return "it was nothing"
+
+    @agent.job("neighbour")
+    async def neighbour() -> int:
+        return 1
+
+    await stage.enter(
+        agent, end_process=end, ledger_url=stage.ledger_url, agent_lease=1.0, agent_blocked_after=0.5
+    )
+    hostile = await stage.dispatch("blocks")
+    beside = await stage.dispatch("neighbour")
+    error = (await stage.hear(AttemptFailed, hostile)).data.error
+    assert codes == [Exit.BLOCKED]
+    assert (error.kind, error.type) == (ErrorKind.CRASH, "Blocked")
+    assert error.message.startswith("expected it to await now and then, it kept the event loop of its agent")
+    assert error.flight_record is not None
+    assert error.flight_record.stacks is not None
+    assert "in blocks" in error.flight_record.stacks
+    assert (await stage.hear(AttemptSucceeded, beside)).data.result == 1
+    assert not stage.of(AttemptSucceeded, hostile), "what it said afterwards counts for nothing"
+
+
+@pytest.mark.parametrize(("blocked_after", "watchers"), [(30.0, 1), (0.0, 0)])
+async def test_4_the_watch_ends_with_its_agent_and_0_means_none(
+    stage: Stage, blocked_after: float, watchers: int
+) -> None:
+    agent = Agent()
+
+    @agent.job("quick")
+    async def quick() -> None: ...
+
+    one = await stage.enter(agent, end_process=pytest.fail, agent_blocked_after=blocked_after)
+    watching = [each for each in threading.enumerate() if each.name == "watch over the loop"]
+    assert len(watching) == watchers
+    await stage.leave(one)
+    for each in watching:
+        each.join(20)
+        assert not each.is_alive()
+
+
+SEIZED = """
+import re
+import threading
+
+from warrener_agent.seizure import SeizureAlarm
+
+alarm = SeizureAlarm(0.2)
+alarm.arm()
+
+def put_off():
+    pause = threading.Event()
+    while not pause.wait(0.01):
+        alarm.put_off()
+
+threading.Thread(target=put_off, daemon=True).start()
+sum(range(10_000_000))
+print("put off", flush=True)
+
+def match_for_ever():
+    re.match("(a+)+$", "a" * 60 + "b")
+
+match_for_ever()
+"""
+
+
+def test_4_a_call_into_c_that_lets_nobody_else_run_ends_with_its_stack() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", SEIZED], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert ended.returncode == -signal.SIGVTALRM
+    assert ended.stdout == "put off\n", "as long as Python runs, it goes on"
+    assert "in match_for_ever" in ended.stderr
