@@ -138,7 +138,11 @@ class Keeping:
                 letters += self._refuse(wish, _unknown(wish))
             else:
                 success = await self._schedules.last_success(row.name) if names_success(row.asked) else None
-                ticks.append(_triggered(row, wish.event, now, success))
+                try:
+                    ticks.append(_triggered(row, wish.event, now, success))
+                except Exception as error:  # noqa: BLE001 - one schedule must not stop the others
+                    _log.exception("A schedule could not be triggered: a bug.", action="schedules.bug")
+                    letters += self._refuse(wish, f"the scheduler failed at it: {error!r}")
         await self._schedules.add_ticks(ticks)
         return letters
 
@@ -152,7 +156,7 @@ class Keeping:
             elif isinstance(wish.event, ScheduleBackfillRequested):
                 try:
                     letters += await self._backfilling.carry_out(wish.event, row)
-                except ValueError as error:
+                except (ValueError, ArithmeticError) as error:
                     letters += self._refuse(wish, str(error))
         return letters
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from warrener_contracts.events import SchedulePutData
 from warrener_runtime.clock import Clock
+from warrener_runtime.logs import get_logger
 from warrener_scheduler.calendar.ticks import check
 from warrener_scheduler.calendar.zone_database import database_version
 from warrener_scheduler.clock.deciding import first_time
@@ -18,6 +19,8 @@ from warrener_scheduler.clock.tick_names import check_arguments
 from warrener_scheduler.triggers.binding import Bindings
 from warrener_store import Store
 from warrener_store.schedules.rows import ScheduleRow
+
+_log = get_logger("putting")
 
 
 class Put(NamedTuple):
@@ -59,10 +62,15 @@ class Putting:
 
 
 def _problem(put: Put) -> str | None:
-    """Why it cannot be kept, as far as it says itself."""
+    """Why it cannot be kept, as far as it says itself; where we ourselves fail at it, the others go on."""
     try:
         check(put.asked, put.at)
         check_arguments(put.asked)
     except ValueError as error:
         return str(error)
+    except Exception as error:  # noqa: BLE001 - one schedule must not stop the others
+        _log.exception(
+            "A schedule could not be looked at: a bug.", action="putting.bug", schedule=put.asked.name
+        )
+        return f"the scheduler failed at it: {type(error).__name__}: {error}"
     return None
