@@ -92,7 +92,11 @@ async def test_4_the_watch_ends_with_its_agent_and_0_means_none(
     @agent.job("quick")
     async def quick() -> None: ...
 
-    one = await stage.enter(agent, end_process=pytest.fail, agent_blocked_after=blocked_after)
+    one = await stage.enter(
+        agent,
+        end_process=lambda code: pytest.fail(f"the process was ended: {code}"),
+        agent_blocked_after=blocked_after,
+    )
     watching = [each for each in threading.enumerate() if each.name == "watch over the loop"]
     assert len(watching) == watchers
     await stage.leave(one)

@@ -42,6 +42,8 @@ class Nursery:
                 return Snooze(60)
             case "hangs":
                 await asyncio.sleep(3600)
+            case _:
+                pass
         return how
 
     async def child(self, name: str) -> None:

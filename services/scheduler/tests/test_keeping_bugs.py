@@ -5,8 +5,8 @@ from services.scheduler.tests.stage import Stage
 from services.scheduler.tests.test_clock import fates, named, put, say
 
 from warrener_contracts.events import SchedulePutData, ScheduleTriggerRequested
+from warrener_scheduler.calendar.ticks import check
 from warrener_scheduler.clock import keeping, putting
-from warrener_scheduler.clock.putting import check
 
 BUG = ZeroDivisionError("a bug")
 

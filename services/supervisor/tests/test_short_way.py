@@ -23,7 +23,6 @@ def told(row: JobRow, attempt: int) -> AttemptSucceeded:
             job_id=row.job_id,
             attempt=attempt,
             job_type=row.job_type,
-            queue=row.queue,
             agent_id="a7",
             started_at=NOW,
             finished_at=NOW,

@@ -38,7 +38,7 @@ def _length(event: Any, begin: date) -> int:
         days = event.decoded("DURATION").days if "DURATION" in event else 1
     if not 1 <= days <= _LONGEST:
         raise NoDates(f"an event of {days} days from {begin} on")
-    return cast("int", days)
+    return int(days)
 
 
 def _repeated(event: Any, begin: date, today: date) -> Iterator[date]:
