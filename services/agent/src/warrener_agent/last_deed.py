@@ -48,7 +48,7 @@ class LastDeed:
     def _say(self, stuck: str) -> None:
         run = self._run
         beside = [str(one.data.job_id) for one in self._at.running if one is not run]
-        _log.critical(
+        _log.error(
             "The event loop is blocked: this agent ends, so that a fresh process takes its place. A handler "
             'that computes, or waits without await, needs executor="thread" or "process".',
             action="agent.blocked",
