@@ -87,22 +87,19 @@ async def test_4_what_blocks_the_loop_is_charged_in_the_ledger_and_told_with_its
 async def test_4_the_watch_ends_with_its_agent_and_0_means_none(
     stage: Stage, blocked_after: float, watchers: int
 ) -> None:
-    agent = Agent()
+    agent, codes = Agent(), list[int]()
 
     @agent.job("quick")
     async def quick() -> None: ...
 
-    one = await stage.enter(
-        agent,
-        end_process=lambda code: pytest.fail(f"the process was ended: {code}"),
-        agent_blocked_after=blocked_after,
-    )
+    one = await stage.enter(agent, end_process=codes.append, agent_blocked_after=blocked_after)
     watching = [each for each in threading.enumerate() if each.name == "watch over the loop"]
     assert len(watching) == watchers
     await stage.leave(one)
     for each in watching:
         each.join(20)
         assert not each.is_alive()
+    assert not codes
 
 
 SEIZED = """

@@ -1,0 +1,75 @@
+"""Point 4 of supervision, on real processes and a real broker: a coroutine in `while True: pass` blocks the
+event loop of its agent. The agent ends itself and says why; started again, it goes on with the rest."""
+
+import json
+import sqlite3
+from contextlib import closing
+from typing import Any
+
+import pytest
+from tests.acceptance.looking import buried, story
+from tests.acceptance.warren import ServiceProcess, Warren, until
+
+from warrener_client import JobDead, SyncClient, SyncJob
+from warrener_runtime.lifecycle.serving import Exit
+
+MODULE = "tests.acceptance.blocked_handlers"
+QUICK = {
+    "WARRENER_LEASE": "4",
+    "WARRENER_AGENT_LEASE": "3",
+    "WARRENER_AGENT_HEARTBEAT": "1",
+    "WARRENER_AGENT_BLOCKED_AFTER": "6",
+}
+DEATHS = 2
+NEIGHBOURS = 30
+
+
+def last_word(agent: ServiceProcess) -> dict[str, Any]:
+    """What an agent whose loop was blocked has logged of it."""
+    (said,) = [line for line in agent.log.read_text().splitlines() if '"agent.blocked"' in line]
+    word: dict[str, Any] = json.loads(said)
+    return word
+
+
+def check_end(agent: ServiceProcess, hostile: SyncJob, attempt: int) -> None:
+    """It ends by itself, with a code of its own, and its log names the job and shows the place."""
+    until(lambda: agent.process.poll() is not None, "the blocked agent to end itself")
+    assert agent.process.returncode == Exit.BLOCKED
+    word = last_word(agent)
+    assert (word["job_id"], word["job_type"], word["attempt"]) == (str(hostile.job_id), "hostile", attempt)
+    assert "in spin\n" in word["stacks"]
+    assert word["seconds"] >= 6
+
+
+def test_4_a_coroutine_that_blocks_its_agent_is_quarantined_and_its_neighbours_finish_once(
+    warren: Warren,
+) -> None:
+    with closing(sqlite3.connect(warren.folder / "ledger.db")) as effects:
+        effects.execute("CREATE TABLE effects (note TEXT)")
+    warren.environment = QUICK
+    warren.start_all(MODULE)
+    with SyncClient(warren.broker_url) as client:
+        hostile = client.request("hostile")
+        neighbours = [client.request("neighbour", {"number": number}) for number in range(NEIGHBOURS)]
+        for attempt in range(1, DEATHS + 1):  # as systemd would, with Restart=on-failure
+            check_end(warren.services[-1], hostile, attempt)
+            warren.start("agent", MODULE)
+        with pytest.raises(JobDead):
+            hostile.result(timeout=60)
+        assert [job.result(timeout=60) for job in neighbours] == list(range(NEIGHBOURS))
+    check_books(warren, hostile)
+
+
+def check_books(warren: Warren, hostile: SyncJob) -> None:
+    """It is quarantined by name, with what was seen of each attempt; of the others each was done once."""
+    reason = buried(warren, hostile.job_id).reason
+    assert reason.startswith(f"quarantined as poison: {DEATHS} attempts ended with their process: ")
+    assert reason.count(": Blocked: ") == DEATHS
+    _, attempts, _ = story(warren, hostile.job_id)
+    for each in attempts:
+        assert each.error is not None
+        assert each.error.flight_record is not None
+        assert "in spin\n" in (each.error.flight_record.stacks or "")
+    with closing(sqlite3.connect(warren.folder / "ledger.db")) as effects:
+        done = [int(note) for (note,) in effects.execute("SELECT note FROM effects")]
+    assert sorted(done) == list(range(NEIGHBOURS))
