@@ -70,7 +70,9 @@ INSERTS = {
     f"{MOMENT}, NULL)",
     "slots_not_negative": f"warrener_agents VALUES ('a1', 'h', 1, '[]', -1, 0, true, {MOMENT}, {MOMENT})",
     "runs_not_negative": "warrener_schedules VALUES "
-    f"('s', '{{}}', {MOMENT}, 'v', false, NULL, NULL, NULL, -1, 0, NULL, NULL)",
+    f"('s', '{{}}', {MOMENT}, 'v', false, NULL, NULL, NULL, -1, 0, NULL, NULL, '')",
+    "something_expected": "warrener_schedule_watches (name, since, look_at) "
+    f"VALUES ('s', {MOMENT}, {MOMENT})",
     "fate_known": "warrener_ticks VALUES "
     f"('s', {MOMENT}, 'late', {MOMENT}, {MOMENT}, '', NULL, NULL, NULL, NULL)",
     "request_until_fired": "warrener_ticks VALUES "
