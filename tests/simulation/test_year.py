@@ -34,7 +34,8 @@ async def test_4_a_year_of_a_thousand_schedules_has_every_tick_and_every_job_onc
 
 
 async def check_ledger(year: Year, planned: Planned) -> None:
-    ticks = await year.store.ticks_of(planned.asked.name, 100_000)
+    found = await year.store.ticks_of(planned.asked.name, 100_000)
+    ticks = [tick for tick in found if tick.nominal_at < END]  # that of the end is decided a little ahead
     assert {tick.nominal_at for tick in ticks} == planned.times, planned.asked
     assert len(ticks) == len(planned.times)
     assert {tick.fate for tick in ticks} <= {TickFate.FIRED}, planned.asked
