@@ -18,6 +18,7 @@ def start(warren: Warren, *said: str) -> subprocess.Popen[str]:
             **{name: value for name, value in os.environ.items() if not name.startswith("WARRENER_")},
             "WARRENER_BROKER_URL": warren.broker_url,
             "WARRENER_STORE_URL": warren.store_url,
+            "COLUMNS": "200",  # a table that is cut to the terminal would be cut differently on each machine
         },
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
