@@ -8,6 +8,7 @@ from tests.acceptance.warren import Warren
 
 from warrener_store import open_store
 from warrener_store.rows import AgentRow, AttemptRow, DeadLetter, JobRow, ParkedMessage
+from warrener_store.schedules.rows import TickRow
 
 
 def look(warren: Warren, job_id: UUID) -> tuple[JobRow, Sequence[ParkedMessage]]:
@@ -33,6 +34,20 @@ def buried(warren: Warren, job_id: UUID) -> DeadLetter:
 def agents_of(warren: Warren) -> Sequence[AgentRow]:
     """The agents that have been heard of."""
     return asyncio.run(_agents_of(warren.store_url))
+
+
+def ledger(warren: Warren, schedule: str) -> list[TickRow]:
+    """The ticks of a schedule, the first one first."""
+    return asyncio.run(_ledger(warren.store_url, schedule))
+
+
+async def _ledger(url: str, schedule: str) -> list[TickRow]:
+    store = open_store(url)
+    await store.start()
+    try:
+        return [*reversed(await store.ticks_of(schedule, 1000))]
+    finally:
+        await store.close()
 
 
 async def _agents_of(url: str) -> Sequence[AgentRow]:

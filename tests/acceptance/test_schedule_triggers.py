@@ -14,6 +14,7 @@ import aiormq
 import pytest
 from aiormq.abc import ArgumentsType
 from pamqp.commands import Basic
+from tests.acceptance.looking import ledger
 from tests.acceptance.warren import Warren, until
 
 from warrener_client import SyncClient
@@ -23,7 +24,6 @@ from warrener_contracts.states import JobState
 from warrener_contracts.triggers import AfterRule, Check, Condition, EventRule, Upstream
 from warrener_store import open_store
 from warrener_store.rows import JobRow
-from warrener_store.schedules.rows import TickRow
 
 MODULE = "step_jobs"
 JOBS = """
@@ -119,20 +119,6 @@ async def _declare(url: str, exchange: str) -> None:
         await channel.exchange_declare(exchange, exchange_type="topic", durable=True, arguments=arguments)
     finally:
         await connection.close()
-
-
-def ledger(warren: Warren, name: str) -> list[TickRow]:
-    """The ticks of a schedule, the first one first."""
-
-    async def ask() -> list[TickRow]:
-        store = open_store(warren.store_url)
-        await store.start()
-        try:
-            return await store.ticks_of(name, 1000)
-        finally:
-            await store.close()
-
-    return list(reversed(asyncio.run(ask())))
 
 
 def jobs_of(warren: Warren, name: str) -> dict[UUID, JobRow]:

@@ -17,7 +17,7 @@ from uuid import UUID
 import asyncpg
 import pytest
 from tests.acceptance.forked import fork_scheduler
-from tests.acceptance.looking import rows_of
+from tests.acceptance.looking import ledger, rows_of
 from tests.acceptance.warren import Warren, free_port, until
 
 from warrener_client import SyncClient
@@ -224,20 +224,6 @@ CHOICES = {
     "all": Choices.model_validate({"misfire": "all", "catch_up_most": 2}),
     "window": Choices.model_validate({"misfire": "window", "catch_up_window": 5}),
 }
-
-
-def ledger(warren: Warren, name: str) -> list[TickRow]:
-    """The ticks of a schedule, the first one first."""
-
-    async def ask() -> list[TickRow]:
-        store = open_store(warren.store_url)
-        await store.start()
-        try:
-            return await store.ticks_of(name, 1000)
-        finally:
-            await store.close()
-
-    return list(reversed(asyncio.run(ask())))
 
 
 def test_a_scheduler_that_was_away_over_3_ticks_does_what_each_misfire_choice_says(

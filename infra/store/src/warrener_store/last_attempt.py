@@ -9,7 +9,7 @@ from warrener_contracts.states import JobState
 from warrener_store.rows import AttemptEnd, AttemptRow, JobRow
 
 VERDICT = "done"
-"""What `attempts_of.sql` says of an attempt that it makes of its job."""
+"""The verdict on it; what `attempts_of.sql` says of an attempt that it makes of its job."""
 
 
 def told_by(row: JobRow, attempt: AttemptRow) -> bool:

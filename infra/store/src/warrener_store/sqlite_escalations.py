@@ -1,28 +1,17 @@
 """Cases in a SQLite file: a batch is one transaction, as everywhere there."""
 
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any
 
 from warrener_store.encoding import encode, escape
 from warrener_store.escalations import CaseChange, CaseEntry, CaseRow, Escalations, Raised
 from warrener_store.raising import Opening, once, openings
 from warrener_store.records.cases import case_in, entry_in, progress_out
 from warrener_store.records.form import TEXTUAL, text_out
-
-
-class Transaction(Protocol):
-    """What is done between BEGIN and COMMIT."""
-
-    async def ask(self, name: str, *parameters: Any) -> Sequence[Sequence[Any]]:
-        """The rows that the statement of this name gives."""
-        ...
-
-    async def run(self, name: str, rows: Iterable[tuple[Any, ...]]) -> None:
-        """Run the statement of this name for each of these rows."""
-        ...
+from warrener_store.sqlite_transaction import Transaction
 
 
 class SqliteEscalations(Escalations):

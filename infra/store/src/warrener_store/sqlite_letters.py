@@ -1,10 +1,9 @@
 """Dead letters and campaigns in a SQLite file: a batch is one transaction, as everywhere there."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, Protocol
 
 from warrener_store.dead_letters import CampaignRow, Move
 from warrener_store.encoding import encode
@@ -12,18 +11,7 @@ from warrener_store.letter_questions import Ask, LetterQuestions
 from warrener_store.records.campaigns import campaign_in, campaign_out, in_order, move_out, progress_out
 from warrener_store.records.form import TEXTUAL
 from warrener_store.sql import statement
-
-
-class Transaction(Protocol):
-    """What is done between BEGIN and COMMIT."""
-
-    async def ask(self, name: str, *parameters: Any) -> Sequence[Sequence[Any]]:
-        """The rows that the statement of this name gives."""
-        ...
-
-    async def run(self, name: str, rows: Iterable[tuple[Any, ...]]) -> None:
-        """Run the statement of this name for each of these rows."""
-        ...
+from warrener_store.sqlite_transaction import Transaction
 
 
 class SqliteLetters(LetterQuestions):

@@ -41,9 +41,10 @@ class Dispatch:
         now = self._clock.now()
         claimed = await self._store.claim_due([JobState.WAITING], now, now + GRACE, self._limit)
         due = [row for row in claimed if not _hopeless(row, now)]
-        await self._save([put_off(row, now) for row in due if self._holds.holds(row, now)])
-        begun = [begin(row, now) for row in due if not self._holds.holds(row, now)]
-        applied = await self._save(begun)
+        # Asked once of each: breakers may turn while the first ones are saved.
+        held = {row.job_id for row in due if self._holds.holds(row, now)}
+        await self._save([put_off(row, now) for row in due if row.job_id in held])
+        applied = await self._save([begin(row, now) for row in due if row.job_id not in held])
         await publish(self._bus, [dispatch_letter(row, now) for row in applied], self._clock)
         await self._save([confirm(row, self._clock.now()) for row in applied])
         if applied:

@@ -9,14 +9,12 @@ from warrener_contracts.events import AttemptSucceeded, JobCancelRequested, JobD
 from warrener_contracts.journey import Signal
 from warrener_contracts.states import JobState
 from warrener_store.becoming import become
+from warrener_store.last_attempt import VERDICT
 from warrener_store.rows import AttemptEnd, AttemptRow, DeadLetter, JobRow
 from warrener_store.watching import watched_by
 from warrener_supervisor.fingerprint import fingerprint
 from warrener_supervisor.moment import Moment
 from warrener_supervisor.verdicts import Judgement, Tell
-
-DONE = "done"
-"""The verdict on a success."""
 
 
 def succeeded(row: JobRow, event: AttemptSucceeded, at: Moment) -> Judgement:
@@ -24,9 +22,8 @@ def succeeded(row: JobRow, event: AttemptSucceeded, at: Moment) -> Judgement:
     there."""
     data = event.data
     over = _over(row, JobState.SUCCEEDED, at.now, result=data.result, owner=data.agent_id)
-    verdict = (
-        DONE if data.recorded_attempt == row.attempt else f"done: recorded by attempt {data.recorded_attempt}"
-    )
+    itself = data.recorded_attempt == row.attempt
+    verdict = VERDICT if itself else f"{VERDICT}: recorded by attempt {data.recorded_attempt}"
     record = AttemptRow(
         job_id=row.job_id,
         attempt=row.attempt,
@@ -38,7 +35,7 @@ def succeeded(row: JobRow, event: AttemptSucceeded, at: Moment) -> Judgement:
         error=None,
         verdict=verdict,
     )
-    return Judgement(over, DONE, attempt=record, tells=tidings(over.state, Signal.SUCCEEDED))
+    return Judgement(over, VERDICT, attempt=record, tells=tidings(over.state, Signal.SUCCEEDED))
 
 
 def dead(row: JobRow, record: AttemptRow, reason: str, now: datetime) -> Judgement:

@@ -13,10 +13,10 @@ from warrener_contracts.events import AttemptSucceeded, Event
 from warrener_contracts.letters import Letter, addressed_to
 from warrener_runtime.clock import Clock
 from warrener_runtime.telemetry import Telemetry, TraceContext
+from warrener_store.last_attempt import VERDICT
 from warrener_store.port import StateStore, StoreRefused
 from warrener_store.successes import SucceededJob, Success
 from warrener_supervisor.breakers.keeper import Breakers
-from warrener_supervisor.ends import DONE
 from warrener_supervisor.fold import Case
 from warrener_supervisor.judged_trace import judged
 from warrener_supervisor.successes import success_letter
@@ -57,7 +57,7 @@ class ShortWay:
 
     def _tell(self, job: SucceededJob, event: AttemptSucceeded) -> Sequence[Letter]:
         own = TraceContext(job.traceparent, job.tracestate)
-        to_all = success_letter(job, judged(self._telemetry, job, event, DONE, otherwise=own))
+        to_all = success_letter(job, judged(self._telemetry, job, event, VERDICT, otherwise=own))
         return [to_all, *(addressed_to(to_all, address) for address in dict.fromkeys(job.watchers))]
 
 

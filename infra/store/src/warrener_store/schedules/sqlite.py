@@ -1,11 +1,11 @@
 """Schedules in a SQLite file: what is decided about is held by the one writer's transaction."""
 
 from abc import abstractmethod
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any
 
 from warrener_contracts.events import TickFate
 from warrener_store.encoding import encode, escape
@@ -23,19 +23,8 @@ from warrener_store.schedules.records import (
     tick_out,
 )
 from warrener_store.schedules.rows import Advance, ScheduleRow, TickRow
+from warrener_store.sqlite_transaction import Transaction
 from warrener_store.triggers.sqlite import settle, with_arrivals
-
-
-class Transaction(Protocol):
-    """What is done between BEGIN and COMMIT."""
-
-    async def ask(self, name: str, *parameters: Any) -> Sequence[Sequence[Any]]:
-        """The rows that the statement of this name gives."""
-        ...
-
-    async def run(self, name: str, rows: Iterable[tuple[Any, ...]]) -> None:
-        """Run the statement of this name for each of these rows."""
-        ...
 
 
 class SqliteSchedules(ScheduleQuestions, Schedules):

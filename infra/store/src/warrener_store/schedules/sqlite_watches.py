@@ -9,11 +9,11 @@ from typing import Any
 
 from warrener_store.encoding import encode
 from warrener_store.records.form import TEXTUAL
-from warrener_store.schedules.sqlite import Transaction
 from warrener_store.schedules.upkeep import TickUpkeep
 from warrener_store.schedules.watch_questions import WatchQuestions
 from warrener_store.schedules.watch_records import WATCH_COLUMNS, run_in, watch_in, watch_out
 from warrener_store.schedules.watches import NEWEST, Watched, Watches, WatchRow
+from warrener_store.sqlite_transaction import Transaction
 
 
 class SqliteWatches(WatchQuestions, Watches, TickUpkeep):

@@ -14,7 +14,7 @@ from typing import Any
 from warrener_store.escalations import OVER
 from warrener_store.records.cases import CASE_COLUMNS
 from warrener_store.records.jobs import JOB_COLUMNS
-from warrener_store.records.successes import SUCCEEDED_COLUMNS
+from warrener_store.records.successes import IN_FLIGHT, SUCCEEDED_COLUMNS
 from warrener_store.schedules.records import SCHEDULE_COLUMNS, TICK_COLUMNS
 from warrener_store.schedules.watch_records import WATCH_COLUMNS
 from warrener_store.schedules.watches import NEWEST
@@ -29,6 +29,7 @@ JOB = _columns("job", JOB_COLUMNS)
 
 _MEANT = {
     "{job}": JOB,
+    "{in_flight}": ", ".join(f"'{state.value}'" for state in IN_FLIGHT),
     "{succeeded}": _columns("job", SUCCEEDED_COLUMNS),
     "{case}": _columns("cases", CASE_COLUMNS),
     "{schedule}": _columns("schedule", SCHEDULE_COLUMNS),
@@ -39,7 +40,8 @@ _MEANT = {
     "{over}": str(OVER),
     "{newest}": str(NEWEST),
 }
-"""What words in braces stand for in a statement: the columns of a row, in order; which jobs are over."""
+"""What words in braces stand for in a statement: the columns of a row, in order; which jobs are over,
+and which are in flight."""
 
 
 def statement(dialect: str, name: str) -> str:

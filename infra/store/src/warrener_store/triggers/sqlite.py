@@ -4,12 +4,13 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any
 
 from warrener_store.encoding import encode
 from warrener_store.records.form import TEXTUAL
 from warrener_store.schedules.records import schedule_in
 from warrener_store.schedules.rows import Advance, DueSchedule, ScheduleRow
+from warrener_store.sqlite_transaction import Transaction
 from warrener_store.triggers.port import PORTION, Triggers
 from warrener_store.triggers.records import (
     address_in,
@@ -20,18 +21,6 @@ from warrener_store.triggers.records import (
     waits,
 )
 from warrener_store.triggers.rows import Address, ArrivalRow
-
-
-class Transaction(Protocol):
-    """What is done between BEGIN and COMMIT."""
-
-    async def ask(self, name: str, *parameters: Any) -> Sequence[Sequence[Any]]:
-        """The rows that the statement of this name gives."""
-        ...
-
-    async def run(self, name: str, rows: Iterable[tuple[Any, ...]]) -> None:
-        """Run the statement of this name for each of these rows."""
-        ...
 
 
 class SqliteTriggers(Triggers):

@@ -33,7 +33,7 @@ WITH changed AS (
     job.ctid = found.place
     AND job.version <= found.version
     AND found.attempt = coalesce(told.attempt, ($2::integer[])[1])
-    AND found.left_state IN ('queued', 'running', 'retrying')
+    AND found.left_state IN ({in_flight})
   RETURNING {succeeded}, found.left_state
 ),
 counted AS (

@@ -3,4 +3,4 @@
 SELECT {succeeded}, job.state
 FROM json_each(?1) AS told
 JOIN warrener_jobs AS job ON job.job_id = told.value ->> 0
-WHERE job.attempt = told.value ->> 1 AND +job.state IN ('queued', 'running', 'retrying')
+WHERE job.attempt = told.value ->> 1 AND +job.state IN ({in_flight})
