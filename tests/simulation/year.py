@@ -96,5 +96,6 @@ class Year:
         while (now := self.clock.now()) < end:
             wake = await self.store.next_schedule_wake() or end
             await self.clock.leap(min((min(wake, end) - now).total_seconds(), _LEAP))
+            await self.clock.advance(_REST)  # it is decided ahead
             while self.store.live or (await self.store.next_schedule_wake() or end) <= self.clock.now() < end:
                 await self.clock.advance(_REST)

@@ -2,7 +2,9 @@
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from uuid import UUID, uuid4
 
@@ -11,6 +13,7 @@ from services.console.tests.test_schedule import heard
 from typer.testing import Result
 
 from warrener.exits import CommandError
+from warrener.scheduling.backfilling import look_on
 from warrener.scheduling.span import Standing, moment_of, rate_of, span_of, still_to_come
 from warrener_contracts.events import ScheduleBackfillRequested, SchedulePutData, TickFate
 from warrener_contracts.identity import tick_job_id
@@ -102,6 +105,49 @@ def test_where_nothing_is_left_nothing_is_asked_for(run: Run, store: tuple[str, 
         "schedule", "backfill", "daily", "--from", "2026-03-02T07:00", "--to", "2026-03-02T08:00", *store
     )
     assert "daily has no past tick in this span" in late.stderr
+
+
+def test_what_was_asked_for_before_is_looked_on_until_it_is_published(
+    store: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same command again, as the one that was interrupted advised. A clock publishes meanwhile."""
+    kept = replace(tick(DAYS[0], TickFate.CAUGHT_UP, uuid4()), request="{}", wake_at=DAYS[0])
+    span = span_of("daily", DAYS[:1], [kept])
+    assert (span.asked, span.awaited) == ([], DAYS[:1])
+
+    async def look() -> None:
+        open_one = open_store(store[1])
+        await open_one.start()
+        await open_one.add_ticks([kept])
+        ask, asked = open_one.ticks_between, Counter[str]()
+
+        async def publish_after_a_look(name: str, first: datetime, last: datetime) -> list[TickRow]:
+            asked[name] += 1
+            if asked[name] == 2:
+                await open_one.mark_ticks([("daily", DAYS[0])], PUT_AT)
+            return await ask(name, first, last)
+
+        monkeypatch.setattr(open_one, "ticks_between", publish_after_a_look)
+        await look_on(open_one, span)
+        assert asked["daily"] == 2
+        await open_one.close()
+
+    asyncio.run(look())
+
+
+def test_what_is_on_its_way_is_told_apart(run: Run, store: tuple[str, str]) -> None:
+    kept = replace(tick(DAYS[0], TickFate.CAUGHT_UP, uuid4()), request="{}", wake_at=DAYS[0])
+
+    async def keep() -> None:
+        open_one = open_store(store[1])
+        await open_one.start()
+        await open_one.add_ticks([kept])
+        await open_one.close()
+
+    asyncio.run(keep())
+    told = run(*MARCH, *store, "--dry-run")
+    assert "2 jobs would be asked for; passed over: 1 that were asked for before, 1 that have" in told.stderr
+    assert "on its way" in told.stdout
 
 
 @pytest.mark.parametrize(

@@ -61,6 +61,7 @@ class MemorySchedules(Schedules, Declarations):
     def _hold(self, row: ScheduleRow) -> None:
         self._schedules[row.name] = row
         self._wakes.set(row.name, row.wake_at)
+        self._triggers.held(row)
 
     async def pause_schedules(self, names: Collection[str], *, paused: bool, why: str = "") -> None:
         for name in names:
@@ -71,6 +72,7 @@ class MemorySchedules(Schedules, Declarations):
         for name in names:
             self._schedules.pop(name, None)
             self._wakes.set(name, None)
+            self._triggers.removed(name)
             self._watches.pop(name, None)
             for tick in self._ticks.waiting(name):
                 self._ticks.put(replace(tick, fate=TickFate.SKIPPED, reason=REMOVED, decided_at=now))

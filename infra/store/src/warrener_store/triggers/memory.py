@@ -18,11 +18,12 @@ class MemoryTriggers(Triggers):
     def __init__(self, schedules: Mapping[str, ScheduleRow], hold: Callable[[ScheduleRow], None]) -> None:
         self._schedules = schedules
         self._hold = hold  # a schedule, in place of what was there
+        self._waiting: dict[str, ScheduleRow] = {}
         self._bound: set[Address] = set()
         self._arrivals: dict[tuple[str, UUID], ArrivalRow] = {}
 
     async def waiting_schedules(self) -> list[ScheduleRow]:
-        return [row for _, row in sorted(self._schedules.items()) if waits(row)]
+        return [row for _, row in sorted(self._waiting.items())]
 
     async def note_bound(self, addresses: Collection[Address]) -> None:
         self._bound.update(addresses)
@@ -52,10 +53,22 @@ class MemoryTriggers(Triggers):
                 del self._arrivals[key]
 
     async def forget_arrivals(self, heard_before: datetime) -> None:
-        waiting = {row.name for row in self._schedules.values() if waits(row)}
         for key, row in list(self._arrivals.items()):
-            if row.heard_at < heard_before and (row.event is None or row.schedule not in waiting):
+            if row.heard_at < heard_before and (row.event is None or row.schedule not in self._waiting):
                 del self._arrivals[key]
+
+    # -- for those who put schedules -------------------------------------------------------------------------
+
+    def held(self, row: ScheduleRow) -> None:
+        """A schedule is kept, in place of what was there."""
+        if waits(row):
+            self._waiting[row.name] = row
+        else:
+            self._waiting.pop(row.name, None)
+
+    def removed(self, name: str) -> None:
+        """It is there no more."""
+        self._waiting.pop(name, None)
 
     # -- for those who advance schedules ---------------------------------------------------------------------
 

@@ -61,8 +61,8 @@ def backfill(
             span = await find_span(open_store, row, first, last, limit)
             if span.asked and not dry_run:
                 await ask(places, span, speed, reason)
-                if not no_wait:
-                    await look_on(open_store, span)
+            if span.awaited and not dry_run and not no_wait:
+                await look_on(open_store, span)
             return span
 
     span = run(body())
@@ -90,6 +90,7 @@ def _show(span: Span, *, dry_run: bool, waited: bool) -> None:
 
 
 _PASSED_OVER = {
+    Standing.ON_ITS_WAY: "that were asked for before",
     Standing.HAS_ITS_JOB: "that have their job",
     Standing.WAITS: "that wait for the end of an earlier job",
     Standing.BEYOND_LIMIT: "beyond the limit",

@@ -68,8 +68,8 @@ async def ask(places: Places, span: Span, rate: float, reason: str) -> None:
 
 
 async def look_on(store: Store, span: Span) -> None:
-    """Until each tick has its job. Interrupted, it says that the backfill goes on."""
-    asked = span.asked
+    """Until each tick's job is asked for. Interrupted, it says that the backfill goes on."""
+    asked = span.awaited
     pause = max(0.3, len(asked) / 20_000)  # the ledger of a long span is not read all the time
     waited = 0.0
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()

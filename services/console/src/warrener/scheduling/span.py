@@ -21,6 +21,7 @@ class Standing(StrEnum):
     """How a tick of the span stands."""
 
     ASKED_FOR = "asked_for"  # by this backfill
+    ON_ITS_WAY = "on_its_way"  # asked for before, and yet to be published
     HAS_ITS_JOB = "has_its_job"
     WAITS = "waits"  # for the end of an earlier job
     BEYOND_LIMIT = "beyond_limit"
@@ -46,6 +47,12 @@ class Span:
     def asked(self) -> list[datetime]:
         """The nominal times whose jobs are asked for."""
         return [tick.nominal_at for tick in self.ticks if tick.standing is Standing.ASKED_FOR]
+
+    @property
+    def awaited(self) -> list[datetime]:
+        """Those, and the ones that an earlier backfill asked for and whose turn is still to come."""
+        looked_on = (Standing.ASKED_FOR, Standing.ON_ITS_WAY)
+        return [tick.nominal_at for tick in self.ticks if tick.standing in looked_on]
 
     def count(self, standing: Standing) -> int:
         """How many stand so."""
@@ -75,7 +82,9 @@ def _standing(nominal_at: datetime, known: Mapping[datetime, TickRow]) -> Standi
         return Standing.ASKED_FOR
     if tick.fate is TickFate.WAITING:
         return Standing.WAITS
-    return Standing.ASKED_FOR if tick.job_id is None else Standing.HAS_ITS_JOB
+    if tick.job_id is None:
+        return Standing.ASKED_FOR
+    return Standing.HAS_ITS_JOB if tick.request is None else Standing.ON_ITS_WAY
 
 
 def still_to_come(asked: Iterable[datetime], held: Iterable[TickRow]) -> tuple[int, int]:

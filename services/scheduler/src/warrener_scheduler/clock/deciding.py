@@ -1,8 +1,9 @@
 """How a schedule goes on: which ticks are due, and what becomes of each. Pure."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime, timedelta
-from itertools import chain, islice, takewhile
+from itertools import chain
 from typing import NamedTuple
 
 from warrener_contracts.events import SchedulePutData, TickFate
@@ -32,8 +33,7 @@ def advance(due: DueSchedule, now: datetime, zone_version: str) -> Advance:
     if isinstance(row.asked.rule, TriggerRule):
         return arrive(due, now, zone_version)
     most = PORTION + row.asked.choices.catch_up_most
-    times, until = _nominal_times(row, zone_version, now), _until(row, now)
-    ready = list(islice(takewhile(lambda nominal: due_at(row.asked, nominal) <= until, times), most + 1))
+    ready, following = _ready(row, _nominal_times(row, zone_version, now), _until(row, now), most + 1)
     outcome = Outcome(due, now)
     outcome.release_waiting()
     decided = ready[:PORTION]
@@ -44,7 +44,7 @@ def advance(due: DueSchedule, now: datetime, zone_version: str) -> Advance:
         behind = len(ready) - 1 - place
         _decide(outcome, nominal_at, _Behind(behind, behind - on_time))
     last_at = decided[-1] if decided else row.last_at
-    next_at = None if outcome.used_up else _next(row, ready, zone_version, now)
+    next_at = None if outcome.used_up else next(iter(ready[PORTION:]), following)
     wake_at = _wake_at(row.asked, next_at, now, waiting=outcome.waiting > 0)
     return Advance(outcome.row(zone_version, last_at, next_at, wake_at), tuple(outcome.ticks))
 
@@ -90,12 +90,16 @@ def _nominal_times(row: ScheduleRow, zone_version: str, now: datetime) -> chain[
     return chain(nominal_times(row.asked, row.put_at, max(row.last_at, row.put_at - _INSTANT)))
 
 
-def _next(row: ScheduleRow, ready: list[datetime], zone_version: str, now: datetime) -> datetime | None:
-    if len(ready) > PORTION:
-        return ready[PORTION]
-    if ready:
-        return next(nominal_times(row.asked, row.put_at, ready[-1]), None)
-    return next(_nominal_times(row, zone_version, now), None)
+def _ready(
+    row: ScheduleRow, times: Iterable[datetime], until: datetime, most: int
+) -> tuple[list[datetime], datetime | None]:
+    """What is due by then, the first so many of it, and the one that follows."""
+    ready = list[datetime]()
+    for nominal_at in times:
+        if len(ready) == most or due_at(row.asked, nominal_at) > until:
+            return ready, nominal_at
+        ready.append(nominal_at)
+    return ready, None
 
 
 def _wake_at(
