@@ -1,5 +1,6 @@
 """Ten thousand jobs of which 30 % fail twice, with and without a broker that is killed three times: all
-succeed, and in the end the ladder and the store agree that there is nothing left to do."""
+succeed, and in the end the ladder and the store agree that there is nothing left to do. Every other one may
+share its message."""
 
 import random
 import sqlite3
@@ -58,7 +59,7 @@ def begin(warren: Warren, broker: RabbitMQServer) -> int:
     broker.settle()
     chance = random.Random(SEED)
     luck = [chance.random() < UNLUCKY for _ in range(JOBS)]
-    asks = [Ask("many", {"unlucky": unlucky}) for unlucky in luck]
+    asks = [Ask("shared" if n % 2 else "many", {"unlucky": unlucky}) for n, unlucky in enumerate(luck)]
     with SyncClient(warren.broker_url) as client:
         assert sum(1 for _ in client.request_many(asks)) == JOBS
     return sum(luck)

@@ -16,6 +16,8 @@ GOALS: Mapping[str, str] = {
     "throughput_vs_floor": "≥ 0.2",
     "cpu_vs_taskiq": "≤ 0.2",
     "start_latency_vs_celery": "≤ 0.8",
+    "throughput_alone_vs_celery": "none",
+    "throughput_alone_vs_taskiq": "none",
     "throughput_traced": "≥ 0.6",
     "bulk_vs_broker": "≥ 0.4",
     "cost_at_10m": "≤ 1.15",
@@ -31,6 +33,8 @@ _OF: Mapping[str, tuple[tuple[str, str], tuple[str, str]]] = {
     "throughput_vs_floor": (("warrener", "end_to_end"), ("floor", "floor")),
     "cpu_vs_taskiq": (("warrener", "cpu_ms"), ("taskiq", "cpu_ms")),
     "start_latency_vs_celery": (("warrener", "idle_start_p50"), ("celery", "idle_start_p50")),
+    "throughput_alone_vs_celery": (("warrener-alone", "end_to_end"), ("celery", "end_to_end")),
+    "throughput_alone_vs_taskiq": (("warrener-alone", "end_to_end"), ("taskiq", "end_to_end")),
     "throughput_traced": (("warrener-traced", "end_to_end"), ("warrener", "end_to_end")),
     "bulk_vs_broker": (("warrener", "bulk"), ("floor", "floor_published")),
 }

@@ -3,7 +3,7 @@
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 
@@ -12,12 +12,12 @@ from tests.benchmarks.grounds import Grounds
 from tests.benchmarks.one_round import measure
 from tests.benchmarks.place import ROOT
 from tests.benchmarks.plan import Plan
-from tests.benchmarks.systems.catalogue import FLOOR, SYSTEMS, TRACED, traced
+from tests.benchmarks.systems.catalogue import ALONE, FLOOR, SYSTEMS, TRACED, variants
 from tests.benchmarks.systems.port import System
 
 from warrener_runtime.servers.ports import free_block
 
-NAMES = (*SYSTEMS, TRACED, FLOOR)
+NAMES = (*SYSTEMS, ALONE, TRACED, FLOOR)
 Rounds = dict[str, list[dict[str, float]]]
 
 
@@ -45,6 +45,8 @@ def take_turns(names: Sequence[str], plan: Plan, grounds: Grounds, keep: Callabl
 def settings_of(names: Sequence[str]) -> dict[str, str]:
     """What was set, by system."""
     told = {name: SYSTEMS[name].settings for name in names if name in SYSTEMS}
+    if ALONE in names:
+        told[ALONE] = f"as warrener, one job a message, {variants('')[ALONE].slots} slots an agent"
     if TRACED in names:
         told[TRACED] = "as warrener, every step of every job traced and sent by OTLP over HTTP"
     if FLOOR in names:
@@ -60,8 +62,8 @@ def say(text: str) -> None:
 def _one(name: str, endpoint: str, plan: Plan, grounds: Grounds) -> dict[str, float]:
     if name == FLOOR:
         return _floor(plan, grounds)
-    system: System = traced(endpoint) if name == TRACED else SYSTEMS[name]
-    return measure(system, grounds, plan).figures()
+    systems: Mapping[str, System] = {**SYSTEMS, **variants(endpoint)}
+    return measure(systems[name], grounds, plan).figures()
 
 
 def _floor(plan: Plan, grounds: Grounds) -> dict[str, float]:

@@ -23,7 +23,7 @@ class Workshop:
     def _declare(self) -> None:
         job = self.agent.job
 
-        @job("quick", start_timeout="60s")
+        @job("quick", start_timeout="60s", per_message=4)
         async def quick(job: JobContext, number: int) -> int:
             return await self._work(job, 0.0, number)
 
@@ -31,7 +31,7 @@ class Workshop:
         async def slow(job: JobContext, seconds: float) -> int:
             return await self._work(job, seconds, 1)
 
-        @job("flaky", max_attempts=10, start_timeout="60s")
+        @job("flaky", max_attempts=10, start_timeout="60s", per_message=3)
         async def flaky(job: JobContext, failures: int) -> int:
             if self._failed[job.job_id] < failures:
                 self._failed[job.job_id] += 1

@@ -96,6 +96,7 @@ class Year:
         while (now := self.clock.now()) < end:
             wake = await self.store.next_schedule_wake() or end
             await self.clock.leap(min((min(wake, end) - now).total_seconds(), _LEAP))
-            await self.clock.advance(_REST)  # it is decided ahead
+            left = (end - self.clock.now()).total_seconds()
+            await self.clock.advance(min(left, _REST))  # it was decided ahead, and is due now
             while self.store.live or (await self.store.next_schedule_wake() or end) <= self.clock.now() < end:
                 await self.clock.advance(_REST)

@@ -40,7 +40,7 @@ ABSENT = {
     "job.finished.v1": {"error", "reason"},  # a job that succeeded has none
     # Since 1.1 and optional: the examples are those of 1.0, which say what an event says without them.
     "agent.announced.v1": _OF_POLICIES - {"max_losses"}
-    | {"depends_on", "breaker", "schedules", "heartbeat_timeout"},
+    | {"depends_on", "breaker", "schedules", "heartbeat_timeout", "per_message"},
     "attempt.cancelled.v1": {"by_handler", "flight_record"},
     "attempt.dispatched.v1": {"checkpoint"},
     "attempt.failed.v1": {"snoozed", *_OF_ERRORS},

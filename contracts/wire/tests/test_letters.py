@@ -201,6 +201,15 @@ def test_events_of_one_address_are_gathered_in_their_order_and_nothing_else_is()
     assert gathered(told) == told  # what is a batch already stays as it is
 
 
+def test_dispatches_share_messages_where_they_say_so_and_no_more_than_they_say() -> None:
+    dispatch = letter_for(dispatched(None))
+    several = [dispatch._replace(message_id=str(n), per_message=3) for n in range(7)]
+    found = gathered([*several, dispatch])
+    assert [len(decode(letter.body, letter.content_type)) for letter in found] == [3, 3, 1, 1]
+    assert [letter.message_id for letter in found] == ["0+2", "3+2", "6", dispatch.message_id]
+    assert all(letter.mandatory and letter.routing_key == dispatch.routing_key for letter in found)
+
+
 def test_each_asker_gets_answers_of_its_own() -> None:
     event = EXAMPLES["job.finished.v1"]
     told = [reply_letter(event, "a"), letter_for(event), reply_letter(event, "b"), reply_letter(event, "a")]

@@ -82,7 +82,8 @@ def test_a_policy_that_could_not_work_is_refused(wrong: dict[str, object]) -> No
 
 
 def test_a_request_may_choose_every_part_of_a_policy() -> None:
-    of_the_type_alone = {"depends_on", "breaker", "heartbeat_timeout"}  # what its handler is written for
+    # What its handler is written for.
+    of_the_type_alone = {"depends_on", "breaker", "heartbeat_timeout", "per_message"}
     assert PolicyOverrides.model_fields.keys() == JobPolicy.model_fields.keys() - of_the_type_alone
 
 

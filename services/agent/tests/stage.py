@@ -13,7 +13,7 @@ from warrener_agent.settings import AgentSettings
 from warrener_agent.wiring import assemble
 from warrener_contracts.codec import Readable, decode
 from warrener_contracts.events import AttemptDispatched, AttemptDispatchedData, Event
-from warrener_contracts.letters import delayed_letter, letter_for
+from warrener_contracts.letters import delayed_letter, gathered, letter_for
 from warrener_contracts.policy import Guarantee
 from warrener_contracts.topology import DEAD_QUEUE, HEARTBEATS_QUEUE, REQUESTS_QUEUE, STATUS_QUEUE, TOPOLOGY
 from warrener_runtime.bus import Bus, Delivery, Fate, Outgoing, Subscription
@@ -92,7 +92,27 @@ class Stage:
         **data: Any,
     ) -> UUID:
         """What the scheduler sends; returns the job's id."""
-        job_id = job_id or uuid4()
+        event = self.dispatched(job_type, arguments, job_id=job_id, attempt=attempt, timeout=timeout, **data)
+        letter = letter_for(event) if not event.data.not_before else delayed_letter(event, datetime.now(UTC))
+        assert await self.bus.publish([letter]) == [Fate.CONFIRMED]
+        return event.data.job_id
+
+    async def dispatch_together(self, *events: AttemptDispatched) -> None:
+        """What the scheduler sends of a job type that was declared so: all of these in one message."""
+        (letter,) = gathered(letter_for(event)._replace(per_message=len(events)) for event in events)
+        assert await self.bus.publish([letter]) == [Fate.CONFIRMED]
+
+    def dispatched(
+        self,
+        job_type: str,
+        arguments: dict[str, Any] | None = None,
+        *,
+        job_id: UUID | None = None,
+        attempt: int = 1,
+        timeout: timedelta = timedelta(seconds=30),
+        **data: Any,
+    ) -> AttemptDispatched:
+        """As the scheduler says it."""
         values: dict[str, Any] = {
             "queue": "default",
             "guarantee": Guarantee.IDEMPOTENT,
@@ -100,11 +120,11 @@ class Stage:
             "requested_at": datetime.now(UTC),
             **data,
         }
-        event = AttemptDispatched(
+        return AttemptDispatched(
             id=str(uuid4()),
             source="test",
             data=AttemptDispatchedData(
-                job_id=job_id,
+                job_id=job_id or uuid4(),
                 attempt=attempt,
                 job_type=job_type,
                 arguments=arguments or {},
@@ -112,9 +132,6 @@ class Stage:
                 **values,
             ),
         )
-        letter = letter_for(event) if not event.data.not_before else delayed_letter(event, datetime.now(UTC))
-        assert await self.bus.publish([letter]) == [Fate.CONFIRMED]
-        return job_id
 
     async def until(self, fact: Callable[[], bool], what: str = "it to become true") -> None:
         """Wait until what was heard makes `fact` true."""

@@ -1,5 +1,6 @@
 """A dispatch is written without validation: it is, byte for byte, the one that the contracts write."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
@@ -80,3 +81,11 @@ def test_it_is_the_letter_that_the_contracts_write(row: JobRow, now: datetime) -
     (read,) = decode(letter.body, letter.content_type)
     assert isinstance(read, Readable)
     assert read.event == event
+
+
+@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@given(ROWS, MOMENTS)
+def test_first_attempts_share_a_message_and_what_is_tried_again_does_not(row: JobRow, now: datetime) -> None:
+    """It may have ended its agent: the next time it takes no others with it."""
+    row = replace(row, policy=JobPolicy(per_message=8))
+    assert [dispatch_letter(replace(row, attempt=n), now).per_message for n in (1, 2)] == [8, 1]

@@ -1,5 +1,7 @@
 """The jobs, as Warrener's agents load them."""
 
+import os
+
 from tests.benchmarks.stamp import stamp
 
 from warrener_agent import Agent
@@ -7,7 +9,7 @@ from warrener_agent import Agent
 agent = Agent()
 
 
-@agent.job("noop")
+@agent.job("noop", per_message=int(os.environ["JOBS_A_MESSAGE"]))
 async def noop(payload: str) -> int:
     """Nothing."""
     return len(payload)

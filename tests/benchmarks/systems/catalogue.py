@@ -10,14 +10,15 @@ from tests.benchmarks.systems.procrastinate_system import Procrastinate
 from tests.benchmarks.systems.taskiq_system import Taskiq
 from tests.benchmarks.systems.warrener_system import Warrener
 
-OURS, TRACED, FLOOR = "warrener", "warrener-traced", "floor"
+OURS, ALONE, TRACED, FLOOR = "warrener", "warrener-alone", "warrener-traced", "floor"
 _ALL: tuple[System, ...] = (Warrener(), Celery(), Dramatiq(), Taskiq(), Procrastinate(), Dbos())
 SYSTEMS: Mapping[str, System] = {system.name: system for system in _ALL}
 
 
-def traced(endpoint: str) -> Warrener:
-    """Ours, with a span for every step of every job sent to `endpoint`."""
-    return Warrener(
-        environment={"WARRENER_OTLP_ENDPOINT": endpoint, "WARRENER_OTLP_PROTOCOL": "http/protobuf"},
-        variant="-traced",
-    )
+def variants(endpoint: str) -> Mapping[str, Warrener]:
+    """Ours in other settings; what is traced is sent to `endpoint`."""
+    traced = {"WARRENER_OTLP_ENDPOINT": endpoint, "WARRENER_OTLP_PROTOCOL": "http/protobuf"}
+    return {
+        ALONE: Warrener(slots=500, per_message=1, variant="-alone"),
+        TRACED: Warrener(environment=traced, variant="-traced"),
+    }

@@ -18,7 +18,8 @@ _JOBS = "tests.benchmarks.apps.warrener_jobs"
 class Warrener:
     """State, history and ledger in PostgreSQL; every job passes all three services."""
 
-    slots: int = 500
+    slots: int = 125
+    per_message: int = 16
     environment: dict[str, str] = field(default_factory=dict[str, str])
     variant: str = ""
     finished: str | None = "SELECT coalesce(sum(jobs), 0) FROM warrener_job_counts WHERE state = 'succeeded'"
@@ -31,7 +32,8 @@ class Warrener:
     def settings(self) -> str:
         return (
             "quorum queues with at-least-once dead-lettering, confirms, 1 scheduler, 1 supervisor, "
-            f"state store and ledger in PostgreSQL, coroutine jobs, {self.slots} slots an agent, "
+            f"state store and ledger in PostgreSQL, coroutine jobs, up to {self.per_message} of them a "
+            f"message, {self.slots} slots an agent, "
             "client.request_many without answers, as no peer is asked for results"
         )
 
@@ -46,6 +48,7 @@ class Warrener:
             "WARRENER_HEALTH_PORT": "0",
             "WARRENER_LOG_LEVEL": "warning",
             "WARRENER_AGENT_SLOTS": str(self.slots),
+            "JOBS_A_MESSAGE": str(self.per_message),
         } | self.environment
         return [
             Command(("-m", "warrener_scheduler"), settings, "scheduler"),

@@ -76,7 +76,7 @@ class Writer:
     def _filled(self, ask: Ask, event_id: str, context: TraceContext) -> Letter:
         key = ask.idempotency_key
         form = self._form_of(context, key is not None, *_common(ask))
-        exchange, routing_key, _, content_type, _, kind, headers, persistent, mandatory = form.letter
+        exchange, routing_key, _, content_type, _, kind, headers, persistent, mandatory, _ = form.letter
         pieces = [form.before_id, _name(event_id), form.before_arguments, _arguments(ask.arguments)]
         if key is not None:
             pieces += (form.before_key, _name(key))

@@ -35,6 +35,7 @@ class Letter(NamedTuple):
     headers: Mapping[str, str]
     persistent: bool = True
     mandatory: bool = False
+    per_message: int = 1  # so many of its kind may share a message; more where `gathered` says so
 
 
 MAX_GATHERED = 32 * 1024
@@ -45,6 +46,7 @@ nothing, and a reader holds as many messages as its prefetch allows."""
 _MANDATORY = frozenset({topology.REQUESTS, topology.DISPATCH})
 _FLEETING = (AgentHeartbeat, AttemptCancel)
 _GATHERING = frozenset({topology.REQUESTS, topology.STATUS, topology.EVENTS})
+_ANY_NUMBER = 1_000_000
 _SHORT = 255  # bytes; what AMQP allows a message id to have
 _LONG_NAMES = UUID("b40e0853-b43a-5cff-81b0-74ce3fbc7d87")  # uuid5(NAMESPACE_DNS, "warrener.long-names")
 
@@ -78,15 +80,18 @@ def gathered(letters: Iterable[Letter]) -> list[Letter]:
     """The same events in fewer messages: those of one address together, in their order, up to MAX_GATHERED.
 
     For requests, news of attempts and what is told of jobs: who reads these reads batches, and takes each
-    element by itself. All other letters stay as they are, above all a dispatch: one message is one attempt.
+    element by itself. All other letters stay as they are, but for those that say how many of their kind may
+    share a message: a dispatch is one message, unless its job type was declared otherwise.
     """
-    addresses: dict[tuple[str, str, bool, bool], list[Letter]] = {}  # what letters of one message share
+    # By what the letters of one message share.
+    addresses: dict[tuple[str, str, bool, bool, int], list[Letter]] = {}
     gathering: list[Letter | list[Letter]] = []
     for letter in letters:
-        if letter.exchange not in _GATHERING or letter.content_type != EVENT_TYPE:
+        most = _ANY_NUMBER if letter.exchange in _GATHERING else letter.per_message
+        if most == 1 or letter.content_type != EVENT_TYPE:
             gathering.append(letter)
             continue
-        address = (letter.exchange, letter.routing_key, letter.mandatory, letter.persistent)
+        address = (letter.exchange, letter.routing_key, letter.mandatory, letter.persistent, most)
         known = addresses.get(address)
         if known is None:
             known = addresses[address] = []
@@ -161,9 +166,10 @@ def _joined(letters: Sequence[Letter]) -> list[Letter]:
     """Letters of one address, as many in a message as there is room for."""
     parts: list[list[Letter]] = []
     room = 0
+    most = _ANY_NUMBER if letters[0].exchange in _GATHERING else letters[0].per_message
     for letter in letters:
         size = len(letter.body) + 1  # and a comma
-        if size > room or not parts:
+        if size > room or not parts or len(parts[-1]) == most:
             parts.append([])
             room = MAX_GATHERED - 1
         parts[-1].append(letter)

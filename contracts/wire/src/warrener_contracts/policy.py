@@ -24,6 +24,8 @@ __all__ = [
 ]
 
 MAX_SNOOZES = 1000
+MAX_PER_MESSAGE = 64
+"""Attempts: with more, one agent would be given what several could share, and little would be saved."""
 _DEATHS = 4
 
 ErrorName = Annotated[str, Field(min_length=1, max_length=200, examples=["requests.*", "ValueError"])]
@@ -42,6 +44,10 @@ class Guarantee(StrEnum):
 
 def _usual_snoozes(value: object) -> bool:
     return value == MAX_SNOOZES
+
+
+def _alone(value: object) -> bool:
+    return value == 1
 
 
 class JobPolicy(BaseModel, frozen=True):
@@ -90,6 +96,15 @@ class JobPolicy(BaseModel, frozen=True):
         default=(),
         exclude_if=nothing,
         description="These errors (`timeout` and `crash` too) are not tried again; counts before retry_on.",
+    )
+
+    per_message: int = Field(
+        default=1,
+        ge=1,
+        le=MAX_PER_MESSAGE,
+        exclude_if=_alone,
+        description="So many first attempts that are dispatched at once may share a message, and a slot of "
+        "their agent: for short jobs that come in thousands.",
     )
 
     depends_on: tuple[DependencyName, ...] = Field(

@@ -56,6 +56,8 @@ class Agent:
         an `async def` and "thread" for a plain function if not said; only a "process" can be stopped whatever
         it does. `depends_on` names what it needs and others run: while too many attempts fail of job types
         that need it, jobs wait, uncharged; `breaker` says when that is (True: one of its own, as usual).
+        `per_message`: so many first attempts that are dispatched at once may come in one message, run at once
+        in one slot, and come back together if the agent dies: for coroutines that are over soon.
 
         Raises JobDefinitionError for what cannot be served.
         """

@@ -36,6 +36,7 @@ class Options(IsolationOptions, total=False):
     backoff: Backoff
     max_age: timedelta | float | str
     max_snoozes: int
+    per_message: int
     depends_on: str | Sequence[str]
     breaker: BreakerPolicy | bool
 
@@ -75,6 +76,11 @@ def kind_of(
         raise JobDefinitionError(
             f"{name}: expected no heartbeat_timeout for a program, which cannot say that it lives;"
             " give it a timeout"
+        )
+    if chosen != "coroutine" and options.get("per_message", 1) != 1:
+        raise JobDefinitionError(
+            f"{name}: expected per_message for an `async def` handler alone, got it with executor {chosen}:"
+            " those that share a message run at once"
         )
     isolation = isolation_of(name, chosen, options)
     signature = signature or signature_of(handler, name)

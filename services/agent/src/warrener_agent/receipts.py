@@ -16,6 +16,7 @@ class Receipt:
     open_events: int
     received_at: float
     acknowledged: bool = field(default=False, init=False)
+    runs: int = field(default=0, init=False)  # that share its slot now
 
     def settle(self) -> None:
         """One of its events needs the delivery no more."""

@@ -98,6 +98,7 @@ class Receiver:
             receipt = Receipt(subscription, delivery, len(elements), batch.asked)
             if not elements:
                 batch.done.append(receipt)
+            before = len(claims)
             for element in elements:
                 event = read(element)
                 if isinstance(event, Park):
@@ -107,8 +108,9 @@ class Receiver:
                 if (twin := claims.get(claim)) is not None:  # a duplicate shares its fate
                     twin[1].append(receipt)
                 else:
-                    taken = len(claims) >= free or self._at.restarts.holds(event.data.job_type)
+                    taken = free <= 0 or self._at.restarts.holds(event.data.job_type)
                     self._place(batch, event, claim, receipt, slot_free=not taken)
+            free -= len(claims) > before  # those of one delivery share a slot
 
     def _place(
         self, batch: Batch, event: AttemptDispatched, claim: Claim, receipt: Receipt, *, slot_free: bool

@@ -43,6 +43,7 @@ class Run:
     pulse: Pulse | None = None  # where silence is watched
     checkpoint: Checkpoint | None = None  # what was saved before it began
     checkpoints: int = 0  # the number of the last one saved
+    slot: Receipt | None = None  # the delivery by which it has one
     halt: Callable[[], None] | None = None
     """Ends the handler, once there is one: it is asked to stop, or its time is over."""
 
@@ -63,7 +64,7 @@ class Run:
 
 
 class Running:
-    """The table of runs, and the slots that they take."""
+    """The table of runs, and the slots that they take: those of one delivery share one."""
 
     def __init__(self, slots: int) -> None:
         self.slots = slots
@@ -95,18 +96,27 @@ class Running:
             other.ask_to_stop(Stop.FENCED, f"attempt {data.attempt} was granted")
         self._latest[data.job_id] = run
         self._runs[run.claim] = run
-        self._taken[data.queue] += 1
+        run.slot = run.receipts[0]
+        run.slot.runs += 1
+        if run.slot.runs == 1:
+            self._taken[data.queue] += 1
         self._empty.clear()
 
     def remove(self, run: Run) -> None:
-        """It is reported: its slot is free."""
+        """It is reported: its slot is free, unless others share it."""
         if self._runs.get(run.claim) is run:
             del self._runs[run.claim]
-            self._taken[run.data.queue] -= 1
+            self._leave(run)
         if self._latest.get(run.data.job_id) is run:
             del self._latest[run.data.job_id]
         if not self._runs:
             self._empty.set()
+
+    def _leave(self, run: Run) -> None:
+        assert run.slot is not None, "it has had one since it was added"
+        run.slot.runs -= 1
+        if not run.slot.runs:
+            self._taken[run.data.queue] -= 1
 
     def abandon(self, queue: str, gone: asyncio.Task[None]) -> None:
         """A handler that could not be stopped keeps a slot until it ends."""

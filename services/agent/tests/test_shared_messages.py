@@ -1,0 +1,142 @@
+"""Attempts that share a message: each is judged by itself, and together they take one slot."""
+
+import asyncio
+from datetime import UTC, datetime
+from math import inf
+from uuid import uuid4
+
+import pytest
+from services.agent.tests.stage import WAIT, Stage, Theatre
+
+from warrener_agent import Agent, JobContext, JobDefinitionError
+from warrener_agent.kinds import ExecutorName
+from warrener_agent.ledger import Claim
+from warrener_agent.receipts import Receipt
+from warrener_agent.running import Run, Running
+from warrener_contracts.events import AttemptFailed, AttemptSucceeded
+from warrener_contracts.letters import BATCH_TYPE, letter_for
+from warrener_contracts.topology import Topology, dispatch_queue
+from warrener_runtime.telemetry import NO_CONTEXT
+
+WORK = "warrener.queue.default"
+
+
+class Notes:
+    """A handler that notes a word, and then waits where the word is "slow"."""
+
+    def __init__(self) -> None:
+        self.agent = Agent()
+        self.begun = asyncio.Semaphore(0)
+        self.go_on = asyncio.Event()
+
+        @self.agent.job("note", guarantee="transactional", per_message=4)
+        async def note(job: JobContext, word: str) -> str:
+            transaction = await job.transaction()
+            await transaction.execute("CREATE TABLE IF NOT EXISTS effects (note TEXT)")
+            await transaction.execute("INSERT INTO effects VALUES (:word)", {"word": word})
+            if word == "slow":
+                await self.wait()
+            return word
+
+        @self.agent.job("wait", per_message=4)
+        async def wait() -> None:
+            await self.wait()
+
+        del note, wait  # served under their names
+
+    async def wait(self) -> None:
+        self.begun.release()
+        await self.go_on.wait()
+
+    async def begun_are(self, count: int) -> None:
+        async with asyncio.timeout(WAIT):
+            for _ in range(count):
+                await self.begun.acquire()
+
+
+async def test_all_of_a_message_run_at_once_in_one_slot(stage: Stage) -> None:
+    notes = Notes()
+    await stage.enter(notes.agent, agent_slots=1)
+    waiting = [stage.dispatched("wait") for _ in range(3)]
+    await stage.dispatch_together(*waiting)
+    await notes.begun_are(3)
+    later = await stage.dispatch("wait")
+    assert stage.broker.ready(WORK) == 1, "the three share the slot: the next one waits in its queue"
+    notes.go_on.set()
+    for event in waiting:
+        await stage.hear(AttemptSucceeded, event.data.job_id)
+    await stage.hear(AttemptSucceeded, later)
+
+
+async def test_an_agent_killed_between_them_repeats_none_that_has_ended(stage: Stage) -> None:
+    notes = Notes()
+    first = await stage.enter(notes.agent, agent_lease=1.0)
+    done, lost = (stage.dispatched("note", {"word": word}) for word in ("quick", "slow"))
+    await stage.dispatch_together(done, lost)
+    await stage.hear(AttemptSucceeded, done.data.job_id)
+    await notes.begun_are(1)
+    await stage.leave(first)
+    assert stage.broker.ready(WORK) == 1, "one of them has not ended: the message comes again"
+    notes.go_on.set()
+    second = await stage.enter(notes.agent, agent_lease=1.0)
+    await stage.hear(AttemptSucceeded, lost.data.job_id)
+    await stage.hear(AttemptSucceeded, done.data.job_id, times=2)
+    assert await stage.effects() == ["quick", "slow"]
+    await second.drain()
+    await stage.leave(second)
+    assert stage.broker.ready(WORK) == 0
+
+
+async def test_one_that_cannot_be_read_is_parked_and_one_that_fails_fails_alone(
+    stage: Stage, theatre: Theatre
+) -> None:
+    await stage.enter(theatre.agent)
+    good, bad = stage.dispatched("greet", {"name": "x"}), stage.dispatched("fail", {"how": "somehow"})
+    bodies = [good.model_dump_json(exclude_none=True), '{"id": 5}', bad.model_dump_json(exclude_none=True)]
+    body = f"[{','.join(bodies)}]".encode()
+    await stage.bus.publish([letter_for(good)._replace(body=body, content_type=BATCH_TYPE, type="batch")])
+    await stage.hear(AttemptSucceeded, good.data.job_id)
+    await stage.hear(AttemptFailed, bad.data.job_id)
+    await stage.until(lambda: [found.body for found in stage.parked] == [b'{"id": 5}'], "it to be parked")
+
+
+def run_of(stage: Stage, receipt: Receipt) -> Run:
+    data = stage.dispatched("wait").data
+    claim = Claim(data.job_id, data.attempt)
+    return Run(data, claim, [receipt], datetime.now(UTC), 0.0, inf, NO_CONTEXT)
+
+
+async def test_a_slot_is_free_when_the_last_of_a_delivery_has_ended(stage: Stage) -> None:
+    await stage.bus.declare(Topology((), (dispatch_queue("default"),)))
+    await stage.dispatch_together(stage.dispatched("wait"), stage.dispatched("wait"))
+    subscription = await stage.bus.subscribe(WORK, prefetch=1)
+    (delivery,) = await anext(aiter(subscription))
+    running, shared = Running(2), Receipt(subscription, delivery, 2, 0.0)
+    one, other = run_of(stage, shared), run_of(stage, shared)
+    alone = run_of(stage, Receipt(subscription, delivery, 1, 0.0))
+    free = [running.free("default")]
+    for run in (one, other, alone):
+        running.add(run)
+        free.append(running.free("default"))
+    other.receipts.clear()  # acknowledged early, as it has run for very long
+    for run in (other, alone, one, one):
+        running.remove(run)
+        free.append(running.free("default"))
+    assert free == [2, 1, 1, 0, 0, 1, 2, 2]
+
+
+@pytest.mark.parametrize("executor", ["thread", "process"])
+def test_only_coroutines_share_a_message(executor: ExecutorName) -> None:
+    agent = Agent()
+    with pytest.raises(JobDefinitionError, match=f"per_message .* got it with executor {executor}"):
+        agent.job("sums", executor=executor, per_message=2)(_sums)
+    with pytest.raises(JobDefinitionError, match=r"per_message: .* 64, got 65"):
+        agent.job("greet", per_message=65)(_greet)
+
+
+def _sums() -> int:
+    return 1
+
+
+async def _greet() -> str:
+    return str(uuid4())
