@@ -12,7 +12,7 @@ from tests.benchmarks.grounds import Grounds
 from tests.benchmarks.one_round import measure
 from tests.benchmarks.place import ROOT
 from tests.benchmarks.plan import Plan
-from tests.benchmarks.systems.catalogue import ALONE, FLOOR, SYSTEMS, TRACED, variants
+from tests.benchmarks.systems.catalogue import ALONE, ALONE_SETTINGS, FLOOR, SYSTEMS, TRACED, variants
 from tests.benchmarks.systems.port import System
 
 from warrener_runtime.servers.ports import free_block
@@ -46,7 +46,7 @@ def settings_of(names: Sequence[str]) -> dict[str, str]:
     """What was set, by system."""
     told = {name: SYSTEMS[name].settings for name in names if name in SYSTEMS}
     if ALONE in names:
-        told[ALONE] = f"as warrener, one job a message, {variants('')[ALONE].slots} slots an agent"
+        told[ALONE] = ALONE_SETTINGS
     if TRACED in names:
         told[TRACED] = "as warrener, every step of every job traced and sent by OTLP over HTTP"
     if FLOOR in names:

@@ -111,9 +111,9 @@ async def test_a_slot_is_free_when_the_last_of_a_delivery_has_ended(stage: Stage
     await stage.dispatch_together(stage.dispatched("wait"), stage.dispatched("wait"))
     subscription = await stage.bus.subscribe(WORK, prefetch=1)
     (delivery,) = await anext(aiter(subscription))
-    running, shared = Running(2), Receipt(subscription, delivery, 2, 0.0)
+    running, shared = Running(2), Receipt(subscription, delivery, "default", 2, 0.0)
     one, other = run_of(stage, shared), run_of(stage, shared)
-    alone = run_of(stage, Receipt(subscription, delivery, 1, 0.0))
+    alone = run_of(stage, Receipt(subscription, delivery, "default", 1, 0.0))
     free = [running.free("default")]
     for run in (one, other, alone):
         running.add(run)
@@ -123,6 +123,29 @@ async def test_a_slot_is_free_when_the_last_of_a_delivery_has_ended(stage: Stage
         running.remove(run)
         free.append(running.free("default"))
     assert free == [2, 1, 1, 0, 0, 1, 2, 2]
+
+
+async def test_a_handler_that_cannot_be_stopped_keeps_its_part_of_the_slot(stage: Stage) -> None:
+    await stage.bus.declare(Topology((), (dispatch_queue("default"),)))
+    await stage.dispatch_together(stage.dispatched("wait"), stage.dispatched("wait"))
+    subscription = await stage.bus.subscribe(WORK, prefetch=1)
+    (delivery,) = await anext(aiter(subscription))
+    running, shared = Running(2), Receipt(subscription, delivery, "default", 2, 0.0)
+    end = asyncio.Event()
+
+    async def hang() -> None:
+        await end.wait()
+
+    hanging = [asyncio.create_task(hang()) for _ in range(2)]
+    for gone in hanging:
+        run = run_of(stage, shared)
+        running.add(run)
+        running.abandon(run, gone)
+        running.remove(run)
+    assert running.free("default") == 1, "two that hang in one slot take one slot"
+    end.set()
+    await asyncio.wait(hanging)
+    assert running.free("default") == 2
 
 
 @pytest.mark.parametrize("executor", ["thread", "process"])

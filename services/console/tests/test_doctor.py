@@ -105,7 +105,7 @@ def test_agents_that_were_not_heard_of_for_three_heartbeats_are_not_alive() -> N
         started_at=NOON,
         last_seen_at=NOON,
     )
-    assert agents([row], after(10)).told == "1 alive, 3 of 10 slots at work"
+    assert agents([row], after(10)).told == "1 alive, 3 attempts running, 10 slots"
     assert agents([row], after(60)).told == "no agent is alive; the last one was heard of 1 min ago"
     assert served([row], [], NOON).health is Health.ODD
 

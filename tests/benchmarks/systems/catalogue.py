@@ -15,10 +15,14 @@ _ALL: tuple[System, ...] = (Warrener(), Celery(), Dramatiq(), Taskiq(), Procrast
 SYSTEMS: Mapping[str, System] = {system.name: system for system in _ALL}
 
 
+_ALONE = Warrener(slots=500, per_message=1, variant="-alone")
+ALONE_SETTINGS = f"as warrener, one job a message, {_ALONE.slots} slots an agent"
+
+
 def variants(endpoint: str) -> Mapping[str, Warrener]:
     """Ours in other settings; what is traced is sent to `endpoint`."""
     traced = {"WARRENER_OTLP_ENDPOINT": endpoint, "WARRENER_OTLP_PROTOCOL": "http/protobuf"}
     return {
-        ALONE: Warrener(slots=500, per_message=1, variant="-alone"),
+        ALONE: _ALONE,
         TRACED: Warrener(environment=traced, variant="-traced"),
     }

@@ -36,7 +36,8 @@ def test_ratios_are_those_of_medians_and_only_of_what_was_measured() -> None:
 def test_every_goal_of_the_table_has_a_name_that_a_ratio_can_have() -> None:
     everything = {"end_to_end": Spread(1, 1, 1), "cpu_ms": Spread(1, 1, 1), "idle_start_p50": Spread(1, 1, 1)}
     more = {"floor": Spread(1, 1, 1), "floor_published": Spread(1, 1, 1), "bulk": Spread(1, 1, 1)}
-    names = ("warrener", "warrener-traced", "celery", "dramatiq", "taskiq", "procrastinate", "dbos", "floor")
+    ours, peers = ("", "-alone", "-traced"), ("celery", "dramatiq", "taskiq", "procrastinate", "dbos")
+    names = (*(f"warrener{variant}" for variant in ours), *peers, "floor")
     found = ratios(dict.fromkeys(names, everything | more))
     assert found.keys() | {"cost_at_10m"} == GOALS.keys()
 

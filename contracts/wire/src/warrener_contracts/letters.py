@@ -35,7 +35,7 @@ class Letter(NamedTuple):
     headers: Mapping[str, str]
     persistent: bool = True
     mandatory: bool = False
-    per_message: int = 1  # so many of its kind may share a message; more where `gathered` says so
+    per_message: int = 1  # so many of its kind may share a message; any number where its exchange gathers
 
 
 MAX_GATHERED = 32 * 1024
@@ -87,7 +87,7 @@ def gathered(letters: Iterable[Letter]) -> list[Letter]:
     addresses: dict[tuple[str, str, bool, bool, int], list[Letter]] = {}
     gathering: list[Letter | list[Letter]] = []
     for letter in letters:
-        most = _ANY_NUMBER if letter.exchange in _GATHERING else letter.per_message
+        most = _most(letter)
         if most == 1 or letter.content_type != EVENT_TYPE:
             gathering.append(letter)
             continue
@@ -162,11 +162,16 @@ def trace_headers(event: Event[Any]) -> dict[str, str]:
     return {name: value for name, value in context.items() if value}
 
 
+def _most(letter: Letter) -> int:
+    """How many of its kind a message may have."""
+    return _ANY_NUMBER if letter.exchange in _GATHERING else letter.per_message
+
+
 def _joined(letters: Sequence[Letter]) -> list[Letter]:
     """Letters of one address, as many in a message as there is room for."""
     parts: list[list[Letter]] = []
     room = 0
-    most = _ANY_NUMBER if letters[0].exchange in _GATHERING else letters[0].per_message
+    most = _most(letters[0])
     for letter in letters:
         size = len(letter.body) + 1  # and a comma
         if size > room or not parts or len(parts[-1]) == most:

@@ -212,7 +212,7 @@ class Attempt:
 
     def _abandon(self, execution: Execution) -> None:
         data = self._run.data
-        self._bench.at.running.abandon(data.queue, asyncio.create_task(execution.gone()))
+        self._bench.at.running.abandon(self._run, asyncio.create_task(execution.gone()))
         _log.error(
             "A handler cannot be stopped and is abandoned; it keeps its slot until it ends by itself. "
             'Give the job executor="process", or the calls in it timeouts.',

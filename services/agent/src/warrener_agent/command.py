@@ -24,7 +24,8 @@ def agent(
         list[str] | None, typer.Option(help="Serve this queue and no other; may be given several times.")
     ] = None,
     slots: Annotated[
-        int | None, typer.Option(min=1, help="How many attempts of each queue run at once.")
+        int | None,
+        typer.Option(min=1, help="How many attempts of a queue run at once; of one message: one."),
     ] = None,
 ) -> None:
     """Serve the jobs of these modules, until SIGTERM or Ctrl-C drains the agent."""

@@ -28,6 +28,7 @@ class Way(StrEnum):
     ADOPT = "adopt"  # it runs here already: this is a later delivery of the same message
     DELAY = "delay"  # it came before its time: up the ladder again
     NO_SLOT = "no_slot"  # waiting is in the ladder, never in an agent
+    APART = "apart"  # what it shares a message with may have ended its agent: it comes again alone
     CLAIM = "claim"
 
 
@@ -53,12 +54,16 @@ def read(element: Readable | Unreadable) -> AttemptDispatched | Park:
     return element.event
 
 
-def way(event: AttemptDispatched, now: datetime, *, runs_here: bool, slot_free: bool) -> Way:
+def way(
+    event: AttemptDispatched, now: datetime, *, runs_here: bool, slot_free: bool, apart: bool = False
+) -> Way:
     """Where `event` goes first."""
     if runs_here:
         return Way.ADOPT
     if is_early(event, now):
         return Way.DELAY
+    if apart:
+        return Way.APART
     return Way.CLAIM if slot_free else Way.NO_SLOT
 
 

@@ -13,10 +13,16 @@ class Receipt:
 
     subscription: Subscription
     delivery: Delivery
+    queue: str
     open_events: int
     received_at: float
     acknowledged: bool = field(default=False, init=False)
     runs: int = field(default=0, init=False)  # that share its slot now
+
+    @property
+    def shared_before(self) -> bool:
+        """Whether it carries several and was given out before: one of them may have ended its agent."""
+        return self.delivery.redelivered and self.open_events > 1
 
     def settle(self) -> None:
         """One of its events needs the delivery no more."""

@@ -95,7 +95,8 @@ class Receiver:
         claims, free = batch.claims, self._at.running.free(queue)
         for delivery in deliveries:
             elements = decode(delivery.body, delivery.content_type)
-            receipt = Receipt(subscription, delivery, len(elements), batch.asked)
+            receipt = Receipt(subscription, delivery, queue, len(elements), batch.asked)
+            apart = receipt.shared_before
             if not elements:
                 batch.done.append(receipt)
             before = len(claims)
@@ -109,14 +110,21 @@ class Receiver:
                     twin[1].append(receipt)
                 else:
                     taken = free <= 0 or self._at.restarts.holds(event.data.job_type)
-                    self._place(batch, event, claim, receipt, slot_free=not taken)
+                    self._place(batch, event, claim, receipt, slot_free=not taken, apart=apart)
             free -= len(claims) > before  # those of one delivery share a slot
 
     def _place(
-        self, batch: Batch, event: AttemptDispatched, claim: Claim, receipt: Receipt, *, slot_free: bool
+        self,
+        batch: Batch,
+        event: AttemptDispatched,
+        claim: Claim,
+        receipt: Receipt,
+        *,
+        slot_free: bool,
+        apart: bool,
     ) -> None:
         run = self._at.running.get(claim)
-        match way(event, batch.now, runs_here=run is not None, slot_free=slot_free):
+        match way(event, batch.now, runs_here=run is not None, slot_free=slot_free, apart=apart):
             case Way.CLAIM:
                 batch.claims[claim] = (event, [receipt])
             case Way.ADOPT:
@@ -124,7 +132,7 @@ class Receiver:
                 batch.adopted.append((run, receipt))
             case Way.DELAY:
                 batch.send_away(delayed_letter(event, batch.now), [receipt])
-            case Way.NO_SLOT:
+            case Way.NO_SLOT | Way.APART:
                 batch.send_away(_back_by_a_rung(event), [receipt])
 
     async def _claim(self, batch: Batch) -> None:

@@ -97,31 +97,36 @@ class Running:
         self._latest[data.job_id] = run
         self._runs[run.claim] = run
         run.slot = run.receipts[0]
-        run.slot.runs += 1
-        if run.slot.runs == 1:
-            self._taken[data.queue] += 1
+        self._share(run.slot)
         self._empty.clear()
 
     def remove(self, run: Run) -> None:
         """It is reported: its slot is free, unless others share it."""
         if self._runs.get(run.claim) is run:
             del self._runs[run.claim]
-            self._leave(run)
+            self._leave(run.slot)
         if self._latest.get(run.data.job_id) is run:
             del self._latest[run.data.job_id]
         if not self._runs:
             self._empty.set()
 
-    def _leave(self, run: Run) -> None:
-        assert run.slot is not None, "it has had one since it was added"
-        run.slot.runs -= 1
-        if not run.slot.runs:
-            self._taken[run.data.queue] -= 1
+    def abandon(self, run: Run, gone: asyncio.Task[None]) -> None:
+        """A handler that could not be stopped keeps its part of its slot until it ends."""
+        slot = run.slot
+        self._share(slot)
+        gone.add_done_callback(lambda _: self._leave(slot))
 
-    def abandon(self, queue: str, gone: asyncio.Task[None]) -> None:
-        """A handler that could not be stopped keeps a slot until it ends."""
-        self._taken[queue] += 1
-        gone.add_done_callback(lambda _: self._taken.subtract([queue]))
+    def _share(self, slot: Receipt | None) -> None:
+        assert slot is not None, "it has one since it was added"
+        slot.runs += 1
+        if slot.runs == 1:
+            self._taken[slot.queue] += 1
+
+    def _leave(self, slot: Receipt | None) -> None:
+        assert slot is not None, "it has one since it was added"
+        slot.runs -= 1
+        if not slot.runs:
+            self._taken[slot.queue] -= 1
 
     async def empty(self) -> None:
         """Wait until nothing runs."""

@@ -35,7 +35,7 @@ def dispatch_letter(row: JobRow, now: datetime) -> Letter:
         type=_TYPE,
         headers=_headers(row) if row.traceparent or row.tracestate else {},
         mandatory=True,
-        # What is tried again may have ended its agent: it takes no others with it.
+        # What is tried again has gone wrong once: it takes no others with it.
         per_message=row.policy.per_message if row.attempt == 1 else 1,
     )
 

@@ -30,7 +30,11 @@ def up(
     agents: Annotated[int, typer.Option(min=1, max=100, help="How many agents serve them.")] = 1,
     slots: Annotated[
         int | None,
-        typer.Option(min=1, help="How many jobs of a queue each agent runs at once.", show_default="10"),
+        typer.Option(
+            min=1,
+            help="How many jobs of a queue each agent runs at once; of one message: one.",
+            show_default="10",
+        ),
     ] = None,
     data: Annotated[
         Path, typer.Option(metavar="FOLDER", help="Where state, ledger and broker keep what they have.")

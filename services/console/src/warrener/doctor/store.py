@@ -89,7 +89,7 @@ def agents(known: Sequence[AgentRow], now: datetime) -> Finding:
     alive = [row for row in known if now - row.last_seen_at <= SILENT_AFTER]
     if alive:
         slots, running = sum(row.slots for row in alive), sum(row.running for row in alive)
-        return well("agents", f"{len(alive)} alive, {running} of {slots} slots at work")
+        return well("agents", f"{len(alive)} alive, {running} attempts running, {slots} slots")
     last = f"; the last one was heard of {ago(known[0].last_seen_at, now)}" if known else ""
     return wrong("agents", f"no agent is alive{last}", "start one: `warrener agent MODULE`")
 

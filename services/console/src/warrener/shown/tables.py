@@ -112,12 +112,15 @@ def types_table(rows: Iterable[JobTypeRow], now: datetime) -> Table:
 
 def agents_table(rows: Iterable[AgentRow], now: datetime) -> Table:
     """Agents, as their last heartbeats told."""
-    made = table("agent", "queues", "running", "state", "up for", "last seen", right=("running",))
+    made = table(
+        "agent", "queues", "running", "slots", "state", "up for", "last seen", right=("running", "slots")
+    )
     for row in rows:
         made.add_row(
             row.agent_id,
             ", ".join(row.queues),
-            f"{row.running}/{row.slots}",
+            str(row.running),
+            str(row.slots),
             agent_state(row, now),
             Text(span(row.last_seen_at - row.started_at), style="soft"),
             Text(ago(row.last_seen_at, now), style="soft"),
