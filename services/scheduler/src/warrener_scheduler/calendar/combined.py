@@ -22,6 +22,7 @@ from warrener_contracts.rules import (
     parts_of,
 )
 from warrener_scheduler.calendar import cron, intervals
+from warrener_scheduler.calendar.instant import INSTANT
 from warrener_scheduler.calendar.times_of_day import TimesOfDay, holds, wall_times
 from warrener_scheduler.calendar.wall_clock import moments
 from warrener_scheduler.calendar.wall_rules import (
@@ -34,7 +35,6 @@ from warrener_scheduler.calendar.wall_rules import (
 )
 from warrener_scheduler.calendar.zones import zone
 
-_INSTANT = timedelta(microseconds=1)
 _MOST_LEAPS = 10_000
 """An interval that has missed its days so often in a row does not meet them."""
 
@@ -132,7 +132,7 @@ def _met(rule: IntervalRule, clockwork: Clockwork, after: datetime, days: TimesO
         opening = next(_moments(clockwork, days, moment, SkippedHour.SKIP, RepeatedHour.BOTH), None)
         if opening is None:
             return
-        last, leaps = opening - _INSTANT, leaps + 1
+        last, leaps = opening - INSTANT, leaps + 1
 
 
 def _holds(days: TimesOfDay, clockwork: Clockwork, moment: datetime) -> bool:

@@ -10,15 +10,14 @@ from `begin` to `end`, both included, at most so many. JSON both ways.
 
 import json
 import sys
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from itertools import islice, takewhile
 from typing import Any
 
 from warrener_contracts.events import SchedulePutData
+from warrener_scheduler.calendar.instant import INSTANT
 from warrener_scheduler.calendar.ticks import check, nominal_times
 from warrener_scheduler.clock.tick_names import check_arguments
-
-_INSTANT = timedelta(microseconds=1)
 
 
 def main() -> int:
@@ -44,7 +43,7 @@ def _problem(asked: SchedulePutData, now: datetime) -> str | None:
 
 def _between(*, schedule: dict[str, Any], put_at: str, begin: str, end: str, most: int) -> list[str]:
     asked, last = SchedulePutData.model_validate(schedule), datetime.fromisoformat(end)
-    first = datetime.fromisoformat(begin) - _INSTANT
+    first = datetime.fromisoformat(begin) - INSTANT
     times = nominal_times(asked, datetime.fromisoformat(put_at), first)
     return [moment.isoformat() for moment in islice(takewhile(lambda moment: moment <= last, times), most)]
 

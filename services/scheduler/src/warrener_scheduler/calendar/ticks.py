@@ -12,10 +12,10 @@ from warrener_contracts.rules import CronRule
 from warrener_contracts.triggers import AfterRule, EventRule, TriggerRule
 from warrener_scheduler.calendar import combined, cron, intervals
 from warrener_scheduler.calendar.combined import Clockwork
+from warrener_scheduler.calendar.instant import INSTANT
 from warrener_scheduler.calendar.wall_clock import moments
 from warrener_scheduler.calendar.zones import zone
 
-_INSTANT = timedelta(microseconds=1)
 _PAST = datetime.min.replace(tzinfo=UTC)
 _WHOLE = 2**128
 _FIRST_LOOK_BACK = timedelta(minutes=1)
@@ -44,7 +44,7 @@ def nominal_times(asked: SchedulePutData, put_at: datetime, after: datetime) -> 
     """The nominal times later than `after`, in order, each once."""
     choices = asked.choices
     if choices.start is not None:
-        after = max(after, choices.start - _INSTANT)
+        after = max(after, choices.start - INSTANT)
     end = intervals.END if choices.end is None else choices.end
     return takewhile(lambda moment: moment <= end, _of_rule(asked, put_at, after))
 
@@ -56,7 +56,7 @@ def previous_nominal(
     span, first = _FIRST_LOOK_BACK, since or put_at
     while True:
         whole = nominal_at - first < span
-        after = first - _INSTANT if whole else nominal_at - span
+        after = first - INSTANT if whole else nominal_at - span
         before = takewhile(lambda moment: moment < nominal_at, nominal_times(asked, put_at, after))
         if found := deque(before, maxlen=1):
             return found[0]

@@ -13,13 +13,13 @@ from itertools import takewhile
 from typing import NamedTuple
 
 from warrener_contracts.rules import RepeatedHour, SkippedHour
+from warrener_scheduler.calendar.instant import INSTANT
 from warrener_scheduler.calendar.zones import ClockChange, last_change, next_change, offset_at
 
 WallTimes = Callable[[datetime], Iterator[datetime]]
 """The wall times of a rule that are later than the one given, in order."""
 
 _NOTHING = timedelta(0)
-_INSTANT = timedelta(microseconds=1)
 _LONGEST_CHANGE = timedelta(days=2)
 _HORIZON = 2190  # the last year that is looked at
 
@@ -62,7 +62,7 @@ def moments(
 
 def _stretch(zone: str, after: datetime) -> _Stretch:
     """The one in which the first moment after `after` lies."""
-    first = after + _INSTANT
+    first = after + INSTANT
     return _Stretch(zone, offset_at(zone, first), last_change(zone, first), next_change(zone, first))
 
 
@@ -71,7 +71,7 @@ def _next_start(stretch: _Stretch, wall_times: WallTimes, last: datetime) -> dat
 
     A rule may tick in a leap year alone: stretches without a wall time of it are jumped over.
     """
-    beyond = max(last, stretch.ended.at - _INSTANT)
+    beyond = max(last, stretch.ended.at - INSTANT)
     following = next(wall_times(_wall(beyond, stretch.offset) - _LONGEST_CHANGE), None)
     if following is None or following.year > _HORIZON:
         return None
@@ -94,7 +94,7 @@ def _ordinary(
     """Wall times that the clock shows in this stretch, but for those that another one has."""
     low = _wall(after, stretch.offset)
     if repeated is RepeatedHour.FIRST and stretch.begun is not None and stretch.skipped_before < _NOTHING:
-        low = max(low, _wall(stretch.begun.at, stretch.begun.before) - _INSTANT)
+        low = max(low, _wall(stretch.begun.at, stretch.begun.before) - INSTANT)
     end = _wall(stretch.ended.at, stretch.offset)
     if repeated is RepeatedHour.LAST and stretch.skipped_after < _NOTHING:
         end += stretch.skipped_after

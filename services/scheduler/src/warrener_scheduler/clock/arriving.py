@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from warrener_contracts.events import TickFate
 from warrener_contracts.identity import event_job_id
 from warrener_contracts.triggers import AfterRule, EventRule
+from warrener_scheduler.calendar.instant import INSTANT
 from warrener_scheduler.clock.gathering import Call, Gathered, Joined, Passed, bursts, complete, why
 from warrener_scheduler.clock.outcome import Cause, Outcome
 from warrener_store.encoding import decode
@@ -19,7 +20,6 @@ from warrener_store.triggers.port import PORTION
 from warrener_store.triggers.rows import ArrivalRow, Settled
 
 _LOOK_AGAIN = timedelta(seconds=1)
-_INSTANT = timedelta(microseconds=1)
 
 
 def arrive(due: DueSchedule, now: datetime, zone_version: str) -> Advance:
@@ -84,7 +84,7 @@ class _Ticks:
     def _nominal(self, row: ArrivalRow) -> datetime:
         """A time of its own, as near to that of the event as may be: behind the tick before it, and behind
         those of an earlier schedule of this name, whose ledger is still there."""
-        self.last_at = max(row.told_at, self._put_at if self.last_at is None else self.last_at + _INSTANT)
+        self.last_at = max(row.told_at, self._put_at if self.last_at is None else self.last_at + INSTANT)
         return self.last_at
 
     def _cause(self, row: ArrivalRow, due_at: datetime) -> Cause:

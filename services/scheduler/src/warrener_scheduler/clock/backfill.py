@@ -14,6 +14,7 @@ from typing import Any
 from warrener_contracts.events import MOST_BACKFILLED, ScheduleBackfillRequestedData, TickFate
 from warrener_contracts.identity import tick_job_id
 from warrener_contracts.triggers import TriggerRule
+from warrener_scheduler.calendar.instant import INSTANT
 from warrener_scheduler.calendar.intervals import EPOCH
 from warrener_scheduler.calendar.ticks import due_at, nominal_times, previous_nominal
 from warrener_scheduler.clock.requests import request_text
@@ -26,7 +27,6 @@ PORTION = 1000
 _SLOWEST = 1 / 86_400
 """Jobs a second: the turns of 50,000 jobs are moments that can be told."""
 _BACKFILLED = "backfilled"
-_INSTANT = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,9 +103,9 @@ def _nominal_times(
     row: ScheduleRow, data: ScheduleBackfillRequestedData, now: datetime
 ) -> Iterator[datetime]:
     """Those of the span that are past, and that the clock has decided on or never will."""
-    before = min(data.end + _INSTANT, now, row.next_at or now)
+    before = min(data.end + INSTANT, now, row.next_at or now)
     return takewhile(
-        lambda moment: moment < before, nominal_times(row.asked, row.put_at, data.begin - _INSTANT)
+        lambda moment: moment < before, nominal_times(row.asked, row.put_at, data.begin - INSTANT)
     )
 
 

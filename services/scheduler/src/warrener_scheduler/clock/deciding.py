@@ -9,6 +9,7 @@ from typing import NamedTuple
 from warrener_contracts.events import SchedulePutData, TickFate
 from warrener_contracts.rules import Misfire, OnceRule, Overlap
 from warrener_contracts.triggers import TriggerRule
+from warrener_scheduler.calendar.instant import INSTANT
 from warrener_scheduler.calendar.ticks import due_at, nominal_times
 from warrener_scheduler.clock.arriving import arrive
 from warrener_scheduler.clock.outcome import Outcome
@@ -24,7 +25,6 @@ LONGEST_UNHEARD = timedelta(days=1)
 may be years old, and each tick since then would be a row."""
 _LOOK_AGAIN = timedelta(seconds=1)
 _NOTHING = timedelta(0)
-_INSTANT = timedelta(microseconds=1)
 
 
 def advance(due: DueSchedule, now: datetime, zone_version: str) -> Advance:
@@ -74,8 +74,8 @@ def _before_first(row: ScheduleRow, now: datetime) -> datetime:
     """The last moment at which it cannot tick yet. Of a single tick its whole past counts: it is one row.
     What is planned already is not put off: it may have been due while no scheduler ran."""
     if isinstance(row.asked.rule, OnceRule):
-        return row.put_at - _INSTANT
-    return max(row.put_at, min(now, row.next_at or now) - LONGEST_UNHEARD) - _INSTANT
+        return row.put_at - INSTANT
+    return max(row.put_at, min(now, row.next_at or now) - LONGEST_UNHEARD) - INSTANT
 
 
 def _nominal_times(row: ScheduleRow, zone_version: str, now: datetime) -> chain[datetime]:
@@ -87,7 +87,7 @@ def _nominal_times(row: ScheduleRow, zone_version: str, now: datetime) -> chain[
     if row.last_at is None:
         return chain(nominal_times(row.asked, row.put_at, _before_first(row, now)))
     # What was decided before it was put anew was by another rule: nothing in between was missed.
-    return chain(nominal_times(row.asked, row.put_at, max(row.last_at, row.put_at - _INSTANT)))
+    return chain(nominal_times(row.asked, row.put_at, max(row.last_at, row.put_at - INSTANT)))
 
 
 def _ready(
