@@ -54,9 +54,7 @@ def read(element: Readable | Unreadable) -> AttemptDispatched | Park:
     return element.event
 
 
-def way(
-    event: AttemptDispatched, now: datetime, *, runs_here: bool, slot_free: bool, apart: bool = False
-) -> Way:
+def way(event: AttemptDispatched, now: datetime, *, runs_here: bool, slot_free: bool, apart: bool) -> Way:
     """Where `event` goes first."""
     if runs_here:
         return Way.ADOPT

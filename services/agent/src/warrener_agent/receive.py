@@ -96,7 +96,6 @@ class Receiver:
         for delivery in deliveries:
             elements = decode(delivery.body, delivery.content_type)
             receipt = Receipt(subscription, delivery, queue, len(elements), batch.asked)
-            apart = receipt.shared_before
             if not elements:
                 batch.done.append(receipt)
             before = len(claims)
@@ -110,20 +109,13 @@ class Receiver:
                     twin[1].append(receipt)
                 else:
                     taken = free <= 0 or self._at.restarts.holds(event.data.job_type)
-                    self._place(batch, event, claim, receipt, slot_free=not taken, apart=apart)
+                    self._place(batch, event, claim, receipt, slot_free=not taken)
             free -= len(claims) > before  # those of one delivery share a slot
 
     def _place(
-        self,
-        batch: Batch,
-        event: AttemptDispatched,
-        claim: Claim,
-        receipt: Receipt,
-        *,
-        slot_free: bool,
-        apart: bool,
+        self, batch: Batch, event: AttemptDispatched, claim: Claim, receipt: Receipt, *, slot_free: bool
     ) -> None:
-        run = self._at.running.get(claim)
+        run, apart = self._at.running.get(claim), receipt.shared_before
         match way(event, batch.now, runs_here=run is not None, slot_free=slot_free, apart=apart):
             case Way.CLAIM:
                 batch.claims[claim] = (event, [receipt])
