@@ -34,7 +34,7 @@ async def test_what_an_agent_has_left_behind_is_announced_by_the_next_one_and_wh
 
     await stage.enter(agent, agent_lease=1.0, agent_announce_after=NEVER)
     assert (await stage.hear(AttemptSucceeded, job)).data.result == 1
-    # Once, if its lease of a second was renewed in time; where the machine stood still, it was begun once more.
+    # Once, if its lease of a second was renewed in time; where the machine stood still, begun once more.
     assert {event.data.agent_id for event in stage.of(AttemptStarted, job)} == {
         stage.of(AgentAnnounced)[-1].data.agent_id
     }
