@@ -6,7 +6,7 @@ import asyncio
 from services.agent.tests.stage import Stage
 
 from warrener_agent import Agent, JobContext
-from warrener_contracts.events import AgentAnnounced, AttemptStarted, AttemptSucceeded
+from warrener_contracts.events import AttemptStarted, AttemptSucceeded
 
 NEVER = 1000.0
 
@@ -34,7 +34,4 @@ async def test_what_an_agent_has_left_behind_is_announced_by_the_next_one_and_wh
 
     await stage.enter(agent, agent_lease=1.0, agent_announce_after=NEVER)
     assert (await stage.hear(AttemptSucceeded, job)).data.result == 1
-    # Once, if its lease of a second was renewed in time; where the machine stood still, begun once more.
-    assert {event.data.agent_id for event in stage.of(AttemptStarted, job)} == {
-        stage.of(AgentAnnounced)[-1].data.agent_id
-    }
+    assert len(stage.of(AttemptStarted, job)) == 1

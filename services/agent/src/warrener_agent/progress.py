@@ -24,13 +24,13 @@ class ProgressLine(Managed):
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def announce_due(self) -> None:
-        """Announce the attempts that have outlived the announcement delay, and what was taken over."""
+        """Announce the attempts that have outlived the announcement delay. What was taken over has said so
+        before it began."""
         now = self._at.clock.monotonic()
         due = [
             run
             for run in self._at.running
-            if not run.announced
-            and (run.taken_over or now - run.began >= self._at.settings.agent_announce_after)
+            if not run.announced and now - run.began >= self._at.settings.agent_announce_after
         ]
         if due:
             await self.announce(due)
