@@ -122,9 +122,7 @@ def test_6_a_tree_that_grows_without_end_is_caught_up_with(running: Warren) -> N
         root = client.request("grows", {})
         until(lambda: len(tree(running, root.job_id)) > 3, "the tree to grow")
         client.cancel(root.job_id, WHY, tree=True)
-        until(lambda: _all_over(running, root.job_id), "the whole tree to be over")
-    members = tree(running, root.job_id)
-    states = [row.state for row in members]
+        states = until(lambda: _caught_up(running, root.job_id), "the whole tree to be over")
     # The last but one may have been at its last line when it was cancelled: its follow-up is the last.
     cancelled = states.count(JobState.CANCELLED)
     assert cancelled in {1, 2}
@@ -189,6 +187,13 @@ def _runners(warren: Warren, root: UUID) -> int:
     return sum(
         row.job_type == "runs.coroutine" and bool(notes(warren, row.job_id)) for row in tree(warren, root)
     )
+
+
+def _caught_up(warren: Warren, root: UUID) -> list[JobState] | None:
+    """The states of a tree that grows no more: between the end of one and its follow-up all seem over, but none is
+    cancelled yet."""
+    states = [row.state for row in tree(warren, root)]
+    return states if JobState.CANCELLED in states and all(state.terminal for state in states) else None
 
 
 def _all_over(warren: Warren, root: UUID) -> bool:
