@@ -81,18 +81,9 @@ class Stage:
         await place[1].close()
         await place[2].close()
 
-    async def dispatch(
-        self,
-        job_type: str,
-        arguments: dict[str, Any] | None = None,
-        *,
-        job_id: UUID | None = None,
-        attempt: int = 1,
-        timeout: timedelta = timedelta(seconds=30),
-        **data: Any,
-    ) -> UUID:
-        """What the scheduler sends; returns the job's id."""
-        event = self.dispatched(job_type, arguments, job_id=job_id, attempt=attempt, timeout=timeout, **data)
+    async def dispatch(self, job_type: str, arguments: dict[str, Any] | None = None, **told: Any) -> UUID:
+        """What the scheduler sends (`told`: see `dispatched`); returns the job's id."""
+        event = self.dispatched(job_type, arguments, **told)
         letter = letter_for(event) if not event.data.not_before else delayed_letter(event, datetime.now(UTC))
         assert await self.bus.publish([letter]) == [Fate.CONFIRMED]
         return event.data.job_id
