@@ -323,8 +323,7 @@ async def test_a_dispatch_that_the_broker_gives_up_is_a_lost_attempt() -> None:
         await subscription.reject(batch, requeue=False)
         break
     await stage.clock.advance(1)
-    (message,) = await stage.store.parked()
-    assert (message.queue, message.reason) == ("warrener.queue.default", "rejected")
+    assert not await stage.store.parked(), "its job goes on, so nobody has anything to do about the message"
     assert any(isinstance(event, AttemptLost) for event in stage.told(topology.STATUS))
     assert (await _row(stage)).attempt == 2
     await stage.close()

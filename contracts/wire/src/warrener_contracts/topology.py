@@ -27,7 +27,7 @@ MAX_MESSAGE = (
 
 # Nothing here may be dropped after too many deliveries; -1 drops at the first one on RabbitMQ 3.10.
 _UNLIMITED_DELIVERIES = 1_000_000
-_WORK_DELIVERIES = 20
+_DISPATCH_DELIVERIES = 20
 _BACKLOG = 10_000_000  # messages; beyond it publishers are refused and keep what they have
 
 Argument = str | int
@@ -134,8 +134,14 @@ EXCHANGES = (
 )
 
 
-def _work_queue(name: str, dead_key: str, *bindings: Binding) -> Queue:
-    """A queue that loses nothing: quorum, refusing when full, dead-lettering at least once."""
+def _work_queue(
+    name: str, dead_key: str, *bindings: Binding, deliveries: int = _UNLIMITED_DELIVERIES
+) -> Queue:
+    """A queue that loses nothing: quorum, refusing when full, dead-lettering at least once.
+
+    Consumers that crash in a loop say nothing about the messages, so the number of deliveries is no reason to
+    give one up. Only dispatch queues have a limit: the supervisor judges an attempt that reaches it.
+    """
     arguments: dict[str, Argument] = {
         "x-queue-type": "quorum",
         "x-overflow": "reject-publish",
@@ -143,7 +149,7 @@ def _work_queue(name: str, dead_key: str, *bindings: Binding) -> Queue:
         "x-dead-letter-exchange": DEAD,
         "x-dead-letter-routing-key": dead_key,
         "x-dead-letter-strategy": "at-least-once",
-        "x-delivery-limit": _WORK_DELIVERIES,
+        "x-delivery-limit": deliveries,
         "x-queue-leader-locator": "balanced",
     }
     return Queue(name, bindings, MappingProxyType(arguments))
@@ -208,6 +214,7 @@ def dispatch_queue(queue: str) -> Queue:
         f"dead.queue.{queue}",
         Binding(DISPATCH, f"{queue}.#"),
         Binding(RETURN, f"*.{queue}.#"),
+        deliveries=_DISPATCH_DELIVERIES,
     )
 
 

@@ -33,13 +33,15 @@ def burial(delivery: Delivery, now: datetime) -> ParkedMessage:
     )
 
 
-def lost_dispatches(delivery: Delivery, now: datetime) -> list[AttemptLost]:
-    """The attempts that nobody will run because the broker gave their dispatch up."""
+def lost_dispatches(delivery: Delivery, now: datetime) -> list[AttemptLost] | None:
+    """The attempts that no agent will run because the broker gave their dispatch up; None for a message that
+    is anything else, or has anything else in it."""
     if _death(delivery) is None:
-        return []
+        return None
     found = decode(delivery.body, delivery.content_type)
-    events = [each.event for each in found if not isinstance(each, Unreadable)]
-    return [_lost(event, now) for event in events if isinstance(event, AttemptDispatched)]
+    events = [None if isinstance(each, Unreadable) else each.event for each in found]
+    lost = [_lost(event, now) for event in events if isinstance(event, AttemptDispatched)]
+    return lost if lost and len(lost) == len(events) else None
 
 
 def _lost(event: AttemptDispatched, now: datetime) -> AttemptLost:

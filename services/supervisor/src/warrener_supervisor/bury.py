@@ -1,5 +1,6 @@
 """bury: what was dead-lettered, parked or unroutable is kept in the store with its reason. Nothing is
-dropped. What was meant for the supervisor, while its queue was gone, is sent on its way again."""
+dropped. What was meant for the supervisor, while its queue was gone, is sent on its way again; a dispatch
+that the broker gave up becomes a lost attempt."""
 
 from warrener_contracts.letters import letter_for
 from warrener_contracts.topology import STATUS_QUEUE, Topology
@@ -45,11 +46,21 @@ class Bury:
         )
 
     async def _bury(self, deliveries: list[Delivery]) -> None:
+        """Park what no service can use. A dispatch is not parked: the supervisor judges its attempt, and the
+        job's row has all that the message said."""
         now = self._clock.now()
-        buried = [burial(delivery, now) for delivery in deliveries]
+        lost = [lost_dispatches(delivery, now) for delivery in deliveries]
+        buried = [burial(delivery, now) for delivery, of in zip(deliveries, lost, strict=True) if of is None]
+        if given_up := [event for of in lost if of is not None for event in of]:
+            await act.publish(self._bus, [letter_for(event) for event in given_up], self._clock)
+            _log.warning(
+                "The broker gave up dispatches; the supervisor decides about their attempts.",
+                action="bury.dispatches",
+                attempts=len(given_up),
+            )
+        if not buried:
+            return
         await self._store.park(buried)
-        lost = [event for delivery in deliveries for event in lost_dispatches(delivery, now)]
-        await act.publish(self._bus, [letter_for(event) for event in lost], self._clock)
         _log.warning(
             "Messages were buried; `warrener parked` shows them.",
             action="bury.parked",

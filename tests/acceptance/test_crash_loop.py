@@ -1,0 +1,55 @@
+"""What the broker has confirmed stays in the system however often its consumers crash."""
+
+import asyncio
+
+from tests.acceptance.looking import story
+from tests.acceptance.warren import Warren, until
+
+from warrener_client import SyncClient
+from warrener_contracts.topology import REQUESTS_QUEUE
+from warrener_runtime.bus import open_bus
+from warrener_store import open_store
+
+MODULE = "tests.acceptance.many_handlers"
+REQUESTS = 50
+CRASHES = 25  # a work queue used to give a message up after 20
+
+
+async def types_known(url: str) -> bool:
+    """Whether the scheduler has taken the agent's job types in."""
+    store = open_store(url)
+    await store.start()
+    try:
+        return bool(await store.job_types())
+    finally:
+        await store.close()
+
+
+async def crash_with_all_in_hand(url: str) -> int:
+    """A consumer as a scheduler is one, that takes all there is and dies; how many that were."""
+    bus = open_bus(url, name="crashes")
+    await bus.start()
+    try:
+        taken = 0
+        async for batch in await bus.subscribe(REQUESTS_QUEUE.name, prefetch=1000):
+            taken += len(batch)
+            if taken >= REQUESTS:
+                break
+        return taken
+    finally:
+        await bus.close()
+
+
+def test_confirmed_requests_outlive_a_crash_loop_of_schedulers(warren: Warren) -> None:
+    warren.start_all(MODULE)
+    scheduler = warren.services[0]
+    until(lambda: asyncio.run(types_known(warren.store_url)), "the job types to be announced")
+    scheduler.kill()
+    with SyncClient(warren.broker_url) as client:
+        jobs = [client.request("many") for _ in range(REQUESTS)]
+        for _ in range(CRASHES):
+            assert asyncio.run(crash_with_all_in_hand(warren.broker_url)) == REQUESTS
+        warren.start("scheduler")
+        assert [job.result(timeout=60) for job in jobs] == [1] * REQUESTS
+        _, _, parked = story(warren, jobs[0].job_id)
+    assert not parked
