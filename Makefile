@@ -94,7 +94,7 @@ soak: setup ## Run the tests of real processes, and clocks in every zone, ROUNDS
 	done
 
 .PHONY: bench
-bench: setup ## Measure ours and the peers in turns (ARGS="--quick", "--only warrener,celery", "--curves agents,rows", "--profile")
+bench: setup ## Measure ours and each peer in paired turns (ARGS="--quick", "--only warrener,celery", "--against ../before", "--curves rows", "--profile")
 	@infra/setup/environment bench
 	@$(PYTHON) -m tests.benchmarks $(ARGS)
 

@@ -1,4 +1,4 @@
-"""`python -m tests.benchmarks`: ours and the peers in turns, on one broker and one database.
+"""`python -m tests.benchmarks`: ours and each peer in short paired turns, on one broker and one database.
 
 Needs the dependency group `bench`: make bench installs it.
 """
@@ -8,7 +8,6 @@ import os
 import platform
 import signal
 import sys
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
@@ -17,12 +16,15 @@ import psutil
 from tests.benchmarks.curves import CURVES, Curves, cost_at_10m, draw_all, trace_curves
 from tests.benchmarks.grounds import Grounds
 from tests.benchmarks.lag import Lags, measure_lags
+from tests.benchmarks.pairs import Turns, measure_pairs
 from tests.benchmarks.plan import QUICK, Plan
 from tests.benchmarks.plot import draw, draw_lags
 from tests.benchmarks.profiles import profile
 from tests.benchmarks.report import Outcome, as_markdown, save
+from tests.benchmarks.systems.catalogue import BEFORE, SYSTEMS, before, variants
 from tests.benchmarks.systems.clocks import CLOCKS
-from tests.benchmarks.turns import NAMES, Rounds, settings_of, take_turns
+from tests.benchmarks.systems.port import System
+from tests.benchmarks.turns import NAMES, Rounds, settings_of, take_turns, trace_sink
 
 
 def main() -> None:
@@ -30,23 +32,40 @@ def main() -> None:
     signal.signal(signal.SIGTERM, _end)
     options = _options()
     plan = _plan(options)
-    names: Sequence[str] = options.only or NAMES
+    names: list[str] = list(options.only or NAMES)
+    if options.against:
+        names += [BEFORE]
     with Grounds.made() as grounds:
         machine = f"{_machine()}, {grounds.versions()}, fsync on"
 
         lags: Lags = {}
 
+        pairs: Turns = {}
+
         def outcome(rounds: Rounds, curves: Curves) -> Outcome:
             told = settings_of(names) | {
                 f"{system.name}, schedule": system.settings for system in CLOCKS if system.name in lags
             }
-            return Outcome(plan, machine, told, rounds, cost_at_10m(curves), curves, lags)
+            return Outcome(plan, machine, told, rounds, pairs, cost_at_10m(curves), curves, lags)
 
         def keep(rounds: Rounds, curves: Curves | None = None) -> None:
             save(outcome(rounds, curves or {}), options.out)
 
-        rounds = {} if options.curves_only or options.lag_only else take_turns(names, plan, grounds, keep)
-        if options.lag_only or not (options.only or options.curves_only):
+        def keep_pairs(found: Turns) -> None:
+            pairs.update(found)
+            keep({})
+
+        rounds: Rounds = {}
+        if not (options.curves_only or options.lag_only):
+            with trace_sink() as endpoint:
+                systems: dict[str, System] = {**SYSTEMS, **variants(endpoint)}
+                if options.against:
+                    systems[BEFORE] = before(options.against)
+                measure_pairs(names, systems, plan, grounds, keep_pairs)
+                if not options.pairs_only:
+                    alone = [name for name in names if name != BEFORE]
+                    rounds = take_turns(alone, systems, plan, grounds, keep)
+        if options.lag_only or not (options.only or options.curves_only or options.pairs_only):
             lags |= measure_lags(grounds, plan.lag_seconds)
             keep(rounds)
         curves = trace_curves(
@@ -56,7 +75,8 @@ def main() -> None:
             profile(grounds, plan, options.out)
     found = outcome(rounds, curves)
     save(found, options.out)
-    draw(found.measured(), options.out / "results.svg")
+    if rounds:
+        draw(found.measured(), options.out / "results.svg")
     draw_all(curves, options.out)
     if lags:
         draw_lags(lags, options.out / "schedule-lag.svg")
@@ -71,7 +91,15 @@ def _end(number: int, _: FrameType | None) -> None:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
-    parser.add_argument("--rounds", type=int, help="how often each has its turn (5)")
+    parser.add_argument("--pairs", type=int, help="pairs of turns, ours and each other (9)")
+    parser.add_argument("--pairs-only", action="store_true", help="the ratios alone, no table of all figures")
+    parser.add_argument(
+        "--against",
+        type=_checkout,
+        metavar="FOLDER",
+        help="a checkout of another commit in which make setup was run: is ours faster than it was?",
+    )
+    parser.add_argument("--rounds", type=int, help="rounds of the table of all figures (1)")
     parser.add_argument("--jobs", type=int, help="jobs in a round (30000; fewer of slow systems)")
     parser.add_argument("--only", type=_names, help=f"some of {','.join(NAMES)}")
     parser.add_argument("--quick", action="store_true", help="small numbers, one round: does it run at all?")
@@ -96,10 +124,20 @@ def _names(text: str) -> list[str]:
     return names
 
 
+def _checkout(text: str) -> Path:
+    folder = Path(text).resolve()
+    if not (folder / ".venv/bin/python").exists():
+        raise argparse.ArgumentTypeError(
+            f"expected a checkout with a .venv, got {text}; run make setup in it first"
+        )
+    return folder
+
+
 def _plan(options: argparse.Namespace) -> Plan:
     plan = QUICK if options.quick else Plan()
     jobs, rounds = options.jobs or plan.jobs, options.rounds or plan.rounds
-    return replace(plan, jobs=jobs, rounds=rounds, lag_seconds=options.lag or plan.lag_seconds)
+    pairs, lag = options.pairs or plan.pairs, options.lag or plan.lag_seconds
+    return replace(plan, jobs=jobs, rounds=rounds, pairs=pairs, lag_seconds=lag)
 
 
 def _machine() -> str:

@@ -2,14 +2,14 @@
 
 import json
 import subprocess
-import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.benchmarks.place import ROOT, Place
+from tests.benchmarks.place import Place
+from tests.benchmarks.systems.port import Command
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +37,13 @@ class Driver:
 
     @classmethod
     @contextmanager
-    def made(cls, system: str, place: Place, log: Path) -> Generator["Driver"]:
+    def made(cls, command: Command, place: Place, log: Path) -> Generator["Driver"]:
         """Started and connected; ended at the end."""
         with log.open("ab") as out:
             process = subprocess.Popen(
-                [sys.executable, "-m", "tests.benchmarks.driver", system],
-                cwd=ROOT,
-                env=place.environment(),
+                [command.program, *command.arguments],
+                cwd=command.root,
+                env=place.environment(PYTHONPATH=str(command.root), **command.environment),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=out,

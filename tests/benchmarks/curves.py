@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tests.benchmarks import measurements as at
+from tests.benchmarks.figures import Estimate, estimate_median
 from tests.benchmarks.grounds import Grounds
 from tests.benchmarks.history import fill
 from tests.benchmarks.place import Place
@@ -21,6 +22,7 @@ _ROWS, _MOST_ROWS = (0, 1_000_000), 10_000_000
 _BACKLOG, _MOST_BACKLOG = (0, 10_000, 100_000), 1_000_000
 _PAYLOAD = (100, 1_000, 10_000, 100_000, 500_000)
 _SCHEDULES = (10, 100, 1_000, 10_000)  # one alone may not tick as often as they do together
+_AGAINST_NONE = ("cpu_against_none", "cpu_against_none_low", "cpu_against_none_high")
 _PAYLOAD_TOTAL = 200_000_000  # bytes in one point at most
 
 
@@ -35,10 +37,13 @@ def trace_curves(
     return found
 
 
-def cost_at_10m(curves: Mapping[str, Sequence[Point]]) -> dict[str, float]:
+def cost_at_10m(curves: Mapping[str, Sequence[Point]]) -> dict[str, Estimate]:
     """Processor time a job with ten million finished rows against none, if both were measured."""
-    by_rows = {point["rows"]: point["cpu_ms"] for point in curves.get("rows", ())}
-    return {"cost_at_10m": by_rows[_MOST_ROWS] / by_rows[0]} if _MOST_ROWS in by_rows else {}
+    for point in curves.get("rows", ()):
+        if point["rows"] == _MOST_ROWS:
+            ratio, low, high = (point[name] for name in _AGAINST_NONE)
+            return {"cost_at_10m": Estimate(ratio, low, high, int(point["turns"]))}
+    return {}
 
 
 def draw_all(curves: Mapping[str, Sequence[Point]], folder: Path) -> None:
@@ -58,8 +63,16 @@ def _agents(plan: Plan, grounds: Grounds, large: bool) -> list[Point]:  # noqa: 
 
 def _rows(plan: Plan, grounds: Grounds, large: bool) -> list[Point]:  # noqa: FBT001
     counts = (*_ROWS, _MOST_ROWS) if large else _ROWS
-    points = at.in_turns(grounds, plan, [_filled(count) for count in _said("rows", counts)])
-    return [{"rows": float(count)} | point for count, point in zip(counts, points, strict=True)]
+    places = at.in_turns(grounds, plan, [_filled(count) for count in _said("rows", counts)])
+    points: list[Point] = []
+    for count, turns in zip(counts, places, strict=True):
+        ratios = [turn["cpu_ms"] / first["cpu_ms"] for turn, first in zip(turns, places[0], strict=True)]
+        found = estimate_median(ratios)
+        against = dict(zip(_AGAINST_NONE, (found.median, found.low, found.high), strict=True))
+        points.append(
+            {"rows": float(count)} | at.medians_of(turns) | against | {"turns": float(found.values)}
+        )
+    return points
 
 
 def _filled(count: int) -> Callable[[Place], None]:

@@ -15,7 +15,7 @@ from typing import Any
 
 import uvloop
 from tests.benchmarks.place import here
-from tests.benchmarks.systems.catalogue import SYSTEMS
+from tests.benchmarks.systems.catalogue import PYTHON_SYSTEMS
 from tests.benchmarks.systems.port import Asker
 
 _TICK = 0.02  # seconds between two portions of a steady load
@@ -105,7 +105,7 @@ def main() -> None:
     """Keep standard output for the answers: libraries like to talk."""
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
-    system = SYSTEMS[sys.argv[1]]
+    system = PYTHON_SYSTEMS[sys.argv[1]]
 
     async def run() -> None:
         async with system.asker(here()) as asker:

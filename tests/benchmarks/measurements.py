@@ -1,7 +1,7 @@
 """Points of a curve: ours, each from a fresh place."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -16,26 +16,33 @@ from tests.benchmarks.systems.warrener_system import Warrener
 
 
 def throughput(grounds: Grounds, plan: Plan) -> dict[str, float]:
-    """Jobs a second end to end and milliseconds a job, medians of as many goes as the plan has rounds."""
-    return in_turns(grounds, plan, [lambda _: None])[0]
+    """Jobs a second end to end and milliseconds a job, medians of as many turns as the plan has pairs."""
+    return medians_of(in_turns(grounds, plan, [lambda _: None])[0])
 
 
 def in_turns(
     grounds: Grounds, plan: Plan, firsts: Sequence[Callable[[Place], None]]
-) -> list[dict[str, float]]:
-    """The same in several places that are all there at once, in turns: a machine that grows slower meanwhile
-    does so for all. Each of `firsts` is done in its place once the tables are there."""
+) -> list[list[dict[str, float]]]:
+    """The figures of each turn in several places that are all there at once, by place: a machine that grows
+    slower meanwhile does so for all. Each of `firsts` is done in its place once the tables are there."""
     with ExitStack() as stack:
         stages = [
             begun(stack.enter_context(grounds.place()), grounds, plan, stack=stack, first=first)
             for first in firsts
         ]
-        goes = [[end_to_end(*stage).figures() for stage in stages] for _ in range(plan.rounds)]
-        return [
-            {name: figure.median for name, figure in summary([go[place] for go in goes]).items()}
-            | {"memory_mb": memory_megabytes(workers.pids)[0]}
-            for place, (_, workers) in enumerate(stages)
+        turns = [
+            [
+                end_to_end(stage, workers).figures() | {"memory_mb": memory_megabytes(workers.pids)[0]}
+                for stage, workers in stages
+            ]
+            for _ in range(plan.pairs)
         ]
+        return [[turn[place] for turn in turns] for place in range(len(stages))]
+
+
+def medians_of(turns: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """The median of each figure."""
+    return {name: figure.median for name, figure in summary(turns).items()}
 
 
 def draining(grounds: Grounds, plan: Plan, backlog: int) -> dict[str, float]:
@@ -47,7 +54,7 @@ def draining(grounds: Grounds, plan: Plan, backlog: int) -> dict[str, float]:
         counter = Counter(system, place, grounds)
         stack.callback(counter.close)
         introduce(system, place, counter, log, plan)
-        driver = stack.enter_context(Driver.made(system.name, place, log))
+        driver = stack.enter_context(Driver.made(system.driver, place, log))
         before, jobs = counter.finished(), backlog + plan.jobs
         asked = driver.ask(jobs, plan.payload)
         groups = {"broker": grounds.broker_pids, "database": grounds.database_pids}
@@ -76,7 +83,7 @@ def begun(
     stack.callback(counter.close)
     introduce(system, place, counter, log, plan)
     first(place)
-    driver = stack.enter_context(Driver.made(system.name, place, log))
+    driver = stack.enter_context(Driver.made(system.driver, place, log))
     workers = Workers.start(system.workers(place, plan.agents), place, log)
     stack.callback(workers.stop)
     before = counter.finished()

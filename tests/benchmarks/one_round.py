@@ -107,7 +107,7 @@ def measure(system: System, grounds: Grounds, plan: Plan) -> Round:
         counter = Counter(system, place, grounds)
         stack.callback(counter.close)
         introduce(system, place, counter, log, plan)
-        driver = stack.enter_context(Driver.made(system.name.partition("-")[0], place, log))
+        driver = stack.enter_context(Driver.made(system.driver, place, log))
         stage = Stage(system, place, grounds, plan, counter, driver, log)
         try:
             before = counter.finished()
@@ -179,7 +179,7 @@ def introduce(system: System, place: Place, counter: Counter, log: Path, plan: P
     workers = Workers.start(system.workers(place, plan.workers_of(system.name)), place, log)
     try:
         time.sleep(_SETTLE)
-        with Driver.made(system.name.partition("-")[0], place, log) as driver:
+        with Driver.made(system.driver, place, log) as driver:
             deadline = time.perf_counter() + _STANDSTILL
             while counter.finished() < 1:
                 if time.perf_counter() > deadline:

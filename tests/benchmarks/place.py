@@ -21,7 +21,7 @@ class Place:
     def environment(self, **more: str) -> dict[str, str]:
         """For every process of this round; nothing of our caller's settings reaches them."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith("WARRENER_")}
-        return kept | {_NAME: json.dumps(asdict(self)), "PYTHONPATH": str(ROOT)} | more
+        return kept | {_NAME: json.dumps(asdict(self)), "PYTHONPATH": str(ROOT), **more}
 
 
 def here() -> Place:

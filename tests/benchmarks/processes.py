@@ -1,13 +1,12 @@
 """Processes of a round: started, ended, and what they cost with all their children."""
 
 import subprocess
-import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
-from tests.benchmarks.place import ROOT, Place
+from tests.benchmarks.place import Place
 from tests.benchmarks.systems.port import Command
 
 _GRACE = 20.0  # seconds to end in order
@@ -28,9 +27,9 @@ class Workers:
             return cls(
                 [
                     subprocess.Popen(
-                        [sys.executable, *command.arguments],
-                        cwd=ROOT,
-                        env=place.environment(**command.environment),
+                        [command.program, *command.arguments],
+                        cwd=command.root,
+                        env=place.environment(PYTHONPATH=str(command.root), **command.environment),
                         stdin=subprocess.DEVNULL,
                         stdout=out,
                         stderr=subprocess.STDOUT,

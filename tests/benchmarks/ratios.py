@@ -1,11 +1,7 @@
 """What is compared with what, by the names of the goals. Pure."""
 
 from collections.abc import Mapping
-
-from tests.benchmarks.figures import Spread
-
-Measured = Mapping[str, Mapping[str, Spread]]
-"""System → figure → its spread."""
+from dataclasses import dataclass
 
 GOALS: Mapping[str, str] = {
     "throughput_vs_celery": "≥ 25",
@@ -13,43 +9,65 @@ GOALS: Mapping[str, str] = {
     "throughput_vs_procrastinate": "≥ 10",
     "throughput_vs_dbos": "≥ 8",
     "throughput_vs_dramatiq": "none",
+    "throughput_vs_river": "none",
     "throughput_vs_floor": "≥ 0.2",
     "cpu_vs_taskiq": "≤ 0.2",
+    "cpu_vs_river": "none",
     "start_latency_vs_celery": "≤ 0.8",
+    "start_latency_vs_river": "none",
     "throughput_alone_vs_celery": "none",
     "throughput_alone_vs_taskiq": "none",
     "throughput_traced": "≥ 0.6",
     "bulk_vs_broker": "≥ 0.4",
     "cost_at_10m": "≤ 1.15",
-}
-
-# name → (numerator's system and figure, denominator's)
-_OF: Mapping[str, tuple[tuple[str, str], tuple[str, str]]] = {
-    "throughput_vs_celery": (("warrener", "end_to_end"), ("celery", "end_to_end")),
-    "throughput_vs_taskiq": (("warrener", "end_to_end"), ("taskiq", "end_to_end")),
-    "throughput_vs_procrastinate": (("warrener", "end_to_end"), ("procrastinate", "end_to_end")),
-    "throughput_vs_dbos": (("warrener", "end_to_end"), ("dbos", "end_to_end")),
-    "throughput_vs_dramatiq": (("warrener", "end_to_end"), ("dramatiq", "end_to_end")),
-    "throughput_vs_floor": (("warrener", "end_to_end"), ("floor", "floor")),
-    "cpu_vs_taskiq": (("warrener", "cpu_ms"), ("taskiq", "cpu_ms")),
-    "start_latency_vs_celery": (("warrener", "idle_start_p50"), ("celery", "idle_start_p50")),
-    "throughput_alone_vs_celery": (("warrener-alone", "end_to_end"), ("celery", "end_to_end")),
-    "throughput_alone_vs_taskiq": (("warrener-alone", "end_to_end"), ("taskiq", "end_to_end")),
-    "throughput_traced": (("warrener-traced", "end_to_end"), ("warrener", "end_to_end")),
-    "bulk_vs_broker": (("warrener", "bulk"), ("floor", "floor_published")),
+    "throughput_vs_before": "≥ 1 within its interval",
+    "cpu_vs_before": "≤ 1 within its interval",
+    "start_latency_vs_before": "≤ 1 within its interval",
 }
 
 
-def ratios(measured: Measured) -> dict[str, float]:
-    """Each ratio of medians that can be had of what was measured."""
-    found: dict[str, float] = {}
-    for name, (above, below) in _OF.items():
-        top, bottom = _median(measured, *above), _median(measured, *below)
-        if top is not None and bottom:
-            found[name] = top / bottom
-    return found
+@dataclass(frozen=True, slots=True)
+class Pairing:
+    """Two sides that have turns, and the ratios that follow: name → (figure of ours, figure of the other)."""
+
+    ours: str
+    other: str
+    ratios: Mapping[str, tuple[str, str]]
+
+    @property
+    def name(self) -> str:
+        """Of this pairing alone."""
+        return f"{self.ours} / {self.other}"
+
+    @property
+    def latency(self) -> bool:
+        """True if a ratio needs the start latency, which takes time to measure."""
+        return any("idle_start_p50" in figures for figures in self.ratios.values())
 
 
-def _median(measured: Measured, system: str, figure: str) -> float | None:
-    spread = measured.get(system, {}).get(figure)
-    return None if spread is None else spread.median
+_RATE = ("end_to_end", "end_to_end")
+_CPU = ("cpu_ms", "cpu_ms")
+_START = ("idle_start_p50", "idle_start_p50")
+
+PAIRINGS = (
+    Pairing("warrener", "celery", {"throughput_vs_celery": _RATE, "start_latency_vs_celery": _START}),
+    Pairing("warrener", "taskiq", {"throughput_vs_taskiq": _RATE, "cpu_vs_taskiq": _CPU}),
+    Pairing("warrener", "procrastinate", {"throughput_vs_procrastinate": _RATE}),
+    Pairing("warrener", "dbos", {"throughput_vs_dbos": _RATE}),
+    Pairing("warrener", "dramatiq", {"throughput_vs_dramatiq": _RATE}),
+    Pairing(
+        "warrener",
+        "river",
+        {"throughput_vs_river": _RATE, "cpu_vs_river": _CPU, "start_latency_vs_river": _START},
+    ),
+    Pairing("warrener", "floor", {"throughput_vs_floor": ("end_to_end", "floor")}),
+    Pairing("warrener:bulk", "floor", {"bulk_vs_broker": ("bulk", "floor_published")}),
+    Pairing("warrener-alone", "celery", {"throughput_alone_vs_celery": _RATE}),
+    Pairing("warrener-alone", "taskiq", {"throughput_alone_vs_taskiq": _RATE}),
+    Pairing("warrener-traced", "warrener", {"throughput_traced": _RATE}),
+    Pairing(
+        "warrener",
+        "warrener-before",
+        {"throughput_vs_before": _RATE, "cpu_vs_before": _CPU, "start_latency_vs_before": _START},
+    ),
+)

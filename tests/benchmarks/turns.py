@@ -12,8 +12,9 @@ from tests.benchmarks.grounds import Grounds
 from tests.benchmarks.one_round import measure
 from tests.benchmarks.place import ROOT
 from tests.benchmarks.plan import Plan
-from tests.benchmarks.systems.catalogue import ALONE, ALONE_SETTINGS, FLOOR, SYSTEMS, TRACED, variants
+from tests.benchmarks.systems.catalogue import ALONE, ALONE_SETTINGS, BEFORE, FLOOR, SYSTEMS, TRACED
 from tests.benchmarks.systems.port import System
+from tests.benchmarks.systems.river_system import RiverMissing
 
 from warrener_runtime.servers.ports import free_block
 
@@ -21,24 +22,34 @@ NAMES = (*SYSTEMS, ALONE, TRACED, FLOOR)
 Rounds = dict[str, list[dict[str, float]]]
 
 
-def take_turns(names: Sequence[str], plan: Plan, grounds: Grounds, keep: Callable[[Rounds], None]) -> Rounds:
-    """The figures of every round by system; a round that failed is told and left out.
+def take_turns(
+    names: Sequence[str],
+    systems: Mapping[str, System],
+    plan: Plan,
+    grounds: Grounds,
+    keep: Callable[[Rounds], None],
+) -> Rounds:
+    """The figures of every round by system; a round that failed is reported and left out, and so is a system
+    that cannot be had here.
 
     `keep` is handed what there is after each round of all: a run takes long, and may be broken off.
     """
     found: Rounds = {name: [] for name in names}
-    with _sink() as endpoint:
-        for number in range(plan.rounds):
-            for name in names:
-                say(f"round {number + 1} of {plan.rounds}: {name}")
-                try:
-                    figures = _one(name, endpoint, plan, grounds)
-                except Exception as error:  # noqa: BLE001 - the others have their turn all the same
-                    say("\n".join([f"{name} failed: {error!r}", *getattr(error, "__notes__", ())]))
-                    continue
-                found[name].append(figures)
-                say("  " + ", ".join(f"{key} {value:.4g}" for key, value in figures.items()))
-            keep(found)
+    for number in range(plan.rounds):
+        for name in [name for name in names if name in found]:
+            say(f"round {number + 1} of {plan.rounds}: {name}")
+            try:
+                figures = _one(name, systems, plan, grounds)
+            except RiverMissing as missing:
+                say(f"  left out: {missing}")
+                del found[name]
+                continue
+            except Exception as error:  # noqa: BLE001 - the others have their turn all the same
+                say("\n".join([f"{name} failed: {error!r}", *getattr(error, "__notes__", ())]))
+                continue
+            found[name].append(figures)
+            say("  " + ", ".join(f"{key} {value:.4g}" for key, value in figures.items()))
+        keep(found)
     return found
 
 
@@ -49,6 +60,8 @@ def settings_of(names: Sequence[str]) -> dict[str, str]:
         told[ALONE] = ALONE_SETTINGS
     if TRACED in names:
         told[TRACED] = "as warrener, every step of every job traced and sent by OTLP over HTTP"
+    if BEFORE in names:
+        told[BEFORE] = "as warrener, the code of another commit"
     if FLOOR in names:
         told[FLOOR] = floor.SETTINGS
     return told
@@ -59,17 +72,17 @@ def say(text: str) -> None:
     print(f"{datetime.now(UTC):%H:%M:%S} {text}", file=sys.stderr, flush=True)
 
 
-def _one(name: str, endpoint: str, plan: Plan, grounds: Grounds) -> dict[str, float]:
+def _one(name: str, systems: Mapping[str, System], plan: Plan, grounds: Grounds) -> dict[str, float]:
     if name == FLOOR:
-        return _floor(plan, grounds)
-    systems: Mapping[str, System] = {**SYSTEMS, **variants(endpoint)}
+        return measure_floor(grounds, plan.jobs)
     return measure(systems[name], grounds, plan).figures()
 
 
-def _floor(plan: Plan, grounds: Grounds) -> dict[str, float]:
+def measure_floor(grounds: Grounds, messages: int) -> dict[str, float]:
+    """The lean client alone through one quorum queue (floor.py)."""
     with grounds.place() as place:
         done = subprocess.run(
-            [sys.executable, "-m", "tests.benchmarks.floor", str(plan.jobs)],
+            [sys.executable, "-m", "tests.benchmarks.floor", str(messages)],
             cwd=ROOT,
             env=place.environment(),
             capture_output=True,
@@ -83,7 +96,8 @@ def _floor(plan: Plan, grounds: Grounds) -> dict[str, float]:
 
 
 @contextmanager
-def _sink() -> Generator[str]:
+def trace_sink() -> Generator[str]:
+    """The URL of a process that takes spans by OTLP and forgets them."""
     port = free_block((0,))
     process = subprocess.Popen([sys.executable, "-m", "tests.benchmarks.sink", str(port)], cwd=ROOT)
     try:

@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 
 from tests.benchmarks.place import Place
-from tests.benchmarks.systems.port import Command
+from tests.benchmarks.systems.port import Command, python_driver
 
 _LOOK = 0.001  # seconds between looks for a result; its default of 0.5 would measure itself
 
@@ -18,6 +18,7 @@ class Celery:
         "quorum queue, acks_late, reject_on_worker_lost, confirm_publish, prefork of 2, prefetch 64 a "
         "process, results by SQLAlchemy in PostgreSQL, delay() one after another"
     )
+    driver = python_driver("celery")
     finished: str | None = "SELECT count(*) FROM celery_taskmeta WHERE status = 'SUCCESS'"
 
     def prepare(self, place: Place) -> None:

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from tests.benchmarks.place import Place
-from tests.benchmarks.systems.port import Command
+from tests.benchmarks.systems.port import Command, python_driver
 
 if TYPE_CHECKING:
     from dbos import DBOSClient, EnqueueOptions
@@ -20,6 +20,7 @@ class Dbos:
 
     name = "dbos"
     settings = "2 executors, a queue without limits polled every 50 ms, DBOSClient.enqueue on 8 threads"
+    driver = python_driver("dbos")
     finished: str | None = "SELECT count(*) FROM dbos.workflow_status WHERE status = 'SUCCESS'"
 
     def prepare(self, place: Place) -> None:

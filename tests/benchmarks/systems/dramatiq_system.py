@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 
 from tests.benchmarks.place import Place
-from tests.benchmarks.systems.port import Command
+from tests.benchmarks.systems.port import Command, python_driver
 
 
 class Dramatiq:
@@ -15,6 +15,7 @@ class Dramatiq:
     settings = (
         "durable classic queue, confirm_delivery, 2 processes of 8 threads, no results, send() one by one"
     )
+    driver = python_driver("dramatiq")
     finished: str | None = None
 
     def prepare(self, place: Place) -> None:

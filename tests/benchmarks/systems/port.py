@@ -1,11 +1,13 @@
 """What the harness needs to know of a system that it measures."""
 
+import sys
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Protocol
 
-from tests.benchmarks.place import Place
+from tests.benchmarks.place import ROOT, Place
 
 
 class Asker(Protocol):
@@ -22,11 +24,18 @@ class Asker(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A process to start."""
+    """A process to start: of this checkout's Python, if nothing else is said."""
 
     arguments: Sequence[str]
     environment: dict[str, str] = field(default_factory=dict[str, str])
-    part: str = "workers"  # of the system; the processor time of each part is told
+    part: str = "workers"  # of the system; the processor time of each part is reported
+    program: str = sys.executable
+    root: Path = ROOT  # the folder that it runs in, and imports from
+
+
+def python_driver(system: str) -> Command:
+    """The process that requests jobs of a system whose requester is in Python (driver.py)."""
+    return Command(("-m", "tests.benchmarks.driver", system))
 
 
 class System(Protocol):
@@ -54,6 +63,15 @@ class System(Protocol):
     def workers(self, place: Place, count: int) -> Sequence[Command]:
         """All that has to run so that jobs are done, with `count` processes that do them."""
         ...
+
+    @property
+    def driver(self) -> Command:
+        """The process that requests its jobs, by the lines of driver.py."""
+        ...
+
+
+class PythonSystem(System, Protocol):
+    """A system whose jobs can be requested from Python."""
 
     def asker(self, place: Place) -> AbstractAsyncContextManager[Asker]:
         """An open asker."""

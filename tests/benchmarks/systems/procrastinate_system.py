@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from tests.benchmarks.place import Place
-from tests.benchmarks.systems.port import Command
+from tests.benchmarks.systems.port import Command, python_driver
 
 if TYPE_CHECKING:
     from procrastinate.types import JSONDict
@@ -20,6 +20,7 @@ class Procrastinate:
 
     name = "procrastinate"
     settings = "2 workers of 50 concurrent jobs, LISTEN/NOTIFY, batch_defer of 500, finished jobs kept"
+    driver = python_driver("procrastinate")
     finished: str | None = "SELECT count(*) FROM procrastinate_jobs WHERE status = 'succeeded'"
 
     def prepare(self, place: Place) -> None:

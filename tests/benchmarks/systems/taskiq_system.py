@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 
 from tests.benchmarks.place import Place
-from tests.benchmarks.systems.port import Command
+from tests.benchmarks.systems.port import Command, python_driver
 
 _OUTSTANDING = 200
 _LOOK = 0.001  # seconds between looks for a result
@@ -19,6 +19,7 @@ class Taskiq:
         "quorum queue, confirms (200 outstanding), 2 worker processes, qos 200, ack when_saved, "
         "results by asyncpg in PostgreSQL"
     )
+    driver = python_driver("taskiq")
     finished: str | None = "SELECT count(*) FROM taskiq_results"
 
     def prepare(self, place: Place) -> None:

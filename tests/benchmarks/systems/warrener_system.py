@@ -1,15 +1,16 @@
 """Ours: a scheduler, a supervisor and agents, as processes."""
 
-import asyncio
+import subprocess
+import sys
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 
-from tests.benchmarks.place import Place
+from tests.benchmarks.place import ROOT, Place
 from tests.benchmarks.systems.port import Command
 
 from warrener_client import Ask, Client
-from warrener_store import migrate
 
 _JOBS = "tests.benchmarks.apps.warrener_jobs"
 
@@ -22,6 +23,8 @@ class Warrener:
     per_message: int = 16
     environment: dict[str, str] = field(default_factory=dict[str, str])
     variant: str = ""
+    checkout: Path = ROOT
+    """The folder whose code is measured: another commit's, with a .venv of its own."""
     finished: str | None = "SELECT coalesce(sum(jobs), 0) FROM warrener_job_counts WHERE state = 'succeeded'"
 
     @property
@@ -37,8 +40,20 @@ class Warrener:
             "client.request_many without answers, as no peer is asked for results"
         )
 
+    @property
+    def driver(self) -> Command:
+        return Command(
+            ("-m", "tests.benchmarks.driver", "warrener"), program=self._python, root=self.checkout
+        )
+
+    @property
+    def _python(self) -> str:
+        return sys.executable if self.checkout == ROOT else str(self.checkout / ".venv/bin/python")
+
     def prepare(self, place: Place) -> None:
-        asyncio.run(migrate(place.database_url))
+        migration = [self._python, "-m", "warrener_store", "migrate", place.database_url]
+        environment = place.environment(PYTHONPATH=str(self.checkout))
+        subprocess.run(migration, cwd=self.checkout, env=environment, check=True)
 
     def workers(self, place: Place, count: int) -> Sequence[Command]:
         settings = {
@@ -50,10 +65,13 @@ class Warrener:
             "WARRENER_AGENT_SLOTS": str(self.slots),
             "JOBS_A_MESSAGE": str(self.per_message),
         } | self.environment
+        services = [
+            (("-m", "warrener_scheduler"), "scheduler"),
+            (("-m", "warrener_supervisor"), "supervisor"),
+            *[(("-m", "warrener_agent", _JOBS), "agents")] * count,
+        ]
         return [
-            Command(("-m", "warrener_scheduler"), settings, "scheduler"),
-            Command(("-m", "warrener_supervisor"), settings, "supervisor"),
-            *(Command(("-m", "warrener_agent", _JOBS), settings, "agents") for _ in range(count)),
+            Command(arguments, settings, part, self._python, self.checkout) for arguments, part in services
         ]
 
     @asynccontextmanager

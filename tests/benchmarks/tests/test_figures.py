@@ -1,9 +1,12 @@
 """The arithmetic of the benchmarks: medians, percentiles, ratios."""
 
 import pytest
-from tests.benchmarks.figures import Spread, percentile, spread, summary
-from tests.benchmarks.ratios import GOALS, ratios
+from tests.benchmarks.figures import Estimate, Spread, estimate_median, percentile, spread, summary
+from tests.benchmarks.pairs import pair_ratios
+from tests.benchmarks.ratios import GOALS, PAIRINGS
 from tests.benchmarks.stacks import top
+from tests.benchmarks.systems.catalogue import BEFORE, BULK
+from tests.benchmarks.turns import NAMES
 
 
 def test_a_spread_is_the_median_between_the_lowest_and_the_highest() -> None:
@@ -25,21 +28,33 @@ def test_a_summary_takes_each_figure_over_the_rounds_that_have_it() -> None:
     assert told == {"rate": Spread(2.0, 1.0, 3.0), "memory": Spread(7.0, 7.0, 7.0)}
 
 
-def test_ratios_are_those_of_medians_and_only_of_what_was_measured() -> None:
-    measured = {
-        "warrener": {"end_to_end": Spread(1000.0, 1.0, 9000.0), "cpu_ms": Spread(0.5, 0.5, 0.5)},
-        "celery": {"end_to_end": Spread(40.0, 40.0, 40.0)},
-    }
-    assert ratios(measured) == {"throughput_vs_celery": 25.0}
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([3.0], Estimate(3.0, 3.0, 3.0, 1)),
+        ([7.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0], Estimate(4.0, 1.0, 7.0, 7)),  # 98.4 %
+        ([float(value) for value in range(9)], Estimate(4.0, 1.0, 7.0, 9)),  # 96.1 %: without the extremes
+        ([float(value) for value in range(20)], Estimate(9.5, 5.0, 14.0, 20)),  # 95.9 %
+    ],
+)
+def test_a_median_comes_with_an_interval_of_95_percent(values: list[float], expected: Estimate) -> None:
+    assert estimate_median(values) == expected
 
 
-def test_every_goal_of_the_table_has_a_name_that_a_ratio_can_have() -> None:
-    everything = {"end_to_end": Spread(1, 1, 1), "cpu_ms": Spread(1, 1, 1), "idle_start_p50": Spread(1, 1, 1)}
-    more = {"floor": Spread(1, 1, 1), "floor_published": Spread(1, 1, 1), "bulk": Spread(1, 1, 1)}
-    ours, peers = ("", "-alone", "-traced"), ("celery", "dramatiq", "taskiq", "procrastinate", "dbos")
-    names = (*(f"warrener{variant}" for variant in ours), *peers, "floor")
-    found = ratios(dict.fromkeys(names, everything | more))
-    assert found.keys() | {"cost_at_10m"} == GOALS.keys()
+def test_a_ratio_is_taken_within_each_pair_of_turns() -> None:
+    slowing = [({"end_to_end": 1000.0 / slow}, {"end_to_end": 40.0 / slow}) for slow in (1, 2, 4)]
+    turns = {"warrener / dbos": [(dict(ours), dict(other)) for ours, other in slowing]}
+    assert pair_ratios(turns) == {"throughput_vs_dbos": Estimate(25.0, 25.0, 25.0, 3)}
+
+
+def test_every_goal_of_the_table_has_a_pairing_or_a_curve() -> None:
+    named = {name for pairing in PAIRINGS for name in pairing.ratios}
+    assert named | {"cost_at_10m"} == GOALS.keys()
+
+
+def test_both_sides_of_every_pairing_can_be_measured() -> None:
+    sides = {side for pairing in PAIRINGS for side in (pairing.ours, pairing.other)}
+    assert sides <= {*NAMES, BULK, BEFORE}
 
 
 def test_a_profile_counts_a_function_once_in_a_stack_and_all_its_lines_together() -> None:
