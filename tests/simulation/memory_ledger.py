@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from warrener_agent.ledger import Claim, Completion, Failure, Grant, Granted, Saved
+from warrener_agent.ledger import Claim, Completion, Failure, Forgotten, Grant, Granted, Saved
 
 
 @dataclass(slots=True)
@@ -110,8 +110,10 @@ class MemoryLedger:
     async def _transaction(self, job_id: UUID, agent_id: str) -> AsyncGenerator["MemoryTransaction"]:
         yield MemoryTransaction(self, agent_id)
 
-    async def forget(self, before: datetime) -> int:
-        return 0
+    async def forget(
+        self, before: datetime, *, after: datetime | None = None, limit: int = 1000
+    ) -> Forgotten:
+        return Forgotten()
 
     def _holds(self, claim: Claim, agent_id: str) -> bool:
         entry = self.entries.get(claim.job_id)

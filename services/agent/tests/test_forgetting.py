@@ -5,9 +5,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 from uuid import uuid4
 
+import pytest
 from services.agent.tests.stage import Stage, Theatre
 
-from warrener_agent.ledger import Claim, Completion, Grant, Ledger, open_ledger
+from warrener_agent.ledger import Claim, Completion, Forgotten, Grant, Ledger, open_ledger
+from warrener_agent.settings import AgentSettings
+from warrener_runtime.settings import SettingsError, load
 from warrener_runtime.virtual_clock import VirtualClock
 
 WEEK = timedelta(days=7)
@@ -24,11 +27,12 @@ class NotedLedger:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._ledger, name)
 
-    async def forget(self, before: datetime) -> int:
+    async def forget(self, before: datetime, *, after: datetime | None = None) -> Forgotten:
         self.forgot.append(before)
-        number = await self._ledger.forget(before)
-        self.has_forgotten.set()
-        return number
+        batch = await self._ledger.forget(before, after=after)
+        if batch.after is None:
+            self.has_forgotten.set()
+        return batch
 
 
 async def test_once_an_hour_what_is_older_than_a_week_is_forgotten(stage: Stage, theatre: Theatre) -> None:
@@ -48,19 +52,27 @@ async def test_once_an_hour_what_is_older_than_a_week_is_forgotten(stage: Stage,
 
 
 async def test_what_is_old_is_gone_and_what_is_young_stays(stage: Stage, theatre: Theatre) -> None:
-    now = datetime.now(UTC)
+    now = datetime.now(UTC) + 2 * WEEK
     old, young = uuid4(), uuid4()
     ledger = open_ledger(stage.ledger_url)
     await ledger.start()
     for job_id, age in ((old, WEEK + timedelta(minutes=1)), (young, WEEK - timedelta(minutes=1))):
-        await ledger.claim([Claim(job_id, 1)], agent_id="past", now=now, until=now)
+        await ledger.claim([Claim(job_id, 1)], agent_id="past", now=now - age, until=now - age)
         ended = Completion(job_id, 1, '"recorded"', (), now - age, now - age)
         assert await ledger.complete([ended], agent_id="past") == {job_id}
 
     noted = NotedLedger(ledger)
-    await stage.enter(theatre.agent, ledger=cast("Ledger", noted))
+    await stage.enter(theatre.agent, ledger=cast("Ledger", noted), clock=VirtualClock(now))
     async with asyncio.timeout(20):
         await noted.has_forgotten.wait()
     later = now + timedelta(seconds=10)
     answers = await ledger.claim([Claim(old, 1), Claim(young, 1)], agent_id="x", now=now, until=later)
     assert [answer.grant for answer in answers] == [Grant.GRANTED, Grant.COMPLETED]
+
+
+def test_a_ledger_that_forgets_sooner_than_a_message_lives_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("WARRENER_AGENT_REMEMBER", "3600")
+    with pytest.raises(SettingsError, match="WARRENER_AGENT_REMEMBER: expected at least 2 h"):
+        load(AgentSettings)

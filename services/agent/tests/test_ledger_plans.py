@@ -26,6 +26,7 @@ GROW = f"""
 INSERT INTO warrener_ledger (job_id, attempt, agent_id, lease_until)
 SELECT gen_random_uuid(), 1, 'ada', now() FROM generate_series(1, {MANY})
 """
+AGE = "UPDATE warrener_ledger SET claimed_at = now() - interval '8 days' WHERE agent_id IS NULL"
 ROWS_READ = """
 SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_user_tables WHERE relname = 'warrener_ledger'
 """
@@ -94,6 +95,41 @@ async def test_the_first_batch_of_an_empty_ledger_compares_no_row_with_every_cla
         with subtests.test(name):
             rows = await connection.fetch(f"EXPLAIN (ANALYZE, FORMAT JSON) {statement}", *values)
             assert compared_for_nothing(json.loads(rows[0][0])[0]["Plan"]) == 0, rows[0][0]
+
+
+async def test_old_rows_are_found_by_the_index_of_claims_beside_100_000_live_ones(
+    postgres_url: str, connection: "Connection"
+) -> None:
+    ledger = open_ledger(postgres_url)
+    await ledger.start()
+    await connection.execute(NEVER_ANALYZED)
+    await connection.execute(GROW)
+    await connection.execute(GROW.replace(str(MANY), "200").replace("'ada', now()", "NULL, NULL"))
+    await connection.execute(AGE)
+    gone = await ledger.forget(datetime.now(UTC) - timedelta(days=7), limit=150)
+    assert gone.rows == 200, "released without a lease by an earlier version; all of one moment"
+    await ledger.close()
+    await connection.execute("SET enable_seqscan = off")
+    await connection.execute("SET plan_cache_mode = force_generic_plan")
+    await connection.execute(f"PREPARE forget AS {sql.FORGET}")
+    rows = await connection.fetch("EXPLAIN EXECUTE forget (now(), NULL, 100)")
+    plan = "\n".join(str(row[0]) for row in rows)
+    assert "Index Scan using warrener_ledger_claimed" in plan, plan
+    assert "Seq Scan on warrener_ledger" not in plan, plan
+
+
+async def test_a_completion_stays_on_the_page_of_its_claim(
+    connection: "Connection", postgres_url: str
+) -> None:
+    """No index has anything that a completion writes, so it costs no entry in any."""
+    ledger = open_ledger(postgres_url)
+    await ledger.start()
+    await ledger.close()
+    (columns,) = await connection.fetchrow(
+        "SELECT array_agg(DISTINCT attname::text) FROM pg_attribute JOIN pg_index ON attrelid = indexrelid "
+        "WHERE indrelid = 'warrener_ledger'::regclass"
+    ) or ([],)
+    assert set(columns) == {"job_id", "claimed_at"}
 
 
 def compared_for_nothing(plan: dict[str, Any]) -> int:

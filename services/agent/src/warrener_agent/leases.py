@@ -14,6 +14,8 @@ _log = get_logger("agent.leases")
 
 _MARGIN = 0.3
 """The share of the lease before its end at which a handler is stopped that could not be renewed."""
+_BETWEEN_BATCHES = 0.1
+"""Seconds between two deletions, so that claims never queue behind them."""
 
 
 class Leases:
@@ -67,12 +69,21 @@ class Leases:
         await self._acknowledge_old(now)
 
     async def forget(self) -> None:
-        """Delete what is so old that no message about it can come any more."""
+        """Delete what is so old that no message about it can come any more, a batch at a time."""
         before = self._at.clock.now() - timedelta(seconds=self._at.settings.agent_remember)
-        forgotten = await self._at.ledger.forget(before)
-        if forgotten:
+        rows, completions, batch = 0, 0, await self._at.ledger.forget(before)
+        while True:
+            rows, completions = rows + batch.rows, completions + batch.completions
+            if batch.after is None:
+                break
+            await self._at.clock.sleep(_BETWEEN_BATCHES)
+            batch = await self._at.ledger.forget(before, after=batch.after)
+        if rows:
             _log.info(
-                "Old completions were deleted from the ledger.", action="agent.forgot", completions=forgotten
+                "Old rows were deleted from the ledger.",
+                action="agent.forgot",
+                rows=rows,
+                completions=completions,
             )
 
     async def _acknowledge_old(self, now: float) -> None:

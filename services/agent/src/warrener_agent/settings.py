@@ -1,14 +1,17 @@
 """What an agent can be told."""
 
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, ClassVar
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from warrener_contracts.events.fields import QueueName
+from warrener_contracts.topology import RUNGS
 from warrener_runtime.settings import ServiceSettings
 
 Seconds = Annotated[float, Field(gt=0)]
+_SHORTEST_MEMORY = 2 * RUNGS[-1].delay
 
 
 class AgentSettings(ServiceSettings):
@@ -39,7 +42,8 @@ class AgentSettings(ServiceSettings):
     """For how long the event loop may stand still before the agent says why and ends with exit code 71, for
     a fresh process; never less than two leases. 0 lets it stand for ever."""
     agent_remember: Seconds = 7 * 86400.0
-    """How long the ledger remembers a completion: longer than any message about it may be on its way."""
+    """How long the ledger remembers an attempt that has ended: longer than any message about it may be on its
+    way, in delay queues and in the backlog of its queue."""
     agent_announce_after: Annotated[float, Field(ge=0)] = 0.5
     """An attempt that runs longer than this is announced as started."""
     agent_deaths: Annotated[int, Field(ge=1)] = 10
@@ -48,3 +52,14 @@ class AgentSettings(ServiceSettings):
     """The time in which the deaths are counted."""
     agent_hold: Seconds = 30.0
     """How long a job type is held: its attempts go back to the queue, uncharged, and other agents may try."""
+
+    @field_validator("agent_remember")
+    @classmethod
+    def _longer_than_a_message_lives(cls, seconds: float) -> float:
+        if seconds < _SHORTEST_MEMORY.total_seconds():
+            hours = _SHORTEST_MEMORY // timedelta(hours=1)
+            raise ValueError(
+                f"at least {hours} h, twice the longest delay queue: a message that comes later "
+                "would run its job a second time"
+            )
+        return seconds

@@ -73,6 +73,16 @@ class Claim(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class Forgotten:
+    """One batch of a deletion: how many rows went, how many of them were completions, and after which claim
+    the next batch begins; None: this was the last one."""
+
+    rows: int = 0
+    completions: int = 0
+    after: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Granted:
     """The answer to one claim; `completion` where it is COMPLETED, `failure` where it is FAILED, `checkpoint`
     where it is GRANTED and something was saved before."""
@@ -158,8 +168,15 @@ class Ledger(Checkpoints, Protocol):
         """Open a transaction for the holder of a claim. Rolled back on leaving, unless it was completed."""
         ...
 
-    async def forget(self, before: datetime) -> int:
-        """Delete what ended before; return how many completions. The longest redelivery must be younger."""
+    async def forget(
+        self, before: datetime, *, after: datetime | None = None, limit: int = 1000
+    ) -> Forgotten:
+        """Look at about `limit` rows that were claimed before `before`, the oldest after `after` first, and
+        delete those of them that ended, were released or lost their lease before it, with their checkpoints.
+
+        The longest redelivery must be younger. Two agents never delete at the same time: while another does,
+        the answer is that nothing is left.
+        """
         ...
 
 

@@ -11,7 +11,7 @@ import asyncpg
 from warrener_agent.ledger import postgres_sql as sql
 from warrener_agent.ledger.answers import GRANTED, Found, answers, highest, in_order
 from warrener_agent.ledger.checkpoints import Saved, saved_of
-from warrener_agent.ledger.port import Claim, Completion, Failure, Granted, LedgerUnavailable
+from warrener_agent.ledger.port import Claim, Completion, Failure, Forgotten, Granted, LedgerUnavailable
 from warrener_agent.ledger.postgres_errors import unavailable
 from warrener_agent.ledger.postgres_transaction import PostgresTransaction
 from warrener_agent.ledger.records import (
@@ -162,12 +162,13 @@ class PostgresLedger:
         finally:
             await one.end()
 
-    async def forget(self, before: datetime) -> int:
-        self._pool()
-        assert self._handlers is not None
-        with unavailable():  # it reads the whole table: planned as PostgreSQL likes, and it may take its time
-            await self._handlers.execute(sql.FORGET_CHECKPOINTS, before)
-            return int(await self._handlers.fetchval(sql.FORGET, before))
+    async def forget(
+        self, before: datetime, *, after: datetime | None = None, limit: int = 1000
+    ) -> Forgotten:
+        with unavailable():
+            row = await self._pool().fetchrow(sql.FORGET, before, after, limit)
+        assert row is not None, "the statement gives one row"
+        return Forgotten(row["rows"], row["completions"], row["after"])
 
     def _pool(self) -> "Pool":
         if self._claims is None:
@@ -180,13 +181,13 @@ async def _nothing_to_reset(_: "asyncpg.Connection[asyncpg.Record]") -> None:
 
 
 async def _make_table(connection: "asyncpg.pool.PoolConnectionProxy[asyncpg.Record]") -> None:
-    if await connection.fetchval("SELECT to_regclass('warrener_ledger_checkpoints')") is not None:
-        return  # the younger of both; an agent may work where it may not create tables
+    if await connection.fetchval("SELECT to_regclass('warrener_ledger_claimed')") is not None:
+        return  # the youngest of all; an agent may work where it may not create tables
     async with connection.transaction():
         # Several agents start at once, and IF NOT EXISTS alone lets two of them collide.
         await connection.execute("SELECT pg_advisory_xact_lock(hashtext('warrener_ledger'))")
-        await connection.execute(sql.TABLE)
-        await connection.execute(sql.CHECKPOINTS)
+        for statement in (sql.TABLE, sql.TABLE_BEFORE, sql.CHECKPOINTS, sql.CLAIMED):
+            await connection.execute(statement)
 
 
 def _pairs(claims: Sequence[Claim]) -> tuple[list[UUID], list[int]]:

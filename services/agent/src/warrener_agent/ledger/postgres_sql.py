@@ -21,11 +21,22 @@ CREATE TABLE IF NOT EXISTS warrener_ledger (
     started_at timestamptz,
     finished_at timestamptz,
     failure text,
+    claimed_at timestamptz NOT NULL DEFAULT now(),
     CHECK ((finished_at IS NULL) = (result IS NULL)),
     CHECK (failure IS NULL OR (agent_id IS NULL AND finished_at IS NULL))
 ) WITH (fillfactor = 50)
 """
 """Half of each page is left for the completions of its claims: they need no entry in the key's index then."""
+
+TABLE_BEFORE = (
+    "ALTER TABLE warrener_ledger ADD COLUMN IF NOT EXISTS claimed_at timestamptz NOT NULL DEFAULT now()"
+)
+"""For a table of an earlier version: its rows count as claimed now, and none of them is written again."""
+
+CLAIMED = "CREATE INDEX IF NOT EXISTS warrener_ledger_claimed ON warrener_ledger (claimed_at)"
+"""By this index old rows are found. `claimed_at` is written once, when a row is inserted: an index on anything
+that a completion writes would take the free half of the page from it. All claims of a batch share one moment,
+so their entries share one key."""
 
 CLAIM = """
 INSERT INTO warrener_ledger AS held (job_id, attempt, agent_id, lease_until)
@@ -62,7 +73,8 @@ UPDATE warrener_ledger AS held SET lease_until = $4 {_MINE} AND held.cancelled_a
 RETURNING held.job_id
 """  # noqa: S608 - both parts are ours
 
-RELEASE = f"UPDATE warrener_ledger AS held SET agent_id = NULL, lease_until = NULL {_MINE}"  # noqa: S608 - ours
+RELEASE = f"UPDATE warrener_ledger AS held SET agent_id = NULL, lease_until = now() {_MINE}"  # noqa: S608 - ours
+"""A row without an agent is free whatever its lease says; the lease says since when (FORGET)."""
 
 COMPLETE = """
 UPDATE warrener_ledger AS held
@@ -120,16 +132,31 @@ RETURNING job_id
 """
 """The claim is locked meanwhile: nobody is granted it between the look at it and the save."""
 
-FORGET_CHECKPOINTS = "DELETE FROM warrener_ledger_checkpoints WHERE saved_at < $1"
-
 FORGET = """
-WITH gone AS (
-    DELETE FROM warrener_ledger
-    WHERE finished_at < $1
-        OR finished_at IS NULL AND coalesce(lease_until, cancelled_at) IS NOT NULL
-            AND coalesce(lease_until, $1 - interval '1 second') < $1
-            AND coalesce(cancelled_at, $1 - interval '1 second') < $1
-    RETURNING finished_at
+WITH turn AS MATERIALIZED (
+    SELECT pg_try_advisory_xact_lock(hashtext('warrener_ledger.forget')) AS mine
+), page AS MATERIALIZED (
+    SELECT held.job_id, held.claimed_at
+    FROM turn CROSS JOIN LATERAL (
+        SELECT job_id, claimed_at FROM warrener_ledger
+        WHERE turn.mine AND claimed_at < $1 AND claimed_at > coalesce($2, timestamptz '-infinity')
+        ORDER BY claimed_at
+        FETCH FIRST ($3::bigint) ROWS WITH TIES
+    ) AS held
+), old AS (
+    SELECT held.job_id FROM page JOIN warrener_ledger AS held ON held.job_id = ANY (ARRAY[page.job_id])
+    WHERE coalesce(held.finished_at, greatest(held.lease_until, held.cancelled_at), held.claimed_at) < $1
+    FOR UPDATE OF held SKIP LOCKED
+), gone AS (
+    DELETE FROM warrener_ledger AS held USING old WHERE held.job_id = ANY (ARRAY[old.job_id])
+    RETURNING held.job_id, held.finished_at
+), checkpoints AS (
+    DELETE FROM warrener_ledger_checkpoints AS kept USING gone WHERE kept.job_id = ANY (ARRAY[gone.job_id])
 )
-SELECT count(*) FROM gone WHERE finished_at IS NOT NULL
+SELECT
+    (SELECT count(*) FROM gone) AS rows,
+    (SELECT count(*) FROM gone WHERE finished_at IS NOT NULL) AS completions,
+    CASE WHEN (SELECT count(*) FROM page) >= $3::bigint THEN (SELECT max(claimed_at) FROM page) END AS after
 """
+"""One batch, by the index of claims; WITH TIES, as the claims of a batch share their moment. The lock is held
+for this statement alone: what one agent deletes, no other looks through at the same time."""

@@ -13,14 +13,14 @@ under that lock.
 
 from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
 from uuid import UUID
 
 from warrener_agent.ledger.answers import answers, highest
 from warrener_agent.ledger.checkpoints import Saved
-from warrener_agent.ledger.port import Claim, Completion, Failure, Granted, LedgerUnavailable
+from warrener_agent.ledger.port import Claim, Completion, Failure, Forgotten, Granted, LedgerUnavailable
 from warrener_agent.ledger.sqlite_claims import ClaimsFile
 from warrener_agent.ledger.sqlite_files import Worker, open_file, unavailable
 from warrener_agent.ledger.sqlite_transaction import SqliteTransaction, WriteLock
@@ -96,10 +96,16 @@ class SqliteLedger:
         finally:
             one.end()
 
-    async def forget(self, before: datetime) -> int:
-        """Waits for the handlers' transactions, as it writes to their file too."""
-        told = await self._run(lambda file: file.forget(before))
-        return told + await self._lock.forget(before)
+    async def forget(
+        self, before: datetime, *, after: datetime | None = None, limit: int = 1000
+    ) -> Forgotten:
+        """Waits for the handlers' transactions where their file has old completions."""
+        told, there = await self._run(lambda file: file.forget(before, after, limit))
+        if not there:
+            return told
+        completions = await self._lock.forget(before, limit)
+        following = after or datetime.min.replace(tzinfo=UTC) if completions == limit else None
+        return Forgotten(told.rows + completions, told.completions + completions, told.after or following)
 
     async def _run(self, work: Callable[[ClaimsFile], R]) -> R:
         file = self._started()

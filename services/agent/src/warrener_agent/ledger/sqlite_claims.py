@@ -4,13 +4,13 @@ batch."""
 import json
 import sqlite3
 from collections.abc import Collection, Iterable, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
 from warrener_agent.ledger.answers import Found
 from warrener_agent.ledger.checkpoints import Saved, saved_of
-from warrener_agent.ledger.port import Claim, Completion, Failure
+from warrener_agent.ledger.port import Claim, Completion, Failure, Forgotten
 from warrener_agent.ledger.records import (
     failure_of,
     failure_text,
@@ -22,9 +22,13 @@ from warrener_agent.ledger.sqlite_files import immediate, moment
 _CLAIMS = """
     CREATE TABLE IF NOT EXISTS warrener_claims (
         job_id TEXT PRIMARY KEY, attempt INTEGER NOT NULL, agent_id TEXT, lease_until TEXT, cancelled_at TEXT,
-        failure TEXT CHECK (failure IS NULL OR agent_id IS NULL)
+        failure TEXT CHECK (failure IS NULL OR agent_id IS NULL),
+        claimed_at TEXT NOT NULL DEFAULT '0001-01-01T00:00:00.000000+00:00'
     ) WITHOUT ROWID
 """
+_CLAIMED = "CREATE INDEX IF NOT EXISTS warrener_claims_claimed ON warrener_claims (claimed_at)"
+_NOW = "strftime('%Y-%m-%dT%H:%M:%f000+00:00', 'now')"
+"""As `moment` writes it."""
 
 _CHECKPOINTS = """
     CREATE TABLE IF NOT EXISTS warrener_checkpoints (
@@ -33,9 +37,9 @@ _CHECKPOINTS = """
     ) WITHOUT ROWID
 """
 
-_CLAIM = """
-    INSERT INTO warrener_claims (job_id, attempt, agent_id, lease_until)
-    SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]'), :agent, :until
+_CLAIM = f"""
+    INSERT INTO warrener_claims (job_id, attempt, agent_id, lease_until, claimed_at)
+    SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]'), :agent, :until, {_NOW}
     FROM json_each(:batch) WHERE true
     ON CONFLICT (job_id) DO UPDATE
         SET attempt = excluded.attempt, agent_id = excluded.agent_id, lease_until = excluded.lease_until,
@@ -49,7 +53,7 @@ _CLAIM = """
         SELECT kept.number || ' ' || kept.state FROM warrener_checkpoints AS kept
         WHERE kept.job_id = warrener_claims.job_id
     )
-"""
+"""  # noqa: S608 - both parts are ours
 
 _MINE = """
     FROM (
@@ -62,7 +66,7 @@ _MINE = """
 _RENEW = f"""
     UPDATE warrener_claims SET lease_until = :until {_MINE} AND cancelled_at IS NULL RETURNING job_id
 """  # noqa: S608 - both parts are ours
-_RELEASE = f"UPDATE warrener_claims SET agent_id = NULL, lease_until = NULL {_MINE}"  # noqa: S608 - ours
+_RELEASE = f"UPDATE warrener_claims SET agent_id = NULL, lease_until = {_NOW} {_MINE}"  # noqa: S608 - ours
 
 _COMPLETE = """
     INSERT INTO warrener_completions (job_id, attempt, result, follow_ups, started_at, finished_at)
@@ -98,11 +102,11 @@ _SAVE = """
     RETURNING job_id
 """
 
-_CANCEL = """
-    INSERT INTO warrener_claims (job_id, attempt, cancelled_at)
-    SELECT value, 0, :now FROM json_each(:batch) WHERE true
+_CANCEL = f"""
+    INSERT INTO warrener_claims (job_id, attempt, cancelled_at, claimed_at)
+    SELECT value, 0, :now, {_NOW} FROM json_each(:batch) WHERE true
     ON CONFLICT (job_id) DO UPDATE SET cancelled_at = coalesce(cancelled_at, excluded.cancelled_at)
-"""
+"""  # noqa: S608 - both parts are ours
 
 _COMPLETED = """
     SELECT job_id, attempt, result, follow_ups, started_at, finished_at FROM warrener_completions
@@ -112,11 +116,25 @@ _HELD = """
     SELECT job_id, attempt, cancelled_at IS NOT NULL, failure FROM warrener_claims
     WHERE job_id IN (SELECT value FROM json_each(?))
 """
+_PAGE_END = """
+    SELECT claimed_at FROM warrener_claims WHERE claimed_at > :after AND claimed_at < :before
+    ORDER BY claimed_at LIMIT 1 OFFSET :limit - 1
+"""
 _FORGET_CLAIMS = """
     DELETE FROM warrener_claims
-    WHERE coalesce(lease_until, '') < :before AND coalesce(cancelled_at, '') < :before
-        AND (lease_until IS NOT NULL OR cancelled_at IS NOT NULL)
+    WHERE claimed_at > :after AND claimed_at <= :end AND claimed_at < :before
+        AND coalesce(lease_until, '') < :before AND coalesce(cancelled_at, '') < :before
+    RETURNING job_id
 """
+_FORGET_CHECKPOINTS = """
+    DELETE FROM warrener_checkpoints WHERE job_id IN (SELECT value FROM json_each(:jobs))
+"""
+FORGET_COMPLETIONS = """
+    DELETE FROM warrener_completions WHERE job_id IN (
+        SELECT job_id FROM warrener_completions WHERE finished_at < :before ORDER BY finished_at LIMIT :limit
+    )
+"""
+_OLD_COMPLETION = "SELECT 1 FROM warrener_completions WHERE finished_at < ? LIMIT 1"
 
 
 class ClaimsFile:
@@ -127,6 +145,9 @@ class ClaimsFile:
         self._effects, self._claims = effects, claims
         claims.execute(_CLAIMS)
         claims.execute(_CHECKPOINTS)
+        with immediate(claims):
+            _know_when_claimed(claims)
+            claims.execute(_CLAIMED)
 
     def close(self) -> None:
         self._claims.close()
@@ -199,20 +220,36 @@ class ClaimsFile:
     def cancel(self, job_ids: Collection[UUID], now: datetime) -> None:
         self._change(_CANCEL, {"batch": _ids(job_ids), "now": moment(now)})
 
-    def forget(self, before: datetime) -> int:
+    def forget(self, before: datetime, after: datetime | None, limit: int) -> tuple[Forgotten, bool]:
+        """One batch of this file, and whether the handlers' file has old completions too."""
+        asked: dict[str, Any] = {
+            "before": moment(before),
+            "after": moment(after) if after else "",
+            "limit": limit,
+        }
         with immediate(self._claims):
-            told = self._claims.execute(FORGET, {"before": moment(before)}).rowcount
-            self._claims.execute(_FORGET_CLAIMS, {"before": moment(before)})
-            self._claims.execute(_FORGET_CHECKPOINTS, {"before": moment(before)})
-        return told
+            completions = self._claims.execute(FORGET_COMPLETIONS, asked).rowcount
+            end = self._claims.execute(_PAGE_END, asked).fetchone()
+            asked["end"] = end[0] if end else asked["before"]
+            gone = [job for (job,) in self._claims.execute(_FORGET_CLAIMS, asked).fetchall()]
+            self._claims.execute(_FORGET_CHECKPOINTS, {"jobs": json.dumps(gone)})
+            there = self._effects.execute(_OLD_COMPLETION, (asked["before"],)).fetchone() is not None
+        following = after or datetime.min.replace(tzinfo=UTC) if completions == limit else None
+        if end:
+            following = datetime.fromisoformat(end[0])
+        return Forgotten(completions + len(gone), completions, following), there
 
     def _change(self, statement: str, values: dict[str, str]) -> set[UUID]:
         with immediate(self._claims):
             return {UUID(job) for (job,) in self._claims.execute(statement, values).fetchall()}
 
 
-_FORGET_CHECKPOINTS = "DELETE FROM warrener_checkpoints WHERE saved_at < :before"
-FORGET = "DELETE FROM warrener_completions WHERE finished_at < :before"
+def _know_when_claimed(claims: sqlite3.Connection) -> None:
+    """Give a table of an earlier version its column; its rows count as claimed now, and none is written."""
+    if any(row[1] == "claimed_at" for row in claims.execute("PRAGMA table_info(warrener_claims)")):
+        return
+    now = moment(datetime.now(UTC))
+    claims.execute(f"ALTER TABLE warrener_claims ADD COLUMN claimed_at TEXT NOT NULL DEFAULT '{now}'")
 
 
 def columns(completion: Completion) -> list[Any]:

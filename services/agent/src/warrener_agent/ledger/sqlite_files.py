@@ -26,6 +26,9 @@ COMPLETIONS = """
         started_at TEXT NOT NULL, finished_at TEXT NOT NULL
     ) WITHOUT ROWID
 """
+COMPLETIONS_BY_END = """
+    CREATE INDEX IF NOT EXISTS warrener_completions_finished ON warrener_completions (finished_at)
+"""
 
 
 def open_file(path: Path, *, patience: float = BUSY) -> sqlite3.Connection:
@@ -42,6 +45,7 @@ def _prepare(connection: sqlite3.Connection, deadline: float) -> None:
             connection.execute("PRAGMA synchronous=FULL")
             connection.execute("PRAGMA foreign_keys=ON")
             connection.execute(COMPLETIONS)
+            connection.execute(COMPLETIONS_BY_END)
         except sqlite3.OperationalError as error:
             # SQLite does not wait where several agents turn a new file to WAL at the same moment.
             if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or monotonic() > deadline:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from warrener_agent.ledger.port import Claim, Completion, LedgerError
-from warrener_agent.ledger.sqlite_claims import FORGET, columns
+from warrener_agent.ledger.sqlite_claims import FORGET_COMPLETIONS, columns
 from warrener_agent.ledger.sqlite_files import Worker, immediate, moment, open_file, plain, rows, unavailable
 from warrener_agent.ledger.statements import numbered, refuse_control
 
@@ -113,17 +113,18 @@ class WriteLock:
         if self._files is not None:
             self._files.rollback()
 
-    async def forget(self, before: datetime) -> int:
-        """Delete completions that are older, when no handler writes."""
+    async def forget(self, before: datetime, limit: int) -> int:
+        """Delete some completions that are older, when no handler writes."""
         await self.acquire()
         try:
-            return await self.run(lambda files: self._forget(files, before))
+            return await self.run(lambda files: self._forget(files, before, limit))
         finally:
             self.release()
 
-    def _forget(self, files: _Files, before: datetime) -> int:
+    def _forget(self, files: _Files, before: datetime, limit: int) -> int:
         with unavailable(self.path):
-            told = files.effects.execute(FORGET, {"before": moment(before)}).rowcount
+            asked = {"before": moment(before), "limit": limit}
+            told = files.effects.execute(FORGET_COMPLETIONS, asked).rowcount
             files.effects.execute("COMMIT")
             return told
 
