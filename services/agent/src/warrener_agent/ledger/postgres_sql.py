@@ -34,8 +34,8 @@ TABLE_BEFORE = (
 """For a table of an earlier version: its rows count as claimed now, and none of them is written again."""
 
 CLAIMED = "CREATE INDEX IF NOT EXISTS warrener_ledger_claimed ON warrener_ledger (claimed_at)"
-"""By this index old rows are found. `claimed_at` is written once, when a row is inserted: an index on anything
-that a completion writes would take the free half of the page from it. All claims of a batch share one moment,
+"""By this index old rows are found. `claimed_at` is written once, when a row is inserted: an index on what a
+completion writes would take the free half of the page from it. All claims of a batch share one moment,
 so their entries share one key."""
 
 CLAIM = """
