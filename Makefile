@@ -14,6 +14,10 @@ WORKERS ?= 2
 KILL ?= agent
 # How often make soak goes round
 ROUNDS ?= 10
+# The chaos run: the same seed brings the same plan of faults
+SEED ?= 1
+JOBS ?= 50000
+FAULTS ?= 150
 
 # The environment is made again when what it is made from has changed.
 READY := .venv/.ready
@@ -92,6 +96,14 @@ soak: setup ## Run the tests of real processes, and clocks in every zone, ROUNDS
 		WARRENER_TEST_SOAK=1 $(PYTHON) -m pytest -q -x $(wildcard tests/acceptance tests/chaos) \
 			services/scheduler/tests/test_sweep.py $(ARGS); \
 	done
+
+.PHONY: chaos
+chaos: setup ## Bring about FAULTS seeded faults while JOBS jobs run on real processes (SEED=; ARGS=--help says more)
+	@$(PYTHON) -m tests.chaos --seed $(SEED) --jobs $(JOBS) --faults $(FAULTS) $(ARGS)
+
+.PHONY: chaos-short
+chaos-short: setup ## The same with each kind of fault once, in four minutes at most
+	@$(PYTHON) -m tests.chaos --short --seed $(SEED) $(ARGS)
 
 .PHONY: bench
 bench: setup ## Measure ours and each peer in paired turns (ARGS="--quick", "--only warrener,celery", "--against ../before", "--curves rows", "--profile")

@@ -12,6 +12,8 @@ class TcpProxy:
         self._server: asyncio.Server | None = None
         self._pipes: list[_Pipe] = []
         self.port = 0
+        self.delay = 0.0
+        """Seconds by which each piece of data is held up on its way, in both directions."""
 
     async def start(self) -> None:
         """Accept connections, on the port it had before if it had one."""
@@ -42,7 +44,7 @@ class TcpProxy:
         except OSError:
             writer.transport.abort()
             return
-        pipe = _Pipe(writer, up_writer)
+        pipe = _Pipe(self, writer, up_writer)
         self._pipes.append(pipe)
         await asyncio.gather(pipe.pump(reader, up_writer), pipe.pump(up_reader, writer))
 
@@ -50,7 +52,8 @@ class TcpProxy:
 class _Pipe:
     """One connection, both ways."""
 
-    def __init__(self, client: asyncio.StreamWriter, server: asyncio.StreamWriter) -> None:
+    def __init__(self, proxy: TcpProxy, client: asyncio.StreamWriter, server: asyncio.StreamWriter) -> None:
+        self._proxy = proxy
         self._ends = (client, server)
         self.carries = True
 
@@ -58,6 +61,8 @@ class _Pipe:
         """Carry bytes one way until an end closes."""
         with contextlib.suppress(OSError):
             while data := await reader.read(65536):
+                if self._proxy.delay:
+                    await asyncio.sleep(self._proxy.delay)
                 if self.carries:
                     writer.write(data)
                     await writer.drain()

@@ -1,0 +1,226 @@
+"""Collects the history for the checker: a trigger notes each ending; all rows are read at the end."""
+
+import asyncio
+import json
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict
+from datetime import datetime
+from pathlib import Path
+from time import time
+from typing import Any
+from uuid import UUID
+
+import asyncpg
+from tests.chaos.clients import session
+from tests.chaos.effects import read_effects, stamp
+from tests.chaos.history import (
+    Ending,
+    History,
+    JobFact,
+    Request,
+    Schedule,
+    Tick,
+    TransactionalEffect,
+)
+from tests.chaos.system import System
+from tests.chaos.workload import SCHEDULES
+
+_TERMINAL = "('succeeded', 'dead', 'cancelled', 'expired')"
+_INSTALL = f"""
+CREATE TABLE chaos_effects (job_id uuid NOT NULL, attempt int NOT NULL, run text NOT NULL);
+CREATE TABLE chaos_endings (
+    job_id uuid NOT NULL, old text, new text NOT NULL, at timestamptz NOT NULL DEFAULT clock_timestamp());
+CREATE INDEX chaos_endings_at ON chaos_endings (at);
+CREATE FUNCTION chaos_note_ending() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+    INSERT INTO chaos_endings VALUES (
+        NEW.job_id, CASE TG_OP WHEN 'UPDATE' THEN OLD.state END, NEW.state);
+    RETURN NULL; END $$;
+CREATE TRIGGER chaos_inserted AFTER INSERT ON warrener_jobs FOR EACH ROW
+    WHEN (NEW.state IN {_TERMINAL}) EXECUTE FUNCTION chaos_note_ending();
+CREATE TRIGGER chaos_updated AFTER UPDATE ON warrener_jobs FOR EACH ROW
+    WHEN ((OLD.state IS DISTINCT FROM NEW.state
+           AND (OLD.state IN {_TERMINAL} OR NEW.state IN {_TERMINAL}))
+        OR (OLD.state IN {_TERMINAL} AND OLD.result IS DISTINCT FROM NEW.result))
+    EXECUTE FUNCTION chaos_note_ending();
+"""
+_POLL = 0.5  # seconds
+_LATE = 5.0  # seconds by which a commit may be later than the stamps of its rows
+_TROUBLES = (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, TimeoutError)
+_TICK_MARGIN = 20.0  # seconds before the end of the schedules whose ticks may be undecided
+
+
+class Observer:
+    """Knows which confirmed jobs are not over yet, within a second or so."""
+
+    def __init__(self, system: System) -> None:
+        self._system = system
+        self._since = time() - 60
+        self._offset = time() - stamp()
+        self._file = (system.folder / "requests.jsonl").open("a", buffering=1)
+        self.requests: list[Request] = []
+        self.open: dict[str, Request] = {}
+        self._early: set[str] = set()
+        self.ended = 0
+        self.schedules: list[Schedule] = []
+
+    async def install(self) -> None:
+        """Make the harness's own tables and triggers in the database of the store."""
+        async with session(self._system.store_url) as connection:
+            await connection.execute(_INSTALL)
+
+    def confirmed(self, request: Request) -> None:
+        """A request was confirmed."""
+        self._file.write(json.dumps(asdict(request)) + "\n")
+        self.requests.append(request)
+        if request.job in self._early:
+            self._early.discard(request.job)
+        else:
+            self.open[request.job] = request
+
+    def plain_open(self, before: float) -> int:
+        """How many plain jobs that were requested before are not over."""
+        return sum(1 for request in self.open.values() if request.plain and request.at < before)
+
+    async def watch(self) -> None:
+        """Follow the endings; until cancelled."""
+        looked = stamp()
+        while True:
+            with suppress(*_TROUBLES):
+                async with session(self._system.store_url) as connection:
+                    while True:
+                        await asyncio.sleep(_POLL)
+                        await self._follow(connection)
+                        if stamp() - looked > 2 * _LATE:
+                            await self._reconcile(connection)
+                            looked = stamp()
+            await asyncio.sleep(_POLL)
+
+    async def _follow(self, connection: "asyncpg.Connection[asyncpg.Record]") -> None:
+        rows = await connection.fetch(
+            "SELECT job_id, extract(epoch FROM at)::float8 AS at FROM chaos_endings "
+            "WHERE at > to_timestamp($1)",
+            self._since - _LATE,
+            timeout=10,
+        )
+        for row in rows:
+            self._end(str(row["job_id"]))
+            self._since = max(self._since, row["at"])
+
+    async def _reconcile(self, connection: "asyncpg.Connection[asyncpg.Record]") -> None:
+        """Find the ends that `_follow` has missed because their transactions were slow to commit."""
+        old = [UUID(job) for job, request in self.open.items() if request.at < stamp() - _LATE]
+        rows = await connection.fetch(
+            f"SELECT job_id FROM warrener_jobs WHERE job_id = ANY($1::uuid[]) AND state IN {_TERMINAL}",
+            old,
+            timeout=20,
+        )
+        for row in rows:
+            self._end(str(row["job_id"]))
+
+    def _end(self, job: str) -> None:
+        if self.open.pop(job, None) is not None:
+            self.ended += 1
+        elif len(self._early) < 10_000:
+            self._early.add(job)
+
+    async def open_in_store(self) -> list[str]:
+        """Jobs that are not over by the store's rows, and confirmed requests that it has no row of."""
+        async with session(self._system.store_url) as connection:
+            rows = await connection.fetch(
+                f"SELECT job_id FROM warrener_jobs WHERE state NOT IN {_TERMINAL}", timeout=30
+            )
+            known = await connection.fetch(
+                "SELECT job_id FROM warrener_jobs WHERE job_id = ANY($1::uuid[])",
+                [UUID(job) for job in self.open],
+                timeout=30,
+            )
+        missing = self.open.keys() - {str(row["job_id"]) for row in known}
+        return [*(str(row["job_id"]) for row in rows), *missing]
+
+    async def note_schedules(self) -> None:
+        """Fix the span in which ticks must be accounted for; call it before the schedules are removed."""
+        until = time() - _TICK_MARGIN
+        async with session(self._system.store_url) as connection:
+            for name, (every, _) in SCHEDULES.items():
+                first = await connection.fetchval(
+                    "SELECT extract(epoch FROM min(nominal_at))::float8 FROM warrener_ticks "
+                    "WHERE schedule = $1",
+                    name,
+                )
+                if first is not None and first < until:
+                    last = first + int((until - first) / every) * every
+                    self.schedules.append(Schedule(name, every, first - self._offset, last - self._offset))
+
+    async def counts(self) -> dict[str, Any]:
+        """What the store has of parked messages and dead letters, by reason."""
+        async with session(self._system.store_url) as connection:
+            parked = await connection.fetch(
+                "SELECT queue, reason, count(*) AS n FROM warrener_parked GROUP BY 1, 2 ORDER BY 1, 2"
+            )
+            dead = await connection.fetch(
+                "SELECT job_type, reason, count(*) AS n FROM warrener_dead_letters "
+                "GROUP BY 1, 2 ORDER BY 1, 2"
+            )
+        return {
+            "parked": {f"{row['queue']}: {row['reason']}": row["n"] for row in parked},
+            "dead": {f"{row['job_type']}: {row['reason']}": row["n"] for row in dead},
+        }
+
+    async def collect(
+        self, answers: dict[str, str], left: dict[str, int], *, settled: bool, effects: Path
+    ) -> History:
+        """Everything, for the checker."""
+        async with session(self._system.store_url) as connection:
+            jobs = await connection.fetch(
+                "SELECT job_id, job_type, state, attempt, result, parent_id, source, losses "
+                "FROM warrener_jobs"
+            )
+            endings = await connection.fetch("SELECT job_id, old, new, at FROM chaos_endings ORDER BY at")
+            written = await connection.fetch("SELECT job_id, run FROM chaos_effects")
+            ticks = await connection.fetch("SELECT schedule, nominal_at, fate, job_id FROM warrener_ticks")
+        records = await asyncio.to_thread(lambda: list(read_effects(effects)))
+        return History(
+            requests=self.requests,
+            jobs={str(row["job_id"]): _job(row) for row in jobs},
+            endings=[
+                Ending(str(row["job_id"]), row["old"], row["new"], self._raw(row["at"])) for row in endings
+            ],
+            records=records,
+            effects=[TransactionalEffect(str(row["job_id"]), row["run"]) for row in written],
+            ticks=_ticks(ticks, self._offset),
+            schedules=self.schedules,
+            freezes=self._system.freezes,
+            answers=answers,
+            left_in_queues=left,
+            settled=settled,
+        )
+
+    def _raw(self, moment: datetime) -> float:
+        return moment.timestamp() - self._offset
+
+
+def _job(row: asyncpg.Record) -> JobFact:
+    source = str(row["source"])
+    return JobFact(
+        job=str(row["job_id"]),
+        job_type=row["job_type"],
+        state=row["state"],
+        attempt=row["attempt"],
+        result=None if row["result"] is None else str(json.loads(row["result"])),
+        parent=None if row["parent_id"] is None else str(row["parent_id"]),
+        schedule=source.partition("schedule/")[2] or None,
+        losses=row["losses"],
+    )
+
+
+def _ticks(rows: Sequence[asyncpg.Record], offset: float) -> list[Tick]:
+    return [
+        Tick(
+            row["schedule"],
+            row["nominal_at"].timestamp() - offset,
+            row["fate"],
+            None if row["job_id"] is None else str(row["job_id"]),
+        )
+        for row in rows
+    ]

@@ -1,0 +1,208 @@
+"""One chaos run: start the system, publish, bring about one fault after the other, let it settle, judge."""
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.acceptance.warren import Warren
+from tests.chaos import clients
+from tests.chaos.checker import Violation, check
+from tests.chaos.effects import stamp
+from tests.chaos.faults.registry import LONG, SHORT, Kind, Stage
+from tests.chaos.history import FaultFact, History
+from tests.chaos.observer import Observer
+from tests.chaos.plan import Planned, make_plan
+from tests.chaos.system import System, running_servers
+from tests.chaos.workload import Workload
+from tests.servers.choosing import chosen_servers
+
+from warrener_store import migrate
+
+_TICK = 0.25  # seconds between two batches of requests
+_MOST_OPEN = 1500  # jobs that are not over; beyond it the requester waits
+_FASTEST = 400.0  # requests a second
+_FAULT_TAKES = 12.0  # seconds, at first; then what they have taken
+_WARM_UP = 5.0
+QUIET = 60.0
+"""Seconds after the last fault within which every job must be over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a run is asked for."""
+
+    seed: int
+    jobs: int
+    faults: int
+    kinds: Sequence[Kind]
+    folder: Path
+    short: bool = False
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What came of it."""
+
+    options: Options
+    began: float = 0.0
+    ended: float = 0.0
+    faults: list[FaultFact] = field(default_factory=list[FaultFact])
+    notes: list[tuple[float, str, str]] = field(default_factory=list[tuple[float, str, str]])
+    history: History = field(default_factory=History)
+    violations: list[Violation] = field(default_factory=list[Violation])
+    counts: dict[str, Any] = field(default_factory=dict[str, Any])
+    interrupted: bool = False
+
+
+Say = Callable[[str], None]
+
+
+class ChaosRun:
+    """Drives one run."""
+
+    def __init__(self, options: Options, say: Say) -> None:
+        self._options = options
+        self._say = say
+        self.outcome = Outcome(options)
+
+    async def run(self) -> Outcome:
+        """All of it. When cancelled it still collects and judges what there is."""
+        options, servers = self._options, chosen_servers()
+        options.folder.mkdir(parents=True, exist_ok=True)
+        (options.folder / "effects").mkdir()
+        rabbitmq = servers.rabbitmq(options.folder / "rabbitmq")
+        postgres = servers.postgres(options.folder / "postgres")
+        async with AsyncExitStack() as stack:
+            self._say("starting RabbitMQ and PostgreSQL")
+            await stack.enter_async_context(running_servers(rabbitmq, postgres))
+            url = await asyncio.to_thread(postgres.add_database, "chaos")
+            await migrate(url)
+            warren = Warren(options.folder, rabbitmq.url, url, url)
+            system = System(options.folder, rabbitmq, postgres, "chaos", warren, self._note)
+            stack.push_async_callback(system.stop)
+            await self._work(system, stack)
+        return self.outcome
+
+    async def _work(self, system: System, stack: AsyncExitStack) -> None:
+        options, dice = self._options, random.Random(self._options.seed)
+        observer = Observer(system)
+        await observer.install()
+        await system.start()
+        await asyncio.to_thread(system.rabbitmq.settle)
+        await clients.add_tap(system.rabbitmq)
+        workload = Workload(system.rabbitmq.url, random.Random(dice.getrandbits(64)), observer.confirmed)
+        await workload.start()
+        stack.push_async_callback(workload.close)
+        background = [asyncio.create_task(system.keep_alive()), asyncio.create_task(observer.watch())]
+        stack.callback(_cancel_all, background)
+        self.outcome.began = stamp()
+        plan = make_plan(options.kinds, options.seed, options.faults)
+        self._say(
+            f"seed {options.seed}: {options.jobs} jobs, {len(plan)} faults of {len(options.kinds)} kinds, "
+            f"in {options.folder}"
+        )
+        settled = False
+        try:
+            publishing = asyncio.create_task(self._publish(workload, observer))
+            stack.callback(_cancel_all, [publishing])
+            await asyncio.sleep(_WARM_UP)
+            for planned in plan:
+                await self._bring_about(planned, stage_of(system, workload, options, planned), observer)
+            await publishing
+            await self._settle(system, workload, observer)
+            settled = True
+        except asyncio.CancelledError:
+            self.outcome.interrupted = True
+            self._say("interrupted: judging what there is")
+            task = asyncio.current_task()
+            assert task is not None
+            task.uncancel()
+        await self._judge(system, workload, observer, settled=settled)
+
+    async def _publish(self, workload: Workload, observer: Observer) -> None:
+        """Publish the jobs over the time of the faults: each fault has its share of them."""
+        options, began, sent = self._options, stamp(), 0
+        while sent < options.jobs:
+            await asyncio.sleep(_TICK)
+            done = len(self.outcome.faults)
+            left = options.faults - done
+            each = _FAULT_TAKES if done < 3 else (stamp() - began) / (done + 1)
+            rate = min(_FASTEST, max(4.0, (options.jobs - sent) / max(each * left, 1.0)))
+            room = _MOST_OPEN - len(observer.open) - (workload.sent - len(observer.requests))
+            count = min(int(rate * _TICK) + 1, room, options.jobs - sent)
+            if count > 0:
+                await workload.publish(count)
+                sent += count
+
+    async def _bring_about(self, planned: Planned, stage: Stage, observer: Observer) -> None:
+        await asyncio.sleep(planned.pause)
+        in_flight, begun = len(observer.open), stamp()
+        try:
+            detail = await planned.kind.bring_about(stage)
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:  # noqa: BLE001 - a fault that could not be brought about ends no run
+            detail = f"could not be brought about: {type(error).__name__}: {error}"
+        fact = FaultFact(planned.number, planned.kind.name, detail, begun, stamp(), in_flight)
+        self.outcome.faults.append(fact)
+        waited = 0.0
+        while not planned.overlapping and waited < self._patience:
+            await asyncio.sleep(_TICK)
+            waited = stamp() - fact.ended
+            if not observer.plain_open(before=fact.ended):
+                break
+        self._say(
+            f"{planned.number:4}/{self._options.faults}  {fact.ended - fact.begun:5.1f} s  "
+            f"{planned.kind.name}  {detail}  [{observer.ended} over, {len(observer.open)} open, "
+            f"{'overlapping' if planned.overlapping else f'{waited:.1f} s to recover'}]"
+        )
+
+    @property
+    def _patience(self) -> float:
+        return 8.0 if self._options.short else 25.0
+
+    async def _settle(self, system: System, workload: Workload, observer: Observer) -> None:
+        """No more faults: every job must be over within QUIET, every requester answered."""
+        began = stamp()
+        self._say(f"no more faults: {len(observer.open)} jobs open, they have {QUIET:.0f} s")
+        await observer.note_schedules()
+        await workload.end_schedules()
+        confirmed = await workload.quiesce(QUIET)
+        still: list[str] = []
+        while stamp() - began < QUIET:
+            still = await observer.open_in_store()
+            if not still and not any(clients.queue_lengths(system.rabbitmq).values()):
+                break
+            await asyncio.sleep(_TICK)
+        self._say(
+            f"quiet after {stamp() - began:.1f} s: {len(still)} jobs not over"
+            + ("" if confirmed else ", some requesters have no answer")
+        )
+
+    async def _judge(self, system: System, workload: Workload, observer: Observer, *, settled: bool) -> None:
+        left = await asyncio.to_thread(clients.queue_lengths, system.rabbitmq)
+        self.outcome.ended = stamp()
+        self.outcome.history = await observer.collect(
+            workload.answers, left, settled=settled, effects=self._options.folder / "effects"
+        )
+        self.outcome.counts = await observer.counts()
+        self.outcome.violations = check(self.outcome.history)
+
+    def _note(self, what: str, detail: str) -> None:
+        self.outcome.notes.append((stamp(), what, detail))
+        if what == "ended by itself":
+            self._say(f"           {detail}, started again")
+
+
+def stage_of(system: System, workload: Workload, options: Options, planned: Planned) -> Stage:
+    """What a planned fault acts on."""
+    return Stage(system, workload, random.Random(planned.seed), SHORT if options.short else LONG)
+
+
+def _cancel_all(tasks: Sequence[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
