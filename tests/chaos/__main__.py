@@ -14,6 +14,8 @@ from pathlib import Path
 
 import structlog
 from tests.acceptance.warren import ROOT
+from tests.chaos import archive
+from tests.chaos.checker import check
 from tests.chaos.faults.catalogue import available
 from tests.chaos.picture import draw
 from tests.chaos.report import as_json, as_markdown, on_terminal, throughput, with_section
@@ -26,48 +28,56 @@ _RESULTS = ROOT / "build" / "chaos"
 
 
 def main() -> int:
-    """Run and report; 0 if every promise held."""
+    """Run and report, or report again; 0 if every promise held."""
     asked = _arguments().parse_args()
+    if asked.again:
+        outcome = archive.load(asked.again)
+        outcome.violations = check(outcome.history)
+    else:
+        outcome = _run(asked)
+    print(on_terminal(outcome))
+    _write(outcome, page=asked.docs)
+    good = not outcome.violations and not outcome.interrupted
+    if good and not asked.keep:
+        forget(outcome.options.folder)
+    else:
+        print(f"chaos: logs and effects are in {outcome.options.folder}")
+    print("chaos: every promise held" if good else "chaos: FAILED", file=sys.stdout if good else sys.stderr)
+    return 0 if good else 1
+
+
+def _run(asked: argparse.Namespace) -> Outcome:
+    """Bring about the faults; on Ctrl-C there is an outcome too."""
     kinds = available(short=asked.short, only=asked.only, without=asked.without)
     if not kinds:
-        print(
-            "expected kinds of faults to choose from, got none; correct --only and --without", file=sys.stderr
-        )
-        return 2
+        raise SystemExit("expected kinds of faults to choose from, got none; correct --only and --without")
     folder = Path(tempfile.mkdtemp(prefix="warrener-chaos-"))
     folder.chmod(0o711)  # PostgreSQL's user has to enter it
     jobs = asked.jobs or (2_500 if asked.short else 50_000)
-    faults = len(kinds) if asked.short and not asked.faults else asked.faults or 150
+    faults = asked.faults or (len(kinds) if asked.short else 150)
     began = time.monotonic()
 
     def say(line: str) -> None:
         print(f"{time.monotonic() - began:7.1f}  {line}", flush=True)
 
+    # The client's own log would stand between the lines of the progress.
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
-    run = ChaosRun(Options(asked.seed, jobs, faults, kinds, folder, asked.short), say)
+    names = tuple(kind.name for kind in kinds)
+    run = ChaosRun(Options(asked.seed, jobs, faults, names, folder, asked.short), kinds, say)
     asyncio.run(run.run())
-    outcome = run.outcome
-    print(on_terminal(outcome))
-    _write(outcome, page=asked.docs)
-    good = not outcome.violations and not outcome.interrupted
-    if good and not asked.keep:
-        forget(folder)
-    else:
-        print(f"chaos: logs and effects are in {folder}")
-    print("chaos: every promise held" if good else "chaos: FAILED", file=sys.stdout if good else sys.stderr)
-    return 0 if good else 1
+    return run.outcome
 
 
 def _write(outcome: Outcome, *, page: bool) -> None:
     """The report under build/chaos, and into the documentation if asked."""
     _RESULTS.mkdir(parents=True, exist_ok=True)
     name = f"{'short' if outcome.options.short else 'long'}-{outcome.options.seed}"
-    seconds = throughput(outcome.history, outcome.began, outcome.ended)
-    svg = draw(seconds, outcome.faults, outcome.began)
+    svg = draw(throughput(outcome.history, outcome.began, outcome.ended), outcome.faults, outcome.began)
+    archive.save(outcome, _RESULTS / f"{name}.history.gz")
     (_RESULTS / f"{name}.json").write_text(json.dumps(as_json(outcome), indent=1) + "\n")
     (_RESULTS / f"{name}.svg").write_text(svg)
     (_RESULTS / f"{name}.md").write_text(as_markdown(outcome, f"{name}.svg") + "\n")
-    print(f"chaos: report in {_RESULTS.relative_to(ROOT)}/{name}.md, .json and .svg")
+    print(f"chaos: report in {_RESULTS.relative_to(ROOT)}/{name}.md, .json, .svg and .history.gz")
     if page and not outcome.interrupted:
         _PAGE.write_text(with_section(_PAGE.read_text(), as_markdown(outcome, _PICTURE)))
         _PAGE.with_name(_PICTURE).write_text(svg)
@@ -77,20 +87,19 @@ def _write(outcome: Outcome, *, page: bool) -> None:
 def _arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="make chaos", description="Seeded faults on real processes.")
     parser.add_argument("--seed", type=int, default=1, help="the same seed brings the same plan of faults")
-    parser.add_argument("--jobs", type=int, default=0, help="requests to publish (50,000; short form 2,500)")
     parser.add_argument(
-        "--faults", type=int, default=0, help="faults to bring about (150; short form one of each)"
+        "--jobs", type=int, default=0, help="requests to publish at least (50,000; short form 2,500)"
     )
     parser.add_argument(
-        "--short", action="store_true", help="the short form: at most four minutes on two cores"
+        "--faults", type=int, default=0, help="faults to bring about (150; short form one of each kind)"
     )
+    parser.add_argument("--short", action="store_true", help="the short form: at most four minutes")
     parser.add_argument("--only", default="", help="parts of names of the kinds to choose, by commas")
     parser.add_argument("--without", default="", help="parts of names of the kinds to leave out, by commas")
+    parser.add_argument("--docs", action="store_true", help="write into docs/explanation/reliability.md")
+    parser.add_argument("--keep", action="store_true", help="keep logs and effects of a good run")
     parser.add_argument(
-        "--docs", action="store_true", help="write the tables into docs/explanation/reliability.md"
-    )
-    parser.add_argument(
-        "--keep", action="store_true", help="keep the logs and the effect ledger of a good run"
+        "--again", type=Path, metavar="HISTORY", help="no run: report again from a .history.gz of before"
     )
     return parser
 

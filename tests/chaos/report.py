@@ -1,10 +1,7 @@
-"""The report of a run: JSON, a section in Markdown, and lines for the terminal. Pure but for asking git."""
+"""The report of a run: JSON, a section in Markdown, and lines for the terminal. Pure."""
 
-import os
-import subprocess
 from collections.abc import Sequence
 from dataclasses import asdict
-from datetime import UTC, datetime
 from typing import Any
 
 from tests.chaos.checker import summary
@@ -24,9 +21,9 @@ def as_json(outcome: Outcome) -> dict[str, Any]:
     found = recoveries(history, outcome.faults)
     return {
         "seed": options.seed,
-        "commit": _git("rev-parse", "--short=10", "HEAD"),
-        "date": datetime.now(UTC).date().isoformat(),
-        "cores": os.cpu_count(),
+        "commit": outcome.commit,
+        "date": outcome.date,
+        "cores": outcome.cores,
         "form": "short" if options.short else "long",
         "interrupted": outcome.interrupted,
         "seconds": round(outcome.ended - outcome.began, 1),
@@ -163,8 +160,3 @@ def _row(kind: KindSummary) -> str:
 
 def _replicas() -> str:
     return ", ".join(f"{count} {role}s" for role, count in REPLICAS.items())
-
-
-def _git(*words: str) -> str:
-    done = subprocess.run(["git", *words], capture_output=True, text=True, check=False)
-    return done.stdout.strip() or "unknown"

@@ -1,14 +1,17 @@
 """One chaos run: start the system, publish, bring about one fault after the other, let it settle, judge."""
 
 import asyncio
+import os
 import random
+import subprocess
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from tests.acceptance.warren import Warren
+from tests.acceptance.warren import ROOT, Warren
 from tests.chaos import clients
 from tests.chaos.checker import Violation, check
 from tests.chaos.effects import stamp
@@ -24,8 +27,9 @@ from warrener_store import migrate
 
 _TICK = 0.25  # seconds between two batches of requests
 _MOST_OPEN = 1500  # jobs that are not over; beyond it the requester waits
-_FASTEST = 400.0  # requests a second
-_FAULT_TAKES = 12.0  # seconds, at first; then what they have taken
+_SLOWEST, _FASTEST = 4.0, 400.0  # requests a second
+_FAULT_TAKES = 12.0  # seconds, until it is known how long they take here
+_FAULTS_KNOWN = 3
 _WARM_UP = 5.0
 QUIET = 60.0
 """Seconds after the last fault within which every job must be over."""
@@ -38,16 +42,19 @@ class Options:
     seed: int
     jobs: int
     faults: int
-    kinds: Sequence[Kind]
+    kinds: tuple[str, ...]
     folder: Path
     short: bool = False
 
 
 @dataclass(slots=True)
 class Outcome:
-    """What came of it."""
+    """What came of it; plain data, so that a report can be made from it at any time."""
 
     options: Options
+    commit: str = ""
+    date: str = ""
+    cores: int = 0
     began: float = 0.0
     ended: float = 0.0
     faults: list[FaultFact] = field(default_factory=list[FaultFact])
@@ -56,6 +63,7 @@ class Outcome:
     violations: list[Violation] = field(default_factory=list[Violation])
     counts: dict[str, Any] = field(default_factory=dict[str, Any])
     interrupted: bool = False
+    """True if Ctrl-C, or an error of the harness itself, ended the run before its time."""
 
 
 Say = Callable[[str], None]
@@ -64,10 +72,11 @@ Say = Callable[[str], None]
 class ChaosRun:
     """Drives one run."""
 
-    def __init__(self, options: Options, say: Say) -> None:
+    def __init__(self, options: Options, kinds: Sequence[Kind], say: Say) -> None:
         self._options = options
+        self._kinds = kinds
         self._say = say
-        self.outcome = Outcome(options)
+        self.outcome = Outcome(options, _commit(), datetime.now(UTC).date().isoformat(), os.cpu_count() or 1)
 
     async def run(self) -> Outcome:
         """All of it. When cancelled it still collects and judges what there is."""
@@ -83,6 +92,7 @@ class ChaosRun:
             await migrate(url)
             warren = Warren(options.folder, rabbitmq.url, url, url)
             system = System(options.folder, rabbitmq, postgres, "chaos", warren, self._note)
+            system.drain_grace = 3.0 if options.short else 8.0
             stack.push_async_callback(system.stop)
             await self._work(system, stack)
         return self.outcome
@@ -100,7 +110,7 @@ class ChaosRun:
         background = [asyncio.create_task(system.keep_alive()), asyncio.create_task(observer.watch())]
         stack.callback(_cancel_all, background)
         self.outcome.began = stamp()
-        plan = make_plan(options.kinds, options.seed, options.faults)
+        plan = make_plan(self._kinds, options.seed, options.faults)
         self._say(
             f"seed {options.seed}: {options.jobs} jobs, {len(plan)} faults of {len(options.kinds)} kinds, "
             f"in {options.folder}"
@@ -121,20 +131,24 @@ class ChaosRun:
             task = asyncio.current_task()
             assert task is not None
             task.uncancel()
+        except Exception as error:  # noqa: BLE001 - what there is must be judged in any case
+            self.outcome.interrupted = True
+            self._say(f"the harness failed: {type(error).__name__}: {error}")
         await self._judge(system, workload, observer, settled=settled)
 
     async def _publish(self, workload: Workload, observer: Observer) -> None:
-        """Publish the jobs over the time of the faults: each fault has its share of them."""
-        options, began, sent = self._options, stamp(), 0
-        while sent < options.jobs:
+        """Publish at least the jobs over the time of the faults; there is work until the last of them."""
+        options, began, sent, credit = self._options, stamp(), 0, 0.0
+        while sent < options.jobs or len(self.outcome.faults) < options.faults:
             await asyncio.sleep(_TICK)
             done = len(self.outcome.faults)
-            left = options.faults - done
-            each = _FAULT_TAKES if done < 3 else (stamp() - began) / (done + 1)
-            rate = min(_FASTEST, max(4.0, (options.jobs - sent) / max(each * left, 1.0)))
+            each = _FAULT_TAKES if done < _FAULTS_KNOWN else (stamp() - began) / (done + 1)
+            seconds = max(each * (options.faults - done), 1.0)
+            credit += min(_FASTEST, max(_SLOWEST, (options.jobs - sent) / seconds)) * _TICK
             room = _MOST_OPEN - len(observer.open) - (workload.sent - len(observer.requests))
-            count = min(int(rate * _TICK) + 1, room, options.jobs - sent)
-            if count > 0:
+            count = max(0, min(int(credit), room))
+            credit = min(credit - count, _FASTEST)
+            if count:
                 await workload.publish(count)
                 sent += count
 
@@ -163,7 +177,7 @@ class ChaosRun:
 
     @property
     def _patience(self) -> float:
-        return 8.0 if self._options.short else 25.0
+        return 4.0 if self._options.short else 25.0
 
     async def _settle(self, system: System, workload: Workload, observer: Observer) -> None:
         """No more faults: every job must be over within QUIET, every requester answered."""
@@ -201,6 +215,11 @@ class ChaosRun:
 def stage_of(system: System, workload: Workload, options: Options, planned: Planned) -> Stage:
     """What a planned fault acts on."""
     return Stage(system, workload, random.Random(planned.seed), SHORT if options.short else LONG)
+
+
+def _commit() -> str:
+    words = ("git", "rev-parse", "--short=10", "HEAD")
+    return subprocess.run(words, capture_output=True, text=True, check=False, cwd=ROOT).stdout.strip()
 
 
 def _cancel_all(tasks: Sequence[asyncio.Task[None]]) -> None:

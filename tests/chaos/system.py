@@ -76,6 +76,7 @@ class System:
     members: list[Member] = field(default_factory=list[Member])
     freezes: list[Freeze] = field(default_factory=list[Freeze])
     slots: int = 20
+    drain_grace: float = 8.0
 
     @property
     def store_url(self) -> str:
@@ -115,7 +116,7 @@ class System:
             "WARRENER_STORE_URL": _by_port(self.store_url, member.database.port),
             "WARRENER_LEDGER_URL": _by_port(self.store_url, member.database.port),
             "WARRENER_AGENT_FOLDER": str(self.folder / member.name),
-            "WARRENER_DRAIN_GRACE": "8",
+            "WARRENER_DRAIN_GRACE": str(self.drain_grace),
             FOLDER: str(self.folder / "effects"),
         }
         if member.clock is not None:

@@ -129,7 +129,7 @@ for _role in ROLES:
     kind(f"{_role} killed", weight=2)(killed(_role))
     kind(f"all of {_role} killed")(all_killed(_role))
     kind(f"{_role} restarted")(restarted(_role))
-    kind(f"{_role} rolling restart", weight=0.5)(rolling_restart(_role))
+    kind(f"{_role} rolling restart", weight=0.5, in_short_form=_role == "scheduler")(rolling_restart(_role))
     kind(f"{_role} frozen", weight=1.5)(frozen(_role))
     kind(f"{_role}: broker connections reset")(broker_connections_reset(_role))
     kind(f"{_role}: broker connections silent", weight=0.7, in_short_form=_role == "agent")(

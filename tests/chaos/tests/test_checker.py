@@ -26,8 +26,10 @@ def run(
     return [Record(at, what, name or f"{job}-run", job, attempt, pid, job) for at, what in whats]
 
 
-def succeeded(job: str, job_type: str = "chaos.short", **more: str) -> JobFact:
-    return JobFact(job, job_type, "succeeded", 1, f"{job}-run", **more)
+def succeeded(
+    job: str, job_type: str = "chaos.short", *, parent: str | None = None, schedule: str | None = None
+) -> JobFact:
+    return JobFact(job, job_type, "succeeded", 1, f"{job}-run", parent, schedule)
 
 
 def done(job: str, at: float) -> list[Record]:
@@ -77,9 +79,9 @@ def found(history: History) -> list[str]:
     return sorted({violation.kind for violation in check(history)})
 
 
-def job(name: str, **changes: object) -> dict[str, JobFact]:
+def job(name: str, state: str, result: str | None = None) -> dict[str, JobFact]:
     """The good rows with one of them changed."""
-    return {**GOOD.jobs, name: replace(GOOD.jobs[name], **changes)}  # type: ignore[arg-type] - by name
+    return {**GOOD.jobs, name: replace(GOOD.jobs[name], state=state, result=result)}
 
 
 def without(name: str) -> dict[str, JobFact]:
@@ -90,13 +92,13 @@ TWICE = [*done("a", 2.0), *run("a", (2.05, "start"), (2.2, "done"), name="other"
 
 BAD: dict[str, History] = {
     "lost": replace(GOOD, jobs=without("a")),
-    "stuck": replace(GOOD, jobs=job("a", state="queued", result=None)),
-    "wrong end": replace(GOOD, jobs=job("a", state="dead", result=None), answers={"a": "dead"}),
+    "stuck": replace(GOOD, jobs=job("a", "queued")),
+    "wrong end": replace(GOOD, jobs=job("a", "dead"), answers={"a": "dead"}),
     "ended twice": replace(GOOD, endings=[*GOOD.endings, Ending("a", "succeeded", "dead", 10.0)]),
     "effects twice": replace(GOOD, effects=[*GOOD.effects, TransactionalEffect("b", "b-run-2")]),
     "effect missing": replace(GOOD, effects=[]),
     "two at once": replace(GOOD, records=[*TWICE, *GOOD.records[3:]]),
-    "unknown result": replace(GOOD, jobs=job("a", result="nobody's")),
+    "unknown result": replace(GOOD, jobs=job("a", "succeeded", "nobody's")),
     "key changed": replace(GOOD, records=[*GOOD.records, Record(3.0, "start", "x", "a", 2, 7, "another")]),
     "child missing": replace(GOOD, jobs=without("b1")),
     "early": replace(GOOD, records=[record for record in GOOD.records if record.job != "d"] + done("d", 4.0)),

@@ -4,6 +4,7 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
+from tests.chaos import archive
 from tests.chaos.checker import check
 from tests.chaos.effects import EffectWriter, read_effects
 from tests.chaos.history import Ending, FaultFact, History, JobFact, Request
@@ -20,7 +21,7 @@ HISTORY = History(
 
 def outcome() -> Outcome:
     return Outcome(
-        Options(5, 2, 1, [], Path()),
+        Options(5, 2, 1, ("broker killed",), Path()),
         began=10.0,
         ended=20.0,
         faults=[FaultFact(1, "broker killed", "kill -9 & <start>", 12.0, 13.0, 2)],
@@ -59,6 +60,11 @@ def test_the_picture_is_svg_with_a_bar_for_each_fault() -> None:
     assert titles == ["1: broker killed kill -9 & <start>"]
     assert concerns("all of scheduler killed") == "scheduler"
     assert concerns("cancel storm") == "other"
+
+
+def test_a_report_can_be_made_again_from_the_archive(tmp_path: Path) -> None:
+    archive.save(outcome(), tmp_path / "run.gz")
+    assert as_json(archive.load(tmp_path / "run.gz")) == as_json(outcome())
 
 
 def test_the_effect_ledger_reads_what_was_written_and_passes_over_a_line_that_was_cut(tmp_path: Path) -> None:
