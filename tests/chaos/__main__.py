@@ -88,10 +88,10 @@ def _arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="make chaos", description="Seeded faults on real processes.")
     parser.add_argument("--seed", type=int, default=1, help="the same seed brings the same plan of faults")
     parser.add_argument(
-        "--jobs", type=int, default=0, help="requests to publish at least (50,000; short form 2,500)"
+        "--jobs", type=int, default=0, help="least requests to publish (50,000; short form 2,500)"
     )
     parser.add_argument(
-        "--faults", type=int, default=0, help="faults to bring about (150; short form one of each kind)"
+        "--faults", type=int, default=0, help="faults to bring about (150; short form: each once)"
     )
     parser.add_argument("--short", action="store_true", help="the short form: at most four minutes")
     parser.add_argument("--only", default="", help="parts of names of the kinds to choose, by commas")
