@@ -8,7 +8,7 @@ by name.
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
@@ -40,6 +40,9 @@ class MemoryLedger:
     async def close(self) -> None: ...
 
     async def ping(self) -> None: ...
+
+    async def time(self) -> datetime:
+        return datetime.now(UTC)
 
     async def claim(
         self, claims: Sequence[Claim], *, agent_id: str, now: datetime, until: datetime

@@ -22,6 +22,11 @@ class Clock(Protocol):
         """Seconds that never go back."""
         ...
 
+    @property
+    def trusted(self) -> bool:
+        """True if what has expired may be judged by `now()`."""
+        ...
+
     async def sleep(self, seconds: float) -> None:
         """Wait."""
         ...
@@ -35,6 +40,10 @@ class SystemClock:
 
     def monotonic(self) -> float:
         return time.monotonic()
+
+    @property
+    def trusted(self) -> bool:
+        return True
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)

@@ -25,6 +25,10 @@ class VirtualClock:
     def monotonic(self) -> float:
         return self._elapsed
 
+    @property
+    def trusted(self) -> bool:
+        return True
+
     async def sleep(self, seconds: float) -> None:
         """Wait until the clock was moved on by `seconds`; zero lets others have a turn."""
         if seconds <= 0:

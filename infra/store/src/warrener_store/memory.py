@@ -7,7 +7,7 @@ databases.
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -77,6 +77,10 @@ class MemoryStore(MemoryWatches, MemorySchedules, MemoryKept, StateStore):
 
     async def ping(self) -> None:
         """Always answers."""
+
+    async def time(self) -> datetime:
+        """The machine's clock; a simulation has its own."""
+        return datetime.now(UTC)
 
     # -- jobs, by those who decide ------------------------------------------------------------------------
 

@@ -81,6 +81,10 @@ class StateStore(CancelledTrees, KeptCheckpoints, Successes, Protocol):
         """One round trip. Raises StoreUnavailable."""
         ...
 
+    async def time(self) -> datetime:
+        """The database's clock, in UTC: all who share the store judge time by it."""
+        ...
+
     # -- jobs, by those who decide ------------------------------------------------------------------------
 
     async def insert_jobs(self, rows: Sequence[JobRow]) -> list[Inserted]:

@@ -94,6 +94,11 @@ class PostgresStore(PostgresSchedules, PostgresWatches, KeptDeclarations, Kept, 
         """Disconnect. May be called twice, or never started."""
         await self._pool.close()
 
+    async def time(self) -> datetime:
+        """The server's clock."""
+        told: datetime = (await self._ask_text("SELECT clock_timestamp()", ()))[0][0]
+        return told
+
     async def _ask(self, name: str, *parameters: Any) -> Sequence[Sequence[Any]]:
         return await self._ask_text(_statement(name), parameters)
 

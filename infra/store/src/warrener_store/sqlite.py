@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Collection, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import cache
 from typing import Any, cast
 from uuid import UUID
@@ -86,6 +86,10 @@ class SqliteStore(SqliteSchedules, SqliteWatches, KeptDeclarations, Kept, Questi
     async def close(self) -> None:
         """Disconnect. May be called twice, or never started."""
         await self._engine.dispose()
+
+    async def time(self) -> datetime:
+        """The clock of this host, which all who share the file have."""
+        return datetime.now(UTC)
 
     async def _ask(self, name: str, *parameters: Any) -> Sequence[Sequence[Any]]:
         return await self._read(_statement(name), parameters)

@@ -33,7 +33,8 @@ from warrener_agent.status_events import Speaker
 from warrener_agent.workplace import Workplace
 from warrener_contracts.topology import dispatch_queue
 from warrener_runtime.bus import Bus, open_bus
-from warrener_runtime.clock import Clock, Entropy, SystemClock, SystemEntropy
+from warrener_runtime.clock import Clock, Entropy, SystemEntropy
+from warrener_runtime.database_clock import DatabaseClock
 from warrener_runtime.lifecycle import Component, Consumer, Group, Loop, Resource, Service
 from warrener_runtime.settings import SettingsError
 from warrener_runtime.telemetry import Telemetry
@@ -124,11 +125,12 @@ async def production(agent: Agent, settings: AgentSettings, telemetry: Telemetry
     """An agent on the broker and the ledger that the settings name."""
     if not agent.kinds:
         raise SettingsError(["expected at least one job type, got none; declare one with @agent.job(...)"])
-    clock, entropy = SystemClock(), SystemEntropy()
+    entropy = SystemEntropy()
     try:
         ledger = open_ledger(settings.ledger_url)
     except ValueError as error:
         raise SettingsError([f"WARRENER_LEDGER_URL: {error}"]) from error
+    clock = DatabaseClock(ledger.time)
     restarts = restarts_of(settings, clock)
     bus = open_bus(settings.broker_url, name="warrener-agent", lane=settings.lane)
     folder = settings.agent_folder or folder_beside(settings.ledger_url)
@@ -136,6 +138,7 @@ async def production(agent: Agent, settings: AgentSettings, telemetry: Telemetry
     component = Group(
         Resource("identity", _nothing, identity.release),
         Resource("ledger", partial(start_patiently, ledger, clock), ledger.close),
+        clock.component(),
         Resource("bus", bus.start, bus.close),
         assemble(
             agent,
@@ -151,7 +154,13 @@ async def production(agent: Agent, settings: AgentSettings, telemetry: Telemetry
         ),
         name="agent and what it stands on",
     )
-    return Service(component, ready={"broker": bus.ping, "ledger": ledger.ping, "executors": restarts.check})
+    checks = {
+        "broker": bus.ping,
+        "ledger": ledger.ping,
+        "clock": clock.check,
+        "executors": restarts.check,
+    }
+    return Service(component, ready=checks)
 
 
 def restarts_of(settings: AgentSettings, clock: Clock) -> Restarts:

@@ -4,7 +4,8 @@ from datetime import timedelta
 
 from warrener_contracts.topology import REQUESTS_QUEUE, TOPOLOGY, TRIGGERS_QUEUE
 from warrener_runtime.bus import Bus, open_bus
-from warrener_runtime.clock import Clock, Entropy, SystemClock, SystemEntropy
+from warrener_runtime.clock import Clock, Entropy, SystemEntropy
+from warrener_runtime.database_clock import DatabaseClock
 from warrener_runtime.lifecycle import Component, Consumer, Group, Loop, Resource, Service
 from warrener_runtime.logs import get_logger
 from warrener_runtime.settings import SettingsError
@@ -80,7 +81,7 @@ def assemble(  # noqa: PLR0917 - the same six for every service
         ),
         Loop("breakers", holds.look, every=_LOOK_AT_BREAKERS, clock=clock),
         Loop("job types", job_types.look, every=LOOK, clock=clock),
-        Loop("dispatch", dispatch.look, every=settings.dispatch_every, clock=clock),
+        Loop("dispatch", dispatch.look, every=settings.dispatch_every, clock=clock, judges_time=True),
         Loop("campaigns", campaigns.look, every=_CAMPAIGNS_EVERY, clock=clock),
         TickingLoop(ticking, clock),
         Loop("upkeep", upkeep.look, every=_UPKEEP_EVERY, clock=clock),
@@ -102,19 +103,20 @@ def assemble(  # noqa: PLR0917 - the same six for every service
 
 async def production(settings: SchedulerSettings, telemetry: Telemetry) -> Service:
     """The scheduler on RabbitMQ and a database. Raises SettingsError where these are not named well."""
-    clock = SystemClock()
     try:
         store = open_store(settings.store_url)
     except StoreError as error:
         raise SettingsError([str(error)]) from error
+    clock = DatabaseClock(store.time)
     bus = open_bus(settings.broker_url, name=NAME, lane=settings.lane)
     component = Group(
         Resource("store", lambda: _open(store, clock), store.close),
+        clock.component(),
         Resource("bus", bus.start, bus.close),
         assemble(bus, store, clock, SystemEntropy(), telemetry, settings),
         name="production",
     )
-    return Service(component, {"broker": bus.ping, "store": store.ping})
+    return Service(component, {"broker": bus.ping, "store": store.ping, "clock": clock.check})
 
 
 async def _nothing() -> None:

@@ -1,10 +1,12 @@
 """The supervisor put together: the only place that knows which bus and which store."""
 
 from datetime import timedelta
+from functools import partial
 
 from warrener_contracts.topology import DEAD_QUEUE, HEARTBEATS_QUEUE, STATUS_QUEUE, TOPOLOGY, UNROUTABLE_QUEUE
 from warrener_runtime.bus import Bus, open_bus
-from warrener_runtime.clock import Clock, Entropy, SystemClock, SystemEntropy
+from warrener_runtime.clock import Clock, Entropy, SystemEntropy
+from warrener_runtime.database_clock import DatabaseClock
 from warrener_runtime.lifecycle import Component, Consumer, Group, Loop, Resource, Service
 from warrener_runtime.logs import get_logger
 from warrener_runtime.settings import SettingsError
@@ -74,7 +76,7 @@ def assemble(  # noqa: PLR0917 - the same six for every service
         clock=clock,
         give_up_after=deaf,
     )
-    hearing = Hearing(lambda: hearts.live and presence.keeps_up, rules)
+    hearing = Hearing(lambda: hearts.live and presence.keeps_up and clock.trusted, rules)
     watchdog = Watchdog(bus, store, clock, rules, hearing=hearing)
     alert = Alert(bus, store, clock, rules, hearing, intake)
     schedules = ScheduleWatch(bus, store, clock, rules=rules, intake=intake)
@@ -86,6 +88,7 @@ def assemble(  # noqa: PLR0917 - the same six for every service
         clock=clock,
         entropy=entropy,
     )
+    judging = partial(Loop, clock=clock, judges_time=True)
     return Group(
         Resource("topology", lambda: bus.declare(TOPOLOGY), _nothing),
         Consumer(
@@ -111,11 +114,11 @@ def assemble(  # noqa: PLR0917 - the same six for every service
             )
             for queue in (DEAD_QUEUE, UNROUTABLE_QUEUE)
         ),
-        Loop("breakers", breakers.look, every=settings.watch_every, clock=clock),
-        Loop("escalation", escalation.look, every=settings.watch_every, clock=clock),
-        Loop("watchdog", watchdog.look, every=settings.watch_every, clock=clock),
-        Loop("alert", alert.look, every=_ALERT_EVERY, clock=clock),
-        Loop("schedules", schedules.look, every=_ALERT_EVERY, clock=clock),
+        judging("breakers", breakers.look, every=settings.watch_every),
+        judging("escalation", escalation.look, every=settings.watch_every),
+        judging("watchdog", watchdog.look, every=settings.watch_every),
+        judging("alert", alert.look, every=_ALERT_EVERY),
+        judging("schedules", schedules.look, every=_ALERT_EVERY),
         name=NAME,
     )
 
@@ -131,22 +134,23 @@ def rules_of(settings: SupervisorSettings) -> Rules:
 
 async def production(settings: SupervisorSettings, telemetry: Telemetry) -> Service:
     """The supervisor on RabbitMQ and a database. Raises SettingsError where these are not named well."""
-    clock = SystemClock()
     try:
         store = open_store(settings.store_url)
     except StoreError as error:
         raise SettingsError([str(error)]) from error
+    clock = DatabaseClock(store.time)
     bus = open_bus(settings.broker_url, name=NAME, lane=settings.lane)
     ladders = LadderFile(settings.escalation)
     component = Group(
         # Without a file there is nothing to read, and who hangs up ends it as ever.
         *([OnHangUp(ladders.read_again)] if settings.escalation else ()),
         Resource("store", lambda: _open(store, clock), store.close),
+        clock.component(),
         Resource("bus", bus.start, bus.close),
         assemble(bus, store, clock, SystemEntropy(), telemetry, settings, ladders=ladders),
         name="production",
     )
-    return Service(component, {"broker": bus.ping, "store": store.ping})
+    return Service(component, {"broker": bus.ping, "store": store.ping, "clock": clock.check})
 
 
 async def _nothing() -> None:

@@ -2,12 +2,13 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from warrener_runtime.clock import Clock, SystemClock
 from warrener_runtime.settings.secrets import mask
 
-Check = Callable[[], Awaitable[None]]
+Check = Callable[[], Awaitable[str | None]]
+"""Raises what is wrong; may return a note for people, which changes nothing else."""
 
 CHECK_SECONDS = 5.0
 REMEMBER_SECONDS = 1.0
@@ -15,9 +16,11 @@ REMEMBER_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class Report:
-    """What each check said: None if all is well, else what is wrong."""
+    """What each check said: None if all is well, else what is wrong. `notes`: what is worth knowing of those
+    that are well."""
 
     checks: Mapping[str, str | None]
+    notes: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
     def ready(self) -> bool:
@@ -54,14 +57,18 @@ class Readiness:
     async def _ask(self) -> Report:
         checks = self._checks()
         answers = await asyncio.gather(*(self._ask_one(check) for check in checks.values()))
-        return Report(dict(zip(checks, answers, strict=True)))
+        told = dict(zip(checks, answers, strict=True))
+        return Report(
+            {name: wrong for name, (wrong, _) in told.items()},
+            {name: note for name, (_, note) in told.items() if note is not None},
+        )
 
-    async def _ask_one(self, check: Check) -> str | None:
+    async def _ask_one(self, check: Check) -> tuple[str | None, str | None]:
+        """What is wrong, and what is worth knowing."""
         try:
             async with asyncio.timeout(self._timeout):
-                await check()
+                return None, await check()
         except TimeoutError:
-            return f"no answer within {self._timeout:g} s"
+            return f"no answer within {self._timeout:g} s", None
         except Exception as error:  # noqa: BLE001 - whatever is wrong with it is what was asked for
-            return mask(str(error)) or type(error).__name__
-        return None
+            return mask(str(error)) or type(error).__name__, None

@@ -87,7 +87,7 @@ class HealthServer:
         return status, {
             "service": self._service,
             "status": "ready" if report.ready else "not ready",
-            "checks": {name: wrong or "ok" for name, wrong in report.checks.items()},
+            "checks": {name: wrong or report.notes.get(name, "ok") for name, wrong in report.checks.items()},
         }
 
     def _blocked(self) -> Answer:

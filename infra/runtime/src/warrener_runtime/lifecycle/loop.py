@@ -10,11 +10,14 @@ from warrener_runtime.logs import get_logger
 
 log = get_logger("lifecycle")
 
+_UNTIL_TRUSTED = 0.5  # seconds between looks at a clock that is not trusted
+
 
 class Loop(Managed):
     """Runs `body` every `every` seconds, from start to start, never catching up; or back to back (None).
 
-    An error is logged and backed off, and the loop goes on. Draining lets the current turn end.
+    An error is logged and backed off, and the loop goes on. Draining lets the current turn end. With
+    `judges_time` it passes over its turns while its clock is not trusted.
     """
 
     def __init__(
@@ -24,9 +27,11 @@ class Loop(Managed):
         *,
         every: float | None,
         clock: Clock | None = None,
+        judges_time: bool = False,
     ) -> None:
         super().__init__(name)
         self._body = body
+        self._judges_time = judges_time
         self._every = every
         self._clock = clock or SystemClock()
         self._backoff = Backoff(ceiling=max(10.0, every or 0.0))
@@ -53,6 +58,9 @@ class Loop(Managed):
 
     async def _run(self) -> None:
         while not self._leaving:
+            if self._judges_time and not self._clock.trusted:
+                await self._rest(_UNTIL_TRUSTED)
+                continue
             began = self._clock.monotonic()
             delay = await self._turn()
             if delay is None:

@@ -1,9 +1,10 @@
 """What a service is, to the one that runs it."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from warrener_runtime.lifecycle.component import Component
+from warrener_runtime.lifecycle.vitals import Check
 
 
 @dataclass(frozen=True)
@@ -11,6 +12,4 @@ class Service:
     """A component, and the checks that must pass for it to be ready. Consumers check themselves."""
 
     component: Component
-    ready: Mapping[str, Callable[[], Awaitable[None]]] = field(
-        default_factory=dict[str, Callable[[], Awaitable[None]]]
-    )
+    ready: Mapping[str, Check] = field(default_factory=dict[str, Check])

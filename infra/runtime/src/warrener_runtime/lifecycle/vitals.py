@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 
-Check = Callable[[], Awaitable[None]]
+Check = Callable[[], Awaitable[str | None]]
 
 
 class NotReady(Exception):

@@ -131,6 +131,10 @@ class Ledger(Checkpoints, Protocol):
         """One round trip. Raises LedgerUnavailable."""
         ...
 
+    async def time(self) -> datetime:
+        """The database's clock, in UTC: leases are granted by it. Raises LedgerUnavailable."""
+        ...
+
     async def claim(
         self, claims: Sequence[Claim], *, agent_id: str, now: datetime, until: datetime
     ) -> list[Granted]:

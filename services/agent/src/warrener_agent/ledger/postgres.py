@@ -81,6 +81,11 @@ class PostgresLedger:
         with unavailable():
             await self._pool().execute("SELECT 1")
 
+    async def time(self) -> datetime:
+        with unavailable():
+            told: datetime = await self._pool().fetchval("SELECT clock_timestamp()")
+        return told
+
     async def claim(
         self, claims: Sequence[Claim], *, agent_id: str, now: datetime, until: datetime
     ) -> list[Granted]:

@@ -60,6 +60,11 @@ class SqliteLedger:
     async def ping(self) -> None:
         await self._run(lambda file: file.ping())
 
+    async def time(self) -> datetime:
+        """The clock of this host, which all who share the file have."""
+        self._started()
+        return datetime.now(UTC)
+
     async def claim(
         self, claims: Sequence[Claim], *, agent_id: str, now: datetime, until: datetime
     ) -> list[Granted]:

@@ -15,7 +15,7 @@ from warrener_store import StateStore, StoreError, open_store
 from warrener_store.rows import AgentRow, JobTypeRow
 
 _WITHIN = 10.0  # seconds
-_CLOCKS_APART = timedelta(seconds=2)  # leases last thirty
+_CLOCKS_APART = timedelta(seconds=1)
 
 
 async def check_store(url: str) -> AsyncIterator[Finding]:
@@ -29,7 +29,7 @@ async def check_store(url: str) -> AsyncIterator[Finding]:
         async with asyncio.timeout(_WITHIN):
             await store.start()
         yield well("store", f"{mask(url)} answers, and its tables are those of this version")
-        yield await check_clocks(url)
+        yield await check_clocks(url, store)
         async for finding in _questions(store):
             yield finding
     except StoreError as error:
@@ -46,17 +46,13 @@ def _trouble(error: StoreError) -> Finding:
     return wrong("store", trouble.sentence, trouble.do or "see its log")
 
 
-async def check_clocks(url: str) -> Finding:
+async def check_clocks(url: str, store: StateStore) -> Finding:
     """This machine's clock against the database's."""
     if url.startswith("sqlite"):
         return well("clocks", "the store is a file: it has this machine's clock")
-    connection = await asyncpg.connect(url.replace("postgresql+asyncpg://", "postgresql://"), timeout=_WITHIN)
-    try:
-        before = datetime.now(UTC)
-        theirs: datetime = await connection.fetchval("select clock_timestamp()")
-        after = datetime.now(UTC)
-    finally:
-        await connection.close()
+    before = datetime.now(UTC)
+    theirs = await store.time()
+    after = datetime.now(UTC)
     return clocks(before + (after - before) / 2, theirs)
 
 
@@ -69,7 +65,7 @@ def clocks(ours: datetime, theirs: datetime) -> Finding:
     return wrong(
         "clocks",
         f"this machine is {span(apart)} {which} the database",
-        "let a time service (NTP) set both clocks",
+        "let a time service (NTP) set both clocks; /ready of each service says how far its host is off",
     )
 
 

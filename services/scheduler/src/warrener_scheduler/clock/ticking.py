@@ -145,7 +145,7 @@ class TickingLoop(Loop):
     """Runs `ticking` back to back; draining does not wait for the next tick."""
 
     def __init__(self, ticking: Ticking, clock: Clock) -> None:
-        super().__init__("clock", ticking.turn, every=None, clock=clock)
+        super().__init__("clock", ticking.turn, every=None, clock=clock, judges_time=True)
         self._ticking = ticking
 
     async def _on_drain(self) -> None:

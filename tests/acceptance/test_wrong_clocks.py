@@ -1,0 +1,111 @@
+"""Services whose wall clocks are wrong, or are set while they work: time is the database's (point 4 of "under
+strain"). The clocks are faked; the broker, the database and every monotonic clock are true."""
+
+import asyncio
+import json
+import time
+import urllib.request
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+from tests.acceptance.looking import rows_of
+from tests.acceptance.warren import ServiceProcess, Warren, until
+from tests.faults.fake_time import FakeTime
+
+from warrener_client import Ask, SyncClient
+from warrener_client.sync import SyncJob
+from warrener_contracts.states import JobState
+from warrener_store import migrate
+
+MODULE = "tests.acceptance.clock_handlers"
+DELAY = 6.0
+LONG = 9.0  # seconds: longer than the supervisor's lease and the claims of the ledger
+JOBS = 12
+
+
+@pytest.fixture
+def shared(warren: Warren, postgres_url: str) -> Warren:
+    """Its store and its ledger are in PostgreSQL, as where services have hosts of their own."""
+    asyncio.run(migrate(postgres_url))
+    warren.store_url = warren.ledger_url = postgres_url
+    return warren
+
+
+def test_4_with_clocks_a_minute_apart_nothing_is_lost_doubled_or_expired_early(shared: Warren) -> None:
+    wrong: Mapping[str, Sequence[float]] = {
+        "scheduler": (45, -45),
+        "supervisor": (60, -60),
+        "agent": (-60, 60),
+    }
+    begin(shared, wrong)
+    with SyncClient(shared.broker_url) as client:
+        long = list(client.request_many([Ask("long", {"seconds": LONG})] * JOBS))
+        again = list(client.request_many([Ask("again", expires_after=40)] * JOBS))
+        began = time.monotonic()
+        assert [job.result(timeout=60) for job in again] == [2] * JOBS
+        assert time.monotonic() - began > DELAY - 0.5, "not retried before it was due by a true clock"
+        assert [job.result(timeout=60) for job in long] == [1] * JOBS
+    check(shared, long, again)
+    for service in shared.services:
+        assert service.log.read_text().count("clock.deviates") == 1, "it is said once"
+        assert "which is not used" in clock_of(service)
+
+
+def test_4_a_step_of_the_wall_clock_loses_nothing_that_runs(shared: Warren) -> None:
+    clocks = begin(shared, dict.fromkeys(("scheduler", "supervisor", "agent"), (0, 0)))
+    with SyncClient(shared.broker_url) as client:
+        long = list(client.request_many([Ask("long", {"seconds": LONG})] * JOBS))
+        again = list(client.request_many([Ask("again")] * JOBS))
+        until(lambda: len(runs(shared)) >= 2 * JOBS, "all to run")
+        for name, step in (("supervisor", 10.0), ("agent", 60.0), ("scheduler", -60.0)):
+            clocks[name][0].set(step)
+        stepped = shared.services[::2]
+        until(lambda: all("which is not used" in clock_of(one) for one in stepped), "all three to say so")
+        clocks["supervisor"][1].set(-60.0)
+        assert [job.result(timeout=60) for job in again] == [2] * JOBS
+        assert [job.result(timeout=60) for job in long] == [1] * JOBS
+    check(shared, long, again)
+
+
+# -- the course of it --------------------------------------------------------------------------------------
+
+
+def begin(warren: Warren, wrong: Mapping[str, Sequence[float]]) -> dict[str, list[FakeTime]]:
+    """Of each service as many as are named, with clocks that are wrong by so many seconds."""
+    clocks: dict[str, list[FakeTime]] = {}
+    for name, apart in wrong.items():
+        for number, seconds in enumerate(apart):
+            clock = FakeTime(warren.folder / f"clock-{name}-{number}")
+            clock.set(seconds)
+            clocks.setdefault(name, []).append(clock)
+            modules = (MODULE, "--slots", str(2 * JOBS)) if name == "agent" else ()
+            warren.start(name, *modules, **clock.environment())
+    warren.wait_ready()
+    return clocks
+
+
+def check(warren: Warren, long: Sequence[SyncJob], again: Sequence[SyncJob]) -> None:
+    """Nothing was lost, doubled or expired."""
+    assert books(warren, long) == {(JobState.SUCCEEDED, 1, 0, 0)}
+    assert books(warren, again) == {(JobState.SUCCEEDED, 2, 0, 1)}
+    assert set(Counter(runs(warren)).values()) == {1}, "each attempt ran once"
+
+
+def books(warren: Warren, jobs: Sequence[SyncJob]) -> set[tuple[JobState, int, int, int]]:
+    rows = rows_of(warren, [job.job_id for job in jobs]).values()
+    return {(row.state, row.attempt, row.losses, row.failures) for row in rows}
+
+
+def runs(warren: Warren) -> list[str]:
+    """What began: the job and its attempt."""
+    notes = Path(warren.folder, "runs")
+    return notes.read_text().splitlines() if notes.exists() else []
+
+
+def clock_of(service: ServiceProcess) -> str:
+    """What it says of its clock at /ready."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{service.health_port}/ready", timeout=10) as answer:
+        told: str = json.load(answer)["checks"]["clock"]
+    return told
