@@ -16,6 +16,11 @@ def look(warren: Warren, job_id: UUID) -> tuple[JobRow, Sequence[ParkedMessage]]
     return asyncio.run(_look(warren.store_url, job_id))
 
 
+def parked_in(warren: Warren) -> Sequence[ParkedMessage]:
+    """All that is parked."""
+    return asyncio.run(_parked(warren.store_url))
+
+
 def rows_of(warren: Warren, job_ids: Sequence[UUID]) -> dict[UUID, JobRow]:
     """Those of these jobs that there are."""
     return asyncio.run(_rows_of(warren.store_url, job_ids))
@@ -55,6 +60,15 @@ async def _agents_of(url: str) -> Sequence[AgentRow]:
     await store.start()
     try:
         return await store.agents()
+    finally:
+        await store.close()
+
+
+async def _parked(url: str) -> Sequence[ParkedMessage]:
+    store = open_store(url)
+    await store.start()
+    try:
+        return await store.parked()
     finally:
         await store.close()
 

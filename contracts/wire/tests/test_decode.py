@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from warrener_contracts.codec import Readable, Unreadable, decode
+from warrener_contracts.codec import MAX_UNREADABLE, Readable, Unreadable, decode
 from warrener_contracts.events import Event, JobRequested, Reason
 from warrener_contracts.letters import BATCH_TYPE, EVENT_TYPE, encode
 from warrener_contracts.reference.examples import golden
-from warrener_contracts.topology import MAX_BODY
+from warrener_contracts.topology import MAX_BODY, MAX_EVENTS
 
 REQUEST: dict[str, Any] = {
     "specversion": "1.0",
@@ -244,6 +244,44 @@ def test_an_event_has_the_bytes_it_was_read_from(element: bytes) -> None:
 )
 def test_what_is_no_batch_is_unreadable_as_a_whole(body: bytes, reason: Reason) -> None:
     assert the_unreadable(body, BATCH_TYPE).reason is reason
+
+
+@pytest.mark.parametrize("element", [b"1", b"[]", b'"a,b"', b"null"])
+def test_a_batch_of_too_many_elements_is_one_unreadable_message(element: bytes) -> None:
+    found = the_unreadable(b" [\n" + b",".join([element] * (MAX_EVENTS + 1)) + b"]", BATCH_TYPE)
+    assert found.reason is Reason.TOO_LARGE
+    assert f"at most {MAX_EVENTS} events" in found.detail
+    assert found.content_type == BATCH_TYPE
+
+
+def test_the_commas_inside_of_events_do_not_count_as_elements() -> None:
+    event = request_saying(arguments={"path": "," * MAX_EVENTS, "rows": [1] * MAX_EVENTS})
+    (found,) = events_in(b"[%s]" % event, BATCH_TYPE)
+    assert found == decode_one(event)
+
+
+@pytest.mark.parametrize("number", [2, 3])
+def test_how_many_events_a_message_may_hold_can_be_set(number: int) -> None:
+    body = b"[" + b",".join([request_with()] * number) + b"]"
+    found = decode(body, BATCH_TYPE, max_events=2)
+    assert [type(one) for one in found] == ([Readable] * 2 if number == 2 else [Unreadable])
+
+
+def test_a_batch_without_one_object_is_one_unreadable_message() -> None:
+    found = the_unreadable(b"[1, [2], null]", BATCH_TYPE)
+    assert (found.reason, found.content_type) == (Reason.NOT_AN_EVENT, BATCH_TYPE)
+
+
+def test_of_many_unreadable_events_the_first_stand_alone_and_the_others_together() -> None:
+    bad = [json.dumps({"number": number}).encode() for number in range(MAX_UNREADABLE + 300)]
+    found = decode(b"[%s,%s,%s]" % (request_with(), b",".join(bad), request_with(id="order-18")), BATCH_TYPE)
+    assert [one.event.id for one in found if isinstance(one, Readable)] == ["order-17", "order-18"]
+    *alone, rest = [one for one in found if isinstance(one, Unreadable)]
+    assert [one.body for one in alone] == bad[:MAX_UNREADABLE]
+    assert {one.content_type for one in alone} == {EVENT_TYPE}
+    assert (rest.body, rest.content_type) == (b"[" + b",".join(bad[MAX_UNREADABLE:]) + b"]", BATCH_TYPE)
+    assert "300 more" in rest.detail
+    assert "not_an_event 300" in rest.detail
 
 
 def test_an_empty_batch_holds_nothing() -> None:

@@ -1,5 +1,6 @@
 """Events as messages: addressed, sized and identified so that AMQP takes every one of them."""
 
+import json
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
@@ -263,6 +264,45 @@ def test_no_attempt_comes_to_its_agent_early_twice_at_the_same_moment() -> None:
         late = (now - NOON).total_seconds() - tenths / 10
         assert -0.25 <= late <= max(1, min(5, tenths / 100)), (tenths, late)
         assert hops <= 9, (tenths, hops)
+
+
+def parked(number: int, reason: Reason = Reason.BAD_FIELDS, body: bytes = b"{}") -> Letter:
+    return letters.parked_letter(
+        queue="warrener.requests",
+        body=body,
+        reason=reason,
+        detail="why",
+        message_id=f"parked-{number}",
+        content_type=letters.EVENT_TYPE,
+    )
+
+
+def test_what_is_parked_in_great_number_is_parked_together() -> None:
+    other = letters.letter_for(dispatched(0))
+    few = [parked(number) for number in range(letters.PARKED_ALONE)]
+    assert letters.parked_together([other, *few]) == [other, *few]
+
+    many = [parked(number, body=b'{"n":%d}' % number) for number in range(20_000)]
+    first, *kept = letters.parked_together([other, *many])
+    assert first == other
+    assert kept[: letters.PARKED_ALONE] == many[: letters.PARKED_ALONE]
+    together = kept[letters.PARKED_ALONE :]
+    assert len(together) == 1
+    assert json.loads(together[0].body) == [{"n": n} for n in range(letters.PARKED_ALONE, 20_000)]
+    assert together[0].content_type == letters.BATCH_TYPE
+    assert together[0].headers == many[0].headers
+
+
+def test_what_is_no_json_is_parked_alone() -> None:
+    many = [parked(number, Reason.NOT_JSON, b"{") for number in range(200)]
+    assert letters.parked_together(many) == many
+
+
+def test_of_a_parked_message_that_is_too_large_for_us_the_beginning_is_kept() -> None:
+    letter = parked(1, Reason.TOO_LARGE, b"x" * (topology.MAX_MESSAGE + 1))
+    assert letter.body == b"x" * 64 * 1024
+    assert f"of {topology.MAX_MESSAGE + 1} bytes" in letter.headers["warrener-detail"]
+    assert parked(1, body=b"x" * topology.MAX_MESSAGE).body == b"x" * topology.MAX_MESSAGE
 
 
 def test_a_parked_message_is_kept_as_it_came_with_the_reason() -> None:

@@ -1,5 +1,6 @@
 """Requests become jobs, repeats are recognised, and whatever cannot be is told why."""
 
+import json
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -8,6 +9,7 @@ import pytest
 from services.scheduler.tests.stage import Stage, announcement, declaration, job_id, request
 
 from warrener_contracts import topology
+from warrener_contracts.codec import MAX_UNREADABLE
 from warrener_contracts.events import (
     JobCancelRequested,
     JobCancelRequestedData,
@@ -169,6 +171,22 @@ async def test_g7_a_bad_element_of_a_batch_is_parked_alone(stage: Stage) -> None
     await stage.say_raw([good, {**_RAW, "data": {}}, {**good, "id": "b"}])
     assert [why for why, _ in stage.parked()] == [Reason.MISSING_ID.value]
     assert len(stage.dispatched()) == 2
+
+
+async def test_g7_a_thousand_bad_elements_are_few_parked_messages_and_answers(stage: Stage) -> None:
+    good = {**_RAW, "id": "a", "data": {"job_type": "flights.load", "arguments": {"path": "a"}}}
+    await stage.say_raw([*({**_RAW, "n": n} for n in range(500)), good, *([17] * 500)])
+    assert len(stage.dispatched()) == 1
+    assert len(stage.parked()) == MAX_UNREADABLE + 1
+    kept = [json.loads(body) for _, body in stage.parked()]
+    assert sum(len(one) if isinstance(one, list) else 1 for one in kept) == 1000, "none is lost"
+    assert len([one for one in stage.told(topology.EVENTS) if isinstance(one, JobRejected)]) == len(kept)
+
+
+async def test_g7_a_batch_without_one_event_is_parked_once(stage: Stage) -> None:
+    await stage.say_raw([1] * 5000)
+    ((reason, body),) = stage.parked()
+    assert (reason, json.loads(body)) == ("not_an_event", [1] * 5000)
 
 
 async def test_an_id_of_any_length_and_letters_stops_nothing(stage: Stage) -> None:

@@ -1,5 +1,6 @@
 """The elements of a JSON array, each as the text that stood there."""
 
+from collections.abc import Iterator
 from functools import cached_property
 from json import JSONDecoder
 
@@ -24,15 +25,33 @@ class Elements:
     def texts(self) -> list[bytes]:
         """All of them, in order."""
         text = self.body.decode(errors="surrogateescape")
-        found: list[bytes] = []
-        at = _skip(text, text.index("[") + 1)
-        while text[at] != "]":
-            _, end = _DECODER.raw_decode(text, at)
-            found.append(text[at:end].encode(errors="surrogateescape"))
-            at = _skip(text, end)
-            if text[at] == ",":
-                at = _skip(text, at + 1)
-        return found
+        return [text[at:end].encode(errors="surrogateescape") for at, end in _spans(text)]
+
+
+def exceeds(body: bytes, limit: int) -> bool:
+    """True if the JSON array in `body` has more than `limit` elements.
+
+    One element is read at a time and none is kept, and reading stops at the limit; False for other JSON and
+    for what is none. A body that cannot have that many is recognised by its commas alone.
+    """
+    if body.count(b",") < limit:
+        return False
+    text = body.decode(errors="surrogateescape")
+    try:
+        return text[_skip(text, 0)] == "[" and any(place >= limit for place, _ in enumerate(_spans(text)))
+    except (ValueError, IndexError, RecursionError):
+        return False  # not JSON; whoever reads it says where
+
+
+def _spans(text: str) -> Iterator[tuple[int, int]]:
+    """Where each element of the array in `text` begins and ends."""
+    at = _skip(text, text.index("[") + 1)
+    while text[at] != "]":
+        _, end = _DECODER.raw_decode(text, at)
+        yield at, end
+        at = _skip(text, end)
+        if text[at] == ",":
+            at = _skip(text, at + 1)
 
 
 def _skip(text: str, at: int) -> int:

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from hashlib import sha256
+from types import MappingProxyType
 from typing import Any, NamedTuple
 from uuid import UUID, uuid5
 
@@ -14,6 +16,7 @@ from warrener_contracts.events import (
     AttemptCancel,
     AttemptDispatched,
     Event,
+    Reason,
 )
 from warrener_contracts.identity import job_id_of
 from warrener_contracts.portable import legible
@@ -41,6 +44,12 @@ class Letter(NamedTuple):
 MAX_GATHERED = 32 * 1024
 """Bytes of a gathered message; what is larger by itself goes alone. Some hundred events: more would save
 nothing, and a reader holds as many messages as its prefetch allows."""
+
+PARKED_ALONE = 100
+"""Events of one queue that are parked one by one, for one reason, of what is handled at once."""
+_PARKED_BYTES = 256 * 1024
+_KEPT = 64 * 1024  # bytes of a message that is too large for any queue of ours
+_NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 # Nobody has to listen to these; the others wait for a queue, or say that there is none.
 _MANDATORY = frozenset({topology.REQUESTS, topology.DISPATCH})
@@ -122,10 +131,28 @@ def by_rung(letter: Letter, rung: topology.Rung) -> Letter:
     )
 
 
+def parked_together(letters: Iterable[Letter]) -> list[Letter]:
+    """The same, with fewer parked messages: where more than PARKED_ALONE events of one queue are parked for
+    one reason, those after them are parked as batches. All other letters stay as they are."""
+    found: list[Letter] = []
+    alike: dict[tuple[str, str], list[Letter]] = {}
+    for letter in letters:
+        if letter.exchange == topology.DEAD and letter.content_type == EVENT_TYPE:
+            alike.setdefault((letter.routing_key, letter.headers["warrener-reason"]), []).append(letter)
+        else:
+            found.append(letter)
+    for (_, reason), group in alike.items():
+        alone = len(group) if reason == Reason.NOT_JSON else PARKED_ALONE  # no JSON fits into no array
+        found += group[:alone]
+        found += (_batch_of(part, part[0].headers) for part in _parts(group[alone:], _PARKED_BYTES))
+    return found
+
+
 def parked_letter(
     *, queue: str, body: bytes, reason: str, detail: str, message_id: str, content_type: str | None
 ) -> Letter:
-    """A message that cannot be understood, as it came, with the reason."""
+    """A message that cannot be understood, as it came (`kept_of`), with the reason."""
+    body, detail = kept_of(body, detail)
     return Letter(
         exchange=topology.DEAD,
         routing_key=f"parked.{queue}",
@@ -139,6 +166,15 @@ def parked_letter(
             "warrener-queue": queue,
         },
     )
+
+
+def kept_of(body: bytes, detail: str) -> tuple[bytes, str]:
+    """What is kept of a parked message, and the sentence about it: the whole, but of a message that is larger
+    than any of ours the beginning."""
+    if len(body) <= topology.MAX_MESSAGE:
+        return body, detail
+    beginning = f"the first {_KEPT} of {len(body)} bytes are kept (SHA-256 {sha256(body).hexdigest()})"
+    return body[:_KEPT], f"{beginning}; {detail}"
 
 
 def encode(event: BaseModel) -> bytes:
@@ -169,20 +205,23 @@ def _most(letter: Letter) -> int:
 
 def _joined(letters: Sequence[Letter]) -> list[Letter]:
     """Letters of one address, as many in a message as there is room for."""
+    return [_batch_of(part) for part in _parts(letters, MAX_GATHERED, _most(letters[0]))]
+
+
+def _parts(letters: Sequence[Letter], most_bytes: int, most: int = _ANY_NUMBER) -> list[list[Letter]]:
     parts: list[list[Letter]] = []
     room = 0
-    most = _most(letters[0])
     for letter in letters:
         size = len(letter.body) + 1  # and a comma
         if size > room or not parts or len(parts[-1]) == most:
             parts.append([])
-            room = MAX_GATHERED - 1
+            room = most_bytes - 1
         parts[-1].append(letter)
         room -= size
-    return [_batch_of(part) for part in parts]
+    return parts
 
 
-def _batch_of(letters: Sequence[Letter]) -> Letter:
+def _batch_of(letters: Sequence[Letter], headers: Mapping[str, str] = _NO_HEADERS) -> Letter:
     first = letters[0]
     if len(letters) == 1:
         return first
@@ -191,7 +230,7 @@ def _batch_of(letters: Sequence[Letter]) -> Letter:
         content_type=BATCH_TYPE,
         message_id=message_id(f"{first.message_id}+{len(letters) - 1}"),
         type="batch",
-        headers={},
+        headers=headers,
     )
 
 

@@ -6,7 +6,7 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Annotated, Any
 
-from pydantic import GetCoreSchemaHandler, TypeAdapter
+from pydantic import FailFast, GetCoreSchemaHandler, TypeAdapter
 from pydantic_core import CoreSchema, core_schema
 
 from warrener_contracts import events
@@ -55,8 +55,8 @@ class Registry:
 
     @cached_property
     def many(self) -> TypeAdapter[list[Event[Any]]]:
-        """Reads a batch of events."""
-        return TypeAdapter(list[Annotated[Any, _OneOf(self.kinds)]])
+        """Reads a batch of events; stops at the first that is none."""
+        return TypeAdapter(Annotated[list[Annotated[Any, _OneOf(self.kinds)]], FailFast()])
 
     def current(self, event: Event[Any]) -> Event[Any]:
         """`event` in its current version."""

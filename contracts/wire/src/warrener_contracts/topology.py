@@ -25,6 +25,8 @@ MAX_MESSAGE = (
     8 * MAX_BODY
 )  # what services say among themselves: a request in its envelope, batches of outcomes
 
+MAX_EVENTS = 10_000  # of one message; a setting of each service
+
 # Nothing here may be dropped after too many deliveries; -1 drops at the first one on RabbitMQ 3.10.
 _UNLIMITED_DELIVERIES = 1_000_000
 _DISPATCH_DELIVERIES = 20

@@ -22,12 +22,14 @@ _ADDRESS: TypeAdapter[str] = TypeAdapter(ReplyAddress)
 @dataclass(frozen=True, slots=True)
 class Unreadable:
     """What came instead of an event. `asker` is what could be read of it: anything may stand in it, so an
-    answer is made from the properties below, which are safe to send on."""
+    answer is made from the properties below, which are safe to send on. `content_type` is that of `body`: the
+    message's own, or that of the elements of a batch."""
 
     reason: Reason
     detail: str
     body: bytes
     asker: Mapping[str, Any]
+    content_type: str | None = None
 
     @property
     def identity(self) -> str:
@@ -69,12 +71,20 @@ def identity_of(body: bytes) -> str:
 
 
 def unreadable(
-    reason: Reason, detail: str, body: bytes, asker: Mapping[str, Any] | None = None
+    reason: Reason,
+    detail: str,
+    body: bytes,
+    asker: Mapping[str, Any] | None = None,
+    content_type: str | None = None,
 ) -> Unreadable:
     """An Unreadable whose detail can be sent and stored, whatever the body held."""
-    return Unreadable(
-        reason, legible(detail, _DETAIL), body, read_leniently(body) if asker is None else asker
-    )
+    known = read_leniently(body) if asker is None else asker
+    return Unreadable(reason, legible(detail, _DETAIL), body, known, content_type)
+
+
+def counts(reasons: Mapping[Reason, int]) -> str:
+    """How many there are by reason, for people: `bad_fields 3, not_json 1`."""
+    return ", ".join(f"{reason.value} {count}" for reason, count in sorted(reasons.items()))
 
 
 def read_leniently(body: bytes) -> JsonObject:
@@ -86,16 +96,17 @@ def read_leniently(body: bytes) -> JsonObject:
     return raw if is_object(raw) else {}
 
 
-def explain(body: bytes, error: ValidationError, known: Iterable[str]) -> Unreadable:
+def explain(
+    body: bytes, error: ValidationError, known: Iterable[str], content_type: str | None = None
+) -> Unreadable:
     """Why `body` is not an event of one of the `known` types."""
     complaints = error.errors(include_url=False, include_context=False, include_input=False)
     asker = read_leniently(body)
     if complaints[0]["type"] == "json_invalid":
-        return unreadable(
-            Reason.NOT_JSON, f"expected one CloudEvent as JSON, got {complaints[0]['msg']}", body, asker
-        )
+        detail = f"expected one CloudEvent as JSON, got {complaints[0]['msg']}"
+        return unreadable(Reason.NOT_JSON, detail, body, asker, content_type)
     reason, detail = _diagnose(asker, complaints, sorted(known))
-    return unreadable(reason, detail, body, asker)
+    return unreadable(reason, detail, body, asker, content_type)
 
 
 def _diagnose(raw: JsonObject, complaints: list[ErrorDetails], known: list[str]) -> tuple[Reason, str]:

@@ -23,18 +23,23 @@ class Control:
         self._presence.heard()
         if delivery.content_type not in (EVENT_TYPE, BATCH_TYPE):
             return  # a pulse: that it came is all it says
-        for element in decode(delivery.body, delivery.content_type):
+        ignored = 0
+        found = decode(delivery.body, delivery.content_type, max_events=self._at.settings.batch_limit)
+        for element in found:
             event = element.event if isinstance(element, Readable) else None
             if isinstance(event, AttemptCancel):
                 await self._cancel(event)
             elif isinstance(event, BreakerChanged):
                 self._turn(event.data)
             else:
-                _log.warning(
-                    "A control message means nothing to this agent and is ignored.",
-                    action="agent.control_ignored",
-                    routing_key=delivery.routing_key,
-                )
+                ignored += 1
+        if ignored:
+            _log.warning(
+                "A control message means nothing to this agent and is ignored.",
+                action="agent.control_ignored",
+                routing_key=delivery.routing_key,
+                events=ignored,
+            )
 
     def _turn(self, data: BreakerChangedData) -> None:
         if self._at.gate.hear(data, self._at.clock.monotonic()):

@@ -43,7 +43,7 @@ class Then(StrEnum):
     TELL_CANCELLED = "tell_cancelled"
 
 
-def read(element: Readable | Unreadable) -> AttemptDispatched | Park:
+def dispatched(element: Readable | Unreadable) -> AttemptDispatched | Park:
     """An element of a message, if it is for this door."""
     if isinstance(element, Unreadable):
         return Park(element.reason, element.detail)

@@ -1,6 +1,7 @@
 """receive: batches of a dispatch queue, claimed in one statement; what is granted runs in tasks of its
 own."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -10,9 +11,9 @@ from warrener_agent.decide_receipt import (
     Then,
     Way,
     claim_of,
+    dispatched,
     failed_before,
     newest,
-    read,
     recorded,
     then,
     way,
@@ -27,8 +28,9 @@ from warrener_agent.report import Reporter
 from warrener_agent.running import Run
 from warrener_agent.workplace import Workplace
 from warrener_contracts import topology
-from warrener_contracts.codec import Readable, Unreadable, decode
+from warrener_contracts.codec import Readable, Unreadable
 from warrener_contracts.events import AttemptDispatched
+from warrener_contracts.inbox import read_all
 from warrener_contracts.letters import (
     EVENT_TYPE,
     Letter,
@@ -36,7 +38,9 @@ from warrener_contracts.letters import (
     delayed_letter,
     letter_for,
     parked_letter,
+    parked_together,
 )
+from warrener_contracts.unreadable import counts
 from warrener_runtime.bus.port import Delivery, Subscription
 from warrener_runtime.logs import get_logger
 from warrener_runtime.telemetry import TraceContext
@@ -56,6 +60,7 @@ class Batch:
         default_factory=dict[Claim, tuple[AttemptDispatched, list[Receipt]]]
     )
     adopted: list[tuple[Run, Receipt]] = field(default_factory=list[tuple[Run, Receipt]])
+    parked: list[Park] = field(default_factory=list[Park])
 
     def send_away(self, letter: Letter, receipts: Sequence[Receipt]) -> None:
         """Somebody else keeps it from now on."""
@@ -75,8 +80,11 @@ class Receiver:
 
     async def handle(self, queue: str, subscription: Subscription, deliveries: list[Delivery]) -> None:
         """Take in one batch. Raises LedgerUnavailable with nothing done, and may then be called again."""
+        read = await read_all(deliveries, max_events=self._at.settings.batch_limit)
         batch = Batch(self._at.clock.now(), self._at.clock.monotonic())
-        self._sort(batch, queue, subscription, deliveries)
+        self._sort(batch, queue, subscription, read)
+        if batch.parked:
+            _say_parked(queue, batch.parked)
         if batch.claims:
             await self._claim(batch)
         for run, receipt in batch.adopted:
@@ -85,24 +93,30 @@ class Receiver:
             else:  # it was reported while the ledger was asked about others
                 batch.let_go([receipt])
         if batch.letters:
-            await publish_surely(self._at, batch.letters)
+            await publish_surely(self._at, parked_together(batch.letters))
         if batch.done:
             for receipt in batch.done:
                 receipt.settle()
             await acknowledge(batch.done)
 
-    def _sort(self, batch: Batch, queue: str, subscription: Subscription, deliveries: list[Delivery]) -> None:
+    def _sort(
+        self,
+        batch: Batch,
+        queue: str,
+        subscription: Subscription,
+        read: Sequence[tuple[Delivery, Sequence[Readable | Unreadable]]],
+    ) -> None:
         claims, free = batch.claims, self._at.running.free(queue)
-        for delivery in deliveries:
-            elements = decode(delivery.body, delivery.content_type)
+        for delivery, elements in read:
             receipt = Receipt(subscription, delivery, queue, len(elements), batch.asked)
             if not elements:
                 batch.done.append(receipt)
             before = len(claims)
             for element in elements:
-                event = read(element)
+                event = dispatched(element)
                 if isinstance(event, Park):
-                    batch.send_away(self._park(queue, delivery, element, event), [receipt])
+                    batch.parked.append(event)
+                    batch.send_away(_parked(queue, element, event), [receipt])
                     continue
                 claim = claim_of(event)
                 if (twin := claims.get(claim)) is not None:  # a duplicate shares its fate
@@ -174,22 +188,27 @@ class Receiver:
         context = TraceContext(event.traceparent, event.tracestate)
         self._reporter.hand_in(Report(event.data, context, outcome, batch.now, receipts))
 
-    def _park(self, queue: str, delivery: Delivery, found: Readable | Unreadable, park: Park) -> Letter:
-        _log.error(
-            "A message in a dispatch queue cannot be understood and is parked.",
-            action="agent.parked",
-            queue=queue,
-            reason=park.reason.value,
-            detail=park.detail,
-        )
-        return parked_letter(
-            queue=topology.dispatch_queue(queue).name,
-            body=found.body,
-            reason=park.reason,
-            detail=park.detail,
-            message_id=found.identity,
-            content_type=delivery.content_type if found.body == delivery.body else EVENT_TYPE,
-        )
+
+def _say_parked(queue: str, parked: Sequence[Park]) -> None:
+    _log.error(
+        "Messages in a dispatch queue cannot be understood and are parked.",
+        action="agent.parked",
+        queue=queue,
+        messages=len(parked),
+        reasons=counts(Counter(park.reason for park in parked)),
+        detail=parked[0].detail,
+    )
+
+
+def _parked(queue: str, found: Readable | Unreadable, park: Park) -> Letter:
+    return parked_letter(
+        queue=topology.dispatch_queue(queue).name,
+        body=found.body,
+        reason=park.reason,
+        detail=park.detail,
+        message_id=found.identity,
+        content_type=found.content_type if isinstance(found, Unreadable) else EVENT_TYPE,
+    )
 
 
 def _had_before(event: AttemptDispatched, receipts: Sequence[Receipt]) -> bool:

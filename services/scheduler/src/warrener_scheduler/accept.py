@@ -4,14 +4,18 @@ Safe to be killed anywhere and run again with the same batch: the insert then ch
 is published again. The request is its own outbox.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence, Set
 from datetime import datetime
 from uuid import UUID
 
+from warrener_contracts.codec import Unreadable
 from warrener_contracts.events import JobRequested, Reason
-from warrener_contracts.letters import Letter, judged_letter
+from warrener_contracts.inbox import read_all
+from warrener_contracts.letters import Letter, judged_letter, parked_together
 from warrener_contracts.states import JobState
-from warrener_contracts.topology import DISPATCH
+from warrener_contracts.topology import DISPATCH, MAX_BODY, MAX_EVENTS
+from warrener_contracts.unreadable import counts
 from warrener_runtime.bus.port import Bus, Delivery, Subscription
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
@@ -34,6 +38,9 @@ from warrener_store.rows import JobRow
 
 _log = get_logger("accept")
 
+_TURNED_AWAY = 500
+"""Unreadable events that are answered and parked before the event loop may run."""
+
 Outcome = JobRow | Repeat | Rejected
 """What became of a request: a new job, an earlier one, or none."""
 
@@ -53,6 +60,7 @@ class Accept:
         campaigns: Campaigns,
         keeping: Keeping,
         job_types: JobTypes,
+        max_events: int = MAX_EVENTS,
     ) -> None:
         self._bus = bus
         self._store = store
@@ -63,13 +71,14 @@ class Accept:
         self._campaigns = campaigns
         self._keeping = keeping
         self._job_types = job_types
+        self._max_events = max_events
 
     async def handle(self, subscription: Subscription, deliveries: list[Delivery]) -> None:
         """Carry out one batch. Raises for infrastructure's sake alone, and then nothing is acknowledged.
 
         Announcements come first: a request may stand in the same batch as the first word of its agent.
         """
-        intake = take_in(deliveries)
+        intake = take_in(await read_all(deliveries, limit=MAX_BODY, max_events=self._max_events))
         if intake.announcements:
             await self._announce.carry_out(intake.announcements)
             self._job_types.forget()
@@ -77,18 +86,22 @@ class Accept:
         letters = await self._accept(intake.requests, cancelled)
         if intake.wishes:
             letters += await self._keeping.carry_out(intake.wishes)
-        now = self._clock.now()
         letters += [judged_letter(event) for event in (*intake.cancels, *intake.handed_on)]
-        letters += [
-            letter for found, of in intake.unreadable for letter in answers.unreadable(found, of, now)
-        ]
         letters += intake.strayed
         letters += await self._campaigns.carry_out(intake.orders)
-        for found, _ in intake.unreadable:
-            _warn(found.reason, found.detail)
-        await publish(self._bus, letters, self._clock)
+        await publish(self._bus, parked_together(letters), self._clock)
+        if intake.unreadable:
+            await self._turn_away(intake.unreadable)
         await subscription.ack(deliveries)
         _log.debug("Requests were accepted.", action="accept.done", requests=len(intake.requests))
+
+    async def _turn_away(self, unreadable: Sequence[Unreadable]) -> None:
+        """Answer and park what cannot be read: after the others, which do not wait for it."""
+        _warn(Counter(found.reason for found in unreadable), unreadable[0].detail)
+        for begin in range(0, len(unreadable), _TURNED_AWAY):
+            part, now = unreadable[begin : begin + _TURNED_AWAY], self._clock.now()
+            letters = [letter for found in part for letter in answers.unreadable(found, now)]
+            await publish(self._bus, parked_together(letters), self._clock)
 
     async def _accept(self, requests: Sequence[Asked], cancelled: Set[UUID]) -> list[Letter]:
         """Insert these; what follows from it. What is cancelled in the same batch is not dispatched: its
@@ -99,6 +112,7 @@ class Accept:
         traced = [self._traced(asked) for asked in requests]
         events = [asked.event for asked in traced]
         outcomes = await self._outcomes(events, now)
+        _warn_of_rejected(events, outcomes)
         watched = await self._watch(events, outcomes)
         felled = await felled_among(self._store, [row for row in map(_row, outcomes) if row is not None])
         held_back = felled.keys() | cancelled
@@ -215,7 +229,6 @@ def _letters(asked: Asked, outcome: Outcome, over: Mapping[UUID, JobRow], now: d
         case Repeat() as repeat:
             return _repeat_letters(event, repeat, over, now)
         case Rejected() as rejected:
-            _warn(rejected.reason, rejected.detail, event_id=event.id, job_type=event.data.job_type)
             return answers.rejection(event, asked.came, rejected, now)
 
 
@@ -231,7 +244,25 @@ def _repeat_letters(
     return letters
 
 
-def _warn(reason: Reason, detail: str, **context: object) -> None:
+def _warn_of_rejected(events: Sequence[JobRequested], outcomes: Sequence[Outcome]) -> None:
+    rejected = [
+        (event, outcome)
+        for event, outcome in zip(events, outcomes, strict=True)
+        if isinstance(outcome, Rejected)
+    ]
+    if rejected:
+        event, first = rejected[0]
+        reasons = Counter(why.reason for _, why in rejected)
+        _warn(reasons, first.detail, event_id=event.id, job_type=event.data.job_type)
+
+
+def _warn(reasons: Counter[Reason], detail: str, **context: object) -> None:
+    """One line for a batch, however many there are; `detail` and `context` are of the first."""
     _log.warning(
-        "A request was rejected.", action="accept.rejected", reason=reason.value, detail=detail, **context
+        "Requests were rejected.",
+        action="accept.rejected",
+        requests=reasons.total(),
+        reasons=counts(reasons),
+        detail=detail,
+        **context,
     )

@@ -18,7 +18,6 @@ from warrener_contracts.events import (
 )
 from warrener_contracts.identity import job_id_of
 from warrener_contracts.letters import EVENT_TYPE, Letter, letter_for, parked_letter, reply_letter
-from warrener_runtime.bus.port import Delivery
 from warrener_scheduler.acceptance import Rejected, job_of
 from warrener_scheduler.dispatch_letters import SOURCE
 from warrener_store.rows import JobRow
@@ -100,7 +99,7 @@ def schedule_rejection(event: Event[Any], came: Readable, detail: str, now: date
     return [*_told(told, address), parked_event(came, Reason.BAD_FIELDS, detail)]
 
 
-def unreadable(found: Unreadable, delivery: Delivery, now: datetime) -> list[Letter]:
+def unreadable(found: Unreadable, now: datetime) -> list[Letter]:
     """The same for what could not be read; whatever could be read of it says where the answer goes."""
     told = JobRejected(
         id=f"{found.identity}:rejected",
@@ -121,7 +120,7 @@ def unreadable(found: Unreadable, delivery: Delivery, now: datetime) -> list[Let
         reason=found.reason.value,
         detail=found.detail,
         message_id=found.identity,
-        content_type=delivery.content_type if found.body == delivery.body else EVENT_TYPE,
+        content_type=found.content_type,
     )
     return [*_told(told, found.reply_to), parked]
 

@@ -1,10 +1,10 @@
 """What one batch of the requests queue holds, sorted by what is to be done with it. Pure."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from warrener_contracts.codec import Readable, Unreadable, decode
+from warrener_contracts.codec import Readable, Unreadable
 from warrener_contracts.events import (
     AgentAnnounced,
     BreakerSetRequested,
@@ -17,7 +17,6 @@ from warrener_contracts.events import (
     Reason,
 )
 from warrener_contracts.letters import Letter
-from warrener_contracts.topology import MAX_BODY
 from warrener_runtime.bus.port import Delivery
 from warrener_scheduler.answers import parked_event
 from warrener_scheduler.campaign_orders import Order
@@ -33,8 +32,7 @@ class Asked(NamedTuple):
 
 @dataclass(slots=True)
 class Intake:
-    """The events of a batch by kind; what cannot be read, with the message it stood in; what has lost its
-    way."""
+    """The events of a batch by kind; what cannot be read; what has lost its way."""
 
     requests: list[Asked] = field(default_factory=list[Asked])
     wishes: list[Wish] = field(default_factory=list[Wish])
@@ -42,17 +40,17 @@ class Intake:
     handed_on: list[Event[Any]] = field(default_factory=list[Event[Any]])  # to the supervisor
     announcements: list[AgentAnnounced] = field(default_factory=list[AgentAnnounced])
     orders: list[tuple[Order, Readable]] = field(default_factory=list[tuple[Order, Readable]])
-    unreadable: list[tuple[Unreadable, Delivery]] = field(default_factory=list[tuple[Unreadable, Delivery]])
+    unreadable: list[Unreadable] = field(default_factory=list[Unreadable])
     strayed: list[Letter] = field(default_factory=list[Letter])
 
 
-def take_in(deliveries: Iterable[Delivery]) -> Intake:
+def take_in(read: Iterable[tuple[Delivery, Sequence[Readable | Unreadable]]]) -> Intake:
     """Sort the events of these messages; each is judged by itself, also within one message."""
     intake = Intake()
-    for delivery in deliveries:
-        for found in decode(delivery.body, delivery.content_type, limit=MAX_BODY):
+    for _, events in read:
+        for found in events:
             if isinstance(found, Unreadable):
-                intake.unreadable.append((found, delivery))
+                intake.unreadable.append(found)
                 continue
             match found.event:
                 case JobRequested() as event:

@@ -62,8 +62,9 @@ def assemble(  # noqa: PLR0917 - the same six for every service
         campaigns=campaigns,
         keeping=Keeping(store, clock, ticking.wake, bindings=bindings, putting=putting),
         job_types=job_types,
+        max_events=settings.batch_limit,
     )
-    listen = Listen(bus, store, clock, ticking.wake)
+    listen = Listen(bus, store, clock, ticking.wake, max_events=settings.batch_limit)
     dispatch = Dispatch(bus, store, clock, holds)
     keep = timedelta(days=settings.ticks_keep_days)
     upkeep = Upkeep(store, clock, keep=keep, newest=settings.ticks_keep_newest)

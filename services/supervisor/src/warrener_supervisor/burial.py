@@ -8,6 +8,7 @@ from uuid import uuid5
 from warrener_contracts.codec import Unreadable, decode
 from warrener_contracts.events import AttemptDispatched, AttemptLost, AttemptLostData, Reason
 from warrener_contracts.identity import job_id_of
+from warrener_contracts.letters import kept_of
 from warrener_runtime.bus.port import Delivery
 from warrener_store.rows import ParkedMessage
 from warrener_supervisor.source import SOURCE
@@ -19,7 +20,8 @@ are."""
 
 def burial(delivery: Delivery, now: datetime) -> ParkedMessage:
     """The row that keeps this message."""
-    queue, reason, detail = _story(delivery)
+    queue, reason, story = _story(delivery)
+    body, detail = kept_of(delivery.body, story)
     named = delivery.message_id or str(uuid5(job_id_of(queue, "parked"), delivery.body.hex()))
     parked_by_us = "warrener-reason" in delivery.headers
     return ParkedMessage(
@@ -28,7 +30,7 @@ def burial(delivery: Delivery, now: datetime) -> ParkedMessage:
         reason=reason,
         detail=detail,
         content_type=delivery.content_type,
-        body=delivery.body,
+        body=body,
         parked_at=now,
     )
 

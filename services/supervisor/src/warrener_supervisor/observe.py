@@ -4,15 +4,18 @@ Safe to be killed anywhere and run again with the same batch: a save counts once
 whose effect is in the row already repeats what there was to tell.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from warrener_contracts.codec import Readable, Unreadable, decode
+from warrener_contracts.codec import Readable, Unreadable
 from warrener_contracts.events import BreakerSetRequested, Checkpoint, JobCancelRequested, Reason
-from warrener_contracts.letters import Letter, encode
+from warrener_contracts.inbox import read_all
+from warrener_contracts.letters import Letter, encode, parked_together
 from warrener_contracts.states import JobState
-from warrener_contracts.topology import STATUS_QUEUE
+from warrener_contracts.topology import DEAD, MAX_EVENTS, STATUS_QUEUE
+from warrener_contracts.unreadable import counts
 from warrener_runtime.bus.port import Bus, Delivery, Subscription
 from warrener_runtime.clock import Clock, Entropy
 from warrener_runtime.logs import get_logger
@@ -67,6 +70,7 @@ class Observe:
         rules: Rules,
         breakers: Breakers,
         intake: Intake,
+        max_events: int = MAX_EVENTS,
     ) -> None:
         self._bus = bus
         self._store = store
@@ -76,19 +80,21 @@ class Observe:
         self._rules = rules
         self._breakers = breakers
         self._intake = intake
+        self._max_events = max_events
         self._trees = Trees(bus, store, clock)
         self._short_way = ShortWay(store, clock, telemetry, breakers)
 
     async def handle(self, subscription: Subscription, deliveries: list[Delivery]) -> None:
         """Judge one batch. Raises for infrastructure's sake alone, and then nothing is acknowledged."""
-        heard = self._read(deliveries)
+        heard = await self._read(deliveries)
         for order in heard.orders:
             await self._breakers.obey(order)
         letters = heard.parked + await self._settle(heard.cases)
         await self._breakers.turn()
         await self._intake.hear(heard.wishes)
         await self._trees.fell(_with_trees(heard.cases))
-        await act.publish(self._bus, letters, self._clock)
+        _say_parked(letters)
+        await act.publish(self._bus, parked_together(letters), self._clock)
         await subscription.ack(deliveries)
         _log.debug(
             "News of attempts was judged.",
@@ -97,13 +103,12 @@ class Observe:
             told=len(letters),
         )
 
-    def _read(self, deliveries: Iterable[Delivery]) -> Heard:
+    async def _read(self, deliveries: Iterable[Delivery]) -> Heard:
         heard = Heard()
-        for delivery in deliveries:
-            for found in decode(delivery.body, delivery.content_type):
+        for _, events in await read_all(deliveries, max_events=self._max_events):
+            for found in events:
                 if isinstance(found, Unreadable):
-                    _warn(found.reason, found.detail)
-                    heard.parked.append(parked_bytes(found, delivery, STATUS_QUEUE.name))
+                    heard.parked.append(parked_bytes(found, STATUS_QUEUE.name))
                 elif type(found.event) in SIGNALS:
                     heard.cases.append(Case(found.event, self._entropy.chance(), found))
                 elif isinstance(found.event, BreakerSetRequested):
@@ -234,17 +239,19 @@ def _came(case: Case) -> Readable:
 
 
 def _park(found: Readable, reason: Reason, detail: str) -> Letter:
-    _warn(reason, detail, event_type=found.event.type, event_id=found.event.id)
     return parked_event(found, STATUS_QUEUE.name, reason, detail)
 
 
-def _warn(reason: Reason, detail: str, **context: object) -> None:
+def _say_parked(letters: Iterable[Letter]) -> None:
+    """One line for a batch, however many there are."""
+    if not (parked := [letter.headers for letter in letters if letter.exchange == DEAD]):
+        return
     _log.error(
-        "A status event cannot be used and is parked.",
+        "Status events cannot be used and are parked.",
         action="observe.parked",
-        reason=reason.value,
-        detail=detail,
-        **context,
+        events=len(parked),
+        reasons=counts(Counter(Reason(headers["warrener-reason"]) for headers in parked)),
+        detail=parked[0]["warrener-detail"],
     )
 
 

@@ -5,19 +5,17 @@ from uuid import UUID, uuid5
 from warrener_contracts.codec import Readable, Unreadable
 from warrener_contracts.events import Reason
 from warrener_contracts.letters import EVENT_TYPE, Letter, parked_letter
-from warrener_runtime.bus.port import Delivery
 
 
-def parked_bytes(found: Unreadable, delivery: Delivery, queue: str) -> Letter:
+def parked_bytes(found: Unreadable, queue: str) -> Letter:
     """What could not be read, as it came; of a batch, the unreadable element alone."""
-    whole = found.body is delivery.body or found.body == delivery.body
     return parked_letter(
         queue=queue,
         body=found.body,
         reason=found.reason.value,
         detail=found.detail,
         message_id=found.identity,
-        content_type=delivery.content_type if whole else EVENT_TYPE,
+        content_type=found.content_type,
     )
 
 

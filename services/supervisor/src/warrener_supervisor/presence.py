@@ -92,7 +92,7 @@ def _read(deliveries: Iterable[Delivery]) -> tuple[list[AgentHeartbeat], list[Le
     for delivery in deliveries:
         for found in decode(delivery.body, delivery.content_type):
             if isinstance(found, Unreadable):
-                parked.append(parked_bytes(found, delivery, HEARTBEATS_QUEUE.name))
+                parked.append(parked_bytes(found, HEARTBEATS_QUEUE.name))
             elif isinstance(found.event, AgentHeartbeat):
                 beats[found.event.data.agent_id] = found.event
             else:

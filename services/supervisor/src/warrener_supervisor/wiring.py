@@ -63,6 +63,7 @@ def assemble(  # noqa: PLR0917 - the same six for every service
         rules=rules,
         breakers=breakers,
         intake=intake,
+        max_events=settings.batch_limit,
     )
     presence = Presence(bus, store, clock, rules)
     bury = Bury(bus, store, clock)

@@ -64,6 +64,8 @@ class ServiceSettings(BaseSettings):
     otlp_endpoint: HttpUrl | None = None
     """Where traces go; none means that none are made."""
     otlp_protocol: Literal["grpc", "http/protobuf"] = "grpc"
+    batch_limit: Annotated[int, Field(ge=1, le=1_000_000)] = 10_000
+    """Maximum number of events in one message; a message with more is parked as a whole."""
     drain_grace: Annotated[float, Field(ge=0, le=86400)] = 30.0
     """Seconds that running work may take to finish after SIGTERM."""
     give_up_deaf_after: Annotated[float, Field(gt=0)] = 120.0

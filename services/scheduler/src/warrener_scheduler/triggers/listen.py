@@ -3,16 +3,18 @@
 Safe to be killed anywhere: what comes again is known by its schedule and event, and counts once.
 """
 
+import asyncio
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
 
 from warrener_contracts.events import Reason, SchedulePutData
-from warrener_contracts.letters import EVENT_TYPE, Letter, parked_letter
+from warrener_contracts.letters import EVENT_TYPE, Letter, parked_letter, parked_together
 from warrener_contracts.portable import unportable
-from warrener_contracts.topology import MAX_BODY, TRIGGERS_QUEUE
-from warrener_contracts.unreadable import identity_of
+from warrener_contracts.topology import MAX_BODY, MAX_EVENTS, TRIGGERS_QUEUE
+from warrener_contracts.unreadable import counts, identity_of
 from warrener_runtime.bus.port import Bus, Delivery, Subscription
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
@@ -28,6 +30,8 @@ _log = get_logger("triggers")
 
 _MOST = MAX_BODY // 2
 """Bytes of an event: a request that carries it must fit through the door."""
+_STEP = 250
+"""Events of a message that are judged before the event loop may run."""
 _REMEMBERED = timedelta(days=7)
 """So long a repeat of an event is known; later the door still knows its job."""
 
@@ -80,33 +84,58 @@ class Known:
 class Listen:
     """The verb that hears the triggers queue; `changed` is called when a schedule has something to decide."""
 
-    def __init__(self, bus: Bus, store: Store, clock: Clock, changed: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        bus: Bus,
+        store: Store,
+        clock: Clock,
+        changed: Callable[[], None],
+        *,
+        max_events: int = MAX_EVENTS,
+    ) -> None:
         self._bus = bus
         self._store = store
         self._clock = clock
         self._changed = changed
+        self._max_events = max_events
 
     async def handle(self, subscription: Subscription, deliveries: list[Delivery]) -> None:
         """Carry out one batch. Raises for infrastructure's sake alone, and then nothing is acknowledged."""
         now = self._clock.now()
         asked = [row.asked for row in await self._store.triggers.waiting_schedules()]
-        heard = [
-            event
-            for delivery in deliveries
-            if any(listens(one, delivery.exchange, delivery.routing_key) for one in asked)
-            for event in events_in(delivery, now)
-        ]  # what nobody waits for came by a binding that is about to go
-        jobs = await self._jobs(asked, [event for event in heard if isinstance(event, Heard)])
-        known = Known(asked, jobs, now)
-        judged = [_judged(event, known) for event in heard]
-        arrivals = [row for rows in judged if not isinstance(rows, Foreign) for row in rows]
+        arrivals: list[ArrivalRow] = []
+        foreign: list[Foreign] = []
+        for delivery in deliveries:  # what nobody waits for came by a binding that is about to go
+            if any(listens(one, delivery.exchange, delivery.routing_key) for one in asked):
+                rows, unusable = await self._judge(asked, delivery, now)
+                arrivals += rows
+                foreign += unusable
         await self._store.triggers.add_arrivals(arrivals)
         if arrivals:
             self._changed()
-        parked = [_parked(one) for one in judged if isinstance(one, Foreign)]
-        await publish(self._bus, parked, self._clock)
+        if foreign:
+            _say_parked(foreign)
+            await publish(self._bus, parked_together(map(_parked, foreign)), self._clock)
         await subscription.ack(deliveries)
         _log.debug("Events were heard.", action="triggers.heard", arrivals=len(arrivals))
+
+    async def _judge(
+        self, asked: Sequence[SchedulePutData], delivery: Delivery, now: datetime
+    ) -> tuple[list[ArrivalRow], list[Foreign]]:
+        """What the events of one message become; the event loop runs between parts of a large one."""
+        heard = list(events_in(delivery, now, self._max_events))
+        known = Known(asked, await self._jobs(asked, [one for one in heard if isinstance(one, Heard)]), now)
+        arrivals: list[ArrivalRow] = []
+        foreign: list[Foreign] = []
+        for place, event in enumerate(heard, 1):
+            judged = _judged(event, known)
+            if isinstance(judged, Foreign):
+                foreign.append(judged)
+            else:
+                arrivals += judged
+            if place % _STEP == 0:
+                await asyncio.sleep(0)
+        return arrivals, foreign
 
     async def _jobs(self, asked: Sequence[SchedulePutData], events: Sequence[Heard]) -> Mapping[UUID, JobRow]:
         wanted = jobs_to_look_up(asked, events)
@@ -131,13 +160,17 @@ def _judged(event: Heard | Foreign, known: Known) -> list[ArrivalRow] | Foreign:
         return Foreign(Reason.IMPOSSIBLE, detail, event.body, EVENT_TYPE)
 
 
-def _parked(foreign: Foreign) -> Letter:
+def _say_parked(foreign: Sequence[Foreign]) -> None:
     _log.warning(
-        "A message that schedules wait for cannot be read; it is parked.",
+        "Messages that schedules wait for cannot be read and are parked.",
         action="triggers.parked",
-        reason=foreign.reason.value,
-        detail=foreign.detail,
+        messages=len(foreign),
+        reasons=counts(Counter(one.reason for one in foreign)),
+        detail=foreign[0].detail,
     )
+
+
+def _parked(foreign: Foreign) -> Letter:
     return parked_letter(
         queue=TRIGGERS_QUEUE.name,
         body=foreign.body,

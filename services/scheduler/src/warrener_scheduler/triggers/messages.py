@@ -13,12 +13,13 @@ from uuid import UUID
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import from_json
 
-from warrener_contracts.elements import Elements
+from warrener_contracts.elements import Elements, exceeds
 from warrener_contracts.events import Reason
 from warrener_contracts.events.fields import Instant
 from warrener_contracts.identity import event_identity
 from warrener_contracts.letters import BATCH_TYPE, EVENT_TYPE
 from warrener_contracts.portable import is_array, is_object
+from warrener_contracts.topology import MAX_BODY, MAX_EVENTS
 from warrener_runtime.bus.port import Delivery
 
 _INSTANT: TypeAdapter[datetime] = TypeAdapter(Instant)
@@ -71,15 +72,22 @@ class Foreign:
     content_type: str | None
 
 
-def events_in(delivery: Delivery, now: datetime) -> Iterator[Heard | Foreign]:
-    """What a message says; of a batch, each element by itself."""
+def events_in(delivery: Delivery, now: datetime, max_events: int = MAX_EVENTS) -> Iterator[Heard | Foreign]:
+    """What a message says; of a batch, each element by itself. What is too large is not looked at."""
     kind = (delivery.content_type or "").partition(";")[0].strip().lower()
+    if finding := _too_large(delivery.body, max_events if kind == BATCH_TYPE else None):
+        yield Foreign(Reason.TOO_LARGE, finding, delivery.body, delivery.content_type)
+        return
     try:
         value: object = from_json(delivery.body)
     except ValueError as error:
         yield Foreign(Reason.NOT_JSON, f"expected JSON, got {error}", delivery.body, delivery.content_type)
         return
     if kind == BATCH_TYPE and is_array(value):
+        if value and not any(map(is_object, value)):
+            detail = f"expected a JSON array of events, got {len(value)} other values"
+            yield Foreign(Reason.NOT_AN_EVENT, detail, delivery.body, delivery.content_type)
+            return
         texts = Elements(delivery.body)
         for place, element in enumerate(value):
             found = _cloud_event(element, delivery, now, texts, place)
@@ -101,6 +109,15 @@ def events_in(delivery: Delivery, now: datetime) -> Iterator[Heard | Foreign]:
     else:
         detail = "expected a CloudEvent, or a message id for other JSON, got neither: set the message id"
         yield Foreign(Reason.MISSING_ID, detail, delivery.body, delivery.content_type)
+
+
+def _too_large(body: bytes, max_events: int | None) -> str | None:
+    """Why a message is not read at all. What it holds would not fit into a request anyway."""
+    if len(body) > MAX_BODY:
+        return f"expected at most {MAX_BODY} bytes, got {len(body)}: put the data elsewhere and send its URL"
+    if max_events is not None and exceeds(body, max_events):
+        return f"expected at most {max_events} events in one message, got more: send several messages"
+    return None
 
 
 def _cloud_event(

@@ -1,0 +1,43 @@
+"""Messages of a queue into events, in steps between which the event loop runs: however much somebody put into
+a message, heartbeats and health answers do not wait for it."""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from typing import Protocol, TypeVar
+
+from warrener_contracts.codec import Readable, Unreadable, decode_parts
+from warrener_contracts.topology import MAX_EVENTS, MAX_MESSAGE
+
+_STEP = 250
+"""Events that are decoded before the event loop may run."""
+
+
+class Message(Protocol):
+    """What a queue delivers."""
+
+    @property
+    def body(self) -> bytes: ...
+    @property
+    def content_type(self) -> str | None: ...
+
+
+M = TypeVar("M", bound=Message)
+
+
+async def read_all(
+    messages: Iterable[M], *, limit: int = MAX_MESSAGE, max_events: int = MAX_EVENTS
+) -> list[tuple[M, Sequence[Readable | Unreadable]]]:
+    """The events of each of these messages, as `decode` reads them, in order."""
+    read: list[tuple[M, Sequence[Readable | Unreadable]]] = []
+    events = 0
+    for message in messages:
+        found: list[Readable | Unreadable] = []
+        parts = decode_parts(message.body, message.content_type, limit=limit, max_events=max_events)
+        for place, part in enumerate(parts):
+            found += part
+            events += len(part)
+            if place or events >= _STEP:  # what comes in parts is judged one by one, which takes long
+                events = 0
+                await asyncio.sleep(0)
+        read.append((message, found))
+    return read
