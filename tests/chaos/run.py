@@ -31,6 +31,7 @@ _SLOWEST, _FASTEST = 4.0, 400.0  # requests a second
 _FAULT_TAKES = 12.0  # seconds, until it is known how long they take here
 _FAULTS_KNOWN = 3
 _WARM_UP = 5.0
+_RUNNING = 15
 QUIET = 60.0
 """Seconds after the last fault within which every job must be over."""
 
@@ -154,6 +155,9 @@ class ChaosRun:
 
     async def _bring_about(self, planned: Planned, stage: Stage, observer: Observer) -> None:
         await asyncio.sleep(planned.pause)
+        # Jobs that run for seconds: an agent that is killed or frozen has some in its hands.
+        await stage.burst("chaos.exclusive", (0.5, 6.0), _RUNNING)
+        await asyncio.sleep(_TICK)
         in_flight, begun = len(observer.open), stamp()
         try:
             detail = await planned.kind.bring_about(stage)

@@ -1,12 +1,15 @@
 """Faults of the broker and of its queues."""
 
 import asyncio
+from collections.abc import Sequence
 
 from tests.chaos import clients
 from tests.chaos.faults.registry import Stage, kind
 
-_DISPATCH_QUEUES = ("alpha", "beta", "gamma")
+_DISPATCH_QUEUES = {"alpha": "chaos.short", "beta": "chaos.book", "gamma": "chaos.exclusive"}
+"""Queue, and a type of the jobs that wait in it."""
 _DELAY_QUEUES = ("warrener.delay.1s", "warrener.delay.5s")
+_FILLED, _LOOKS, _LOOK = 15, 40, 0.1
 _POLICY = """
 rabbit_policy:parse_set(<<"/">>, <<"chaos">>, <<"^warrener.queue.~s$">>, <<"{\\"max-length\\": 5}">>, <<"1">>,
     <<"queues">>, <<"warrener">>)
@@ -65,7 +68,7 @@ async def closed_by_the_broker(stage: Stage) -> str:
 @kind("dispatch queue purged")
 async def dispatch_queue_purged(stage: Stage) -> str:
     """An operator purges a queue in which attempts wait."""
-    name = f"warrener.queue.{stage.dice.choice(_DISPATCH_QUEUES)}"
+    name = await _filled_dispatch_queue(stage)
     async with clients.channel(stage.system.rabbitmq) as channel:
         purged = await channel.queue_purge(name)
     return f"{name}, {purged.message_count} messages"
@@ -74,7 +77,7 @@ async def dispatch_queue_purged(stage: Stage) -> str:
 @kind("dispatch queue deleted")
 async def dispatch_queue_deleted(stage: Stage) -> str:
     """An operator deletes a queue in which attempts wait."""
-    name = f"warrener.queue.{stage.dice.choice(_DISPATCH_QUEUES)}"
+    name = await _filled_dispatch_queue(stage)
     async with clients.channel(stage.system.rabbitmq) as channel:
         deleted = await channel.queue_delete(name)
     return f"{name}, {deleted.message_count} messages"
@@ -83,7 +86,7 @@ async def dispatch_queue_deleted(stage: Stage) -> str:
 @kind("delay queue purged")
 async def delay_queue_purged(stage: Stage) -> str:
     """An operator purges a queue in which retries wait."""
-    name = stage.dice.choice(_DELAY_QUEUES)
+    name = await _filled_delay_queue(stage)
     async with clients.channel(stage.system.rabbitmq) as channel:
         purged = await channel.queue_purge(name)
     return f"{name}, {purged.message_count} messages"
@@ -92,7 +95,7 @@ async def delay_queue_purged(stage: Stage) -> str:
 @kind("delay queue deleted")
 async def delay_queue_deleted(stage: Stage) -> str:
     """An operator deletes a queue in which retries wait."""
-    name = stage.dice.choice(_DELAY_QUEUES)
+    name = await _filled_delay_queue(stage)
     async with clients.channel(stage.system.rabbitmq) as channel:
         deleted = await channel.queue_delete(name)
     return f"{name}, {deleted.message_count} messages"
@@ -101,9 +104,10 @@ async def delay_queue_deleted(stage: Stage) -> str:
 @kind("dispatch queue full")
 async def dispatch_queue_full(stage: Stage) -> str:
     """A policy lets one dispatch queue hold five messages, and refuses all others, for a while."""
-    queue, seconds = stage.dice.choice(_DISPATCH_QUEUES), stage.outage()
+    queue, seconds = stage.dice.choice(list(_DISPATCH_QUEUES)), stage.outage()
     await _evaluate(stage, _POLICY.replace("~s", queue))
     try:
+        await stage.burst(_DISPATCH_QUEUES[queue], (0.2, 0.5), _more_than_slots(stage))
         await asyncio.sleep(seconds)
     finally:
         await _evaluate(stage, _NO_POLICY)
@@ -115,6 +119,33 @@ async def messages_replayed(stage: Stage) -> str:
     """Requests, dispatches and status events of before are published a second time."""
     count = await clients.replay(stage.system.rabbitmq, stage.scale.storm * 3)
     return f"{count} messages"
+
+
+async def _filled_dispatch_queue(stage: Stage) -> str:
+    """The name of a queue in which dispatches wait, because all slots are taken."""
+    queue = stage.dice.choice(list(_DISPATCH_QUEUES))
+    await stage.burst(_DISPATCH_QUEUES[queue], (0.3, 0.6), _more_than_slots(stage))
+    return await _not_empty(stage, [f"warrener.queue.{queue}"])
+
+
+async def _filled_delay_queue(stage: Stage) -> str:
+    """The name of a delay queue in which retries wait."""
+    await stage.burst("chaos.short", (0.0, 0.1), stage.scale.storm, fails=2)
+    return await _not_empty(stage, _DELAY_QUEUES)
+
+
+async def _not_empty(stage: Stage, names: Sequence[str]) -> str:
+    """The first of these queues that holds messages; the first of all if none does in time."""
+    for _ in range(_LOOKS):
+        lengths = await asyncio.to_thread(clients.queue_lengths, stage.system.rabbitmq)
+        if found := next((name for name in names if lengths.get(name, 0) > _FILLED), None):
+            return found
+        await asyncio.sleep(_LOOK)
+    return names[0]
+
+
+def _more_than_slots(stage: Stage) -> int:
+    return stage.system.slots * 3 * 2
 
 
 async def _evaluate(stage: Stage, expressions: str) -> str:

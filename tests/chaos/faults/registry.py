@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from tests.chaos.clients import session
 from tests.chaos.system import System
-from tests.chaos.workload import Workload
+from tests.chaos.workload import Workload, build
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +38,15 @@ class Stage:
     def freeze(self) -> float:
         """How long something stands still, in seconds."""
         return self.dice.choice(self.scale.freezes)
+
+    async def burst(self, job_type: str, seconds: tuple[float, float], count: int, *, fails: int = 0) -> None:
+        """Request more jobs of one type, so that the fault meets some that run or wait."""
+        given = {"fails": fails} if fails else {}
+        dice = self.dice
+        await self.workload.send(
+            build(dice, job_type, given | {"seconds": round(dice.uniform(*seconds), 2)}, plain=False)
+            for _ in range(count)
+        )
 
     async def execute(self, statement: str) -> str:
         """Run one statement in the database as its owner; its status."""
