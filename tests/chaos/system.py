@@ -24,6 +24,7 @@ Role = Literal["scheduler", "agent", "supervisor"]
 ROLES: tuple[Role, ...] = get_args(Role)
 REPLICAS: dict[Role, int] = {"scheduler": 2, "agent": 3, "supervisor": 2}
 HANDLERS = "tests.chaos.handlers"
+OLDER_HANDLERS = "tests.chaos.older_handlers"
 FAKETIME = next(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"), None)
 """Debian's libfaketime; without it the faults of clocks are left out."""
 
@@ -129,6 +130,19 @@ class System:
         arguments = (HANDLERS, "--slots", str(self.slots)) if member.role == "agent" else ()
         member.service = self.warren.start(member.role, *arguments, **environment)
         member.ended_on_purpose = False
+
+    async def run_older_agent(self, seconds: float) -> None:
+        """Run one more agent for so long, which knows fewer job types than the others of its queue."""
+        environment = {
+            "WARRENER_AGENT_FOLDER": str(self.folder / "older"),
+            "WARRENER_DRAIN_GRACE": str(self.drain_grace),
+            FOLDER: str(self.folder / "effects"),
+        }
+        service = self.warren.start("agent", OLDER_HANDLERS, "--slots", "10", **environment)
+        try:
+            await asyncio.sleep(seconds)
+        finally:
+            await asyncio.to_thread(service.end)
 
     def kill(self, member: Member) -> None:
         """kill -9."""

@@ -42,6 +42,14 @@ async def loop_blocked(stage: Stage) -> str:
     return f"for {seconds} s"
 
 
+@kind("agent of an older release")
+async def older_agent(stage: Stage) -> str:
+    """Beside the others, an agent serves a queue without knowing all of its job types, as in a deployment."""
+    seconds = stage.outage() + 5
+    await stage.system.run_older_agent(seconds)
+    return f"for {seconds} s"
+
+
 @kind("poison storm: child processes")
 async def poison_children(stage: Stage) -> str:
     """Handlers that kill the process which executes them."""

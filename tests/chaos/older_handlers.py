@@ -1,0 +1,16 @@
+"""An agent of an older release: it serves the same queue, and knows only one of its job types."""
+
+from tests.chaos.handlers import short
+
+from warrener_agent import Agent, Backoff
+
+agent = Agent()
+agent.job(
+    "chaos.short",
+    queue="alpha",
+    backoff=Backoff.fixed(1, jitter=0.2),
+    max_attempts=8,
+    max_losses=1000,
+    max_deaths=1000,
+    start_timeout="20s",
+)(short)
