@@ -7,7 +7,8 @@ from uuid import UUID
 from tests.acceptance.warren import Warren
 
 from warrener_store import open_store
-from warrener_store.rows import AgentRow, AttemptRow, DeadLetter, JobRow, ParkedMessage
+from warrener_store.parked import ParkedMessage
+from warrener_store.rows import AgentRow, AttemptRow, DeadLetter, JobRow
 from warrener_store.schedules.rows import TickRow
 
 

@@ -6,6 +6,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from uuid import uuid4
 
 import pytest
 from tests.servers.kinds import RabbitMQServer
@@ -13,6 +14,8 @@ from tests.servers.kinds import RabbitMQServer
 from warrener_contracts.letters import Letter
 from warrener_contracts.topology import DEAD_QUEUE, TOPOLOGY, UNROUTABLE_QUEUE, control_queue, dispatch_queue
 from warrener_runtime.bus import Bus, Delivery, Fate, Subscription, TopologyMismatch, open_bus
+from warrener_store.installation import ForeignBroker, belong
+from warrener_store.memory import MemoryStore
 
 WITHIN = 20.0  # seconds for what must happen; a rung takes one
 EVERYTHING = TOPOLOGY.with_queues([dispatch_queue("etl")])
@@ -124,3 +127,21 @@ async def receive(subscription: Subscription, count: int) -> list[Delivery]:
 async def _give_back_for_ever(work: Subscription) -> None:
     async for batch in work:
         await work.reject(batch, requeue=True)
+
+
+async def test_a_namespace_that_belongs_to_another_store_is_refused_with_its_id(
+    bus: Bus, vhost_url: str
+) -> None:
+    ours, theirs = MemoryStore(), MemoryStore()
+    mine, other = uuid4(), uuid4()
+    stranger = open_bus(vhost_url, name="stranger")
+    await stranger.start()
+    try:
+        for _ in range(2):
+            await belong(ours, bus.declare, candidate=mine, refused=TopologyMismatch, namespace="warrener")
+        with pytest.raises(ForeignBroker, match=rf"{other.hex}, got installation {mine.hex[:4]}"):
+            await belong(
+                theirs, stranger.declare, candidate=other, refused=TopologyMismatch, namespace="warrener"
+            )
+    finally:
+        await stranger.close()

@@ -12,6 +12,7 @@ from warrener_contracts.letters import Letter
 from warrener_contracts.topology import Binding, Exchange, Queue
 from warrener_runtime.bus import Bus, Delivery, LaneName, Subscription, open_bus
 from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
+from warrener_runtime.bus.namespace import DEFAULT_NAMESPACE, NamespacedBus
 from warrener_runtime.clock import SystemClock
 
 WITHIN = 15.0  # seconds for what must happen; it takes milliseconds
@@ -34,7 +35,7 @@ JOBS = Queue("jobs", (Binding("ask", "job.#"), Binding("return", "*.job.#")), WO
 class Rig(Protocol):
     """A broker, and what a test may do to it."""
 
-    async def bus(self, name: str = "tested") -> Bus:
+    async def bus(self, name: str = "tested", namespace: str = DEFAULT_NAMESPACE) -> Bus:
         """A started bus; closed at the end of the test."""
         ...
 
@@ -56,8 +57,8 @@ class MemoryRig:
         self._closing = closing
         self._broker = MemoryBroker(SystemClock())
 
-    async def bus(self, name: str = "tested") -> Bus:
-        return await _started(MemoryBus(self._broker, name=name), self._closing)
+    async def bus(self, name: str = "tested", namespace: str = DEFAULT_NAMESPACE) -> Bus:
+        return await _started(NamespacedBus(MemoryBus(self._broker, name=name), namespace), self._closing)
 
     async def drop_connections(self) -> None:
         self._broker.drop_connections()
@@ -76,8 +77,9 @@ class RabbitRig:
         self._url = url
         self._lane: LaneName = lane
 
-    async def bus(self, name: str = "tested") -> Bus:
-        return await _started(open_bus(self._url, name=name, lane=self._lane), self._closing)
+    async def bus(self, name: str = "tested", namespace: str = DEFAULT_NAMESPACE) -> Bus:
+        one = open_bus(self._url, name=name, lane=self._lane, namespace=namespace)
+        return await _started(one, self._closing)
 
     async def drop_connections(self) -> None:
         await asyncio.to_thread(self._node.close_connections)

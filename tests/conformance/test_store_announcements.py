@@ -8,7 +8,8 @@ import pytest
 from warrener_contracts.events import ErrorInfo, ErrorKind
 from warrener_contracts.policy import Guarantee, JobPolicy
 from warrener_store import StateStore
-from warrener_store.rows import AgentRow, JobTypeRow, ParkedMessage
+from warrener_store.parked import ParkedMessage
+from warrener_store.rows import AgentRow, JobTypeRow
 from warrener_store.testing import NOON, after, died, running_job
 
 LOAD = JobTypeRow(

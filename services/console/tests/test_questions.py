@@ -12,7 +12,8 @@ from typer.testing import Result
 from warrener_contracts.events import ErrorInfo, ErrorKind
 from warrener_runtime.settings import mask
 from warrener_store import open_store
-from warrener_store.rows import AgentRow, JobRow, ParkedMessage
+from warrener_store.parked import ParkedMessage
+from warrener_store.rows import AgentRow, JobRow
 from warrener_store.testing import NOON, died, queued_job, raised_case, running_job, succeeded
 
 Run = Callable[..., Result]

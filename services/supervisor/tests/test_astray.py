@@ -12,7 +12,7 @@ from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
 from warrener_runtime.virtual_clock import VirtualClock
 from warrener_store import StoreUnavailable
 from warrener_store.memory import MemoryStore
-from warrener_store.rows import ParkedMessage
+from warrener_store.parked import ParkedMessage
 from warrener_supervisor.astray import is_astray
 from warrener_supervisor.bury import Bury
 

@@ -43,6 +43,7 @@ from warrener_contracts.identity import job_id_of
 from warrener_contracts.letters import Letter, letter_for
 from warrener_contracts.policy import PolicyOverrides
 from warrener_contracts.topology import TOPOLOGY, reply_queue
+from warrener_runtime.bus.namespace import DEFAULT_NAMESPACE, checked_namespace
 from warrener_runtime.bus.port import Bus, Delivery, Subscription
 from warrener_runtime.clock import Clock, Entropy, SystemClock, SystemEntropy
 from warrener_runtime.lifecycle import Consumer, Group, Loop, Resource
@@ -62,6 +63,7 @@ class Client:
 
     - `url`: the broker; None: WARRENER_BROKER_URL, else a broker on this machine. Or `bus`, which is ours to
       close.
+    - `namespace`: the first word of all exchanges and queues; None: WARRENER_NAMESPACE, else `warrener`.
     - `source`: who asks, in every event. A text id is unique for its source; a UUID is unique by itself.
     - `confirm_timeout`: seconds that `request`, `request_batch` and `cancel` wait for the broker's confirm.
     - `ask_again_after`: seconds after which what is still awaited is asked for again.
@@ -73,6 +75,7 @@ class Client:
         url: str | None = None,
         *,
         bus: Bus | None = None,
+        namespace: str | None = None,
         source: str = "warrener.client",
         confirm_timeout: float | None = 30.0,
         ask_again_after: float = 60.0,
@@ -85,7 +88,7 @@ class Client:
         self._entropy = entropy or SystemEntropy()
         self._confirm_timeout = confirm_timeout
         self._spans = RequestSpans(telemetry)
-        self._bus = bus or _open(url, source)
+        self._bus = bus or _open(url, source, namespace)
         self.address = self._entropy.new_id().hex
         ear_queue = reply_queue(self.address)
         self._topology = TOPOLOGY.with_queues([ear_queue])
@@ -322,7 +325,13 @@ class Client:
         await ear.ack(batch)
 
 
-def _open(url: str | None, name: str) -> Bus:
+def _open(url: str | None, name: str, namespace: str | None) -> Bus:
     from warrener_runtime.bus import open_bus  # noqa: PLC0415 - who brings a bus need not load RabbitMQ's client
 
-    return open_bus(url or os.environ.get("WARRENER_BROKER_URL") or DEFAULT_URL, name=name)
+    namespace = namespace or os.environ.get("WARRENER_NAMESPACE") or DEFAULT_NAMESPACE
+    url = url or os.environ.get("WARRENER_BROKER_URL") or DEFAULT_URL
+    try:
+        checked_namespace(namespace)
+    except ValueError as error:
+        raise ValueError(f"namespace: expected {error}, got {namespace!r}") from None
+    return open_bus(url, name=name, namespace=namespace)

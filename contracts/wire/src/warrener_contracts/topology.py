@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from types import MappingProxyType
+from uuid import UUID
 
 REQUESTS = "warrener.requests"
 DISPATCH = "warrener.dispatch"
@@ -19,6 +20,7 @@ RETURN = "warrener.return"
 DEAD = "warrener.dead"
 EVENTS = "warrener.events"
 UNROUTABLE = "warrener.unroutable"
+INSTALLATION = "warrener.installation"
 
 MAX_BODY = 1024 * 1024  # bytes; what is larger is refused at the edge: send a URL to it instead
 MAX_MESSAGE = (
@@ -218,6 +220,16 @@ def dispatch_queue(queue: str) -> Queue:
         Binding(RETURN, f"*.{queue}.#"),
         deliveries=_DISPATCH_DELIVERIES,
     )
+
+
+def installation_exchange(installation_id: UUID) -> Exchange:
+    """The exchange that says to which installation, that is to which store, a namespace belongs.
+
+    It carries no message. Brokers compare the alternate exchange of a declaration and no argument of ours, so
+    the id is the name of an alternate that does not exist: a declaration with another id is refused. It is
+    short because the broker cuts its reason at 255 bytes.
+    """
+    return Exchange(INSTALLATION, kind="fanout", alternate=installation_id.hex)
 
 
 def control_queue(agent_id: str, queues: Iterable[str]) -> Queue:

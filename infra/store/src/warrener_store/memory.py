@@ -18,6 +18,7 @@ from warrener_store.listing import place_of
 from warrener_store.memory_escalations import MemoryEscalations
 from warrener_store.memory_kept import MemoryKept
 from warrener_store.memory_letters import MemoryLetters
+from warrener_store.memory_parked import MemoryParked
 from warrener_store.memory_successes import ended_by, told_of
 from warrener_store.newest import newest
 from warrener_store.port import Inserted, Save, StateStore, StoreRefused
@@ -32,7 +33,6 @@ from warrener_store.rows import (
     JobRow,
     JobTypeRow,
     Lease,
-    ParkedMessage,
     StateCount,
 )
 from warrener_store.rules import broken_attempt_rule, broken_job_rule
@@ -42,13 +42,15 @@ from warrener_store.successes import SucceededJob, Success
 from warrener_store.watching import watched_by
 
 
-class MemoryStore(MemoryWatches, MemorySchedules, MemoryKept, StateStore):
+class MemoryStore(MemoryWatches, MemorySchedules, MemoryKept, MemoryParked, StateStore):
     """Keeps everything in dictionaries until it is thrown away; start and close change nothing."""
 
     def __init__(self) -> None:
         self._jobs: dict[UUID, JobRow] = {}
         MemorySchedules.__init__(self)
         MemoryKept.__init__(self, self._jobs)
+        MemoryParked.__init__(self)
+        self._installation: UUID | None = None
         self._by_key: dict[str, UUID] = {}
         self._live: set[UUID] = set()  # jobs that are not over
         self._deadlines: dict[UUID, datetime] = {}  # of jobs that are not over; moved by claims
@@ -57,7 +59,6 @@ class MemoryStore(MemoryWatches, MemorySchedules, MemoryKept, StateStore):
         self._job_types: dict[str, JobTypeRow] = {}
         self._agents: dict[str, AgentRow] = {}
         self._breakers: dict[str, BreakerRow] = {}
-        self._parked: dict[str, ParkedMessage] = {}
         self._escalations = MemoryEscalations()
         self._letters = MemoryLetters(self._dead_letters, self._jobs)
 
@@ -230,14 +231,13 @@ class MemoryStore(MemoryWatches, MemorySchedules, MemoryKept, StateStore):
             self._change(job_id, wake_at=now)
         return len(held)
 
-    # -- what is buried -----------------------------------------------------------------------------------
+    # -- the installation ---------------------------------------------------------------------------------
 
-    async def park(self, messages: Sequence[ParkedMessage]) -> None:
-        for message in messages:
-            self._parked.setdefault(message.parked_id, message)
+    async def keep_installation(self, installation_id: UUID) -> None:
+        self._installation = self._installation or installation_id
 
-    async def parked(self, limit: int = 50) -> list[ParkedMessage]:
-        return _latest(self._parked.values(), lambda row: (row.parked_at, row.parked_id))[:limit]
+    async def installation(self) -> UUID | None:
+        return self._installation
 
     # -- questions ----------------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from warrener_store.checkpoints import KeptCheckpoints
 from warrener_store.dead_letters import DeadLetters
 from warrener_store.escalations import Escalations
 from warrener_store.frozen import checked
+from warrener_store.parked import ParkedMessage, ParkedMessages
 from warrener_store.rows import (
     AgentRow,
     AttemptRow,
@@ -23,7 +24,6 @@ from warrener_store.rows import (
     JobRow,
     JobTypeRow,
     Lease,
-    ParkedMessage,
     StateCount,
 )
 from warrener_store.successes import Successes
@@ -51,7 +51,7 @@ class Save:
     dead_letter: DeadLetter | None = None
 
 
-class StateStore(CancelledTrees, KeptCheckpoints, Successes, Protocol):
+class StateStore(CancelledTrees, KeptCheckpoints, Successes, ParkedMessages, Protocol):
     """Where schedules, jobs, attempts and dead letters are kept. Errors of the database are StoreUnavailable
     (try again) or StoreRefused (a constraint: a bug).
 
@@ -173,7 +173,7 @@ class StateStore(CancelledTrees, KeptCheckpoints, Successes, Protocol):
     # -- what is buried -----------------------------------------------------------------------------------
 
     async def park(self, messages: Sequence[ParkedMessage]) -> None:
-        """Keep these; a repeat changes nothing."""
+        """Keep these; of one that is parked already, only `times` grows."""
         ...
 
     async def parked(self, limit: int = 50) -> list[ParkedMessage]:

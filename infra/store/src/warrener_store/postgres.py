@@ -15,8 +15,10 @@ from warrener_store.chains import attempts_of, chains, dead_letters_of
 from warrener_store.encoding import escape
 from warrener_store.failures import Conflict, translated
 from warrener_store.insertion import firsts, settled
+from warrener_store.installation import KeptInstallation
 from warrener_store.kept import Kept
 from warrener_store.newest import newest
+from warrener_store.parked import PARKED_COLUMNS, KeptParked, ParkedMessage, parked_out
 from warrener_store.pool import Pool
 from warrener_store.port import Inserted, Save, StateStore
 from warrener_store.postgres_driver import SILENCE, PostgresDriver
@@ -34,17 +36,15 @@ from warrener_store.records.breakers import breaker_out
 from warrener_store.records.ends import (
     ATTEMPT_COLUMNS,
     DEAD_LETTER_COLUMNS,
-    PARKED_COLUMNS,
     attempt_out,
     dead_letter_out,
-    parked_out,
 )
 from warrener_store.records.form import NATIVE
 from warrener_store.records.jobs import JOB_COLUMNS, job_in
 from warrener_store.records.new_jobs import arrays_out
 from warrener_store.records.saved_jobs import saves_out
 from warrener_store.records.successes import arrays_of, succeeded_in
-from warrener_store.rows import AgentRow, BreakerRow, JobRow, JobTypeRow, Lease, ParkedMessage
+from warrener_store.rows import AgentRow, BreakerRow, JobRow, JobTypeRow, Lease
 from warrener_store.schedules.declarations import KeptDeclarations
 from warrener_store.schedules.postgres import PostgresSchedules
 from warrener_store.schedules.postgres_watches import PostgresWatches
@@ -62,7 +62,16 @@ _again = retry(
 )
 
 
-class PostgresStore(PostgresSchedules, PostgresWatches, KeptDeclarations, Kept, Questions, StateStore):
+class PostgresStore(
+    PostgresSchedules,
+    PostgresWatches,
+    KeptDeclarations,
+    KeptInstallation,
+    KeptParked,
+    Kept,
+    Questions,
+    StateStore,
+):
     """Safe for any number of tasks, processes and hosts at once."""
 
     form = NATIVE
@@ -242,9 +251,9 @@ class PostgresStore(PostgresSchedules, PostgresWatches, KeptDeclarations, Kept, 
     # -- what is buried -----------------------------------------------------------------------------------
 
     async def park(self, messages: Sequence[ParkedMessage]) -> None:
-        """Keep these; a repeat changes nothing."""
+        """Keep these; of one that is parked already, only `times` grows."""
         await self._change(
-            "park", *_arrays(len(PARKED_COLUMNS), (parked_out(row, NATIVE) for row in messages))
+            "park", *_arrays(len(PARKED_COLUMNS) - 1, (parked_out(row, NATIVE) for row in messages))
         )
 
 

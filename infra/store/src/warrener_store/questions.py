@@ -6,9 +6,10 @@ from typing import Any
 from uuid import UUID
 
 from warrener_store.listing import Place, listing, place_of
+from warrener_store.parked import ParkedMessage, parked_in
 from warrener_store.records.agents import agent_in
 from warrener_store.records.breakers import breaker_in
-from warrener_store.records.ends import attempt_in, count_in, dead_letter_in, parked_in
+from warrener_store.records.ends import attempt_in, count_in, dead_letter_in
 from warrener_store.records.form import Form
 from warrener_store.records.jobs import job_in
 from warrener_store.rows import (
@@ -18,7 +19,6 @@ from warrener_store.rows import (
     DeadLetter,
     JobFilter,
     JobRow,
-    ParkedMessage,
     StateCount,
 )
 

@@ -186,19 +186,6 @@ class DeadLetter:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ParkedMessage:
-    """A message that cannot be understood, as it came."""
-
-    parked_id: str  # the same message parked twice is one row
-    queue: str
-    reason: str
-    detail: str
-    content_type: str | None
-    body: bytes
-    parked_at: datetime
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class JobTypeRow:
     """A job type as the latest agent announced it."""
 

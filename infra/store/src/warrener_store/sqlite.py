@@ -25,17 +25,19 @@ from warrener_store.chains import Chain, attempts_of, chains, dead_letters_of
 from warrener_store.encoding import encode, escape
 from warrener_store.failures import MIGRATE, translated
 from warrener_store.insertion import Known, in_turn
+from warrener_store.installation import KeptInstallation
 from warrener_store.kept import Kept
+from warrener_store.parked import KeptParked, ParkedMessage, parked_out
 from warrener_store.port import Inserted, Save, StateStore, StoreNotMigrated
 from warrener_store.questions import Questions
 from warrener_store.records.agents import agent_out, job_type_in, job_type_out
 from warrener_store.records.breakers import breaker_out
-from warrener_store.records.ends import attempt_out, dead_letter_out, parked_out
+from warrener_store.records.ends import attempt_out, dead_letter_out
 from warrener_store.records.form import TEXTUAL, texts_in, texts_out
 from warrener_store.records.jobs import JOB_COLUMNS, become_out, job_in, ran_out
 from warrener_store.records.new_jobs import columns_out
 from warrener_store.records.successes import rows_of, succeeded_in
-from warrener_store.rows import AgentRow, BreakerRow, JobRow, JobTypeRow, Lease, ParkedMessage
+from warrener_store.rows import AgentRow, BreakerRow, JobRow, JobTypeRow, Lease
 from warrener_store.schedules.declarations import KeptDeclarations
 from warrener_store.schedules.sqlite import SqliteSchedules
 from warrener_store.schedules.sqlite_watches import SqliteWatches
@@ -51,7 +53,16 @@ from warrener_store.watching import watched_by
 _ID, _KEY, _TYPE, _STATE = map(JOB_COLUMNS.index, ("job_id", "idempotency_key", "job_type", "state"))
 
 
-class SqliteStore(SqliteSchedules, SqliteWatches, KeptDeclarations, Kept, Questions, StateStore):
+class SqliteStore(
+    SqliteSchedules,
+    SqliteWatches,
+    KeptDeclarations,
+    KeptInstallation,
+    KeptParked,
+    Kept,
+    Questions,
+    StateStore,
+):
     """Safe for any number of tasks and processes of one host."""
 
     form = TEXTUAL
@@ -268,8 +279,9 @@ class SqliteStore(SqliteSchedules, SqliteWatches, KeptDeclarations, Kept, Questi
     # -- what is buried -----------------------------------------------------------------------------------
 
     async def park(self, messages: Sequence[ParkedMessage]) -> None:
-        """Keep these; a repeat changes nothing."""
-        await self._put("park", (parked_out(row, TEXTUAL) for row in messages))
+        """Keep these; of one that is parked already, only `times` grows."""
+        once = {row.parked_id: row for row in reversed(messages)}.values()
+        await self._put("park", (parked_out(row, TEXTUAL) for row in once))
 
     async def _put(self, name: str, rows: Iterable[tuple[Any, ...]]) -> None:
         async with self._writing() as transaction:

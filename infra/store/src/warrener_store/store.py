@@ -2,6 +2,7 @@
 
 from typing import Protocol
 
+from warrener_store.installation import Installations
 from warrener_store.port import StateStore
 from warrener_store.schedules.declarations import Declarations
 from warrener_store.schedules.port import Schedules
@@ -10,7 +11,7 @@ from warrener_store.schedules.watches import Watches
 from warrener_store.triggers.port import Triggers
 
 
-class Store(StateStore, Schedules, Declarations, Watches, TickUpkeep, Protocol):
+class Store(StateStore, Schedules, Declarations, Watches, TickUpkeep, Installations, Protocol):
     """The state store, and the schedules with what is expected of them and who has declared them."""
 
     @property

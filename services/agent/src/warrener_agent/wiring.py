@@ -132,7 +132,9 @@ async def production(agent: Agent, settings: AgentSettings, telemetry: Telemetry
         raise SettingsError([f"WARRENER_LEDGER_URL: {error}"]) from error
     clock = DatabaseClock(ledger.time)
     restarts = restarts_of(settings, clock)
-    bus = open_bus(settings.broker_url, name="warrener-agent", lane=settings.lane)
+    bus = open_bus(
+        settings.broker_url, name="warrener-agent", lane=settings.lane, namespace=settings.namespace
+    )
     folder = settings.agent_folder or folder_beside(settings.ledger_url)
     identity = take_identity(folder, _queues(agent, settings), entropy)
     component = Group(

@@ -1,12 +1,13 @@
 """How the broker's exchanges, queues and bindings differ from those of this version."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from warrener.doctor.finding import Health
 from warrener.management import Management, NotCompared, Seen, bindings
 from warrener.probe import Probe
 from warrener_contracts.topology import TOPOLOGY, TRIGGERS_QUEUE, Binding, Queue, Topology, dispatch_queue
+from warrener_runtime.bus.namespace import Names
 
 _DECLARE = "run `warrener topology --declare`"
 _MAKE_ANEW = (
@@ -54,17 +55,25 @@ async def drift(probe: Probe, management: Management) -> Drift:
     found = await differences(probe)
     absent = {each.what for each in found if each.missing}
     queues = [queue for queue in TOPOLOGY.queues if f"queue {queue.name}" not in absent]
+    names = probe.names
     if not queues:
-        return Drift(tuple(found))  # nothing that could be bound
+        return Drift(_named(found, names))  # nothing that could be bound
     try:
-        seen = of_this_broker(management, queues, await bindings(management))
+        seen = of_this_broker(management, queues, ours(await bindings(management), names))
     except NotCompared as reason:
-        return Drift(tuple(found), not_compared=reason)
+        return Drift(_named(found, names), not_compared=reason)
     dispatch = dispatch_queues(seen)
     found += await differences(probe, Topology((), dispatch))
     exchanges = {each.name for each in TOPOLOGY.exchanges if f"exchange {each.name}" not in absent}
     unlike = binding_differences((*queues, *dispatch), exchanges, seen)
-    return Drift(tuple(found), tuple(unlike), compared=True)
+    return Drift(_named(found, names), _named(unlike, names), compared=True)
+
+
+def _named(found: Iterable[Difference], names: Names) -> tuple[Difference, ...]:
+    """The same, by the names on the broker."""
+    return tuple(
+        replace(each, what=" ".join(names.on_broker(word) for word in each.what.split(" "))) for each in found
+    )
 
 
 async def differences(probe: Probe, wanted: Topology = TOPOLOGY) -> list[Difference]:
@@ -82,6 +91,17 @@ async def differences(probe: Probe, wanted: Topology = TOPOLOGY) -> list[Differe
         elif other := await probe.queue_differs(queue):
             found.append(Difference(f"queue {queue.name}", other, missing=False, do=_MAKE_ANEW))
     return found
+
+
+def ours(seen: Seen, names: Names) -> Seen:
+    """The queues of the namespace, by the names that code knows. Pure."""
+    return {
+        names.in_code(queue): frozenset(
+            Binding(names.in_code(bound.exchange), bound.key) for bound in bindings_of_it
+        )
+        for queue, bindings_of_it in seen.items()
+        if names.is_ours(queue)
+    }
 
 
 def of_this_broker(management: Management, queues: Iterable[Queue], seen: Seen) -> Seen:

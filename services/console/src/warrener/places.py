@@ -9,6 +9,7 @@ from pydantic import AfterValidator
 
 from warrener.exits import CommandError, Exit
 from warrener.up.folder import DEFAULT_FOLDER, DataFolder, Endpoints
+from warrener_runtime.bus.namespace import DEFAULT_NAMESPACE
 from warrener_runtime.settings import ServiceSettings, SettingsError, load, mask
 
 
@@ -38,6 +39,7 @@ class Places:
     ledger_url: str
     of_up: bool  # whether `warrener up` in this folder says so
     management_url: str | None = None  # of the broker, where it was said
+    namespace: str = DEFAULT_NAMESPACE
 
     def environment(self) -> dict[str, str]:
         """The same, as a service reads it."""
@@ -45,6 +47,7 @@ class Places:
             "WARRENER_BROKER_URL": self.broker_url,
             "WARRENER_STORE_URL": self.store_url,
             "WARRENER_LEDGER_URL": self.ledger_url,
+            "WARRENER_NAMESPACE": self.namespace,
         }
 
 
@@ -53,6 +56,11 @@ def find_places(broker: str | None = None, store: str | None = None, management:
     folder = DataFolder()
     found = folder.endpoints() if folder.holder() is not None else None
     return decide(broker, store, found, _settings(), _said(management))
+
+
+def find_namespace() -> str:
+    """The namespace that the settings name."""
+    return _settings().namespace
 
 
 def decide(
@@ -72,6 +80,7 @@ def decide(
         up.ledger_url if up else settings.ledger_url,
         of_up=up is not None and not broker and not store,
         management_url=management or (settings.management_url if of_settings else None),
+        namespace=up.namespace if up is not None and broker is None else settings.namespace,
     )
 
 

@@ -17,8 +17,9 @@ from warrener.broker_time import BrokerTime, broker_time
 from warrener.exits import CommandError, Exit
 from warrener.running import Unreachable, broker_address, knock, not_let_in, what_the_system_says
 from warrener_contracts import topology
-from warrener_contracts.topology import Exchange, Queue
 from warrener_runtime.bus import BusCredentialsRefused
+from warrener_runtime.bus.namespace import DEFAULT_NAMESPACE, Names
+from warrener_runtime.bus.port import ExchangeSpec, QueueSpec
 from warrener_runtime.bus.rabbit.connection import address, close_quietly, connect
 from warrener_runtime.bus.rabbit.faults import broker_faults
 from warrener_runtime.bus.rabbit.wire import LinkLost
@@ -36,10 +37,12 @@ class QueueSeen:
 
 
 class Probe:
-    """Asks one question per channel: a no closes the channel."""
+    """Asks one question per channel: a no closes the channel. Names are those that code knows; `names` turns
+    them into those on the broker."""
 
-    def __init__(self, connection: aiormq.Connection) -> None:
+    def __init__(self, connection: aiormq.Connection, namespace: str) -> None:
         self._connection = connection
+        self.names = Names(namespace)
 
     @property
     def broker(self) -> str:
@@ -51,13 +54,14 @@ class Probe:
         """What is in the queue and who consumes it; None if it does not exist."""
         async with self._channel() as channel:
             try:
-                seen = await channel.queue_declare(name, passive=True, timeout=_WITHIN)
+                seen = await channel.queue_declare(self.names.on_broker(name), passive=True, timeout=_WITHIN)
             except aiormq.ChannelNotFoundEntity:
                 return None
         return QueueSeen(seen.message_count or 0, seen.consumer_count or 0)
 
-    async def queue_differs(self, queue: Queue) -> str | None:
+    async def queue_differs(self, spec: QueueSpec) -> str | None:
         """How an existing queue differs from ours, in the broker's words; None if it is the same."""
+        queue = self.names.queue(spec)
         async with self._channel() as channel:
             try:
                 await channel.queue_declare(
@@ -71,13 +75,14 @@ class Probe:
         """Whether there is an exchange by this name."""
         async with self._channel() as channel:
             try:
-                await channel.exchange_declare(name, passive=True, timeout=_WITHIN)
+                await channel.exchange_declare(self.names.on_broker(name), passive=True, timeout=_WITHIN)
             except aiormq.ChannelNotFoundEntity:
                 return False
         return True
 
-    async def exchange_differs(self, exchange: Exchange) -> str | None:
+    async def exchange_differs(self, spec: ExchangeSpec) -> str | None:
         """How an existing exchange differs from ours, in the broker's words; None if it is the same."""
+        exchange = self.names.exchange(spec)
         arguments: dict[str, Any] | None = (
             {"alternate-exchange": exchange.alternate} if exchange.alternate else None
         )
@@ -94,22 +99,26 @@ class Probe:
                 return str(error)
         return None
 
+    async def delete_exchange(self, name: str) -> None:
+        """Delete it where it is there."""
+        async with self._channel() as channel:
+            await channel.exchange_delete(self.names.on_broker(name), timeout=_WITHIN)
+
     async def try_permissions(self) -> str | None:
         """Configure, write and read for real, as a client does: an own reply queue, an answer to it. None:
         all granted; else which is not, in the broker's words."""
         address = f"doctor-{uuid4().hex}"
-        ear = topology.reply_queue(address)
+        ear = self.names.queue(topology.reply_queue(address))
+        events = self.names.on_broker(topology.EVENTS)
         step = "configure"
         async with self._channel() as channel:
             try:
                 await channel.queue_declare(ear.name, exclusive=True, timeout=_WITHIN)
                 step = "read and write (bind)"
-                await channel.queue_bind(
-                    ear.name, topology.EVENTS, topology.reply_key(address), timeout=_WITHIN
-                )
+                await channel.queue_bind(ear.name, events, topology.reply_key(address), timeout=_WITHIN)
                 step = "write"
                 await channel.basic_publish(
-                    b"{}", exchange=topology.EVENTS, routing_key=topology.reply_key(address), timeout=_WITHIN
+                    b"{}", exchange=events, routing_key=topology.reply_key(address), timeout=_WITHIN
                 )
                 step = "read"
                 await channel.basic_get(ear.name, no_ack=True, timeout=_WITHIN)
@@ -138,8 +147,9 @@ class Probe:
 
 
 @asynccontextmanager
-async def probing(url: str) -> AsyncGenerator[Probe]:
-    """A probe of this broker. Raises CommandError where it cannot be reached, or is lost on the way."""
+async def probing(url: str, namespace: str = DEFAULT_NAMESPACE) -> AsyncGenerator[Probe]:
+    """A probe of this broker's namespace. Raises CommandError where the broker cannot be reached, or is lost
+    on the way."""
     broker_address(url)
     try:
         async with asyncio.timeout(_WITHIN):
@@ -151,7 +161,7 @@ async def probing(url: str) -> AsyncGenerator[Probe]:
         raise Unreachable(url, _reason(error)) from error
     try:
         with _told_if_lost(url):
-            yield Probe(connection)
+            yield Probe(connection, namespace)
     finally:
         await close_quietly(connection)
 

@@ -88,7 +88,7 @@ async def store_at(places: Places) -> AsyncGenerator[Store]:
 async def client_at(places: Places, *, source: str = "warrener.command") -> AsyncGenerator[Client]:
     """A client of the broker, open for commands. Says so if nobody answers."""
     broker_address(places.broker_url)
-    client = Client(places.broker_url, source=source)
+    client = Client(places.broker_url, namespace=places.namespace, source=source)
     try:
         await _reach(client, places.broker_url)
         yield client

@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 from warrener_contracts.topology import REQUESTS_QUEUE, TOPOLOGY, TRIGGERS_QUEUE
-from warrener_runtime.bus import Bus, open_bus
+from warrener_runtime.bus import Bus, TopologyMismatch, open_bus
 from warrener_runtime.clock import Clock, Entropy, SystemEntropy
 from warrener_runtime.database_clock import DatabaseClock
 from warrener_runtime.lifecycle import Component, Consumer, Group, Loop, Resource, Service
@@ -25,6 +25,7 @@ from warrener_scheduler.settings import SchedulerSettings
 from warrener_scheduler.triggers.binding import Bindings
 from warrener_scheduler.triggers.listen import Listen
 from warrener_store import StateStore, Store, StoreError, StoreNotMigrated, StoreUnavailable, open_store
+from warrener_store.installation import ForeignBroker, belong
 from warrener_store.patience import start_patiently
 
 NAME = "warrener-scheduler"
@@ -109,11 +110,12 @@ async def production(settings: SchedulerSettings, telemetry: Telemetry) -> Servi
     except StoreError as error:
         raise SettingsError([str(error)]) from error
     clock = DatabaseClock(store.time)
-    bus = open_bus(settings.broker_url, name=NAME, lane=settings.lane)
+    bus = open_bus(settings.broker_url, name=NAME, lane=settings.lane, namespace=settings.namespace)
     component = Group(
         Resource("store", lambda: _open(store, clock), store.close),
         clock.component(),
         Resource("bus", bus.start, bus.close),
+        Resource("installation", lambda: _belong(bus, store, settings.namespace), _nothing),
         assemble(bus, store, clock, SystemEntropy(), telemetry, settings),
         name="production",
     )
@@ -122,6 +124,20 @@ async def production(settings: SchedulerSettings, telemetry: Telemetry) -> Servi
 
 async def _nothing() -> None:
     """What was declared stays."""
+
+
+async def _belong(bus: Bus, store: Store, namespace: str) -> None:
+    """The broker's namespace is this store's, or the operator is told."""
+    try:
+        await belong(
+            store,
+            bus.declare,
+            candidate=SystemEntropy().new_id(),
+            refused=TopologyMismatch,
+            namespace=namespace,
+        )
+    except ForeignBroker as error:
+        raise SettingsError([str(error)]) from error
 
 
 async def _open(store: StateStore, clock: Clock) -> None:

@@ -10,7 +10,7 @@ from warrener_contracts.events import AttemptDispatched, AttemptLost, AttemptLos
 from warrener_contracts.identity import job_id_of
 from warrener_contracts.letters import kept_of
 from warrener_runtime.bus.port import Delivery
-from warrener_store.rows import ParkedMessage
+from warrener_store.parked import ParkedMessage
 from warrener_supervisor.source import SOURCE
 
 _BROKERS_WORDS = {"delivery_limit": Reason.DELIVERY_LIMIT.value}

@@ -4,7 +4,7 @@ from datetime import timedelta
 from functools import partial
 
 from warrener_contracts.topology import DEAD_QUEUE, HEARTBEATS_QUEUE, STATUS_QUEUE, TOPOLOGY, UNROUTABLE_QUEUE
-from warrener_runtime.bus import Bus, open_bus
+from warrener_runtime.bus import Bus, TopologyMismatch, open_bus
 from warrener_runtime.clock import Clock, Entropy, SystemEntropy
 from warrener_runtime.database_clock import DatabaseClock
 from warrener_runtime.lifecycle import Component, Consumer, Group, Loop, Resource, Service
@@ -12,6 +12,7 @@ from warrener_runtime.logs import get_logger
 from warrener_runtime.settings import SettingsError
 from warrener_runtime.telemetry import Telemetry
 from warrener_store import StateStore, Store, StoreError, StoreNotMigrated, StoreUnavailable, open_store
+from warrener_store.installation import ForeignBroker, belong
 from warrener_store.patience import start_patiently
 from warrener_supervisor import act
 from warrener_supervisor.alert import Alert
@@ -140,7 +141,7 @@ async def production(settings: SupervisorSettings, telemetry: Telemetry) -> Serv
     except StoreError as error:
         raise SettingsError([str(error)]) from error
     clock = DatabaseClock(store.time)
-    bus = open_bus(settings.broker_url, name=NAME, lane=settings.lane)
+    bus = open_bus(settings.broker_url, name=NAME, lane=settings.lane, namespace=settings.namespace)
     ladders = LadderFile(settings.escalation)
     component = Group(
         # Without a file there is nothing to read, and who hangs up ends it as ever.
@@ -148,6 +149,7 @@ async def production(settings: SupervisorSettings, telemetry: Telemetry) -> Serv
         Resource("store", lambda: _open(store, clock), store.close),
         clock.component(),
         Resource("bus", bus.start, bus.close),
+        Resource("installation", lambda: _belong(bus, store, settings.namespace), _nothing),
         assemble(bus, store, clock, SystemEntropy(), telemetry, settings, ladders=ladders),
         name="production",
     )
@@ -156,6 +158,20 @@ async def production(settings: SupervisorSettings, telemetry: Telemetry) -> Serv
 
 async def _nothing() -> None:
     """What was declared stays."""
+
+
+async def _belong(bus: Bus, store: Store, namespace: str) -> None:
+    """The broker's namespace is this store's, or the operator is told."""
+    try:
+        await belong(
+            store,
+            bus.declare,
+            candidate=SystemEntropy().new_id(),
+            refused=TopologyMismatch,
+            namespace=namespace,
+        )
+    except ForeignBroker as error:
+        raise SettingsError([str(error)]) from error
 
 
 async def _open(store: StateStore, clock: Clock) -> None:

@@ -8,6 +8,7 @@ from urllib.parse import SplitResult, urlsplit
 from pydantic import AfterValidator, Field, PrivateAttr
 from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
+from warrener_runtime.bus.namespace import DEFAULT_NAMESPACE, checked_namespace
 from warrener_runtime.settings.secrets import mask_value
 from warrener_runtime.settings.variables import Variables
 
@@ -54,6 +55,8 @@ class ServiceSettings(BaseSettings):
     """The table of the TOML file whose keys are for this service alone, and win over those at the top."""
 
     broker_url: BrokerUrl = "amqp://guest:guest@127.0.0.1:5672/"
+    namespace: Annotated[str, AfterValidator(checked_namespace)] = DEFAULT_NAMESPACE
+    """The first word of every exchange and queue: several systems may share one virtual host of a broker."""
     lane: Literal["lean", "aio-pika"] = "lean"
     """The client library that carries the hot queues: our own, for speed, or aio-pika's."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"

@@ -1,4 +1,4 @@
-"""How attempts and jobs ended: attempt rows, dead letters, parked messages, counts."""
+"""How attempts and jobs ended: attempt rows, dead letters, counts."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,7 +7,7 @@ from warrener_contracts.states import JobState
 from warrener_store.encoding import escape, unescape
 from warrener_store.records.form import Form, text_in, text_out
 from warrener_store.records.policies import error_in, error_out
-from warrener_store.rows import AttemptEnd, AttemptRow, DeadLetter, LetterState, ParkedMessage, StateCount
+from warrener_store.rows import AttemptEnd, AttemptRow, DeadLetter, LetterState, StateCount
 
 ATTEMPT_COLUMNS = (
     "job_id",
@@ -31,7 +31,6 @@ LETTER_COLUMNS = (
     "asked_at",
     "note",
 )
-PARKED_COLUMNS = ("parked_id", "queue", "reason", "detail", "content_type", "body", "parked_at")
 
 
 def attempt_out(row: AttemptRow, form: Form) -> tuple[Any, ...]:
@@ -93,32 +92,6 @@ def dead_letter_in(values: Sequence[Any], form: Form) -> DeadLetter:
         redrives=values[10],
         asked_at=form.moment_in(values[11]),
         note=text_in(values[12]),
-    )
-
-
-def parked_out(row: ParkedMessage, form: Form) -> tuple[Any, ...]:
-    """The values of PARKED_COLUMNS."""
-    return (
-        escape(row.parked_id),
-        escape(row.queue),
-        escape(row.reason),
-        escape(row.detail),
-        text_out(row.content_type),
-        row.body,
-        form.moment_out(row.parked_at),
-    )
-
-
-def parked_in(values: Sequence[Any], form: Form) -> ParkedMessage:
-    """The row whose PARKED_COLUMNS have these values."""
-    return ParkedMessage(
-        parked_id=unescape(values[0]),
-        queue=unescape(values[1]),
-        reason=unescape(values[2]),
-        detail=unescape(values[3]),
-        content_type=text_in(values[4]),
-        body=values[5],
-        parked_at=form.moment_in(values[6]),
     )
 
 

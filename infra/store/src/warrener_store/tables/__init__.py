@@ -5,6 +5,7 @@ from warrener_store.tables.breakers import breakers
 from warrener_store.tables.buried import campaigns, dead_letters, parked
 from warrener_store.tables.cases import case_entries, cases
 from warrener_store.tables.columns import METADATA
+from warrener_store.tables.installation import installation
 from warrener_store.tables.jobs import attempts, job_counts, jobs
 from warrener_store.tables.kept import cancelled_trees, checkpoints
 from warrener_store.tables.schedules import declarations, schedules, ticks
@@ -25,6 +26,7 @@ __all__ = [
     "checkpoints",
     "dead_letters",
     "declarations",
+    "installation",
     "job_counts",
     "job_types",
     "jobs",

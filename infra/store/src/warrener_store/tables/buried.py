@@ -92,5 +92,12 @@ parked = Table(
     text("content_type", nullable=True),
     Column("body", LargeBinary(), nullable=False),
     moment("parked_at", nullable=False),
+    # How it came: that is how it is sent again.
+    text("exchange", nullable=True),
+    text("routing_key", nullable=True),
+    text("message_id", nullable=True),
+    text("type", nullable=True),
+    text("headers", nullable=True),
+    Column("times", Integer(), nullable=False, server_default="1"),
 )
 Index("warrener_parked_newest", parked.c.parked_at, parked.c.parked_id)

@@ -6,6 +6,7 @@ import typer
 
 from warrener.doctor.broker import check_broker
 from warrener.doctor.finding import Finding, Health
+from warrener.doctor.installation import check_installation
 from warrener.doctor.isolation import check_isolation
 from warrener.doctor.store import check_store
 from warrener.exits import Exit
@@ -55,10 +56,12 @@ async def _doctor(places: Places, *, as_json: bool) -> list[Finding]:
 
 
 async def _all(places: Places) -> AsyncIterator[Finding]:
-    async for finding in check_broker(places.broker_url, places.management_url):
+    async for finding in check_broker(places):
         yield finding
     async for finding in check_store(places.store_url):
         yield finding
+    if (found := await check_installation(places)) is not None:
+        yield found
     for finding in check_isolation():
         yield finding
 

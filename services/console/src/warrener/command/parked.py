@@ -6,7 +6,7 @@ from typing import Any
 from warrener.command.listing import show_list
 from warrener.options import Json, Limit, Store
 from warrener.shown.tables import parked_table
-from warrener_store.rows import ParkedMessage
+from warrener_store.parked import ParkedMessage
 
 EXAMPLES = """
 warrener parked

@@ -7,20 +7,24 @@ import typer
 from warrener.doctor.finding import Health
 from warrener.drift import Difference, Drift, drift
 from warrener.exits import Exit
+from warrener.installation import adopt as adopt_namespace
 from warrener.management import management_of
-from warrener.options import Broker, Json, Management
-from warrener.places import Places, find_places
+from warrener.options import Broker, Json, Management, Store
+from warrener.places import Places, find_namespace, find_places
 from warrener.probe import probing
 from warrener.running import client_at, run
 from warrener.shown.screen import err, out, print_json
 from warrener.shown.tables import table
 from warrener_contracts.topology import TOPOLOGY
+from warrener_runtime.bus import TopologySpec
+from warrener_runtime.bus.namespace import Names
 
 EXAMPLES = """
 warrener topology
 warrener topology --declare
 warrener topology --check
 warrener topology --check --management http://ops:secret@rabbit:15672
+warrener topology --adopt --store postgresql://warrener@localhost/restored
 """
 
 
@@ -30,36 +34,48 @@ def topology(
     check: Annotated[
         bool, typer.Option("--check", help="Compare with the broker; exit code 1 if it differs.")
     ] = False,
+    adopt: Annotated[
+        bool,
+        typer.Option(
+            "--adopt", help="Have the broker's namespace belong to the store, in place of another store."
+        ),
+    ] = False,
     broker: Broker = None,
+    store: Store = None,
     management: Management = None,
     as_json: Json = False,
 ) -> None:
     """Show the exchanges and queues, make or compare them.
 
     --check compares the arguments of exchanges and queues. Bindings can be compared where the broker's
-    management API answers; where it does not, that is said, and is no fault.
+    management API answers; where it does not, that is said, and is no fault. --adopt is for a store that was
+    restored or moved: services of any other store do not start on this namespace from then on.
     """
-    if declare and check:
-        raise typer.BadParameter("expected --declare or --check, got both; do one after the other")
+    if declare + check + adopt > 1:
+        raise typer.BadParameter(
+            "expected one of --declare, --check and --adopt, got more; do one after the other"
+        )
     if declare:
         run(_declare(broker, as_json=as_json))
+    elif adopt:
+        run(_adopt(find_places(broker, store), as_json=as_json))
     elif check:
         found = run(_check(find_places(broker, management=management), as_json=as_json))
         if any(each.health is Health.WRONG for each in found):
             raise typer.Exit(Exit.FAILED)
     else:
-        _show(as_json=as_json)
+        _show(Names(find_namespace()).topology(TOPOLOGY), as_json=as_json)
 
 
-def _show(*, as_json: bool) -> None:
+def _show(topology: TopologySpec, *, as_json: bool) -> None:
     if as_json:
-        print_json(TOPOLOGY)
+        print_json(topology)
         return
     exchanges = table("exchange", "kind", "what nobody is bound for")
-    for exchange in TOPOLOGY.exchanges:
+    for exchange in topology.exchanges:
         exchanges.add_row(exchange.name, exchange.kind, exchange.alternate or "")
     queues = table("queue", "kind", "bound to")
-    for queue in TOPOLOGY.queues:
+    for queue in topology.queues:
         bound = "\n".join(f"{binding.exchange}  {binding.key}" for binding in queue.bindings)
         queues.add_row(queue.name, str(queue.arguments.get("x-queue-type", "")), bound)
     screen = out()
@@ -78,9 +94,17 @@ async def _declare(broker: str | None, *, as_json: bool) -> None:
         err().print("[good]✓[/] the broker has every exchange, queue and binding")
 
 
+async def _adopt(places: Places, *, as_json: bool) -> None:
+    installation_id = await adopt_namespace(places)
+    if as_json:
+        print_json({"namespace": places.namespace, "installation_id": installation_id})
+    else:
+        err().print(f"[good]✓[/] namespace {places.namespace} belongs to installation {installation_id.hex}")
+
+
 async def _check(places: Places, *, as_json: bool) -> list[Difference]:
     management = management_of(places.broker_url, places.management_url)
-    async with probing(places.broker_url) as probe:
+    async with probing(places.broker_url, places.namespace) as probe:
         found = await drift(probe, management)
     if as_json:
         print_json(found.all)

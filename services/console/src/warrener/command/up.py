@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from warrener.options import Json
+from warrener.places import find_namespace
 from warrener.running import run
 from warrener.up.crew import crew
 from warrener.up.folder import DEFAULT_FOLDER, DataFolder
@@ -69,6 +70,7 @@ def up(
         broker,
         store,
         ledger,
+        find_namespace(),
         log_level="info" if verbose else "warning",
     )
     width = max(len("broker"), *(len(member.name) for member in crew(wish.modules, wish.agents, wish.slots)))

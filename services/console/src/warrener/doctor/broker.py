@@ -7,6 +7,7 @@ from warrener.doctor.finding import Finding, Health, odd, well, wrong
 from warrener.drift import Difference, Drift, drift
 from warrener.exits import CommandError
 from warrener.management import management_of
+from warrener.places import Places
 from warrener.probe import Probe, QueueSeen, probing
 from warrener_contracts.topology import (
     DEAD_QUEUE,
@@ -19,11 +20,11 @@ from warrener_contracts.topology import (
 _OLDEST = (3, 10)
 
 
-async def check_broker(url: str, management_url: str | None) -> AsyncIterator[Finding]:
+async def check_broker(places: Places) -> AsyncIterator[Finding]:
     """Everything that can be asked of the broker, in the order in which it breaks."""
     try:
-        management = management_of(url, management_url)
-        async with probing(url) as probe:
+        management = management_of(places.broker_url, places.management_url)
+        async with probing(places.broker_url, places.namespace) as probe:
             yield version(probe.broker)
             found = await drift(probe, management)
             yield topology(found.differences)

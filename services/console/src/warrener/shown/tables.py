@@ -13,7 +13,8 @@ from warrener.shown.screen import WIDE
 from warrener.shown.states import id_text, state_text
 from warrener.shown.times import ago, span
 from warrener_contracts.states import JobState
-from warrener_store.rows import AgentRow, JobRow, JobTypeRow, ParkedMessage, StateCount
+from warrener_store.parked import ParkedMessage
+from warrener_store.rows import AgentRow, JobRow, JobTypeRow, StateCount
 
 _LONG = frozenset(
     {"bound to", "differs", "verdict", "queues", "retries after"}

@@ -47,6 +47,7 @@ def environment_of(
         **inherited,
         **kept,
         "WARRENER_BROKER_URL": endpoints.broker_url,
+        "WARRENER_NAMESPACE": endpoints.namespace,
         "WARRENER_HEALTH_HOST": "127.0.0.1",
         "WARRENER_HEALTH_PORT": str(health_port),
         "WARRENER_LOG_FORMAT": "json",

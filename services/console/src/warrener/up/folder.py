@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from warrener.exits import CommandError
+from warrener_runtime.bus.namespace import DEFAULT_NAMESPACE
 
 DEFAULT_FOLDER = ".warrener"
 
@@ -20,6 +21,7 @@ class Endpoints:
     broker_url: str
     store_url: str
     ledger_url: str
+    namespace: str = DEFAULT_NAMESPACE
 
 
 class DataFolder:

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from warrener.exits import CommandError
+from warrener.installation import adopt, claim
+from warrener.places import Places
 from warrener.probe import probing
 from warrener.running import Unreachable
 from warrener.up.broker import Broker
@@ -34,6 +36,7 @@ class Wish:
     broker_url: str | None
     store_url: str | None
     ledger_url: str | None
+    namespace: str
     log_level: str
 
 
@@ -54,8 +57,10 @@ class Up:
                     broker_url,
                     self._wish.store_url or self._folder.state_url,
                     self._wish.ledger_url or self._folder.ledger_url,
+                    self._wish.namespace,
                 )
                 await migrate(endpoints.store_url)
+                await self._belong(endpoints)
                 self._folder.announce(endpoints)
                 await self._serve(endpoints)
 
@@ -83,10 +88,21 @@ class Up:
             await asyncio.wait({starting})
             await broker.stop(hurry=self._stopping.hurried)
 
+    async def _belong(self, endpoints: Endpoints) -> None:
+        """Before any child takes from a queue. A private broker belongs to the folder, whatever its store."""
+        places = Places(
+            endpoints.broker_url,
+            endpoints.store_url,
+            endpoints.ledger_url,
+            of_up=True,
+            namespace=endpoints.namespace,
+        )
+        await (claim(places) if self._wish.broker_url else adopt(places))
+
     async def _look_at(self, broker_url: str) -> None:
         """Services wait for a broker for ever, and here somebody looks on: it is told at once."""
         try:
-            async with probing(broker_url) as probe:
+            async with probing(broker_url, self._wish.namespace) as probe:
                 self._broker_name = probe.broker
         except Unreachable as error:
             do = "start it, or leave --broker out for a private one"

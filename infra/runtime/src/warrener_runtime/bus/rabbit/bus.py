@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from warrener_runtime.bus.listening import Listening
+from warrener_runtime.bus.namespace import DEFAULT_NAMESPACE
 from warrener_runtime.bus.port import (
     Backlog,
     BindingSpec,
@@ -38,7 +39,7 @@ class RabbitBus:
     which is opened when the first of them is declared or the first `listen` comes.
     """
 
-    def __init__(self, url: str, *, name: str, lane: Lane) -> None:
+    def __init__(self, url: str, *, name: str, lane: Lane, namespace: str = DEFAULT_NAMESPACE) -> None:
         self._declarations = Declarations()
         where = lane.where(url)
         publish = partial(lane.connect, url, f"{name} publishes")
@@ -47,7 +48,7 @@ class RabbitBus:
         self._consuming = Link(consume, "consuming", self._prepare_consuming, where)
         self._listening = ListeningLink(url, name, lane, self._consuming, self._declarations)
         self._publisher = Publisher(self._publishing)
-        self._loopback = Loopback(self._consuming, self._publisher)
+        self._loopback = Loopback(self._consuming, self._publisher, namespace)
         self._subscriptions: list[RabbitSubscription] = []
         self._listenings: list[Listening] = []
         self._closed = False

@@ -42,10 +42,10 @@ class _Queue:
 class Loopback:
     """An exclusive queue on the consuming connection, fed by the publishing one; kept between pings."""
 
-    def __init__(self, link: Link, publisher: Publisher) -> None:
+    def __init__(self, link: Link, publisher: Publisher, namespace: str) -> None:
         self._link = link
         self._publisher = publisher
-        self._queue = _Queue(f"warrener.ping.{uuid4().hex}")
+        self._queue = _Queue(f"{namespace}.ping.{uuid4().hex}")
         self._ear = _Ear()
         self._one_at_a_time = asyncio.Lock()
 

@@ -1,6 +1,7 @@
 -- The messages parked last.
 SELECT
-  parked_id, queue, reason, detail, content_type, body, parked_at
+  parked_id, queue, reason, detail, content_type, body, parked_at,
+  exchange, routing_key, message_id, type, headers, times
 FROM warrener_parked
 ORDER BY parked_at DESC, parked_id DESC
 LIMIT $1

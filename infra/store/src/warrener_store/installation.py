@@ -1,0 +1,99 @@
+"""The installation: which store and which namespace of a broker belong together.
+
+A second store on the same namespace would take the requests of the first one.
+"""
+
+import re
+from abc import abstractmethod
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Protocol
+from uuid import UUID
+
+from warrener_contracts.topology import Topology, installation_exchange
+from warrener_store.records.form import Form
+
+_OTHER_ID = "alternate"  # what a refusal names where the id is another
+_ID = re.compile(r"'([0-9a-f]{4,32})")
+
+
+class Installations(Protocol):
+    """The id of the installation: a port of its own, kept by the same engine."""
+
+    async def keep_installation(self, installation_id: UUID) -> None:
+        """Keep this id if there is none yet."""
+        ...
+
+    async def installation(self) -> UUID | None:
+        """The id; None where no service has started yet."""
+        ...
+
+
+class KeptInstallation(Installations):
+    """In both databases, in the same words; a database adds how a question is asked and rows are put."""
+
+    form: Form
+
+    @abstractmethod
+    async def _ask(self, name: str, *parameters: Any) -> Sequence[Sequence[Any]]:
+        """Run the statement of this name, which changes nothing."""
+
+    @abstractmethod
+    async def _put_rows(self, name: str, rows: Sequence[tuple[Any, ...]]) -> None:
+        """Run the statement of this name for these rows, which are some."""
+
+    async def keep_installation(self, installation_id: UUID) -> None:
+        """Keep this id if there is none yet."""
+        await self._put_rows("keep_installation", [(self.form.id_out(installation_id),)])
+
+    async def installation(self) -> UUID | None:
+        """The id; None where no service has started yet."""
+        found = await self._ask("installation")
+        return self.form.id_in(found[0][0]) if found else None
+
+
+class ForeignBroker(Exception):
+    """The namespace on the broker belongs to the installation of another store."""
+
+
+async def belong(
+    store: Installations,
+    declare: Callable[[Topology], Awaitable[None]],
+    *,
+    candidate: UUID,
+    refused: type[Exception],
+    namespace: str,
+) -> None:
+    """Make the broker's namespace belong to the store, or see that it does.
+
+    `candidate` becomes the id of a store that has none. `declare` raises `refused` where the exchange exists
+    with another id. Raises ForeignBroker.
+    """
+    installation_id = await store.installation()
+    if installation_id is None:
+        await store.keep_installation(candidate)
+        installation_id = await store.installation() or candidate
+    try:
+        await declare(Topology((installation_exchange(installation_id),), ()))
+    except refused as error:
+        if (other := other_installation(str(error), installation_id)) is None:
+            raise
+        raise ForeignBroker(foreign(namespace, other, installation_id)) from error
+
+
+def other_installation(said: str, installation_id: UUID) -> str | None:
+    """The id in a broker's refusal that is not this one, as far as the refusal goes; None where the ids are
+    not what it is about. Pure."""
+    if _OTHER_ID not in said:
+        return None
+    found = [each for each in _ID.findall(said) if not installation_id.hex.startswith(each)]
+    return found[-1] if found else "unknown"
+
+
+def foreign(namespace: str, other: str, installation_id: UUID) -> str:
+    """What is wrong and what to do. Pure."""
+    return (
+        f"expected namespace {namespace!r} on the broker to belong to the store's installation"
+        f" {installation_id.hex}, got installation {other}: another system uses it; name that system's store,"
+        " or choose another WARRENER_NAMESPACE, or, if this store replaces that one, run"
+        " `warrener topology --adopt`"
+    )

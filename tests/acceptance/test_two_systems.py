@@ -1,0 +1,102 @@
+"""Two systems on one broker: apart by their namespaces, and kept apart where they have the same one."""
+
+import asyncio
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.acceptance.commanding import ask, say
+from tests.acceptance.looking import rows_of
+from tests.acceptance.warren import Warren
+
+from warrener_client import SyncClient
+from warrener_store import migrate
+
+MODULE = "tests.acceptance.many_handlers"
+SETTINGS = 2  # the exit code of a service whose settings cannot be used
+SHOP = {"WARRENER_NAMESPACE": "shop-2"}
+
+
+def another(warren: Warren, folder: Path, **environment: str) -> Warren:
+    """A second system on the same broker, with a store and a ledger of its own."""
+    folder.mkdir()
+    store = f"sqlite:///{folder}/state.db"
+    asyncio.run(migrate(store))
+    return replace(
+        warren,
+        folder=folder,
+        store_url=store,
+        ledger_url=f"sqlite:///{folder}/ledger.db",
+        environment=environment,
+        services=[],
+    )
+
+
+@pytest.fixture
+def shop(warren: Warren, tmp_path: Path) -> Warren:
+    """A second system, which has the namespace of the first one as long as nobody gives it another."""
+    return another(warren, tmp_path / "shop")
+
+
+def test_two_systems_with_namespaces_of_their_own_share_a_broker(warren: Warren, shop: Warren) -> None:
+    shop.environment = SHOP
+    try:
+        warren.start_all(MODULE)
+        shop.start_all(MODULE)
+        with (
+            SyncClient(warren.broker_url) as here,
+            SyncClient(shop.broker_url, namespace="shop-2") as there,
+        ):
+            ours, theirs = [[one.request("many") for _ in range(20)] for one in (here, there)]
+            assert [job.result(timeout=60) for job in (*ours, *theirs)] == [1] * 40
+        for system, jobs, others in ((warren, ours, theirs), (shop, theirs, ours)):
+            assert len(rows_of(system, [job.job_id for job in jobs])) == 20
+            assert not rows_of(system, [job.job_id for job in others])
+    finally:
+        shop.end()
+
+
+def test_a_store_that_does_not_belong_to_the_broker_takes_nothing_from_it(
+    warren: Warren, shop: Warren, tmp_path: Path, subtests: pytest.Subtests
+) -> None:
+    warren.start_all(MODULE)
+    with SyncClient(warren.broker_url) as client:
+        for service in ("scheduler", "supervisor"):
+            with subtests.test(f"a {service} with another store"):
+                stranger = shop.start(service)
+                assert stranger.process.wait(30) == SETTINGS
+                assert "expected namespace 'warrener' on the broker to belong to" in stranger.said()
+                assert "Traceback" not in stranger.said()
+        with subtests.test("`warrener up` in a fresh folder"):
+            (tmp_path / "fresh").mkdir()
+            up = subprocess.run(
+                [sys.executable, "-m", "warrener", "up", MODULE, "--broker", warren.broker_url],
+                cwd=tmp_path / "fresh",
+                env=os.environ | {"PYTHONPATH": warren.settings(0)["PYTHONPATH"]},
+                capture_output=True,
+                text=True,
+                timeout=60,
+                check=False,
+            )
+            assert up.returncode == SETTINGS, up.stderr
+            assert "another system uses it" in " ".join(up.stderr.split())
+        with subtests.test("the doctor"):
+            [found] = [each for each in ask(shop, "doctor", code=1) if each["check"] == "installation"]
+            assert found["health"] == "wrong"
+            assert "--adopt" in found["do"]
+        with subtests.test("the first system has all its jobs"):
+            jobs = [client.request("many") for _ in range(20)]
+            assert [job.result(timeout=60) for job in jobs] == [1] * 20
+        with subtests.test("a store adopts a broker that nobody works on, and not before"):
+            say(shop, "topology", "--adopt", code=1)
+            warren.end()
+            say(shop, "topology", "--adopt")
+            assert warren.start("scheduler").process.wait(30) == SETTINGS
+            shop.start("scheduler")
+            try:
+                shop.wait_ready()
+            finally:
+                shop.end()

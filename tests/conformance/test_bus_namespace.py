@@ -1,0 +1,96 @@
+"""Two systems on one broker, on the broker in memory and on RabbitMQ by both lanes."""
+
+import asyncio
+from collections.abc import Mapping
+
+import pytest
+from tests.conformance.bus_rigs import WITHIN, WORK, Rig, death, letter, names, receive
+
+from warrener_contracts.topology import (
+    DEAD,
+    DEAD_QUEUE,
+    DISPATCH,
+    EXCHANGES,
+    REQUESTS,
+    REQUESTS_QUEUE,
+    STATUS,
+    UNROUTABLE_QUEUE,
+    Binding,
+    Exchange,
+    Queue,
+    Topology,
+)
+from warrener_runtime.bus import Bus, Delivery, Fate
+
+QUEUES = (REQUESTS_QUEUE, DEAD_QUEUE, UNROUTABLE_QUEUE)
+
+
+@pytest.fixture
+async def two(rig: Rig) -> Mapping[str, Bus]:
+    """A bus of each of two systems, with all of a topology of its own; and one of neither."""
+    buses = {space: await rig.bus(space, space) for space in ("warrener", "shop-2")}
+    for bus in buses.values():
+        await bus.declare(Topology(EXCHANGES, QUEUES))
+    return buses
+
+
+async def test_what_is_requested_of_one_system_reaches_it_and_no_other(two: Mapping[str, Bus]) -> None:
+    for space, bus in two.items():
+        assert await bus.publish([letter(f"for {space}", "flights.load", REQUESTS)]) == [Fate.CONFIRMED]
+    for space, bus in two.items():
+        assert (await bus.backlog(REQUESTS_QUEUE.name)).waiting == 1
+        subscription = await bus.subscribe(REQUESTS_QUEUE.name, prefetch=10)
+        [delivery] = await receive(subscription, 1)
+        assert (delivery.body, delivery.exchange) == (f"for {space}".encode(), REQUESTS)
+        await subscription.ack([delivery])
+        assert subscription.live
+        assert subscription.has_room
+
+
+async def test_a_system_keeps_its_dead_letters_by_the_names_that_code_knows(two: Mapping[str, Bus]) -> None:
+    shop = two["shop-2"]
+    await shop.publish([letter("bad", "flights.load", REQUESTS)])
+    requests = await shop.subscribe(REQUESTS_QUEUE.name, prefetch=10)
+    await requests.reject(await receive(requests, 1), requeue=False)
+    buried = await shop.subscribe(DEAD_QUEUE.name, prefetch=10)
+    [delivery] = await receive(buried, 1)
+    assert delivery.exchange == DEAD
+    told = death(delivery)
+    assert (told["queue"], told["exchange"], told["reason"]) == (REQUESTS_QUEUE.name, REQUESTS, "rejected")
+    assert delivery.headers["x-first-death-queue"] == REQUESTS_QUEUE.name
+    assert (await two["warrener"].backlog(DEAD_QUEUE.name)).waiting == 0
+
+
+async def test_what_has_no_queue_goes_to_the_alternate_of_its_own_system(two: Mapping[str, Bus]) -> None:
+    shop = two["shop-2"]
+    stray, homeless = letter("stray", "x", STATUS, mandatory=False), letter("homeless", "x", DISPATCH)
+    assert await shop.publish([stray, homeless]) == [Fate.CONFIRMED, Fate.UNROUTABLE]
+    found = await shop.subscribe(UNROUTABLE_QUEUE.name, prefetch=10)
+    assert [(one.exchange, one.body) for one in await receive(found, 1)] == [(STATUS, b"stray")]
+    assert (await two["warrener"].backlog(UNROUTABLE_QUEUE.name)).waiting == 0
+
+
+async def test_exchanges_of_others_keep_their_names(two: Mapping[str, Bus], rig: Rig) -> None:
+    outside = await rig.bus("outside")
+    await outside.declare(Topology((Exchange("orders"),), ()))
+    shop = two["shop-2"]
+    there, absent = Binding("orders", "#"), Binding("nowhere", "#")
+    triggers = Queue("warrener.triggers", (there, absent), WORK)
+    assert await shop.bind(triggers) == [absent]
+    subscription = await shop.subscribe("warrener.triggers", prefetch=10)
+    await outside.publish([letter("an order", "new", "orders")])
+    assert [(one.exchange, one.body) for one in await receive(subscription, 1)] == [("orders", b"an order")]
+    await shop.unbind("warrener.triggers", [there])
+    assert await outside.publish([letter("another", "new", "orders")]) == [Fate.UNROUTABLE]
+
+
+async def test_one_message_at_a_time_and_the_nameless_exchange_know_the_namespace_too(
+    two: Mapping[str, Bus],
+) -> None:
+    heard: asyncio.Queue[Delivery] = asyncio.Queue()
+    await two["shop-2"].listen(REQUESTS_QUEUE.name, heard.put)
+    await two["shop-2"].publish([letter("straight", REQUESTS_QUEUE.name, "")])
+    async with asyncio.timeout(WITHIN):
+        assert names([await heard.get()]) == ["straight"]
+        await two["shop-2"].ping(timeout=WITHIN)
+    assert (await two["warrener"].backlog(REQUESTS_QUEUE.name)).waiting == 0

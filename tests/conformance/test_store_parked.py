@@ -1,0 +1,77 @@
+"""What every store must do with parked messages, and with the id of the installation."""
+
+from datetime import UTC, datetime, timedelta
+from uuid import uuid4
+
+from warrener_store import Store
+from warrener_store.parked import ParkedAt, ParkedFilter, ParkedGroup, ParkedMessage
+
+NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+
+def message(name: str, *, queue: str = "warrener.requests", reason: str = "not_json") -> ParkedMessage:
+    return ParkedMessage(
+        parked_id=name,
+        queue=queue,
+        reason=reason,
+        detail="why",
+        content_type="application/json",
+        body=b"\x00{" + name.encode(),
+        parked_at=NOW + timedelta(seconds=int(name.rpartition(" ")[2])),
+        exchange="warrener.requests",
+        routing_key="flights.load",
+        message_id=f"id of {name}",
+        type="job.requested.v1",
+        headers={"traceparent": "00-1"},
+    )
+
+
+def ids(found: list[ParkedMessage]) -> list[str]:
+    return [one.parked_id for one in found]
+
+
+async def test_a_parked_message_is_kept_with_all_by_which_it_came(store: Store) -> None:
+    await store.park([message("a 1")])
+    assert await store.list_parked(ParkedFilter(), 10) == [message("a 1")]
+    assert await store.parked() == [message("a 1")]
+
+
+async def test_they_are_chosen_by_reason_queue_time_and_id_and_come_in_pages(store: Store) -> None:
+    status = [message(f"s {n}", queue="warrener.status", reason="unknown_job") for n in range(5)]
+    await store.park([message(f"r {n}") for n in range(5)])
+    await store.park(status)
+    chosen = ParkedFilter(reason="unknown_job")
+    first = await store.list_parked(chosen, 3)
+    rest = await store.list_parked(chosen, 3, ParkedAt(first[-1].parked_at, first[-1].parked_id))
+    assert [*first, *rest] == status
+    assert await store.list_parked(ParkedFilter(queue="warrener.status"), 10) == status
+    times = ParkedFilter(since=NOW + timedelta(seconds=1), before=NOW + timedelta(seconds=2))
+    assert ids(await store.list_parked(times, 10)) == ["r 1", "s 1"]
+    assert ids(await store.list_parked(ParkedFilter(ids=["s 4", "r 2", "none"]), 10)) == ["r 2", "s 4"]
+    assert await store.list_parked(ParkedFilter(ids=[]), 10) == []
+    span = NOW + timedelta(seconds=3), NOW + timedelta(seconds=4)
+    assert await store.group_parked(ParkedFilter(since=NOW + timedelta(seconds=3))) == [
+        ParkedGroup("warrener.requests", "not_json", 2, *span),
+        ParkedGroup("warrener.status", "unknown_job", 2, *span),
+    ]
+
+
+async def test_one_that_was_parked_once_more_meanwhile_is_not_forgotten(store: Store) -> None:
+    await store.park([message("a 1"), message("a 1"), message("b 2")])
+    seen = await store.list_parked(ParkedFilter(), 10)
+    assert [one.times for one in seen] == [1, 1]
+    await store.park([message("a 1")])
+    await store.forget_parked([(one.parked_id, one.times) for one in seen])
+    [left] = await store.parked()
+    assert (left.parked_id, left.times) == ("a 1", 2)
+    await store.forget_parked([(left.parked_id, left.times)])
+    assert not await store.parked()
+    await store.forget_parked([])
+
+
+async def test_the_first_id_of_the_installation_stays(store: Store) -> None:
+    assert await store.installation() is None
+    first = uuid4()
+    await store.keep_installation(first)
+    await store.keep_installation(uuid4())
+    assert await store.installation() == first
