@@ -1,7 +1,7 @@
 """Looking into the store of a warren."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from uuid import UUID
 
 from tests.acceptance.warren import Warren
@@ -15,6 +15,11 @@ from warrener_store.schedules.rows import TickRow
 def look(warren: Warren, job_id: UUID) -> tuple[JobRow, Sequence[ParkedMessage]]:
     """The job as it stands, and all that is parked."""
     return asyncio.run(_look(warren.store_url, job_id))
+
+
+def job_types_of(warren: Warren) -> Collection[str]:
+    """The job types that agents have announced."""
+    return asyncio.run(_job_types(warren.store_url))
 
 
 def parked_in(warren: Warren) -> Sequence[ParkedMessage]:
@@ -61,6 +66,15 @@ async def _agents_of(url: str) -> Sequence[AgentRow]:
     await store.start()
     try:
         return await store.agents()
+    finally:
+        await store.close()
+
+
+async def _job_types(url: str) -> Collection[str]:
+    store = open_store(url)
+    await store.start()
+    try:
+        return set(await store.job_types())
     finally:
         await store.close()
 

@@ -14,6 +14,7 @@ from warrener_agent import Agent, JobContext
 from warrener_agent.attempt import Attempt
 from warrener_agent.desk import LoopDesk
 from warrener_agent.ledger import Ledger, open_ledger
+from warrener_agent.ledger.port import Claim, Grant
 from warrener_agent.running import Run
 from warrener_contracts.events import (
     AgentAnnounced,
@@ -142,6 +143,11 @@ async def test_wrong_arguments_and_unknown_types_get_their_reason(stage: Stage, 
     assert told.type == "UnknownJobType"
     assert "unheard.of" in told.message
     assert told.retryable, "an agent that knows it may take it next time"
+    ledger, now = open_ledger(stage.ledger_url), datetime.now(UTC)
+    await ledger.start()
+    (answer,) = await ledger.claim([Claim(unknown, 1)], agent_id="other", now=now, until=now + timedelta(1))
+    await ledger.close()
+    assert answer.grant is Grant.GRANTED, "nothing was claimed here, and nothing recorded"
 
 
 async def test_g7_what_cannot_be_understood_is_parked_with_its_reason(stage: Stage, theatre: Theatre) -> None:

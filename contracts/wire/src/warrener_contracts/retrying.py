@@ -9,7 +9,7 @@ from warrener_contracts.policy import JobPolicy
 
 UNKNOWN_JOB_TYPE = "UnknownJobType"
 """The type of the error by which an agent says that it cannot run what stands in its queue: not the job's
-fault, so `retry_on` does not stop it; another agent may know it."""
+fault, so the attempt is not charged; another agent may know it."""
 
 
 def not_again_because(error: ErrorInfo, policy: JobPolicy) -> str | None:
@@ -27,13 +27,18 @@ def not_again_because(error: ErrorInfo, policy: JobPolicy) -> str | None:
     return None
 
 
+def is_unknown(error: ErrorInfo) -> bool:
+    """True if the agent could not run the attempt because it does not know the job type."""
+    return error.kind is ErrorKind.ERROR and error.type == UNKNOWN_JOB_TYPE
+
+
 def named(names: Iterable[str], error: ErrorInfo) -> bool:
     """Whether one of `names` is that of the error's class, or of a class that it derives from."""
     return any(_pattern(name).fullmatch(each) for name in names for each in (error.type, *error.bases))
 
 
 def _of_the_handler(error: ErrorInfo) -> bool:
-    return error.kind is ErrorKind.ERROR and error.type != UNKNOWN_JOB_TYPE
+    return error.kind is ErrorKind.ERROR and not is_unknown(error)
 
 
 @lru_cache(maxsize=1024)

@@ -16,6 +16,10 @@ OVER = 1_000_000
 """What `CaseEntry.done` is when nothing more is to be done about an entry."""
 
 
+MIXED_QUEUE = "queue.mixed"
+"""The kind of the incident that jobs wait in a queue whose agents do not know their type."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Raised:
     """Something that somebody should know, as whoever noticed it raises it."""

@@ -28,6 +28,7 @@ class Way(StrEnum):
     ADOPT = "adopt"  # it runs here already: this is a later delivery of the same message
     DELAY = "delay"  # it came before its time: up the ladder again
     NO_SLOT = "no_slot"  # waiting is in the ladder, never in an agent
+    UNKNOWN = "unknown"  # this agent does not know the job type: another one may
     APART = "apart"  # what it shares a message with may have ended its agent: it comes again alone
     CLAIM = "claim"
 
@@ -54,14 +55,18 @@ def dispatched(element: Readable | Unreadable) -> AttemptDispatched | Park:
     return element.event
 
 
-def way(event: AttemptDispatched, now: datetime, *, runs_here: bool, slot_free: bool, apart: bool) -> Way:
-    """Where `event` goes first."""
+def way(
+    event: AttemptDispatched, now: datetime, *, runs_here: bool, slot_free: bool, apart: bool, known: bool
+) -> Way:
+    """Where `event` goes first. `known`: this agent has its job type, or must ask the ledger about it."""
     if runs_here:
         return Way.ADOPT
     if is_early(event, now):
         return Way.DELAY
     if apart:
         return Way.APART
+    if not known:
+        return Way.UNKNOWN
     return Way.CLAIM if slot_free else Way.NO_SLOT
 
 

@@ -7,12 +7,14 @@ from typing import Any
 from warrener_agent.attempt import Attempt, Bench
 from warrener_agent.checkpoints import CheckpointLine
 from warrener_agent.deadlines import Deadlines
+from warrener_agent.ending import unknown
 from warrener_agent.executors.port import Executor
 from warrener_agent.kinds import ExecutorName, JobKind
 from warrener_agent.progress import ProgressLine
 from warrener_agent.report import Reporter
 from warrener_agent.running import Run, Stop
 from warrener_agent.workplace import Workplace
+from warrener_contracts.events import AttemptDispatchedData, ErrorInfo
 from warrener_runtime.lifecycle import Managed
 from warrener_runtime.lifecycle.vitals import vitals_here
 from warrener_runtime.telemetry import Telemetry
@@ -54,6 +56,14 @@ class Performer(Managed):
             deadlines=Deadlines(at.running, at.clock),
             spawn=self._spawn,
         )
+
+    def knows(self, job_type: str) -> bool:
+        """True if this agent has a handler for it."""
+        return job_type in self._bench.kinds
+
+    def unknown(self, data: AttemptDispatchedData) -> ErrorInfo:
+        """Why an attempt of a job type without a handler cannot be run here."""
+        return unknown(data, self._at.agent_id, sorted(self._bench.kinds))
 
     def begin(self, run: Run) -> None:
         """Run it; it is in the table from now on."""

@@ -19,13 +19,14 @@ from warrener_agent.decide_receipt import (
     way,
 )
 from warrener_agent.ledger.port import Claim, Granted
-from warrener_agent.outcomes import Cancelled, Released, Settled, Succeeded
+from warrener_agent.outcomes import Cancelled, Failed, Released, Settled, Succeeded
 from warrener_agent.perform import Performer
 from warrener_agent.publish import publish_surely
 from warrener_agent.receipts import Receipt, acknowledge
 from warrener_agent.record import Report
 from warrener_agent.report import Reporter
 from warrener_agent.running import Run
+from warrener_agent.status_events import Times
 from warrener_agent.workplace import Workplace
 from warrener_contracts import topology
 from warrener_contracts.codec import Readable, Unreadable
@@ -130,7 +131,9 @@ class Receiver:
         self, batch: Batch, event: AttemptDispatched, claim: Claim, receipt: Receipt, *, slot_free: bool
     ) -> None:
         run, apart = self._at.running.get(claim), receipt.shared_before
-        match way(event, batch.now, runs_here=run is not None, slot_free=slot_free, apart=apart):
+        # What may have been begun before is claimed all the same: the ledger knows whether it runs elsewhere.
+        known = self._performer.knows(event.data.job_type) or _had_before(event, [receipt])
+        match way(event, batch.now, runs_here=run is not None, slot_free=slot_free, apart=apart, known=known):
             case Way.CLAIM:
                 batch.claims[claim] = (event, [receipt])
             case Way.ADOPT:
@@ -138,8 +141,18 @@ class Receiver:
                 batch.adopted.append((run, receipt))
             case Way.DELAY:
                 batch.send_away(delayed_letter(event, batch.now), [receipt])
+            case Way.UNKNOWN:
+                batch.send_away(self._unknown(event, batch.now), [receipt])
             case Way.NO_SLOT | Way.APART:
                 batch.send_away(_back_by_a_rung(event), [receipt])
+
+    def _unknown(self, event: AttemptDispatched, now: datetime) -> Letter:
+        """Tell the supervisor that another agent has to run it. Nothing was claimed, so nothing is
+        recorded."""
+        context = TraceContext(event.traceparent, event.tracestate)
+        failed = Failed(self._performer.unknown(event.data))
+        event_id = self._at.entropy.new_id()
+        return letter_for(self._at.speaker.ended(event_id, event.data, Times(now, now), context, failed))
 
     async def _claim(self, batch: Batch) -> None:
         lease = self._at.lease

@@ -2,9 +2,11 @@
 
 from datetime import datetime, timedelta
 
+from warrener_contracts.topology import RUNGS
 from warrener_store.rows import JobRow
 from warrener_supervisor.moment import Moment
 
+_UNTIL_KNOWN = tuple(rung.delay for rung in RUNGS if rung.delay <= timedelta(minutes=5))
 _LONGEST_WISH = timedelta(days=366)  # a handler may ask for a delay, but not for the end of time
 
 
@@ -19,6 +21,11 @@ def too_old(row: JobRow, due_at: datetime) -> str | None:
     if age is None or due_at <= row.accepted_at + age:
         return None
     return f"its next attempt would begin past its greatest age, at {due_at.isoformat()}"
+
+
+def until_known(row: JobRow) -> timedelta:
+    """How long an agent that knows the job type is waited for: longer each time, five minutes at most."""
+    return _UNTIL_KNOWN[min(uncharged(row), len(_UNTIL_KNOWN) - 1)]
 
 
 def snoozes(row: JobRow, at: Moment) -> int:

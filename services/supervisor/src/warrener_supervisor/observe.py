@@ -27,6 +27,7 @@ from warrener_supervisor.breakers.keeper import Breakers
 from warrener_supervisor.escalation.intake import CaseWish, Intake
 from warrener_supervisor.fold import Case, Folded, fold
 from warrener_supervisor.judged_trace import judged
+from warrener_supervisor.mixed_queues import mixed_queues
 from warrener_supervisor.moment import Moment
 from warrener_supervisor.parking import parked_bytes, parked_event
 from warrener_supervisor.rules import Rules
@@ -144,6 +145,7 @@ class Observe:
         await checkpointing.keep(self._store, judged)
         applied, refused = await act.save(self._store, judged)
         await self._intake.bury(_dead(judged, applied))
+        await self._intake.raise_cases(mixed_queues(judged, at.now))
         settled: list[Folded] = []
         for folded in judged:
             job_id = folded.row.job_id

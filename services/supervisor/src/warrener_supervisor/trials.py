@@ -12,7 +12,7 @@ from warrener_contracts.events import (
     ErrorKind,
 )
 from warrener_contracts.journey import Signal
-from warrener_contracts.retrying import not_again_because
+from warrener_contracts.retrying import is_unknown, not_again_because
 from warrener_contracts.states import JobState
 from warrener_store.becoming import become
 from warrener_store.rows import AttemptEnd, AttemptRow, JobRow
@@ -27,6 +27,8 @@ def failed(row: JobRow, event: AttemptFailed, at: Moment) -> Judgement:
     """The handler failed; the attempt is charged. Whether it may be tried again say its error and the policy,
     unless the handler itself has asked for it."""
     data = event.data
+    if is_unknown(data.error):
+        return _unknown_there(row, event, at)
     charged = become(row, failures=row.failures + 1, error=poison.told(row, data.error))
     record = _record(row, AttemptEnd.FAILED, at, data.agent_id, data.error)
     record = replace(record, started_at=data.started_at, finished_at=data.finished_at)
@@ -37,6 +39,20 @@ def failed(row: JobRow, event: AttemptFailed, at: Moment) -> Judgement:
     if not wishes and (why := not_again_because(data.error, row.policy)):
         return _last(charged, record, why, at)
     return _tried(row, charged, record, at, wish)
+
+
+def _unknown_there(row: JobRow, event: AttemptFailed, at: Moment) -> Judgement:
+    """Its agent does not know the job type, as during a deployment: given back, uncharged, until one that
+    does comes, or the job's own limits end it."""
+    record = _record(row, AttemptEnd.RELEASED, at, event.data.agent_id, event.data.error)
+    if row.cancel_reason is not None:
+        return ends.cancelled(row, record, at.now)
+    ruling = _again_unless_old(become(row, error=event.data.error), record, delays.until_known(row), at)
+    if ruling.attempt is None or ruling.row.state is not JobState.RETRYING:
+        return ruling
+    verdict = f"{event.data.agent_id} does not know {row.job_type}: {ruling.attempt.verdict}"
+    told = replace(ruling.attempt, verdict=verdict)
+    return ruling._replace(verdict="given back", attempt=told, tells=frozenset({Tell.DISPATCH}))
 
 
 def _timed_out(row: JobRow, record: AttemptRow, error: ErrorInfo, at: Moment) -> Judgement:

@@ -11,10 +11,13 @@ from warrener.shown.tables import SILENT_AFTER
 from warrener.shown.times import ago, span
 from warrener.store_trouble import of_store
 from warrener_runtime.settings import mask
-from warrener_store import StateStore, StoreError, open_store
+from warrener_store import StateStore, Store, StoreError, open_store
+from warrener_store.escalations import MIXED_QUEUE, CaseRow
 from warrener_store.rows import AgentRow, JobTypeRow
 
 _WITHIN = 10.0  # seconds
+_CASES = 1000
+_GIVEN_BACK_WITHIN = timedelta(minutes=7)  # a job that nobody knows comes again every five
 _CLOCKS_APART = timedelta(seconds=1)
 
 
@@ -69,11 +72,13 @@ def clocks(ours: datetime, theirs: datetime) -> Finding:
     )
 
 
-async def _questions(store: StateStore) -> AsyncIterator[Finding]:
+async def _questions(store: Store) -> AsyncIterator[Finding]:
     now = datetime.now(UTC)
     living, types = await store.agents(), await store.job_types()
     yield agents(living, now)
     yield served(living, list(types.values()), now)
+    for finding in mixed(await store.escalations.cases(limit=_CASES), now):
+        yield finding
     if parked := await store.parked(1):
         yield odd(
             "parked", f"messages are parked, the last one {ago(parked[0].parked_at, now)}", "warrener parked"
@@ -88,6 +93,19 @@ def agents(known: Sequence[AgentRow], now: datetime) -> Finding:
         return well("agents", f"{len(alive)} alive, {running} attempts running, {slots} slots")
     last = f"; the last one was heard of {ago(known[0].last_seen_at, now)}" if known else ""
     return wrong("agents", f"no agent is alive{last}", "start one: `warrener agent MODULE`")
+
+
+def mixed(open_cases: Sequence[CaseRow], now: datetime) -> list[Finding]:
+    """The queues in which jobs wait for an agent that knows their type, while others serve the queue."""
+    return [
+        wrong(
+            "mixed queue",
+            str(case.sample.get("text", case.subject)),
+            f"start an agent of queue {case.subject} that knows {case.job_type}",
+        )
+        for case in open_cases
+        if case.kind == MIXED_QUEUE and now - case.last_seen_at <= _GIVEN_BACK_WITHIN
+    ]
 
 
 def served(known: Sequence[AgentRow], types: Sequence[JobTypeRow], now: datetime) -> Finding:
