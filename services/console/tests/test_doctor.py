@@ -8,11 +8,12 @@ from warrener.doctor.broker import bindings, consumed, permissions, topology, ve
 from warrener.doctor.broker_clock import broker_clock
 from warrener.doctor.finding import Finding, Health
 from warrener.doctor.isolation import check_isolation
-from warrener.doctor.store import agents, clocks, served
+from warrener.doctor.store import agents, clocks, mixed, served
 from warrener.drift import Difference, Drift
 from warrener.management import NotCompared
 from warrener.probe import QueueSeen
 from warrener_contracts.topology import REQUESTS_QUEUE
+from warrener_store.escalations import MIXED_QUEUE, CaseRow
 from warrener_store.rows import AgentRow
 from warrener_store.testing import NOON, after
 
@@ -119,3 +120,21 @@ def test_the_limits_of_this_machine_are_said_with_the_reason(tmp_path: Path) -> 
     limits, _ = check_isolation(lambda: tmp_path)
     assert limits.told == f"control group {tmp_path}, and rlimits"
     assert "user" in users.told
+
+
+def test_a_queue_whose_agents_differ_is_named_while_jobs_are_given_back() -> None:
+    case = CaseRow(
+        fingerprint="queue.mixed:default:new",
+        kind=MIXED_QUEUE,
+        subject="default",
+        job_type="new",
+        sample={"text": "jobs of new wait in queue default"},
+        times=1,
+        first_seen_at=NOON,
+        last_seen_at=NOON,
+        wake_at=None,
+    )
+    (found,) = mixed([case], after(300))
+    assert (found.health, found.told) == (Health.WRONG, "jobs of new wait in queue default")
+    assert found.do == "start an agent of queue default that knows new"
+    assert not mixed([case], after(600)), "none was given back since"
