@@ -5,6 +5,7 @@ from dataclasses import asdict
 from typing import Any
 
 from tests.chaos.checker import summary
+from tests.chaos.effects import Record
 from tests.chaos.history import TERMINAL, History
 from tests.chaos.recovery import KindSummary, recoveries, summaries
 from tests.chaos.run import Outcome
@@ -13,6 +14,7 @@ from tests.chaos.system import REPLICAS
 BEGIN = "<!-- made by make chaos: from here -->"
 END = "<!-- made by make chaos: to here -->"
 _SHOWN = 20
+_EXPLAINED = 200
 
 
 def as_json(outcome: Outcome) -> dict[str, Any]:
@@ -29,7 +31,7 @@ def as_json(outcome: Outcome) -> dict[str, Any]:
         "seconds": round(outcome.ended - outcome.began, 1),
         "totals": totals(outcome),
         "violations": summary(outcome.violations),
-        "found": [_evidence(outcome, violation.job) | asdict(violation) for violation in outcome.violations],
+        "found": _found(outcome),
         "kinds": [asdict(kind) for kind in summaries(found)],
         "faults": [
             asdict(one.fault)
@@ -118,10 +120,20 @@ def with_section(page: str, section: str) -> str:
     return before + section + after
 
 
-def _evidence(outcome: Outcome, job: str) -> dict[str, Any]:
+def _found(outcome: Outcome) -> list[dict[str, Any]]:
+    """The violations, the first of them with their evidence."""
+    first = outcome.violations[:_EXPLAINED]
+    records: dict[str, list[Record]] = {violation.job: [] for violation in first}
+    for record in sorted(outcome.history.records, key=lambda one: one.at):
+        if record.job in records:
+            records[record.job].append(record)
+    explained = [asdict(one) | _evidence(outcome, one.job, records[one.job]) for one in first]
+    return [*explained, *(asdict(one) for one in outcome.violations[_EXPLAINED:])]
+
+
+def _evidence(outcome: Outcome, job: str, records: Sequence[Record]) -> dict[str, Any]:
     """What is known of a job, and the faults of its time."""
     history, began = outcome.history, outcome.began
-    records = sorted((one for one in history.records if one.job == job), key=lambda one: one.at)
     asked = next((request for request in history.requests if request.job == job), None)
     ends = [(round(one.at - began, 3), one.old, one.new) for one in history.endings if one.job == job]
     times = [one.at for one in records] + ([asked.at] if asked else [])

@@ -4,8 +4,9 @@ import asyncio
 import os
 import random
 import subprocess
+import time
 from collections.abc import Callable, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,7 +23,9 @@ from tests.chaos.plan import Planned, make_plan
 from tests.chaos.system import System, running_servers
 from tests.chaos.workload import Workload
 from tests.servers.choosing import chosen_servers
+from tests.servers.kinds import PostgresServer
 
+from warrener_runtime.servers import ServerError
 from warrener_store import migrate
 
 _TICK = 0.25  # seconds between two batches of requests
@@ -32,6 +35,7 @@ _FAULT_TAKES = 12.0  # seconds, until it is known how long they take here
 _FAULTS_KNOWN = 3
 _WARM_UP = 5.0
 _RUNNING = 15
+_TRIES = 60
 QUIET = 60.0
 """Seconds after the last fault within which every job must be over."""
 
@@ -181,7 +185,7 @@ class ChaosRun:
 
     @property
     def _patience(self) -> float:
-        return 4.0 if self._options.short else 25.0
+        return 4.0 if self._options.short else 15.0
 
     async def _settle(self, system: System, workload: Workload, observer: Observer) -> None:
         """No more faults: every job must be over within QUIET, every requester answered."""
@@ -202,8 +206,10 @@ class ChaosRun:
         )
 
     async def _judge(self, system: System, workload: Workload, observer: Observer, *, settled: bool) -> None:
-        left = await asyncio.to_thread(clients.queue_lengths, system.rabbitmq)
         self.outcome.ended = stamp()
+        left = await asyncio.to_thread(clients.queue_lengths, system.rabbitmq) if settled else {}
+        if not settled:
+            await asyncio.to_thread(_bring_back, system.postgres)
         self.outcome.history = await observer.collect(
             workload.answers, left, settled=settled, effects=self._options.folder / "effects"
         )
@@ -219,6 +225,17 @@ class ChaosRun:
 def stage_of(system: System, workload: Workload, options: Options, planned: Planned) -> Stage:
     """What a planned fault acts on."""
     return Stage(system, workload, random.Random(planned.seed), SHORT if options.short else LONG)
+
+
+def _bring_back(server: PostgresServer) -> None:
+    """Have the server answer, whichever fault was interrupted; one that restarts in a thread goes on."""
+    server.resume()
+    for _ in range(_TRIES):
+        with suppress(ServerError):
+            server.start()
+            server.execute("SELECT 1")
+            return
+        time.sleep(1)
 
 
 def _commit() -> str:

@@ -4,9 +4,15 @@ import asyncio
 
 from tests.chaos.faults.registry import Fault, Stage, kind
 from tests.chaos.system import ROLES, Role
-from tests.faults.postgres_proxy import How, When
+from tests.faults.postgres_proxy import COMMIT, How, When
 
 _STRUCK_WITHIN = 10.0  # seconds
+_STATEMENT = r"\b(INSERT INTO|UPDATE) warrener_"
+_COMMITS: dict[Role, tuple[str, ...]] = {
+    "scheduler": (_STATEMENT, COMMIT),
+    "agent": (_STATEMENT, COMMIT, COMMIT),
+    "supervisor": (_STATEMENT,),
+}
 
 
 def killed(role: Role) -> Fault:
@@ -95,17 +101,18 @@ def broker_silent(role: Role) -> Fault:
 
 
 def commit_cut(role: Role) -> Fault:
-    """One replica's connection is cut exactly at a COMMIT: before it, or after it and before its answer."""
+    """One replica's connection is cut exactly at a commit: before it, or after it and before its answer. A
+    statement that is sent without a transaction around it is its own commit."""
 
     async def bring_about(stage: Stage) -> str:
         member = stage.system.any_of(role, stage.dice)
         when, how = stage.dice.choice(list(When)), stage.dice.choice(list(How))
         struck = len(member.database.struck)
-        member.database.strike(when=when, how=how)
+        member.database.strike(stage.dice.choice(_COMMITS[role]), when, how)
         found = await asyncio.to_thread(member.database.wait_struck, struck + 1, within=_STRUCK_WITHIN)
         if not found:
             member.database.heal()
-        return f"{member.name}, {when} COMMIT, {how}" + ("" if found else " (no COMMIT came)")
+        return f"{member.name}, {when} a commit, {how}" + ("" if found else " (none came)")
 
     return bring_about
 
@@ -135,7 +142,7 @@ for _role in ROLES:
     kind(f"{_role}: broker connections silent", weight=0.7, in_short_form=_role == "agent")(
         broker_silent(_role)
     )
-    kind(f"{_role}: cut at COMMIT", weight=2)(commit_cut(_role))
+    kind(f"{_role}: cut at a commit", weight=2)(commit_cut(_role))
     kind(f"{_role}: database silent", in_short_form=_role == "scheduler")(database_silent(_role))
 
 
