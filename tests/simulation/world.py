@@ -87,13 +87,13 @@ class World:
             *(Process(f"supervisor-{n}", self._supervisor) for n in range(supervisors)),
             *(Process(f"agent-{n}", self._agent) for n in range(agents)),
         ]
-        self._producer = MemoryBus(self.broker, name="producer")
+        self.producer = MemoryBus(self.broker, name="producer")
 
     async def __aenter__(self) -> Self:
-        await self._producer.start()
-        await self._producer.declare(topology.TOPOLOGY)
-        await self._producer.declare(Topology((), (_EAR,)))
-        await self._producer.listen(_EAR.name, self._hear)
+        await self.producer.start()
+        await self.producer.declare(topology.TOPOLOGY)
+        await self.producer.declare(Topology((), (_EAR,)))
+        await self.producer.listen(_EAR.name, self._hear)
         for process in self.processes:
             process.task = asyncio.create_task(self._live(process), name=process.name)
         await self.clock.advance(1)
@@ -106,14 +106,14 @@ class World:
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks)
-        await self._producer.close()
+        await self.producer.close()
         self.broker.stop()
 
     # -- what happens in it ---------------------------------------------------------------------------------
 
     async def publish(self, *letters: Letter) -> None:
         """As a producer: until the broker has confirmed. Needs the clock to move if the broker is away."""
-        await publish_all(self._producer, letters, clock=self.clock)
+        await publish_all(self.producer, letters, clock=self.clock)
 
     async def _hear(self, delivery: Any) -> None:
         self.told += [

@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 
 from warrener_agent.failures import Instead
@@ -12,6 +12,7 @@ from warrener_agent.outcomes import Cancelled, Doubtful, Dropped, Failed, Releas
 from warrener_contracts.codec import Readable, Unreadable
 from warrener_contracts.events import AttemptDispatched, Checkpoint, ErrorInfo, Reason
 from warrener_contracts.letters import is_early
+from warrener_contracts.topology import RUNGS, Rung
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +28,7 @@ class Way(StrEnum):
 
     ADOPT = "adopt"  # it runs here already: this is a later delivery of the same message
     DELAY = "delay"  # it came before its time: up the ladder again
-    NO_SLOT = "no_slot"  # waiting is in the ladder, never in an agent
+    NO_SLOT = "no_slot"  # waiting is in the delay queues, never in an agent
     UNKNOWN = "unknown"  # this agent does not know the job type: another one may
     APART = "apart"  # what it shares a message with may have ended its agent: it comes again alone
     CLAIM = "claim"
@@ -39,7 +40,7 @@ class Then(StrEnum):
     START = "start"
     TELL_AGAIN = "tell_again"  # it has succeeded: its recorded outcome is told, nothing is run
     TELL_FAILED = "tell_failed"  # this attempt has failed: so too
-    LOOK_AGAIN = "look_again"  # a live other holds it: back by the shortest rung
+    LOOK_AGAIN = "look_again"  # a live other holds it: back by a delay level that grows
     DROP = "drop"
     TELL_CANCELLED = "tell_cancelled"
 
@@ -68,6 +69,13 @@ def way(
     if not known:
         return Way.UNKNOWN
     return Way.CLAIM if slot_free else Way.NO_SLOT
+
+
+def back_by(returned: int, patience: int, longest: timedelta) -> Rung:
+    """The delay level of a message that was sent back `returned` times before: the shortest for the first
+    `patience` times, then a longer one each time, up to `longest`."""
+    levels = [level for level in RUNGS if level.delay <= longest]
+    return levels[min(max(returned + 1 - patience, 0), len(levels) - 1)]
 
 
 def then(granted: Granted) -> Then:

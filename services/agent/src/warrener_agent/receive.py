@@ -4,12 +4,14 @@ own."""
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
+from math import ceil
 
 from warrener_agent.decide_receipt import (
     Park,
     Then,
     Way,
+    back_by,
     claim_of,
     dispatched,
     failed_before,
@@ -48,6 +50,12 @@ from warrener_runtime.telemetry import TraceContext
 
 _log = get_logger("agent.receive")
 
+_SENT_BACK = "warrener-sent-back"
+_SLOT_PATIENCE, _SLOT_LONGEST = 5, timedelta(seconds=15)
+"""A slot may be free at any moment, so what waits for one is never kept away for long."""
+_HELD_LONGEST = timedelta(minutes=1)
+_LEASES_SPARE = 2  # seconds beyond a lease in which its holder may still turn out to have died
+
 
 @dataclass(slots=True)
 class Batch:
@@ -78,6 +86,9 @@ class Receiver:
 
     def __init__(self, at: Workplace, performer: Performer, reporter: Reporter) -> None:
         self._at, self._performer, self._reporter = at, performer, reporter
+        # Within a lease its holder may have died, and then the message is how the attempt goes on, a second
+        # later. After it the holder lives, or the supervisor gives the job a new attempt.
+        self._patience = ceil(at.settings.agent_lease) + _LEASES_SPARE
 
     async def handle(self, queue: str, subscription: Subscription, deliveries: list[Delivery]) -> None:
         """Take in one batch. Raises LedgerUnavailable with nothing done, and may then be called again."""
@@ -143,8 +154,10 @@ class Receiver:
                 batch.send_away(delayed_letter(event, batch.now), [receipt])
             case Way.UNKNOWN:
                 batch.send_away(self._unknown(event, batch.now), [receipt])
-            case Way.NO_SLOT | Way.APART:
-                batch.send_away(_back_by_a_rung(event), [receipt])
+            case Way.NO_SLOT:
+                batch.send_away(_sent_back(event, [receipt], _SLOT_PATIENCE, _SLOT_LONGEST), [receipt])
+            case Way.APART:  # it comes back alone, so once
+                batch.send_away(by_rung(letter_for(event), topology.RUNGS[0]), [receipt])
 
     def _unknown(self, event: AttemptDispatched, now: datetime) -> Letter:
         """Tell the supervisor that another agent has to run it. Nothing was claimed, so nothing is
@@ -186,7 +199,7 @@ class Receiver:
             case Then.TELL_CANCELLED:
                 self._tell(batch, claim, Cancelled("cancelled before it began"))
             case Then.LOOK_AGAIN:
-                batch.send_away(_back_by_a_rung(event), receipts)
+                batch.send_away(_sent_back(event, receipts, self._patience, _HELD_LONGEST), receipts)
             case Then.DROP:
                 _log.info(
                     "A dispatched attempt is dropped: a later one was claimed.",
@@ -233,5 +246,11 @@ def _had_before(event: AttemptDispatched, receipts: Sequence[Receipt]) -> bool:
     )
 
 
-def _back_by_a_rung(event: AttemptDispatched) -> Letter:
-    return by_rung(letter_for(event), topology.RUNGS[0])
+def _sent_back(
+    event: AttemptDispatched, receipts: Sequence[Receipt], patience: int, longest: timedelta
+) -> Letter:
+    """The same attempt again, later each time: how often it was sent back stands in the message's header."""
+    told = [receipt.delivery.headers.get(_SENT_BACK) for receipt in receipts]
+    returned = max(int(text) if isinstance(text, str) and text.isdecimal() else 0 for text in told)
+    letter = by_rung(letter_for(event), back_by(returned, patience, longest))
+    return letter._replace(headers={**letter.headers, _SENT_BACK: str(returned + 1)})

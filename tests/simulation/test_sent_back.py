@@ -1,0 +1,86 @@
+"""What cannot run yet is sent back by delay levels that grow: no message circles every second."""
+
+from datetime import timedelta
+from typing import Any
+from uuid import uuid4
+
+from tests.simulation.world import World
+
+from warrener_agent.ledger import Claim
+from warrener_contracts import topology
+from warrener_contracts.events import AttemptDispatched, AttemptDispatchedData
+from warrener_contracts.letters import letter_for
+from warrener_contracts.policy import Guarantee
+from warrener_contracts.topology import Binding, Queue, Topology
+from warrener_runtime.bus import Delivery
+
+RUNS_FOR = 3600.0
+SLOTS = 4
+DELAYED = Queue("ear.delayed", (Binding(topology.DELAY, "#"),))
+
+
+async def test_a_message_of_an_attempt_that_runs_elsewhere_comes_ever_more_seldom() -> None:
+    async with World(1, schedulers=0, supervisors=0, agents=1) as world:
+        event = dispatched(world, "quick", number=1)
+        claim, now = Claim(event.data.job_id, 1), world.clock.now()
+        until = now + timedelta(seconds=RUNS_FOR)
+        await world.ledger.claim([claim], agent_id="another", now=now, until=until)
+        levels = await listen(world)
+
+        await world.publish(letter_for(event))
+        await world.clock.advance(RUNS_FOR - 60)
+
+        assert levels[:8] == ["1s"] * 8, "its holder may have died: looked at until a lease is over"
+        assert levels[8:10] == ["5s", "15s"]
+        assert set(levels[10:]) == {"1m"}
+        assert len(levels) < 75, "an hour at one a minute, and not one a second"
+
+        await world.clock.run_until(
+            lambda: bool(world.ledger.entries[event.data.job_id].completion), within=180
+        )
+        assert world.ledger.entries[event.data.job_id].holder != "another", "taken when the lease ends"
+
+
+async def test_what_waits_for_a_slot_comes_at_most_every_fifteen_seconds() -> None:
+    world = World(1, schedulers=0, supervisors=0, agents=1)
+    world.early_ack = 1.0
+    async with world:
+        long = [dispatched(world, "slow", seconds=RUNS_FOR) for _ in range(SLOTS)]
+        await world.publish(*map(letter_for, long))
+        await world.clock.advance(10)  # they run, their messages are acknowledged, their slots are taken
+        levels = await listen(world)
+
+        await world.publish(letter_for(dispatched(world, "quick", number=1)))
+        await world.clock.advance(600)
+
+        assert levels[:7] == [*["1s"] * 5, "5s", "15s"]
+        assert set(levels[7:]) == {"15s"}
+        assert len(levels) < 50, "ten minutes"
+
+
+async def listen(world: World) -> list[str]:
+    """The delay levels that messages are published to, as they come."""
+    levels: list[str] = []
+
+    async def hear(delivery: Delivery) -> None:
+        levels.append(delivery.routing_key.partition(".")[0])
+
+    await world.producer.declare(Topology((), (DELAYED,)))
+    await world.producer.listen(DELAYED.name, hear)
+    return levels
+
+
+def dispatched(world: World, job_type: str, **arguments: Any) -> AttemptDispatched:
+    """A first attempt, as the scheduler says it."""
+    data = AttemptDispatchedData(
+        job_id=uuid4(),
+        attempt=1,
+        job_type=job_type,
+        queue="default",
+        arguments=arguments,
+        guarantee=Guarantee.IDEMPOTENT,
+        timeout=timedelta(seconds=2 * RUNS_FOR),
+        max_attempts=3,
+        requested_at=world.clock.now(),
+    )
+    return AttemptDispatched(id=f"{data.job_id}:1", source="test", time=world.clock.now(), data=data)
