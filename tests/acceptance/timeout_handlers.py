@@ -46,3 +46,9 @@ def falls_silent(job: JobContext) -> int:
     while job.attempt == 1:
         pass
     return job.attempt
+
+
+@agent.job("begins")
+async def begins(job: JobContext) -> int:
+    note(job)
+    return job.attempt

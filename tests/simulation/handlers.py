@@ -43,6 +43,11 @@ class Workshop:
             await self._work(job, 0.1, 0)
             raise RuntimeError("never")
 
+        @job("fails", start_timeout="60s")
+        async def fails(job: JobContext, seconds: float) -> None:
+            await self._work(job, seconds, 0)
+            raise RuntimeError("never")
+
         @job("hanging", max_attempts=2, timeout="4s", start_timeout="60s")
         async def hanging(job: JobContext) -> None:
             await self._work(job, 100_000.0, 0)
@@ -108,7 +113,18 @@ class Workshop:
                 return Cancel("no use")
             return Fail("for good") if how == "to be dead" else 1
 
-        del quick, slow, flaky, doomed, hanging, parent, moody, sleepy, asks  # served under their names
+        del (
+            quick,
+            slow,
+            flaky,
+            doomed,
+            fails,
+            hanging,
+            parent,
+            moody,
+            sleepy,
+            asks,
+        )  # served under their names
         del grower, climber
 
     async def _work(self, job: JobContext, seconds: float, result: int) -> int:

@@ -7,6 +7,7 @@ import pytest
 
 from warrener_contracts.journey import (
     JOURNEY,
+    LATE_SUCCESS,
     OF_AN_ATTEMPT,
     STALE,
     UNHEARD_OF,
@@ -22,6 +23,7 @@ from warrener_contracts.reference.journey_page import journey_page
 from warrener_contracts.states import TERMINAL, JobState
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "journey-of-a-job.md"
+IN_FLIGHT = (JobState.QUEUED, JobState.RUNNING, JobState.RETRYING)
 PAIRS = list(itertools.product(JobState, Signal))
 
 
@@ -84,7 +86,8 @@ def test_the_fence_compares_attempts(current: int, told: int, expected: Fence) -
 @pytest.mark.parametrize(("state", "signal"), PAIRS)
 def test_g3_the_fence_stands_before_the_table(state: JobState, signal: Signal) -> None:
     if signal in OF_AN_ATTEMPT:
-        assert step(state, signal, Fence.OLDER) is STALE
+        late = signal is Signal.SUCCEEDED and state in IN_FLIGHT
+        assert step(state, signal, Fence.OLDER) is (LATE_SUCCESS if late else STALE)
         assert step(state, signal, Fence.NEWER) is UNHEARD_OF
     else:  # the word about a job holds whatever its attempt is
         assert {id(step(state, signal, where)) for where in Fence} == {id(JOURNEY[state, signal])}

@@ -311,7 +311,6 @@ def test_an_event_whose_effect_is_saved_repeats_what_there_was_to_tell(make_row:
         (make_row(JobState.RUNNING), words.withdrawn()),
         (make_row(JobState.RUNNING), words.released()),
         (make_row(JobState.RUNNING), words.lost()),
-        (make_row(JobState.QUEUED, dispatched_at=None), words.overdue()),
         (make_row(JobState.RETRYING), words.overdue()),
         (make_row(JobState.QUEUED), words.cancel()),
         (make_row(JobState.RUNNING), words.cancel()),
@@ -330,3 +329,35 @@ def test_an_event_whose_effect_is_saved_repeats_what_there_was_to_tell(make_row:
 def test_a_stale_word_tells_nothing_once_the_next_attempt_runs(make_row: MakeRow) -> None:
     ruling = judge(make_row(JobState.RUNNING, attempt=2), words.failed(1), AT)
     assert ruling == Ignored(journey.STALE.why)
+
+
+# -- a success that the ledger has recorded ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("state", [JobState.QUEUED, JobState.RUNNING, JobState.RETRYING])
+def test_g2_a_recorded_success_of_an_earlier_attempt_ends_the_job(make_row: MakeRow, state: JobState) -> None:
+    row = make_row(state, attempt=3)
+    ruling = _judged(row, words.succeeded(1))
+    assert (ruling.row.state, ruling.row.attempt) == (JobState.SUCCEEDED, 3)
+    assert ruling.attempt is not None
+    assert (ruling.attempt.attempt, ruling.attempt.verdict) == (3, "done: recorded by attempt 1")
+    assert (Tell.CANCEL in ruling.tells) is (state is JobState.RUNNING), "what runs for nothing is stopped"
+    again = judge(ruling.row, words.succeeded(1), AT)
+    assert isinstance(again, Ignored)
+    assert Tell.FINISHED in again.tells, "whoever saved it may have died before saying so"
+
+
+# -- retries whose time has passed ---------------------------------------------------------------------------
+
+
+def test_1_a_retry_is_queued_without_a_second_message(make_row: MakeRow) -> None:
+    due_at = NOW - timedelta(seconds=15)
+    ruling = _judged(make_row(JobState.RETRYING, attempt=2, due_at=due_at), words.overdue(2))
+    assert (ruling.row.state, ruling.row.attempt, ruling.row.dispatched_at) == (JobState.QUEUED, 2, due_at)
+    assert not ruling.tells
+
+
+def test_1_a_retry_that_was_kept_in_the_store_is_dispatched(make_row: MakeRow) -> None:
+    ruling = _judged(make_row(JobState.RETRYING, attempt=2, dispatched_at=None), words.overdue(2))
+    assert (ruling.row.state, ruling.row.attempt, ruling.row.dispatched_at) == (JobState.QUEUED, 2, NOW)
+    assert ruling.tells == {Tell.DISPATCH}

@@ -20,6 +20,7 @@ from warrener_contracts.events import (
     AttemptDispatched,
     AttemptDispatchedData,
     AttemptLost,
+    AttemptOverdue,
     Event,
     JobDead,
     JobFinished,
@@ -28,9 +29,11 @@ from warrener_contracts.events import (
 )
 from warrener_contracts.letters import BATCH_TYPE, Letter, letter_for, parked_letter
 from warrener_contracts.states import JobState
+from warrener_contracts.topology import Topology
 from warrener_store.port import Save, StoreRefused
 from warrener_store.rows import JobRow
 from warrener_supervisor import observe
+from warrener_supervisor.tidings import dispatch_letter
 
 FRESH = NOW + timedelta(seconds=30)
 
@@ -95,7 +98,7 @@ async def test_a_failed_attempt_comes_again_by_the_ladder_when_it_is_due(stage: 
 async def test_what_the_ladder_loses_is_dispatched_again(stage: Stage) -> None:
     await stage.say(words.failed(retry_after_seconds=5))
     stage.broker.purge("warrener.delay.5s")
-    await stage.clock.advance(25)
+    await stage.clock.advance(35)
     (dispatch,) = stage.dispatched()
     assert isinstance(dispatch, AttemptDispatched)
     assert dispatch.data.attempt == 2
@@ -278,14 +281,29 @@ async def test_a_deadline_ends_a_job_wherever_it_is() -> None:
     await stage.close()
 
 
-async def test_what_nobody_takes_is_dispatched_again_under_a_new_number() -> None:
+async def test_1_what_was_not_published_is_dispatched_under_its_number() -> None:
     stage = Stage()
-    await stage.open(make(JobState.QUEUED, dispatched_at=None))
+    await stage.open(make(JobState.QUEUED, dispatched_at=None, wake_at=FRESH))
     await stage.clock.advance(2)
     (dispatch,) = stage.dispatched()
     assert isinstance(dispatch, AttemptDispatched)
-    assert dispatch.data.attempt == 2
-    assert (await _row(stage)).failures == 0
+    assert dispatch.data.attempt == 1
+    row = await _row(stage)
+    assert (row.failures, row.dispatched_at is None) == (0, False)
+    await stage.close()
+
+
+async def test_1_a_job_that_waits_longer_than_its_start_timeout_is_named_once() -> None:
+    stage, row = Stage(), make(JobState.QUEUED)
+    await stage.open(row)
+    await stage.bus.declare(Topology((), (topology.dispatch_queue("default"),)))
+    await stage.say(dispatch_letter(row, NOW), then=1)
+    dispatched = len(stage.dispatched())
+    await stage.clock.advance(400)
+    named = [event for event in stage.told(topology.STATUS) if isinstance(event, AttemptOverdue)]
+    assert [(event.data.job_id, event.data.attempt) for event in named] == [(JOB, 1)]
+    assert len(stage.dispatched()) == dispatched, "it waits in its queue"
+    assert (await _row(stage)).attempt == 1
     await stage.close()
 
 

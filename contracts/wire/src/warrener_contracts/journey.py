@@ -1,10 +1,10 @@
 """The journey of a job as data: what every event does to a job in every state.
 
-An event about an attempt is first compared with the job's current attempt (the fence): the word of an older
-attempt is ignored, that of a newer one is impossible, because only the supervisor makes attempts and it
-records them before it dispatches them. What is left stands in JOURNEY: for each pair of state and signal a
-transition (to one of several states, which the judge chooses by policy), or ignored with the reason, or
-impossible.
+An event about an attempt is first compared with the job's current attempt (the fence): an event of an older
+attempt is ignored unless it is a success, one of a newer attempt is impossible, because only the supervisor
+makes attempts and it records them before it dispatches them. What is left stands in JOURNEY: for each pair of
+state and signal a transition (to one of several states, which the judge chooses by policy), or ignored with
+the reason, or impossible.
 `docs/journey-of-a-job.md` is generated from it.
 """
 
@@ -26,7 +26,7 @@ class Signal(StrEnum):
     DUE = "due"  # the time it waited for has come
     CANCEL_REQUESTED = "cancel_requested"
     DEADLINE_PASSED = "deadline_passed"
-    OVERDUE = "overdue"  # queued too long, or the ladder lost its wake-up
+    OVERDUE = "overdue"  # queued longer than its start_timeout, or past the time of its retry
     ALIVE = "alive"  # started, progressed, or listed in a heartbeat
     SUCCEEDED = "succeeded"
     FAILED = "failed"
@@ -139,7 +139,10 @@ _QUEUED: Mapping[Signal, Step] = {
     Signal.CANCEL_REQUESTED: _to(
         CANCELLED, why="no agent has said that it runs; those that hold it are told"
     ),
-    Signal.OVERDUE: _to(QUEUED, why="nobody took it in time: dispatched again under a new attempt number"),
+    Signal.OVERDUE: Ignored(
+        "it waits longer than its start_timeout, which only names it: a backlog is not a loss, and a "
+        "dispatch that is gone is found by comparing the store with the queue"
+    ),
 }
 
 _RUNNING: Mapping[Signal, Step] = {
@@ -169,8 +172,8 @@ _RETRYING: Mapping[Signal, Step] = {
     Signal.OVERDUE: _to(
         QUEUED,
         RETRYING,
-        why="the ladder has lost its wake-up: the same attempt is dispatched again; while a circuit "
-        "breaker is open it is put off",
+        why="its time has passed: the same attempt is queued, and dispatched if its dispatch was kept in the "
+        "store; while a circuit breaker is open it is put off",
     ),
 }
 
@@ -203,6 +206,11 @@ JOURNEY: Mapping[tuple[JobState, Signal], Step] = MappingProxyType(
 """Complete: every pair of state and signal has one step."""
 
 STALE = Ignored("the word of an earlier attempt: the fence refuses it")
+LATE_SUCCESS = _to(
+    SUCCEEDED,
+    why="an earlier attempt has succeeded: only a success that the ledger has recorded is published",
+)
+"""While the job is not over, this counts whatever attempt waits."""
 UNHEARD_OF = Impossible("the word of an attempt that was never made")
 
 
@@ -217,7 +225,8 @@ def step(state: JobState, signal: Signal, where: Fence = Fence.CURRENT) -> Step:
     """What `signal` does to a job in `state`."""
     if signal in OF_AN_ATTEMPT:
         if where is Fence.OLDER:
-            return STALE
+            late = signal is Signal.SUCCEEDED and isinstance(JOURNEY[state, signal], To)
+            return LATE_SUCCESS if late else STALE
         if where is Fence.NEWER:
             return UNHEARD_OF
     return JOURNEY[state, signal]

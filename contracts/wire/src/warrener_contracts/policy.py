@@ -72,7 +72,8 @@ class JobPolicy(BaseModel, frozen=True):
         description="Its handler says that it lives at least so often, or its attempt is timed out.",
     )
     start_timeout: Span = Field(
-        default=timedelta(hours=1), description="Queued that long without a sign of life: dispatched again."
+        default=timedelta(hours=1),
+        description="A job that is queued for longer is named once, by `attempt.overdue`; it waits on.",
     )
     backoff: Backoff = Backoff()
     max_age: Span | None = Field(

@@ -19,9 +19,11 @@ from warrener_store.memory_escalations import MemoryEscalations
 from warrener_store.memory_kept import MemoryKept
 from warrener_store.memory_letters import MemoryLetters
 from warrener_store.memory_parked import MemoryParked
+from warrener_store.memory_queued import MemoryQueued
 from warrener_store.memory_successes import ended_by, told_of
 from warrener_store.newest import newest
 from warrener_store.port import Inserted, Save, StateStore, StoreRefused
+from warrener_store.queued import DISPATCHED
 from warrener_store.records.successes import IN_FLIGHT
 from warrener_store.rows import (
     ASKED,
@@ -42,7 +44,7 @@ from warrener_store.successes import SucceededJob, Success
 from warrener_store.watching import watched_by
 
 
-class MemoryStore(MemoryWatches, MemorySchedules, MemoryKept, MemoryParked, StateStore):
+class MemoryStore(MemoryWatches, MemorySchedules, MemoryKept, MemoryParked, MemoryQueued, StateStore):
     """Keeps everything in dictionaries until it is thrown away; start and close change nothing."""
 
     def __init__(self) -> None:
@@ -51,6 +53,7 @@ class MemoryStore(MemoryWatches, MemorySchedules, MemoryKept, MemoryParked, Stat
         MemoryKept.__init__(self, self._jobs)
         MemoryParked.__init__(self)
         self._installation: UUID | None = None
+        MemoryQueued.__init__(self, self._live_jobs)
         self._by_key: dict[str, UUID] = {}
         self._live: set[UUID] = set()  # jobs that are not over
         self._deadlines: dict[UUID, datetime] = {}  # of jobs that are not over; moved by claims
@@ -179,6 +182,12 @@ class MemoryStore(MemoryWatches, MemorySchedules, MemoryKept, MemoryParked, Stat
         for job_id in live:
             self._change(job_id, watchers=watched_by(self._jobs[job_id].watchers, more[job_id]))
         return live
+
+    async def mark_unpublished(self, attempts: Sequence[tuple[UUID, int]], now: datetime) -> None:
+        for job_id, attempt in attempts:
+            row = self._jobs.get(job_id)
+            if row is not None and row.attempt == attempt and row.state in DISPATCHED:
+                self._change(job_id, dispatched_at=None, updated_at=now)
 
     def _live_jobs(self) -> list[JobRow]:
         return [self._jobs[job_id] for job_id in self._live]

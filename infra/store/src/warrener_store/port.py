@@ -15,6 +15,7 @@ from warrener_store.dead_letters import DeadLetters
 from warrener_store.escalations import Escalations
 from warrener_store.frozen import checked
 from warrener_store.parked import ParkedMessage, ParkedMessages
+from warrener_store.queued import QueuedJobs
 from warrener_store.rows import (
     AgentRow,
     AttemptRow,
@@ -51,7 +52,7 @@ class Save:
     dead_letter: DeadLetter | None = None
 
 
-class StateStore(CancelledTrees, KeptCheckpoints, Successes, ParkedMessages, Protocol):
+class StateStore(CancelledTrees, KeptCheckpoints, QueuedJobs, Successes, ParkedMessages, Protocol):
     """Where schedules, jobs, attempts and dead letters are kept. Errors of the database are StoreUnavailable
     (try again) or StoreRefused (a constraint: a bug).
 

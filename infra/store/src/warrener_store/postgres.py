@@ -25,6 +25,7 @@ from warrener_store.postgres_driver import SILENCE, PostgresDriver
 from warrener_store.postgres_escalations import PostgresEscalations
 from warrener_store.postgres_letters import PostgresLetters
 from warrener_store.questions import Questions
+from warrener_store.queued_reads import QueuedReads
 from warrener_store.records.agents import (
     AGENT_COLUMNS,
     JOB_TYPE_COLUMNS,
@@ -69,6 +70,7 @@ class PostgresStore(
     KeptInstallation,
     KeptParked,
     Kept,
+    QueuedReads,
     Questions,
     StateStore,
 ):

@@ -30,6 +30,7 @@ from warrener_store.kept import Kept
 from warrener_store.parked import KeptParked, ParkedMessage, parked_out
 from warrener_store.port import Inserted, Save, StateStore, StoreNotMigrated
 from warrener_store.questions import Questions
+from warrener_store.queued_reads import QueuedReads
 from warrener_store.records.agents import agent_out, job_type_in, job_type_out
 from warrener_store.records.breakers import breaker_out
 from warrener_store.records.ends import attempt_out, dead_letter_out
@@ -60,6 +61,7 @@ class SqliteStore(
     KeptInstallation,
     KeptParked,
     Kept,
+    QueuedReads,
     Questions,
     StateStore,
 ):

@@ -1,7 +1,7 @@
 """dispatch: jobs that waited for their time are sent to the agents when it has come.
 
-Marked, published, and then marked as published: a crash before the last step leaves a row whose `wake_at` is
-near and whose `dispatched_at` is not set, and the supervisor's watchdog has it dispatched again. An agent's
+Marked, published, and then marked as published: a crash before the last step leaves a row whose
+`dispatched_at` is not set, and a supervisor publishes it under the same attempt number. An agent's
 word about attempt 1 always finds attempt 1 in the store.
 """
 
@@ -74,7 +74,7 @@ def begin(row: JobRow, now: datetime) -> JobRow:
         state=JobState.QUEUED,
         attempt=1,
         due_at=None,
-        wake_at=now + GRACE,
+        wake_at=now + row.policy.start_timeout,
         dispatched_at=None,
         updated_at=now,
     )

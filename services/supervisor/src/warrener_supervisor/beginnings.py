@@ -1,4 +1,4 @@
-"""How a job gets to run: signs of life, and dispatches that nobody took. Pure."""
+"""How a job gets to run: signs of life, and retries whose time has passed. Pure."""
 
 from datetime import datetime
 from typing import Any
@@ -93,40 +93,26 @@ def watched_until(row: JobRow, started_at: datetime, lease_until: datetime, rule
     return min(lease_until, started_at + row.policy.timeout + rules.timeout_grace)
 
 
-def dispatched_again(row: JobRow, event: AttemptOverdue, at: Moment) -> Judgement:
-    """Nobody took it in time. The ladder's lost wake-up is given again; what was queued gets a new number,
-    as an agent may yet come with the old one. Neither is charged to the job. What a breaker
-    holds back is put off; a half open one lets its probes through."""
-    if row.state is JobState.RETRYING and (breaker := at.holding.holds(row, at.now)):
+def queued_again(row: JobRow, _: AttemptOverdue, at: Moment) -> Judgement:
+    """Queue a retry whose time has passed; its attempt number stays.
+
+    Its dispatch left the delay queue at its time, and waits in its queue or is lost: `redispatch` compares
+    the two, so that a backlog makes no second message. Only a dispatch that was kept in the store is
+    published here. A retry that a breaker holds back is put off; a half-open one admits its probes.
+    """
+    if breaker := at.holding.holds(row, at.now):
         put_off = become(row, wake_at=at.now + PUT_OFF, updated_at=at.now)
         return Judgement(put_off, f"held back: {breaker.name} is {breaker.state.value}")
+    kept = row.dispatched_at is None
     queued = become(
         row,
         state=JobState.QUEUED,
         due_at=None,
-        dispatched_at=at.now,
+        dispatched_at=at.now if kept else max(row.dispatched_at or at.now, row.due_at or at.now),
         wake_at=at.now + row.policy.start_timeout,
         updated_at=at.now,
     )
-    if row.state is JobState.RETRYING:
-        return Judgement(queued, "dispatched again", tells=frozenset({Tell.DISPATCH}))
-    given_up = AttemptRow(
-        job_id=row.job_id,
-        attempt=row.attempt,
-        end=AttemptEnd.NOT_STARTED,
-        agent_id=row.owner,
-        dispatched_at=row.dispatched_at,
-        started_at=None,
-        finished_at=at.now,
-        error=None,
-        verdict=f"dispatched again: no agent took attempt {event.data.attempt} in time",
-    )
-    return Judgement(
-        become(queued, attempt=row.attempt + 1),
-        "dispatched again",
-        attempt=given_up,
-        tells=frozenset({Tell.DISPATCH}),
-    )
+    return Judgement(queued, "queued", tells=frozenset({Tell.DISPATCH}) if kept else NOTHING)
 
 
 def _started_at(row: JobRow, event: SignOfLife, now: datetime) -> datetime:

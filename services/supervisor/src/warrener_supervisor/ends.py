@@ -18,9 +18,12 @@ from warrener_supervisor.verdicts import Judgement, Tell
 
 
 def succeeded(row: JobRow, event: AttemptSucceeded, at: Moment) -> Judgement:
-    """The result of the current attempt. A cancel that came too late changes nothing: the effects are
-    there."""
+    """The result of the current attempt, or of an earlier one that the ledger has recorded. A cancel that
+    came too late changes nothing: the effects are there."""
     data = event.data
+    tells = tidings(JobState.SUCCEEDED, Signal.SUCCEEDED)
+    if data.attempt < row.attempt and row.state is JobState.RUNNING:
+        tells |= {Tell.CANCEL}  # the later attempt runs where the ledger of the earlier one is not known
     over = _over(row, JobState.SUCCEEDED, at.now, result=data.result, owner=data.agent_id)
     itself = data.recorded_attempt == row.attempt
     verdict = VERDICT if itself else f"{VERDICT}: recorded by attempt {data.recorded_attempt}"
@@ -35,7 +38,7 @@ def succeeded(row: JobRow, event: AttemptSucceeded, at: Moment) -> Judgement:
         error=None,
         verdict=verdict,
     )
-    return Judgement(over, VERDICT, attempt=record, tells=tidings(over.state, Signal.SUCCEEDED))
+    return Judgement(over, VERDICT, attempt=record, tells=tells)
 
 
 def dead(row: JobRow, record: AttemptRow, reason: str, now: datetime) -> Judgement:

@@ -44,7 +44,7 @@ _DECIDE: Mapping[Signal, Callable[[JobRow, Any, Moment], Judgement | Ignored]] =
     Signal.RELEASED: trials.released,
     Signal.TIMED_OUT: timeouts.told_to_stop,
     Signal.LOST: trials.lost,
-    Signal.OVERDUE: beginnings.dispatched_again,
+    Signal.OVERDUE: beginnings.queued_again,
     Signal.CANCEL_REQUESTED: ends.cancel_requested,
     Signal.DEADLINE_PASSED: ends.expired,
 }
@@ -84,10 +84,11 @@ def _told_again(row: JobRow, signal: Signal, where: Fence, event: Event[Any]) ->
     if row.state not in _BRINGS_ABOUT[signal]:
         return NOTHING
     if row.state.terminal:
-        by_this = where is Fence.CURRENT and (signal is not Signal.ALIVE or beginnings.has_ended(row, event))
+        counts = where is Fence.CURRENT or signal is Signal.SUCCEEDED
+        by_this = counts and (signal is not Signal.ALIVE or beginnings.has_ended(row, event))
         return ends.tidings(row.state, signal) if by_this else NOTHING
-    if row.state not in (JobState.QUEUED, JobState.RETRYING):
-        return NOTHING
+    if row.state not in (JobState.QUEUED, JobState.RETRYING) or signal is Signal.OVERDUE:
+        return NOTHING  # a dispatch that was not published is found by the comparison with the queue
     if where is Fence.OLDER and attempt_of(event) != row.attempt - 1:
         return NOTHING
     if row.state is JobState.RETRYING and signal not in _NOTHING_WRONG:

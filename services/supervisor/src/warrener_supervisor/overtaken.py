@@ -12,7 +12,6 @@ from warrener_contracts.events import (
     AttemptCancelled,
     AttemptFailed,
     AttemptLost,
-    AttemptOverdue,
     AttemptReleased,
     AttemptTimedOut,
     Event,
@@ -37,16 +36,6 @@ def _heard_since(row: JobRow, _: AttemptLost, now: datetime) -> str | None:
 def _begun_since(row: JobRow, _: AttemptTimedOut, now: datetime) -> str | None:
     if row.started_at is not None and row.started_at + row.policy.timeout > now:
         return f"it has time until {(row.started_at + row.policy.timeout).isoformat()}"
-    return None
-
-
-def _dispatched_since(row: JobRow, _: AttemptOverdue, now: datetime) -> str | None:
-    if (
-        row.state is JobState.QUEUED
-        and row.dispatched_at
-        and row.dispatched_at + row.policy.start_timeout > now
-    ):
-        return f"it was dispatched again at {row.dispatched_at.isoformat()}"
     return None
 
 
@@ -79,7 +68,6 @@ def _held_by_another(row: JobRow, agent_id: str, started_at: datetime | None) ->
 _ASK: Mapping[type[Event[Any]], Callable[[JobRow, Any, datetime], str | None]] = {
     AttemptLost: _heard_since,
     AttemptTimedOut: _begun_since,
-    AttemptOverdue: _dispatched_since,
     AttemptFailed: _ended_by_another,
     AttemptCancelled: _ended_by_another,
     AttemptReleased: _released_by_another,

@@ -20,3 +20,8 @@ class Rules:
     longest_ladder: timedelta = RUNGS[-1].delay  # what waits longer waits in the store alone
     shortest_delay: timedelta = RUNGS[0].delay  # no rung is shorter: a shorter delay would spin
     claim: timedelta = timedelta(seconds=10)  # the watchdog's word is repeated after it, if it was not heard
+    settled: timedelta = timedelta(seconds=10)  # a dispatch is in its queue by then, or lost
+    unpublished_grace: timedelta = timedelta(seconds=5)  # who has just touched a job may be publishing it
+    named_again: timedelta = timedelta(
+        minutes=1
+    )  # a job that waits too long is named again, if it was not heard

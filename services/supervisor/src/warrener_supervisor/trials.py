@@ -160,6 +160,8 @@ def _again(charged: JobRow, record: AttemptRow, delay: timedelta, at: Moment) ->
         dispatched_at=at.now,
         updated_at=at.now,
     )
+    if held.kept_in_store(row, at.now, at.rules):
+        row = become(row, dispatched_at=None)  # the broker does not have it
     return Judgement(
         row,
         "retry",

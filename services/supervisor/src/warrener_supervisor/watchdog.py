@@ -1,21 +1,24 @@
 """watchdog: looks at the jobs whose time has come and says so on the status exchange; the judge hears it
 there."""
 
-from datetime import datetime
+from datetime import UTC, datetime
 
-from warrener_contracts.letters import Letter, letter_for
+from warrener_contracts.letters import Letter, gathered, letter_for
 from warrener_contracts.states import JobState
 from warrener_runtime.bus.port import Bus, Fate
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
-from warrener_store.port import StateStore
+from warrener_store.becoming import become
+from warrener_store.port import Save, StateStore
 from warrener_supervisor.hearing import Hearing
 from warrener_supervisor.notices import deadline_notice, notice
 from warrener_supervisor.rules import Rules
 
 _log = get_logger("watchdog")
 
-_WATCHED = (JobState.QUEUED, JobState.RUNNING, JobState.RETRYING)
+_WATCHED = (JobState.RUNNING, JobState.RETRYING)
+_NAMED = datetime(9999, 12, 31, tzinfo=UTC)
+"""`wake_at` of a queued job that was named for waiting too long: it is named once."""
 
 
 class Watchdog:
@@ -44,6 +47,7 @@ class Watchdog:
         hearing = self._hearing.proves(now)
         while await self._say(now, hearing=hearing) >= self._limit:
             pass  # there is more of the same moment
+        await self._name_waiting(now)
 
     async def _say(self, now: datetime, *, hearing: bool) -> int:
         until = now + self._rules.claim
@@ -54,10 +58,23 @@ class Watchdog:
         await self._publish([letter_for(event) for event in events if event is not None])
         return max(len(due), len(late))
 
-    async def _publish(self, letters: list[Letter]) -> None:
-        """Once, and not until it succeeds: what was true before an outage need not be true after it."""
+    async def _name_waiting(self, now: datetime) -> None:
+        """Name jobs that have waited in their queue for longer than their start_timeout, once each.
+
+        One batch a look: a backlog of a million must not keep the judge from anything else.
+        """
+        due = await self._store.claim_due([JobState.QUEUED], now, now + self._rules.named_again, self._limit)
+        events = [event for row in due if (event := notice(row, now, self._rules, hearing=False)) is not None]
+        if due and await self._publish(gathered(map(letter_for, events))):
+            named = [become(row, version=row.version + 1, wake_at=_NAMED) for row in due]
+            await self._store.save_jobs([Save(row) for row in named])
+
+    async def _publish(self, letters: list[Letter]) -> bool:
+        """Publish once, and not until it succeeds: what was true before an outage need not be true after it.
+        True if the broker has all."""
         if not letters:
-            return
+            return True
         fates = await self._bus.publish(letters)
         unheard = sum(fate is not Fate.CONFIRMED for fate in fates)
         _log.info("Jobs are due for judgement.", action="watchdog.said", jobs=len(letters), unheard=unheard)
+        return not unheard

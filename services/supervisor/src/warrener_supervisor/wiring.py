@@ -26,6 +26,7 @@ from warrener_supervisor.escalation.source import LadderFile
 from warrener_supervisor.hearing import Hearing
 from warrener_supervisor.observe import Observe
 from warrener_supervisor.presence import Presence
+from warrener_supervisor.redispatch import Redispatch, Unpublished
 from warrener_supervisor.rules import Rules
 from warrener_supervisor.schedules.watch import ScheduleWatch
 from warrener_supervisor.settings import SupervisorSettings
@@ -35,6 +36,8 @@ NAME = "warrener-supervisor"
 _BEATS_AT_ONCE = 200
 _BURIALS_AT_ONCE = 50
 _ALERT_EVERY = 5.0
+_COMPARE_EVERY = 5.0  # seconds between comparisons of the store with the dispatch queues
+_UNPUBLISHED_EVERY = 1.0
 
 _log = get_logger("supervisor")
 
@@ -79,6 +82,7 @@ def assemble(  # noqa: PLR0917 - the same six for every service
         give_up_after=deaf,
     )
     hearing = Hearing(lambda: hearts.live and presence.keeps_up and clock.trusted, rules)
+    redispatch, unpublished = Redispatch(bus, store, clock, rules), Unpublished(bus, store, clock, rules)
     watchdog = Watchdog(bus, store, clock, rules, hearing=hearing)
     alert = Alert(bus, store, clock, rules, hearing, intake)
     schedules = ScheduleWatch(bus, store, clock, rules=rules, intake=intake)
@@ -119,6 +123,8 @@ def assemble(  # noqa: PLR0917 - the same six for every service
         judging("breakers", breakers.look, every=settings.watch_every),
         judging("escalation", escalation.look, every=settings.watch_every),
         judging("watchdog", watchdog.look, every=settings.watch_every),
+        judging("unpublished jobs", unpublished.look, every=_UNPUBLISHED_EVERY),
+        judging("redispatch", redispatch.look, every=_COMPARE_EVERY),
         judging("alert", alert.look, every=_ALERT_EVERY),
         judging("schedules", schedules.look, every=_ALERT_EVERY),
         name=NAME,

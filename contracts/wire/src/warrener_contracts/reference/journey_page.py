@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from warrener_contracts.journey import (
     JOURNEY,
+    LATE_SUCCESS,
     OF_AN_ATTEMPT,
     STALE,
     UNHEARD_OF,
@@ -50,7 +51,8 @@ it dispatches it.
 
 | the signal tells of | then |
 |---|---|
-| an older attempt | {older} |
+| an older attempt that has succeeded, while the job is not over | {late} |
+| an older attempt in every other way | {older} |
 | the current attempt | the table below decides |
 | a newer attempt | {newer} |
 
@@ -86,7 +88,11 @@ def _lines() -> Iterator[str]:
     for signal in Signal:
         yield f"| `{signal}` | {'attempt' if signal in OF_AN_ATTEMPT else 'job'} | {_BROUGHT_BY[signal]} |"
     yield ""
-    yield _FENCE.format(older=f"ignored: {STALE.why}", newer=f"**impossible**: {UNHEARD_OF.why}").rstrip()
+    yield _FENCE.format(
+        late=f"→ `succeeded`: {LATE_SUCCESS.why}",
+        older=f"ignored: {STALE.why}",
+        newer=f"**impossible**: {UNHEARD_OF.why}",
+    ).rstrip()
     yield ""
     yield f"## Every pair ({len(JOURNEY)})"
     yield ""

@@ -127,6 +127,15 @@ Index(
     postgresql_where=sql("parent_id IS NOT NULL"),
     sqlite_where=sql("parent_id IS NOT NULL"),
 )
+# What each dispatch queue should hold, the first dispatched first; what is not published has no moment.
+Index(
+    "warrener_jobs_queued",
+    jobs.c.queue,
+    jobs.c.dispatched_at,
+    jobs.c.job_id,
+    postgresql_where=sql("state = 'queued'"),
+    sqlite_where=sql("state = 'queued'"),
+)
 Index("warrener_jobs_listed", jobs.c.state, jobs.c.job_type, jobs.c.accepted_at, jobs.c.job_id)
 
 attempts = Table(

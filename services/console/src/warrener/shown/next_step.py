@@ -31,7 +31,7 @@ def _of_state(row: JobRow, now: datetime) -> str:
             f"the scheduler dispatches it {ago(row.due_at, now)}" if row.due_at else "the scheduler plans it"
         )
     if row.state is JobState.QUEUED:
-        return f"the next free agent of queue {row.queue} takes attempt {row.attempt}" + _redispatch(row, now)
+        return f"the next free agent of queue {row.queue} takes attempt {row.attempt}" + _waiting(row, now)
     if row.state is JobState.RETRYING:
         return _retrying(row, now)
     return _running(row, now, left)
@@ -51,10 +51,11 @@ def _over(row: JobRow) -> str:
     return "nothing: it is over"
 
 
-def _redispatch(row: JobRow, now: datetime) -> str:
+def _waiting(row: JobRow, now: datetime) -> str:
     if row.dispatched_at is None:
-        return ""
-    return f"; nobody took it by {clock(row.dispatched_at + row.policy.start_timeout)}: dispatched again"
+        return "; its queue has not taken it yet: a supervisor publishes it again"
+    late = row.dispatched_at + row.policy.start_timeout
+    return f"; it waits longer than its start_timeout since {clock(late)}" if late <= now else ""
 
 
 def _running(row: JobRow, now: datetime, left: int) -> str:

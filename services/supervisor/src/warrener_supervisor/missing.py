@@ -1,0 +1,95 @@
+"""Decide how many dispatches of a queue are gone, by two looks at the store and at the queue. Pure.
+
+Time in a queue proves nothing. Two things do. By count: the jobs that the store calls queued need more
+messages than the queue, the delay queues and the free slots of the agents can hold. By order: a queue is
+first in, first out, so a job that waits while later ones have begun, or while the queue is empty, has no
+message in it; this finds the few that a count cannot tell from messages on their way. In a queue where as
+many messages wait as jobs need, nothing is gone, whatever was overtaken.
+"""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from math import ceil
+from typing import NamedTuple
+from uuid import UUID
+
+from warrener_store.queued import QueuedGroup
+from warrener_store.rows import JobRow
+
+
+class Look(NamedTuple):
+    """One look at a dispatch queue. `settled` and `every`: how many messages the queued jobs need at least,
+    those dispatched some time ago and all; `oldest`: the first of the settled, in order."""
+
+    at: datetime
+    settled: int
+    every: int
+    ready: int
+    delayed: int
+    slots: int
+    oldest: Mapping[UUID, datetime]
+
+    @property
+    def certain(self) -> int:
+        """Messages that are gone even if each free slot is about to begin one."""
+        return max(0, self.settled - self.ready - self.delayed - self.slots)
+
+    @property
+    def possible(self) -> int:
+        """Messages that are gone unless agents are about to begin them."""
+        return max(0, (self.every if self.ready else self.settled) - self.ready - self.delayed)
+
+
+class Missing(NamedTuple):
+    """How many messages are gone, and the jobs among which they are, the first dispatched first. `beyond`:
+    nothing has moved, so jobs behind these may be among them too."""
+
+    messages: int = 0
+    jobs: tuple[UUID, ...] = ()
+    beyond: bool = False
+
+
+def missing(before: Look, now: Look) -> Missing:
+    """Compare two looks, some seconds apart."""
+    stuck = tuple(job_id for job_id, at in now.oldest.items() if before.oldest.get(job_id) == at)
+    if certain := min(before.certain, now.certain):
+        return Missing(certain, stuck, beyond=len(stuck) == len(before.oldest))
+    if possible := min(before.possible, now.possible):
+        if before.ready or now.ready:
+            stuck = _overtaken(before, now, stuck)
+        return Missing(possible, stuck)
+    return Missing()
+
+
+def needed(groups: Iterable[QueuedGroup]) -> tuple[int, int]:
+    """Messages that the settled, and all, of these jobs need at least."""
+    counted = [(ceil(each.settled / _shared(each)), ceil(each.jobs / _shared(each))) for each in groups]
+    return sum(settled for settled, _ in counted), sum(jobs for _, jobs in counted)
+
+
+def enough_for(messages: int, rows: Iterable[JobRow]) -> list[JobRow]:
+    """The first of these whose dispatches fill so many messages."""
+    chosen: list[JobRow] = []
+    filled = 0.0
+    for row in rows:
+        if filled >= messages:
+            break
+        chosen.append(row)
+        filled += 1 / shares(row)
+    return chosen
+
+
+def shares(row: JobRow) -> int:
+    """How many dispatches like this one may share a message."""
+    return row.policy.per_message if row.attempt == 1 else 1
+
+
+def _shared(group: QueuedGroup) -> int:
+    return group.policy.per_message
+
+
+def _overtaken(before: Look, now: Look, stuck: tuple[UUID, ...]) -> tuple[UUID, ...]:
+    """Those behind which another has left the queue since."""
+    left = [at for job_id, at in before.oldest.items() if job_id not in now.oldest]
+    newest = max(left, default=None)
+    return () if newest is None else tuple(job_id for job_id in stuck if now.oldest[job_id] < newest)

@@ -1,0 +1,215 @@
+"""redispatch: publish again what a dispatch queue has lost, and what no queue has taken yet.
+
+A repeat keeps its attempt number: agents and the ledger make it harmless. A save decides which of several
+supervisors publishes it, and sets `dispatched_at` first; should this process die before it publishes, the
+next comparison finds the job again.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from warrener_contracts.events import Checkpoint
+from warrener_contracts.states import JobState
+from warrener_contracts.topology import RUNGS, STATUS_QUEUE, dispatch_queue
+from warrener_runtime.bus.port import Bus, BusUnreachable
+from warrener_runtime.clock import Clock
+from warrener_runtime.logs import get_logger
+from warrener_store.becoming import become
+from warrener_store.port import Save, StateStore
+from warrener_store.queued import QueueHead
+from warrener_store.rows import JobRow
+from warrener_supervisor import act
+from warrener_supervisor.missing import Look, Missing, enough_for, missing, needed, shares
+from warrener_supervisor.rules import Rules
+from warrener_supervisor.tidings import dispatch_letter
+
+_log = get_logger("redispatch")
+
+_DEEP = 20_000
+"""Ready messages beyond which a queue is not compared: counting its jobs would cost more than it finds."""
+_SURPLUS = 10_000
+"""Jobs that are counted beyond those for which the queue may hold messages."""
+_MOST_COUNTED = 60_000
+_OLDEST = 1_000
+_AT_ONCE = 500
+_MOST_BATCHES = 10
+"""Batches of repeats for one queue in one look; a later look goes on."""
+_FIRST_PAUSE, _LONGEST_PAUSE = timedelta(seconds=30), timedelta(minutes=15)
+
+
+@dataclass(slots=True)
+class _Suspect:
+    """A queue whose jobs have waited for some time."""
+
+    look: Look | None = None
+    quiet_until: datetime | None = None
+    pause: timedelta = field(default=_FIRST_PAUSE)
+
+
+class Redispatch:
+    """Compares what the store calls queued with what each dispatch queue holds."""
+
+    def __init__(self, bus: Bus, store: StateStore, clock: Clock, rules: Rules) -> None:
+        self._bus, self._store, self._clock, self._rules = bus, store, clock, rules
+        self._suspects: dict[str, _Suspect] = {}
+
+    async def look(self) -> None:
+        """Compare every queue that has jobs which were dispatched some time ago."""
+        settled = self._clock.now() - self._rules.settled
+        queues = [head.queue for head in await self._store.queue_heads() if _is_old(head, settled)]
+        self._suspects = {queue: self._suspects.get(queue, _Suspect()) for queue in queues}
+        if not queues:
+            return
+        try:
+            if (await self._bus.backlog(STATUS_QUEUE.name)).waiting:
+                self._forget()  # jobs may be over whose ends are not read yet
+                return
+            delayed = await self._delayed()
+        except BusUnreachable:
+            self._forget()
+            return
+        slots = await self._free_slots()
+        for queue, suspect in self._suspects.items():
+            await self._compare(queue, suspect, delayed, slots.get(queue, 0))
+
+    def _forget(self) -> None:
+        for suspect in self._suspects.values():
+            suspect.look = None
+
+    async def _compare(self, queue: str, suspect: _Suspect, delayed: int, slots: int) -> None:
+        before, now = suspect.look, self._clock.now()
+        found = suspect.look = await self._look_at(queue, delayed, slots)
+        if found is None or not found.possible:
+            suspect.quiet_until, suspect.pause = None, _FIRST_PAUSE
+            return
+        if before is None or (suspect.quiet_until is not None and now < suspect.quiet_until):
+            return
+        gone = missing(before, found)
+        if not gone.messages or not gone.jobs:
+            return
+        repeated, over = await self._repeat(queue, gone, before.at - self._rules.settled)
+        suspect.look = None
+        if over:
+            suspect.quiet_until = now + suspect.pause
+            suspect.pause = min(suspect.pause * 2, _LONGEST_PAUSE)
+        _log.warning(
+            "Dispatches were gone from their queue and are published again, under the same attempt numbers."
+            " Was it purged or deleted?",
+            action="redispatch.repeated",
+            queue=queue,
+            jobs=repeated,
+        )
+
+    async def _look_at(self, queue: str, delayed: int, slots: int) -> Look | None:
+        """What is known of it now; None where too much waits in it to compare."""
+        now = self._clock.now()
+        ready = (await self._bus.backlog(dispatch_queue(queue).name)).waiting
+        if ready > _DEEP:
+            return None
+        until = now - self._rules.settled
+        limit = min(_MOST_COUNTED, 16 * (ready + delayed + slots) + _SURPLUS)
+        settled, every = needed(await self._store.queued_groups(queue, until, limit))
+        oldest = await self._store.oldest_queued(queue, until, _OLDEST)
+        return Look(
+            now, settled, every, ready, delayed, slots, {job.job_id: job.dispatched_at for job in oldest}
+        )
+
+    async def _repeat(self, queue: str, gone: Missing, until: datetime) -> tuple[int, bool]:
+        """Publish what is gone; how many jobs, and whether that was all."""
+        left, waiting, repeated = gone.messages, list(gone.jobs), 0
+        for _ in range(_MOST_BATCHES):
+            if not waiting and gone.beyond:
+                found = await self._store.oldest_queued(queue, until, _AT_ONCE)
+                waiting = [job.job_id for job in found]
+            batch, waiting = waiting[:_AT_ONCE], waiting[_AT_ONCE:]
+            rows = await self._store.jobs_by_id(batch) if batch else {}
+            chosen = enough_for(left, [rows[each] for each in batch if _still_waits(rows.get(each), until)])
+            if not chosen:
+                return repeated, True
+            repeated += await publish_again(self._bus, self._store, self._clock, chosen)
+            left -= round(sum(1 / shares(row) for row in chosen))
+            if left <= 0:
+                return repeated, True
+        return repeated, False
+
+    async def _delayed(self) -> int:
+        """Messages of queued jobs that wait in the delay queues, at most.
+
+        An agent without a free slot puts a message into the shortest one. In the longer ones wait retries;
+        more messages than those are counted as queued jobs'.
+        """
+        shortest, *longer = [(await self._bus.backlog(rung.queue)).waiting for rung in RUNGS]
+        counts = await self._store.count_jobs()
+        retries = sum(count.jobs for count in counts if count.state is JobState.RETRYING)
+        return shortest + max(0, sum(longer) - retries)
+
+    async def _free_slots(self) -> Mapping[str, int]:
+        """Free slots of the agents that live, by queue: each may hold a message that is about to begin."""
+        alive = self._clock.now() - self._rules.lease
+        slots: dict[str, int] = {}
+        for agent in await self._store.agents():
+            if agent.last_seen_at > alive:
+                for queue in agent.queues:
+                    slots[queue] = slots.get(queue, 0) + max(0, agent.slots - agent.running)
+        return slots
+
+
+class Unpublished:
+    """Publishes queued jobs whose dispatch the broker does not have."""
+
+    def __init__(self, bus: Bus, store: StateStore, clock: Clock, rules: Rules) -> None:
+        self._bus, self._store, self._clock, self._rules = bus, store, clock, rules
+
+    async def look(self) -> None:
+        """Publish them, queue by queue."""
+        for head in await self._store.queue_heads():
+            if head.unpublished:
+                await self._publish(head.queue)
+
+    async def _publish(self, queue: str) -> None:
+        until = self._clock.now() - self._rules.unpublished_grace
+        for _ in range(_MOST_BATCHES):
+            rows = await self._store.unpublished_jobs(queue, until, _AT_ONCE)
+            if not rows:
+                return
+            await publish_again(self._bus, self._store, self._clock, rows)
+            _log.info(
+                "Queued jobs were published.", action="redispatch.published", queue=queue, jobs=len(rows)
+            )
+
+
+async def publish_again(bus: Bus, store: StateStore, clock: Clock, rows: Sequence[JobRow]) -> int:
+    """Publish the current attempts of these queued jobs, but for those that others have changed since; how
+    many."""
+    now = clock.now()
+    again = [become(row, version=row.version + 1, dispatched_at=now, updated_at=now) for row in rows]
+    applied = await store.save_jobs([Save(row) for row in again])
+    mine = [row for row in again if row.job_id in applied]
+    if mine:
+        checkpoints = await _checkpoints(store, [row.job_id for row in mine if row.attempt > 1])
+        letters = [
+            dispatch_letter(row, now, checkpoints.get(row.job_id))._replace(per_message=shares(row))
+            for row in mine
+        ]
+        await act.publish(bus, letters, clock)
+    return len(mine)
+
+
+async def _checkpoints(store: StateStore, job_ids: Sequence[UUID]) -> Mapping[UUID, Checkpoint]:
+    found = await store.checkpoints_of(job_ids) if job_ids else {}
+    return {job_id: Checkpoint(number=row.number, state=row.state) for job_id, row in found.items()}
+
+
+def _is_old(head: QueueHead, settled: datetime) -> bool:
+    return head.oldest is not None and head.oldest <= settled
+
+
+def _still_waits(row: JobRow | None, until: datetime) -> bool:
+    return (
+        row is not None
+        and row.state is JobState.QUEUED
+        and row.dispatched_at is not None
+        and row.dispatched_at <= until
+    )

@@ -1,0 +1,86 @@
+"""Point 1 under strain, on real processes: waiting is not losing, and what is lost is noticed."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import aio_pika
+import pytest
+from aio_pika.abc import AbstractChannel
+from tests.acceptance.warren import Warren, until
+
+from warrener_client import JobFailed, SyncClient
+from warrener_contracts.topology import dispatch_queue
+
+MODULE = "tests.acceptance.backlog_handlers"
+JOBS = 30
+NOTICED = 30.0
+
+T = TypeVar("T")
+
+
+def test_1_what_a_purged_and_a_deleted_queue_held_is_dispatched_again(warren: Warren) -> None:
+    warren.start_all(MODULE)
+    warren.services[-1].end()  # the job types are known, and nobody runs them
+    with SyncClient(warren.broker_url) as client:
+        jobs = [client.request(name) for name in ("purged", "deleted") for _ in range(JOBS)]
+        until(lambda: waiting(warren) == {"purged": JOBS, "deleted": JOBS}, "all to wait")
+        on_broker(warren, lambda channel: purge(channel, "purged"))
+        on_broker(warren, lambda channel: channel.queue_delete(dispatch_queue("deleted").name))
+        until(
+            lambda: waiting(warren) == {"purged": JOBS, "deleted": JOBS},
+            "the store's word to be in the queues again",
+            within=NOTICED,
+        )
+        warren.start("agent", MODULE)
+        for job in jobs:
+            job.result(timeout=60)
+    assert runs(warren) == Counter({(str(job.job_id), 1): 1 for job in jobs}), "each ran once, as attempt 1"
+
+
+def test_1_failing_jobs_that_wait_too_long_end_after_one_start_each(warren: Warren) -> None:
+    warren.start_all(MODULE, slots=2)
+    with SyncClient(warren.broker_url) as client:
+        jobs = [client.request("fails", policy={"start_timeout": "1s"}) for _ in range(100)]
+        for job in jobs:
+            with pytest.raises(JobFailed):
+                job.result(timeout=60)
+    assert runs(warren) == Counter({(str(job.job_id), 1): 1 for job in jobs}), "nothing runs uncharged"
+
+
+# -- looking -----------------------------------------------------------------------------------------------
+
+
+def runs(warren: Warren) -> Counter[tuple[str, int]]:
+    """How often each attempt was begun."""
+    lines = (line.split() for line in (warren.folder / "runs").read_text().splitlines())
+    return Counter((job_id, int(attempt)) for job_id, attempt in lines)
+
+
+def waiting(warren: Warren) -> dict[str, int]:
+    """How many messages wait in each of the two queues."""
+    return {
+        name: on_broker(warren, lambda channel, name=name: ready(channel, name))
+        for name in ("purged", "deleted")
+    }
+
+
+async def ready(channel: AbstractChannel, name: str) -> int:
+    try:
+        queue = await channel.get_queue(dispatch_queue(name).name)
+    except aio_pika.exceptions.ChannelNotFoundEntity:
+        return 0
+    return queue.declaration_result.message_count or 0
+
+
+async def purge(channel: AbstractChannel, name: str) -> None:
+    await (await channel.get_queue(dispatch_queue(name).name)).purge()
+
+
+def on_broker(warren: Warren, do: Callable[[AbstractChannel], Awaitable[T]]) -> T:
+    async def once() -> T:
+        async with await aio_pika.connect(warren.broker_url) as connection:
+            return await do(await connection.channel())
+
+    return asyncio.run(once())

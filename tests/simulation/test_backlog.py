@@ -1,0 +1,168 @@
+"""A backlog is not a loss: what waits in its queue is not repeated, and what is gone from it is noticed."""
+
+from collections import Counter
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from tests.simulation.invariants import check
+from tests.simulation.world import World
+
+from warrener_contracts import topology
+from warrener_contracts.codec import Readable, decode
+from warrener_contracts.events import AttemptDispatched, AttemptOverdue, JobRequested, JobRequestedData
+from warrener_contracts.letters import Letter, letter_for
+from warrener_contracts.policy import PolicyOverrides
+from warrener_contracts.states import JobState
+from warrener_contracts.topology import Binding, Queue, Topology
+from warrener_runtime.bus.memory import MemoryBus
+
+QUEUE = topology.dispatch_queue("default").name
+NOTICED = 30.0
+"""Seconds within which a dispatch that is gone must be in its queue again."""
+
+
+class Audit:
+    """Copies of every dispatch and every status event, in queues of its own."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    async def open(self) -> None:
+        bus = MemoryBus(self._world.broker, name="audit")
+        await bus.start()
+        await bus.declare(
+            Topology(
+                (),
+                tuple(
+                    Queue(f"audit.{of}", (Binding(of, "#"),)) for of in (topology.DISPATCH, topology.STATUS)
+                ),
+            )
+        )
+
+    def dispatches(self) -> Counter[UUID]:
+        """How often each job was dispatched."""
+        return Counter(
+            event.data.job_id
+            for event in self._events(topology.DISPATCH)
+            if isinstance(event, AttemptDispatched)
+        )
+
+    def named(self) -> Counter[UUID]:
+        """How often each job was named for waiting too long."""
+        return Counter(
+            event.data.job_id for event in self._events(topology.STATUS) if isinstance(event, AttemptOverdue)
+        )
+
+    def _events(self, exchange: str) -> list[object]:
+        return [
+            found.event
+            for message in self._world.broker.peek(f"audit.{exchange}")
+            for found in decode(message.body, message.content_type)
+            if isinstance(found, Readable)
+        ]
+
+
+def request(world: World, kind: str, policy: PolicyOverrides, **arguments: float) -> tuple[UUID, Letter]:
+    job_id = world.entropy.new_id()
+    data = JobRequestedData(job_type=kind, arguments=arguments, policy=policy)
+    return job_id, letter_for(JobRequested(id=str(job_id), source="backlog", data=data))
+
+
+async def ask(world: World, jobs: int, kind: str, policy: PolicyOverrides, **arguments: float) -> list[UUID]:
+    """Request so many jobs at once."""
+    asked = [request(world, kind, policy, **arguments) for _ in range(jobs)]
+    await world.publish(*(letter for _, letter in asked))
+    return [job_id for job_id, _ in asked]
+
+
+def settled(world: World, jobs: list[UUID]) -> bool:
+    return set(jobs) <= world.store.jobs.keys() and world.settled()
+
+
+def published_since(world: World, moment: datetime) -> bool:
+    """Whether every job that is queued was published after that."""
+    queued = [row for row in world.store.jobs.values() if row.state is JobState.QUEUED]
+    return all(row.dispatched_at is not None and row.dispatched_at > moment for row in queued)
+
+
+async def test_1_jobs_that_wait_longer_than_their_start_timeout_are_not_dispatched_again() -> None:
+    async with World(1) as world:
+        audit = Audit(world)
+        await audit.open()
+        jobs = await ask(
+            world, 400, "slow", PolicyOverrides(start_timeout=timedelta(seconds=5)), seconds=20.0
+        )
+        await world.clock.run_until(lambda: settled(world, jobs), within=4000)
+        await check(world, jobs)
+        assert {row.state for row in world.store.jobs.values()} == {JobState.SUCCEEDED}
+        messages = sum(audit.dispatches().values())
+        assert messages == len(jobs), f"{messages} dispatches for {len(jobs)} jobs"
+        assert world.workshop.runs == Counter(jobs), "each is started once"
+        assert {row.attempt for row in world.store.jobs.values()} == {1}
+        assert set(audit.named().values()) == {1}, "named once each"
+        assert len(audit.named()) > 300
+
+
+async def test_1_failing_jobs_end_after_one_start_each_however_long_they_wait() -> None:
+    async with World(2, schedulers=1, supervisors=2, agents=1) as world:
+        policy = PolicyOverrides(start_timeout=timedelta(seconds=5), max_attempts=1)
+        jobs = await ask(world, 100, "fails", policy, seconds=3.0)
+        await world.clock.run_until(lambda: settled(world, jobs), within=600)
+        assert {row.state for row in world.store.jobs.values()} == {JobState.DEAD}
+        assert world.workshop.runs == Counter(jobs), "nothing runs uncharged"
+        assert {row.failures for row in world.store.jobs.values()} == {1}
+
+
+async def test_1_what_was_purged_from_a_queue_is_in_it_again_in_time() -> None:
+    async with World(3) as world:
+        jobs = await ask(world, 60, "slow", PolicyOverrides(), seconds=45.0)
+        await world.clock.advance(4)
+        waiting = world.broker.ready(QUEUE)
+        assert waiting == 52, "all but those that run"
+        gone_at = world.clock.now()
+        world.broker.purge(QUEUE)
+        await world.clock.run_until(lambda: published_since(world, gone_at), within=NOTICED)
+        assert world.broker.ready(QUEUE) == waiting
+        await world.clock.run_until(lambda: settled(world, jobs), within=1200)
+        await check(world, jobs)
+        assert world.workshop.runs == Counter(jobs), "each is started once"
+        assert {row.attempt for row in world.store.jobs.values()} == {1}
+
+
+async def test_1_what_a_deleted_queue_held_is_in_it_again_in_time() -> None:
+    async with World(4) as world:
+        jobs = await ask(world, 60, "slow", PolicyOverrides(), seconds=45.0)
+        await world.clock.advance(4)
+        gone_at = world.clock.now()
+        world.broker.delete_queue(QUEUE)
+        await world.clock.run_until(lambda: published_since(world, gone_at), within=NOTICED)
+        await world.clock.run_until(lambda: settled(world, jobs), within=1200)
+        await check(world, jobs)
+        assert {row.attempt for row in world.store.jobs.values()} == {1}
+
+
+async def test_1_a_few_that_idle_agents_should_have_begun_are_found_too() -> None:
+    """Fewer than there are slots: counting alone cannot tell them from what agents are about to begin."""
+    async with World(5) as world:
+        world.broker.mute(QUEUE)
+        jobs = await ask(world, 3, "quick", PolicyOverrides(), number=1)
+        await world.clock.advance(2)
+        world.broker.purge(QUEUE)
+        world.broker.mute(QUEUE, muted=False)
+        await world.clock.run_until(lambda: settled(world, jobs), within=NOTICED)
+        await check(world, jobs)
+        assert world.workshop.runs == Counter(jobs)
+
+
+async def test_1_a_retry_whose_wake_up_waits_in_its_queue_is_not_dispatched_again() -> None:
+    async with World(6, agents=1) as world:
+        audit = Audit(world)
+        await audit.open()
+        flaky = await ask(world, 4, "flaky", PolicyOverrides(), failures=1)
+        await world.clock.advance(0.5)
+        slow = await ask(world, 60, "slow", PolicyOverrides(), seconds=40.0)
+        await world.clock.run_until(lambda: settled(world, [*flaky, *slow]), within=2000)
+        await check(world, [*flaky, *slow])
+        messages = audit.dispatches()
+        assert sum(messages[job] for job in slow) == len(slow)
+        assert sum(messages[job] for job in flaky) <= 2 * len(flaky), "one for each attempt"
