@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TypeVar
 
 import aio_pika
@@ -26,8 +27,8 @@ def test_1_what_a_purged_and_a_deleted_queue_held_is_dispatched_again(warren: Wa
     with SyncClient(warren.broker_url) as client:
         jobs = [client.request(name) for name in ("purged", "deleted") for _ in range(JOBS)]
         until(lambda: waiting(warren) == {"purged": JOBS, "deleted": JOBS}, "all to wait")
-        on_broker(warren, lambda channel: purge(channel, "purged"))
-        on_broker(warren, lambda channel: channel.queue_delete(dispatch_queue("deleted").name))
+        on_broker(warren, partial(purge, name="purged"))
+        on_broker(warren, partial(delete, name="deleted"))
         until(
             lambda: waiting(warren) == {"purged": JOBS, "deleted": JOBS},
             "the store's word to be in the queues again",
@@ -60,10 +61,7 @@ def runs(warren: Warren) -> Counter[tuple[str, int]]:
 
 def waiting(warren: Warren) -> dict[str, int]:
     """How many messages wait in each of the two queues."""
-    return {
-        name: on_broker(warren, lambda channel, name=name: ready(channel, name))
-        for name in ("purged", "deleted")
-    }
+    return {name: on_broker(warren, partial(ready, name=name)) for name in ("purged", "deleted")}
 
 
 async def ready(channel: AbstractChannel, name: str) -> int:
@@ -76,6 +74,10 @@ async def ready(channel: AbstractChannel, name: str) -> int:
 
 async def purge(channel: AbstractChannel, name: str) -> None:
     await (await channel.get_queue(dispatch_queue(name).name)).purge()
+
+
+async def delete(channel: AbstractChannel, name: str) -> None:
+    await channel.queue_delete(dispatch_queue(name).name)
 
 
 def on_broker(warren: Warren, do: Callable[[AbstractChannel], Awaitable[T]]) -> T:
