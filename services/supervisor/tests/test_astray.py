@@ -6,14 +6,23 @@ import pytest
 from services.supervisor.tests.words import NOW
 
 from warrener_contracts.letters import Letter
-from warrener_contracts.topology import RETURN, STATUS, STATUS_QUEUE, TOPOLOGY, UNROUTABLE_QUEUE
+from warrener_contracts.topology import (
+    DELAY,
+    RETURN,
+    RUNGS,
+    STATUS,
+    STATUS_QUEUE,
+    TOPOLOGY,
+    UNROUTABLE_QUEUE,
+    dispatch_queue,
+)
 from warrener_runtime.bus import Delivery, Subscription
 from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
 from warrener_runtime.virtual_clock import VirtualClock
 from warrener_store import StoreUnavailable
 from warrener_store.memory import MemoryStore
 from warrener_store.parked import ParkedMessage
-from warrener_supervisor.astray import is_astray
+from warrener_supervisor.astray import missing_queue
 from warrener_supervisor.bury import Bury
 
 NEWS = Letter(
@@ -92,6 +101,32 @@ async def test_3_news_is_published_again_once_however_often_the_store_does_not_a
 
 def test_3_what_died_in_a_queue_is_not_astray() -> None:
     gone = Delivery(b"{}", NEWS.routing_key, STATUS, redelivered=False, tag=1, epoch=1)
-    assert is_astray(gone)
-    assert not is_astray(gone._replace(headers={"x-death": [{"queue": "warrener.status"}]}))
-    assert not is_astray(gone._replace(exchange="warrener.return"))
+    assert missing_queue(gone) is STATUS_QUEUE
+    assert missing_queue(gone._replace(headers={"x-death": [{"queue": "warrener.status"}]})) is None
+    assert missing_queue(gone._replace(exchange="warrener.return")) is None
+    assert missing_queue(gone._replace(exchange=DELAY, routing_key="2s.default.x")) is None, "no such level"
+
+
+async def test_13_what_found_no_delay_queue_is_published_again_and_comes_down_it() -> None:
+    clock = VirtualClock(NOW)
+    broker, store = MemoryBroker(clock), MemoryStore()
+    bus = MemoryBus(broker)
+    await bus.start()
+    await bus.declare(TOPOLOGY.with_queues([dispatch_queue("default")]))
+    broker.delete_queue(RUNGS[1].queue)
+    delayed = [
+        NEWS._replace(exchange=DELAY, routing_key="5s.default.x", message_id=f"delayed-{number}")
+        for number in range(80)
+    ]
+    await bus.publish(delayed)
+    stray = await bus.subscribe(UNROUTABLE_QUEUE.name, prefetch=100)
+
+    await Bury(bus, store, clock).handle(stray, await next_batch(stray))
+
+    assert not await store.parked()
+    assert stray.empty_handed
+    assert broker.ready(RUNGS[1].queue) == 80
+    await clock.advance(5)
+    assert broker.ready(dispatch_queue("default").name) == 80
+    await bus.close()
+    broker.stop()

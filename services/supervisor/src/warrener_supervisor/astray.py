@@ -1,14 +1,24 @@
-"""What was published to the supervisor's own exchange while its queue was gone, and has come by the way of
-what is unroutable: it is sent on its way again. Pure."""
+"""Messages that were published while their queue was gone, and came by way of what is unroutable: the queue
+is declared, and they are published again. Pure."""
+
+from collections.abc import Mapping
 
 from warrener_contracts.letters import Letter
-from warrener_contracts.topology import STATUS
+from warrener_contracts.topology import DELAY, RUNG_QUEUES, RUNGS, STATUS, STATUS_QUEUE, Queue
 from warrener_runtime.bus.port import Delivery
 
+_LEVELS: Mapping[str, Queue] = {level.name: queue for level, queue in zip(RUNGS, RUNG_QUEUES, strict=True)}
 
-def is_astray(delivery: Delivery) -> bool:
-    """Whether it was told to the supervisor. Its queue takes every key, so there was no queue."""
-    return delivery.exchange == STATUS and "x-death" not in delivery.headers
+
+def missing_queue(delivery: Delivery) -> Queue | None:
+    """The queue of ours that it was published for and did not find; None for all else."""
+    if "x-death" in delivery.headers:
+        return None
+    if delivery.exchange == STATUS:  # its queue takes every key
+        return STATUS_QUEUE
+    if delivery.exchange == DELAY:
+        return _LEVELS.get(delivery.routing_key.partition(".")[0])
+    return None
 
 
 def sent_again(delivery: Delivery) -> Letter:

@@ -1,16 +1,18 @@
 """bury: what was dead-lettered, parked or unroutable is kept in the store with its reason. Nothing is
-dropped. What was meant for the supervisor, while its queue was gone, is sent on its way again; a dispatch
-that the broker gave up becomes a lost attempt."""
+dropped. What found no status queue or no delay queue is published again; a dispatch that the broker gave up
+becomes a lost attempt."""
+
+from collections.abc import Mapping, Sequence
 
 from warrener_contracts.letters import letter_for
-from warrener_contracts.topology import STATUS_QUEUE, Topology
+from warrener_contracts.topology import Queue, Topology
 from warrener_runtime.bus.port import Bus, Delivery, Subscription
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
 from warrener_runtime.publishing import publish_all
 from warrener_store.port import StateStore
 from warrener_supervisor import act
-from warrener_supervisor.astray import is_astray, sent_again
+from warrener_supervisor.astray import missing_queue, sent_again
 from warrener_supervisor.burial import burial, lost_dispatches
 
 _log = get_logger("bury")
@@ -29,20 +31,24 @@ class Bury:
         on."""
         # In this order: a batch is tried again until the store answers, and what is kept twice is kept once,
         # but what is sent again each time would be as many messages.
-        if rest := [delivery for delivery in deliveries if not is_astray(delivery)]:
+        needed = [(delivery, missing_queue(delivery)) for delivery in deliveries]
+        if rest := [delivery for delivery, queue in needed if queue is None]:
             await self._bury(rest)
             await subscription.ack(rest)
-        if astray := [delivery for delivery in deliveries if is_astray(delivery)]:
-            await self._send_again(astray)
+        if queues := {queue.name: queue for _, queue in needed if queue is not None}:
+            astray = [delivery for delivery, queue in needed if queue is not None]
+            await self._send_again(astray, queues)
             await subscription.ack(astray)
 
-    async def _send_again(self, astray: list[Delivery]) -> None:
-        await self._bus.declare(Topology((), (STATUS_QUEUE,)))
+    async def _send_again(self, astray: Sequence[Delivery], queues: Mapping[str, Queue]) -> None:
+        """Declare first: what is published again finds its queue, and does not come back here."""
+        await self._bus.declare(Topology((), tuple(queues.values())))
         await publish_all(self._bus, [sent_again(delivery) for delivery in astray], clock=self._clock)
         _log.warning(
-            "News of attempts came while the supervisor's queue was gone: published again.",
+            "Messages came while their queues were gone: declared, and published again.",
             action="bury.sent_again",
             messages=len(astray),
+            queues=sorted(queues),
         )
 
     async def _bury(self, deliveries: list[Delivery]) -> None:
