@@ -86,6 +86,7 @@ class TestOverdue:
         assert (case.fingerprint, case.kind) == ("schedule.overdue:hourly", "schedule.overdue")
         assert (case.subject, case.job_type, case.times) == ("hourly", "flights.load", 1)
         assert "schedule hourly has not ticked" in case.sample["text"]
+        assert "schedulers are there (1): their logs say why" in case.sample["text"]
 
         await stage.store.remove_schedules(["hourly"], stage.clock.now())
         await stage.clock.advance(10)
@@ -185,6 +186,7 @@ class TestSuccess:
         (case,) = (await cases(stage)).values()
         assert (case.fingerprint, case.times) == ("schedule.unsuccessful:hourly", 1)
         assert case.job_type == "flights.load"
+        assert case.sample["text"].endswith("; its last job is dead")
         await ran(stage, 70, JobState.SUCCEEDED)
         await stage.clock.advance(20)
         assert await cases(stage) == {}

@@ -7,13 +7,25 @@ from datetime import datetime
 from warrener_runtime.logs import get_logger
 from warrener_store import Store
 from warrener_store.escalations import CaseChange, CaseRow
+from warrener_store.holding import Holding
 from warrener_store.schedules.rows import ScheduleRow
 from warrener_supervisor.escalation.intake import Intake
-from warrener_supervisor.schedules.troubles import FAILING, OVERDUE, STOPPED, UNSUCCESSFUL, Trouble
+from warrener_supervisor.rules import Rules
+from warrener_supervisor.schedules import causes
+from warrener_supervisor.schedules.troubles import (
+    FAILING,
+    OVERDUE,
+    STOPPED,
+    UNSUCCESSFUL,
+    Trouble,
+    because,
+)
 
 _log = get_logger("schedules")
 
 _OPEN = 1000  # cases that are read at once
+_EXPLAINED = 50  # new cases of one look whose cause is asked for
+_NEWEST_TICKS = 20
 _WHY = {
     STOPPED: "a scheduler is there again",
     OVERDUE: "it ticks again",
@@ -25,8 +37,8 @@ _WHY = {
 class Cases:
     """Raises and closes. What another supervisor has raised is open already, and is not raised again."""
 
-    def __init__(self, store: Store, intake: Intake) -> None:
-        self._store, self._intake = store, intake
+    def __init__(self, store: Store, intake: Intake, rules: Rules) -> None:
+        self._store, self._intake, self._rules = store, intake, rules
         self._raised: dict[str, str] = {}  # the occurrence by fingerprint
 
     async def raise_(self, troubles: Iterable[Trouble], now: datetime) -> None:
@@ -37,6 +49,7 @@ class Cases:
         cases = await self._store.escalations.cases_by_fingerprint([each.fingerprint for each in fresh])
         known = {name for name, case in cases.items() if case.closed_at is None}
         named = await self._with_types([each for each in fresh if each.fingerprint not in known])
+        named = await self._with_causes(named, now)
         await self._intake.raise_cases([each.raised(now) for each in named])
         for each in fresh:
             self._raised[each.fingerprint] = each.occurrence
@@ -71,6 +84,24 @@ class Cases:
 
     async def _open(self, *kinds: str) -> list[CaseRow]:
         return [case for case in await self._store.escalations.cases(limit=_OPEN) if case.kind in kinds]
+
+    async def _with_causes(self, troubles: Sequence[Trouble], now: datetime) -> list[Trouble]:
+        """Why no job succeeds is asked when the case is raised, and only then."""
+        if not any(each.kind == UNSUCCESSFUL for each in troubles):
+            return list(troubles)
+        served = causes.served_by(await self._store.agents(), now, self._rules.lease)
+        holding = Holding(await self._store.breakers())
+        told: list[Trouble] = []
+        for place, each in enumerate(troubles):
+            if each.kind != UNSUCCESSFUL or place >= _EXPLAINED:
+                told.append(each)
+                continue
+            ticks = await self._store.ticks_of(each.schedule, _NEWEST_TICKS)
+            tick = next((tick for tick in ticks if tick.job_id is not None), None)
+            jobs = await self._store.jobs_by_id([tick.job_id]) if tick and tick.job_id else {}
+            job = next(iter(jobs.values()), None)
+            told.append(because(each, causes.of_no_success(tick, job, served, holding, now)))
+        return told
 
     async def _with_types(self, troubles: Sequence[Trouble]) -> list[Trouble]:
         """Ladders may be chosen by job type."""

@@ -99,6 +99,11 @@ def _overdue(row: ScheduleRow) -> Trouble:
     )
 
 
+def because(trouble: Trouble, cause: str | None) -> Trouble:
+    """The same, with what is known of its cause."""
+    return trouble if cause is None else replace(trouble, text=f"{trouble.text}; {cause}")
+
+
 def gathered(troubles: Sequence[Trouble]) -> list[Trouble]:
     """The same, or where there are many one in place of all."""
     if len(troubles) <= MANY:

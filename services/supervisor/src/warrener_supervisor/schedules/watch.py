@@ -9,7 +9,7 @@ from uuid import NAMESPACE_OID, uuid5
 from warrener_contracts.events import ScheduleNamedData, SchedulePauseRequested
 from warrener_contracts.letters import Letter, letter_for
 from warrener_contracts.topology import REQUESTS_QUEUE
-from warrener_runtime.bus.port import Bus, BusUnreachable
+from warrener_runtime.bus.port import Backlog, Bus, BusUnreachable
 from warrener_runtime.clock import Clock
 from warrener_store import Store
 from warrener_store.schedules.overdue import is_over
@@ -17,6 +17,7 @@ from warrener_supervisor import act
 from warrener_supervisor.escalation.intake import Intake
 from warrener_supervisor.rules import Rules
 from warrener_supervisor.schedules.cases import Cases
+from warrener_supervisor.schedules.causes import of_no_tick
 from warrener_supervisor.schedules.overdue import Overdue
 from warrener_supervisor.schedules.troubles import (
     FAILING,
@@ -24,6 +25,7 @@ from warrener_supervisor.schedules.troubles import (
     UNSUCCESSFUL,
     Standing,
     Trouble,
+    because,
     failing,
     fingerprint_of,
     standing_of,
@@ -45,9 +47,10 @@ class ScheduleWatch:
     def __init__(self, bus: Bus, store: Store, clock: Clock, *, rules: Rules, intake: Intake) -> None:
         self._bus, self._store, self._clock = bus, store, clock
         self._rules = rules
-        self._cases = Cases(store, intake)
+        self._cases = Cases(store, intake, rules)
         self._overdue = Overdue(store)
         self._none_since: datetime | None = None  # no scheduler consumes
+        self._requests: Backlog | None = None  # as of the last look
         self._open: set[str] = set()  # what was wrong with all, or did not tick
         self._swept_at: datetime | None = None
 
@@ -69,7 +72,8 @@ class ScheduleWatch:
         except BusUnreachable:
             since, unknown = None, {STOPPED}  # what was known of the schedulers stays
         late = await self._overdue.look(now, explained=since is not None)
-        found = late.told if since is None else [stopped(since)]
+        told = [because(trouble, of_no_tick(self._requests)) for trouble in late.told]
+        found = told if since is None else [stopped(since)]
         await self._cases.raise_(found, now)
         wrong = {trouble.fingerprint for trouble in found} | late.fingerprints
         await self._cases.close(self._open - wrong - unknown, now)
@@ -77,7 +81,8 @@ class ScheduleWatch:
 
     async def _without_scheduler(self, now: datetime) -> datetime | None:
         """Since when none consumes requests, where that is long enough and there are schedules."""
-        backlog = await self._bus.backlog(REQUESTS_QUEUE.name)
+        self._requests = None
+        backlog = self._requests = await self._bus.backlog(REQUESTS_QUEUE.name)
         if backlog.consumers or not await self._is_needed():
             self._none_since = None
             return None

@@ -1,0 +1,92 @@
+"""What the alarm about a schedule says of its cause, as far as that is known."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from services.supervisor.tests.test_schedule_troubles import at
+
+from warrener_contracts.breaking import BreakerPolicy, BreakerState
+from warrener_contracts.events import ErrorInfo, ErrorKind, TickFate
+from warrener_contracts.policy import JobPolicy
+from warrener_contracts.states import JobState
+from warrener_runtime.bus.port import Backlog
+from warrener_store.holding import NOTHING_HELD, Holding
+from warrener_store.rows import BreakerRow, JobRow
+from warrener_store.schedules.rows import TickRow
+from warrener_store.testing import running_job
+from warrener_supervisor.schedules.causes import of_no_success, of_no_tick
+
+FIRED = TickRow(
+    schedule="hourly",
+    nominal_at=at(0),
+    fate=TickFate.FIRED,
+    due_at=at(0),
+    decided_at=at(0),
+    fired_at=at(0),
+)
+OPEN = BreakerRow(
+    name="dependency:billing-api",
+    state=BreakerState.OPEN,
+    by_hand=True,
+    since=at(0),
+    until=at(600),
+    opened=1,
+    succeeded=0,
+    reason="being upgraded",
+    job_types=("flights.load",),
+    policy=BreakerPolicy(),
+)
+BOOM = ErrorInfo(kind=ErrorKind.ERROR, type="Boom", message="no such file")
+
+
+@pytest.mark.parametrize(
+    ("requests", "cause"),
+    [
+        (None, "the broker does not answer"),
+        (Backlog(0, 0), "no scheduler consumes requests"),
+        (Backlog(5000, 2), "5000 requests wait for 2 schedulers"),
+        (Backlog(3, 2), "schedulers are there (2)"),
+    ],
+)
+def test_why_a_tick_is_not_decided(requests: Backlog | None, cause: str) -> None:
+    assert of_no_tick(requests).startswith(cause)
+
+
+def job(state: JobState, error: ErrorInfo | None = None) -> JobRow:
+    """A job of the schedule, of queue `default`, behind the breaker of billing-api."""
+    return replace(running_job(), state=state, error=error, policy=JobPolicy(depends_on=("billing-api",)))
+
+
+@pytest.mark.parametrize(
+    ("row", "cause"),
+    [
+        (job(JobState.DEAD, BOOM), "its last job is dead: no such file"),
+        (job(JobState.EXPIRED), "its last job is expired"),
+        (job(JobState.RUNNING), "its last job is running"),
+        (job(JobState.RETRYING, BOOM), "its last job is tried again: no such file"),
+        (job(JobState.QUEUED), "its last job waits in queue default"),
+        (job(JobState.SUCCEEDED), None),
+        (None, "the request of its last tick was rejected: see `warrener parked`"),
+    ],
+)
+def test_why_no_job_succeeds(row: JobRow | None, cause: str | None) -> None:
+    assert of_no_success(FIRED, row, {"default"}, NOTHING_HELD, at(120)) == cause
+
+
+def test_why_no_job_begins() -> None:
+    queued = job(JobState.QUEUED)
+    nobody = of_no_success(FIRED, queued, {"other"}, NOTHING_HELD, at(120))
+    assert nobody == "no agent serves queue default, where its last job waits"
+    held = of_no_success(FIRED, queued, {"default"}, Holding([OPEN]), at(120))
+    assert held == "its last job is held back: dependency:billing-api is open"
+
+
+def test_why_there_is_no_job() -> None:
+    assert (
+        of_no_success(None, None, (), NOTHING_HELD, at(0)) == "none of its newest ticks has asked for a job"
+    )
+    unconfirmed = of_no_success(replace(FIRED, fired_at=None), None, (), NOTHING_HELD, at(0))
+    assert unconfirmed == "the broker has not confirmed the request of its last tick"
+    just_now = at(0) + timedelta(seconds=5)
+    assert of_no_success(FIRED, None, (), NOTHING_HELD, just_now) is None
