@@ -1,5 +1,6 @@
 """What every store must do with parked messages, and with the id of the installation."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
@@ -61,10 +62,12 @@ async def test_one_that_was_parked_once_more_meanwhile_is_not_forgotten(store: S
     seen = await store.list_parked(ParkedFilter(), 10)
     assert [one.times for one in seen] == [1, 1]
     await store.park([message("a 1")])
-    await store.forget_parked([(one.parked_id, one.times) for one in seen])
+    await store.forget_parked(seen)
     [left] = await store.parked()
     assert (left.parked_id, left.times) == ("a 1", 2)
-    await store.forget_parked([(left.parked_id, left.times)])
+    await store.forget_parked([replace(left, parked_at=NOW)])
+    assert await store.parked() == [left], "this one was parked at another time"
+    await store.forget_parked([left])
     assert not await store.parked()
     await store.forget_parked([])
 

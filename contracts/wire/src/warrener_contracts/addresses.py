@@ -30,6 +30,8 @@ from warrener_contracts.events import (
     JobRejected,
     JobRequested,
     JobRetrying,
+    ParkedDropRequested,
+    ParkedRequeueRequested,
     ScheduleBackfillRequested,
     SchedulePauseRequested,
     SchedulePut,
@@ -77,6 +79,8 @@ def _(event: Event[Any]) -> tuple[str, str]:
 @address_of.register(CaseAcknowledgeRequested)
 @address_of.register(CaseSnoozeRequested)
 @address_of.register(CaseCloseRequested)
+@address_of.register(ParkedDropRequested)
+@address_of.register(ParkedRequeueRequested)
 def _(event: Event[Any]) -> tuple[str, str]:
     return topology.STATUS, _unversioned(event)
 

@@ -41,6 +41,10 @@ class Letter(NamedTuple):
     per_message: int = 1  # so many of its kind may share a message; any number where its exchange gathers
 
 
+CAME_EXCHANGE, CAME_KEY, CAME_ID = "warrener-exchange", "warrener-routing-key", "warrener-message-id"
+"""Headers of a parked message, and of one that is sent in again: by which exchange, routing key and message
+id it first came."""
+
 MAX_GATHERED = 32 * 1024
 """Bytes of a gathered message; what is larger by itself goes alone. Some hundred events: more would save
 nothing, and a reader holds as many messages as its prefetch allows."""
@@ -135,13 +139,15 @@ def parked_together(letters: Iterable[Letter]) -> list[Letter]:
     """The same, with fewer parked messages: where more than PARKED_ALONE events of one queue are parked for
     one reason, those after them are parked as batches. All other letters stay as they are."""
     found: list[Letter] = []
-    alike: dict[tuple[str, str], list[Letter]] = {}
+    alike: dict[tuple[str | None, ...], list[Letter]] = {}
     for letter in letters:
         if letter.exchange == topology.DEAD and letter.content_type == EVENT_TYPE:
-            alike.setdefault((letter.routing_key, letter.headers["warrener-reason"]), []).append(letter)
+            headers = letter.headers
+            came = headers.get(CAME_EXCHANGE), headers.get(CAME_KEY)
+            alike.setdefault((headers["warrener-reason"], letter.routing_key, *came), []).append(letter)
         else:
             found.append(letter)
-    for (_, reason), group in alike.items():
+    for (reason, *_), group in alike.items():
         alone = len(group) if reason == Reason.NOT_JSON else PARKED_ALONE  # no JSON fits into no array
         found += group[:alone]
         found += (_batch_of(part, part[0].headers) for part in _parts(group[alone:], _PARKED_BYTES))
@@ -149,9 +155,20 @@ def parked_together(letters: Iterable[Letter]) -> list[Letter]:
 
 
 def parked_letter(
-    *, queue: str, body: bytes, reason: str, detail: str, message_id: str, content_type: str | None
+    *,
+    queue: str,
+    body: bytes,
+    reason: str,
+    detail: str,
+    message_id: str,
+    content_type: str | None,
+    came: Mapping[str, str] = _NO_HEADERS,
 ) -> Letter:
-    """A message that cannot be understood, as it came (`kept_of`), with the reason."""
+    """A message that cannot be understood, as it came (`kept_of`), with the reason.
+
+    `came` says how it came, under CAME_EXCHANGE, CAME_KEY and CAME_ID, where its queue alone does not say
+    enough to send it in again.
+    """
     body, detail = kept_of(body, detail)
     return Letter(
         exchange=topology.DEAD,
@@ -164,8 +181,14 @@ def parked_letter(
             "warrener-reason": reason,
             "warrener-detail": legible(detail, 2000),
             "warrener-queue": queue,
+            **came,
         },
     )
+
+
+def is_whole(detail: str) -> bool:
+    """True if all of a parked message is kept, by the sentence about it (`kept_of`)."""
+    return not (detail.startswith("the first ") and " bytes are kept (SHA-256 " in detail)
 
 
 def kept_of(body: bytes, detail: str) -> tuple[bytes, str]:

@@ -97,6 +97,8 @@ RELEASED: tuple[Kind, ...] = (
     events.JobRejected,
     events.JobRequested,
     events.JobRetrying,
+    events.ParkedDropRequested,
+    events.ParkedRequeueRequested,
     events.ServiceDeaf,
     events.ScheduleBackfillRequested,
     events.SchedulePauseRequested,

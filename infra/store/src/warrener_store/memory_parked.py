@@ -46,9 +46,9 @@ class MemoryParked(ParkedMessages):
         )
         return [ParkedGroup(*key, len(times), min(times), max(times)) for key, times in groups]
 
-    async def forget_parked(self, messages: Sequence[tuple[str, int]]) -> None:
-        """Delete these by id and `times`."""
-        for parked_id, times in messages:
-            held = self._parked.get(parked_id)
-            if held is not None and held.times == times:
-                del self._parked[parked_id]
+    async def forget_parked(self, messages: Sequence[ParkedMessage]) -> None:
+        """Delete these. One that was parked once more since stays."""
+        for message in messages:
+            held = self._parked.get(message.parked_id)
+            if held is not None and (held.times, held.parked_at) == (message.times, message.parked_at):
+                del self._parked[message.parked_id]

@@ -138,8 +138,8 @@ class ParkedMessages(Protocol):
         """How many there are, by queue and reason."""
         ...
 
-    async def forget_parked(self, messages: Sequence[tuple[str, int]]) -> None:
-        """Delete these by id and `times`. One that was parked once more since stays."""
+    async def forget_parked(self, messages: Sequence[ParkedMessage]) -> None:
+        """Delete these. One that was parked once more since stays."""
         ...
 
 
@@ -183,9 +183,9 @@ class KeptParked(ParkedMessages):
             for values in await self._ask_text(text, asked.parameters)
         ]
 
-    async def forget_parked(self, messages: Sequence[tuple[str, int]]) -> None:
-        """Delete these by id and `times`. One that was parked once more since stays."""
-        rows = [(escape(parked_id), times) for parked_id, times in messages]
+    async def forget_parked(self, messages: Sequence[ParkedMessage]) -> None:
+        """Delete these. One that was parked once more since stays."""
+        rows = [(escape(one.parked_id), one.times, self.form.moment_out(one.parked_at)) for one in messages]
         if rows:
             await self._put_rows("forget_parked", rows)
 

@@ -8,7 +8,7 @@ from uuid import uuid5
 from warrener_contracts.codec import Unreadable, decode
 from warrener_contracts.events import AttemptDispatched, AttemptLost, AttemptLostData, Reason
 from warrener_contracts.identity import job_id_of
-from warrener_contracts.letters import kept_of
+from warrener_contracts.letters import CAME_EXCHANGE, CAME_ID, CAME_KEY, kept_of
 from warrener_runtime.bus.port import Delivery
 from warrener_store.parked import ParkedMessage
 from warrener_supervisor.source import SOURCE
@@ -24,6 +24,7 @@ def burial(delivery: Delivery, now: datetime) -> ParkedMessage:
     body, detail = kept_of(delivery.body, story)
     named = delivery.message_id or str(uuid5(job_id_of(queue, "parked"), delivery.body.hex()))
     parked_by_us = "warrener-reason" in delivery.headers
+    exchange, key, message_id = _origin(delivery)
     return ParkedMessage(
         parked_id=named if parked_by_us else f"{queue}:{named}",
         queue=queue,
@@ -32,6 +33,15 @@ def burial(delivery: Delivery, now: datetime) -> ParkedMessage:
         content_type=delivery.content_type,
         body=body,
         parked_at=now,
+        exchange=exchange,
+        routing_key=key,
+        message_id=message_id,
+        type=None if parked_by_us else delivery.type,
+        headers={
+            name: value
+            for name, value in delivery.headers.items()
+            if isinstance(value, str) and not name.startswith(("warrener-", "x-"))
+        },
     )
 
 
@@ -83,6 +93,25 @@ def _story(delivery: Delivery) -> tuple[str, str, str]:
         where,
         Reason.UNROUTABLE.value,
         f"no queue is bound to {delivery.exchange} for {delivery.routing_key}",
+    )
+
+
+def _origin(delivery: Delivery) -> tuple[str | None, str | None, str | None]:
+    """Exchange, routing key and message id by which it first came, as far as that is known."""
+    headers = delivery.headers
+    if "warrener-reason" in headers or CAME_EXCHANGE in headers:
+        found = (headers.get(name) for name in (CAME_EXCHANGE, CAME_KEY, CAME_ID))
+        exchange, key, message_id = (value if isinstance(value, str) else None for value in found)
+        return exchange, key, message_id
+    if (death := _death(delivery)) is None:
+        return delivery.exchange, delivery.routing_key, delivery.message_id
+    keys: object = death.get("routing-keys")
+    first = cast("list[object]", keys)[0] if isinstance(keys, list) and keys else None
+    exchange = death.get("exchange")
+    return (
+        exchange if isinstance(exchange, str) else None,
+        first if isinstance(first, str) else None,
+        delivery.message_id,
     )
 
 

@@ -30,6 +30,7 @@ from warrener_supervisor.judged_trace import judged
 from warrener_supervisor.mixed_queues import mixed_queues
 from warrener_supervisor.moment import Moment
 from warrener_supervisor.parking import parked_bytes, parked_event
+from warrener_supervisor.requeue import ParkedCommand, Requeue
 from warrener_supervisor.rules import Rules
 from warrener_supervisor.short_way import ShortWay
 from warrener_supervisor.signals import SIGNALS, job_of
@@ -54,6 +55,7 @@ class Heard:
     cases: list[Case] = field(default_factory=list[Case])
     orders: list[BreakerSetRequested] = field(default_factory=list[BreakerSetRequested])
     wishes: list[CaseWish] = field(default_factory=list[CaseWish])
+    commands: list[ParkedCommand] = field(default_factory=list[ParkedCommand])
     parked: list[Letter] = field(default_factory=list[Letter])
 
 
@@ -81,6 +83,7 @@ class Observe:
         self._rules = rules
         self._breakers = breakers
         self._intake = intake
+        self._requeue = Requeue(bus, store)
         self._max_events = max_events
         self._trees = Trees(bus, store, clock)
         self._short_way = ShortWay(store, clock, telemetry, breakers)
@@ -93,6 +96,7 @@ class Observe:
         letters = heard.parked + await self._settle(heard.cases)
         await self._breakers.turn()
         await self._intake.hear(heard.wishes)
+        await self._requeue.carry_out(heard.commands)
         await self._trees.fell(_with_trees(heard.cases))
         _say_parked(letters)
         await act.publish(self._bus, parked_together(letters), self._clock)
@@ -116,6 +120,8 @@ class Observe:
                     heard.orders.append(found.event)
                 elif isinstance(found.event, CaseWish):
                     heard.wishes.append(found.event)
+                elif isinstance(found.event, ParkedCommand):
+                    heard.commands.append(found.event)
                 else:
                     heard.parked.append(_park(found, Reason.WRONG_DOOR, "expected news of attempts here"))
         return heard

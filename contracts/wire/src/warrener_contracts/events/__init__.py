@@ -57,6 +57,12 @@ from warrener_contracts.events.escalation import (
 )
 from warrener_contracts.events.fields import Instant, JsonObject
 from warrener_contracts.events.flight import FlightRecord
+from warrener_contracts.events.parked import (
+    ParkedDropRequested,
+    ParkedDropRequestedData,
+    ParkedRequeueRequested,
+    ParkedRequeueRequestedData,
+)
 from warrener_contracts.events.requests import (
     AgentAnnounced,
     AgentAnnouncedData,
@@ -184,6 +190,10 @@ __all__ = [
     "JobRetryingData",
     "JobTypeDeclaration",
     "JsonObject",
+    "ParkedDropRequested",
+    "ParkedDropRequestedData",
+    "ParkedRequeueRequested",
+    "ParkedRequeueRequestedData",
     "Reason",
     "RunningAttempt",
     "ScheduleBackfillRequested",

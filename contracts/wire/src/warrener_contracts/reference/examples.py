@@ -437,6 +437,19 @@ def _cases() -> list[e.Event[Any]]:
     ]
 
 
+def _parked() -> list[e.Event[Any]]:
+    ids, ann, console = ("7d1b9f52-5f0e-5d4b-9c39-0a8f6a3b1c44",), "ann@airline.example", "airline/console"
+    return [
+        e.ParkedRequeueRequested(
+            **_envelope(44, console, 303), data=e.ParkedRequeueRequestedData(ids=ids, by=ann)
+        ),
+        e.ParkedDropRequested(
+            **_envelope(45, console, 304),
+            data=e.ParkedDropRequestedData(ids=ids, by=ann, reason="sent by a test"),
+        ),
+    ]
+
+
 @cache
 def golden() -> Mapping[str, e.Event[Any]]:
     """The example of each event, by its CloudEvents `type`."""
@@ -447,6 +460,7 @@ def golden() -> Mapping[str, e.Event[Any]]:
         *_answers(),
         *_alarms(),
         *_cases(),
+        *_parked(),
         *_dead_letters(),
         *_schedules(),
     ]

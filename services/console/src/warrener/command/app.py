@@ -109,7 +109,7 @@ _into(_schedule, "lint", schedule_lint.lint, schedule_lint.EXAMPLES)
 _add(_LOOK, "jobs", jobs.jobs, jobs.EXAMPLES)
 _add(_LOOK, "job", job.job, job.EXAMPLES)
 app.add_typer(dead.app, name="dead", rich_help_panel=_LOOK)
-_add(_LOOK, "parked", parked.parked, parked.EXAMPLES)
+app.add_typer(parked.app, name="parked", rich_help_panel=_LOOK)
 _add(_LOOK, "agents", agents.agents, agents.EXAMPLES)
 _add(_LOOK, "types", types.types, types.EXAMPLES)
 _breaker = _group(

@@ -11,7 +11,15 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from warrener_contracts.events import Reason, SchedulePutData
-from warrener_contracts.letters import EVENT_TYPE, Letter, parked_letter, parked_together
+from warrener_contracts.letters import (
+    CAME_EXCHANGE,
+    CAME_ID,
+    CAME_KEY,
+    EVENT_TYPE,
+    Letter,
+    parked_letter,
+    parked_together,
+)
 from warrener_contracts.portable import unportable
 from warrener_contracts.topology import MAX_BODY, MAX_EVENTS, TRIGGERS_QUEUE
 from warrener_contracts.unreadable import counts, identity_of
@@ -105,17 +113,21 @@ class Listen:
         asked = [row.asked for row in await self._store.triggers.waiting_schedules()]
         arrivals: list[ArrivalRow] = []
         foreign: list[Foreign] = []
-        for delivery in deliveries:  # what nobody waits for came by a binding that is about to go
+        parked: list[Letter] = []
+        for delivery in map(
+            as_it_came, deliveries
+        ):  # what nobody waits for came by a binding that is about to go
             if any(listens(one, delivery.exchange, delivery.routing_key) for one in asked):
                 rows, unusable = await self._judge(asked, delivery, now)
                 arrivals += rows
                 foreign += unusable
+                parked += [_parked(one, delivery) for one in unusable]
         await self._store.triggers.add_arrivals(arrivals)
         if arrivals:
             self._changed()
         if foreign:
             _say_parked(foreign)
-            await publish(self._bus, parked_together(map(_parked, foreign)), self._clock)
+            await publish(self._bus, parked_together(parked), self._clock)
         await subscription.ack(deliveries)
         _log.debug("Events were heard.", action="triggers.heard", arrivals=len(arrivals))
 
@@ -170,12 +182,26 @@ def _say_parked(foreign: Sequence[Foreign]) -> None:
     )
 
 
-def _parked(foreign: Foreign) -> Letter:
+def as_it_came(delivery: Delivery) -> Delivery:
+    """A message that was parked and is sent in again, by the exchange and the key by which it first came."""
+    headers = delivery.headers
+    exchange, key = headers.get(CAME_EXCHANGE), headers.get(CAME_KEY)
+    if delivery.exchange or not isinstance(exchange, str) or not isinstance(key, str):
+        return delivery
+    return delivery._replace(exchange=exchange, routing_key=key)
+
+
+def _parked(foreign: Foreign, delivery: Delivery) -> Letter:
     return parked_letter(
         queue=TRIGGERS_QUEUE.name,
         body=foreign.body,
         reason=foreign.reason.value,
         detail=foreign.detail,
         message_id=identity_of(foreign.body),
-        content_type=foreign.content_type,
+        content_type=delivery.content_type if foreign.body == delivery.body else foreign.content_type,
+        came={
+            CAME_EXCHANGE: delivery.exchange,
+            CAME_KEY: delivery.routing_key,
+            **({CAME_ID: delivery.message_id} if delivery.message_id else {}),
+        },
     )

@@ -1,0 +1,70 @@
+"""Parked messages that people want to send in again, or to drop.
+
+Safe to be killed anywhere: a message is sent, confirmed, and only then forgotten. Killed in between, it is
+sent once more when the request comes again; consumers recognise a repeat by the event's id.
+"""
+
+from collections.abc import Sequence
+
+from warrener_contracts.events import ParkedDropRequested, ParkedRequeueRequested
+from warrener_contracts.letters import CAME_EXCHANGE, CAME_ID, CAME_KEY, Letter, is_whole
+from warrener_runtime.bus.port import Bus, Fate
+from warrener_runtime.logs import get_logger
+from warrener_store.parked import ParkedFilter, ParkedMessage
+from warrener_store.port import StateStore
+
+_log = get_logger("requeue")
+
+ParkedCommand = ParkedRequeueRequested | ParkedDropRequested
+_AT_ONCE = 20  # messages; each may have some MiB
+_NAMELESS = ""  # the exchange that takes a message straight to the queue that its routing key names
+
+
+class Requeue:
+    """The verb that carries out what people ask of parked messages."""
+
+    def __init__(self, bus: Bus, store: StateStore) -> None:
+        self._bus = bus
+        self._store = store
+
+    async def carry_out(self, commands: Sequence[ParkedCommand]) -> None:
+        """Send in again, or drop. What the broker does not confirm stays parked."""
+        for command in commands:
+            wanted = list(dict.fromkeys(command.data.ids))
+            for first in range(0, len(wanted), _AT_ONCE):
+                ids = wanted[first : first + _AT_ONCE]
+                found = await self._store.list_parked(ParkedFilter(ids=ids), len(ids))
+                done = found if isinstance(command, ParkedDropRequested) else await self._sent(found)
+                await self._store.forget_parked(done)
+                _log.info(
+                    "Parked messages were requeued or dropped.",
+                    action=f"requeue.{type(command).__name__}",
+                    by=command.data.by,
+                    messages=len(done),
+                    left=len(found) - len(done),
+                )
+
+    async def _sent(self, found: Sequence[ParkedMessage]) -> list[ParkedMessage]:
+        whole = [one for one in found if is_whole(one.detail)]
+        if not whole:
+            return []
+        fates = await self._bus.publish([resent(one) for one in whole])
+        return [one for one, fate in zip(whole, fates, strict=True) if fate is Fate.CONFIRMED]
+
+
+def resent(message: ParkedMessage) -> Letter:
+    """The message as it is sent in again: straight to the queue in which it was, so that no other queue of
+    its exchange gets it twice. One that found no queue takes the way by which it came. Pure."""
+    exchange, key = message.exchange, message.routing_key
+    unroutable = exchange is not None and key is not None and message.queue == f"{exchange}:{key}"
+    came = {CAME_EXCHANGE: exchange, CAME_KEY: key, CAME_ID: message.message_id}
+    return Letter(
+        exchange=(exchange or _NAMELESS) if unroutable else _NAMELESS,
+        routing_key=(key or message.queue) if unroutable else message.queue,
+        body=message.body,
+        content_type=message.content_type or "application/octet-stream",
+        message_id=message.message_id or message.parked_id[:255],
+        type=message.type or "requeued",
+        headers={**message.headers, **{name: value for name, value in came.items() if value is not None}},
+        mandatory=True,
+    )

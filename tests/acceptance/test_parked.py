@@ -1,0 +1,88 @@
+"""Parked messages are sent in again once the cause is mended, or dropped."""
+
+import asyncio
+import json
+from collections import Counter
+
+import aio_pika
+import pytest
+from tests.acceptance.commanding import ask, start
+from tests.acceptance.looking import rows_of
+from tests.acceptance.warren import Warren, until
+
+from warrener_client import Ask, JobRejected, SyncClient
+from warrener_contracts.codec import decode
+from warrener_contracts.states import JobState
+from warrener_contracts.topology import REQUESTS
+from warrener_store import open_store
+from warrener_store.parked import ParkedMessage
+
+MODULE = "tests.acceptance.many_handlers"
+EARLY = 130
+NONSENSE = 230  # more than one event names
+
+
+def parked(warren: Warren) -> list[ParkedMessage]:
+    """All that is parked."""
+
+    async def look() -> list[ParkedMessage]:
+        store = open_store(warren.store_url)
+        await store.start()
+        try:
+            return await store.parked(1000)
+        finally:
+            await store.close()
+
+    return asyncio.run(look())
+
+
+def counted(warren: Warren) -> Counter[str]:
+    """How many events or messages are parked, by reason; many that are alike share a row."""
+    found: Counter[str] = Counter()
+    for message in parked(warren):
+        found[message.reason] += len(decode(message.body, message.content_type))
+    return found
+
+
+async def talk_nonsense(url: str) -> None:
+    """What no service can read."""
+    connection = await aio_pika.connect(url)
+    async with connection:
+        door = await (await connection.channel()).get_exchange(REQUESTS)
+        for number in range(NONSENSE):
+            await door.publish(aio_pika.Message(f"nonsense {number}".encode()), "many")
+
+
+def test_what_was_parked_is_sent_in_again_once_the_cause_is_mended(warren: Warren) -> None:
+    """Requests that came before any agent had announced their type, and messages that nothing can mend."""
+    warren.start("scheduler")
+    warren.start("supervisor")
+    warren.wait_ready()
+    with SyncClient(warren.broker_url) as client:
+        jobs = client.request_batch([Ask("many") for _ in range(EARLY)])
+        asyncio.run(talk_nonsense(warren.broker_url))
+        all_of_it = {"unknown_job_type": EARLY, "not_json": NONSENSE}
+        until(lambda: counted(warren) == all_of_it, "all to be parked")
+        with pytest.raises(JobRejected):
+            jobs[0].result(timeout=30)
+        chosen = ("parked", "requeue", "--reason", "unknown_job_type")
+        assert ask(warren, *chosen)["messages"]
+        assert counted(warren) == all_of_it, "a dry run does nothing"
+        command = start(warren, *chosen, "--yes", "--json")
+        assert json.loads(command.communicate(timeout=60)[0])["left"] == []
+        until(lambda: counted(warren) == all_of_it, "all to be parked again: the cause is not mended")
+
+        warren.start("agent", MODULE)
+        warren.wait_ready()
+        until(lambda: ask(warren, "types"), "the agent to be announced")
+        told = ask(warren, *chosen, "--yes")
+        assert (told["parked_again"], told["left"]) == ([], [])
+
+    def all_done() -> bool:
+        found = rows_of(warren, [job.job_id for job in jobs])
+        return len(found) == EARLY and all(row.state is JobState.SUCCEEDED for row in found.values())
+
+    until(all_done, "the jobs to succeed")
+    assert counted(warren) == {"not_json": NONSENSE}
+    gone = ask(warren, "parked", "drop", "--reason", "not_json", "--yes")
+    assert (gone["done"], parked(warren)) == (NONSENSE, [])
