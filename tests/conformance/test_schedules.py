@@ -106,6 +106,16 @@ class TestPutting:
         await store.remove_schedules(["hourly"], LATER)
         assert await store.ticks_of("hourly") == [tick(job_id=(await store.ticks_of("hourly"))[0].job_id)]
 
+    async def test_a_schedule_is_released_from_the_job_that_it_waits_for_and_from_no_other(
+        self, store: Store
+    ) -> None:
+        job_id, other = uuid4(), uuid4()
+        await store.put_schedules([schedule(last_job_id=job_id), schedule("other", last_job_id=other)])
+        await store.release_schedules([("hourly", job_id), ("other", job_id), ("unknown", job_id)])
+        held = await store.schedules()
+        assert (held["hourly"].last_job_id, held["other"].last_job_id) == (None, other)
+        await store.release_schedules([])
+
 
 class TestAdvancing:
     async def test_those_that_are_due_are_decided_with_their_ticks(self, store: Store) -> None:

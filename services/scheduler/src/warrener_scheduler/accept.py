@@ -26,6 +26,7 @@ from warrener_scheduler.announce import Announce
 from warrener_scheduler.arguments import problem
 from warrener_scheduler.campaigns import Campaigns
 from warrener_scheduler.clock.keeping import Keeping
+from warrener_scheduler.clock.requests import schedule_of
 from warrener_scheduler.dispatch_letters import dispatch_letter
 from warrener_scheduler.felled import cancels, felled_among
 from warrener_scheduler.holds import Holds
@@ -33,8 +34,9 @@ from warrener_scheduler.intake import Asked, take_in
 from warrener_scheduler.job_types import JobTypes, KnownType
 from warrener_scheduler.publishing import publish
 from warrener_scheduler.repeats import Repeat, repeated
-from warrener_store.port import Inserted, StateStore, StoreRefused
+from warrener_store.port import Inserted, StoreRefused
 from warrener_store.rows import JobRow
+from warrener_store.store import Store
 
 _log = get_logger("accept")
 
@@ -51,7 +53,7 @@ class Accept:
     def __init__(
         self,
         bus: Bus,
-        store: StateStore,
+        store: Store,
         clock: Clock,
         telemetry: Telemetry,
         announce: Announce,
@@ -113,6 +115,7 @@ class Accept:
         events = [asked.event for asked in traced]
         outcomes = await self._outcomes(events, now)
         _warn_of_rejected(events, outcomes)
+        await self._release(events, outcomes)
         watched = await self._watch(events, outcomes)
         felled = await felled_among(self._store, [row for row in map(_row, outcomes) if row is not None])
         held_back = felled.keys() | cancelled
@@ -173,6 +176,16 @@ class Accept:
             return (await self._store.insert_jobs([row]))[0]
         except StoreRefused as error:
             return Rejected(Reason.BAD_FIELDS, f"the store refuses it: {error}")
+
+    async def _release(self, requests: Sequence[JobRequested], outcomes: Sequence[Outcome]) -> None:
+        """A schedule does not wait for the end of a job that there will never be."""
+        rejected = [
+            (schedule, job_of(event))
+            for event, outcome in zip(requests, outcomes, strict=True)
+            if isinstance(outcome, Rejected) and (schedule := schedule_of(event.source)) is not None
+        ]
+        if rejected:
+            await self._store.release_schedules(rejected)
 
     # -- telling ------------------------------------------------------------------------------------------
 

@@ -144,6 +144,12 @@ class MemorySchedules(Schedules, Declarations):
             if tick is not None and tick.request is not None:
                 self._ticks.put(replace(tick, fired_at=fired_at, wake_at=None, request=None))
 
+    async def release_schedules(self, jobs: Collection[tuple[str, UUID]]) -> None:
+        for name, job_id in jobs:
+            row = self._schedules.get(name)
+            if row is not None and row.last_job_id == job_id:
+                self._schedules[name] = replace(row, last_job_id=None)
+
     async def next_schedule_wake(self) -> datetime | None:
         wakes = [self._wakes.earliest(), *(tick.wake_at for tick in self._ticks.unpublished())]
         return min((wake for wake in wakes if wake is not None), default=None)

@@ -8,6 +8,7 @@ decided once.
 from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 from typing import Protocol
+from uuid import UUID
 
 from warrener_store.schedules.rows import Advance, DueSchedule, ScheduleRow, TickRow
 
@@ -60,6 +61,10 @@ class Schedules(Protocol):
 
     async def mark_ticks(self, keys: Collection[tuple[str, datetime]], fired_at: datetime) -> None:
         """The broker has the requests of these; the first mark counts."""
+        ...
+
+    async def release_schedules(self, jobs: Collection[tuple[str, UUID]]) -> None:
+        """These jobs will never be there: schedules that wait for the end of one of them no longer do."""
         ...
 
     async def next_schedule_wake(self) -> datetime | None:

@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any, cast
+from uuid import UUID
 
 from warrener_store.address import PostgresAddress
 from warrener_store.arrays import once, short_arrays
@@ -96,6 +97,11 @@ class PostgresSchedules(ScheduleQuestions, Schedules):
         if keys:
             schedules, nominal_times = zip(*keys, strict=True)
             await self._change("mark_ticks", list(schedules), list(nominal_times), fired_at)
+
+    async def release_schedules(self, jobs: Collection[tuple[str, UUID]]) -> None:
+        if jobs:
+            names, job_ids = zip(*jobs, strict=True)
+            await self._change("release_schedules", list(names), list(job_ids))
 
     async def backfill_ticks(self, ticks: Sequence[TickRow]) -> list[TickRow]:
         if not ticks:

@@ -6,6 +6,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 from warrener_contracts.events import TickFate
 from warrener_store.encoding import encode, escape
@@ -85,6 +86,10 @@ class SqliteSchedules(ScheduleQuestions, Schedules):
         async with self._writing() as transaction:
             marks = ((schedule, _text(nominal_at), _text(fired_at)) for schedule, nominal_at in keys)
             await transaction.run("mark_tick", marks)
+
+    async def release_schedules(self, jobs: Collection[tuple[str, UUID]]) -> None:
+        async with self._writing() as transaction:
+            await transaction.run("release_schedule", ((name, str(job_id)) for name, job_id in jobs))
 
     async def backfill_ticks(self, ticks: Sequence[TickRow]) -> list[TickRow]:
         async with self._writing() as transaction:

@@ -18,8 +18,10 @@ from warrener_store.schedules.rows import DueSchedule, ScheduleRow, TickRow
 PUBLISHED_WITHIN = timedelta(seconds=2)
 """A request that is not confirmed so long after it is due is published again, by whichever scheduler sees it
 first. A portion of ticks takes a fraction of that; to publish twice is harmless, and work for nothing."""
-_UNSEEN = timedelta(seconds=60)
-"""So long the request of a job may be on its way; a job that is still not there then was rejected."""
+_LOST_AFTER = timedelta(hours=1)
+"""Age at which a request whose job is not in the store counts as lost. Until then the job counts as running:
+its request may wait behind others for minutes. One that was rejected is released at once (`Accept`); what is
+left is a queue that was purged or deleted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,4 +162,4 @@ class Outcome:
         if due.last_job is not None:
             return not due.last_job.terminal
         fired_at = due.row.last_fired_at
-        return fired_at is not None and self.now - fired_at < _UNSEEN
+        return fired_at is not None and self.now - fired_at < _LOST_AFTER

@@ -16,10 +16,18 @@ from warrener_scheduler.clock.templating import render
 from warrener_scheduler.clock.tick_events import REQUESTED, TICKED, requested_json, ticked_json
 from warrener_store.schedules.rows import TickRow
 
+_SOURCE = "warrener/schedule/"
+
 
 def source_of(schedule: str) -> str:
     """Who asks for the jobs of a schedule."""
-    return f"warrener/schedule/{schedule}"
+    return f"{_SOURCE}{schedule}"
+
+
+def schedule_of(source: str) -> str | None:
+    """The schedule whose jobs this source asks for, if it is one."""
+    name = source.removeprefix(_SOURCE)
+    return name if name != source else None
 
 
 def request_text(
