@@ -7,6 +7,7 @@ from warrener_runtime.bus import Bus, TopologyMismatch, open_bus
 from warrener_runtime.clock import Clock, Entropy, SystemEntropy
 from warrener_runtime.database_clock import DatabaseClock
 from warrener_runtime.lifecycle import Component, Consumer, Group, Loop, Resource, Service
+from warrener_runtime.lifecycle.crashed_readers import HandledAlone
 from warrener_runtime.logs import get_logger
 from warrener_runtime.settings import SettingsError
 from warrener_runtime.telemetry import Telemetry
@@ -25,6 +26,7 @@ from warrener_scheduler.settings import SchedulerSettings
 from warrener_scheduler.triggers.binding import Bindings
 from warrener_scheduler.triggers.listen import Listen
 from warrener_store import StateStore, Store, StoreError, StoreNotMigrated, StoreUnavailable, open_store
+from warrener_store.crashed_readers import KeptTries
 from warrener_store.installation import ForeignBroker, belong
 from warrener_store.patience import start_patiently
 
@@ -69,6 +71,7 @@ def assemble(  # noqa: PLR0917 - the same six for every service
     dispatch = Dispatch(bus, store, clock, holds)
     keep = timedelta(days=settings.ticks_keep_days)
     upkeep = Upkeep(store, clock, keep=keep, newest=settings.ticks_keep_newest)
+    tries = KeptTries(store, clock.now)
     return Group(
         Resource("topology", lambda: bus.declare(TOPOLOGY), _nothing),
         Consumer(
@@ -76,7 +79,7 @@ def assemble(  # noqa: PLR0917 - the same six for every service
             bus,
             REQUESTS_QUEUE.name,
             2 * settings.requests_prefetch,
-            accept.handle,
+            HandledAlone(REQUESTS_QUEUE.name, accept.handle, tries),
             at_once=settings.requests_prefetch,
             clock=clock,
             give_up_after=settings.give_up_deaf_after,
@@ -92,7 +95,7 @@ def assemble(  # noqa: PLR0917 - the same six for every service
             bus,
             TRIGGERS_QUEUE.name,
             2 * settings.requests_prefetch,
-            listen.handle,
+            HandledAlone(TRIGGERS_QUEUE.name, listen.handle, tries),
             at_once=settings.requests_prefetch,
             clock=clock,
             give_up_after=settings.give_up_deaf_after,

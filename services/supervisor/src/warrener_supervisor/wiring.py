@@ -8,10 +8,12 @@ from warrener_runtime.bus import Bus, TopologyMismatch, open_bus
 from warrener_runtime.clock import Clock, Entropy, SystemEntropy
 from warrener_runtime.database_clock import DatabaseClock
 from warrener_runtime.lifecycle import Component, Consumer, Group, Loop, Resource, Service
+from warrener_runtime.lifecycle.crashed_readers import HandledAlone
 from warrener_runtime.logs import get_logger
 from warrener_runtime.settings import SettingsError
 from warrener_runtime.telemetry import Telemetry
 from warrener_store import StateStore, Store, StoreError, StoreNotMigrated, StoreUnavailable, open_store
+from warrener_store.crashed_readers import KeptTries
 from warrener_store.installation import ForeignBroker, belong
 from warrener_store.patience import start_patiently
 from warrener_supervisor import act
@@ -95,6 +97,7 @@ def assemble(  # noqa: PLR0917 - the same six for every service
         entropy=entropy,
     )
     judging = partial(Loop, clock=clock, judges_time=True)
+    tries = KeptTries(store, clock.now)
     return Group(
         Resource("topology", lambda: bus.declare(TOPOLOGY), _nothing),
         Consumer(
@@ -102,7 +105,7 @@ def assemble(  # noqa: PLR0917 - the same six for every service
             bus,
             STATUS_QUEUE.name,
             2 * settings.status_prefetch,
-            observe.handle,
+            HandledAlone(STATUS_QUEUE.name, observe.handle, tries),
             at_once=settings.status_prefetch,
             clock=clock,
             give_up_after=deaf,

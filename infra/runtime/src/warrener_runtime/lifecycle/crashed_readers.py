@@ -1,0 +1,106 @@
+"""Messages that end the process that reads them: a crash in C, too much memory. No handler can park them.
+
+A count of deliveries is no evidence: a crashed consumer returns all that it held. So a message that was
+returned often is handled alone, and before that its try is written down. Where a process died three times
+with this one message in its hands, the message is parked without being read.
+"""
+
+import contextlib
+from collections.abc import Sequence
+from typing import Protocol
+
+from warrener_runtime.bus.port import Delivery, Subscription
+from warrener_runtime.lifecycle.consumer import Handle
+from warrener_runtime.logs import get_logger
+
+_log = get_logger("crashed_readers")
+
+SUSPECT_AFTER = 3
+"""So many returns; then a message is handled alone. Lost connections count too: one or two mean nothing."""
+MAX_CRASHES = 3
+
+
+class Tries(Protocol):
+    """Where tries are written down. What is written down is kept as a parked message."""
+
+    async def tries(self, queue: str, deliveries: Sequence[Delivery]) -> list[int]:
+        """How many tries of each are written down and were never crossed out."""
+        ...
+
+    async def begin(self, queue: str, delivery: Delivery) -> None:
+        """Write down one more."""
+        ...
+
+    async def end(self, queue: str, delivery: Delivery) -> None:
+        """Cross all of them out: the process has outlived it."""
+        ...
+
+
+class HandledAlone:
+    """A handler that hands suspected messages to `handle` one by one, those that were tried least first."""
+
+    def __init__(self, queue: str, handle: Handle, tries: Tries) -> None:
+        self._queue = queue
+        self._handle = handle
+        self._tries = tries
+        self._begun: set[tuple[int, int]] = set()  # tries of this process: it is alive, so they do not count
+        self._done: set[tuple[int, int]] = set()
+
+    async def __call__(self, subscription: Subscription, deliveries: list[Delivery]) -> None:
+        """Handle a batch. After an error it is called with the same one again, and goes on where it was."""
+        suspects = [one for one in deliveries if _is_suspect(one)]
+        if not suspects:
+            await self._handle(subscription, deliveries)
+            return
+        await self._ordinary(subscription, [one for one in deliveries if not _is_suspect(one)])
+        left = [one for one in suspects if _key(one) not in self._done]
+        tries = await self._tries.tries(self._queue, left)
+        for count, delivery in sorted(zip(tries, left, strict=True), key=lambda pair: pair[0]):
+            if count >= MAX_CRASHES and _key(delivery) not in self._begun:
+                await self._park(subscription, delivery, count)
+            else:
+                await self._alone(subscription, delivery)
+            self._done.add(_key(delivery))
+        self._begun.clear()
+        self._done.clear()
+
+    async def _ordinary(self, subscription: Subscription, deliveries: list[Delivery]) -> None:
+        left = [one for one in deliveries if _key(one) not in self._done]
+        if left:
+            await self._handle(subscription, left)
+            self._done.update(map(_key, left))
+
+    async def _alone(self, subscription: Subscription, delivery: Delivery) -> None:
+        if _key(delivery) not in self._begun:
+            await self._tries.begin(self._queue, delivery)
+            self._begun.add(_key(delivery))
+        try:
+            await self._handle(subscription, [delivery])
+        except BaseException:  # no crash: the store is away, or we are to end
+            with contextlib.suppress(Exception):
+                await self._tries.end(self._queue, delivery)
+                self._begun.discard(_key(delivery))
+            raise
+        await self._tries.end(self._queue, delivery)
+
+    async def _park(self, subscription: Subscription, delivery: Delivery, crashes: int) -> None:
+        await subscription.ack([delivery])  # the row of its tries stays: that is the parked message
+        _log.error(
+            "A message is parked unread: each process that read it crashed.",
+            action="crashed_readers.parked",
+            queue=self._queue,
+            message_id=delivery.message_id,
+            crashes=crashes,
+        )
+
+
+def _is_suspect(delivery: Delivery) -> bool:
+    """True if the broker got it back too often, as quorum queues count it."""
+    if not delivery.redelivered:
+        return False
+    returns = delivery.headers.get("x-delivery-count")
+    return isinstance(returns, int) and returns >= SUSPECT_AFTER
+
+
+def _key(delivery: Delivery) -> tuple[int, int]:
+    return delivery.epoch, delivery.tag

@@ -1,0 +1,121 @@
+"""A message that ends each process that reads it gets out of its queue, and no other does."""
+
+from collections.abc import Sequence
+from typing import cast
+
+import pytest
+
+from warrener_runtime.bus.port import Delivery, Subscription
+from warrener_runtime.lifecycle.crashed_readers import MAX_CRASHES, SUSPECT_AFTER, HandledAlone
+
+
+class Crash(BaseException):
+    """The process is gone: nothing after it is done."""
+
+
+class Notes:
+    """Tries that outlive a process."""
+
+    def __init__(self) -> None:
+        self.written: dict[bytes, int] = {}
+        self.dead = False
+
+    async def tries(self, queue: str, deliveries: Sequence[Delivery]) -> list[int]:
+        assert queue == "work"
+        return [self.written.get(one.body, 0) for one in deliveries]
+
+    async def begin(self, queue: str, delivery: Delivery) -> None:
+        self.written[delivery.body] = self.written.get(delivery.body, 0) + 1
+
+    async def end(self, queue: str, delivery: Delivery) -> None:
+        if self.dead:
+            raise ConnectionError("the process is gone")
+        self.written.pop(delivery.body, None)
+
+
+class Queue:
+    """What is in the queue, and who takes it."""
+
+    def __init__(self, *bodies: bytes) -> None:
+        self.left = dict.fromkeys(bodies, 0)
+        self.batches: list[list[bytes]] = []
+
+    async def ack(self, deliveries: Sequence[Delivery]) -> None:
+        for one in deliveries:
+            del self.left[one.body]
+
+    def deliver(self, epoch: int) -> list[Delivery]:
+        return [
+            Delivery(body, "k", "e", returns > 0, tag, epoch, headers={"x-delivery-count": returns})
+            for tag, (body, returns) in enumerate(self.left.items(), 1)
+        ]
+
+    def returned(self) -> None:
+        self.left = {body: returns + 1 for body, returns in self.left.items()}
+
+
+class Process:
+    """One life of a consumer that crashes at poison."""
+
+    def __init__(self, queue: Queue, notes: Notes) -> None:
+        self._queue, self._notes = queue, notes
+        self._handler = HandledAlone("work", self._handle, notes)
+
+    async def _handle(self, subscription: Subscription, deliveries: list[Delivery]) -> None:
+        self._queue.batches.append([one.body for one in deliveries])
+        if any(one.body == b"poison" for one in deliveries):
+            self._notes.dead = True
+            raise Crash
+        await subscription.ack(deliveries)
+
+    async def live(self, epoch: int) -> bool:
+        """False: it has crashed."""
+        self._notes.dead = False
+        try:
+            await self._handler(cast("Subscription", self._queue), self._queue.deliver(epoch))
+        except Crash:
+            self._queue.returned()
+            return False
+        return True
+
+
+async def test_poison_is_parked_after_its_own_crashes_and_the_others_are_handled() -> None:
+    queue, notes = Queue(b"poison", *(b"%d" % n for n in range(20))), Notes()
+    lives = 0
+    while not await Process(queue, notes).live(lives):
+        lives += 1
+        assert lives < 20
+    assert lives == SUSPECT_AFTER + MAX_CRASHES
+    assert queue.left == {}
+    assert notes.written == {b"poison": MAX_CRASHES}, "what is kept is the parked message"
+
+
+async def test_a_crash_loop_that_is_not_their_fault_parks_nothing() -> None:
+    queue, notes = Queue(*(b"%d" % n for n in range(20))), Notes()
+    for _ in range(50):
+        queue.returned()
+    assert await Process(queue, notes).live(1)
+    assert (queue.left, notes.written) == ({}, {})
+    assert [len(batch) for batch in queue.batches] == [1] * 20
+
+
+async def test_an_error_is_no_crash_and_what_was_done_is_not_done_again() -> None:
+    queue, notes = Queue(b"good", b"held up"), Notes()
+    queue.left = {b"good": 0, b"held up": SUSPECT_AFTER}
+    outages = 5
+
+    async def handle(subscription: Subscription, deliveries: list[Delivery]) -> None:
+        nonlocal outages
+        queue.batches.append([one.body for one in deliveries])
+        if deliveries[0].body == b"held up" and outages:
+            outages -= 1
+            raise ConnectionError("the store is away")
+        await subscription.ack(deliveries)
+
+    handler, batch = HandledAlone("work", handle, notes), queue.deliver(1)
+    for _ in range(5):
+        with pytest.raises(ConnectionError):
+            await handler(cast("Subscription", queue), batch)
+    await handler(cast("Subscription", queue), batch)
+    assert (queue.left, notes.written) == ({}, {})
+    assert queue.batches == [[b"good"], *[[b"held up"]] * 6]

@@ -1,0 +1,62 @@
+"""A message that ends each process that reads it is parked, and what waits behind it is done."""
+
+import asyncio
+from collections.abc import Sequence
+
+import aio_pika
+from tests.acceptance.test_crash_loop import types_known
+from tests.acceptance.test_parked import parked
+from tests.acceptance.warren import ServiceProcess, Warren, until
+
+from warrener_client import SyncClient, SyncJob
+from warrener_contracts.topology import REQUESTS
+
+MODULE = "tests.acceptance.many_handlers"
+DEADLY = b"ends who reads it"
+CRASH = f"""
+import os, signal
+import warrener_contracts.codec as codec
+
+decode_parts = codec.decode_parts
+
+def as_a_crash_in_c(body, *args, **options):
+    if {DEADLY!r} in bytes(body):
+        os.kill(os.getpid(), signal.SIGKILL)
+    return decode_parts(body, *args, **options)
+
+codec.decode_parts = as_a_crash_in_c
+"""
+
+
+async def publish_poison(url: str) -> None:
+    connection = await aio_pika.connect(url)
+    async with connection:
+        door = await (await connection.channel()).get_exchange(REQUESTS)
+        await door.publish(aio_pika.Message(DEADLY, message_id="poison"), "many")
+
+
+def crashed(scheduler: ServiceProcess, jobs: Sequence[SyncJob]) -> bool:
+    """Wait until it has crashed, or has done what it was to do; whether it has crashed."""
+
+    def over() -> bool:
+        return scheduler.process.poll() is not None or all(job.over for job in jobs)
+
+    until(over, "the scheduler to crash, or the jobs to be done")
+    return scheduler.process.poll() is not None
+
+
+def test_a_message_that_ends_its_readers_is_parked_and_the_others_are_done(warren: Warren) -> None:
+    warren.start_all(MODULE)
+    until(lambda: asyncio.run(types_known(warren.store_url)), "the job types to be announced")
+    warren.services[0].end()
+    (warren.folder / "sitecustomize.py").write_text(CRASH)
+    with SyncClient(warren.broker_url) as client:
+        asyncio.run(publish_poison(warren.broker_url))
+        jobs = [client.request("many") for _ in range(20)]
+        crashes = 0
+        while crashed(warren.start("scheduler"), jobs):
+            crashes += 1
+        assert crashes == 6, "three with all in hand, and three with the poison alone"
+        assert [job.result(timeout=30) for job in jobs] == [1] * 20
+        [message] = until(lambda: parked(warren), "it to be parked")
+    assert (message.body, message.reason, message.times) == (DEADLY, "crashed_readers", 3)
