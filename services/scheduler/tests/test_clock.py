@@ -272,12 +272,12 @@ class TestOverlap:
     async def test_a_job_that_was_rejected_does_not_block_for_ever(self, stage: Stage) -> None:
         unknown = put(overlap="skip", rule=IntervalRule(every=timedelta(seconds=30)))
         data = unknown.data.model_copy(update={"job_type": "unknown"})
-        await say(stage, unknown.model_copy(update={"data": data}), then=65)
+        await say(stage, unknown.model_copy(update={"data": data}), then=95)
         assert (await fates(stage))[:3] == ["fired"] * 3
 
     async def test_skip_holds_while_requests_wait_for_minutes(self, stage: Stage) -> None:
         every = put(overlap="skip", rule=IntervalRule(every=timedelta(seconds=30)))
-        await say(stage, every, then=1)
+        await say(stage, every, then=35)
         await self.over(stage, job_ids(stage)[0])
         stage.broker.mute(topology.REQUESTS_QUEUE.name)
         await stage.clock.advance(600)
@@ -291,10 +291,10 @@ class TestOverlap:
 
     async def test_what_was_lost_with_its_queue_does_not_block_for_ever(self, stage: Stage) -> None:
         every = put(overlap="skip", rule=IntervalRule(every=timedelta(minutes=10)))
-        await say(stage, every, then=1)
+        await say(stage, every, then=605)
         await self.over(stage, job_ids(stage)[0])
         stage.broker.mute(topology.REQUESTS_QUEUE.name)
-        await stage.clock.advance(601)
+        await stage.clock.advance(600)
         stage.broker.purge(topology.REQUESTS_QUEUE.name)
         stage.broker.mute(topology.REQUESTS_QUEUE.name, muted=False)
         await stage.clock.advance(3600)
