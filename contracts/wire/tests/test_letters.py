@@ -68,6 +68,8 @@ ADDRESSES = {
     "breaker.set_requested.v1": ("warrener.requests", "breaker.set_requested"),
     "breaker.changed.v1": ("warrener.events", "breaker.changed.open"),
     "case.acknowledge_requested.v1": ("warrener.status", "case.acknowledge_requested"),
+    "parked.drop_requested.v1": ("warrener.status", "parked.drop_requested"),
+    "parked.requeue_requested.v1": ("warrener.status", "parked.requeue_requested"),
     "case.close_requested.v1": ("warrener.status", "case.close_requested"),
     "case.snooze_requested.v1": ("warrener.status", "case.snooze_requested"),
     "job.deadline_passed.v1": ("warrener.status", "job.deadline_passed"),

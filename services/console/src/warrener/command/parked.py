@@ -23,6 +23,10 @@ warrener parked --json | jq -r '.[0].body'
 warrener parked requeue --reason unknown_job_type
 warrener parked drop --queue warrener.requests --before 30d --yes
 """
+LIST_EXAMPLES = """
+warrener parked list
+warrener parked list --json | jq -r '.[0].body'
+"""
 REQUEUE_EXAMPLES = """
 warrener parked requeue --reason unknown_job_type
 warrener parked requeue --queue warrener.status --since 2h --yes
@@ -182,6 +186,6 @@ app = typer.Typer(
     epilog=_examples(EXAMPLES),
     callback=telling_errors(parked),
 )
-_add("list", list_, EXAMPLES)
+_add("list", list_, LIST_EXAMPLES)
 _add("requeue", requeue, REQUEUE_EXAMPLES)
 _add("drop", drop, DROP_EXAMPLES)
