@@ -154,7 +154,7 @@ async def test_a_cancelled_job_is_neither_claimed_nor_completed(ledger: Ledger) 
     answers = await claim(ledger, *again)
     assert answers == [Grant.CANCELLED, Grant.CANCELLED, Grant.CANCELLED, Grant.COMPLETED]
     assert await ledger.complete([done(running)], agent_id="ada") == set()
-    assert await ledger.renew([running], agent_id="ada", until=LATER) == set()
+    assert (await ledger.renew([running], agent_id="ada", until=LATER)).kept == set()
 
 
 async def test_a_batch_is_answered_in_order(ledger: Ledger, other: Ledger) -> None:
@@ -198,7 +198,9 @@ async def test_renewing_tells_what_is_lost(ledger: Ledger, other: Ledger) -> Non
     await claim(other, overtaken._replace(attempt=2), by="bob")
     await ledger.release([released], agent_id="ada")
     until = SOON + timedelta(minutes=1)
-    assert await ledger.renew([kept, overtaken, released], agent_id="ada", until=until) == {kept.job_id}
+    assert (await ledger.renew([kept, overtaken, released], agent_id="ada", until=until)).kept == {
+        kept.job_id
+    }
     assert await claim(other, kept, by="bob", now=SOON) == [Grant.HELD]
 
 
@@ -222,7 +224,7 @@ async def test_a_failed_attempt_is_told_again_and_granted_to_nobody(ledger: Ledg
         (answer,) = await where.claim([mine], agent_id=agent, now=LATER, until=LATER)
         assert answer == Granted(Grant.FAILED, failure=failure)
     assert await ledger.fail([failure], agent_id="ada") == set(), "it is nobody's any more"
-    assert await ledger.renew([mine], agent_id="ada", until=LATER) == set()
+    assert (await ledger.renew([mine], agent_id="ada", until=LATER)).kept == set()
     assert await ledger.complete([done(mine)], agent_id="ada") == set()
 
 
@@ -438,7 +440,7 @@ async def test_g3_a_claim_never_waits_for_a_handler_that_writes(ledger: Ledger, 
         await transaction.execute("INSERT INTO effects VALUES ('slow')")
         async with asyncio.timeout(2):
             assert await claim(other, quick, by="bob") == [Grant.GRANTED]
-            assert await ledger.renew([slow], agent_id="ada", until=LATER) == {slow.job_id}
+            assert (await ledger.renew([slow], agent_id="ada", until=LATER)).kept == {slow.job_id}
             assert await other.complete([done(quick)], agent_id="bob") == {quick.job_id}
         assert await transaction.complete(done(slow))
 

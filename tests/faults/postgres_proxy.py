@@ -13,12 +13,19 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
+from urllib.parse import urlsplit, urlunsplit
 
 COMMIT = r"\bCOMMIT\b"
 """A statement that ends a transaction, alone or as the last of several in one message."""
 
 _SSL, _GSS = 80877103, 80877104
 _QUERY, _PARSE, _BIND, _EXECUTE, _CLOSE = b"Q", b"P", b"B", b"E", b"C"
+
+
+def by_way_of(url: str, port: int) -> str:
+    """The server's URL, by this port."""
+    parts = urlsplit(url)
+    return urlunsplit(parts._replace(netloc=f"{parts.netloc.rpartition(':')[0]}:{port}"))
 
 
 class When(StrEnum):

@@ -9,10 +9,11 @@ from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from math import inf
 from typing import Any
 from uuid import UUID
 
-from warrener_agent.ledger import Claim, Completion, Failure, Forgotten, Grant, Granted, Saved
+from warrener_agent.ledger import Claim, Completion, Failure, Forgotten, Grant, Granted, Renewal, Saved
 
 
 @dataclass(slots=True)
@@ -65,11 +66,11 @@ class MemoryLedger:
         entry.attempt, entry.holder, entry.until, entry.failure = claim.attempt, agent_id, until, None
         return Granted(Grant.GRANTED, checkpoint=entry.checkpoint)
 
-    async def renew(self, claims: Sequence[Claim], *, agent_id: str, until: datetime) -> set[UUID]:
+    async def renew(self, claims: Sequence[Claim], *, agent_id: str, until: datetime) -> Renewal:
         kept = {claim.job_id for claim in claims if self._holds(claim, agent_id)}
         for job_id in kept:
             self.entries[job_id].until = until
-        return kept
+        return Renewal(kept)
 
     async def complete(self, completions: Sequence[Completion], *, agent_id: str) -> set[UUID]:
         return {one.job_id for one in completions if self.record(one, agent_id, [])}
@@ -106,7 +107,10 @@ class MemoryLedger:
             entry = self.entries.setdefault(job_id, Entry())
             entry.cancelled = entry.completion is None
 
-    def transaction(self, claim: Claim, *, agent_id: str) -> AbstractAsyncContextManager["MemoryTransaction"]:
+    def transaction(
+        self, claim: Claim, *, agent_id: str, time_left: float = inf
+    ) -> AbstractAsyncContextManager["MemoryTransaction"]:
+        del time_left
         return self._transaction(claim.job_id, agent_id)
 
     @asynccontextmanager

@@ -163,3 +163,6 @@ class MortalSubscription:
 
     async def stop(self) -> None:
         await self._subscription.stop()
+
+    async def close(self) -> None:
+        await self._subscription.close()

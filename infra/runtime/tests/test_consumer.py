@@ -177,6 +177,100 @@ async def test_an_outage_of_the_store_buries_nothing_however_long_it_lasts(scene
     assert await scene.complaints() == []
 
 
+@pytest.fixture
+async def prober(scene: Scene) -> AsyncIterator[Consumer]:
+    """A consumer that can find out whether its store answers."""
+
+    async def probe() -> None:
+        if not scene.office.store_is_up:
+            raise ConnectionError("the store does not answer")
+
+    consumer = Consumer(
+        "office", scene.bus, QUEUE, 10, scene.office.handle, clock=scene.clock, probe=probe, deaf_after=15
+    )
+    await consumer.start()
+    yield consumer
+    await consumer.stop()
+
+
+async def test_7_who_cannot_handle_gives_back_after_seconds_and_comes_back_by_itself(
+    scene: Scene, prober: Consumer
+) -> None:
+    scene.office.store_is_up = False
+    await scene.send("a", "b")
+    await scene.clock.advance(4)
+    assert scene.broker.ready(QUEUE) == 0, "a short outage is waited for in place"
+    await scene.clock.advance(300)
+    assert scene.broker.ready(QUEUE) == 2, "for others"
+    assert scene.broker.backlog(QUEUE).consumers == 0
+    assert prober.away
+    assert await scene.complaints() == [
+        f"messages of queue {QUEUE} cannot be handled: ConnectionError: the store does not answer; "
+        "they were given back"
+    ]
+    assert scene.vitals.reason is None, "it is not deaf"
+    scene.office.store_is_up = True
+    await scene.clock.advance(15)
+    assert sorted(scene.office.handled) == ["a", "b"]
+    assert await scene.complaints() == []
+    assert not prober.away
+
+
+async def test_7_who_finds_nothing_left_to_handle_is_ready_again(scene: Scene, prober: Consumer) -> None:
+    scene.office.store_is_up = False
+    await scene.send("a")
+    await scene.clock.advance(20)
+    other = await scene.bus.subscribe(QUEUE, prefetch=10)
+    assert len(await anext(aiter(other))) == 1
+    scene.office.store_is_up = True
+    await scene.clock.advance(15)
+    assert await scene.complaints() == []
+
+
+async def test_7_a_probe_that_is_wrong_buries_nothing_for_long(scene: Scene) -> None:
+    """Each time it is given back counts as a delivery."""
+
+    async def probe() -> None: ...
+
+    consumer = Consumer("office", scene.bus, QUEUE, 10, scene.office.handle, clock=scene.clock, probe=probe)
+    await consumer.start()
+    scene.office.store_is_up = False
+    await scene.send("a")
+    await scene.clock.advance(300)
+    assert scene.broker.ready("graveyard") == 0
+    scene.office.store_is_up = True
+    await scene.clock.advance(15)
+    assert scene.office.handled == ["a"]
+    await consumer.stop()
+
+
+async def test_7_draining_does_not_wait_for_a_probe(scene: Scene, prober: Consumer) -> None:
+    scene.office.store_is_up = False
+    await scene.send("a")
+    await scene.clock.advance(20)
+    assert prober.away
+    await prober.drain()
+    assert scene.broker.ready(QUEUE) == 1
+
+
+async def test_13_an_outage_is_one_line_and_so_is_its_end(scene: Scene, prober: Consumer) -> None:
+    with capture_logs() as lines:
+        scene.office.store_is_up = False
+        await scene.send("a")
+        await scene.clock.advance(60)
+        scene.office.store_is_up = True
+        await scene.clock.advance(15)
+    about = [line for line in lines if str(line["action"]).startswith("consumer.")]
+    assert [line["action"] for line in about] == [
+        "consumer.handling_failed",
+        "consumer.gave_back",
+        "consumer.recovered",
+    ]
+    assert about[0]["error"] == "ConnectionError: the store does not answer"
+    assert about[0]["exc_info"] is None
+    assert about[2]["failures"] > 3
+
+
 async def test_pauses_grow_while_an_outage_lasts(scene: Scene) -> None:
     await scene.consumer.start()
     scene.office.store_is_up = False

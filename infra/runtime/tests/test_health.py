@@ -1,7 +1,10 @@
 """Health over HTTP: it tells the truth, quickly, and also when the event loop is stuck."""
 
 import asyncio
+import contextlib
 import json
+import socket
+import struct
 import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -114,3 +117,26 @@ async def test_checks_are_asked_at_the_same_time() -> None:
     report = await readiness.report()
     assert not report.ready
     assert time.monotonic() - began < 1
+
+
+async def test_13_a_probe_that_hangs_up_before_its_answer_is_no_error(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    gone = asyncio.Event()
+
+    async def slow() -> None:
+        await gone.wait()
+
+    server = HealthServer("scheduler", Readiness(lambda: {"slow": slow}), host="127.0.0.1", port=0)
+    await server.open()
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    writer.write(b"GET /ready HTTP/1.1\r\nHost: x\r\n\r\n")
+    await writer.drain()
+    one: socket.socket = writer.get_extra_info("socket")
+    one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    writer.close()
+    with contextlib.suppress(ConnectionError):
+        await reader.read()
+    gone.set()
+    await server.close()
+    assert capfd.readouterr().err == ""

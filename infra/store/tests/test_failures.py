@@ -109,7 +109,7 @@ class TestSqliteFails:
         other = sqlite3.connect(address.path, isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
         insert = asyncio.create_task(store.insert_jobs([queued_job()]))
-        await store.ping()
+        assert await store.list_jobs(JobFilter()) == []
         assert not insert.done()
         other.execute("COMMIT")
         other.close()

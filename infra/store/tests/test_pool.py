@@ -43,6 +43,9 @@ class Exchange:
         self.asked.append(connection.number)
         return not connection.silent
 
+    def hang_up(self, connection: Line) -> None:
+        connection.closed = True
+
     async def close(self, connection: Line) -> None:
         await self.may_close.wait()
         connection.closed = True
@@ -115,6 +118,23 @@ async def test_one_that_was_interrupted_is_closed_before_its_borrower_goes_on(
     async with pool.lent() as another:
         assert another.number == 1
     await pool.close()
+
+
+async def test_one_that_is_silent_is_closed_without_waiting_and_so_are_the_idle_ones(
+    exchange: Exchange,
+) -> None:
+    pool = Pool(exchange, 3)
+    await several(pool, 3)
+    exchange.may_close.clear()  # nobody says good-bye to a silent one
+    with pytest.raises(TimeoutError):
+        async with pool.lent():
+            raise TimeoutError
+    assert exchange.lines[2].closed
+    async with pool.lent() as another:
+        assert another.number == 3
+    exchange.may_close.set()
+    await pool.close()
+    assert all(line.closed for line in exchange.lines)
 
 
 async def test_who_is_interrupted_again_does_not_stop_the_closing(exchange: Exchange) -> None:

@@ -49,7 +49,7 @@ async def every_statement(ledger: Ledger) -> None:
     done = [Completion(one.job_id, 1, "null", (), NOW, NOW) for one in claims]
     await ledger.claim(claims, agent_id="ada", now=NOW, until=SOON)
     await ledger.claim(claims, agent_id="bob", now=NOW, until=SOON)  # refused, so it looks at the rows
-    assert len(await ledger.renew(claims, agent_id="ada", until=SOON)) == BATCH
+    assert len((await ledger.renew(claims, agent_id="ada", until=SOON)).kept) == BATCH
     await ledger.cancel([uuid4()], now=NOW)
     await ledger.release(claims[:10], agent_id="ada")
     assert len(await ledger.complete(done[10:-1], agent_id="ada")) == BATCH - 11

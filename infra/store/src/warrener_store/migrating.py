@@ -16,6 +16,8 @@ from warrener_store.sqlite_engine import by_the_driver, sqlite_engine
 
 _ONE_MIGRATOR = 0x77617272656E  # PostgreSQL's advisory lock by which one migrator waits for the other
 
+_MIGRATOR_SECONDS = 30.0  # for which one waits for the other in SQLite
+
 
 class UnknownRevision(StoreError):
     """There is no such step in the history of the tables."""
@@ -45,7 +47,7 @@ def script_config() -> Config:
 def engine_of(address: PostgresAddress | SqliteAddress) -> AsyncEngine:
     """SQLAlchemy's way to a database: for Alembic, which knows no other, and for looking at what it made."""
     if isinstance(address, SqliteAddress):
-        return sqlite_engine(address)
+        return sqlite_engine(address, busy_seconds=_MIGRATOR_SECONDS)
     url = URL.create("postgresql+asyncpg")
     return create_async_engine(url, poolclass=NullPool, connect_args=dict(address.connect))
 

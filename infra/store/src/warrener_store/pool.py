@@ -32,6 +32,10 @@ class Driver(Protocol[C]):
         """Whether the database answers through it, and soon."""
         ...
 
+    def hang_up(self, connection: C) -> None:
+        """Close it at once, without a word to the database."""
+        ...
+
     def close(self, connection: C) -> Coroutine[Any, Any, None]:
         """Close it, whatever state it is in; never raises, never takes long."""
         ...
@@ -54,8 +58,9 @@ class Pool(Generic[C]):
     def lent(self) -> "Loan[C]":
         """`async with pool.lent() as connection:`; it waits while all are lent.
 
-        One whose borrower is interrupted is closed first, so that what was under way is over then. Where one
-        turns out to be broken, so most likely are the idle ones: all are closed.
+        One whose borrower is interrupted is closed first, so that what was under way is over then; one that
+        did not answer in time is closed without waiting. Where one is broken or silent, so most likely are
+        the idle ones: all are closed.
         """
         return Loan(self)
 
@@ -74,10 +79,13 @@ class Pool(Generic[C]):
             self._places.release()
             raise
 
-    async def give_back(self, connection: C, *, interrupted: bool) -> None:
+    async def give_back(self, connection: C, *, interrupted: bool = False, silent: bool = False) -> None:
         """What was taken."""
         try:
-            if interrupted:
+            if silent:
+                self._driver.hang_up(connection)
+                self._clear()
+            elif interrupted:
                 await asyncio.shield(self._let_go(connection))
             elif self._driver.broken(connection):
                 self._let_go(connection)
@@ -135,5 +143,8 @@ class Loan(Generic[C]):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        interrupted = isinstance(error, (asyncio.CancelledError, TimeoutError))
-        await self._pool.give_back(self._connection, interrupted=interrupted)
+        await self._pool.give_back(
+            self._connection,
+            interrupted=isinstance(error, asyncio.CancelledError),
+            silent=isinstance(error, TimeoutError),
+        )

@@ -79,7 +79,7 @@ class StateStore(CancelledTrees, KeptCheckpoints, QueuedJobs, Successes, ParkedM
         ...
 
     async def ping(self) -> None:
-        """One round trip. Raises StoreUnavailable."""
+        """One round trip. Raises StoreUnavailable where it does not answer, or could not be written."""
         ...
 
     async def time(self) -> datetime:
@@ -213,6 +213,8 @@ class StoreUnavailable(StoreError):
 
     Where the connection broke, the change may have been made all the same; every operation may be repeated.
     """
+
+    outage = True  # its traceback would tell nothing more
 
 
 class StoreRefused(StoreError):

@@ -13,14 +13,14 @@ from warrener_store.address import PostgresAddress
 from warrener_store.arrays import short_arrays
 from warrener_store.chains import attempts_of, chains, dead_letters_of
 from warrener_store.encoding import escape
-from warrener_store.failures import Conflict, translated
+from warrener_store.failures import AGAIN, Conflict, translated
 from warrener_store.insertion import firsts, settled
 from warrener_store.installation import KeptInstallation
 from warrener_store.kept import Kept
 from warrener_store.newest import newest
 from warrener_store.parked import PARKED_COLUMNS, KeptParked, ParkedMessage, parked_out
 from warrener_store.pool import Pool
-from warrener_store.port import Inserted, Save, StateStore
+from warrener_store.port import Inserted, Save, StateStore, StoreUnavailable
 from warrener_store.postgres_driver import SILENCE, PostgresDriver
 from warrener_store.postgres_escalations import PostgresEscalations
 from warrener_store.postgres_letters import PostgresLetters
@@ -54,6 +54,8 @@ from warrener_store.sql import statement
 from warrener_store.successes import SucceededJob, Success
 from warrener_store.triggers.postgres import PostgresTriggers
 from warrener_store.watching import MOST_WATCHERS
+
+_CANNOT_WRITE = "SELECT pg_is_in_recovery() OR current_setting('transaction_read_only')::boolean"
 
 _again = retry(
     retry=retry_if_exception_type(Conflict),
@@ -109,6 +111,12 @@ class PostgresStore(
         """The server's clock."""
         told: datetime = (await self._ask_text("SELECT clock_timestamp()", ()))[0][0]
         return told
+
+    async def ping(self) -> None:
+        """One round trip. Raises StoreUnavailable where it does not answer, or could not be written."""
+        ((cannot_write,),) = await self._ask_text(_CANNOT_WRITE, ())
+        if cannot_write:
+            raise StoreUnavailable(f"the store {self._address} is read-only: a standby, or made so{AGAIN}")
 
     async def _ask(self, name: str, *parameters: Any) -> Sequence[Sequence[Any]]:
         return await self._ask_text(_statement(name), parameters)

@@ -36,10 +36,6 @@ class Questions(ABC):
     async def _ask_text(self, text: str, parameters: Sequence[Any]) -> Sequence[Sequence[Any]]:
         """Run this statement, which changes nothing; its parameters are `$1`, `$2` …"""
 
-    async def ping(self) -> None:
-        """One round trip. Raises StoreUnavailable."""
-        await self._ask_text("SELECT 1", ())
-
     async def agents(self) -> list[AgentRow]:
         """All agents ever heard of, the last seen first."""
         return [agent_in(values, self.form) for values in await self._ask("agents")]

@@ -71,6 +71,7 @@ class SqliteStore(
 
     def __init__(self, address: SqliteAddress, *, busy_seconds: float = BUSY_SECONDS) -> None:
         self._address = address
+        self._busy_seconds = busy_seconds
         self._engine = sqlite_engine(address, busy_seconds=busy_seconds)
         # SQLite lets waiting writers poll; in this process they queue.
         self._writer = asyncio.Lock()
@@ -104,6 +105,11 @@ class SqliteStore(
         """The clock of this host, which all who share the file have."""
         return datetime.now(UTC)
 
+    async def ping(self) -> None:
+        """Takes the write lock. Raises StoreUnavailable where that cannot be had in time."""
+        async with self._writing():
+            pass
+
     async def _ask(self, name: str, *parameters: Any) -> Sequence[Sequence[Any]]:
         return await self._read(_statement(name), parameters)
 
@@ -119,8 +125,10 @@ class SqliteStore(
     @asynccontextmanager
     async def _writing(self) -> AsyncGenerator["_Transaction"]:
         """A transaction that is committed at the end, or rolled back whatever goes wrong inside."""
-        async with self._writer:
-            with translated(self._address):
+        with translated(self._address):
+            async with asyncio.timeout(self._busy_seconds):  # those who wait for a lock wait at the same time
+                await self._writer.acquire()
+            try:
                 async with taken(self._engine) as connection:
                     driver = await _driver(connection)
                     try:
@@ -130,6 +138,8 @@ class SqliteStore(
                     except BaseException:
                         await driver.rollback()
                         raise
+            finally:
+                self._writer.release()
 
     # -- jobs, by those who decide ------------------------------------------------------------------------
 

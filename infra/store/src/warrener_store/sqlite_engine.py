@@ -16,7 +16,7 @@ from tenacity import AsyncRetrying, retry_if_exception, stop_after_delay, wait_r
 
 from warrener_store.address import SqliteAddress
 
-BUSY_SECONDS = 30.0
+BUSY_SECONDS = 8.0
 """How long one process waits for another's transaction before it says that the store is unavailable."""
 
 _WAL = "PRAGMA journal_mode = WAL"  # readers and the writer do not wait for each other

@@ -108,6 +108,7 @@ class Attempt:
             return
         try:
             facts = self._facts = facts_of(run)
+            over_at = run.began + (facts.deadline - run.started_at).total_seconds()
             progress = bench.progress.of(run)
             desk = self._desk = LoopDesk(
                 bench.at.ledger,
@@ -116,6 +117,7 @@ class Attempt:
                 run.context,
                 progress,
                 partial(bench.checkpoints.put, run),
+                lambda: over_at - bench.at.clock.monotonic(),
             )
             executor = bench.executors[kind.executor]
             execution = self._scope.run(executor.begin, kind, facts, data.arguments, desk)
@@ -123,11 +125,11 @@ class Attempt:
             self._blame(error)
             return
         self._execution = execution
-        over_at = run.began + (facts.deadline - run.started_at).total_seconds()
+        silent_at = over_at
         if (patience := kind.declaration.policy.heartbeat_timeout) is not None:
             run.pulse = desk.pulse = Pulse(patience.total_seconds(), over_at, bench.at.clock.monotonic)
-            over_at = run.pulse.due
-        bench.deadlines.watch(run, over_at)
+            silent_at = run.pulse.due
+        bench.deadlines.watch(run, silent_at)
         run.halt = self._halt
         execution.done.add_done_callback(self._ended)
         if run.stop is not None:  # while it was announced

@@ -32,6 +32,7 @@ class LoopDesk:
         "_save",
         "_stack",
         "_statements",
+        "_time_left",
         "_transaction",
         "how_far",
         "pulse",
@@ -46,9 +47,10 @@ class LoopDesk:
         context: TraceContext,
         progress: Progress,
         save: Save,
+        time_left: Callable[[], float],
     ) -> None:
         self._ledger, self._claim, self._agent_id, self._context = ledger, claim, agent_id, context
-        self._progress, self._save = progress, save
+        self._progress, self._save, self._time_left = progress, save, time_left
         self._closed = False
         self.how_far: tuple[float, str] | None = None
         self.pulse: Pulse | None = None  # where silence is watched
@@ -71,7 +73,9 @@ class LoopDesk:
 
     async def _execute(self, statement: str, parameters: Parameters) -> list[Mapping[str, Any]]:
         if self._transaction is None:
-            opening = self._ledger.transaction(self._claim, agent_id=self._agent_id)
+            opening = self._ledger.transaction(
+                self._claim, agent_id=self._agent_id, time_left=self._time_left()
+            )
             self._stack = self._stack or AsyncExitStack()
             self._transaction = await self._stack.enter_async_context(opening)
         return await self._transaction.execute(statement, parameters)

@@ -1,8 +1,9 @@
 """The claims of what runs: renewed in one batch, and handlers stopped before another may have their claim."""
 
-from datetime import timedelta
+import asyncio
+from datetime import datetime, timedelta
 
-from warrener_agent.ledger.port import Ledger, LedgerUnavailable
+from warrener_agent.ledger.port import Claim, Ledger, LedgerUnavailable, Renewal
 from warrener_agent.receipts import acknowledge
 from warrener_agent.running import Stop
 from warrener_agent.workplace import Workplace
@@ -16,6 +17,8 @@ _MARGIN = 0.3
 """The share of the lease before its end at which a handler is stopped that could not be renewed."""
 _BETWEEN_BATCHES = 0.1
 """Seconds between two deletions, so that claims never queue behind them."""
+_SECOND_REQUEST = 0.25
+"""The share of the lease after which a renewal that is not answered is asked for again."""
 
 
 class Leases:
@@ -32,9 +35,7 @@ class Leases:
         asked = self._at.clock.monotonic()
         until = self._at.clock.now() + self._at.lease
         try:
-            kept = await self._at.ledger.renew(
-                [run.claim for run in runs], agent_id=self._at.agent_id, until=until
-            )
+            renewal = await self._renewal([run.claim for run in runs], until)
         except LedgerUnavailable as error:
             _log.warning(
                 "Leases cannot be renewed: the ledger does not answer.",
@@ -44,10 +45,30 @@ class Leases:
             )
             return
         for run in runs:
-            if run.data.job_id in kept:
+            if run.data.job_id in renewal.kept:
                 run.lease_good_until = asked + self._at.lease.total_seconds()
-            else:
+            elif run.data.job_id not in renewal.locked:  # it may be locked by its own commit
                 run.ask_to_stop(Stop.FENCED, "the claim was lost")
+
+    async def _renewal(self, claims: list[Claim], until: datetime) -> Renewal:
+        """The first answer. A second request goes out while there is time: one silent connection must not
+        cost all leases."""
+
+        async def ask(after: float) -> Renewal:
+            await self._at.clock.sleep(after)
+            return await self._at.ledger.renew(claims, agent_id=self._at.agent_id, until=until)
+
+        second = self._at.lease.total_seconds() * _SECOND_REQUEST
+        asking = {asyncio.create_task(ask(after)) for after in (0.0, second)}
+        try:
+            while True:
+                done, asking = await asyncio.wait(asking, return_when=asyncio.FIRST_COMPLETED)
+                for one in done:
+                    if one.exception() is None or not asking:
+                        return one.result()
+        finally:
+            for one in asking:
+                one.cancel()
 
     async def watch(self) -> None:
         """Stop what could not be renewed in time, and acknowledge what has run for very long.

@@ -38,8 +38,9 @@ class Recorder:
     def __init__(self, at: Workplace) -> None:
         self._at = at
 
-    async def record(self, reports: list[Report]) -> Sequence[Settled]:
-        """What became of each, in order, as the ledger has it from now on."""
+    async def record(self, reports: list[Report]) -> Sequence[Settled | None]:
+        """What became of each, in order, as the ledger has it from now on. None where that cannot be said
+        yet, as the job's row is locked: report it again later."""
         successes = [one.outcome for one in reports if _is_new(one.outcome)]
         completed = await self._complete([one.completion for one in successes])
         if len(completed) == len(reports):  # nothing but successes, and all are recorded
@@ -71,17 +72,22 @@ class Recorder:
         told = await self._patiently(lambda: self._at.ledger.fail(failures, agent_id=self._at.agent_id))
         return {Claim(one.job_id, one.attempt): one for one in failures if one.job_id in told}
 
-    async def _resolve(self, reports: list[Report], outcomes: list[Outcome]) -> list[Settled]:
+    async def _resolve(self, reports: list[Report], outcomes: list[Outcome]) -> list[Settled | None]:
         """Ask the ledger again about what is in doubt."""
         doubts = [
             _claim(one) for one, end in zip(reports, outcomes, strict=True) if isinstance(end, Doubtful)
         ]
         answers = await self._patiently(lambda: self._ask(doubts)) if doubts else []
         ends = dict(zip(doubts, answers, strict=True))
-        return [
-            resolve(end, _claim(one), ends[_claim(one)]) if isinstance(end, Doubtful) else end
-            for one, end in zip(reports, outcomes, strict=True)
-        ]
+        settled: list[Settled | None] = []
+        for one, end in zip(reports, outcomes, strict=True):
+            if isinstance(end, Doubtful):
+                answer = ends[_claim(one)]
+                # The lock may be that of the very commit that is in doubt.
+                settled.append(None if answer.locked else resolve(end, _claim(one), answer))
+            else:
+                settled.append(end)
+        return settled
 
     async def _ask(self, claims: list[Claim]) -> list[Granted]:
         now = self._at.clock.now()
@@ -127,6 +133,6 @@ def _unless_refused(report: Report, completed: set[UUID], failed: Mapping[Claim,
     return outcome
 
 
-def _is_free(end: Settled) -> bool:
+def _is_free(end: Settled | None) -> bool:
     """Whether the claim is to be let go: the attempt has come to no end, neither here nor elsewhere."""
     return isinstance(end, (Cancelled, Released))

@@ -21,6 +21,8 @@ _log = get_logger("agent.report")
 
 _AT_ONCE = 500
 """Reports in one commit."""
+_LOCKED_PAUSE = 1.0
+"""Seconds until outcomes are recorded again whose rows were locked."""
 
 
 class Reporter(Managed):
@@ -38,6 +40,7 @@ class Reporter(Managed):
         self._recorder = Recorder(at)
         self._waiting: deque[Report] = deque()
         self._work: asyncio.Task[None] | None = None
+        self._later: set[asyncio.Task[None]] = set()
 
     def hand_in(self, report: Report) -> None:
         """It will be recorded, told and acknowledged; nobody has to wait for that."""
@@ -45,12 +48,31 @@ class Reporter(Managed):
         if self._work is None:
             self._work = asyncio.create_task(self._run(), name="reports")
 
+    def _put_off(self, reports: Sequence[Report]) -> None:
+        """Their rows are locked: the others need not wait."""
+        _log.warning(
+            "Outcomes wait: other transactions hold their rows in the ledger.",
+            action="agent.rows_locked",
+            jobs=[str(one.about.job_id) for one in reports[:10]],
+            outcomes=len(reports),
+        )
+        later = asyncio.create_task(self._again_later(reports), name="reports of locked rows")
+        self._later.add(later)
+        later.add_done_callback(self._later.discard)
+
+    async def _again_later(self, reports: Sequence[Report]) -> None:
+        await self._at.clock.sleep(_LOCKED_PAUSE)
+        for report in reports:
+            self.hand_in(report)
+
     async def _on_drain(self) -> None:
-        if self._work is not None:
-            await asyncio.wait({self._work})
+        while waiting := {*self._later, *([self._work] if self._work is not None else [])}:
+            await asyncio.wait(waiting)
 
     async def _on_stop(self) -> None:
         self._waiting.clear()
+        for later in self._later:
+            later.cancel()
         if self._work is not None:
             self._work.cancel()
             await asyncio.wait({self._work}, timeout=1)
@@ -77,7 +99,11 @@ class Reporter(Managed):
                     await self._settle_or_leave([report])
 
     async def _settle(self, reports: list[Report]) -> None:
-        settled = await self._recorder.record(reports)
+        recorded = await self._recorder.record(reports)
+        settled = [end for end in recorded if end is not None]
+        if len(settled) < len(reports):
+            self._put_off([one for one, end in zip(reports, recorded, strict=True) if end is None])
+            reports = [one for one, end in zip(reports, recorded, strict=True) if end is not None]
         await self._tell(reports, settled)
         for report in reports:
             for receipt in report.receipts:

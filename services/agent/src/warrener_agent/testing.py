@@ -14,6 +14,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
+from math import inf
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -120,6 +121,7 @@ async def _run(
             NO_CONTEXT,
             lambda fraction, note: said.append((fraction, note)),
             lambda text: saved.append(json.loads(text)),
+            lambda: inf,
         ) as desk:
             ended: Ended = await asyncio.shield(executor.begin(kind, facts, arguments, desk).done)
             if not isinstance(ended, Returned):

@@ -87,7 +87,7 @@ def _parts(at: Workplace, agent: Agent, telemetry: Telemetry) -> Component:
     )
     receiver = Receiver(at, performer, reporter)
     consumers = [_consumer(at, receiver, queue) for queue in at.queues]
-    presence = Presence(at, lambda: all(consumer.live for consumer in consumers))
+    presence = Presence(at, lambda: all(consumer.live or consumer.away for consumer in consumers))
     control = Control(at, presence)
     every, lease = partial(Loop, clock=at.clock), at.settings.agent_lease
     return Group(
@@ -118,6 +118,7 @@ def _consumer(at: Workplace, receiver: Receiver, queue: str) -> Consumer:
         at.settings.agent_slots,
         partial(receiver.handle, queue),
         clock=at.clock,
+        probe=at.ledger.ping,
     )
 
 

@@ -82,6 +82,7 @@ def assemble(  # noqa: PLR0917 - the same six for every service
         presence.handle,
         clock=clock,
         give_up_after=deaf,
+        probe=store.ping,
     )
     hearing = Hearing(lambda: hearts.live and presence.keeps_up and clock.trusted, rules)
     redispatch, unpublished = Redispatch(bus, store, clock, rules), Unpublished(bus, store, clock, rules)
@@ -109,6 +110,7 @@ def assemble(  # noqa: PLR0917 - the same six for every service
             at_once=settings.status_prefetch,
             clock=clock,
             give_up_after=deaf,
+            probe=store.ping,
         ),
         hearts,
         *(
@@ -120,6 +122,7 @@ def assemble(  # noqa: PLR0917 - the same six for every service
                 bury.handle,
                 clock=clock,
                 give_up_after=deaf,
+                probe=store.ping,
             )
             for queue in (DEAD_QUEUE, UNROUTABLE_QUEUE)
         ),

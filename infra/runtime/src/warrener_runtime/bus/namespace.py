@@ -287,3 +287,7 @@ class _NamespacedSubscription:
     async def stop(self) -> None:
         """Receive no more."""
         await self._inner.stop()
+
+    async def close(self) -> None:
+        """Receive no more, and give back at once what is not acknowledged."""
+        await self._inner.close()

@@ -169,6 +169,10 @@ class Subscription(Protocol):
         goes back when the bus closes. May be called twice."""
         ...
 
+    async def close(self) -> None:
+        """Receive no more, and give back at once what is not acknowledged. May be called twice."""
+        ...
+
 
 Handler = Callable[[Delivery], Awaitable[None]]
 
@@ -237,6 +241,8 @@ class BusCredentialsRefused(BusError):
 
 class BusUnreachable(BusError):
     """The broker did not answer in time."""
+
+    outage = True  # its traceback would tell nothing more
 
 
 class TopologyMismatch(BusError):

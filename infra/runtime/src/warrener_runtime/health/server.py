@@ -6,6 +6,7 @@ from outside the event loop, so that a blocked loop is told as not live, instead
 
 import asyncio
 import json
+import sys
 import threading
 from collections.abc import Coroutine
 from concurrent.futures import Future
@@ -37,14 +38,14 @@ class HealthServer:
         self._readiness = readiness
         self._loop_seconds = loop_seconds
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._server: ThreadingHTTPServer | None = None
+        self._server: _Server | None = None
         self._thread: threading.Thread | None = None
 
     async def open(self) -> None:
         """Serve. Raises OSError, with what to do, if the address cannot be had."""
         self._loop = asyncio.get_running_loop()
         try:
-            self._server = ThreadingHTTPServer((self.host, self._wanted), self._handler())
+            self._server = _Server((self.host, self._wanted), self._handler())
         except OSError as error:
             raise OSError(
                 f"expected to serve health at {self.host}:{self._wanted}, got: {error.strerror}; "
@@ -129,6 +130,13 @@ class HealthServer:
                 """Probes are not worth a line each."""
 
         return Handler
+
+
+class _Server(ThreadingHTTPServer):
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A probe that has gone before its answer is no trouble of ours; all else is printed."""
+        if not isinstance(sys.exception(), (ConnectionError, TimeoutError)):
+            super().handle_error(request, client_address)
 
 
 async def _nothing() -> Report:

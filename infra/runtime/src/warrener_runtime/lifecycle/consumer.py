@@ -9,6 +9,7 @@ from warrener_runtime.clock import Clock, SystemClock
 from warrener_runtime.lifecycle.component import Managed, being_cancelled, cancel
 from warrener_runtime.lifecycle.hearing import DEAF_AFTER, HearingWatch
 from warrener_runtime.lifecycle.portions import portions
+from warrener_runtime.lifecycle.streak import Streak
 from warrener_runtime.lifecycle.supply import DOUBTFUL_AFTER, SupplyWatch
 from warrener_runtime.lifecycle.vitals import NotReady, Vitals, vitals_here
 from warrener_runtime.logs import get_logger
@@ -16,17 +17,25 @@ from warrener_runtime.logs import get_logger
 log = get_logger("consumer")
 
 Handle = Callable[[Subscription, list[Delivery]], Awaitable[None]]
+Probe = Callable[[], Awaitable[None]]
+
+_LAST_PAUSE = 0.1
+_LONGER, _LONGEST = 4, 5
+GIVE_BACK_TIMEOUT = 5.0  # longer than a restart of a database takes that is waited for in place
 
 
 class Consumer(Managed):
     """Hands the batches of one queue to `handle`, which settles them (ack, reject) on the subscription.
 
-    A batch whose handling fails is tried again in place, with a growing pause, until it succeeds or we are
-    stopped, and the service is not ready meanwhile. It is never given back by reject: that counts towards the
-    delivery limit, and an outage of the store would bury good work. So `handle` must be repeatable, and judge
-    each message by itself: what it raises is taken for an outage. What is not settled when we stop goes back
-    to the queue by itself. Started means that the queue is consumed. See HearingWatch for the deaf,
-    SupplyWatch for those who seem to hear and get nothing.
+    A batch whose handling fails is tried again in place, with a growing pause, and the service is not ready
+    meanwhile. Where there is a `probe` and that goes on for `give_back_timeout` seconds, the subscription is
+    closed: all that is not settled goes back to the queue, where other replicas find it. Once `probe`
+    succeeds, it is consumed again. Brokers count that as a delivery, so it takes four times as long the next
+    time, until something succeeds. It is never given back by reject: that counts for each message and each
+    try, and an outage of the store would bury good work. So `handle` must be repeatable, and judge each
+    message by itself: what it raises is taken for an outage. What is not settled when we stop goes back too.
+    Started means that the queue is consumed. See HearingWatch for the deaf, SupplyWatch for those who seem to
+    hear and get nothing.
 
     `at_once`: `handle` gets at most so many messages, and not too many bytes (`portions`). With a prefetch of
     twice that, the next ones arrive while it works. None: all that has arrived.
@@ -47,6 +56,8 @@ class Consumer(Managed):
         deaf_after: float = DEAF_AFTER,
         give_up_after: float | None = None,
         own_queue: bool = False,
+        give_back_timeout: float | None = None,
+        probe: Probe | None = None,
     ) -> None:
         super().__init__(name)
         self._bus = bus
@@ -55,8 +66,18 @@ class Consumer(Managed):
         self._handle = handle
         self._at_once = at_once
         self._clock = clock or SystemClock()
+        self._give_back_timeout = give_back_timeout
+        self._probe = probe
+        self._gave_back = 0  # how often since the last success
+        self.away = False
+        """True while nothing is consumed by our own choice: what came could not be handled."""
+        self._streak = Streak(log, consumer=name, queue=queue)
         self._ears = HearingWatch(
-            name, lambda: self.live, clock=self._clock, deaf_after=deaf_after, give_up_after=give_up_after
+            name,
+            lambda: self.live or self.away,
+            clock=self._clock,
+            deaf_after=deaf_after,
+            give_up_after=give_up_after,
         )
         self._supply = SupplyWatch(
             name,
@@ -88,7 +109,8 @@ class Consumer(Managed):
     async def check(self) -> None:
         """Raise NotReady if what is heard cannot be handled."""
         if self._trouble:
-            raise NotReady(f"messages of queue {self._queue} cannot be handled: {self._trouble}")
+            meanwhile = "; they were given back" if self.away else ""
+            raise NotReady(f"messages of queue {self._queue} cannot be handled: {self._trouble}{meanwhile}")
 
     async def _on_start(self) -> None:
         self._leaving = False
@@ -130,14 +152,18 @@ class Consumer(Managed):
                 subscription = self._subscription = await self._subscribe()
             try:
                 async for batch in subscription:
-                    await self._in_portions(subscription, batch)
-            except Exception:
-                log.exception(
+                    if not await self._in_portions(subscription, batch):
+                        break
+            except Exception as error:  # noqa: BLE001 - whatever it is, it is begun again
+                self._streak.failed(
+                    error,
                     "Receiving from a queue broke off; it is begun again.",
+                    self._clock.monotonic(),
                     action="consumer.broke_off",
-                    consumer=self.name,
-                    queue=self._queue,
                 )
+            if self._trouble and self._probe is not None and not self._leaving:
+                await self._give_back(subscription)
+                continue
             self._subscription = None
             if not self._leaving:
                 await self._pause(self._backoff.failed())
@@ -147,56 +173,99 @@ class Consumer(Managed):
         while True:
             try:
                 return await self._bus.subscribe(self._queue, prefetch=self._prefetch)
-            except Exception:
+            except Exception as error:  # noqa: BLE001 - whatever it is, it is tried again
                 delay = self._backoff.failed()
-                log.exception(
+                self._streak.failed(
+                    error,
                     "A queue cannot be consumed yet; trying again.",
+                    self._clock.monotonic(),
                     action="consumer.subscribe_failed",
-                    consumer=self.name,
-                    queue=self._queue,
                     pause=delay,
                 )
                 await self._pause(delay)
 
-    async def _in_portions(self, subscription: Subscription, batch: list[Delivery]) -> None:
+    async def _in_portions(self, subscription: Subscription, batch: list[Delivery]) -> bool:
         for portion in portions(batch, self._at_once) if self._at_once else [batch]:
             if not await self._until_handled(subscription, portion):
-                return
+                return False
+        return True
 
     async def _until_handled(self, subscription: Subscription, batch: list[Delivery]) -> bool:
-        """False: we leave, and it goes back to the queue."""
+        """False: it goes back to the queue, as we leave or have tried for long enough."""
+        began, tries = self._clock.monotonic(), 0
         while True:
+            tries += 1
             try:
                 await self._handle(subscription, batch)
             except (Exception, asyncio.CancelledError) as error:
                 if isinstance(error, asyncio.CancelledError) and being_cancelled():
                     raise
-                log.exception(
-                    "Messages could not be handled; the same ones are tried again after a pause.",
-                    action="consumer.handling_failed",
-                    consumer=self.name,
-                    queue=self._queue,
-                    messages=len(batch),
-                    failures=self._backoff.failures + 1,
-                )
                 self._trouble = f"{type(error).__name__}: {error}"
+                self._streak.failed(
+                    error,
+                    "Messages could not be handled; the same ones are tried again after a pause.",
+                    self._clock.monotonic(),
+                    action="consumer.handling_failed",
+                    messages=len(batch),
+                )
             else:
                 self._note_success()
                 return True
             if self._leaving:
                 return False
-            await self._pause(self._backoff.failed())
+            pause = self._backoff.failed()
+            if self._probe is not None:
+                left = began + self._patience - self._clock.monotonic()
+                if left <= 0 and tries > 1:
+                    return False
+                pause = min(pause, max(left, _LAST_PAUSE))
+            await self._pause(pause)
 
-    def _note_success(self) -> None:
-        if self._trouble:
-            log.info(
-                "Messages can be handled again.",
-                action="consumer.recovered",
+    @property
+    def _patience(self) -> float:
+        """Seconds for which a batch is tried."""
+        first = self._give_back_timeout
+        if first is None:
+            first = self._vitals.give_back_timeout if self._vitals else GIVE_BACK_TIMEOUT
+        return float(first * _LONGER ** min(self._gave_back, _LONGEST))
+
+    async def _give_back(self, subscription: Subscription) -> None:
+        """Let others have what came, and wait until it could be handled here."""
+        assert self._probe is not None, "without one nothing is given back"
+        self.away = True
+        self._gave_back += 1
+        try:
+            log.warning(
+                "What cannot be handled is given back; the queue is consumed again when that helps.",
+                action="consumer.gave_back",
                 consumer=self.name,
                 queue=self._queue,
-                failures=self._backoff.failures,
+                trouble=self._trouble,
             )
+            self._subscription = None
+            await subscription.close()
+            await self._pause(self._backoff.failed())
+            while not await self._well(self._probe):
+                await self._pause(self._backoff.failed())
+            self._subscription = await self._subscribe()
+            self._trouble = None  # until something cannot be handled: nothing else may ever come
+        finally:
+            self.away = False
+
+    async def _well(self, probe: Probe) -> bool:
+        try:
+            await probe()
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is asked again
+            self._trouble = f"{type(error).__name__}: {error}"
+            return False
+        return True
+
+    def _note_success(self) -> None:
+        self._streak.over(
+            "Messages can be handled again.", self._clock.monotonic(), action="consumer.recovered"
+        )
         self._trouble = None
+        self._gave_back = 0
         self._backoff.succeeded()
 
     async def _pause(self, seconds: float) -> None:

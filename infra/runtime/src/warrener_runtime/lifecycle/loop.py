@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from warrener_runtime.backoff import Backoff
 from warrener_runtime.clock import Clock, SystemClock
 from warrener_runtime.lifecycle.component import Managed, being_cancelled, cancel
+from warrener_runtime.lifecycle.streak import Streak
 from warrener_runtime.logs import get_logger
 
 log = get_logger("lifecycle")
@@ -16,7 +17,8 @@ _UNTIL_TRUSTED = 0.5  # seconds between looks at a clock that is not trusted
 class Loop(Managed):
     """Runs `body` every `every` seconds, from start to start, never catching up; or back to back (None).
 
-    An error is logged and backed off, and the loop goes on. Draining lets the current turn end. With
+    An error is logged and backed off, and the loop goes on; the same kind again and again is logged once,
+    and with their number when they are over. Draining lets the current turn end. With
     `judges_time` it passes over its turns while its clock is not trusted.
     """
 
@@ -35,6 +37,7 @@ class Loop(Managed):
         self._every = every
         self._clock = clock or SystemClock()
         self._backoff = Backoff(ceiling=max(10.0, every or 0.0))
+        self._streak = Streak(log, loop=name)
         self._task: asyncio.Task[None] | None = None
         self._leaving = False
         self._resting = False
@@ -75,15 +78,18 @@ class Loop(Managed):
             if isinstance(error, asyncio.CancelledError) and being_cancelled():
                 raise
             delay = self._backoff.failed()
-            log.exception(
+            self._streak.failed(
+                error,
                 "A turn of a loop failed; it goes on after a pause.",
+                self._clock.monotonic(),
                 action="loop.turn_failed",
-                loop=self.name,
-                failures=self._backoff.failures,
                 pause=delay,
             )
             return delay
         self._backoff.succeeded()
+        self._streak.over(
+            "The turns of a loop go well again.", self._clock.monotonic(), action="loop.recovered"
+        )
         return None
 
     async def _rest(self, seconds: float) -> None:

@@ -47,7 +47,9 @@ class Serving:
         self._settings = settings
         self._build = build
         self._looks = looks
-        self._vitals = Vitals(give_up_deaf_after=settings.give_up_deaf_after)
+        self._vitals = Vitals(
+            give_up_deaf_after=settings.give_up_deaf_after, give_back_timeout=settings.give_back_timeout
+        )
         self._service: Service | None = None
         self._phase = "starting"
 

@@ -23,8 +23,9 @@ class Vitals:
     The parts find it by `vitals_here`: whatever is started under `serve` belongs to that service.
     """
 
-    def __init__(self, *, give_up_deaf_after: float = 120.0) -> None:
+    def __init__(self, *, give_up_deaf_after: float = 120.0, give_back_timeout: float = 5.0) -> None:
         self.give_up_deaf_after = give_up_deaf_after
+        self.give_back_timeout = give_back_timeout
         self._checks: dict[str, Check] = {}
         self._given_up = asyncio.Event()
         self._hurries: list[Callable[[], None]] = []

@@ -73,6 +73,9 @@ class ServiceSettings(BaseSettings):
     """Seconds that running work may take to finish after SIGTERM."""
     give_up_deaf_after: Annotated[float, Field(gt=0)] = 120.0
     """Seconds without hearing the broker after which the process ends, so that a fresh one is started."""
+    give_back_timeout: Annotated[float, Field(ge=0)] = 5.0
+    """Seconds for which messages that cannot be handled, as the database is away or read-only, are tried
+    again; then they go back to their queue for other replicas, until the database can be written again."""
 
     _hints: tuple[str, ...] = PrivateAttr(default=())
 

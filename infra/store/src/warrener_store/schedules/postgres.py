@@ -1,10 +1,14 @@
 """Schedules in PostgreSQL: what is decided about is held by its row locks, and by nothing else."""
 
-from collections.abc import Collection, Iterable, Sequence
+import asyncio
+from collections.abc import AsyncGenerator, Collection, Iterable, Sequence
+from contextlib import asynccontextmanager, suppress
 from datetime import datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 from uuid import UUID
+
+from asyncpg import InterfaceError, PostgresError
 
 from warrener_store.address import PostgresAddress
 from warrener_store.arrays import once, short_arrays
@@ -27,7 +31,7 @@ from warrener_store.schedules.records import (
 )
 from warrener_store.schedules.rows import ScheduleRow, TickRow
 from warrener_store.sql import statement
-from warrener_store.triggers.postgres import settle, with_arrivals
+from warrener_store.triggers.postgres import Run, settle, with_arrivals
 
 if TYPE_CHECKING:
     from warrener_store.postgres_driver import Connection
@@ -57,11 +61,10 @@ class PostgresSchedules(ScheduleQuestions, Schedules):
 
     async def remove_schedules(self, names: Collection[str], now: datetime) -> None:
         gone = list(names)
-        with translated(self._address):
-            async with self._pool.lent() as connection, connection.transaction(isolation="read_committed"):
-                # Two statements: the second sees what whoever held a schedule has added to its ledger.
-                await connection.execute(_statement("remove_schedules"), gone)
-                await connection.execute(_statement("skip_waiting"), gone, REMOVED, now)
+        async with self._transaction() as run:
+            # Two statements: the second sees what whoever held a schedule has added to its ledger.
+            await run("remove_schedules", gone)
+            await run("skip_waiting", gone, REMOVED, now)
 
     async def schedules(self, names: Collection[str] | None = None) -> dict[str, ScheduleRow]:
         asked = None if names is None else list(names)
@@ -69,22 +72,38 @@ class PostgresSchedules(ScheduleQuestions, Schedules):
         return {row.name: row for row in found}
 
     async def advance_schedules(self, now: datetime, limit: int, decide: Decide) -> list[TickRow]:
+        async with self._transaction() as run:
+            due = [due_in(values, NATIVE) for values in await run("due_schedules", now, limit)]
+            if not due:
+                return []
+            advances = decide(await with_arrivals(run, due))
+            ticks = [tick for advance in advances for tick in advance.ticks]
+            progress = _advanced(advance.row for advance in advances)
+            await settle(run, advances)
+            kept = {(row[0], row[1]) for row in await run("advance_schedules", *progress, *_ticks(ticks))}
+        return [tick for tick in ticks if tick.key in kept]
+
+    @asynccontextmanager
+    async def _transaction(self) -> AsyncGenerator[Run]:
+        """Runs statements by their names, and commits at the end. A connection that does not answer is not
+        asked to roll back either: the server does that when it is closed."""
         with translated(self._address):
-            async with self._pool.lent() as connection, connection.transaction(isolation="read_committed"):
+            async with self._pool.lent() as connection:
 
                 async def run(name: str, *parameters: Any) -> Sequence[Sequence[Any]]:
                     # A Record is a sequence of its values, but its stubs do not say so.
                     return cast("list[Sequence[Any]]", await connection.fetch(_statement(name), *parameters))
 
-                due = [due_in(values, NATIVE) for values in await run("due_schedules", now, limit)]
-                if not due:
-                    return []
-                advances = decide(await with_arrivals(run, due))
-                ticks = [tick for advance in advances for tick in advance.ticks]
-                progress = _advanced(advance.row for advance in advances)
-                await settle(run, advances)
-                kept = {(row[0], row[1]) for row in await run("advance_schedules", *progress, *_ticks(ticks))}
-        return [tick for tick in ticks if tick.key in kept]
+                await connection.execute("BEGIN ISOLATION LEVEL READ COMMITTED")
+                try:
+                    yield run
+                    await connection.execute("COMMIT")
+                except (TimeoutError, asyncio.CancelledError):
+                    raise
+                except BaseException:
+                    with suppress(PostgresError, InterfaceError, ConnectionError):
+                        await connection.execute("ROLLBACK")
+                    raise
 
     async def add_ticks(self, ticks: Sequence[TickRow]) -> None:
         if ticks:

@@ -14,6 +14,7 @@ from warrener_agent.ledger.port import (
     LedgerError,
     LedgerUnavailable,
     OpenTransaction,
+    Renewal,
     Transaction,
 )
 
@@ -29,6 +30,7 @@ __all__ = [
     "LedgerError",
     "LedgerUnavailable",
     "OpenTransaction",
+    "Renewal",
     "Saved",
     "Transaction",
     "open_ledger",

@@ -51,8 +51,10 @@ def answers(
     granted: Set[Claim],
     found: Mapping[UUID, Found],
     checkpoints: Mapping[UUID, Saved] = _NONE,
+    *,
+    locked: Set[UUID] = frozenset(),
 ) -> list[Granted]:
-    """One answer for each claim, in order.
+    """One answer for each claim, in order; `locked` are the jobs whose rows could not be claimed for that.
 
     What was neither granted nor explains itself is HELD: between the claim and the look at the row its holder
     may have let go, and looking again later is always safe.
@@ -62,9 +64,15 @@ def answers(
     now_at = {claim.job_id: claim.attempt for claim in granted}
     told = (_answer(claim, now_at.get(claim.job_id), found.get(claim.job_id)) for claim in claims)
     return [
-        replace(answer, checkpoint=checkpoints.get(claim.job_id)) if answer is GRANTED else answer
+        _completed_by(answer, checkpoints.get(claim.job_id), locked=claim.job_id in locked)
         for claim, answer in zip(claims, told, strict=True)
     ]
+
+
+def _completed_by(answer: Granted, checkpoint: Saved | None, *, locked: bool) -> Granted:
+    if answer is GRANTED:
+        return replace(answer, checkpoint=checkpoint)
+    return replace(answer, locked=True) if locked and answer.grant is Grant.HELD else answer
 
 
 def _answer(claim: Claim, granted: int | None, found: Found | None) -> Granted:

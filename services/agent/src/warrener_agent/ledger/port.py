@@ -5,11 +5,12 @@ who holds it until when, and the outcome once there is one.
 """
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence, Set
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from math import inf
 from typing import Any, NamedTuple, Protocol
 from uuid import UUID
 
@@ -85,12 +86,22 @@ class Forgotten:
 @dataclass(frozen=True, slots=True)
 class Granted:
     """The answer to one claim; `completion` where it is COMPLETED, `failure` where it is FAILED, `checkpoint`
-    where it is GRANTED and something was saved before."""
+    where it is GRANTED and something was saved before. `locked` where it is HELD only because another
+    transaction holds the row at this moment, perhaps one of this agent: what holds is said later."""
 
     grant: Grant
     completion: Completion | None = None
     failure: Failure | None = None
     checkpoint: Saved | None = None
+    locked: bool = False
+
+
+class Renewal(NamedTuple):
+    """Jobs whose claims were extended, and jobs whose rows another transaction holds at this moment: their
+    leases stand as they were. All others are lost."""
+
+    kept: Set[UUID]
+    locked: Set[UUID] = frozenset()
 
 
 class Transaction(Protocol):
@@ -128,7 +139,7 @@ class Ledger(Checkpoints, Protocol):
         ...
 
     async def ping(self) -> None:
-        """One round trip. Raises LedgerUnavailable."""
+        """One round trip. Raises LedgerUnavailable where it does not answer, or could not be written."""
         ...
 
     async def time(self) -> datetime:
@@ -145,8 +156,8 @@ class Ledger(Checkpoints, Protocol):
         """
         ...
 
-    async def renew(self, claims: Sequence[Claim], *, agent_id: str, until: datetime) -> set[UUID]:
-        """Extend the leases; return the jobs that are still this agent's. The others must stop."""
+    async def renew(self, claims: Sequence[Claim], *, agent_id: str, until: datetime) -> Renewal:
+        """Extend the leases of what is still this agent's. What is neither kept nor locked must stop."""
         ...
 
     async def complete(self, completions: Sequence[Completion], *, agent_id: str) -> set[UUID]:
@@ -168,8 +179,11 @@ class Ledger(Checkpoints, Protocol):
         completed."""
         ...
 
-    def transaction(self, claim: Claim, *, agent_id: str) -> AbstractAsyncContextManager[OpenTransaction]:
-        """Open a transaction for the holder of a claim. Rolled back on leaving, unless it was completed."""
+    def transaction(
+        self, claim: Claim, *, agent_id: str, time_left: float = inf
+    ) -> AbstractAsyncContextManager[OpenTransaction]:
+        """Open a transaction for the holder of a claim. Rolled back on leaving, unless it was completed; by
+        the database itself after `time_left` seconds, where it can."""
         ...
 
     async def forget(
@@ -190,3 +204,5 @@ class LedgerError(Exception):
 
 class LedgerUnavailable(LedgerError):
     """The database does not answer, is locked or full; nothing was changed, try again."""
+
+    outage = True  # its traceback would tell nothing more

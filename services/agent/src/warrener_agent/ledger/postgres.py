@@ -1,9 +1,10 @@
 """The ledger in PostgreSQL: one table beside the handlers' own ones."""
 
-from collections.abc import AsyncGenerator, Collection, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
-from typing import TYPE_CHECKING, TypeVar
+from math import inf
+from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
 import asyncpg
@@ -11,8 +12,18 @@ import asyncpg
 from warrener_agent.ledger import postgres_sql as sql
 from warrener_agent.ledger.answers import GRANTED, Found, answers, highest, in_order
 from warrener_agent.ledger.checkpoints import Saved, saved_of
-from warrener_agent.ledger.port import Claim, Completion, Failure, Forgotten, Granted, LedgerUnavailable
+from warrener_agent.ledger.port import (
+    Claim,
+    Completion,
+    Failure,
+    Forgotten,
+    Granted,
+    LedgerUnavailable,
+    Renewal,
+)
 from warrener_agent.ledger.postgres_errors import unavailable
+from warrener_agent.ledger.postgres_locks import AroundLocks
+from warrener_agent.ledger.postgres_sessions import CLAIMS, HANDLERS, close_pool, fetch, open_pool
 from warrener_agent.ledger.postgres_transaction import PostgresTransaction
 from warrener_agent.ledger.records import (
     failure_of,
@@ -22,22 +33,15 @@ from warrener_agent.ledger.records import (
 )
 
 V = TypeVar("V")
+B = TypeVar("B", Claim, Completion, Failure, Saved)
 
 if TYPE_CHECKING:
-    Pool = asyncpg.Pool[asyncpg.Record]
+    from warrener_agent.ledger.postgres_sessions import Pool
 
 _TRANSACTIONS = 64
 """Connections for handlers' transactions; a further handler waits for one."""
-_SILENCE = 15.0
-"""Seconds after which a server that says nothing counts as gone."""
-_SESSION = {
-    # Claims name their rows by key. A plan that was made while the table was small would read all of it, and
-    # is kept while it grows.
-    "enable_seqscan": "off",
-    # One plan a statement from the first time on: another for each of the first batches would know how long
-    # their arrays are, which changes nothing and costs more than the batch.
-    "plan_cache_mode": "force_generic_plan",
-}
+_TABLES = 600.0
+"""Seconds that making the tables may take, or adding to large ones what this version needs."""
 
 
 class PostgresLedger:
@@ -47,43 +51,45 @@ class PostgresLedger:
     def __init__(self, url: str) -> None:
         self._url = url
         self._claims: Pool | None = None
+        self._renewals: Pool | None = None
         self._handlers: Pool | None = None
+        self._renewing = 0
+        self._rows = AroundLocks(self._fetch)
 
     async def start(self) -> None:
         if self._claims is not None:
             return
+        opened: list[Pool] = []
         with unavailable():
-            claims = await asyncpg.create_pool(
-                self._url,
-                min_size=1,
-                max_size=3,
-                command_timeout=_SILENCE,
-                server_settings=_SESSION,
-                reset=_nothing_to_reset,
-            )
             try:
-                async with claims.acquire() as connection:
+                for session, least, most in ((CLAIMS, 1, 3), (CLAIMS, 0, 2), (HANDLERS, 0, _TRANSACTIONS)):
+                    opened.append(await open_pool(self._url, session, least=least, most=most))
+                async with opened[0].acquire() as connection:
                     await _make_table(connection)
-                handlers = await asyncpg.create_pool(self._url, min_size=0, max_size=_TRANSACTIONS)
             except BaseException:
-                await claims.close()
+                for pool in opened:
+                    pool.terminate()
                 raise
-        self._claims, self._handlers = claims, handlers
+        self._claims, self._renewals, self._handlers = opened
 
     async def close(self) -> None:
-        pools = (self._handlers, self._claims)
-        self._handlers = self._claims = None
+        pools = (self._handlers, self._renewals, self._claims)
+        self._handlers = self._renewals = self._claims = None
         for pool in pools:
             if pool is not None:
-                await pool.close()
+                await close_pool(pool)
 
     async def ping(self) -> None:
         with unavailable():
-            await self._pool().execute("SELECT 1")
+            ((cannot_write,),) = await self._fetch(sql.CANNOT_WRITE)
+        if cannot_write:
+            raise LedgerUnavailable(
+                "expected the ledger's PostgreSQL to be writable, got one that is read-only; try again"
+            )
 
     async def time(self) -> datetime:
         with unavailable():
-            told: datetime = await self._pool().fetchval("SELECT clock_timestamp()")
+            told: datetime = (await self._fetch("SELECT clock_timestamp()"))[0][0]
         return told
 
     async def claim(
@@ -91,7 +97,9 @@ class PostgresLedger:
     ) -> list[Granted]:
         wanted = highest(claims)
         with unavailable():
-            told = await self._pool().fetch(sql.CLAIM, *_pairs(wanted), agent_id, until, now)
+            told, locked = await self._rows.run(
+                wanted, lambda free: self._fetch(sql.CLAIM, *_pairs(free), agent_id, until, now)
+            )
             saved = {
                 row["job_id"]: saved_of(row["job_id"], row["attempt"], text)
                 for row in told
@@ -101,67 +109,90 @@ class PostgresLedger:
                 return [GRANTED] * len(claims)
             granted = {Claim(row["job_id"], row["attempt"]) for row in told}
             refused = [claim.job_id for claim in wanted if claim not in granted]
-            rows = await self._pool().fetch(sql.LOOK, refused) if refused else []
-        return answers(claims, granted, {row["job_id"]: _found(row) for row in rows}, saved)
+            rows = await self._fetch(sql.LOOK, refused) if refused else []
+        found = {row["job_id"]: _found(row) for row in rows}
+        return answers(claims, granted, found, saved, locked=locked)
 
-    async def renew(self, claims: Sequence[Claim], *, agent_id: str, until: datetime) -> set[UUID]:
-        with unavailable():
-            rows = await self._pool().fetch(sql.RENEW, *_pairs(claims), agent_id, until)
-        return {row["job_id"] for row in rows}
+    async def renew(self, claims: Sequence[Claim], *, agent_id: str, until: datetime) -> Renewal:
+        """Connections of their own: what claims wait for does not keep leases from being renewed. One that is
+        asked for while another is not answered goes by a new connection."""
+        self._pool()
+        pool = self._renewals
+        assert pool is not None
+        if self._renewing:
+            await pool.expire_connections()
+        self._renewing += 1
+        try:
+            with unavailable():
+                rows, locked = await self._rows.run(
+                    claims, lambda free: fetch(pool, sql.RENEW, *_pairs(free), agent_id, until)
+                )
+        finally:
+            self._renewing -= 1
+        return Renewal({row["job_id"] for row in rows}, locked)
 
     async def complete(self, completions: Sequence[Completion], *, agent_id: str) -> set[UUID]:
-        told = in_order(completions)
-        values = (
-            [one.job_id for one in told],
-            _once([one.attempt for one in told]),
-            _once([one.result_text for one in told]),
-            _once([follow_ups_text(one.follow_ups) for one in told]),
-            [one.started_at for one in told],
-            [one.finished_at for one in told],
-        )
-        with unavailable():
-            rows = await self._pool().fetch(sql.COMPLETE, *values, agent_id)
-        return {row["job_id"] for row in rows}
+        def record(free: Sequence[Completion]) -> Awaitable[list[asyncpg.Record]]:
+            values = (
+                [one.job_id for one in free],
+                _once([one.attempt for one in free]),
+                _once([one.result_text for one in free]),
+                _once([follow_ups_text(one.follow_ups) for one in free]),
+                [one.started_at for one in free],
+                [one.finished_at for one in free],
+            )
+            return self._fetch(sql.COMPLETE, *values, agent_id)
+
+        return await self._change(in_order(completions), record)
 
     async def fail(self, failures: Sequence[Failure], *, agent_id: str) -> set[UUID]:
-        told = in_order(failures)
-        values = (
-            [one.job_id for one in told],
-            [one.attempt for one in told],
-            [failure_text(one) for one in told],
-            [one.finished_at for one in told],
-        )
-        with unavailable():
-            rows = await self._pool().fetch(sql.FAIL, *values, agent_id)
-        return {row["job_id"] for row in rows}
+        def record(free: Sequence[Failure]) -> Awaitable[list[asyncpg.Record]]:
+            values = (
+                [one.job_id for one in free],
+                [one.attempt for one in free],
+                [failure_text(one) for one in free],
+                [one.finished_at for one in free],
+            )
+            return self._fetch(sql.FAIL, *values, agent_id)
+
+        return await self._change(in_order(failures), record)
 
     async def save_checkpoints(
         self, checkpoints: Sequence[Saved], *, agent_id: str, now: datetime
     ) -> set[UUID]:
-        told = in_order(checkpoints)
-        values = (
-            [one.job_id for one in told],
-            [one.attempt for one in told],
-            [one.number for one in told],
-            [one.state_text for one in told],
-        )
-        with unavailable():
-            rows = await self._pool().fetch(sql.SAVE, *values, agent_id, now)
-        return {row["job_id"] for row in rows}
+        def save(free: Sequence[Saved]) -> Awaitable[list[asyncpg.Record]]:
+            values = (
+                [one.job_id for one in free],
+                [one.attempt for one in free],
+                [one.number for one in free],
+                [one.state_text for one in free],
+            )
+            return self._fetch(sql.SAVE, *values, agent_id, now)
+
+        return await self._change(in_order(checkpoints), save)
 
     async def release(self, claims: Sequence[Claim], *, agent_id: str) -> None:
-        with unavailable():
-            await self._pool().execute(sql.RELEASE, *_pairs(claims), agent_id)
+        """What is locked is free when its lease ends."""
+        await self._change(claims, lambda free: self._fetch(sql.RELEASE, *_pairs(free), agent_id))
 
     async def cancel(self, job_ids: Collection[UUID], *, now: datetime) -> None:
+        jobs = [Claim(job_id, 0) for job_id in sorted(job_ids)]
         with unavailable():
-            await self._pool().execute(sql.CANCEL, sorted(job_ids), now)
+            _, locked = await self._rows.run(
+                jobs, lambda free: self._fetch(sql.CANCEL, [one.job_id for one in free], now)
+            )
+        if locked:
+            raise LedgerUnavailable(
+                f"expected to mark {len(jobs)} jobs as cancelled, got {len(locked)} locked rows; try again"
+            )
 
     @asynccontextmanager
-    async def transaction(self, claim: Claim, *, agent_id: str) -> AsyncGenerator[PostgresTransaction]:
+    async def transaction(
+        self, claim: Claim, *, agent_id: str, time_left: float = inf
+    ) -> AsyncGenerator[PostgresTransaction]:
         self._pool()
         assert self._handlers is not None
-        one = PostgresTransaction(self._handlers, claim, agent_id)
+        one = PostgresTransaction(self._handlers, claim, agent_id, time_left)
         try:
             yield one
         finally:
@@ -171,9 +202,19 @@ class PostgresLedger:
         self, before: datetime, *, after: datetime | None = None, limit: int = 1000
     ) -> Forgotten:
         with unavailable():
-            row = await self._pool().fetchrow(sql.FORGET, before, after, limit)
-        assert row is not None, "the statement gives one row"
+            (row,) = await self._fetch(sql.FORGET, before, after, limit)
         return Forgotten(row["rows"], row["completions"], row["after"])
+
+    async def _change(
+        self, batch: Sequence[B], work: Callable[[Sequence[B]], Awaitable[list[asyncpg.Record]]]
+    ) -> set[UUID]:
+        """The jobs that were changed."""
+        with unavailable():
+            rows, _ = await self._rows.run(batch, work)
+        return {row["job_id"] for row in rows}
+
+    async def _fetch(self, statement: str, *values: Any) -> "list[asyncpg.Record]":
+        return await fetch(self._pool(), statement, *values)
 
     def _pool(self) -> "Pool":
         if self._claims is None:
@@ -181,18 +222,15 @@ class PostgresLedger:
         return self._claims
 
 
-async def _nothing_to_reset(_: "asyncpg.Connection[asyncpg.Record]") -> None:
-    """A claim leaves nothing behind in its session, and saves the round trip that would clean it."""
-
-
 async def _make_table(connection: "asyncpg.pool.PoolConnectionProxy[asyncpg.Record]") -> None:
     if await connection.fetchval("SELECT to_regclass('warrener_ledger_claimed')") is not None:
         return  # the youngest of all; an agent may work where it may not create tables
     async with connection.transaction():
         # Several agents start at once, and IF NOT EXISTS alone lets two of them collide.
-        await connection.execute("SELECT pg_advisory_xact_lock(hashtext('warrener_ledger'))")
+        await connection.execute("SET LOCAL lock_timeout = 0; SET LOCAL statement_timeout = 0")
+        await connection.execute("SELECT pg_advisory_xact_lock(hashtext('warrener_ledger'))", timeout=_TABLES)
         for statement in (sql.TABLE, sql.TABLE_BEFORE, sql.CHECKPOINTS, sql.CLAIMED):
-            await connection.execute(statement)
+            await connection.execute(statement, timeout=_TABLES)
 
 
 def _pairs(claims: Sequence[Claim]) -> tuple[list[UUID], list[int]]:

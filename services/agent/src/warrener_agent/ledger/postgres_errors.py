@@ -22,6 +22,8 @@ _PASSING = (
     asyncpg.DiskFullError,
     asyncpg.OutOfMemoryError,
     asyncpg.QueryCanceledError,
+    asyncpg.ReadOnlySQLTransactionError,  # a standby, or a server that was made one
+    asyncpg.IdleInTransactionSessionTimeoutError,
 )
 
 

@@ -88,8 +88,36 @@ WHERE held.job_id = ANY (ARRAY[done.job_id]) AND held.attempt = coalesce(done.at
 RETURNING held.job_id
 """
 
-BY_KEY = "SET LOCAL enable_seqscan = off"
-"""For COMPLETE in a handler's transaction, whose other statements are planned as PostgreSQL likes."""
+LOCKED = """
+WITH free AS MATERIALIZED (
+    SELECT job_id FROM warrener_ledger WHERE job_id = ANY ($1::uuid[]) FOR NO KEY UPDATE SKIP LOCKED
+)
+SELECT job_id FROM warrener_ledger WHERE job_id = ANY ($1::uuid[])
+EXCEPT SELECT job_id FROM free
+"""
+
+LOST = "warrener: the claim was lost"
+"""What the server says of COMMIT_WITH where the claim is no longer this agent's."""
+
+COMMIT_WITH = f"""
+SET LOCAL enable_seqscan = off; SET LOCAL lock_timeout = '3s';
+WITH done AS (
+    UPDATE warrener_ledger
+    SET result = {{result}}, follow_ups = {{follow_ups}}, started_at = {{started_at}},
+        finished_at = {{finished_at}}
+    WHERE job_id = {{job_id}} AND attempt = {{attempt}} AND agent_id = {{agent_id}}
+        AND finished_at IS NULL AND cancelled_at IS NULL
+    RETURNING job_id
+)
+SELECT CASE count(*) WHEN 0 THEN '{LOST}' ELSE '1' END::integer FROM done;
+COMMIT; {{clean_up}}
+"""  # noqa: S608 - both parts are ours
+"""A completion and the end of a handler's transaction in one message, so that no network can come between
+the row's lock and the commit. A message of several statements takes no parameters: see `literal`. Where the
+claim is lost, the cast fails, and with it all that follows in the message.
+
+The handler's other statements are planned as PostgreSQL likes; what it has left in the session goes.
+"""
 
 FAIL = """
 UPDATE warrener_ledger AS held
@@ -107,6 +135,8 @@ SELECT job_id, 0, $2 FROM unnest($1::uuid[]) AS asked (job_id)
 ON CONFLICT (job_id) DO UPDATE SET cancelled_at = excluded.cancelled_at
     WHERE held.finished_at IS NULL AND held.cancelled_at IS NULL
 """
+
+CANNOT_WRITE = "SELECT pg_is_in_recovery() OR current_setting('transaction_read_only')::boolean"
 
 CHECKPOINTS = """
 CREATE TABLE IF NOT EXISTS warrener_ledger_checkpoints (

@@ -2,30 +2,48 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime
+from time import monotonic
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+import asyncpg
 
 from warrener_agent.ledger.port import Claim, Completion, LedgerError
 from warrener_agent.ledger.postgres_errors import unavailable
-from warrener_agent.ledger.postgres_sql import BY_KEY, COMPLETE
+from warrener_agent.ledger.postgres_sessions import SILENCE, hang_up
+from warrener_agent.ledger.postgres_sql import COMMIT_WITH, LOST
 from warrener_agent.ledger.records import follow_ups_text
 from warrener_agent.ledger.statements import numbered, refuse_control
 
 if TYPE_CHECKING:
-    import asyncpg
-    from asyncpg.pool import PoolConnectionProxy
+    from warrener_agent.ledger.postgres_sessions import Connection, Pool
 
-    Pool = asyncpg.Pool[asyncpg.Record]
-    Connection = PoolConnectionProxy[asyncpg.Record]
+_BEGIN = 4.0
+"""Seconds that a connection has for the first answer; after that another one is tried, once."""
+_ROLLBACK = 2.0
+"""Seconds that a connection has to end what is open; after that it is closed."""
+_LEAST_COMMIT = 1.0
+_SPARE = 2.0
+"""Seconds after the attempt's end at which the server ends the transaction, if it still hears nothing."""
+_LONGEST = 2_147_483  # seconds; PostgreSQL counts milliseconds in 31 bits
 
 
 class PostgresTransaction:
-    """An `OpenTransaction`. It takes a connection with its first statement, not before."""
+    """An `OpenTransaction`. It takes a connection with its first statement, not before.
 
-    def __init__(self, pool: "Pool", claim: Claim, agent_id: str) -> None:
+    What the server may wait for is limited by the attempt's time, on the server itself: an agent that is cut
+    off holds the handler's rows no longer.
+    """
+
+    def __init__(self, pool: "Pool", claim: Claim, agent_id: str, time_left: float) -> None:
         self._pool, self._claim, self._agent_id = pool, claim, agent_id
+        self._over_at = monotonic() + time_left
         self._one_at_a_time = asyncio.Lock()
         self._connection: Connection | None = None
         self._over = False
+        self._clean = False  # nothing is open in the session, and nothing left
 
     async def execute(
         self, statement: str, parameters: Mapping[str, Any] | Sequence[Mapping[str, Any]] = ()
@@ -54,36 +72,77 @@ class PostgresTransaction:
                 await self.end()
 
     async def _record(self, connection: "Connection", completion: Completion) -> bool:
-        values = (
-            [self._claim.job_id],
-            [self._claim.attempt],
-            [completion.result_text],
-            [follow_ups_text(completion.follow_ups)],
-            [completion.started_at],
-            [completion.finished_at],
-        )
+        """One round trip, within the attempt's time: without an answer it is not known whether it is
+        committed, and the ledger knows."""
+        limit = min(SILENCE, max(self._over_at - monotonic(), _LEAST_COMMIT))
         with unavailable():
-            await connection.execute(BY_KEY)
-            mine = await connection.fetch(COMPLETE, *values, self._agent_id)
-            await connection.execute("COMMIT" if mine else "ROLLBACK")
-        return bool(mine)
+            message = COMMIT_WITH.format(
+                job_id=_literal(self._claim.job_id),
+                attempt=int(self._claim.attempt),
+                agent_id=_literal(self._agent_id),
+                result=_literal(completion.result_text),
+                follow_ups=_literal(follow_ups_text(completion.follow_ups)),
+                started_at=_literal(completion.started_at),
+                finished_at=_literal(completion.finished_at),
+                clean_up=connection.get_reset_query(),
+            )
+            try:
+                await connection.execute(message, timeout=limit)
+            except TimeoutError:
+                self._clean = True  # for the next one: there is none
+                await hang_up(self._pool, connection)
+                raise
+            except asyncpg.InvalidTextRepresentationError as error:
+                if LOST in str(error):
+                    return False
+                raise
+        self._clean = True
+        return True
 
     async def _begin(self) -> "Connection":
         if self._over:
             raise LedgerError("expected an open transaction, got one that is over: its attempt has ended")
         if self._connection is None:
             with unavailable():
-                self._connection = await self._pool.acquire()
-                await self._connection.execute("BEGIN")
+                try:
+                    self._connection = await self._begun()
+                except TimeoutError:  # it was idle, and is closed by now like all that were
+                    self._connection = await self._begun()
         return self._connection
+
+    async def _begun(self) -> "Connection":
+        connection = await self._pool.acquire()
+        left = min(max(self._over_at - monotonic(), 0.0) + _SPARE, _LONGEST)
+        try:
+            await connection.execute(
+                "BEGIN; "
+                f"SET LOCAL statement_timeout = {left * 1000:.0f}; "
+                f"SET LOCAL idle_in_transaction_session_timeout = {left * 1000:.0f}",
+                timeout=_BEGIN,
+            )
+        except BaseException:
+            await hang_up(self._pool, connection)
+            await self._pool.release(connection)
+            raise
+        return connection
 
     async def end(self) -> None:
         """Roll back what was not completed, and give the connection back; safe to call twice."""
         self._over = True
         connection, self._connection = self._connection, None
         if connection is not None:
-            # The pool rolls back what is open; a statement that still runs is cancelled first.
-            await asyncio.shield(self._pool.release(connection, timeout=5))
+            await asyncio.shield(self._give_back(connection))
+
+    async def _give_back(self, connection: "Connection") -> None:
+        try:
+            if not self._clean:
+                async with asyncio.timeout(_ROLLBACK):  # a statement that still runs is cancelled before
+                    await connection.execute(f"ROLLBACK; {connection.get_reset_query()}")
+        except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
+            with suppress(asyncpg.InterfaceError):  # it was closed before
+                connection.terminate()  # the server rolls back what it finds open
+        finally:
+            await self._pool.release(connection)
 
 
 def _values(parameters: Mapping[str, Any], names: Sequence[str]) -> list[Any]:
@@ -91,3 +150,11 @@ def _values(parameters: Mapping[str, Any], names: Sequence[str]) -> list[Any]:
     if missing:
         raise ValueError(f"expected a value for :{', :'.join(missing)}, got {sorted(parameters)}")
     return [parameters[name] for name in names]
+
+
+def _literal(value: str | UUID | datetime | None) -> str:
+    """A value as SQL text, read alike whatever a handler has set in its session."""
+    if value is None:
+        return "NULL"
+    text = value.isoformat() if isinstance(value, datetime) else str(value)
+    return "E'" + text.replace("\\", "\\\\").replace("'", "''") + "'"

@@ -14,13 +14,22 @@ under that lock.
 from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
+from math import inf
 from pathlib import Path
 from typing import TypeVar
 from uuid import UUID
 
 from warrener_agent.ledger.answers import answers, highest
 from warrener_agent.ledger.checkpoints import Saved
-from warrener_agent.ledger.port import Claim, Completion, Failure, Forgotten, Granted, LedgerUnavailable
+from warrener_agent.ledger.port import (
+    Claim,
+    Completion,
+    Failure,
+    Forgotten,
+    Granted,
+    LedgerUnavailable,
+    Renewal,
+)
 from warrener_agent.ledger.sqlite_claims import ClaimsFile
 from warrener_agent.ledger.sqlite_files import Worker, open_file, unavailable
 from warrener_agent.ledger.sqlite_transaction import SqliteTransaction, WriteLock
@@ -72,8 +81,8 @@ class SqliteLedger:
         granted, found, saved = await self._run(lambda file: file.claim(wanted, agent_id, now, until))
         return answers(claims, granted, found, saved)
 
-    async def renew(self, claims: Sequence[Claim], *, agent_id: str, until: datetime) -> set[UUID]:
-        return await self._run(lambda file: file.renew(claims, agent_id, until))
+    async def renew(self, claims: Sequence[Claim], *, agent_id: str, until: datetime) -> Renewal:
+        return Renewal(await self._run(lambda file: file.renew(claims, agent_id, until)))
 
     async def complete(self, completions: Sequence[Completion], *, agent_id: str) -> set[UUID]:
         return await self._run(lambda file: file.complete(completions, agent_id))
@@ -93,7 +102,10 @@ class SqliteLedger:
         await self._run(lambda file: file.cancel(job_ids, now))
 
     @asynccontextmanager
-    async def transaction(self, claim: Claim, *, agent_id: str) -> AsyncGenerator[SqliteTransaction]:
+    async def transaction(
+        self, claim: Claim, *, agent_id: str, time_left: float = inf
+    ) -> AsyncGenerator[SqliteTransaction]:
+        del time_left  # whoever holds a file's lock is a process of this host: nothing is left when it ends
         self._started()
         one = SqliteTransaction(self._lock, claim, agent_id)
         try:

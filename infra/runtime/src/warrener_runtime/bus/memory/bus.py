@@ -128,7 +128,8 @@ class MemoryBus:
 
     def _subscribe(self, queue: str, prefetch: int) -> MemorySubscription:
         subscription = MemorySubscription(self._broker, self, queue, prefetch)
-        self._subscriptions.append(subscription)
+        kept = (one for one in self._subscriptions if not (one.stopped and one.empty_handed))
+        self._subscriptions = [*kept, subscription]
         if self._up.is_set():
             subscription.attach()
         return subscription

@@ -40,6 +40,11 @@ class MemorySubscription:
         return not self._attached and not self._stopped
 
     @property
+    def stopped(self) -> bool:
+        """Whether it is of no use any more."""
+        return self._stopped
+
+    @property
     def heard(self) -> int:
         """How many deliveries have ever arrived."""
         return self._heard
@@ -128,6 +133,11 @@ class MemorySubscription:
         self._attached = False
         self._broker.cancel(self._queue, self)
         self._arrivals.end()
+
+    async def close(self) -> None:
+        """Receive no more; what is unacknowledged goes back."""
+        await self.stop()
+        self._lose()
 
     def _settle(self, deliveries: Iterable[Delivery]) -> list[Message]:
         """The messages behind these deliveries that are still ours to settle."""

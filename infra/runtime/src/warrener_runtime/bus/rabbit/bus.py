@@ -140,7 +140,7 @@ class RabbitBus:
 
     async def _subscribe(self, queue: str, intake: Intake, link: Link) -> RabbitSubscription:
         subscription = RabbitSubscription(queue, intake, link, self._declarations)
-        self._subscriptions.append(subscription)
+        self._subscriptions = [*(one for one in self._subscriptions if not one.closed), subscription]
         await subscription.tried()
         return subscription
 

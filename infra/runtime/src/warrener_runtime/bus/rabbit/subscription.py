@@ -65,6 +65,11 @@ class RabbitSubscription:
         """Whether nothing that has arrived is unacknowledged."""
         return not self._life.unsettled
 
+    @property
+    def closed(self) -> bool:
+        """Whether it is of no use any more."""
+        return self._runner.done()
+
     def renew(self) -> None:
         """Give up the channel, and consume by another one at once."""
         self._renewing = True

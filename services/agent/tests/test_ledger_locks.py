@@ -1,0 +1,206 @@
+"""Rows of the PostgreSQL ledger that somebody has locked, and connections that do not answer: all else goes
+on."""
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncIterator, Iterator
+from datetime import UTC, datetime, timedelta
+from uuid import uuid4
+
+import asyncpg
+import pytest
+from tests.faults.postgres_proxy import COMMIT, How, PostgresProxy, When, by_way_of
+from tests.servers.kinds import PostgresServer
+
+from warrener_agent.ledger import (
+    Claim,
+    Completion,
+    Failure,
+    Grant,
+    Ledger,
+    LedgerUnavailable,
+    Saved,
+    open_ledger,
+)
+
+NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
+SOON = NOW + timedelta(seconds=10)
+LATER = NOW + timedelta(seconds=20)
+WAIT = 30.0
+
+
+@pytest.fixture
+async def ledger(postgres_url: str) -> AsyncIterator[Ledger]:
+    one = open_ledger(postgres_url)
+    await one.start()
+    yield one
+    await one.close()
+
+
+@pytest.fixture
+def proxy(postgres: PostgresServer) -> Iterator[PostgresProxy]:
+    one = PostgresProxy(postgres.port)
+    yield one
+    one.close()
+
+
+@pytest.fixture
+async def behind(postgres_url: str, proxy: PostgresProxy, ledger: Ledger) -> AsyncIterator[Ledger]:
+    """The same ledger, by way of the proxy."""
+    one = open_ledger(by_way_of(postgres_url, proxy.port))
+    await one.start()
+    yield one
+    proxy.heal()
+    await one.close()
+
+
+@pytest.fixture
+async def held(postgres_url: str, ledger: Ledger) -> AsyncIterator[Claim]:
+    """A claim of ada's whose row is locked by a transaction that does not end."""
+    mine = Claim(uuid4(), 1)
+    await ledger.claim([mine], agent_id="ada", now=NOW, until=SOON)
+    connection = await asyncpg.connect(postgres_url)
+    await connection.execute("BEGIN")
+    await connection.execute("SELECT 1 FROM warrener_ledger WHERE job_id = $1 FOR UPDATE", mine.job_id)
+    yield mine
+    await connection.execute("ROLLBACK")
+    await connection.close()
+
+
+def done(claim: Claim) -> Completion:
+    return Completion(claim.job_id, claim.attempt, json.dumps("it's \\ done"), (), NOW, LATER)
+
+
+async def test_3_a_locked_row_holds_up_no_other_claim(ledger: Ledger, held: Claim) -> None:
+    free = [Claim(uuid4(), 1) for _ in range(50)]
+    async with asyncio.timeout(WAIT):
+        for claims in ([*free[:25], held], [held, *free[25:]], [held]):
+            answers = await ledger.claim(claims, agent_id="bob", now=SOON, until=LATER)
+            for claim, answer in zip(claims, answers, strict=True):
+                assert answer.grant is (Grant.HELD if claim == held else Grant.GRANTED)
+                assert answer.locked is (claim == held)
+
+
+async def test_3_a_locked_row_is_neither_renewed_nor_lost(ledger: Ledger, held: Claim) -> None:
+    mine, gone = Claim(uuid4(), 1), Claim(uuid4(), 1)
+    await ledger.claim([mine], agent_id="ada", now=NOW, until=SOON)
+    async with asyncio.timeout(WAIT):
+        renewal = await ledger.renew([held, mine, gone], agent_id="ada", until=LATER)
+    assert renewal.kept == {mine.job_id}
+    assert renewal.locked == {held.job_id}
+
+
+async def test_3_a_locked_row_holds_up_no_other_end(ledger: Ledger, held: Claim) -> None:
+    ended = [Claim(uuid4(), 1) for _ in range(3)]
+    await ledger.claim(ended, agent_id="ada", now=NOW, until=SOON)
+    one, two, three = ended
+    async with asyncio.timeout(WAIT):
+        states = [Saved(claim.job_id, 1, 1, "{}") for claim in (held, one)]
+        assert await ledger.save_checkpoints(states, agent_id="ada", now=NOW) == {one.job_id}
+        assert await ledger.complete([done(held), done(one)], agent_id="ada") == {one.job_id}
+        failures = [Failure(claim.job_id, 1, None, NOW, NOW) for claim in (held, two)]
+        assert await ledger.fail(failures, agent_id="ada") == {two.job_id}
+        await ledger.release([held, three], agent_id="ada")
+        answers = await ledger.claim(ended, agent_id="bob", now=NOW, until=SOON)
+        with pytest.raises(LedgerUnavailable, match="1 locked"):
+            await ledger.cancel([held.job_id, uuid4()], now=NOW)
+    assert [answer.grant for answer in answers] == [Grant.COMPLETED, Grant.FAILED, Grant.GRANTED]
+
+
+async def test_3_a_cut_at_the_commit_leaves_the_row_free(
+    ledger: Ledger, behind: Ledger, proxy: PostgresProxy
+) -> None:
+    mine, other = Claim(uuid4(), 1), Claim(uuid4(), 1)
+    await ledger.claim([mine], agent_id="ada", now=NOW, until=SOON)
+    async with behind.transaction(mine, agent_id="ada", time_left=60) as transaction:
+        await transaction.execute("CREATE TABLE effects (note text)")
+        proxy.strike(COMMIT, When.BEFORE, How.SILENT)
+        committing = asyncio.create_task(transaction.complete(done(mine)))
+        assert await asyncio.to_thread(proxy.wait_struck)
+        async with asyncio.timeout(5):
+            answers = await ledger.claim([mine, other], agent_id="bob", now=SOON, until=LATER)
+        assert [answer.grant for answer in answers] == [Grant.GRANTED] * 2
+        with pytest.raises(LedgerUnavailable):
+            await committing
+
+
+@pytest.mark.parametrize("how", How)
+async def test_3_a_commit_whose_answer_is_lost_is_in_doubt_within_the_attempts_time(
+    ledger: Ledger, behind: Ledger, proxy: PostgresProxy, how: How
+) -> None:
+    mine = Claim(uuid4(), 1)
+    await ledger.claim([mine], agent_id="ada", now=NOW, until=SOON)
+    async with asyncio.timeout(WAIT), behind.transaction(mine, agent_id="ada", time_left=2) as transaction:
+        await transaction.execute("CREATE TABLE effects (note text)")
+        proxy.strike(COMMIT, When.AFTER, how)
+        with pytest.raises(LedgerUnavailable):
+            await transaction.complete(done(mine))
+    (answer,) = await behind.claim([mine], agent_id="ada", now=NOW, until=SOON)
+    assert answer.completion == done(mine)
+
+
+async def test_3_the_server_ends_the_transaction_of_an_agent_that_says_nothing_more(
+    ledger: Ledger, behind: Ledger, proxy: PostgresProxy, postgres_url: str
+) -> None:
+    mine = Claim(uuid4(), 1)
+    async with behind.transaction(mine, agent_id="ada", time_left=0.1) as transaction:
+        await transaction.execute("CREATE TABLE effects (note text)")
+        proxy.silence()
+        connection = await asyncpg.connect(postgres_url)
+        async with asyncio.timeout(WAIT):  # CREATE TABLE waits for the other one of that name
+            await connection.execute("CREATE TABLE effects (note text)")
+        await connection.close()
+
+
+async def test_3_connections_that_were_idle_when_they_went_silent_cost_no_transaction(
+    behind: Ledger, proxy: PostgresProxy
+) -> None:
+    async with behind.transaction(Claim(uuid4(), 1), agent_id="ada", time_left=60) as transaction:
+        await transaction.execute("SELECT 1")
+    proxy.silence()
+    async with (
+        asyncio.timeout(WAIT),
+        behind.transaction(Claim(uuid4(), 1), agent_id="ada", time_left=60) as transaction,
+    ):
+        assert await transaction.execute("SELECT 1 AS one") == [{"one": 1}]
+
+
+async def test_13_a_transaction_that_is_rolled_back_is_no_error(
+    ledger: Ledger, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        async with ledger.transaction(Claim(uuid4(), 1), agent_id="ada") as transaction:
+            await transaction.execute("CREATE TABLE effects (note text)")
+    assert caplog.records == []
+
+
+async def test_a_session_is_clean_for_the_next_handler(ledger: Ledger) -> None:
+    mine = Claim(uuid4(), 1)
+    await ledger.claim([mine], agent_id="ada", now=NOW, until=SOON)
+    async with ledger.transaction(mine, agent_id="ada") as transaction:
+        await transaction.execute("SET search_path = nowhere, public")
+        await transaction.execute("SELECT pg_advisory_lock(7)")
+        assert await transaction.complete(done(mine))
+    async with ledger.transaction(mine, agent_id="ada") as transaction:
+        ((path,),) = [row.values() for row in await transaction.execute("SHOW search_path")]
+        locks = await transaction.execute("SELECT 1 FROM pg_locks WHERE locktype = 'advisory'")
+    assert "nowhere" not in path
+    assert locks == []
+
+
+async def test_7_a_database_that_is_read_only_does_not_answer_a_ping(
+    ledger: Ledger, postgres_url: str
+) -> None:
+    await ledger.ping()
+    connection = await asyncpg.connect(postgres_url)
+    name = await connection.fetchval("SELECT current_database()")
+    await connection.execute(f'ALTER DATABASE "{name}" SET default_transaction_read_only = on')
+    await connection.close()
+    again = open_ledger(postgres_url)
+    await again.start()
+    with pytest.raises(LedgerUnavailable, match="read-only"):
+        await again.ping()
+    with pytest.raises(LedgerUnavailable):
+        await again.claim([Claim(uuid4(), 1)], agent_id="ada", now=NOW, until=SOON)
+    await again.close()

@@ -1,0 +1,144 @@
+"""Point 3 of strain: a connection to PostgreSQL that is cut at the wrong moment, or carries nothing any more,
+holds up what depends on it alone. Real agents, schedulers and PostgreSQL, and a proxy that knows a COMMIT."""
+
+import asyncio
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import pytest
+from tests.acceptance.looking import ledger
+from tests.acceptance.warren import Warren, until
+from tests.faults.postgres_proxy import COMMIT, How, PostgresProxy, When, by_way_of
+from tests.servers.kinds import PostgresServer
+
+from warrener_client import Ask, SyncClient
+from warrener_contracts.events import SchedulePutData, TickFate
+from warrener_contracts.rules import IntervalRule
+from warrener_store import migrate
+
+EVER = datetime(2000, 1, 1, tzinfo=UTC)
+MODULE = "tests.acceptance.transaction_handlers"
+
+
+@pytest.fixture
+def proxy(postgres: PostgresServer) -> Iterator[PostgresProxy]:
+    one = PostgresProxy(postgres.port)
+    yield one
+    one.close()
+
+
+@pytest.fixture
+def on_postgres(postgres_url: str, warren: Warren) -> Warren:
+    """Its store and its ledger share a database of PostgreSQL, which outlives it."""
+    asyncio.run(migrate(postgres_url))
+    asyncio.run(run(postgres_url, "CREATE TABLE effects (note text PRIMARY KEY)"))
+    warren.store_url = warren.ledger_url = postgres_url
+    return warren
+
+
+async def run(url: str, statement: str) -> list[Any]:
+    connection = await asyncpg.connect(url)
+    try:
+        return list(await connection.fetch(statement))
+    finally:
+        await connection.close()
+
+
+def test_3_an_agent_cut_at_the_commit_of_a_handler_holds_up_no_other(
+    on_postgres: Warren, proxy: PostgresProxy
+) -> None:
+    """Its database believes in it still; its job is claimed by the others again and again meanwhile."""
+    warren = on_postgres
+    warren.start("scheduler")
+    warren.start("supervisor")
+    cut = warren.start(
+        "agent",
+        MODULE,
+        "--slots",
+        "1",
+        GATE="open",
+        WARRENER_LEDGER_URL=by_way_of(warren.ledger_url, proxy.port),
+    )
+    warren.wait_ready()
+    with SyncClient(warren.broker_url) as client:
+        first = client.request("written")
+        until(lambda: began(warren, first.job_id), "the handler to have written")
+        proxy.strike(COMMIT, When.BEFORE, How.SILENT)
+        (warren.folder / "open").touch()
+        assert proxy.wait_struck()
+        cut.kill()
+        warren.start("agent", MODULE, "--slots", "20")
+        others = client.request_many(Ask("written") for _ in range(40))
+        for job in others:
+            job.result(timeout=20)
+        first.result(timeout=40)  # once the database has ended the transaction of the agent that was cut off
+        assert client.request("written").result(timeout=20)
+    assert len(asyncio.run(run(warren.ledger_url, "SELECT note FROM effects"))) == 42
+
+
+def test_3_a_silent_connection_fences_nothing(on_postgres: Warren, proxy: PostgresProxy) -> None:
+    """It falls silent under a renewal; what runs goes on, and new jobs run too."""
+    warren = on_postgres
+    warren.start("scheduler")
+    warren.start("supervisor")
+    only = warren.start(
+        "agent",
+        MODULE,
+        "--slots",
+        "10",
+        GATE="open",
+        WARRENER_LEDGER_URL=by_way_of(warren.ledger_url, proxy.port),
+    )
+    warren.wait_ready()
+    with SyncClient(warren.broker_url) as client:
+        running = list(client.request_many(Ask("long") for _ in range(5)))
+        until(lambda: all(began(warren, f"{job.job_id}-1") for job in running), "the handlers to run")
+        lease = leases(warren)
+        proxy.strike("UPDATE warrener_ledger AS held SET lease_until", When.BEFORE, How.SILENT)
+        assert proxy.wait_struck()
+        until(lambda: leases(warren) > lease + timedelta(seconds=12), "two leases of time to pass")
+        (warren.folder / "open").touch()
+        assert {job.result(timeout=20) for job in running} == {only.process.pid}
+    assert not list(warren.folder.glob("began-*-2")), "none ran twice"
+    assert "self_fenced" not in only.log.read_text()
+
+
+def test_3_a_scheduler_cut_at_the_commit_of_its_ticks_stops_no_schedule(
+    on_postgres: Warren, proxy: PostgresProxy
+) -> None:
+    """It holds the schedules that it was deciding about until its database gives it up."""
+    warren = on_postgres
+    warren.start("supervisor")
+    warren.start("agent", MODULE)
+    cut = warren.start("scheduler", WARRENER_STORE_URL=by_way_of(warren.store_url, proxy.port))
+    warren.wait_ready()
+    with SyncClient(warren.broker_url) as client:
+        names = [f"second-{number}" for number in range(3)]
+        rule = IntervalRule(every=timedelta(seconds=1))
+        client.put_schedules([SchedulePutData(name=name, rule=rule, job_type="tick") for name in names])
+        until(lambda: all(fired(warren, name) for name in names), "ticks")
+        proxy.strike(COMMIT, When.BEFORE, How.SILENT)
+        assert proxy.wait_struck()
+        cut.kill()
+        warren.start("scheduler")
+        cut_at = datetime.now(UTC)
+        until(lambda: all(fired(warren, name, after=cut_at) for name in names), "ticks", within=20)
+
+
+def began(warren: Warren, name: object) -> bool:
+    return Path(warren.folder / f"began-{name}").exists()
+
+
+def leases(warren: Warren) -> datetime:
+    """The earliest end of a lease; in the past once one was lost."""
+    ((earliest,),) = asyncio.run(
+        run(warren.ledger_url, "SELECT min(lease_until) FROM warrener_ledger WHERE finished_at IS NULL")
+    )
+    return earliest if isinstance(earliest, datetime) else EVER
+
+
+def fired(warren: Warren, schedule: str, after: datetime = EVER) -> bool:
+    return any(tick.fate is TickFate.FIRED and tick.nominal_at > after for tick in ledger(warren, schedule))
