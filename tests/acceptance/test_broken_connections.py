@@ -142,3 +142,25 @@ def leases(warren: Warren) -> datetime:
 
 def fired(warren: Warren, schedule: str, after: datetime = EVER) -> bool:
     return any(tick.fate is TickFate.FIRED and tick.nominal_at > after for tick in ledger(warren, schedule))
+
+
+def test_7_a_scheduler_without_its_database_gives_its_share_back_and_returns(
+    on_postgres: Warren, proxy: PostgresProxy
+) -> None:
+    warren = on_postgres
+    cut = warren.start("scheduler", WARRENER_STORE_URL=by_way_of(warren.store_url, proxy.port))
+    warren.start("supervisor")
+    warren.start("agent", MODULE, "--slots", "50")
+    warren.wait_ready()
+    proxy.blackhole()
+    with SyncClient(warren.broker_url) as client:
+        jobs = list(client.request_many(Ask("tick") for _ in range(100)))
+        until(lambda: not cut.ready(), "the scheduler to say that it cannot work")
+        warren.start("scheduler")
+        for job in jobs:
+            job.result(timeout=30)
+        assert not cut.ready()
+        proxy.heal()
+        until(cut.ready, "it to consume again")
+        warren.services[-1].kill()
+        assert client.request("tick").result(timeout=30) is None

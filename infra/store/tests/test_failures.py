@@ -5,6 +5,7 @@ import sqlite3
 from contextlib import suppress
 from pathlib import Path
 
+import asyncpg
 import pytest
 from asyncpg import exceptions
 from sqlalchemy import event
@@ -78,6 +79,20 @@ class TestPostgresGoesAway:
         await answers(store)
         await store.close()
 
+    async def test_7_a_server_that_is_read_only_does_not_answer_a_ping(self, postgres_url: str) -> None:
+        await migrate(postgres_url)
+        connection = await asyncpg.connect(postgres_url)
+        name = await connection.fetchval("SELECT current_database()")
+        await connection.execute(f'ALTER DATABASE "{name}" SET default_transaction_read_only = on')
+        await connection.close()
+        store = open_store(postgres_url)
+        await store.start()
+        with pytest.raises(StoreUnavailable, match="read-only"):
+            await store.ping()
+        with pytest.raises(StoreUnavailable):
+            await store.insert_jobs([queued_job()])
+        await store.close()
+
     async def test_a_server_that_is_not_there_is_unavailable(self, postgres_url: str) -> None:
         store = open_store(postgres_url.rsplit("/", 1)[0] + "/no_such_database")
         with pytest.raises(StoreUnavailable, match="no_such_database"):
@@ -95,6 +110,8 @@ class TestSqliteFails:
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(StoreUnavailable, match="locked"):
             await store.insert_jobs([queued_job()])
+        with pytest.raises(StoreUnavailable, match="locked"):
+            await store.ping()
         assert await store.list_jobs(JobFilter()) == []  # readers do not wait
         other.execute("COMMIT")
         other.close()
