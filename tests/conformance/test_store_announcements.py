@@ -74,6 +74,7 @@ class TestAgents:
         later = replace(AGENT, agent_id="a0", draining=True, last_seen_at=after(5))
         await store.put_agents([AGENT, later])
         assert await store.agents() == [later, AGENT]
+        assert await store.agents(after(5)) == [later], "only those that were seen since"
 
     @pytest.mark.parametrize("together", [True, False], ids=["in one batch", "one by one"])
     async def test_an_older_word_does_not_replace_a_newer_one(

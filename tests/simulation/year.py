@@ -59,7 +59,9 @@ class Year:
         parts = (self.clock, SeededEntropy(1), Telemetry.silent())
         scheduler, supervisor, served = self._buses
         self._components = [
-            assemble_scheduler(scheduler, self.store, *parts, SchedulerSettings(ticks_keep_newest=1_000_000)),
+            assemble_scheduler(
+                scheduler, self.store, *parts, SchedulerSettings(scheduler_prune_interval=None)
+            ),
             assemble_supervisor(
                 supervisor, self.store, *parts, SupervisorSettings(lease=3600, watch_every=60)
             ),

@@ -33,6 +33,7 @@ def test_all_commands_are_there() -> None:
         "jobs",
         "migrate",
         "parked",
+        "prune",
         "request",
         "schedule",
         "scheduler",

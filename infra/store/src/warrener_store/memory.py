@@ -25,6 +25,7 @@ from warrener_store.newest import newest
 from warrener_store.port import Inserted, Save, StateStore, StoreRefused
 from warrener_store.queued import DISPATCHED
 from warrener_store.records.successes import IN_FLIGHT
+from warrener_store.retention.memory import MemoryRetention
 from warrener_store.rows import (
     ASKED,
     AgentRow,
@@ -44,7 +45,9 @@ from warrener_store.successes import SucceededJob, Success
 from warrener_store.watching import watched_by
 
 
-class MemoryStore(MemoryWatches, MemorySchedules, MemoryKept, MemoryParked, MemoryQueued, StateStore):
+class MemoryStore(
+    MemoryWatches, MemorySchedules, MemoryKept, MemoryParked, MemoryQueued, MemoryRetention, StateStore
+):
     """Keeps everything in dictionaries until it is thrown away; start and close change nothing."""
 
     def __init__(self) -> None:
@@ -72,6 +75,10 @@ class MemoryStore(MemoryWatches, MemorySchedules, MemoryKept, MemoryParked, Memo
     @property
     def letters(self) -> MemoryLetters:
         return self._letters
+
+    @property
+    def retention(self) -> MemoryRetention:
+        return self
 
     async def start(self) -> None:
         """There is nothing to connect to."""
@@ -210,8 +217,9 @@ class MemoryStore(MemoryWatches, MemorySchedules, MemoryKept, MemoryParked, Memo
         everything = (*self._agents.values(), *agents)
         self._agents = newest(everything, lambda row: row.agent_id, lambda row: row.last_seen_at)
 
-    async def agents(self) -> list[AgentRow]:
-        return _latest(self._agents.values(), lambda row: (row.last_seen_at, row.agent_id))
+    async def agents(self, since: datetime | None = None) -> list[AgentRow]:
+        rows = (row for row in self._agents.values() if since is None or row.last_seen_at >= since)
+        return _latest(rows, lambda row: (row.last_seen_at, row.agent_id))
 
     # -- circuit breakers ---------------------------------------------------------------------------------
 

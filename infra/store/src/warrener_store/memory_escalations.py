@@ -1,6 +1,6 @@
 """Cases in memory. Nothing here awaits anything, so each operation is atomic."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -15,6 +15,38 @@ class MemoryEscalations(Escalations):
     def __init__(self) -> None:
         self._cases: dict[str, CaseRow] = {}
         self._entries: dict[str, dict[str, CaseEntry]] = {}
+
+    @property
+    def rows(self) -> Mapping[str, CaseRow]:
+        """All cases."""
+        return self._cases
+
+    def names(self, fingerprint: str, occurrence: str) -> bool:
+        """True if the case is open and this occurrence is not dealt with."""
+        case, entry = self._cases.get(fingerprint), self._of(fingerprint).get(occurrence)
+        return case is not None and case.closed_at is None and entry is not None and entry.done < OVER
+
+    def occurrences(self, fingerprint: str) -> int:
+        """How many are kept of a case."""
+        return len(self._of(fingerprint))
+
+    def drop(self, fingerprints: Collection[str]) -> None:
+        """Forget these cases."""
+        for fingerprint in fingerprints:
+            del self._cases[fingerprint]
+            self._entries.pop(fingerprint, None)
+
+    def drop_occurrences(self, before: datetime, limit: int) -> int:
+        """Forget what was raised before, `limit` at most; how many."""
+        old = sorted(
+            (entry.raised_at, fingerprint, name)
+            for fingerprint, entries in self._entries.items()
+            for name, entry in entries.items()
+            if entry.raised_at < before
+        )[:limit]
+        for _, fingerprint, name in old:
+            del self._entries[fingerprint][name]
+        return len(old)
 
     async def raise_cases(self, raised: Sequence[Raised]) -> None:
         new = [each for each in once(raised) if each.occurrence not in self._of(each.fingerprint)]

@@ -28,6 +28,16 @@ class MemoryLetters(DeadLetters):
         self._jobs = jobs
         self._campaigns: dict[UUID, CampaignRow] = {}
 
+    @property
+    def rows(self) -> Mapping[UUID, CampaignRow]:
+        """All campaigns."""
+        return self._campaigns
+
+    def drop(self, campaign_ids: Collection[UUID]) -> None:
+        """Forget these campaigns."""
+        for campaign_id in campaign_ids:
+            del self._campaigns[campaign_id]
+
     async def letters(self, which: LetterFilter) -> list[DeadLetter]:
         return self._listed(which)[: which.limit]
 

@@ -152,8 +152,8 @@ class StateStore(CancelledTrees, KeptCheckpoints, QueuedJobs, Successes, ParkedM
         """Insert or update by agent id; an older word does not replace a newer one."""
         ...
 
-    async def agents(self) -> list[AgentRow]:
-        """All agents ever heard of, the last seen first."""
+    async def agents(self, since: datetime | None = None) -> list[AgentRow]:
+        """Agents that were seen at `since` or later (None: all that are kept), the last seen first."""
         ...
 
     # -- circuit breakers ---------------------------------------------------------------------------------

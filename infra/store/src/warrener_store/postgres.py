@@ -45,6 +45,7 @@ from warrener_store.records.jobs import JOB_COLUMNS, job_in
 from warrener_store.records.new_jobs import arrays_out
 from warrener_store.records.saved_jobs import saves_out
 from warrener_store.records.successes import arrays_of, succeeded_in
+from warrener_store.retention.postgres import PostgresRetention
 from warrener_store.rows import AgentRow, BreakerRow, JobRow, JobTypeRow, Lease
 from warrener_store.schedules.declarations import KeptDeclarations
 from warrener_store.schedules.postgres import PostgresSchedules
@@ -93,6 +94,11 @@ class PostgresStore(
     def letters(self) -> PostgresLetters:
         """Dead letters, and the campaigns over them."""
         return PostgresLetters(self._ask_text, self._change)
+
+    @property
+    def retention(self) -> PostgresRetention:
+        """What is old."""
+        return PostgresRetention(self._ask, self._ask_text, self._change)
 
     @property
     def triggers(self) -> PostgresTriggers:

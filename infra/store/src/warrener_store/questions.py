@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
@@ -22,6 +23,8 @@ from warrener_store.rows import (
     StateCount,
 )
 
+_LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
+
 
 class Questions(ABC):
     """The questions of the port; a database adds how a statement is run and in what form it gives values."""
@@ -36,9 +39,10 @@ class Questions(ABC):
     async def _ask_text(self, text: str, parameters: Sequence[Any]) -> Sequence[Sequence[Any]]:
         """Run this statement, which changes nothing; its parameters are `$1`, `$2` …"""
 
-    async def agents(self) -> list[AgentRow]:
-        """All agents ever heard of, the last seen first."""
-        return [agent_in(values, self.form) for values in await self._ask("agents")]
+    async def agents(self, since: datetime | None = None) -> list[AgentRow]:
+        """Agents that were seen at `since` or later, the last seen first."""
+        moment = self.form.moment_out(since or _LONG_AGO)
+        return [agent_in(values, self.form) for values in await self._ask("agents", moment)]
 
     async def breakers(self) -> list[BreakerRow]:
         """Every breaker that has ever been open, by name."""

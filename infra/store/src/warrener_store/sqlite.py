@@ -38,6 +38,7 @@ from warrener_store.records.form import TEXTUAL, texts_in, texts_out
 from warrener_store.records.jobs import JOB_COLUMNS, become_out, job_in, ran_out
 from warrener_store.records.new_jobs import columns_out
 from warrener_store.records.successes import rows_of, succeeded_in
+from warrener_store.retention.sqlite import SqliteRetention
 from warrener_store.rows import AgentRow, BreakerRow, JobRow, JobTypeRow, Lease
 from warrener_store.schedules.declarations import KeptDeclarations
 from warrener_store.schedules.sqlite import SqliteSchedules
@@ -85,6 +86,11 @@ class SqliteStore(
     def letters(self) -> SqliteLetters:
         """Dead letters, and the campaigns over them."""
         return SqliteLetters(self._ask_text, self._writing)
+
+    @property
+    def retention(self) -> SqliteRetention:
+        """What is old."""
+        return SqliteRetention(self._ask, self._ask_text, self._writing)
 
     @property
     def triggers(self) -> SqliteTriggers:
@@ -309,6 +315,11 @@ class _Transaction:
     async def ask(self, name: str, *parameters: Any) -> list[sqlite3.Row]:
         """The rows that the statement of this name gives."""
         asked = _statement(name)
+        return list(await self._driver.execute_fetchall(asked.text, asked.arrange(parameters)))
+
+    async def ask_text(self, text: str, *parameters: Any) -> list[sqlite3.Row]:
+        """The rows that this statement gives."""
+        asked = positional(text)
         return list(await self._driver.execute_fetchall(asked.text, asked.arrange(parameters)))
 
     async def run(self, name: str, rows: Iterable[tuple[Any, ...]]) -> None:

@@ -68,7 +68,8 @@ class SqliteEscalations(Escalations):
             await transaction.run("settle_entries", [(escape(fingerprint), names, done)])
 
     async def cases(self, *, closed: bool = False, limit: int = 50) -> list[CaseRow]:
-        return [case_in(values, TEXTUAL) for values in await self._ask("cases", closed, limit)]
+        found = await self._ask("cases" if closed else "open_cases", limit)
+        return [case_in(values, TEXTUAL) for values in found]
 
     async def cases_by_fingerprint(self, fingerprints: Collection[str]) -> dict[str, CaseRow]:
         asked = encode([escape(each) for each in fingerprints])

@@ -4,6 +4,7 @@ from typing import Protocol
 
 from warrener_store.installation import Installations
 from warrener_store.port import StateStore
+from warrener_store.retention.port import Retention
 from warrener_store.schedules.declarations import Declarations
 from warrener_store.schedules.port import Schedules
 from warrener_store.schedules.upkeep import TickUpkeep
@@ -13,6 +14,11 @@ from warrener_store.triggers.port import Triggers
 
 class Store(StateStore, Schedules, Declarations, Watches, TickUpkeep, Installations, Protocol):
     """The state store, and the schedules with what is expected of them and who has declared them."""
+
+    @property
+    def retention(self) -> Retention:
+        """What is old, and may go."""
+        ...
 
     @property
     def triggers(self) -> Triggers:

@@ -5,7 +5,7 @@ is published again. The request is its own outbox.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from datetime import datetime
 from uuid import UUID
 
@@ -62,6 +62,7 @@ class Accept:
         campaigns: Campaigns,
         keeping: Keeping,
         job_types: JobTypes,
+        insert_jobs: Callable[[Sequence[JobRow]], Awaitable[list[Inserted]]],
         max_events: int = MAX_EVENTS,
     ) -> None:
         self._bus = bus
@@ -73,6 +74,7 @@ class Accept:
         self._campaigns = campaigns
         self._keeping = keeping
         self._job_types = job_types
+        self._insert_jobs = insert_jobs
         self._max_events = max_events
 
     async def handle(self, subscription: Subscription, deliveries: list[Delivery]) -> None:
@@ -167,13 +169,13 @@ class Accept:
 
     async def _insert(self, rows: Sequence[JobRow]) -> list[Inserted | Rejected]:
         try:
-            return list(await self._store.insert_jobs(rows))
+            return list(await self._insert_jobs(rows))
         except StoreRefused:  # one of them is poisonous: the others must not suffer for it
             return [await self._insert_alone(row) for row in rows]
 
     async def _insert_alone(self, row: JobRow) -> Inserted | Rejected:
         try:
-            return (await self._store.insert_jobs([row]))[0]
+            return (await self._insert_jobs([row]))[0]
         except StoreRefused as error:
             return Rejected(Reason.BAD_FIELDS, f"the store refuses it: {error}")
 

@@ -4,10 +4,10 @@ from typing import Annotated
 
 from pydantic import Field
 
-from warrener_runtime.settings import ServiceSettings
+from warrener_scheduler.retention.settings import RetentionSettings
 
 
-class SchedulerSettings(ServiceSettings):
+class SchedulerSettings(RetentionSettings):
     """Environment `WARRENER_*`, or a TOML file."""
 
     section = "scheduler"

@@ -21,7 +21,9 @@ from warrener_scheduler.clock.ticking import Ticking, TickingLoop
 from warrener_scheduler.clock.upkeep import Upkeep
 from warrener_scheduler.dispatch import Dispatch
 from warrener_scheduler.holds import Holds
+from warrener_scheduler.idempotency import IdempotencyWindow
 from warrener_scheduler.job_types import LOOK, JobTypes
+from warrener_scheduler.retention.pruner import Pruner
 from warrener_scheduler.settings import SchedulerSettings
 from warrener_scheduler.triggers.binding import Bindings
 from warrener_scheduler.triggers.listen import Listen
@@ -34,7 +36,6 @@ NAME = "warrener-scheduler"
 _CAMPAIGNS_EVERY = 0.5  # seconds between looks at the campaigns over dead letters
 
 _LOOK_AT_BREAKERS = 1.0  # seconds
-_UPKEEP_EVERY = 60.0  # seconds between looks at old ticks
 _LOOK_AT_BINDINGS = 30.0
 _FORGET_EVERY = 3600.0
 
@@ -50,7 +51,6 @@ def assemble(  # noqa: PLR0917 - the same six for every service
     settings: SchedulerSettings,
 ) -> Component:
     """The scheduler on a bus and a store that work already. Any number of them may run at once."""
-    del entropy  # every id here is derived, so that a repeat is recognised
     holds, campaigns = Holds(store), Campaigns(bus, store, clock)
     ticking, job_types = Ticking(bus, store, clock), JobTypes(store, clock)
     bindings = Bindings(bus, store)
@@ -65,12 +65,15 @@ def assemble(  # noqa: PLR0917 - the same six for every service
         campaigns=campaigns,
         keeping=Keeping(store, clock, ticking.wake, bindings=bindings, putting=putting),
         job_types=job_types,
+        insert_jobs=IdempotencyWindow(store, clock, settings.scheduler_idempotency_window).insert_jobs,
         max_events=settings.batch_limit,
     )
     listen = Listen(bus, store, clock, ticking.wake, max_events=settings.batch_limit)
     dispatch = Dispatch(bus, store, clock, holds)
-    keep = timedelta(days=settings.ticks_keep_days)
-    upkeep = Upkeep(store, clock, keep=keep, newest=settings.ticks_keep_newest)
+    pruner = Pruner(
+        store, clock, settings, holder=entropy.new_text(), upkeep=upkeep_of(store, clock, settings)
+    )
+    interval = settings.scheduler_prune_interval
     tries = KeptTries(store, clock.now)
     return Group(
         Resource("topology", lambda: bus.declare(TOPOLOGY), _nothing),
@@ -90,7 +93,11 @@ def assemble(  # noqa: PLR0917 - the same six for every service
         Loop("dispatch", dispatch.look, every=settings.dispatch_every, clock=clock, judges_time=True),
         Loop("campaigns", campaigns.look, every=_CAMPAIGNS_EVERY, clock=clock),
         TickingLoop(ticking, clock),
-        Loop("upkeep", upkeep.look, every=_UPKEEP_EVERY, clock=clock),
+        *(
+            [Loop("prune", pruner.look, every=interval.total_seconds(), clock=clock, judges_time=True)]
+            if interval is not None
+            else []
+        ),
         Consumer(
             "listen",
             bus,
@@ -106,6 +113,12 @@ def assemble(  # noqa: PLR0917 - the same six for every service
         Loop("arrivals", listen.forget, every=_FORGET_EVERY, clock=clock),
         name=NAME,
     )
+
+
+def upkeep_of(store: Store, clock: Clock, settings: SchedulerSettings) -> Upkeep:
+    """The upkeep of the ticks, by the settings."""
+    keep = timedelta(days=settings.ticks_keep_days)
+    return Upkeep(store, clock, keep=keep, newest=settings.ticks_keep_newest)
 
 
 async def production(settings: SchedulerSettings, telemetry: Telemetry) -> Service:

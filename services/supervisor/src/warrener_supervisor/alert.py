@@ -1,7 +1,7 @@
 """alert: looks whether the other services hear, and says so where they do not."""
 
 from collections.abc import Iterable, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from warrener_contracts.events import AgentLost, Event, ServiceDeaf
@@ -19,6 +19,8 @@ from warrener_supervisor.rules import Rules
 
 _log = get_logger("alert")
 
+_LATELY = timedelta(days=1)
+"""Queues of agents that were silent for longer are watched only if a job type names them."""
 _NAME = 200  # characters; what an event allows the name of a case to have
 
 
@@ -42,7 +44,7 @@ class Alert:
 
     async def look(self) -> None:
         """One look at all of them. What could not be told is told by a later one."""
-        agents = await self._store.agents()
+        agents = await self._store.agents(self._clock.now() - _LATELY)
         types = await self._store.job_types()
         try:
             backlogs = await self._backlogs(ears(agents, {row.queue for row in types.values()}))

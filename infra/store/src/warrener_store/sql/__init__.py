@@ -27,7 +27,35 @@ def _columns(table: str, names: Sequence[str]) -> str:
 
 JOB = _columns("job", JOB_COLUMNS)
 
+_PRUNABLE = """job.finished_at < $1
+    AND (job.idempotency_key IS NULL OR job.accepted_at < $2)
+    AND NOT EXISTS (SELECT 1 FROM warrener_jobs AS child WHERE child.parent_id = job.job_id LIMIT 1 OFFSET 0)
+    AND NOT EXISTS (
+      SELECT 1 FROM warrener_jobs AS parent
+      WHERE parent.job_id = job.parent_id AND parent.finished_at IS NULL
+      LIMIT 1 OFFSET 0
+    )
+    AND NOT EXISTS (
+      SELECT 1 FROM warrener_dead_letters AS asked
+      WHERE asked.redriven_as = job.job_id AND asked.state = 'asked'
+      LIMIT 1 OFFSET 0
+    )
+    AND NOT EXISTS (
+      SELECT 1 FROM warrener_dead_letters AS own
+      WHERE own.job_id = job.job_id AND (own.state IN ('taken', 'asked') OR EXISTS (
+        SELECT 1 FROM warrener_cases AS incident
+        JOIN warrener_case_entries AS named ON named.fingerprint = incident.fingerprint
+        WHERE incident.fingerprint = own.fingerprint AND incident.closed_at IS NULL
+          AND named.occurrence = CAST(own.job_id AS text) AND named.done < {over}
+        LIMIT 1 OFFSET 0
+      ))
+      LIMIT 1 OFFSET 0
+    )"""
+"""That a job which ended before $1, and was accepted before $2 if it has a key, may go. OFFSET 0: references
+are looked up job by job, by an index; PostgreSQL would else read a whole table and make one list of it."""
+
 _MEANT = {
+    "{prunable}": _PRUNABLE,
     "{job}": JOB,
     "{in_flight}": ", ".join(f"'{state.value}'" for state in IN_FLIGHT),
     "{succeeded}": _columns("job", SUCCEEDED_COLUMNS),

@@ -8,6 +8,7 @@ from warrener_store.tables.columns import METADATA
 from warrener_store.tables.installation import installation
 from warrener_store.tables.jobs import attempts, job_counts, jobs
 from warrener_store.tables.kept import cancelled_trees, checkpoints
+from warrener_store.tables.pruning import pruning
 from warrener_store.tables.schedules import declarations, schedules, ticks
 from warrener_store.tables.triggers import arrivals, bound
 from warrener_store.tables.watches import watches
@@ -31,6 +32,7 @@ __all__ = [
     "job_types",
     "jobs",
     "parked",
+    "pruning",
     "schedules",
     "ticks",
     "watches",

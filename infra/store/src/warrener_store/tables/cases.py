@@ -40,6 +40,13 @@ Index(
     postgresql_where=sql("wake_at IS NOT NULL"),
     sqlite_where=sql("wake_at IS NOT NULL"),
 )
+Index(
+    "warrener_cases_open",
+    cases.c.last_seen_at,
+    cases.c.fingerprint,
+    postgresql_where=sql("closed_at IS NULL"),
+    sqlite_where=sql("closed_at IS NULL"),
+)
 Index("warrener_cases_newest", cases.c.last_seen_at, cases.c.fingerprint)
 
 case_entries = Table(
@@ -58,3 +65,4 @@ Index(
     case_entries.c.done,
     case_entries.c.raised_at,
 )
+Index("warrener_case_entries_raised", case_entries.c.raised_at)

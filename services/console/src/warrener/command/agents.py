@@ -38,5 +38,4 @@ def agents(
 
 
 async def _heard_of(store: StateStore, *, everyone: bool) -> list[AgentRow]:
-    since = datetime.min.replace(tzinfo=UTC) if everyone else datetime.now(UTC) - _FORGOTTEN_AFTER
-    return [row for row in await store.agents() if row.last_seen_at >= since]
+    return await store.agents(None if everyone else datetime.now(UTC) - _FORGOTTEN_AFTER)

@@ -18,6 +18,7 @@ from warrener.command import (
     jobs,
     migrate,
     parked,
+    prune,
     request,
     schedule,
     schedule_apply,
@@ -132,5 +133,6 @@ _into(_escalation, "close", escalation.close, escalation.CLOSE_EXAMPLES)
 _ALL: dict[str, Any] = {**_PASS, "help_option_names": []}  # --help too is the service's
 _into(_escalation, "test", escalation.test, escalation.TEST_EXAMPLES, context_settings=_ALL)
 _add(_KEEP, "doctor", doctor.doctor, doctor.EXAMPLES)
+_add(_KEEP, "prune", prune.prune, prune.EXAMPLES)
 _add(_KEEP, "migrate", migrate.migrate, migrate.EXAMPLES)
 _add(_KEEP, "topology", topology.topology, topology.EXAMPLES)

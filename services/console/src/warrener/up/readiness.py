@@ -45,7 +45,7 @@ async def until_announced(store: StateStore, agents: Sequence[Child], since: dat
     """Until every agent is known and its job types too; returns those."""
     while True:
         try:
-            known = await store.agents()
+            known = await store.agents(since)
             types = list((await store.job_types()).values())
         except StoreError:
             known, types = [], []

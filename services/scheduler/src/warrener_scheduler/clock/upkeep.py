@@ -1,6 +1,6 @@
 """upkeep: old ticks are forgotten, in portions, a few schedules at a time. Any scheduler may do it."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
@@ -20,18 +20,27 @@ class Upkeep:
         self._ledger, self._clock = ledger, clock
         self._keep, self._newest = keep, newest
         self._after = ""
+        self.complete = False
+        """True if the last look has come to the end of the ledger."""
 
-    async def look(self) -> None:
-        """Forget what is old of the next few schedules."""
+    @property
+    def before(self) -> datetime:
+        """What is older is forgotten."""
+        return self._clock.now() - self._keep
+
+    async def look(self) -> int:
+        """Forget what is old of the next few schedules; how many ticks."""
         names = await self._ledger.ticked_schedules(self._after, _SCHEDULES)
-        before = self._clock.now() - self._keep
+        before = self.before
         gone = forgotten = 0
         for _ in range(_PORTIONS if names else 0):
             gone = await self._ledger.forget_ticks(names, before, self._newest, _TICKS)
             forgotten += gone
             if gone < _TICKS:  # then none of them has more
                 break
+        self.complete = gone < _TICKS and len(names) < _SCHEDULES
         if gone < _TICKS:
             self._after = names[-1] if len(names) == _SCHEDULES else ""
         if forgotten:
             _log.info("Old ticks were forgotten.", action="upkeep.forgotten", ticks=forgotten)
+        return forgotten

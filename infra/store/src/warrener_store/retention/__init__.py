@@ -1,0 +1,1 @@
+"""Retention: what is old is found, and deleted in batches."""

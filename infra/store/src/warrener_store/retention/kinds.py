@@ -1,0 +1,87 @@
+"""Where each kind of old row is, and which of them may go: the same words for both databases."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from warrener_contracts.states import TERMINAL, JobState
+from warrener_store.parked import PARKED_COLUMNS, parked_in
+from warrener_store.records.agents import AGENT_COLUMNS, JOB_TYPE_COLUMNS, agent_in, job_type_in
+from warrener_store.records.campaigns import CAMPAIGN_COLUMNS, campaign_in
+from warrener_store.records.cases import CASE_COLUMNS, case_in
+from warrener_store.records.form import Form
+from warrener_store.retention.port import Kind, OldRow
+
+_LIVE = ", ".join(f"'{state.value}'" for state in JobState if state not in TERMINAL)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The table of a kind, its key, the time that makes a row old, and what else must hold of row `kept`."""
+
+    table: str
+    key: str
+    moment: str
+    columns: Sequence[str]
+    row_in: Callable[[Sequence[Any], Form], OldRow]
+    condition: str = "1 = 1"
+    key_is_id: bool = False
+
+    def page(self) -> str:
+        """The statement of `old_rows`: $1 before, $2 and $3 the place behind which it begins, $4 limit."""
+        columns = ", ".join(f"kept.{name}" for name in self.columns)
+        return (
+            f"SELECT {columns}, ({self.condition}) AS free "  # noqa: S608 - made of constants alone
+            f"FROM {self.table} AS kept "
+            f"WHERE kept.{self.moment} < $1 AND (kept.{self.moment}, kept.{self.key}) > ($2, $3) "
+            f"ORDER BY kept.{self.moment}, kept.{self.key} LIMIT $4"
+        )
+
+    def deletion(self, named: str, *, skip_locked: bool) -> str:
+        """The statement of `delete_rows`: $1 before; `named` says that the key is one of $2."""
+        lock = f" ORDER BY kept.{self.key} FOR UPDATE SKIP LOCKED" if skip_locked else ""
+        return (
+            f"DELETE FROM {self.table} WHERE {self.key} IN ("  # noqa: S608 - made of constants alone
+            f"SELECT kept.{self.key} FROM {self.table} AS kept "
+            f"WHERE kept.{self.key} {named} AND kept.{self.moment} < $1 AND {self.condition}{lock}"
+            ") RETURNING 1"
+        )
+
+
+PLACES: Mapping[Kind, Place] = MappingProxyType(
+    {
+        Kind.PARKED: Place("warrener_parked", "parked_id", "parked_at", PARKED_COLUMNS, parked_in),
+        Kind.INCIDENTS: Place(
+            "warrener_cases",
+            "fingerprint",
+            "last_seen_at",
+            CASE_COLUMNS,
+            case_in,
+            "kept.closed_at < $1 AND NOT EXISTS (SELECT 1 FROM warrener_case_entries AS entry "
+            "WHERE entry.fingerprint = kept.fingerprint LIMIT 1 OFFSET 0)",
+        ),
+        Kind.REDRIVES: Place(
+            "warrener_campaigns",
+            "campaign_id",
+            "updated_at",
+            CAMPAIGN_COLUMNS,
+            campaign_in,
+            "kept.wake_at IS NULL AND NOT EXISTS (SELECT 1 FROM warrener_dead_letters AS letter "
+            "WHERE letter.campaign_id = kept.campaign_id AND letter.state IN ('taken', 'asked') "
+            "LIMIT 1 OFFSET 0)",
+            key_is_id=True,
+        ),
+        Kind.AGENTS: Place("warrener_agents", "agent_id", "last_seen_at", AGENT_COLUMNS, agent_in),
+        Kind.JOB_TYPES: Place(
+            "warrener_job_types",
+            "name",
+            "announced_at",
+            JOB_TYPE_COLUMNS,
+            job_type_in,
+            "NOT EXISTS (SELECT 1 FROM warrener_job_counts AS live "  # noqa: S608 - made of constants alone
+            f"WHERE live.job_type = kept.name AND live.state IN ({_LIVE}) "
+            "GROUP BY live.state HAVING sum(live.jobs) > 0 LIMIT 1 OFFSET 0)",
+        ),
+    }
+)

@@ -1,0 +1,239 @@
+"""Retention in memory: the plainest statement of what may go. Nothing here awaits anything."""
+
+from abc import abstractmethod
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TypeVar
+from uuid import UUID
+
+from warrener_contracts.states import JobState
+from warrener_store.checkpoints import CheckpointRow
+from warrener_store.memory_escalations import MemoryEscalations
+from warrener_store.memory_letters import MemoryLetters
+from warrener_store.parked import ParkedMessage
+from warrener_store.retention.port import (
+    JobRecord,
+    JobsBefore,
+    Kind,
+    OldJob,
+    OldJobs,
+    OldRow,
+    OldRows,
+    Retention,
+)
+from warrener_store.rows import (
+    AgentRow,
+    AttemptRow,
+    DeadLetter,
+    JobRow,
+    JobTypeRow,
+    LetterState,
+)
+from warrener_store.schedules.memory_ticks import MemoryTicks
+from warrener_store.schedules.rows import ScheduleRow
+from warrener_store.schedules.watches import NEWEST, WatchRow
+from warrener_store.trees import CancelledTree
+
+_IN_HAND = (LetterState.TAKEN, LetterState.ASKED)
+R = TypeVar("R")
+_BEGIN = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class MemoryRetention(Retention):
+    """A part of MemoryStore: it looks at all that the store keeps."""
+
+    _jobs: dict[UUID, JobRow]
+    _by_key: dict[str, UUID]
+    _attempts: dict[tuple[UUID, int], AttemptRow]
+    _dead_letters: dict[UUID, DeadLetter]
+    _checkpoints: dict[UUID, CheckpointRow]
+    _trees: dict[UUID, CancelledTree]
+    _agents: dict[str, AgentRow]
+    _job_types: dict[str, JobTypeRow]
+    _parked: dict[str, ParkedMessage]
+    _schedules: dict[str, ScheduleRow]
+    _watches: dict[str, WatchRow]
+    _ticks: MemoryTicks
+    _escalations: MemoryEscalations
+    _letters: MemoryLetters
+    _pruning: tuple[str, datetime] | None = None
+
+    @abstractmethod
+    def _live_jobs(self) -> list[JobRow]:
+        """Those that are not over."""
+
+    async def claim_pruning(self, holder: str, now: datetime, until: datetime) -> bool:
+        if self._pruning is not None and self._pruning[0] != holder and self._pruning[1] > now:
+            return False
+        self._pruning = (holder, until)
+        return True
+
+    async def old_jobs(self, which: JobsBefore, after: tuple[datetime, UUID] | None, limit: int) -> OldJobs:
+        page = sorted(
+            (row.accepted_at, row.job_id)
+            for row in self._jobs.values()
+            if (row.job_type, row.state) == (which.job_type, which.state)
+            and row.accepted_at < which.finished
+            and (after is None or (row.accepted_at, row.job_id) > after)
+        )[:limit]
+        rows = [self._jobs[job_id] for _, job_id in page]
+        free = tuple(OldJob(row.job_id, row.source) for row in self._prunable(rows, which))
+        return OldJobs(free, page[-1] if len(page) == limit else None)
+
+    def _prunable(self, rows: Iterable[JobRow], which: JobsBefore) -> list[JobRow]:
+        old = [row for row in rows if _is_old(row, which)]
+        if not old:
+            return []
+        parents = {row.parent_id for row in self._jobs.values()}
+        live = {row.job_id for row in self._live_jobs()}
+        letters = self._dead_letters.values()
+        awaited = {letter.redriven_as for letter in letters if letter.state is LetterState.ASKED}
+        return [
+            row
+            for row in old
+            if row.job_id not in parents
+            and row.parent_id not in live
+            and row.job_id not in awaited
+            and not self._is_held(self._dead_letters.get(row.job_id))
+        ]
+
+    def _is_held(self, letter: DeadLetter | None) -> bool:
+        return letter is not None and (
+            letter.state in _IN_HAND or self._escalations.names(letter.fingerprint, str(letter.job_id))
+        )
+
+    async def job_records(self, job_ids: Collection[UUID]) -> list[JobRecord]:
+        attempts: dict[UUID, list[AttemptRow]] = {job_id: [] for job_id in job_ids}
+        for (job_id, _), attempt in sorted(self._attempts.items(), key=lambda item: item[0]):
+            if job_id in attempts:
+                attempts[job_id].append(attempt)
+        return [
+            JobRecord(
+                self._jobs[job_id],
+                tuple(ended),
+                self._dead_letters.get(job_id),
+                self._checkpoints.get(job_id),
+            )
+            for job_id, ended in attempts.items()
+            if job_id in self._jobs
+        ]
+
+    async def delete_jobs(self, which: JobsBefore, job_ids: Collection[UUID]) -> int:
+        there = [self._jobs[job_id] for job_id in job_ids if job_id in self._jobs]
+        gone = {row.job_id for row in self._prunable(there, which)}
+        for job_id in gone:
+            row = self._jobs.pop(job_id)
+            if row.idempotency_key is not None:
+                self._by_key.pop(row.idempotency_key, None)
+            for beside in (self._dead_letters, self._checkpoints, self._trees):
+                beside.pop(job_id, None)
+        if gone:
+            for place in [place for place in self._attempts if place[0] in gone]:
+                del self._attempts[place]
+        return len(gone)
+
+    async def runs_in_use(self, schedules: Collection[str]) -> set[UUID]:
+        return {job_id for name in set(schedules) & self._schedules.keys() for job_id in self._in_use(name)}
+
+    def _in_use(self, name: str) -> list[UUID]:
+        ticks = [tick for tick in self._ticks.of(name) if tick.job_id is not None][:NEWEST]
+        runs = [tick.job_id for tick in ticks if tick.job_id is not None]
+        watch, last = self._watches.get(name), self._schedules[name].last_job_id
+        succeeded = (
+            job_id
+            for job_id in runs
+            if job_id in self._jobs and self._jobs[job_id].state is JobState.SUCCEEDED
+        )
+        found = [*([last] if last else ()), *[job_id for job_id in (next(succeeded, None),) if job_id]]
+        if watch is not None:
+            since = watch.success_tick or _BEGIN
+            found += [tick.job_id for tick in ticks if tick.job_id is not None and tick.nominal_at >= since]
+        return found
+
+    async def release_keys(self, job_ids: Collection[UUID]) -> None:
+        for job_id in job_ids:
+            row = self._jobs.get(job_id)
+            if row is not None and row.state.terminal and row.idempotency_key is not None:
+                del self._by_key[row.idempotency_key]
+                self._jobs[job_id] = replace(row, idempotency_key=None, version=row.version + 1)
+
+    async def old_rows(
+        self, kind: Kind, before: datetime, after: tuple[datetime, str] | None, limit: int
+    ) -> OldRows:
+        page = sorted(
+            place for place in self._places(kind) if place[0] < before and (after is None or place > after)
+        )[:limit]
+        free = {key: row for key, row in self._free(kind, before).items() if key in {key for _, key in page}}
+        return OldRows(free, page[-1] if len(page) == limit else None)
+
+    async def delete_rows(self, kind: Kind, before: datetime, keys: Collection[str]) -> int:
+        gone = self._free(kind, before).keys() & set(keys)
+        match kind:
+            case Kind.PARKED:
+                self._parked = _without(self._parked, gone)
+            case Kind.INCIDENTS:
+                self._escalations.drop(gone)
+            case Kind.REDRIVES:
+                self._letters.drop({UUID(key) for key in gone})
+            case Kind.AGENTS:
+                self._agents = _without(self._agents, gone)
+            case Kind.JOB_TYPES:
+                self._job_types = _without(self._job_types, gone)
+        return len(gone)
+
+    async def delete_occurrences(self, before: datetime, limit: int) -> int:
+        return self._escalations.drop_occurrences(before, limit)
+
+    def _places(self, kind: Kind) -> list[tuple[datetime, str]]:
+        match kind:
+            case Kind.PARKED:
+                return [(row.parked_at, key) for key, row in self._parked.items()]
+            case Kind.INCIDENTS:
+                return [(row.last_seen_at, key) for key, row in self._escalations.rows.items()]
+            case Kind.REDRIVES:
+                return [(row.updated_at, str(key)) for key, row in self._letters.rows.items()]
+            case Kind.AGENTS:
+                return [(row.last_seen_at, key) for key, row in self._agents.items()]
+            case Kind.JOB_TYPES:
+                return [(row.announced_at, key) for key, row in self._job_types.items()]
+
+    def _free(self, kind: Kind, before: datetime) -> Mapping[str, OldRow]:
+        match kind:
+            case Kind.PARKED:
+                return {key: row for key, row in self._parked.items() if row.parked_at < before}
+            case Kind.INCIDENTS:
+                cases = self._escalations.rows.items()
+                return {
+                    key: row
+                    for key, row in cases
+                    if row.closed_at is not None
+                    and max(row.closed_at, row.last_seen_at) < before
+                    and not self._escalations.occurrences(key)
+                }
+            case Kind.REDRIVES:
+                held = {x.campaign_id for x in self._dead_letters.values() if x.state in _IN_HAND}
+                redrives = self._letters.rows.items()
+                return {
+                    str(key): row
+                    for key, row in redrives
+                    if row.updated_at < before and row.wake_at is None and key not in held
+                }
+            case Kind.AGENTS:
+                return {key: row for key, row in self._agents.items() if row.last_seen_at < before}
+            case Kind.JOB_TYPES:
+                live = {row.job_type for row in self._live_jobs()}
+                types = self._job_types.items()
+                return {key: row for key, row in types if row.announced_at < before and key not in live}
+
+
+def _is_old(row: JobRow, which: JobsBefore) -> bool:
+    return (
+        row.finished_at is not None
+        and row.finished_at < which.finished
+        and (row.idempotency_key is None or row.accepted_at < which.keyed)
+    )
+
+
+def _without(rows: Mapping[str, R], gone: Collection[str]) -> dict[str, R]:
+    return {key: row for key, row in rows.items() if key not in gone}

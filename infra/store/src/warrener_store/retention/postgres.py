@@ -1,0 +1,56 @@
+"""Retention in PostgreSQL: each operation is one statement that waits for no lock."""
+
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from warrener_store.records.form import NATIVE
+from warrener_store.retention.kinds import PLACES
+from warrener_store.retention.port import JobsBefore, Kind
+from warrener_store.retention.questions import Ask, RetentionQuestions
+
+Change = Callable[..., Awaitable[Sequence[Sequence[Any]]]]
+
+
+class PostgresRetention(RetentionQuestions):
+    """Runs its statements as the state store does: `change` for what changes something."""
+
+    form = NATIVE
+
+    def __init__(self, ask: Ask, ask_text: Ask, change: Change) -> None:
+        super().__init__(ask, ask_text)
+        self._change = change
+
+    def _among(self, column: str) -> str:
+        return f"{column} = ANY ($1::uuid[])"
+
+    def _ids(self, job_ids: Collection[UUID]) -> list[UUID]:
+        return sorted(set(job_ids))
+
+    def _key(self, kind: Kind, key: str) -> str | UUID:
+        return UUID(key) if PLACES[kind].key_is_id else key
+
+    async def claim_pruning(self, holder: str, now: datetime, until: datetime) -> bool:
+        return bool(await self._change("claim_pruning", holder, now, until))
+
+    async def delete_jobs(self, which: JobsBefore, job_ids: Collection[UUID]) -> int:
+        return len(await self._change("delete_jobs", *self._conditions(which), self._ids(job_ids)))
+
+    async def runs_in_use(self, schedules: Collection[str]) -> set[UUID]:
+        return {row[0] for row in await self._ask("runs_in_use", list(schedules))} if schedules else set()
+
+    async def release_keys(self, job_ids: Collection[UUID]) -> None:
+        await self._change("release_keys", self._ids(job_ids))
+
+    async def delete_rows(self, kind: Kind, before: datetime, keys: Collection[str]) -> int:
+        place = PLACES[kind]
+        named = f"= ANY ($2::{'uuid' if place.key_is_id else 'text'}[])"
+        told = [self._key(kind, key) for key in keys]
+        gone = await self._ask_text(place.deletion(named, skip_locked=True), (before, told))
+        if kind is Kind.JOB_TYPES:
+            await self._change("drop_counts", told)
+        return len(gone)
+
+    async def delete_occurrences(self, before: datetime, limit: int) -> int:
+        return len(await self._change("delete_occurrences", before, limit))

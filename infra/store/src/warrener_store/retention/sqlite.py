@@ -1,0 +1,75 @@
+"""Retention in a SQLite file: a batch is one transaction, as everywhere there."""
+
+from collections import Counter
+from collections.abc import Callable, Collection
+from contextlib import AbstractAsyncContextManager
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from warrener_store.encoding import encode
+from warrener_store.records.form import TEXTUAL
+from warrener_store.retention.kinds import PLACES
+from warrener_store.retention.port import JobsBefore, Kind
+from warrener_store.retention.questions import Ask, RetentionQuestions
+from warrener_store.sqlite_transaction import CountingTransaction
+
+
+class SqliteRetention(RetentionQuestions):
+    """Reads and writes as the state store does."""
+
+    form = TEXTUAL
+
+    def __init__(
+        self,
+        ask: Ask,
+        ask_text: Ask,
+        writing: Callable[[], AbstractAsyncContextManager[CountingTransaction]],
+    ) -> None:
+        super().__init__(ask, ask_text)
+        self._writing = writing
+
+    def _among(self, column: str) -> str:
+        return f"{column} IN (SELECT value FROM json_each($1))"  # noqa: S608 - a column of ours
+
+    def _ids(self, job_ids: Collection[UUID]) -> str:
+        return encode(sorted({str(job_id) for job_id in job_ids}))
+
+    def _key(self, kind: Kind, key: str) -> Any:
+        del kind
+        return key
+
+    async def claim_pruning(self, holder: str, now: datetime, until: datetime) -> bool:
+        moments = (TEXTUAL.moment_out(now), TEXTUAL.moment_out(until))
+        async with self._writing() as transaction:
+            return bool(await transaction.ask("claim_pruning", holder, *moments))
+
+    async def delete_jobs(self, which: JobsBefore, job_ids: Collection[UUID]) -> int:
+        async with self._writing() as transaction:
+            told = (*self._conditions(which), self._ids(job_ids))
+            old = await transaction.ask("prunable_jobs", *told)
+            await transaction.run("delete_job", [(row[0],) for row in old])
+            counts = Counter((str(row[1]), str(row[2])) for row in old)
+            await transaction.count(Counter({kind: -jobs for kind, jobs in counts.items()}))
+        return len(old)
+
+    async def runs_in_use(self, schedules: Collection[str]) -> set[UUID]:
+        found = [row for name in schedules for row in await self._ask("runs_in_use", name)]
+        return {UUID(row[0]) for row in found}
+
+    async def release_keys(self, job_ids: Collection[UUID]) -> None:
+        async with self._writing() as transaction:
+            await transaction.run("release_keys", [(self._ids(job_ids),)])
+
+    async def delete_rows(self, kind: Kind, before: datetime, keys: Collection[str]) -> int:
+        text = PLACES[kind].deletion("IN (SELECT value FROM json_each($2))", skip_locked=False)
+        told = encode(list(keys))
+        async with self._writing() as transaction:
+            gone = await transaction.ask_text(text, TEXTUAL.moment_out(before), told)
+            if kind is Kind.JOB_TYPES:
+                await transaction.run("drop_counts", [(told,)])
+        return len(gone)
+
+    async def delete_occurrences(self, before: datetime, limit: int) -> int:
+        async with self._writing() as transaction:
+            return len(await transaction.ask("delete_occurrences", TEXTUAL.moment_out(before), limit))

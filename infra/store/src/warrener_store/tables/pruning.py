@@ -1,0 +1,14 @@
+"""Who prunes: one row, so that one scheduler at a time does."""
+
+from sqlalchemy import Column, Integer, Table
+
+from warrener_store.tables.columns import METADATA, moment, rule, text
+
+pruning = Table(
+    "warrener_pruning",
+    METADATA,
+    Column("one", Integer(), primary_key=True, autoincrement=False),
+    text("holder"),
+    moment("until", nullable=False),
+    rule("one_row", "one = 1"),
+)

@@ -1,0 +1,132 @@
+"""What is old is found and deleted by an index, beside 120,000 jobs that are over and young."""
+
+from collections.abc import AsyncGenerator
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+import asyncpg
+import pytest
+from infra.store.tests.test_plans import COUNTED, FEW_LIVE, FINISHED, MANY_FINISHED, explained, visited
+
+from warrener_contracts.states import JobState
+from warrener_store import Store, migrate, open_store
+from warrener_store.address import PostgresAddress, address_of
+from warrener_store.retention.kinds import PLACES
+from warrener_store.retention.port import JobsBefore, Kind
+from warrener_store.sql import statement
+
+if TYPE_CHECKING:
+    Connection = asyncpg.Connection[asyncpg.Record]  # generic in the stubs alone
+
+MANY = 120_000
+OLD = 1_200
+YOUNG_JOBS = MANY_FINISHED.replace(str(FINISHED), str(MANY)).replace("1 second", "1 millisecond")
+OLD_JOBS = (
+    MANY_FINISHED.replace(str(FINISHED), str(OLD))
+    .replace("now() - n", "now() - interval '8 days' - n")
+    .replace("'[]', now(), now()", "'[]', now() - interval '8 days', now()")
+)
+BEFORE = datetime.now(UTC) - timedelta(days=7)
+WHICH = JobsBefore("flights.load", JobState.SUCCEEDED, BEFORE, BEFORE)
+PAGE = 200
+
+
+@pytest.fixture
+async def connection(postgres_url: str) -> "AsyncGenerator[Connection]":
+    await migrate(postgres_url)
+    address = address_of(postgres_url)
+    assert isinstance(address, PostgresAddress)
+    one = await asyncpg.connect(postgres_url, **address.connect)
+    await one.execute("SET plan_cache_mode = force_generic_plan")
+    for name in ("old_jobs", "delete_jobs"):
+        await one.execute(f"PREPARE {name} AS {statement('postgres', name)}")
+        await one.execute(_executed(name))  # the plan is made while the tables are empty, and is kept
+    for text in (YOUNG_JOBS, OLD_JOBS, FEW_LIVE, COUNTED):
+        await one.execute(text)
+    yield one
+    await one.close()
+
+
+def _executed(name: str, ids: str = "'{}'") -> str:
+    moment = f"'{BEFORE.isoformat()}'"
+    if name == "delete_jobs":
+        return f"EXECUTE delete_jobs ({moment}, {moment}, {ids})"
+    place = f"'1970-01-01Z', '{UUID(int=0)}', {PAGE}"
+    return f"EXECUTE old_jobs ({moment}, {moment}, 'succeeded', 'flights.load', {place})"
+
+
+@pytest.mark.parametrize("analyzed", [False, True])
+async def test_a_page_of_old_jobs_is_found_and_deleted_without_reading_the_others(
+    connection: "Connection", *, analyzed: bool
+) -> None:
+    if analyzed:
+        await connection.execute("ANALYZE")
+    plan = await explained(connection, f"(ANALYZE) {_executed('old_jobs')}", ())
+    assert "warrener_jobs_listed" in plan, plan
+    assert visited(plan) <= 2 * PAGE, plan
+    ids = ", ".join(f"'{row[0]}'" for row in await connection.fetch(_executed("old_jobs")))
+    plan = await explained(connection, f"(ANALYZE) {_executed('delete_jobs', f'ARRAY[{ids}]::uuid[]')}", ())
+    assert "Seq Scan on warrener_jobs" not in plan, plan
+    assert visited(plan) <= 3 * PAGE, plan
+    left = await connection.fetchval("SELECT count(*) FROM warrener_jobs WHERE finished_at < $1", BEFORE)
+    assert left == OLD - PAGE
+
+
+async def test_all_that_is_old_goes_page_by_page_and_the_counts_are_right(
+    connection: "Connection", postgres_url: str
+) -> None:
+    store = open_store(postgres_url)
+    await store.start()
+    assert await _prune(store) == OLD
+    counted = {(one.job_type, one.state): one.jobs for one in await store.count_jobs()}
+    assert counted["flights.load", JobState.SUCCEEDED] == MANY
+    assert await connection.fetchval("SELECT count(*) FROM warrener_jobs") == MANY + 200
+    await store.close()
+
+
+async def _prune(store: Store) -> int:
+    gone, after = 0, None
+    while True:
+        page = await store.retention.old_jobs(WHICH, after, PAGE)
+        gone += await store.retention.delete_jobs(WHICH, [job.job_id for job in page.jobs])
+        after = page.after
+        if after is None:
+            return gone
+
+
+INDEXES = {Kind.PARKED: "warrener_parked_newest", Kind.INCIDENTS: "warrener_cases_newest"}
+ROWS = {
+    Kind.PARKED: "INSERT INTO warrener_parked (parked_id, queue, reason, detail, body, parked_at) "
+    "SELECT 'p' || n, 'q', 'r', 'd', '', now() - n * interval '1 second' "
+    "FROM generate_series(1, 100000) AS n",
+    Kind.INCIDENTS: "INSERT INTO warrener_cases (fingerprint, kind, subject, sample, times, first_seen_at, "
+    "last_seen_at, round, step, tries, delivered, closed_at) "
+    "SELECT 'f' || n, 'k', 's', '{}', 1, now(), now() - n * interval '1 second', 1, 0, 0, '[]', now() "
+    "FROM generate_series(1, 100000) AS n",
+}
+ENTRIES = (
+    "INSERT INTO warrener_case_entries (fingerprint, occurrence, subject, raised_at, done) "
+    "SELECT 'f' || n, 'o', 's', now() - n * interval '1 second', 0 FROM generate_series(1, 100000) AS n"
+)
+
+
+@pytest.mark.parametrize("kind", list(INDEXES))
+async def test_old_rows_are_found_by_the_index_of_their_list(connection: "Connection", kind: Kind) -> None:
+    await connection.execute(ROWS[kind])
+    await connection.execute("ANALYZE")
+    before: Any = datetime.now(UTC) - timedelta(hours=20)
+    parameters = (before, datetime(1970, 1, 1, tzinfo=UTC), "", PAGE)
+    plan = await explained(connection, PLACES[kind].page(), parameters)
+    assert INDEXES[kind] in plan, plan
+
+
+async def test_open_incidents_and_old_occurrences_have_an_index(connection: "Connection") -> None:
+    await connection.execute(ROWS[Kind.INCIDENTS])
+    await connection.execute(ENTRIES)
+    await connection.execute("ANALYZE")
+    plan = await explained(connection, statement("postgres", "open_cases"), (50,))
+    assert "warrener_cases_open" in plan, plan
+    before = datetime.now(UTC) - timedelta(hours=20)
+    plan = await explained(connection, statement("postgres", "delete_occurrences"), (before, PAGE))
+    assert "warrener_case_entries_raised" in plan, plan

@@ -1,0 +1,1 @@
+"""Retention: how long what is over is kept, and who deletes it."""

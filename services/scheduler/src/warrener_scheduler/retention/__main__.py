@@ -1,0 +1,101 @@
+"""`python -m warrener_scheduler.retention`: a pass of deletion by hand, with the settings of the scheduler.
+
+The command `warrener prune` hands over to this."""
+
+import argparse
+import asyncio
+import json
+import sys
+from collections.abc import Sequence
+
+from warrener_runtime.clock import SystemEntropy
+from warrener_runtime.database_clock import DatabaseClock
+from warrener_runtime.settings import SettingsError, load
+from warrener_scheduler.retention.pruner import CLAIM, ClaimLost, Pruner, Step
+from warrener_scheduler.settings import SchedulerSettings
+from warrener_scheduler.wiring import upkeep_of
+from warrener_store import StoreError, open_store
+
+_FAILED, _USAGE = 1, 2
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Say what would go, or delete it; the exit code."""
+    asked = _parser().parse_args(words)
+    try:
+        settings = load(SchedulerSettings, store_url=asked.store)
+        if not (asked.dry_run or asked.yes) and not _confirmed():
+            return _USAGE
+        steps = asyncio.run(_pass(settings, dry_run=asked.dry_run))
+    except (SettingsError, StoreError, OSError) as error:
+        print(error, file=sys.stderr)
+        return _FAILED
+    except ClaimLost:
+        print(
+            "expected to prune alone, got a scheduler that does it at this moment; try again in a minute",
+            file=sys.stderr,
+        )
+        return _FAILED
+    found = _summed(steps)
+    if asked.as_json:
+        print(json.dumps(found, ensure_ascii=False))
+    else:
+        _tell(found, "would go" if asked.dry_run else "deleted")
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="warrener prune", description="Delete what is old, at once.")
+    parser.add_argument("--dry-run", action="store_true", help="count it, delete nothing")
+    parser.add_argument("--yes", "-y", action="store_true", help="do not ask for confirmation")
+    parser.add_argument("--json", dest="as_json", action="store_true", help="one JSON document")
+    parser.add_argument("--store", help="URL of the store (default: as set for the scheduler)")
+    return parser
+
+
+def _confirmed() -> bool:
+    if not sys.stdin.isatty():
+        print(
+            "expected --yes where nobody can be asked, got none; look with --dry-run, then say --yes",
+            file=sys.stderr,
+        )
+        return False
+    sys.stderr.write("Delete what is older than the settings say? [y/N] ")
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().lower() in {"y", "yes"}
+
+
+async def _pass(settings: SchedulerSettings, *, dry_run: bool) -> list[Step]:
+    store = open_store(settings.store_url)
+    clock = DatabaseClock(store.time)
+    pruner = Pruner(
+        store, clock, settings, holder=SystemEntropy().new_text(), upkeep=upkeep_of(store, clock, settings)
+    )
+    await store.start()
+    try:
+        await clock.start()
+        if dry_run:
+            return [step async for step in pruner.steps(dry_run=True)]
+        if not await pruner.claim(CLAIM):
+            raise ClaimLost
+        steps = [step async for step in pruner.steps()]
+        await pruner.release()
+        return steps
+    finally:
+        await store.close()
+
+
+def _summed(steps: Sequence[Step]) -> list[dict[str, object]]:
+    found: dict[str, tuple[str, int]] = {}
+    for step in steps:
+        found[step.what] = (step.before, found.get(step.what, ("", 0))[1] + step.rows)
+    return [{"kind": what, "before": before, "rows": rows} for what, (before, rows) in found.items()]
+
+
+def _tell(found: Sequence[dict[str, object]], what: str) -> None:
+    for each in found:
+        print(f"{each['rows']:>12,}  {what}  {each['kind']}  older than {each['before']}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

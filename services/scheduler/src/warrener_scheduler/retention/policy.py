@@ -1,0 +1,78 @@
+"""What is old enough to go. Pure."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from warrener_contracts.states import JobState
+from warrener_scheduler.retention.settings import RetentionSettings
+from warrener_store.retention.port import JobsBefore, Kind, OldRow
+from warrener_store.rows import AgentRow, JobTypeRow, StateCount
+from warrener_store.schedules.rows import ScheduleRow
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """How long what is kept; None: for good."""
+
+    jobs: Mapping[JobState, timedelta | None]
+    by_type: Mapping[str, Mapping[JobState, timedelta | None]]
+    rows: Mapping[Kind, timedelta | None]
+    window: timedelta | None = None
+
+    @classmethod
+    def of(cls, settings: RetentionSettings) -> "Policy":
+        """As the settings say."""
+        return cls(
+            jobs={
+                JobState.SUCCEEDED: settings.scheduler_succeeded_retention,
+                JobState.CANCELLED: settings.scheduler_cancelled_retention,
+                JobState.DEAD: settings.scheduler_dead_retention,
+                JobState.EXPIRED: settings.scheduler_expired_retention,
+            },
+            by_type=settings.scheduler_retention_by_job_type,
+            rows={
+                Kind.PARKED: settings.scheduler_parked_retention,
+                Kind.INCIDENTS: settings.scheduler_incident_retention,
+                Kind.REDRIVES: settings.scheduler_redrive_retention,
+                Kind.AGENTS: settings.scheduler_agent_retention,
+                Kind.JOB_TYPES: settings.scheduler_job_type_retention,
+            },
+            window=settings.scheduler_idempotency_window,
+        )
+
+    def jobs_before(self, counts: Iterable[StateCount], now: datetime) -> list[JobsBefore]:
+        """Which jobs are old, of each type and terminal state that there are jobs of."""
+        kinds = [(one.job_type, one.state) for one in counts if one.state.terminal]
+        keeps = [(job_type, state, self._keep(job_type, state)) for job_type, state in kinds]
+        keyed = now if self.window is None else now - self.window
+        return [
+            JobsBefore(job_type, state, now - keep, keyed)
+            for job_type, state, keep in keeps
+            if keep is not None
+        ]
+
+    def _keep(self, job_type: str, state: JobState) -> timedelta | None:
+        of_type = self.by_type.get(job_type, {})
+        return of_type[state] if state in of_type else self.jobs[state]
+
+    def rows_before(self, kind: Kind, now: datetime) -> datetime | None:
+        """Until when rows of this kind are old; None: they are kept for good."""
+        keep = self.rows[kind]
+        return None if keep is None else now - keep
+
+
+def unused_types(
+    old: Mapping[str, OldRow], schedules: Iterable[ScheduleRow], agents: Iterable[AgentRow], before: datetime
+) -> set[str]:
+    """The keys of job types that no schedule names and whose queue no agent has served since `before`.
+
+    An agent announces its types when it starts, and may run for months.
+    """
+    named = {row.asked.job_type for row in schedules}
+    served = {queue for agent in agents if agent.last_seen_at >= before for queue in agent.queues}
+    return {
+        key
+        for key, row in old.items()
+        if isinstance(row, JobTypeRow) and row.name not in named and row.queue not in served
+    }

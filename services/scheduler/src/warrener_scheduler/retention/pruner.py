@@ -1,0 +1,171 @@
+"""prune: what is old is deleted, in batches with pauses. One scheduler at a time; a claim says which."""
+
+from collections import Counter
+from collections.abc import AsyncGenerator, Sequence
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from warrener_runtime.clock import Clock
+from warrener_runtime.logs import get_logger
+from warrener_scheduler.clock.requests import source_of
+from warrener_scheduler.clock.upkeep import Upkeep
+from warrener_scheduler.retention.export import JsonLines
+from warrener_scheduler.retention.policy import Policy, unused_types
+from warrener_scheduler.retention.settings import RetentionSettings
+from warrener_store.retention.port import JobsBefore, Kind, OldJob, OldRows
+from warrener_store.store import Store
+
+_log = get_logger("prune")
+
+CLAIM = timedelta(minutes=1)
+_MOST_BATCHES = 2000  # of each kind in one pass; the rest is left to the next one
+_SCHEDULE = source_of("")
+
+
+class ClaimLost(Exception):
+    """Another scheduler prunes now: this one was silent for too long."""
+
+
+class Step(NamedTuple):
+    """A batch: what it was about, how old, and how many rows went (or would go)."""
+
+    what: str
+    before: str
+    rows: int
+
+
+class Pruner:
+    """The verb that deletes. Any number of schedulers may run it."""
+
+    def __init__(
+        self, store: Store, clock: Clock, settings: RetentionSettings, *, holder: str, upkeep: Upkeep
+    ) -> None:
+        self._store, self._clock, self._upkeep = store, clock, upkeep
+        self._policy = Policy.of(settings)
+        self._interval = settings.scheduler_prune_interval
+        self._limit, self._pause = settings.scheduler_prune_batch_limit, settings.scheduler_prune_pause
+        folder = settings.scheduler_export_folder
+        self._export = None if folder is None else JsonLines(folder)
+        self._holder = holder
+        self._renew_at = 0.0
+
+    async def look(self) -> None:
+        """One pass, if no other scheduler has made one within the interval."""
+        began = self._clock.now()
+        if not await self.claim(CLAIM):
+            return
+        deleted: Counter[str] = Counter()
+        try:
+            async for step in self.steps():
+                deleted[step.what] += step.rows
+        except ClaimLost:
+            _log.warning("Pruning stopped: another scheduler claimed it.", action="prune.claim_lost")
+        else:
+            await self.claim(max(began + (self._interval or CLAIM) - self._clock.now(), timedelta(0)))
+        if rows := {what: count for what, count in deleted.items() if count}:
+            _log.info("Old rows were deleted.", action="prune.deleted", **rows)
+
+    async def claim(self, span: timedelta) -> bool:
+        """True if this one alone prunes for so long."""
+        now = self._clock.now()
+        self._renew_at = self._clock.monotonic() + span.total_seconds() / 2
+        return await self._store.retention.claim_pruning(self._holder, now, now + span)
+
+    async def release(self) -> None:
+        """Give the claim back."""
+        await self.claim(timedelta(0))
+
+    async def steps(self, *, dry_run: bool = False) -> AsyncGenerator[Step]:
+        """One pass, batch by batch; nothing is deleted in a dry run. Raises ClaimLost."""
+        for which in self._policy.jobs_before(await self._store.count_jobs(), self._clock.now()):
+            async for step in self._jobs(which, dry_run=dry_run):
+                yield step
+        if not dry_run:
+            async for step in self._occurrences():
+                yield step
+        for kind in Kind:
+            async for step in self._rows(kind, dry_run=dry_run):
+                yield step
+        if not dry_run:
+            async for step in self._ticks():
+                yield step
+
+    async def _jobs(self, which: JobsBefore, *, dry_run: bool) -> AsyncGenerator[Step]:
+        what, before = f"jobs.{which.state.value}.{which.job_type}", which.finished.isoformat()
+        after = None
+        for _ in range(_MOST_BATCHES):
+            page = await self._store.retention.old_jobs(which, after, self._limit)
+            ids = await self._unused(page.jobs)
+            yield Step(what, before, len(ids) if dry_run else await self._delete_jobs(which, ids))
+            after = page.after
+            if after is None:
+                return
+            await self._rest(dry_run=dry_run)
+
+    async def _unused(self, jobs: Sequence[OldJob]) -> list[UUID]:
+        """Without those that a schedule looks back at."""
+        names = {job.source.removeprefix(_SCHEDULE) for job in jobs if job.source.startswith(_SCHEDULE)}
+        used = await self._store.retention.runs_in_use(names) if names else set[UUID]()
+        return [job.job_id for job in jobs if job.job_id not in used]
+
+    async def _delete_jobs(self, which: JobsBefore, ids: Sequence[UUID]) -> int:
+        if not ids:
+            return 0
+        if self._export is not None:
+            await self._write("jobs", await self._store.retention.job_records(ids))
+        return await self._store.retention.delete_jobs(which, ids)
+
+    async def _occurrences(self) -> AsyncGenerator[Step]:
+        before = self._policy.rows_before(Kind.INCIDENTS, self._clock.now())
+        for _ in range(_MOST_BATCHES if before is not None else 0):
+            assert before is not None
+            gone = await self._store.retention.delete_occurrences(before, self._limit)
+            yield Step("occurrences", before.isoformat(), gone)
+            if gone < self._limit:
+                return
+            await self._rest()
+
+    async def _rows(self, kind: Kind, *, dry_run: bool) -> AsyncGenerator[Step]:
+        before, after = self._policy.rows_before(kind, self._clock.now()), None
+        for _ in range(_MOST_BATCHES if before is not None else 0):
+            assert before is not None
+            page = await self._store.retention.old_rows(kind, before, after, self._limit)
+            if kind is Kind.JOB_TYPES:
+                page = await self._unused_types(page, before)
+            gone = len(page.rows)
+            if page.rows and not dry_run:
+                if self._export is not None:
+                    await self._write(kind.value, [*page.rows.values()])
+                gone = await self._store.retention.delete_rows(kind, before, page.rows.keys())
+            yield Step(kind.value, before.isoformat(), gone)
+            after = page.after
+            if after is None:
+                return
+            await self._rest(dry_run=dry_run)
+
+    async def _unused_types(self, page: OldRows, before: datetime) -> OldRows:
+        if not page.rows:
+            return page
+        schedules, agents = await self._store.schedules(), await self._store.agents(before)
+        unused = unused_types(page.rows, schedules.values(), agents, before)
+        return OldRows({key: row for key, row in page.rows.items() if key in unused}, page.after)
+
+    async def _ticks(self) -> AsyncGenerator[Step]:
+        for _ in range(_MOST_BATCHES):
+            yield Step("ticks", self._upkeep.before.isoformat(), await self._upkeep.look())
+            if self._upkeep.complete:
+                return
+            await self._rest()
+
+    async def _write(self, kind: str, rows: Sequence[Any]) -> None:
+        assert self._export is not None
+        await self._export.write(kind, rows, self._clock.now())
+
+    async def _rest(self, *, dry_run: bool = False) -> None:
+        """Let the hot path have the database, and keep the claim."""
+        if dry_run:
+            return
+        await self._clock.sleep(self._pause)
+        if self._clock.monotonic() >= self._renew_at and not await self.claim(CLAIM):
+            raise ClaimLost

@@ -1,0 +1,248 @@
+"""Nothing grows for ever: what is old is deleted, what lives stays, and one scheduler at a time does it."""
+
+import json
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+from services.scheduler.tests.stage import Stage
+from services.scheduler.tests.test_clock import put, say
+from tests.conformance.test_schedules import schedule, tick
+
+from warrener_contracts.events import TickFate
+from warrener_contracts.rules import IntervalRule
+from warrener_contracts.states import JobState
+from warrener_runtime.settings import SettingsError, load
+from warrener_runtime.virtual_clock import VirtualClock
+from warrener_scheduler.clock.upkeep import Upkeep
+from warrener_scheduler.idempotency import IdempotencyWindow
+from warrener_scheduler.retention.pruner import ClaimLost, Pruner
+from warrener_scheduler.retention.settings import RetentionSettings
+from warrener_scheduler.settings import SchedulerSettings
+from warrener_store.memory import MemoryStore
+from warrener_store.parked import ParkedMessage
+from warrener_store.rows import AgentRow, JobRow
+from warrener_store.testing import after, died, queued_job, running_job, succeeded
+
+DAY = timedelta(days=1)
+
+
+class Scene:
+    """A store, and schedulers that prune it."""
+
+    def __init__(self) -> None:
+        self.store = MemoryStore()
+        self.clock = VirtualClock(after(60))
+
+    def pruner(self, holder: str = "a", **settings: Any) -> Pruner:
+        upkeep = Upkeep(self.store, self.clock, keep=DAY, newest=1)
+        told = RetentionSettings(scheduler_prune_pause=0, **settings)
+        return Pruner(self.store, self.clock, told, holder=holder, upkeep=upkeep)
+
+    async def end(self, *rows: JobRow, dead: bool = False) -> list[UUID]:
+        await self.store.insert_jobs(rows)
+        await self.store.save_jobs([died(row) if dead else succeeded(row) for row in rows])
+        return [row.job_id for row in rows]
+
+    async def left(self) -> set[UUID]:
+        return {row.job_id for row in self.store._jobs.values()}
+
+
+@pytest.fixture
+def scene() -> Scene:
+    return Scene()
+
+
+async def test_each_state_and_job_type_has_a_retention_of_its_own(scene: Scene) -> None:
+    plain, kept, _ = await scene.end(
+        running_job(), running_job(job_type="kept"), running_job(job_type="short")
+    )
+    (dead,) = await scene.end(running_job(), dead=True)
+    by_type = {"kept": {"succeeded": "never"}, "short": {"succeeded": "2d"}}
+    pruner = scene.pruner(scheduler_retention_by_job_type=by_type, scheduler_prune_batch_limit=1)
+    for days, expected in (
+        (3, {plain, kept, dead}),
+        (5, {kept, dead}),
+        (21, {kept, dead}),
+        (2, {kept}),
+    ):
+        await scene.clock.advance(days * 86_400.0)
+        await pruner.look()
+        assert await scene.left() == expected
+    assert await scene.store.dead_letters() == []
+
+
+async def test_one_scheduler_prunes_in_an_interval_and_another_one_after_it(scene: Scene) -> None:
+    first, second = scene.pruner("a"), scene.pruner("b")
+    await scene.clock.advance(8 * 86_400.0)
+    await first.look()
+    (job_id,) = await scene.end(running_job())
+    await second.look()
+    assert await scene.left() == {job_id}, "the first one has pruned just now"
+    await scene.clock.advance(301)
+    await second.look()
+    assert await scene.left() == set()
+
+
+async def test_what_is_deleted_is_in_a_file_before_and_a_full_disk_deletes_nothing(
+    scene: Scene, tmp_path: Path
+) -> None:
+    folder = tmp_path / "export"
+    (job_id,) = await scene.end(running_job(arguments={"path": "ä.csv"}), dead=True)
+    message = ParkedMessage(
+        parked_id="p",
+        queue="q",
+        reason="r",
+        detail="",
+        content_type=None,
+        body=b"\xff",
+        parked_at=after(0),
+    )
+    await scene.store.park([message])
+    await scene.clock.advance(31 * 86_400.0)
+    folder.write_text("not a folder")
+    pruner = scene.pruner(scheduler_export_folder=folder)
+    with pytest.raises(OSError, match="export"):
+        await pruner.look()
+    assert await scene.left() == {job_id}
+    folder.unlink()
+    folder.mkdir()
+    day = f"{scene.clock.now():%Y-%m-%d}"
+    (folder / f"jobs-{day}.jsonl").write_bytes(b'{"torn')
+    await pruner.look()
+    assert await scene.left() == set()
+    torn, line = (folder / f"jobs-{day}.jsonl").read_bytes().splitlines()
+    assert torn == b'{"torn'
+    told = json.loads(line)
+    assert (told["job"]["job_id"], told["job"]["arguments"]) == (str(job_id), {"path": "ä.csv"})
+    assert told["dead_letter"]["reason"] == "attempts used up"
+    assert [attempt["end"] for attempt in told["attempts"]] == ["failed"]
+    (parked,) = (folder / f"parked-{day}.jsonl").read_text().splitlines()
+    assert json.loads(parked)["parked_id"] == "p"
+
+
+async def test_a_scheduler_that_lost_its_claim_in_the_middle_stops(scene: Scene) -> None:
+    pruner = scene.pruner(scheduler_prune_batch_limit=1)
+    await scene.end(*[running_job() for _ in range(3)])
+    await scene.clock.advance(8 * 86_400.0)
+    assert await pruner.claim(timedelta(minutes=1))
+    steps = pruner.steps()
+    await anext(steps)
+    await scene.clock.advance(61)  # frozen, and another one takes over
+    assert await scene.store.retention.claim_pruning("b", scene.clock.now(), scene.clock.now() + DAY)
+    with pytest.raises(ClaimLost):
+        await anext(steps)
+    assert len(await scene.left()) == 2
+
+
+async def test_a_dry_run_counts_what_a_pass_deletes(scene: Scene) -> None:
+    await scene.end(*[running_job() for _ in range(5)])
+    await scene.end(running_job(job_type="other"))
+    await scene.clock.advance(8 * 86_400.0)
+    pruner = scene.pruner(scheduler_prune_batch_limit=2)
+    dry = [step async for step in pruner.steps(dry_run=True)]
+    assert len(await scene.left()) == 6
+    wet = [step async for step in pruner.steps()]
+    for steps in (dry, wet):
+        assert sum(step.rows for step in steps if step.what == "jobs.succeeded.flights.load") == 5
+        assert sum(step.rows for step in steps if step.what == "jobs.succeeded.other") == 1
+    assert await scene.left() == set()
+
+
+async def test_a_job_type_stays_while_an_agent_serves_its_queue_or_a_schedule_names_it(stage: Stage) -> None:
+    await say(stage, put(rule=IntervalRule(every=timedelta(days=365))))
+    unused = replace((await stage.store.job_types())["flights.load"], name="unused", queue="gone")
+    served = replace(unused, name="served", queue="special")
+    await stage.store.put_job_types([unused, served])
+    agent = AgentRow(
+        agent_id="a1",
+        host="h",
+        pid=1,
+        queues=("special",),
+        slots=1,
+        running=0,
+        draining=False,
+        started_at=after(0),
+        last_seen_at=stage.clock.now() + 30 * DAY,
+    )
+    await stage.store.put_agents([agent])
+    await stage.clock.leap(31 * 86_400.0)
+    assert set(await stage.store.job_types()) == {"flights.load", "served"}
+
+
+async def test_the_last_success_of_a_schedule_stays_however_old(scene: Scene) -> None:
+    mine = "warrener/schedule/hourly"
+    first, last = await scene.end(running_job(source=mine), running_job(source=mine))
+    (lone,) = await scene.end(running_job(source="warrener/schedule/removed"))
+    await scene.store.put_schedules([schedule()])
+    await scene.store.add_ticks(
+        [
+            tick("hourly", n, fate=TickFate.FIRED, job_id=job_id, wake_at=None, request=None)
+            for n, job_id in enumerate((first, last))
+        ]
+    )
+    await scene.clock.advance(8 * 86_400.0)
+    await scene.pruner().look()
+    assert await scene.left() == {last}
+    assert lone != last
+
+
+# -- the window of idempotency keys ------------------------------------------------------------------------
+
+
+async def test_a_repeat_after_a_shorter_window_is_a_new_job_and_one_within_it_is_not(scene: Scene) -> None:
+    window = IdempotencyWindow(scene.store, scene.clock, timedelta(hours=1))
+    (first,) = await scene.end(running_job(idempotency_key="k"))
+    live = queued_job(idempotency_key="live")
+    await scene.store.insert_jobs([live])
+    repeats = [queued_job(idempotency_key="k"), queued_job(idempotency_key="live")]
+    assert [found.new for found in await window.insert_jobs(repeats)] == [False, False]
+    await scene.clock.advance(3700)
+    again = [replace(row, job_id=uuid4(), accepted_at=scene.clock.now()) for row in (*repeats, repeats[0])]
+    found = await window.insert_jobs(again)
+    assert [one.new for one in found] == [True, False, False], "a job that is not over keeps its key"
+    assert found[2].row.job_id == again[0].job_id
+    assert first in await scene.left()
+
+
+async def test_a_longer_window_keeps_the_jobs_that_have_a_key(scene: Scene) -> None:
+    keyed, _ = await scene.end(running_job(idempotency_key="k"), running_job())
+    pruner = scene.pruner(scheduler_idempotency_window="14d")
+    await scene.clock.advance(8 * 86_400.0)
+    await pruner.look()
+    assert await scene.left() == {keyed}
+    await scene.clock.advance(7 * 86_400.0)
+    await pruner.look()
+    assert await scene.left() == set()
+
+
+# -- settings ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("SUCCEEDED_RETENTION", "60s", "at least 1 h"),
+        ("RETENTION_BY_JOB_TYPE", '{"a": {"dead": "1m"}}', "at least 1 h"),
+        ("RETENTION_BY_JOB_TYPE", '{"a": {"running": "1d"}}', "one of cancelled, dead, expired, succeeded"),
+        ("INCIDENT_RETENTION", "1d", "no shorter than scheduler_dead_retention"),
+        ("DEAD_RETENTION", "soon", "expected a duration"),
+    ],
+)
+def test_what_cannot_work_is_refused(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str, expected: str
+) -> None:
+    monkeypatch.setenv(f"WARRENER_SCHEDULER_{name}", value)
+    with pytest.raises(SettingsError, match=expected):
+        load(SchedulerSettings)
+
+
+def test_never_is_a_retention(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WARRENER_SCHEDULER_DEAD_RETENTION", "never")
+    monkeypatch.setenv("WARRENER_SCHEDULER_RETENTION_BY_JOB_TYPE", '{"a": {"succeeded": "never"}}')
+    settings = load(SchedulerSettings)
+    assert settings.scheduler_dead_retention is None
+    assert settings.scheduler_retention_by_job_type == {"a": {JobState.SUCCEEDED: None}}

@@ -1,0 +1,121 @@
+"""Old jobs are deleted while new ones run through, though a scheduler that deletes is killed; nothing that
+something alive refers to goes with them."""
+
+import json
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from tests.acceptance.warren import ROOT, Warren, until
+
+from warrener_client import Ask, SyncClient
+
+MODULE = "tests.acceptance.many_handlers"
+OLD = 6_000
+RUN = 300
+KINDS = (("succeeded", 8), ("dead", 31), ("cancelled", 8), ("expired", 31))
+
+FINISHED = """
+INSERT INTO warrener_jobs (
+  job_id, job_type, queue, arguments, guarantee, policy, source, requested_at, accepted_at, fingerprint,
+  version, state, attempt, failures, losses, watchers, finished_at, updated_at, parent_id)
+VALUES (?1, 'many', 'default', '{}', 'idempotent', '{}', 'test', ?2, ?2, '', 2, ?3, 1, 0, 0, '[]', ?2, ?2, ?4)
+"""
+DAYS_AGO = "SELECT strftime('%Y-%m-%dT%H:%M:%f000Z', 'now', '-' || ? || ' days')"
+
+
+def test_old_jobs_go_while_new_ones_run_though_the_scheduler_that_deletes_is_killed(warren: Warren) -> None:
+    live = _fill(warren)
+    export = warren.folder / "export"
+    prune = {
+        "WARRENER_SCHEDULER_PRUNE_INTERVAL": "1s",
+        "WARRENER_SCHEDULER_PRUNE_PAUSE": "0.02",
+        "WARRENER_SCHEDULER_EXPORT_FOLDER": str(export),
+    }
+    first = warren.start("scheduler", **prune)
+    warren.start("supervisor")
+    warren.start("agent", MODULE, "--slots", "50")
+    warren.wait_ready()
+    with SyncClient(warren.broker_url) as client:
+        asked = list(client.request_many(Ask("many", {"unlucky": False}) for _ in range(RUN)))
+    until(lambda: _exported(export), "rows in the export")
+    first.kill()
+    assert _count(warren, "state <> 'succeeded' OR finished_at < date('now', '-1 day')") > 0, "not yet done"
+    warren.start("scheduler", **prune)
+    warren.wait_ready()
+    old = "finished_at < date('now', '-6 days')"
+    until(lambda: _count(warren, old) == len(live), "all that is old and unused to be gone", within=90)
+    until(lambda: _count(warren, f"state = 'succeeded' AND NOT {old}") >= len(asked), "all to succeed")
+    assert {UUID(row[0]) for row in _rows(warren, f"SELECT job_id FROM warrener_jobs WHERE {old}")} == live
+    lines = [line for path in export.glob("jobs-*.jsonl") for line in path.read_bytes().splitlines()]
+    exported = {json.loads(line)["job"]["job_id"] for line in lines if line.endswith(b"}")}
+    assert len(exported) == OLD, "each is in the file, some of them twice"
+    left = sum(row["rows"] for row in _dry_run(warren) if row["kind"].startswith("jobs."))
+    assert left == 0
+
+
+def _fill(warren: Warren) -> set[UUID]:
+    """Old jobs, and three that something that lives refers to."""
+    with closing(sqlite3.connect(warren.folder / "state.db", timeout=30)) as store, store:
+        moments = {state: store.execute(DAYS_AGO, (days,)).fetchone()[0] for state, days in KINDS}
+        states = [KINDS[n % len(KINDS)][0] for n in range(OLD)]
+        rows = [(str(UUID(int=n + 1)), moments[state], state, None) for n, state in enumerate(states)]
+        store.executemany(FINISHED, rows)
+        parent, child, named = (str(UUID(int=OLD + n)) for n in (1, 2, 3))
+        store.execute(FINISHED, (parent, moments["succeeded"], "succeeded", None))
+        store.execute(FINISHED, (child, moments["succeeded"], "succeeded", parent))
+        store.execute(
+            "UPDATE warrener_jobs SET state = 'waiting', attempt = 0, finished_at = NULL, "
+            "wake_at = '2100-01-01T00:00:00.000000Z' WHERE job_id = ?",
+            (child,),
+        )
+        store.execute(FINISHED, (named, moments["dead"], "dead", None))
+        store.execute(
+            "INSERT INTO warrener_dead_letters (job_id, job_type, attempts, reason, died_at, fingerprint) "
+            "VALUES (?, 'many', 1, 'test', ?, 'f')",
+            (named, moments["dead"]),
+        )
+        store.execute(
+            "INSERT INTO warrener_case_entries VALUES ('f', ?, ?, ?, 0)", (named, named, moments["dead"])
+        )
+        store.execute(
+            "INSERT INTO warrener_cases (fingerprint, kind, subject, sample, times, first_seen_at, "
+            "last_seen_at, round, step, tries, delivered) "
+            "VALUES ('f', 'job.dead', ?1, '{}', 1, ?2, ?2, 1, 9, 0, '[]')",
+            (named, moments["dead"]),
+        )
+        store.execute(
+            "INSERT INTO warrener_job_counts "
+            "SELECT job_type, state, 0, count(*) FROM warrener_jobs GROUP BY 1, 2"
+        )
+    return {UUID(parent), UUID(named)}
+
+
+def _exported(folder: Path) -> bool:
+    return any(path.stat().st_size for path in folder.glob("jobs-*.jsonl"))
+
+
+def _count(warren: Warren, condition: str) -> int:
+    return int(_rows(warren, f"SELECT count(*) FROM warrener_jobs WHERE {condition}")[0][0])
+
+
+def _rows(warren: Warren, question: str) -> list[Any]:
+    with closing(sqlite3.connect(warren.folder / "state.db", timeout=30)) as store:
+        return store.execute(question).fetchall()
+
+
+def _dry_run(warren: Warren) -> list[dict[str, Any]]:
+    done = subprocess.run(
+        [sys.executable, "-m", "warrener", "prune", "--dry-run", "--json", "--store", warren.store_url],
+        cwd=warren.folder,
+        env=warren.settings(0) | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        check=True,
+        timeout=60,
+    )
+    found: list[dict[str, Any]] = json.loads(done.stdout)
+    return found

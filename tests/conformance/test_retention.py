@@ -1,0 +1,308 @@
+"""What is old goes and what lives stays, alike in every store."""
+
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+from tests.conformance.test_schedules import schedule, tick
+
+from warrener_contracts.events import TickFate
+from warrener_contracts.states import JobState
+from warrener_store.checkpoints import CheckpointRow
+from warrener_store.dead_letters import CampaignKind, CampaignRow, CampaignState, Move
+from warrener_store.escalations import CaseChange
+from warrener_store.parked import ParkedMessage
+from warrener_store.port import Save
+from warrener_store.retention.port import JobsBefore, Kind
+from warrener_store.rows import AgentRow, JobRow, JobTypeRow, LetterState
+from warrener_store.schedules.watches import WatchRow
+from warrener_store.store import Store
+from warrener_store.testing import after, changed, died, queued_job, running_job, succeeded, waiting_job
+from warrener_store.testing import raised_case as raised
+from warrener_store.trees import CancelledTree
+
+DAY = 86_400.0
+OLD = JobsBefore("flights.load", JobState.SUCCEEDED, after(DAY), after(DAY))
+OLD_DEAD = replace(OLD, state=JobState.DEAD)
+
+
+async def ended(store: Store, *rows: JobRow, dead: bool = False) -> list[UUID]:
+    """These jobs, over after a minute."""
+    await store.insert_jobs(rows)
+    await store.save_jobs([died(row) if dead else succeeded(row) for row in rows])
+    return [row.job_id for row in rows]
+
+
+async def free(store: Store, which: JobsBefore = OLD) -> set[UUID]:
+    """The jobs that may go, page by page."""
+    page = await store.retention.old_jobs(which, None, 2)
+    found = {job.job_id for job in page.jobs}
+    while page.after is not None:
+        page = await store.retention.old_jobs(which, page.after, 2)
+        found |= {job.job_id for job in page.jobs}
+    return found
+
+
+async def test_old_jobs_go_with_all_that_belongs_to_them_and_young_ones_stay(store: Store) -> None:
+    (old, second) = await ended(store, running_job(idempotency_key="k"), running_job())
+    young = running_job(accepted_at=after(1))
+    await store.insert_jobs([young])
+    await store.save_jobs([replace(succeeded(young), row=_over(young, after(2 * DAY)))])
+    await store.keep_checkpoints(
+        [CheckpointRow(job_id=old, attempt=1, number=1, state={"n": 1}, saved_at=after(1))]
+    )
+    await store.mark_cancelled([CancelledTree(job_id=old, reason="test", cancelled_at=after(1))])
+    assert await free(store) == {old, second}
+    (record,) = await store.retention.job_records([old])
+    assert (record.job.job_id, [one.attempt for one in record.attempts]) == (old, [1])
+    assert record.checkpoint is not None
+    assert await store.retention.delete_jobs(OLD, [old, second, young.job_id, uuid4()]) == 2
+    assert set(await store.jobs_by_id([old, second, young.job_id])) == {young.job_id}
+    assert await store.attempts_of(old) == []
+    assert await store.checkpoints_of([old]) == {}
+    assert await store.cancelled_among([old]) == {}
+    assert [(one.state, one.jobs) for one in await store.count_jobs()] == [(JobState.SUCCEEDED, 1)]
+    (again,) = await store.insert_jobs([queued_job(idempotency_key="k")])
+    assert again.new, "its key went with it"
+    assert await store.retention.delete_jobs(OLD, [old, second]) == 0
+
+
+async def test_other_types_and_states_and_what_is_not_over_stay(store: Store) -> None:
+    await ended(store, running_job(job_type="other"))
+    await ended(store, running_job(), dead=True)
+    live = [waiting_job(), queued_job(), running_job()]
+    await store.insert_jobs(live)
+    assert await free(store) == set()
+    ids = [row.job_id for row in live]
+    assert await store.retention.delete_jobs(OLD, ids) == 0
+    assert len(await store.jobs_by_id(ids)) == 3
+
+
+async def test_a_tree_goes_from_its_leaves_up_and_only_when_no_part_of_it_lives(store: Store) -> None:
+    root, parent = running_job(), queued_job()
+    (root_id,) = await ended(store, root)
+    await store.insert_jobs([parent])
+    leaf = running_job(parent_id=root_id)
+    live = running_job(parent_id=root_id)
+    grandchild = running_job(parent_id=leaf.job_id)
+    of_live = running_job(parent_id=parent.job_id)
+    await ended(store, leaf, grandchild, of_live)
+    await store.insert_jobs([live])
+    assert await free(store) == {grandchild.job_id}, "its parent is over, the other one's is not"
+    for expected in (grandchild, leaf):
+        assert await free(store) == {expected.job_id}
+        assert await store.retention.delete_jobs(OLD, [root_id, leaf.job_id, expected.job_id]) == 1
+    assert await free(store) == set(), "the root has a child that runs"
+    await store.save_jobs([succeeded(live)])
+    assert await free(store) == {live.job_id}
+
+
+async def test_a_key_may_hold_its_job_longer_and_may_be_released_earlier(store: Store) -> None:
+    (keyed, plain) = await ended(store, running_job(idempotency_key="k"), running_job())
+    longer = replace(OLD, keyed=after(-1))
+    assert await free(store, longer) == {plain}
+    assert await store.retention.delete_jobs(longer, [keyed]) == 0
+    live = queued_job(idempotency_key="live")
+    await store.insert_jobs([live])
+    await store.retention.release_keys([keyed, plain, live.job_id, uuid4()])
+    answers = await store.insert_jobs([queued_job(idempotency_key="k"), queued_job(idempotency_key="live")])
+    assert [answer.new for answer in answers] == [True, False]
+    assert (await store.jobs_by_id([keyed]))[keyed].idempotency_key is None
+
+
+REDRIVE = CampaignRow(
+    campaign_id=uuid4(),
+    kind=CampaignKind.REDRIVE,
+    told={},
+    asked_by="test",
+    reason="",
+    asked_at=after(0),
+    state=CampaignState.ROLLING,
+    began_at=after(0),
+    wake_at=None,
+    updated_at=after(0),
+)
+
+
+async def move(store: Store, job_id: UUID, version: int, **changes: Any) -> None:
+    (letter,) = [one for one in await store.dead_letters() if one.job_id == job_id]
+    moved = replace(letter, campaign_id=REDRIVE.campaign_id, **changes)
+    step = replace(REDRIVE, version=version)
+    assert await store.letters.save_campaign(step, [Move(letter.state, moved)])
+
+
+async def test_what_a_redrive_has_in_hand_stays(store: Store) -> None:
+    (dead,) = await ended(store, running_job(), dead=True)
+    (heir,) = await ended(store, running_job())
+    await store.letters.put_campaign(REDRIVE)
+    assert await free(store, OLD_DEAD) == {dead}
+    await move(store, dead, 2, state=LetterState.TAKEN)
+    assert await store.retention.delete_jobs(OLD_DEAD, [dead]) == 0
+    await move(store, dead, 3, state=LetterState.ASKED, redriven_as=heir, asked_at=after(1))
+    assert (await free(store, OLD_DEAD), await free(store)) == (set(), set())
+    assert await store.retention.delete_jobs(OLD, [heir]) == 0
+    assert await old_keys(store, Kind.REDRIVES) == set()
+    await move(store, dead, 4, state=LetterState.SUCCEEDED)
+    assert (await free(store, OLD_DEAD), await free(store)) == ({dead}, {heir})
+    assert await store.retention.delete_jobs(OLD_DEAD, [dead]) == 1
+    assert await store.dead_letters() == []
+    assert await gone(store, Kind.REDRIVES) == 1
+    assert await store.letters.campaigns() == []
+
+
+async def test_a_job_that_an_open_incident_names_stays(store: Store) -> None:
+    row = running_job()
+    await store.insert_jobs([row])
+    save = died(row)
+    assert save.dead_letter is not None
+    await store.save_jobs([replace(save, dead_letter=replace(save.dead_letter, fingerprint="f1"))])
+    await store.escalations.raise_cases([raised("f1", str(row.job_id))])
+    assert await free(store, OLD_DEAD) == set()
+    assert await store.retention.delete_jobs(OLD_DEAD, [row.job_id]) == 0
+    await store.escalations.change_cases([CaseChange(fingerprint="f1", at=after(2), closed_why="mended")])
+    assert await free(store, OLD_DEAD) == {row.job_id}
+
+
+async def test_an_incident_names_no_job_any_more_when_the_occurrence_is_old(store: Store) -> None:
+    await store.escalations.raise_cases([raised("f1", str(n)) for n in range(5)])
+    await store.escalations.raise_cases([raised("f1", "young", raised_at=after(2 * DAY))])
+    assert await store.retention.delete_occurrences(after(DAY), 3) == 3
+    assert await store.retention.delete_occurrences(after(DAY), 3) == 2
+    assert [entry.occurrence for entry in await store.escalations.pending("f1", 1, 10)] == ["young"]
+    (case,) = await store.escalations.cases()
+    assert case.times == 6
+
+
+async def test_closed_incidents_go_once_their_occurrences_are_gone(store: Store) -> None:
+    await store.escalations.raise_cases([raised("open"), raised("closed"), raised("late")])
+    closed = CaseChange(fingerprint="closed", at=after(1), closed_why="mended")
+    await store.escalations.change_cases([closed, replace(closed, fingerprint="late", at=after(2 * DAY))])
+    assert await old_keys(store, Kind.INCIDENTS) == set()
+    await store.retention.delete_occurrences(after(DAY), 100)
+    assert await gone(store, Kind.INCIDENTS) == 1
+    left = {case.fingerprint for case in await store.escalations.cases(closed=True)}
+    assert left == {"open", "late"}
+
+
+async def test_parked_messages_and_agents_go(store: Store) -> None:
+    messages = [
+        ParkedMessage(
+            parked_id=f"p{n}",
+            queue="q",
+            reason="r",
+            detail="d",
+            content_type=None,
+            body=b"\x00",
+            parked_at=after(n * DAY / 2),
+        )
+        for n in range(4)
+    ]
+    agents = [
+        AgentRow(
+            agent_id=f"a{n}",
+            host="h",
+            pid=1,
+            queues=("default",),
+            slots=1,
+            running=0,
+            draining=False,
+            started_at=after(0),
+            last_seen_at=after(n * DAY / 2),
+        )
+        for n in range(4)
+    ]
+    await store.park(messages)
+    await store.put_agents(agents)
+    assert await gone(store, Kind.PARKED) == 2
+    assert await gone(store, Kind.AGENTS) == 2
+    assert [message.parked_id for message in await store.parked()] == ["p3", "p2"]
+    assert [agent.agent_id for agent in await store.agents()] == ["a3", "a2"]
+    assert await store.retention.delete_rows(Kind.AGENTS, after(DAY), ["a3"]) == 0, "it was seen since"
+
+
+async def test_job_types_go_that_have_no_job_left_to_run(store: Store) -> None:
+    names = ("flights.load", "busy", "young")
+    await store.put_job_types([_type(name, after(2 * DAY if name == "young" else 0)) for name in names])
+    done, busy = running_job(), running_job(job_type="busy")
+    await ended(store, done)
+    await store.insert_jobs([busy])
+    assert await old_keys(store, Kind.JOB_TYPES) == {"flights.load"}
+    assert await store.retention.delete_rows(Kind.JOB_TYPES, after(DAY), ["flights.load", "busy"]) == 1
+    assert set(await store.job_types()) == {"busy", "young"}
+    assert {(one.job_type, one.state) for one in await store.count_jobs()} == {
+        ("flights.load", JobState.SUCCEEDED),
+        ("busy", JobState.RUNNING),
+    }
+
+
+async def test_the_runs_that_a_schedule_looks_back_at_are_in_use(store: Store) -> None:
+    jobs = [running_job() for _ in range(6)]
+    await store.insert_jobs(jobs)
+    await store.save_jobs([succeeded(row) if n in {1, 3} else died(row) for n, row in enumerate(jobs)])
+    rows = [
+        tick("hourly", n, fate=TickFate.FIRED, job_id=row.job_id, wake_at=None, request=None)
+        for n, row in enumerate(jobs)
+    ]
+    await store.put_schedules([schedule(last_job_id=jobs[0].job_id)])
+    await store.add_ticks(rows)
+    ids = [row.job_id for row in jobs]
+    assert await store.retention.runs_in_use(["hourly", "unknown"]) == {ids[0], ids[3]}
+    watch = WatchRow(name="hourly", pause_after=3, since=after(0), look_at=after(0))
+    await store.put_watches([watch], ())
+    await store.note_successes([replace(watch, success_tick=after(3), succeeded_at=after(60))])
+    assert await store.retention.runs_in_use(["hourly"]) == {ids[0], *ids[3:]}
+    await store.remove_schedules(["hourly"], after(100))
+    await store.put_watches([], ["hourly"])
+    assert await store.retention.runs_in_use(["hourly"]) == set()
+
+
+async def test_one_prunes_at_a_time_and_a_claim_ends(store: Store) -> None:
+    claim = store.retention.claim_pruning
+    assert await claim("ada", after(0), after(10))
+    assert not await claim("bob", after(5), after(15))
+    assert await claim("ada", after(8), after(18))
+    assert not await claim("bob", after(15), after(25))
+    assert await claim("bob", after(18), after(28))
+    assert not await claim("ada", after(20), after(30))
+
+
+@pytest.mark.parametrize("kind", list(Kind))
+async def test_where_there_is_nothing_nothing_goes(store: Store, kind: Kind) -> None:
+    assert await old_keys(store, kind) == set()
+    assert await store.retention.delete_rows(kind, after(DAY), []) == 0
+    assert await store.retention.job_records([]) == []
+
+
+async def old_keys(store: Store, kind: Kind) -> set[str]:
+    page = await store.retention.old_rows(kind, after(DAY), None, 1)
+    found = set(page.rows)
+    while page.after is not None:
+        page = await store.retention.old_rows(kind, after(DAY), page.after, 1)
+        found |= set(page.rows)
+    return found
+
+
+async def gone(store: Store, kind: Kind) -> int:
+    return await store.retention.delete_rows(kind, after(DAY), await old_keys(store, kind))
+
+
+def _over(row: JobRow, moment: datetime) -> JobRow:
+    save: Save = changed(row, state=JobState.SUCCEEDED, wake_at=None, finished_at=moment)
+    return save.row
+
+
+def _type(name: str, announced_at: datetime) -> JobTypeRow:
+    row = running_job()
+    return JobTypeRow(
+        name=name,
+        queue="default",
+        arguments_schema={},
+        result_schema=None,
+        guarantee=row.guarantee,
+        policy=row.policy,
+        description="",
+        announced_by="a1",
+        announced_at=announced_at,
+    )
