@@ -2,7 +2,7 @@
 exception: the caller parks it, and the elements beside it go on."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
@@ -84,16 +84,17 @@ def decode_parts(
     limit: int = MAX_MESSAGE,
     max_events: int = MAX_EVENTS,
     registry: Registry = REGISTRY,
-) -> Iterator[list[Readable | Unreadable]]:
+) -> Iterable[list[Readable | Unreadable]]:
     """What `decode` returns, in parts: a service lets its event loop run between two of them."""
     if len(body) > limit:
         detail = f"expected at most {limit} bytes, got {len(body)}: put the data elsewhere and send its URL"
         asker: dict[str, Any] | None = None if len(body) <= MAX_MESSAGE else {}
-        yield [unreadable(Reason.TOO_LARGE, detail, body, asker, content_type)]
-    elif content_type is not None and content_type.partition(";")[0].strip().lower() == BATCH_TYPE:
-        yield from _decode_batch(body, content_type, max_events, registry)
-    else:
-        yield [_decode_one(body, content_type, registry)]
+        return ([unreadable(Reason.TOO_LARGE, detail, body, asker, content_type)],)
+    if content_type is None or content_type == EVENT_TYPE:  # as most are
+        return ([_decode_one(body, content_type, registry)],)
+    if content_type.partition(";")[0].strip().lower() == BATCH_TYPE:
+        return _decode_batch(body, content_type, max_events, registry)
+    return ([_decode_one(body, content_type, registry)],)
 
 
 def _decode_one(body: bytes, content_type: str | None, registry: Registry) -> Readable | Unreadable:
