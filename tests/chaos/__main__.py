@@ -36,7 +36,7 @@ def main() -> int:
     else:
         outcome = _run(asked)
     print(on_terminal(outcome))
-    _write(outcome, page=asked.docs)
+    _write(outcome, page=asked.docs, remark=asked.remark)
     good = not outcome.violations and not outcome.interrupted
     if good and not asked.keep:
         forget(outcome.options.folder)
@@ -68,7 +68,7 @@ def _run(asked: argparse.Namespace) -> Outcome:
     return run.outcome
 
 
-def _write(outcome: Outcome, *, page: bool) -> None:
+def _write(outcome: Outcome, *, page: bool, remark: str) -> None:
     """The report under build/chaos, and into the documentation if asked."""
     _RESULTS.mkdir(parents=True, exist_ok=True)
     name = f"{'short' if outcome.options.short else 'long'}-{outcome.options.seed}"
@@ -76,10 +76,10 @@ def _write(outcome: Outcome, *, page: bool) -> None:
     archive.save(outcome, _RESULTS / f"{name}.history.gz")
     (_RESULTS / f"{name}.json").write_text(json.dumps(as_json(outcome), indent=1) + "\n")
     (_RESULTS / f"{name}.svg").write_text(svg)
-    (_RESULTS / f"{name}.md").write_text(as_markdown(outcome, f"{name}.svg") + "\n")
+    (_RESULTS / f"{name}.md").write_text(as_markdown(outcome, f"{name}.svg", remark) + "\n")
     print(f"chaos: report in {_RESULTS.relative_to(ROOT)}/{name}.md, .json, .svg and .history.gz")
     if page and not outcome.interrupted:
-        _PAGE.write_text(with_section(_PAGE.read_text(), as_markdown(outcome, _PICTURE)))
+        _PAGE.write_text(with_section(_PAGE.read_text(), as_markdown(outcome, _PICTURE, remark)))
         _PAGE.with_name(_PICTURE).write_text(svg)
         print(f"chaos: written into {_PAGE.relative_to(ROOT)}")
 
@@ -97,6 +97,7 @@ def _arguments() -> argparse.ArgumentParser:
     parser.add_argument("--only", default="", help="parts of names of the kinds to choose, by commas")
     parser.add_argument("--without", default="", help="parts of names of the kinds to leave out, by commas")
     parser.add_argument("--docs", action="store_true", help="write into docs/explanation/reliability.md")
+    parser.add_argument("--remark", default="", help="a sentence for the page, such as what else ran")
     parser.add_argument("--keep", action="store_true", help="keep logs and effects of a good run")
     parser.add_argument(
         "--again", type=Path, metavar="HISTORY", help="no run: report again from a .history.gz of before"

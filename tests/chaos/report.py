@@ -69,14 +69,15 @@ def totals(outcome: Outcome) -> dict[str, int]:
     }
 
 
-def as_markdown(outcome: Outcome, picture: str | None) -> str:
+def as_markdown(outcome: Outcome, picture: str | None, remark: str = "") -> str:
     """The part of docs/explanation/reliability.md that a run writes."""
     data = as_json(outcome)
     lines = [
         BEGIN,
         "",
         f"Commit `{data['commit']}`, {data['date']}, {data['cores']} cores for services, servers and load; "
-        f"{_replicas()}; seed {data['seed']}, {data['seconds'] / 60:.0f} minutes.",
+        f"{_replicas()}; seed {data['seed']}, {data['seconds'] / 60:.0f} minutes."
+        + (f" {remark}" if remark else ""),
         "",
         "| | |",
         "|---|--:|",
