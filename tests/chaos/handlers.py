@@ -19,13 +19,7 @@ _writer = EffectWriter(Path(os.environ.get(FOLDER, ".")))
 _SOON = Backoff.fixed(1, jitter=0.2)
 _BEAT = 0.05  # seconds between two proofs that a handler executes
 # Losses and deaths of agents are what the harness brings about: they must not use up a job.
-_SURVIVES: Options = {
-    "backoff": _SOON,
-    "max_attempts": 8,
-    "max_losses": 1000,
-    "max_deaths": 1000,
-    "start_timeout": "20s",
-}
+_SURVIVES: Options = {"backoff": _SOON, "max_attempts": 8, "max_losses": 1000, "max_deaths": 1000}
 
 
 class Unlucky(Exception):
@@ -134,7 +128,7 @@ async def hopeless(job: JobContext) -> str:
 @agent.job(
     "chaos.backlog",
     queue="delta",
-    start_timeout="5s",
+    start_timeout="2s",
     backoff=_SOON,
     max_attempts=8,
     max_losses=1000,

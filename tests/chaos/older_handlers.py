@@ -12,5 +12,4 @@ agent.job(
     max_attempts=8,
     max_losses=1000,
     max_deaths=1000,
-    start_timeout="20s",
 )(short)

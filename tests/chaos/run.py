@@ -185,7 +185,7 @@ class ChaosRun:
 
     @property
     def _patience(self) -> float:
-        return 4.0 if self._options.short else 15.0
+        return 4.0 if self._options.short else 10.0
 
     async def _settle(self, system: System, workload: Workload, observer: Observer) -> None:
         """No more faults: every job must be over within QUIET, every requester answered."""

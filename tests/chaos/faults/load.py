@@ -12,12 +12,12 @@ from tests.chaos.workload import build
 
 @kind("backlog beyond start_timeout")
 async def backlog(stage: Stage) -> str:
-    """More jobs than the slots carry out within the `start_timeout` (5 s) of their type."""
+    """More jobs than the slots carry out within the `start_timeout` (2 s) of their type."""
     count = min(stage.system.slots * 3 * 20, stage.scale.storm * 10)
     await stage.workload.send(
         build(stage.dice, "chaos.backlog", {"seconds": 0.5}, plain=False) for _ in range(count)
     )
-    await asyncio.sleep(6)
+    await asyncio.sleep(4)
     return f"{count} jobs of 0.5 s"
 
 
