@@ -124,14 +124,54 @@ async def test_g3_a_lease_that_has_run_out_goes_to_whoever_asks_next(ledger: Led
     assert await ledger.complete([done(mine)], agent_id="ada") == set()
 
 
-async def test_g3_a_higher_attempt_supersedes_a_lower_one(ledger: Ledger, other: Ledger) -> None:
+async def test_g3_a_higher_attempt_waits_until_the_lease_of_the_lower_one_has_ended(
+    ledger: Ledger, other: Ledger
+) -> None:
+    first = job()
+    second, third = first._replace(attempt=2), first._replace(attempt=3)
+    await claim(ledger, first)
+    assert await claim(other, second, by="bob") == [Grant.HELD]
+    assert await claim(other, third, by="bob") == [Grant.HELD]
+    assert (await ledger.renew([first], agent_id="ada", until=LATER)).kept == set(), "it is to stop"
+    assert await claim(ledger, first) == [Grant.HELD], "nor is it granted again"
+    assert await claim(other, second, by="bob", now=SOON) == [Grant.HELD], "a third waits"
+    assert await claim(other, third, by="bob", now=SOON) == [Grant.GRANTED]
+    assert await claim(ledger, first, second, now=LATER) == [Grant.SUPERSEDED, Grant.SUPERSEDED]
+    assert await ledger.complete([done(first)], agent_id="ada") == set()
+    assert await other.complete([done(third)], agent_id="bob") == {first.job_id}
+
+
+async def test_g3_a_higher_attempt_is_granted_at_once_where_the_lower_one_was_let_go(
+    ledger: Ledger, other: Ledger
+) -> None:
+    released, lost, own = job(), job(), job()
+    await claim(ledger, released, lost, own)
+    await ledger.release([released], agent_id="ada")
+    assert await ledger.fail([failed(lost)], agent_id="ada") == {lost.job_id}
+    following = [one._replace(attempt=2) for one in (released, lost)]
+    assert await claim(other, *following, by="bob") == [Grant.GRANTED, Grant.GRANTED]
+    assert await claim(ledger, own._replace(attempt=2)) == [Grant.GRANTED], "its agent knows what it runs"
+
+
+@pytest.mark.parametrize("ends", ["released", "failed", "completed"])
+async def test_while_a_higher_attempt_waits_the_lower_one_may_end(
+    ledger: Ledger, other: Ledger, ends: str
+) -> None:
     first = job()
     second = first._replace(attempt=2)
     await claim(ledger, first)
+    assert await claim(other, second, by="bob") == [Grant.HELD]
+    if ends == "released":
+        await ledger.release([first], agent_id="ada")
+        assert await claim(other, first, by="bob") == [Grant.HELD], "the lower one is not begun any more"
+    elif ends == "failed":
+        assert await ledger.fail([failed(first)], agent_id="ada") == {first.job_id}
+    else:
+        assert await ledger.complete([done(first, "late")], agent_id="ada") == {first.job_id}
+        assert (await recorded(other, second)).result == "late"
+        return
     assert await claim(other, second, by="bob") == [Grant.GRANTED]
-    assert await claim(ledger, first) == [Grant.SUPERSEDED]
-    assert await ledger.complete([done(first)], agent_id="ada") == set()
-    assert await other.complete([done(second)], agent_id="bob") == {first.job_id}
+    assert (await other.renew([second], agent_id="bob", until=LATER)).kept == {first.job_id}
 
 
 async def test_a_completed_job_answers_every_later_claim_with_what_was_recorded(ledger: Ledger) -> None:
@@ -195,7 +235,7 @@ async def test_g3_of_many_who_claim_at_once_one_is_granted(url: str) -> None:
 async def test_renewing_tells_what_is_lost(ledger: Ledger, other: Ledger) -> None:
     kept, overtaken, released = job(), job(), job()
     await claim(ledger, kept, overtaken, released)
-    await claim(other, overtaken._replace(attempt=2), by="bob")
+    assert await claim(other, overtaken._replace(attempt=2), by="bob") == [Grant.HELD]
     await ledger.release([released], agent_id="ada")
     until = SOON + timedelta(minutes=1)
     assert (await ledger.renew([kept, overtaken, released], agent_id="ada", until=until)).kept == {
@@ -246,7 +286,7 @@ async def test_a_later_attempt_takes_the_place_of_a_failed_one(ledger: Ledger, o
 async def test_g3_a_failure_counts_from_the_holder_alone(ledger: Ledger, other: Ledger) -> None:
     running, overtaken, released, cancelled, completed = job(), job(), job(), job(), job()
     await claim(ledger, running, overtaken, released, cancelled, completed)
-    await claim(other, overtaken._replace(attempt=2), by="bob")
+    await claim(other, overtaken._replace(attempt=2), by="bob", now=SOON)
     await ledger.release([released], agent_id="ada")
     await ledger.cancel([cancelled.job_id], now=NOW)
     await ledger.complete([done(completed)], agent_id="ada")
@@ -411,7 +451,7 @@ async def test_g4_a_fenced_completion_is_refused_and_its_effects_are_undone(
     async with ledger.transaction(mine, agent_id="ada") as transaction:
         await transaction.execute("INSERT INTO effects VALUES ('zombie')")
         if overtaken == "by a higher attempt":
-            assert await claim(other, mine._replace(attempt=2), by="bob") == [Grant.GRANTED]
+            assert await claim(other, mine._replace(attempt=2), by="bob", now=SOON) == [Grant.GRANTED]
         elif overtaken == "by another agent":
             assert await claim(other, mine, by="bob", now=SOON) == [Grant.GRANTED]
         else:

@@ -61,7 +61,7 @@ async def test_a_later_attempt_finds_it_too(ledger: Ledger) -> None:
     job = uuid4()
     await claim(ledger, job)
     await save(ledger, Saved(job, 1, 1, "5"))
-    told = (await claim(ledger, job, 2, "a2")).checkpoint
+    told = (await claim(ledger, job, 2, "a2", NOW + LEASE)).checkpoint
     assert told is not None
     assert (told.number, told.state_text) == (1, "5")
 
@@ -70,12 +70,12 @@ async def test_the_fence_refuses_who_does_not_hold_the_claim_any_more(ledger: Le
     job = uuid4()
     await claim(ledger, job)
     await save(ledger, Saved(job, 1, 1, "5"))
-    await claim(ledger, job, 2, "a2")
+    await claim(ledger, job, 2, "a2", NOW + LEASE)
     assert not await save(ledger, Saved(job, 1, 2, "666")), "superseded"
     assert not await save(ledger, Saved(job, 2, 2, "666"), "a1"), "held by another"
     assert not await save(ledger, Saved(uuid4(), 1, 1, "666")), "never claimed"
     assert await save(ledger, Saved(job, 2, 2, "7"), "a2")
-    told = (await claim(ledger, job, 3, "a3")).checkpoint
+    told = (await claim(ledger, job, 3, "a3", NOW + 2 * LEASE)).checkpoint
     assert told is not None
     assert told.state_text == "7"
 

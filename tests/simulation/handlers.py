@@ -9,7 +9,7 @@ from warrener_runtime.clock import Clock
 
 
 class Workshop:
-    """Handlers on virtual time. Each run is noted from its first to its last moment (invariant I3)."""
+    """Handlers on virtual time. Each run is noted from its first to its last moment (invariants I3, I13)."""
 
     def __init__(self, clock: Clock, dice: Random) -> None:
         self._clock, self._dice = clock, dice
@@ -17,6 +17,7 @@ class Workshop:
         self._failed: Counter[UUID] = Counter()
         self.runs: Counter[UUID] = Counter()
         self.overlaps: list[tuple[UUID, int]] = []
+        self.rivals: list[tuple[UUID, set[int]]] = []
         self.agent = Agent()
         self._declare()
 
@@ -131,6 +132,8 @@ class Workshop:
         me = (job.job_id, job.attempt)
         if me in self._running:
             self.overlaps.append(me)
+        if others := {attempt for job_id, attempt in self._running if job_id == job.job_id} - {job.attempt}:
+            self.rivals.append((job.job_id, others | {job.attempt}))
         self._running.add(me)
         self.runs[job.job_id] += 1
         try:

@@ -20,6 +20,7 @@ async def check(world: World, accepted: Iterable[UUID]) -> None:
     for row in rows.values():
         assert row.state.terminal, f"I5: {row.job_id} is {row.state}"
     assert not world.workshop.overlaps, f"I3: attempts ran twice at once: {world.workshop.overlaps}"
+    assert not world.workshop.rivals, f"I13: two attempts of one job ran at once: {world.workshop.rivals}"
     _check_told(world, rows)
     _check_effects(world, rows)
     _check_families(world, rows)

@@ -14,6 +14,7 @@ from typing import Any
 from uuid import UUID
 
 from warrener_agent.ledger import Claim, Completion, Failure, Forgotten, Grant, Granted, Renewal, Saved
+from warrener_agent.ledger.answers import highest
 
 
 @dataclass(slots=True)
@@ -21,6 +22,7 @@ class Entry:
     """One job: the highest attempt claimed, who holds it until when, and its end."""
 
     attempt: int = 0
+    next_attempt: int | None = None  # waits until this one is let go or its lease has ended
     holder: str | None = None
     until: datetime | None = None
     cancelled: bool = False
@@ -48,7 +50,8 @@ class MemoryLedger:
     async def claim(
         self, claims: Sequence[Claim], *, agent_id: str, now: datetime, until: datetime
     ) -> list[Granted]:
-        return [self._claim(claim, agent_id, now, until) for claim in claims]
+        wanted = {claim: self._claim(claim, agent_id, now, until) for claim in highest(claims)}
+        return [wanted.get(claim) or self._claim(claim, agent_id, now, until) for claim in claims]
 
     def _claim(self, claim: Claim, agent_id: str, now: datetime, until: datetime) -> Granted:
         entry = self.entries.setdefault(claim.job_id, Entry())
@@ -56,18 +59,25 @@ class MemoryLedger:
             return Granted(Grant.COMPLETED, entry.completion)
         if entry.cancelled:
             return Granted(Grant.CANCELLED)
-        if claim.attempt < entry.attempt:
-            return Granted(Grant.SUPERSEDED)
+        if claim.attempt < (entry.next_attempt or entry.attempt):
+            return Granted(Grant.SUPERSEDED if claim.attempt < entry.attempt else Grant.HELD)
         if claim.attempt == entry.attempt and entry.failure is not None:
             return Granted(Grant.FAILED, failure=entry.failure)
         free = entry.holder in (None, agent_id) or entry.until is None or entry.until <= now
-        if claim.attempt == entry.attempt and not free:
+        if not free:
+            if claim.attempt > entry.attempt:
+                entry.next_attempt = claim.attempt
             return Granted(Grant.HELD)
         entry.attempt, entry.holder, entry.until, entry.failure = claim.attempt, agent_id, until, None
+        entry.next_attempt = None
         return Granted(Grant.GRANTED, checkpoint=entry.checkpoint)
 
     async def renew(self, claims: Sequence[Claim], *, agent_id: str, until: datetime) -> Renewal:
-        kept = {claim.job_id for claim in claims if self._holds(claim, agent_id)}
+        kept = {
+            claim.job_id
+            for claim in claims
+            if self._holds(claim, agent_id) and self.entries[claim.job_id].next_attempt is None
+        }
         for job_id in kept:
             self.entries[job_id].until = until
         return Renewal(kept)

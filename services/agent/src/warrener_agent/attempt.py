@@ -119,6 +119,7 @@ class Attempt:
                 partial(bench.checkpoints.put, run),
                 lambda: over_at - bench.at.clock.monotonic(),
             )
+            desk.gate = partial(run.lease_ended, bench.at.clock.monotonic)
             executor = bench.executors[kind.executor]
             execution = self._scope.run(executor.begin, kind, facts, data.arguments, desk)
         except Exception as error:  # noqa: BLE001 - a bug of ours must not lose the attempt
@@ -147,11 +148,16 @@ class Attempt:
             if not self._desk.close_unused():
                 self._bench.spawn(self._conclude(self._desk, ended))
             elif isinstance(ended, Raised):
-                self._report(Failed(ended.error, ended.retry_after_seconds, instead=ended.instead))
+                self._report(self._raised(ended))
             else:
                 self._report(Succeeded(self._completion(ended, self._desk), recorded=False))
         except Exception as error:  # noqa: BLE001 - a bug of ours must not lose the attempt
             self._blame(error)
+
+    def _raised(self, ended: Raised) -> Outcome:
+        if self._run.lease_ended(self._bench.at.clock.monotonic):
+            return Doubtful("its lease ended before it did")
+        return Failed(ended.error, ended.retry_after_seconds, instead=ended.instead)
 
     def _completion(self, ended: Returned, desk: LoopDesk) -> Completion:
         run = self._run
@@ -170,7 +176,7 @@ class Attempt:
         try:
             async with desk:
                 if isinstance(ended, Raised):
-                    outcome = Failed(ended.error, ended.retry_after_seconds, instead=ended.instead)
+                    outcome = self._raised(ended)
                 else:
                     outcome = await self._commit(desk, self._completion(ended, desk))
         except Exception as error:  # noqa: BLE001 - a bug of ours must not lose the attempt
@@ -252,6 +258,7 @@ class Attempt:
 
     def _hand_in(self, outcome: Outcome) -> None:
         run = self._run
+        run.over = True
         run.halt = None  # no circle: what is over is freed at once, not by the collector
         self._bench.live.discard(self)
         if self._span.recording:

@@ -13,6 +13,8 @@ from warrener_agent.ledger.port import Claim, Completion, FollowUp, Ledger, Ledg
 from warrener_agent.pulse import Pulse
 from warrener_runtime.telemetry import TraceContext
 
+LEASE_ENDED = "expected a claim that holds, got one whose lease has ended; the attempt is stopped"
+
 Progress = Callable[[float, str], None]
 Save = Callable[[str], None]
 
@@ -34,6 +36,7 @@ class LoopDesk:
         "_statements",
         "_time_left",
         "_transaction",
+        "gate",
         "how_far",
         "pulse",
         "stopping",
@@ -55,6 +58,7 @@ class LoopDesk:
         self.how_far: tuple[float, str] | None = None
         self.pulse: Pulse | None = None  # where silence is watched
         self.stopping = False
+        self.gate: Callable[[], bool] | None = None  # True once the lease has ended
         # Most handlers ask for none of these.
         self._follow_ups: FollowUps | None = None
         self._stack: AsyncExitStack | None = None
@@ -64,6 +68,7 @@ class LoopDesk:
     async def execute(self, statement: str, parameters: Parameters) -> list[Mapping[str, Any]]:
         if self._closed:
             raise LedgerError("expected an open transaction, got one that is over: its attempt has ended")
+        self._check_lease()
         # A task of its own, so that closing can end it whichever thread waits for it.
         work = asyncio.create_task(self._execute(statement, parameters))
         statements = self._statements = self._statements if self._statements is not None else set()
@@ -88,20 +93,29 @@ class LoopDesk:
         )
 
     def request(self, wish: Wish) -> UUID:
+        self._check_lease()
         if self._follow_ups is None:
             self._follow_ups = FollowUps(self._claim.job_id, self._context)
         return self._follow_ups.add(wish)
 
     def progress(self, fraction: float, note: str) -> None:
-        if not self._closed:
+        if not self._closed and not self.lease_ended():
             self.how_far = fraction, note
             self.alive()
             self._progress(fraction, note)
 
     def checkpoint(self, state_text: str) -> None:
-        if not self._closed:
+        if not self._closed and not self.lease_ended():
             self.alive()
             self._save(state_text)
+
+    def lease_ended(self) -> bool:
+        """True if the lease has ended, as after a freeze: another agent may run the job. From any thread."""
+        return self.gate is not None and self.gate()
+
+    def _check_lease(self) -> None:
+        if self.lease_ended():
+            raise LedgerError(LEASE_ENDED)
 
     def alive(self) -> None:
         if self.pulse is not None and not self.stopping:  # what is said then does not change why

@@ -27,7 +27,7 @@ from warrener_agent.publish import publish_surely
 from warrener_agent.receipts import Receipt, acknowledge
 from warrener_agent.record import Report
 from warrener_agent.report import Reporter
-from warrener_agent.running import Run
+from warrener_agent.running import Run, Stop
 from warrener_agent.status_events import Times
 from warrener_agent.workplace import Workplace
 from warrener_contracts import topology
@@ -142,6 +142,10 @@ class Receiver:
         self, batch: Batch, event: AttemptDispatched, claim: Claim, receipt: Receipt, *, slot_free: bool
     ) -> None:
         run, apart = self._at.running.get(claim), receipt.shared_before
+        if (before := self._at.running.before(claim)) is not None:
+            before.ask_to_stop(Stop.FENCED, f"attempt {claim.attempt} was dispatched")
+            batch.send_away(by_rung(letter_for(event), topology.RUNGS[0]), [receipt])  # until that has ended
+            return
         # What may have been begun before is claimed all the same: the ledger knows whether it runs elsewhere.
         known = self._performer.knows(event.data.job_type) or _had_before(event, [receipt])
         match way(event, batch.now, runs_here=run is not None, slot_free=slot_free, apart=apart, known=known):
@@ -176,6 +180,8 @@ class Receiver:
         for (claim, (event, receipts)), answer in zip(batch.claims.items(), granted, strict=True):
             if (follows := then(answer)) is not Then.START:
                 self._turn_away(batch, claim, answer, follows)
+            elif self._at.running.before(claim) is not None:  # begun while the ledger was asked
+                self._turn_away(batch, claim, answer, Then.LOOK_AGAIN)
             elif why := self._at.gate.held(event, batch.asked):
                 # Only now: what has ended already is told, and what another runs is left to it.
                 self._tell(batch, claim, Released(f"held back: {why}"))

@@ -8,7 +8,16 @@ from uuid import UUID
 
 from warrener_agent.decide_receipt import failure_to_record, resolve
 from warrener_agent.ledger.port import Claim, Completion, Failure, Granted, LedgerUnavailable
-from warrener_agent.outcomes import Cancelled, Doubtful, Failed, Outcome, Released, Settled, Succeeded
+from warrener_agent.outcomes import (
+    Cancelled,
+    Doubtful,
+    Dropped,
+    Failed,
+    Outcome,
+    Released,
+    Settled,
+    Succeeded,
+)
 from warrener_agent.receipts import Receipt
 from warrener_agent.running import Run
 from warrener_agent.workplace import Workplace
@@ -134,5 +143,5 @@ def _unless_refused(report: Report, completed: set[UUID], failed: Mapping[Claim,
 
 
 def _is_free(end: Settled | None) -> bool:
-    """Whether the claim is to be let go: the attempt has come to no end, neither here nor elsewhere."""
-    return isinstance(end, (Cancelled, Released))
+    """Whether the claim is to be let go: the attempt has come to no end here. A later one may wait for it."""
+    return isinstance(end, (Cancelled, Released, Dropped))

@@ -39,6 +39,7 @@ class Run:
     taken_over: bool = False  # another may have begun it: who runs it now is said at once
     stop: Stop | None = None
     stop_reason: str = ""
+    over: bool = False  # its handler has ended; what became of it is being recorded and reported
     over_at: float = inf
     pulse: Pulse | None = None  # where silence is watched
     checkpoint: Checkpoint | None = None  # what was saved before it began
@@ -50,6 +51,10 @@ class Run:
     def go_on_from(self, checkpoint: Checkpoint) -> None:
         """Before it begins: this was saved last."""
         self.checkpoint, self.checkpoints = checkpoint, checkpoint.number
+
+    def lease_ended(self, monotonic: Callable[[], float]) -> bool:
+        """True if the lease was not renewed in time, whoever has noticed that: another agent may run it."""
+        return monotonic() > self.lease_good_until
 
     def ask_to_stop(self, why: Stop, reason: str) -> None:
         """Stop it as soon as it can be stopped; the first reason counts."""
@@ -84,16 +89,19 @@ class Running:
         """The run of this attempt, if it runs here."""
         return self._runs.get(claim)
 
+    def before(self, claim: Claim) -> Run | None:
+        """The run of an earlier attempt of the same job, if its handler has not ended."""
+        latest = self._latest.get(claim.job_id)
+        earlier = latest is not None and latest.claim.attempt < claim.attempt and not latest.over
+        return latest if earlier else None
+
     def free(self, queue: str) -> int:
         """How many slots of a queue are free."""
         return self.slots - self._taken[queue]
 
     def add(self, run: Run) -> None:
-        """It takes a slot. An older attempt of the same job that still runs here has lost its claim to it."""
+        """It takes a slot."""
         data = run.data
-        other = self._latest.get(data.job_id)
-        if other is not None and other.data.attempt < data.attempt:
-            other.ask_to_stop(Stop.FENCED, f"attempt {data.attempt} was granted")
         self._latest[data.job_id] = run
         self._runs[run.claim] = run
         run.slot = run.receipts[0]

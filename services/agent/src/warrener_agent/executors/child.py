@@ -123,6 +123,10 @@ class LineDesk:
     def checkpoint(self, state_text: str) -> None:
         self._line.say({"checkpoint": state_text})
 
+    def lease_ended(self) -> bool:
+        """Its agent knows, which is asked with each statement and request."""
+        return False
+
     @property
     def stopping(self) -> bool:
         """Nobody is asked here: a child that is to stop is killed."""

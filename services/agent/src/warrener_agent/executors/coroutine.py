@@ -6,7 +6,7 @@ be meant to stay, as the tasks of a client that it has opened for all jobs.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Generator, Mapping
 from contextvars import copy_context
 from typing import Any
 
@@ -37,9 +37,8 @@ class CoroutineExecutor:
     ) -> "CoroutineExecution":
         context = copy_context()
         words = context.run(words_here, facts.job_id, facts.attempt)
-        task = asyncio.get_running_loop().create_task(
-            _call(kind, facts, arguments, desk, words), name=kind.name, context=context
-        )
+        work = _Gated(_call(kind, facts, arguments, desk, words), desk.lease_ended)
+        task = asyncio.get_running_loop().create_task(work, name=kind.name, context=context)
         return CoroutineExecution(task, words)
 
     async def close(self) -> None:
@@ -65,6 +64,57 @@ class CoroutineExecution:
 
     async def gone(self) -> None:
         await asyncio.wait({self.done})
+
+
+class LeaseEnded(BaseException):
+    """Raised inside a handler that must not go on. No CancelledError: `asyncio.timeout` would make a
+    TimeoutError of that, which handlers catch."""
+
+
+def _over() -> bool:
+    return False
+
+
+class _Gated(Coroutine[Any, Any, Ended]):
+    """A handler's coroutine that takes no further step once its lease has ended.
+
+    After a freeze the loop runs what was ready before any timer of the agent, so each step begins with the
+    check. Tasks that the handler has started are cancelled with it, and may take one step before.
+    """
+
+    __slots__ = ("_inner", "_lease_ended", "_stopped")
+
+    def __init__(self, inner: Coroutine[Any, Any, Ended], lease_ended: Callable[[], bool]) -> None:
+        self._inner, self._lease_ended = inner, lease_ended
+        self._stopped = False  # and may tidy up
+
+    def send(self, value: Any) -> Any:
+        if not self._stopped and self._lease_ended():
+            return self._stop()
+        try:
+            return self._inner.send(value)
+        except BaseException:
+            self._lease_ended = _over  # nothing of the attempt is kept for as long as its task is
+            raise
+
+    def throw(self, *error: Any) -> Any:
+        if self._stopped or not self._lease_ended():
+            return self._inner.throw(*error)
+        return self._stop()
+
+    def _stop(self) -> Any:
+        self._stopped = True
+        return self._inner.throw(LeaseEnded("the attempt's lease has ended while the process stood still"))
+
+    def close(self) -> None:
+        self._inner.close()
+
+    def __await__(self) -> Generator[Any, Any, Ended]:
+        return self._inner.__await__()
+
+    def __getattr__(self, name: str) -> Any:
+        """What the stack of a task is read from: `cr_frame`, `cr_await`."""
+        return getattr(self._inner, name)
 
 
 async def _call(

@@ -8,6 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from warrener_agent.context import AttemptFacts, Desk, Parameters, Wish
+from warrener_agent.desk import LEASE_ENDED
 from warrener_agent.executors.call import call_blocking
 from warrener_agent.executors.flight import in_the_agent
 from warrener_agent.executors.last_words import Words, listen, words_here
@@ -15,6 +16,7 @@ from warrener_agent.executors.port import Ended
 from warrener_agent.executors.stacks import thread_stack
 from warrener_agent.executors.tree import thread_seconds
 from warrener_agent.kinds import JobKind
+from warrener_agent.ledger.port import LedgerError
 from warrener_contracts.events import FlightRecord
 
 _PATIENCE = 1.0
@@ -80,6 +82,14 @@ class _ThreadDesk:
         self._how_far: tuple[float, str] = (0.0, "")
         self._on_the_way = False
 
+    def lease_ended(self) -> bool:
+        return self._desk.lease_ended()
+
+    def _check_lease(self) -> None:
+        """A thread that wakes from a freeze goes on before the loop can stop it: refused here."""
+        if self.lease_ended():
+            raise LedgerError(LEASE_ENDED)
+
     async def execute(self, statement: str, parameters: Parameters) -> list[Mapping[str, Any]]:
         work = asyncio.run_coroutine_threadsafe(self._desk.execute(statement, parameters), self._loop)
         return await asyncio.wrap_future(work)
@@ -96,6 +106,7 @@ class _ThreadDesk:
 
     def progress(self, fraction: float, note: str) -> None:
         """However often it is called, the loop is woken once for what came meanwhile."""
+        self._check_lease()
         self._how_far = (fraction, note)
         if not self._on_the_way:
             self._on_the_way = True
@@ -109,6 +120,7 @@ class _ThreadDesk:
         self._desk.alive()  # one assignment: the loop is not woken for it
 
     def checkpoint(self, state_text: str) -> None:
+        self._check_lease()
         self._loop.call_soon_threadsafe(self._desk.checkpoint, state_text)
 
     @property

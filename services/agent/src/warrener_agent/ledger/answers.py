@@ -88,6 +88,6 @@ def _of(found: Found, claim: Claim) -> Granted:
         return Granted(Grant.CANCELLED)
     if found.attempt > claim.attempt:
         return Granted(Grant.SUPERSEDED)
-    if found.failure is not None:
+    if found.failure is not None and found.attempt == claim.attempt:
         return Granted(Grant.FAILED, failure=found.failure)
     return Granted(Grant.HELD)

@@ -23,7 +23,7 @@ class Grant(StrEnum):
     GRANTED = "granted"
     COMPLETED = "completed"  # the job has a recorded outcome: repeat that, do not run it
     FAILED = "failed"  # this very attempt has failed: repeat that, do not run it
-    HELD = "held"  # another live agent holds this attempt: look again later
+    HELD = "held"  # another live agent holds this attempt, or the one before: look again later
     SUPERSEDED = "superseded"  # a later attempt was claimed: drop this one
     CANCELLED = "cancelled"  # the job was cancelled before it was claimed: report that
 
@@ -151,8 +151,9 @@ class Ledger(Checkpoints, Protocol):
     ) -> list[Granted]:
         """Claim attempts for `agent_id` until `until`; one answer for each, in order.
 
-        A higher attempt supersedes a lower one. The same attempt is granted again to its holder, and to
-        another agent once the holder's lease has run out; once it has failed, to nobody.
+        A higher attempt supersedes a lower one, and is granted once that was let go or its lease has run out:
+        HELD until then, and the holder cannot renew any more. The same attempt is granted again to its
+        holder, and to another agent once the holder's lease has run out; once it has failed, to nobody.
         """
         ...
 

@@ -223,8 +223,8 @@ class PostgresLedger:
 
 
 async def _make_table(connection: "asyncpg.pool.PoolConnectionProxy[asyncpg.Record]") -> None:
-    if await connection.fetchval("SELECT to_regclass('warrener_ledger_claimed')") is not None:
-        return  # the youngest of all; an agent may work where it may not create tables
+    if await connection.fetchval(sql.IS_MADE) is not None:
+        return
     async with connection.transaction():
         # Several agents start at once, and IF NOT EXISTS alone lets two of them collide.
         await connection.execute("SET LOCAL lock_timeout = 0; SET LOCAL statement_timeout = 0")

@@ -22,40 +22,58 @@ CREATE TABLE IF NOT EXISTS warrener_ledger (
     finished_at timestamptz,
     failure text,
     claimed_at timestamptz NOT NULL DEFAULT now(),
+    next_attempt integer,
     CHECK ((finished_at IS NULL) = (result IS NULL)),
     CHECK (failure IS NULL OR (agent_id IS NULL AND finished_at IS NULL))
 ) WITH (fillfactor = 50)
 """
-"""Half of each page is left for the completions of its claims: they need no entry in the key's index then."""
+"""Half of each page is left for the completions of its claims: they need no entry in the key's index then.
+`next_attempt` is the attempt that waits until this claim is given up or its lease has ended."""
 
-TABLE_BEFORE = (
-    "ALTER TABLE warrener_ledger ADD COLUMN IF NOT EXISTS claimed_at timestamptz NOT NULL DEFAULT now()"
-)
+TABLE_BEFORE = """
+ALTER TABLE warrener_ledger ADD COLUMN IF NOT EXISTS claimed_at timestamptz NOT NULL DEFAULT now(),
+    ADD COLUMN IF NOT EXISTS next_attempt integer
+"""
 """For a table of an earlier version: its rows count as claimed now, and none of them is written again."""
+
+IS_MADE = """
+SELECT 1 FROM pg_attribute WHERE attrelid = to_regclass('warrener_ledger') AND attname = 'next_attempt'
+"""
+"""The youngest part of all: where it is, an agent need not be allowed to make tables."""
 
 CLAIMED = "CREATE INDEX IF NOT EXISTS warrener_ledger_claimed ON warrener_ledger (claimed_at)"
 """By this index old rows are found. `claimed_at` is written once, when a row is inserted: an index on what a
 completion writes would take the free half of the page from it. All claims of a batch share one moment,
 so their entries share one key."""
 
-CLAIM = """
-INSERT INTO warrener_ledger AS held (job_id, attempt, agent_id, lease_until)
-SELECT job_id, coalesce(attempt, ($2::integer[])[1]), $3, $4
-FROM unnest($1::uuid[], $2::integer[]) AS wanted (job_id, attempt)
-ON CONFLICT (job_id) DO UPDATE
-    SET attempt = excluded.attempt, agent_id = excluded.agent_id, lease_until = excluded.lease_until,
-        failure = NULL
-    WHERE held.finished_at IS NULL AND held.cancelled_at IS NULL AND (
-        excluded.attempt > held.attempt
-        OR excluded.attempt = held.attempt AND held.failure IS NULL
-            AND (held.agent_id IS NULL OR held.agent_id = excluded.agent_id OR held.lease_until <= $5)
-    )
-RETURNING job_id, attempt, (
+_FREE = "(held.agent_id IS NULL OR held.agent_id = excluded.agent_id OR held.lease_until <= $5)"
+
+CLAIM = f"""
+WITH claimed AS (
+    INSERT INTO warrener_ledger AS held (job_id, attempt, agent_id, lease_until)
+    SELECT job_id, coalesce(attempt, ($2::integer[])[1]), $3, $4
+    FROM unnest($1::uuid[], $2::integer[]) AS wanted (job_id, attempt)
+    ON CONFLICT (job_id) DO UPDATE
+        SET attempt = CASE WHEN {_FREE} THEN excluded.attempt ELSE held.attempt END,
+            agent_id = CASE WHEN {_FREE} THEN excluded.agent_id ELSE held.agent_id END,
+            lease_until = CASE WHEN {_FREE} THEN excluded.lease_until ELSE held.lease_until END,
+            next_attempt = CASE WHEN {_FREE} THEN NULL ELSE excluded.attempt END,
+            failure = NULL
+        WHERE held.finished_at IS NULL AND held.cancelled_at IS NULL
+            AND excluded.attempt >= coalesce(held.next_attempt, held.attempt)
+            AND CASE WHEN {_FREE} THEN excluded.attempt > held.attempt OR held.failure IS NULL
+                ELSE excluded.attempt > coalesce(held.next_attempt, held.attempt) END
+    RETURNING job_id, attempt, next_attempt
+)
+SELECT job_id, attempt, (
     SELECT kept.number::text || ' ' || kept.state FROM warrener_ledger_checkpoints AS kept
-    WHERE kept.job_id = held.job_id
+    WHERE kept.job_id = claimed.job_id
 ) AS checkpoint
-"""
-"""What was saved comes with the grant: who takes an attempt over knows nothing else of it."""
+FROM claimed WHERE next_attempt IS NULL
+"""  # noqa: S608 - both parts are ours
+"""An attempt is granted once the one before was given up or its lease has ended; until then it is noted as
+the next one, which keeps the holder from renewing. What was saved comes with the grant: who takes an attempt
+over knows nothing else of it."""
 
 LOOK = """
 SELECT job_id, attempt, cancelled_at, result, follow_ups, started_at, finished_at, failure
@@ -69,7 +87,8 @@ WHERE held.job_id = ANY (ARRAY[asked.job_id]) AND held.attempt = coalesce(asked.
 """
 
 RENEW = f"""
-UPDATE warrener_ledger AS held SET lease_until = $4 {_MINE} AND held.cancelled_at IS NULL
+UPDATE warrener_ledger AS held SET lease_until = $4 {_MINE}
+    AND held.cancelled_at IS NULL AND held.next_attempt IS NULL
 RETURNING held.job_id
 """  # noqa: S608 - both parts are ours
 

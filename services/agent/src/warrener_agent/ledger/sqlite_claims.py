@@ -23,7 +23,7 @@ _CLAIMS = """
     CREATE TABLE IF NOT EXISTS warrener_claims (
         job_id TEXT PRIMARY KEY, attempt INTEGER NOT NULL, agent_id TEXT, lease_until TEXT, cancelled_at TEXT,
         failure TEXT CHECK (failure IS NULL OR agent_id IS NULL),
-        claimed_at TEXT NOT NULL DEFAULT '0001-01-01T00:00:00.000000+00:00'
+        claimed_at TEXT NOT NULL DEFAULT '0001-01-01T00:00:00.000000+00:00', next_attempt INTEGER
     ) WITHOUT ROWID
 """
 _CLAIMED = "CREATE INDEX IF NOT EXISTS warrener_claims_claimed ON warrener_claims (claimed_at)"
@@ -37,23 +37,28 @@ _CHECKPOINTS = """
     ) WITHOUT ROWID
 """
 
+_FREE = "(agent_id IS NULL OR agent_id = excluded.agent_id OR lease_until <= :now)"
+
 _CLAIM = f"""
     INSERT INTO warrener_claims (job_id, attempt, agent_id, lease_until, claimed_at)
     SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]'), :agent, :until, {_NOW}
     FROM json_each(:batch) WHERE true
     ON CONFLICT (job_id) DO UPDATE
-        SET attempt = excluded.attempt, agent_id = excluded.agent_id, lease_until = excluded.lease_until,
+        SET attempt = iif({_FREE}, excluded.attempt, attempt),
+            agent_id = iif({_FREE}, excluded.agent_id, agent_id),
+            lease_until = iif({_FREE}, excluded.lease_until, lease_until),
+            next_attempt = iif({_FREE}, NULL, excluded.attempt),
             failure = NULL
-        WHERE cancelled_at IS NULL AND (
-            excluded.attempt > attempt
-            OR excluded.attempt = attempt AND failure IS NULL
-                AND (agent_id IS NULL OR agent_id = excluded.agent_id OR lease_until <= :now)
-        )
-    RETURNING job_id, attempt, (
+        WHERE cancelled_at IS NULL AND excluded.attempt >= coalesce(next_attempt, attempt)
+            AND iif({_FREE}, excluded.attempt > attempt OR failure IS NULL,
+                excluded.attempt > coalesce(next_attempt, attempt))
+    RETURNING job_id, attempt, next_attempt, (
         SELECT kept.number || ' ' || kept.state FROM warrener_checkpoints AS kept
         WHERE kept.job_id = warrener_claims.job_id
     )
 """  # noqa: S608 - both parts are ours
+"""What comes back with a next attempt was not granted: that one waits until the claim is let go or its lease
+has ended, and meanwhile the holder cannot renew."""
 
 _MINE = """
     FROM (
@@ -64,7 +69,8 @@ _MINE = """
 """
 
 _RENEW = f"""
-    UPDATE warrener_claims SET lease_until = :until {_MINE} AND cancelled_at IS NULL RETURNING job_id
+    UPDATE warrener_claims SET lease_until = :until {_MINE} AND cancelled_at IS NULL AND next_attempt IS NULL
+    RETURNING job_id
 """  # noqa: S608 - both parts are ours
 _RELEASE = f"UPDATE warrener_claims SET agent_id = NULL, lease_until = {_NOW} {_MINE}"  # noqa: S608 - ours
 
@@ -146,7 +152,7 @@ class ClaimsFile:
         claims.execute(_CLAIMS)
         claims.execute(_CHECKPOINTS)
         with immediate(claims):
-            _know_when_claimed(claims)
+            _add_columns(claims)
             claims.execute(_CLAIMED)
 
     def close(self) -> None:
@@ -166,15 +172,12 @@ class ClaimsFile:
             asked = [claim for claim in claims if claim.job_id not in found] if found else claims
             batch = _pairs(asked)
             values = {"batch": batch, "agent": agent_id, "now": moment(now), "until": moment(until)}
-            told = self._claims.execute(_CLAIM, values).fetchall()
-            saved = {
-                (job_id := UUID(job)): saved_of(job_id, attempt, text)
-                for job, attempt, text in told
-                if text is not None
-            }
+            rows = self._claims.execute(_CLAIM, values).fetchall()
+            told = [(UUID(job), attempt, text) for job, attempt, following, text in rows if following is None]
+            saved = {job: saved_of(job, attempt, text) for job, attempt, text in told if text is not None}
             if len(told) == len(claims):  # what comes back was granted: all of it, as most often
                 return set(claims), found, saved
-            granted = {Claim(UUID(job), attempt) for job, attempt, _ in told}
+            granted = {Claim(job, attempt) for job, attempt, _ in told}
             refused = [claim.job_id for claim in claims if claim not in granted and claim.job_id not in found]
             for job, attempt, cancelled, failure in self._claims.execute(_HELD, (_ids(refused),)).fetchall():
                 ended = failure_of(Claim(UUID(job), attempt), failure)
@@ -244,12 +247,14 @@ class ClaimsFile:
             return {UUID(job) for (job,) in self._claims.execute(statement, values).fetchall()}
 
 
-def _know_when_claimed(claims: sqlite3.Connection) -> None:
-    """Give a table of an earlier version its column; its rows count as claimed now, and none is written."""
-    if any(row[1] == "claimed_at" for row in claims.execute("PRAGMA table_info(warrener_claims)")):
-        return
-    now = moment(datetime.now(UTC))
-    claims.execute(f"ALTER TABLE warrener_claims ADD COLUMN claimed_at TEXT NOT NULL DEFAULT '{now}'")
+def _add_columns(claims: sqlite3.Connection) -> None:
+    """Give a table of an earlier version its columns; its rows count as claimed now, and none is written."""
+    known = {row[1] for row in claims.execute("PRAGMA table_info(warrener_claims)")}
+    if "claimed_at" not in known:
+        now = moment(datetime.now(UTC))
+        claims.execute(f"ALTER TABLE warrener_claims ADD COLUMN claimed_at TEXT NOT NULL DEFAULT '{now}'")
+    if "next_attempt" not in known:
+        claims.execute("ALTER TABLE warrener_claims ADD COLUMN next_attempt INTEGER")
 
 
 def columns(completion: Completion) -> list[Any]:
