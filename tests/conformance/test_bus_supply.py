@@ -50,3 +50,16 @@ async def test_a_renewed_consumer_gets_what_was_unacknowledged_once_more(bus: Bu
     await subscription.ack(again)
     await until_waiting(bus, Backlog(0, 1))
     assert subscription.live
+
+
+async def test_7_what_is_unacknowledged_goes_back_when_a_consumer_is_closed(bus: Bus) -> None:
+    subscription = await bus.subscribe("jobs", prefetch=2)
+    await bus.publish(letters(range(3)))
+    came = await receive(subscription, 2)
+    await subscription.close()
+    await until_waiting(bus, Backlog(3, 0))
+    await subscription.ack(came)  # it is over: passed over
+    await subscription.close()
+    again = await bus.subscribe("jobs", prefetch=10)
+    assert set(names(await receive(again, 3))) == {"0", "1", "2"}
+    assert not subscription.live
