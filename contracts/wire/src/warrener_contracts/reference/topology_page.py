@@ -31,6 +31,11 @@ def _lines() -> Iterator[str]:
     yield ""
     yield "The same on RabbitMQ 3.10, 4.0 and 4.3. [Why it is so](../explanation/topology.md)."
     yield ""
+    yield (
+        "`warrener` is the default namespace: where `WARRENER_NAMESPACE` is `shop-2`, every name on the"
+        " broker begins with `shop-2.` instead ([share a broker](../howto/share-a-broker.md))."
+    )
+    yield ""
     yield "## Exchanges"
     yield ""
     yield "All durable. Where no queue is bound for a message it goes to the alternate exchange."
@@ -39,6 +44,10 @@ def _lines() -> Iterator[str]:
     yield "|---|---|---|---|"
     for exchange in topology.EXCHANGES:
         yield _exchange(exchange)
+    yield (
+        f"| `{topology.INSTALLATION}` | fanout | the id of the installation, which is no exchange |"
+        " nothing: it says to which store the namespace belongs |"
+    )
     yield ""
     yield "## Queues"
     yield ""
