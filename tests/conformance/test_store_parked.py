@@ -4,7 +4,9 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
+from warrener_runtime.bus import Delivery
 from warrener_store import Store
+from warrener_store.crashed_readers import KeptTries
 from warrener_store.parked import ParkedAt, ParkedFilter, ParkedGroup, ParkedMessage
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -78,3 +80,20 @@ async def test_the_first_id_of_the_installation_stays(store: Store) -> None:
     await store.keep_installation(first)
     await store.keep_installation(uuid4())
     assert await store.installation() == first
+
+
+async def test_tries_are_counted_and_shown_by_no_list_until_the_message_is_parked(store: Store) -> None:
+    tries = KeptTries(store, lambda: NOW)
+    received = Delivery(b"poison", "many", "warrener.requests", True, 1, 1, message_id="p")  # noqa: FBT003
+    for count in range(3):
+        assert await tries.tries("work", [received]) == [count]
+        await tries.begin("work", received)
+    assert await store.parked() == await store.list_parked(ParkedFilter(), 10) == []
+    assert await store.group_parked(ParkedFilter()) == []
+    await tries.park("work", received, 3)
+    assert await tries.tries("work", [received]) == [0]
+    [kept] = await store.parked()
+    assert (kept.reason, kept.body, kept.queue, kept.times) == ("crashed_readers", b"poison", "work", 1)
+    await tries.begin("work", received)
+    await tries.end("work", received)
+    assert await tries.tries("work", [received]) == [0]

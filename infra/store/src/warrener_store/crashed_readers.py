@@ -1,12 +1,16 @@
-"""Tries of messages that may end the process that reads them, kept as parked messages: where each try ended
-its process, the row is there already, and `times` says how often."""
+"""Tries of messages that may end the process that reads them, as rows that no list of parked messages shows.
+
+A row that its process did not outlive stays, and `times` says how often. One that is left of a message whose
+work was done goes with the retention of parked messages.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Protocol
 from uuid import NAMESPACE_OID, uuid5
 
-from warrener_store.parked import ParkedFilter, ParkedMessage, ParkedMessages
+from warrener_store.parked import TRIED_ALONE, ParkedFilter, ParkedMessage, ParkedMessages
 from warrener_store.port import StateStore
 
 REASON = "crashed_readers"
@@ -53,6 +57,14 @@ class KeptTries:
         found = await _of(self._store, [_id(queue, delivery)])
         await self._store.forget_parked(found)
 
+    async def park(self, queue: str, delivery: Received, crashes: int) -> None:
+        """Keep it as a parked message, and cross its tries out."""
+        tried = _row(queue, delivery, self._now())
+        parked_id = tried.parked_id.removeprefix(f"{TRIED_ALONE}:")
+        detail = f"{crashes} processes crashed that handled it alone"
+        await self._store.park([replace(tried, parked_id=parked_id, reason=REASON, detail=detail)])
+        await self.end(queue, delivery)
+
 
 async def _of(store: ParkedMessages, ids: Sequence[str]) -> list[ParkedMessage]:
     return await store.list_parked(ParkedFilter(ids=ids), len(ids)) if ids else []
@@ -60,16 +72,15 @@ async def _of(store: ParkedMessages, ids: Sequence[str]) -> list[ParkedMessage]:
 
 def _id(queue: str, delivery: Received) -> str:
     named = delivery.message_id or str(uuid5(NAMESPACE_OID, delivery.body.hex()))
-    return f"{REASON}:{queue}:{named}"
+    return f"{TRIED_ALONE}:{queue}:{named}"
 
 
 def _row(queue: str, delivery: Received, now: datetime) -> ParkedMessage:
     return ParkedMessage(
         parked_id=_id(queue, delivery),
         queue=queue,
-        reason=REASON,
-        detail="it is handled alone, for consumers that held it have crashed; where it stays here, the"
-        " processes that handled it alone have crashed too",
+        reason=TRIED_ALONE,
+        detail="it is handled alone, because consumers that held it have crashed",
         content_type=delivery.content_type,
         body=delivery.body,
         parked_at=now,

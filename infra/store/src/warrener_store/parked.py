@@ -26,6 +26,8 @@ PARKED_COLUMNS = (
     "headers",
     "times",
 )
+TRIED_ALONE = "tried_alone"
+"""The reason of rows that are no parked messages (`crashed_readers`): only who names them by id sees them."""
 _LIST = f"SELECT {', '.join(PARKED_COLUMNS)} FROM warrener_parked"  # noqa: S608 - our own names alone
 _GROUP = "SELECT queue, reason, count(*), min(parked_at), max(parked_at) FROM warrener_parked"
 
@@ -107,7 +109,8 @@ class ParkedFilter:
     def has(self, message: ParkedMessage) -> bool:
         """True if the message is one of these."""
         return (
-            self.reason in (None, message.reason)
+            (self.ids is not None or message.reason != TRIED_ALONE)
+            and self.reason in (None, message.reason)
             and self.queue in (None, message.queue)
             and (self.since is None or message.parked_at >= self.since)
             and (self.before is None or message.parked_at < self.before)
@@ -204,6 +207,8 @@ class _Asked:
 
     def only(self, which: ParkedFilter) -> None:
         """The messages of a filter."""
+        if which.ids is None:
+            self._add("reason <> {}", TRIED_ALONE)
         if which.reason is not None:
             self._add("reason = {}", escape(which.reason))
         if which.queue is not None:

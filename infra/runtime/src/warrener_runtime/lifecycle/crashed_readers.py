@@ -1,7 +1,7 @@
 """Messages that end the process that reads them: a crash in C, too much memory. No handler can park them.
 
 A count of deliveries is no evidence: a crashed consumer returns all that it held. So a message that was
-returned often is handled alone, and before that its try is written down. Where a process died three times
+returned often is handled alone, and before that its try is written down. Where a process died five times
 with this one message in its hands, the message is parked without being read.
 """
 
@@ -17,11 +17,11 @@ _log = get_logger("crashed_readers")
 
 SUSPECT_AFTER = 3
 """So many returns; then a message is handled alone. Lost connections count too: one or two mean nothing."""
-MAX_CRASHES = 3
+MAX_CRASHES = 5
 
 
 class Tries(Protocol):
-    """Where tries are written down. What is written down is kept as a parked message."""
+    """Where tries are written down."""
 
     async def tries(self, queue: str, deliveries: Sequence[Delivery]) -> list[int]:
         """How many tries of each are written down and were never crossed out."""
@@ -33,6 +33,10 @@ class Tries(Protocol):
 
     async def end(self, queue: str, delivery: Delivery) -> None:
         """Cross all of them out: the process has outlived it."""
+        ...
+
+    async def park(self, queue: str, delivery: Delivery, crashes: int) -> None:
+        """Keep it as a parked message, and cross its tries out."""
         ...
 
 
@@ -84,7 +88,8 @@ class HandledAlone:
         await self._tries.end(self._queue, delivery)
 
     async def _park(self, subscription: Subscription, delivery: Delivery, crashes: int) -> None:
-        await subscription.ack([delivery])  # the row of its tries stays: that is the parked message
+        await self._tries.park(self._queue, delivery, crashes)
+        await subscription.ack([delivery])
         _log.error(
             "A message is parked unread: each process that read it crashed.",
             action="crashed_readers.parked",
