@@ -5,11 +5,13 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TypeVar
+from urllib.parse import unquote, urlsplit
 
 import aio_pika
 import pytest
 from aio_pika.abc import AbstractChannel
 from tests.acceptance.warren import Warren, until
+from tests.servers.kinds import RabbitMQServer
 
 from warrener_client import JobFailed, SyncClient
 from warrener_contracts.topology import dispatch_queue
@@ -17,6 +19,10 @@ from warrener_contracts.topology import dispatch_queue
 MODULE = "tests.acceptance.backlog_handlers"
 JOBS = 30
 NOTICED = 30.0
+SMALL = (
+    'rabbit_policy:parse_set(<<"{vhost}">>, <<"small">>, <<"^{queue}$">>, <<"{{\\"max-length\\": 5}}">>,'
+    ' <<"1">>, <<"queues">>, <<"story">>)'
+)
 
 T = TypeVar("T")
 
@@ -48,6 +54,29 @@ def test_1_failing_jobs_that_wait_too_long_end_after_one_start_each(warren: Warr
             with pytest.raises(JobFailed):
                 job.result(timeout=60)
     assert runs(warren) == Counter({(str(job.job_id), 1): 1 for job in jobs}), "nothing runs uncharged"
+
+
+def test_2_a_full_queue_holds_up_only_its_own_jobs(warren: Warren, broker: RabbitMQServer) -> None:
+    vhost = unquote(urlsplit(warren.broker_url).path[1:])
+    warren.start_all(MODULE)
+    warren.services[-1].end()  # the job types are known, and nobody runs them
+    warren.start("scheduler")
+    warren.start("supervisor")
+    warren.wait_ready()
+    broker.evaluate(SMALL.format(vhost=vhost, queue=dispatch_queue("purged").name))
+    with SyncClient(warren.broker_url) as client:
+        full = [client.request("purged") for _ in range(4 * JOBS)]
+        warren.start("agent", MODULE, WARRENER_AGENT_QUEUES='["deleted"]')
+        for _ in range(3):
+            others = [client.request("deleted") for _ in range(JOBS)]
+            for job in others:
+                job.result(timeout=20)
+        assert waiting(warren)["purged"] < JOBS, "the rest waits in the store"
+        warren.start("agent", MODULE)
+        for job in full:
+            job.result(timeout=60)
+    started = runs(warren)
+    assert {started[str(job.job_id), 1] for job in full} == {1}, "each ran once, as attempt 1"
 
 
 # -- looking -----------------------------------------------------------------------------------------------

@@ -15,6 +15,8 @@ from warrener_contracts.policy import PolicyOverrides
 from warrener_contracts.states import JobState
 from warrener_contracts.topology import Binding, Queue, Topology
 from warrener_runtime.bus.memory import MemoryBus
+from warrener_runtime.bus.port import Delivery
+from warrener_store.escalations import REFUSING_QUEUE
 
 QUEUE = topology.dispatch_queue("default").name
 NOTICED = 30.0
@@ -166,3 +168,91 @@ async def test_1_a_retry_whose_wake_up_waits_in_its_queue_is_not_dispatched_agai
         messages = audit.dispatches()
         assert sum(messages[job] for job in slow) == len(slow)
         assert sum(messages[job] for job in flaky) <= 2 * len(flaky), "one for each attempt"
+
+
+FULL = "full"
+ROOM = 5
+
+
+async def test_2_a_full_queue_holds_up_only_its_own_jobs() -> None:
+    """No agent serves the full queue; once it is emptied and one does, its jobs all run once."""
+    async with World(7) as world:
+        await declare_small(world)
+        full = await ask_in(world, 40, "quick", FULL)
+        other = await ask(world, 60, "quick", PolicyOverrides(), number=1)
+        await world.clock.run_until(lambda: over(world, other), within=10)
+        later = [
+            *await ask_in(world, 40, "quick", FULL),
+            *await ask(world, 60, "flaky", PolicyOverrides(), failures=1),
+        ]
+        await world.clock.run_until(lambda: over(world, later[40:]), within=30)
+        assert world.broker.ready(topology.REQUESTS_QUEUE.name) == 0, "its requests are acknowledged"
+        await world.clock.advance(60)
+        cases = {case.kind: case for case in await world.store.escalations.cases()}
+        assert cases[REFUSING_QUEUE].subject == FULL, "an incident names it"
+        waiting = [row for row in world.store.jobs.values() if row.queue == FULL]
+        assert len(waiting) == 80
+        assert {row.attempt for row in waiting} == {1}
+        await drain(world)
+        await world.clock.run_until(lambda: over(world, [*full, *later]), within=300)
+        assert {world.workshop.runs[job] for job in [*full, *later[:40]]} == {1}, "each ran once"
+        await world.clock.advance(60)
+        await check(world, [*full, *other, *later])
+
+
+async def test_2_an_ill_queue_holds_up_only_its_own_jobs() -> None:
+    """It confirms nothing, as a queue without a quorum."""
+    async with World(8) as world:
+        await declare_small(world)
+        world.broker.ail(topology.dispatch_queue(FULL).name)
+        ill = await ask_in(world, 20, "quick", FULL)
+        other = await ask(world, 60, "quick", PolicyOverrides(), number=1)
+        await world.clock.run_until(lambda: over(world, other), within=60)
+        world.broker.ail(topology.dispatch_queue(FULL).name, ill=False)
+        await drain(world)
+        await world.clock.run_until(lambda: over(world, ill), within=300)
+        assert {world.workshop.runs[job] for job in ill} == {1}
+
+
+async def declare_small(world: World) -> None:
+    """The dispatch queue FULL, with little room."""
+    bus = MemoryBus(world.broker, name="operator")
+    await bus.start()
+    usual = topology.dispatch_queue(FULL)
+    arguments = {**usual.arguments, "x-max-length": ROOM}
+    await bus.declare(Topology((), (Queue(usual.name, usual.bindings, arguments),)))
+
+
+async def ask_in(world: World, jobs: int, kind: str, queue: str) -> list[UUID]:
+    """Request so many jobs at once in this queue."""
+    ids = [world.entropy.new_id() for _ in range(jobs)]
+    data = JobRequestedData(job_type=kind, arguments={"number": 1}, queue=queue)
+    await world.publish(
+        *(letter_for(JobRequested(id=str(each), source="backlog", data=data)) for each in ids)
+    )
+    return ids
+
+
+async def drain(world: World) -> None:
+    """An operator moves what is in the full queue, and what comes, to the queue that agents serve."""
+    bus = MemoryBus(world.broker, name="shovel")
+    await bus.start()
+
+    async def move(delivery: Delivery) -> None:
+        letter = Letter(
+            exchange=topology.DISPATCH,
+            routing_key=f"default.{delivery.routing_key.partition('.')[2]}",
+            body=delivery.body,
+            content_type=delivery.content_type or "",
+            message_id=delivery.message_id or "",
+            type=delivery.type or "",
+            headers={},
+        )
+        await bus.publish([letter])
+
+    await bus.listen(topology.dispatch_queue(FULL).name, move)
+
+
+def over(world: World, jobs: list[UUID]) -> bool:
+    rows = world.store.jobs
+    return all(job in rows and rows[job].state.terminal for job in jobs)

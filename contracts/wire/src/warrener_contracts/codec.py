@@ -5,12 +5,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 from pydantic import ValidationError
 from pydantic_core import from_json
 
 from warrener_contracts.elements import Elements, exceeds
-from warrener_contracts.events import Event, Reason
+from warrener_contracts.events import AttemptDispatched, Event, Reason
 from warrener_contracts.letters import BATCH_TYPE, EVENT_TYPE
 from warrener_contracts.portable import is_array, is_object, suspect, unportable
 from warrener_contracts.registry import BY_TYPE, REGISTRY, RELEASED, UPCASTERS, Registry, type_of
@@ -171,3 +172,12 @@ def _one_by_one(texts: Sequence[bytes], registry: Registry) -> Iterator[list[Rea
         detail = f"{len(rest)} more unreadable events of one message: {counts(reasons)}"
         body = b"[" + b",".join(rest) + b"]"
         yield [unreadable(reasons.most_common(1)[0][0], detail, body, {}, BATCH_TYPE)]
+
+
+def attempts_in(body: bytes, content_type: str | None) -> list[tuple[UUID, int]]:
+    """The attempts that a message of ours dispatches: job and number."""
+    return [
+        (found.event.data.job_id, found.event.data.attempt)
+        for found in decode(body, content_type)
+        if isinstance(found, Readable) and isinstance(found.event, AttemptDispatched)
+    ]

@@ -18,6 +18,8 @@ OVER = 1_000_000
 
 MIXED_QUEUE = "queue.mixed"
 """The kind of the incident that jobs wait in a queue whose agents do not know their type."""
+REFUSING_QUEUE = "queue.refusing"
+"""The kind of the incident that a dispatch queue takes no messages, so that its jobs wait in the store."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,6 +27,7 @@ from warrener_scheduler.arguments import problem
 from warrener_scheduler.campaigns import Campaigns
 from warrener_scheduler.clock.keeping import Keeping
 from warrener_scheduler.clock.requests import schedule_of
+from warrener_scheduler.congestion import Congestion
 from warrener_scheduler.dispatch_letters import dispatch_letter
 from warrener_scheduler.felled import cancels, felled_among
 from warrener_scheduler.holds import Holds
@@ -63,6 +64,7 @@ class Accept:
         keeping: Keeping,
         job_types: JobTypes,
         insert_jobs: Callable[[Sequence[JobRow]], Awaitable[list[Inserted]]],
+        congestion: Congestion,
         max_events: int = MAX_EVENTS,
     ) -> None:
         self._bus = bus
@@ -75,6 +77,7 @@ class Accept:
         self._keeping = keeping
         self._job_types = job_types
         self._insert_jobs = insert_jobs
+        self._congestion = congestion
         self._max_events = max_events
 
     async def handle(self, subscription: Subscription, deliveries: list[Delivery]) -> None:
@@ -87,13 +90,14 @@ class Accept:
             await self._announce.carry_out(intake.announcements)
             self._job_types.forget()
         cancelled = {event.data.job_id for event in intake.cancels}
-        letters = await self._accept(intake.requests, cancelled)
+        letters, rows = await self._accept(intake.requests, cancelled)
         if intake.wishes:
             letters += await self._keeping.carry_out(intake.wishes)
         letters += [judged_letter(event) for event in (*intake.cancels, *intake.handed_on)]
         letters += intake.strayed
         letters += await self._campaigns.carry_out(intake.orders)
-        await publish(self._bus, parked_together(letters), self._clock)
+        refused = await publish(self._bus, parked_together(letters), self._clock)
+        await self._congestion.leave(refused, rows)
         if intake.unreadable:
             await self._turn_away(intake.unreadable)
         await subscription.ack(deliveries)
@@ -107,11 +111,13 @@ class Accept:
             letters = [letter for found in part for letter in answers.unreadable(found, now)]
             await publish(self._bus, parked_together(letters), self._clock)
 
-    async def _accept(self, requests: Sequence[Asked], cancelled: Set[UUID]) -> list[Letter]:
-        """Insert these; what follows from it. What is cancelled in the same batch is not dispatched: its
-        cancel goes to the judge with the rest."""
+    async def _accept(
+        self, requests: Sequence[Asked], cancelled: Set[UUID]
+    ) -> tuple[list[Letter], list[JobRow]]:
+        """Insert these; what follows from it, and their jobs. What is cancelled in the same batch is not
+        dispatched: its cancel goes to the judge with the rest."""
         if not requests:
-            return []
+            return [], []
         now = self._clock.now()
         traced = [self._traced(asked) for asked in requests]
         events = [asked.event for asked in traced]
@@ -119,7 +125,8 @@ class Accept:
         _warn_of_rejected(events, outcomes)
         await self._release(events, outcomes)
         watched = await self._watch(events, outcomes)
-        felled = await felled_among(self._store, [row for row in map(_row, outcomes) if row is not None])
+        rows = [row for row in map(_row, outcomes) if row is not None]
+        felled = await felled_among(self._store, rows)
         held_back = felled.keys() | cancelled
         letters = [
             letter
@@ -127,7 +134,7 @@ class Accept:
             for letter in _letters(asked, outcome, watched, now)
             if not held_back or letter.exchange != DISPATCH or job_of(asked.event) not in held_back
         ]
-        return [*letters, *cancels(felled, now)]
+        return [*letters, *cancels(felled, now)], rows
 
     def _traced(self, asked: Asked) -> Asked:
         """The request under our span: the row and all attempts hang there. Without a context the trace begins
@@ -154,6 +161,7 @@ class Accept:
         job_types = await self._job_types.named({event.data.job_type for event in requests})
         decisions = [_decide(event, job_types.get(event.data.job_type), now) for event in requests]
         decisions = [self._holds.held_back(decision, now) for decision in decisions]
+        decisions = [self._congestion.unpublished(decision, now) for decision in decisions]
         accepted = [decision.row for decision in decisions if isinstance(decision, Accepted)]
         inserted = iter(await self._insert(accepted) if accepted else [])
         rejected = [
@@ -240,7 +248,8 @@ def _letters(asked: Asked, outcome: Outcome, over: Mapping[UUID, JobRow], now: d
     event = asked.event
     match outcome:
         case JobRow() as row:
-            return [dispatch_letter(row, now)] if row.state is JobState.QUEUED else []
+            published = row.state is JobState.QUEUED and row.dispatched_at is not None
+            return [dispatch_letter(row, now)] if published else []
         case Repeat() as repeat:
             return _repeat_letters(event, repeat, over, now)
         case Rejected() as rejected:

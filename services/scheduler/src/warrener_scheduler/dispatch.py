@@ -12,6 +12,7 @@ from warrener_contracts.states import JobState
 from warrener_runtime.bus.port import Bus
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
+from warrener_scheduler.congestion import Congestion
 from warrener_scheduler.dispatch_letters import dispatch_letter
 from warrener_scheduler.holds import Holds
 from warrener_scheduler.publishing import publish
@@ -25,11 +26,21 @@ _log = get_logger("dispatch")
 class Dispatch:
     """The verb that watches what waits."""
 
-    def __init__(self, bus: Bus, store: StateStore, clock: Clock, holds: Holds, limit: int = 500) -> None:
+    def __init__(
+        self,
+        bus: Bus,
+        store: StateStore,
+        clock: Clock,
+        *,
+        holds: Holds,
+        congestion: Congestion,
+        limit: int = 500,
+    ) -> None:
         self._bus = bus
         self._store = store
         self._clock = clock
         self._holds = holds
+        self._congestion = congestion
         self._limit = limit
 
     async def look(self) -> None:
@@ -45,8 +56,11 @@ class Dispatch:
         held = {row.job_id for row in due if self._holds.holds(row, now)}
         await self._save([put_off(row, now) for row in due if row.job_id in held])
         applied = await self._save([begin(row, now) for row in due if row.job_id not in held])
-        await publish(self._bus, [dispatch_letter(row, now) for row in applied], self._clock)
-        await self._save([confirm(row, self._clock.now()) for row in applied])
+        opened = [row for row in applied if not self._congestion.closed(row.queue, now)]
+        refused = await publish(self._bus, [dispatch_letter(row, now) for row in opened], self._clock)
+        kept = {job_id for job_id, _ in refused}
+        await self._save([confirm(row, self._clock.now()) for row in opened if row.job_id not in kept])
+        await self._congestion.leave(refused, opened)
         if applied:
             _log.info("Jobs that waited were dispatched.", action="dispatch.done", jobs=len(applied))
         return len(claimed)

@@ -1,32 +1,38 @@
 """Publishing what the scheduler has to say; the queue of a dispatch is made where it is missing."""
 
 from collections.abc import Iterable
+from uuid import UUID
 
+from warrener_contracts.codec import attempts_in
 from warrener_contracts.letters import Letter, gathered
-from warrener_contracts.topology import DISPATCH, Topology, dispatch_queue
-from warrener_runtime.bus.port import Bus
+from warrener_contracts.topology import DISPATCH, EVENTS, Topology, dispatch_queue
+from warrener_runtime.bus.port import Bus, Outgoing
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
-from warrener_runtime.publishing import Unroutable, publish_all
+from warrener_runtime.publishing import Unroutable, publish_or_leave
 
 _log = get_logger("publishing")
 
 
-async def publish(bus: Bus, letters: Iterable[Letter], clock: Clock) -> None:
-    """Return once the broker has confirmed all of these, in as few messages as they fit.
+async def publish(bus: Bus, letters: Iterable[Letter], clock: Clock) -> list[tuple[UUID, int]]:
+    """Return once the broker has confirmed these, in as few messages as they fit; the attempts whose queue
+    did not take their dispatch.
 
     A dispatch waits for its agent even if no agent has served its queue yet: the queue is declared.
     """
     unique = gathered({letter.message_id: letter for letter in letters}.values())
     if not unique:
-        return
+        return []
     try:
-        await publish_all(bus, unique, clock=clock)
+        left = await publish_or_leave(bus, unique, clock=clock, may_leave=_may_leave)
     except Unroutable as stray:
         strays = {letter.message_id for letter in stray.letters}
         homeless = [letter for letter in unique if letter.message_id in strays]
         await declare_queues(bus, (_queue_of(letter) for letter in homeless if letter.exchange == DISPATCH))
-        await publish_all(bus, homeless, clock=clock)
+        again = await publish_or_leave(bus, homeless, clock=clock, may_leave=_may_leave)
+        left = [*stray.left, *again]
+    dispatches = (letter for letter in left if letter.exchange == DISPATCH)
+    return [each for letter in dispatches for each in attempts_in(letter.body, letter.content_type)]
 
 
 async def declare_queues(bus: Bus, queues: Iterable[str]) -> None:
@@ -34,6 +40,11 @@ async def declare_queues(bus: Bus, queues: Iterable[str]) -> None:
     names = sorted(set(queues))
     await bus.declare(Topology((), tuple(dispatch_queue(name) for name in names)))
     _log.info("Dispatch queues were declared.", action="publishing.declared", queues=names)
+
+
+def _may_leave(letter: Outgoing) -> bool:
+    """A dispatch is kept in the store; an event that a subscriber's queue refuses is his loss alone."""
+    return letter.exchange in {DISPATCH, EVENTS}
 
 
 def _queue_of(dispatch: Letter) -> str:

@@ -35,4 +35,5 @@ def repeated(event: JobRequested, row: JobRow) -> Repeat | Rejected:
             "a new job needs a new id"
         )
         return Rejected(Reason.CONFLICTING_REPEAT, detail)
-    return Repeat(row, dispatch=row.state is JobState.QUEUED and row.attempt == 1)
+    published = row.state is JobState.QUEUED and row.attempt == 1 and row.dispatched_at is not None
+    return Repeat(row, dispatch=published)  # what is not published is left to the supervisors

@@ -19,6 +19,7 @@ from warrener_scheduler.clock.keeping import Keeping
 from warrener_scheduler.clock.putting import Putting
 from warrener_scheduler.clock.ticking import Ticking, TickingLoop
 from warrener_scheduler.clock.upkeep import Upkeep
+from warrener_scheduler.congestion import Congestion
 from warrener_scheduler.dispatch import Dispatch
 from warrener_scheduler.holds import Holds
 from warrener_scheduler.idempotency import IdempotencyWindow
@@ -53,7 +54,7 @@ def assemble(  # noqa: PLR0917 - the same six for every service
     """The scheduler on a bus and a store that work already. Any number of them may run at once."""
     holds, campaigns = Holds(store), Campaigns(bus, store, clock)
     ticking, job_types = Ticking(bus, store, clock), JobTypes(store, clock)
-    bindings = Bindings(bus, store)
+    bindings, congestion = Bindings(bus, store), Congestion(store, clock)
     putting = Putting(store, clock, bindings)
     accept = Accept(
         bus,
@@ -65,11 +66,12 @@ def assemble(  # noqa: PLR0917 - the same six for every service
         campaigns=campaigns,
         keeping=Keeping(store, clock, ticking.wake, bindings=bindings, putting=putting),
         job_types=job_types,
+        congestion=congestion,
         insert_jobs=IdempotencyWindow(store, clock, settings.scheduler_idempotency_window).insert_jobs,
         max_events=settings.batch_limit,
     )
     listen = Listen(bus, store, clock, ticking.wake, max_events=settings.batch_limit)
-    dispatch = Dispatch(bus, store, clock, holds)
+    dispatch = Dispatch(bus, store, clock, holds=holds, congestion=congestion)
     pruner = Pruner(
         store, clock, settings, holder=entropy.new_text(), upkeep=upkeep_of(store, clock, settings)
     )

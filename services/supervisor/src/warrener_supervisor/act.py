@@ -3,29 +3,30 @@
 from collections.abc import Iterable, Sequence
 from uuid import UUID
 
+from warrener_contracts.codec import attempts_in
 from warrener_contracts.letters import Letter, gathered
-from warrener_contracts.topology import DISPATCH, Topology, dispatch_queue
-from warrener_runtime.bus.port import Bus
+from warrener_contracts.topology import DELAY, DISPATCH, EVENTS, Topology, dispatch_queue
+from warrener_runtime.bus.port import Bus, Outgoing
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
-from warrener_runtime.publishing import Unroutable, publish_all
+from warrener_runtime.publishing import Unroutable, publish_or_leave
 from warrener_store.port import Save, StateStore, StoreRefused
 from warrener_supervisor.fold import Folded
 
 _log = get_logger("act")
 
 
-async def publish(bus: Bus, letters: Iterable[Letter], clock: Clock) -> None:
-    """Return once the broker has confirmed all of these, in as few messages as they fit; the queue of a
-    dispatch is declared if it is missing.
+async def publish(bus: Bus, letters: Iterable[Letter], clock: Clock) -> list[tuple[UUID, int]]:
+    """Return once the broker has confirmed these, in as few messages as they fit; the attempts whose queue
+    did not take their dispatch (`keep_unpublished`). The queue of a dispatch is declared if it is missing.
 
-    Raises what `publish_all` raises; nothing may be acknowledged then.
+    Raises what `publish_or_leave` raises; nothing may be acknowledged then.
     """
     unique = gathered({letter.message_id: letter for letter in letters}.values())
     if not unique:
-        return
+        return []
     try:
-        await publish_all(bus, unique, clock=clock)
+        left = await publish_or_leave(bus, unique, clock=clock, may_leave=_may_leave)
     except Unroutable as stray:
         strays = {letter.message_id for letter in stray.letters}
         homeless = [letter for letter in unique if letter.message_id in strays]
@@ -34,7 +35,16 @@ async def publish(bus: Bus, letters: Iterable[Letter], clock: Clock) -> None:
             "Queues of dispatched attempts are missing: declared.", action="act.declare", queues=queues
         )
         await bus.declare(Topology((), tuple(dispatch_queue(queue) for queue in queues)))
-        await publish_all(bus, homeless, clock=clock)
+        again = await publish_or_leave(bus, homeless, clock=clock, may_leave=_may_leave)
+        left = [*stray.left, *again]
+    dispatches = (letter for letter in left if letter.exchange != EVENTS)
+    return [each for letter in dispatches for each in attempts_in(letter.body, letter.content_type)]
+
+
+async def keep_unpublished(store: StateStore, refused: Sequence[tuple[UUID, int]], clock: Clock) -> None:
+    """Note which dispatches the broker has not taken: they are published later (`redispatch`)."""
+    if refused:
+        await store.mark_unpublished(refused, clock.now())
 
 
 async def save(store: StateStore, folded: Sequence[Folded]) -> tuple[set[UUID], set[UUID]]:
@@ -66,6 +76,11 @@ async def _save_one_by_one(store: StateStore, changes: Sequence[Folded]) -> tupl
                 job_id=str(each.row.job_id),
             )
     return applied, refused
+
+
+def _may_leave(letter: Outgoing) -> bool:
+    """A dispatch is kept in the store; an event that a subscriber's queue refuses is his loss alone."""
+    return letter.exchange in {DISPATCH, DELAY, EVENTS}
 
 
 def _queue_of(dispatch: Letter) -> str:

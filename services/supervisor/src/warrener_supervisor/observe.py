@@ -99,7 +99,8 @@ class Observe:
         await self._requeue.carry_out(heard.commands)
         await self._trees.fell(_with_trees(heard.cases))
         _say_parked(letters)
-        await act.publish(self._bus, parked_together(letters), self._clock)
+        refused = await act.publish(self._bus, parked_together(letters), self._clock)
+        await act.keep_unpublished(self._store, refused, self._clock)
         await subscription.ack(deliveries)
         _log.debug(
             "News of attempts was judged.",

@@ -1,29 +1,25 @@
-"""redispatch: publish again what a dispatch queue has lost, and what no queue has taken yet.
+"""redispatch: publish again what a dispatch queue has lost.
 
 A repeat keeps its attempt number: agents and the ledger make it harmless. A save decides which of several
 supervisors publishes it, and sets `dispatched_at` first; should this process die before it publishes, the
 next comparison finds the job again.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from uuid import UUID
 
-from warrener_contracts.events import Checkpoint
 from warrener_contracts.states import JobState
 from warrener_contracts.topology import RUNGS, STATUS_QUEUE, dispatch_queue
 from warrener_runtime.bus.port import Bus, BusUnreachable
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
-from warrener_store.becoming import become
-from warrener_store.port import Save, StateStore
+from warrener_store.port import StateStore
 from warrener_store.queued import QueueHead
 from warrener_store.rows import JobRow
-from warrener_supervisor import act
 from warrener_supervisor.missing import Look, Missing, enough_for, missing, needed, shares
 from warrener_supervisor.rules import Rules
-from warrener_supervisor.tidings import dispatch_letter
+from warrener_supervisor.unpublished import publish_again
 
 _log = get_logger("redispatch")
 
@@ -128,9 +124,10 @@ class Redispatch:
             chosen = enough_for(left, [rows[each] for each in batch if _still_waits(rows.get(each), until)])
             if not chosen:
                 return repeated, True
-            repeated += await publish_again(self._bus, self._store, self._clock, chosen)
+            count, refused = await publish_again(self._bus, self._store, self._clock, chosen)
+            repeated += count
             left -= round(sum(1 / shares(row) for row in chosen))
-            if left <= 0:
+            if left <= 0 or refused:
                 return repeated, True
         return repeated, False
 
@@ -154,52 +151,6 @@ class Redispatch:
                 for queue in agent.queues:
                     slots[queue] = slots.get(queue, 0) + max(0, agent.slots - agent.running)
         return slots
-
-
-class Unpublished:
-    """Publishes queued jobs whose dispatch the broker does not have."""
-
-    def __init__(self, bus: Bus, store: StateStore, clock: Clock, rules: Rules) -> None:
-        self._bus, self._store, self._clock, self._rules = bus, store, clock, rules
-
-    async def look(self) -> None:
-        """Publish them, queue by queue."""
-        for head in await self._store.queue_heads():
-            if head.unpublished:
-                await self._publish(head.queue)
-
-    async def _publish(self, queue: str) -> None:
-        until = self._clock.now() - self._rules.unpublished_grace
-        for _ in range(_MOST_BATCHES):
-            rows = await self._store.unpublished_jobs(queue, until, _AT_ONCE)
-            if not rows:
-                return
-            await publish_again(self._bus, self._store, self._clock, rows)
-            _log.info(
-                "Queued jobs were published.", action="redispatch.published", queue=queue, jobs=len(rows)
-            )
-
-
-async def publish_again(bus: Bus, store: StateStore, clock: Clock, rows: Sequence[JobRow]) -> int:
-    """Publish the current attempts of these queued jobs, but for those that others have changed since; how
-    many."""
-    now = clock.now()
-    again = [become(row, version=row.version + 1, dispatched_at=now, updated_at=now) for row in rows]
-    applied = await store.save_jobs([Save(row) for row in again])
-    mine = [row for row in again if row.job_id in applied]
-    if mine:
-        checkpoints = await _checkpoints(store, [row.job_id for row in mine if row.attempt > 1])
-        letters = [
-            dispatch_letter(row, now, checkpoints.get(row.job_id))._replace(per_message=shares(row))
-            for row in mine
-        ]
-        await act.publish(bus, letters, clock)
-    return len(mine)
-
-
-async def _checkpoints(store: StateStore, job_ids: Sequence[UUID]) -> Mapping[UUID, Checkpoint]:
-    found = await store.checkpoints_of(job_ids) if job_ids else {}
-    return {job_id: Checkpoint(number=row.number, state=row.state) for job_id, row in found.items()}
 
 
 def _is_old(head: QueueHead, settled: datetime) -> bool:

@@ -1,8 +1,10 @@
 """The supervisor put together: the only place that knows which bus and which store."""
 
+from collections.abc import Sequence
 from datetime import timedelta
 from functools import partial
 
+from warrener_contracts.letters import Letter
 from warrener_contracts.topology import DEAD_QUEUE, HEARTBEATS_QUEUE, STATUS_QUEUE, TOPOLOGY, UNROUTABLE_QUEUE
 from warrener_runtime.bus import Bus, TopologyMismatch, open_bus
 from warrener_runtime.clock import Clock, Entropy, SystemEntropy
@@ -28,10 +30,11 @@ from warrener_supervisor.escalation.source import LadderFile
 from warrener_supervisor.hearing import Hearing
 from warrener_supervisor.observe import Observe
 from warrener_supervisor.presence import Presence
-from warrener_supervisor.redispatch import Redispatch, Unpublished
+from warrener_supervisor.redispatch import Redispatch
 from warrener_supervisor.rules import Rules
 from warrener_supervisor.schedules.watch import ScheduleWatch
 from warrener_supervisor.settings import SupervisorSettings
+from warrener_supervisor.unpublished import Unpublished
 from warrener_supervisor.watchdog import Watchdog
 
 NAME = "warrener-supervisor"
@@ -85,13 +88,18 @@ def assemble(  # noqa: PLR0917 - the same six for every service
         probe=store.ping,
     )
     hearing = Hearing(lambda: hearts.live and presence.keeps_up and clock.trusted, rules)
-    redispatch, unpublished = Redispatch(bus, store, clock, rules), Unpublished(bus, store, clock, rules)
+    redispatch = Redispatch(bus, store, clock, rules)
+    unpublished = Unpublished(bus, store, clock, rules, intake)
     watchdog = Watchdog(bus, store, clock, rules, hearing=hearing)
     alert = Alert(bus, store, clock, rules, hearing, intake)
     schedules = ScheduleWatch(bus, store, clock, rules=rules, intake=intake)
+
+    async def publish(letters: Sequence[Letter]) -> None:
+        await act.publish(bus, letters, clock)
+
     escalation = Runner(
         store,
-        lambda letters: act.publish(bus, letters, clock),
+        publish,
         (ladders or LadderFile(settings.escalation)).current,
         rack=Rack(),
         clock=clock,

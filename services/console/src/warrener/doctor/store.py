@@ -15,6 +15,7 @@ from warrener_store import StateStore, Store, StoreError, open_store
 from warrener_store.escalations import MIXED_QUEUE, CaseRow
 from warrener_store.rows import AgentRow, JobTypeRow
 
+_PATIENCE = timedelta(seconds=15)  # a job that is being published waits for less
 _WITHIN = 10.0  # seconds
 _CASES = 1000
 _GIVEN_BACK_WITHIN = timedelta(minutes=7)  # a job that nobody knows comes again every five
@@ -79,10 +80,27 @@ async def _questions(store: Store) -> AsyncIterator[Finding]:
     yield served(living, list(types.values()), now)
     for finding in mixed(await store.escalations.cases(limit=_CASES), now):
         yield finding
+    for finding in await refusing(store, now):
+        yield finding
     if parked := await store.parked(1):
         yield odd(
             "parked", f"messages are parked, the last one {ago(parked[0].parked_at, now)}", "warrener parked"
         )
+
+
+async def refusing(store: Store, now: datetime) -> list[Finding]:
+    """The dispatch queues that have not taken a job which was accepted some time ago."""
+    queues = [head.queue for head in await store.queue_heads() if head.unpublished]
+    first = {queue: await store.unpublished_jobs(queue, now, 1) for queue in queues}
+    return [
+        odd(
+            f"queue {queue}",
+            f"does not take its jobs; the first in the store was accepted {ago(rows[0].accepted_at, now)}",
+            "look whether it is full (x-max-length) or without a quorum; start agents for it",
+        )
+        for queue, rows in first.items()
+        if rows and now - rows[0].accepted_at > _PATIENCE
+    ]
 
 
 def agents(known: Sequence[AgentRow], now: datetime) -> Finding:

@@ -52,6 +52,7 @@ class MemoryBroker:
         self._expiry = Expiry(self._clock, self._expire)
         self._lost_confirms = 0
         self._duplicates = 0
+        self._ill: set[str] = set()
         self.running = asyncio.Event()
         self.running.set()
 
@@ -140,6 +141,8 @@ class MemoryBroker:
         queues = [self._queues[name] for name in names if name in self._queues]
         if not queues:
             return Fate.UNROUTABLE if mandatory else Fate.CONFIRMED
+        if any(queue.name in self._ill for queue in queues):
+            return Fate.UNKNOWN
         stored = [self._store(queue, message) for queue in queues]
         return Fate.CONFIRMED if all(stored) else Fate.REFUSED
 
@@ -287,6 +290,10 @@ class MemoryBroker:
     def duplicate(self, count: int) -> None:
         """The next `count` routed messages arrive twice."""
         self._duplicates += count
+
+    def ail(self, queue: str, *, ill: bool = True) -> None:
+        """A queue that takes nothing and confirms nothing, as one without a quorum."""
+        (self._ill.add if ill else self._ill.discard)(queue)
 
     def mute(self, queue: str, *, muted: bool = True) -> None:
         """A consumer that is connected and hears nothing: the deaf service of guarantee G8."""

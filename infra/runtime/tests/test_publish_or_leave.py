@@ -1,0 +1,73 @@
+"""What a queue does not take is left where it may be; everything else is published until it is confirmed."""
+
+import asyncio
+
+import pytest
+
+from warrener_contracts.letters import Letter
+from warrener_contracts.topology import Binding, Exchange, Queue, Topology
+from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
+from warrener_runtime.bus.port import Outgoing
+from warrener_runtime.publishing import Unroutable, publish_or_leave
+from warrener_runtime.virtual_clock import VirtualClock
+
+SMALL = {"x-max-length": 1, "x-overflow": "reject-publish"}
+
+
+def letter(queue: str, number: int) -> Letter:
+    return Letter("work", queue, b"{}", "text/plain", f"{queue}-{number}", "test", {}, mandatory=True)
+
+
+def any_may(_: Outgoing) -> bool:
+    return True
+
+
+@pytest.fixture
+async def bus() -> MemoryBus:
+    broker = MemoryBroker(VirtualClock())
+    bus = MemoryBus(broker)
+    await bus.start()
+    queues = (
+        Queue("full", (Binding("work", "full"),), SMALL),
+        Queue("good", (Binding("work", "good"),)),
+        Queue("ill", (Binding("work", "ill"),)),
+    )
+    await bus.declare(Topology((Exchange("work"),), queues))
+    broker.ail("ill")
+    return bus
+
+
+async def test_2_what_is_refused_is_left_and_the_others_are_confirmed(bus: MemoryBus) -> None:
+    clock = VirtualClock()
+    letters = [letter(queue, n) for n in range(5) for queue in ("full", "good")]
+    left = await publish_or_leave(bus, letters, clock=clock, may_leave=any_may)
+    assert {each.routing_key for each in left} == {"full"}
+    assert (await bus.backlog("good")).waiting == 5
+
+
+async def test_2_what_is_not_confirmed_is_left_if_the_broker_answers(bus: MemoryBus) -> None:
+    clock = VirtualClock()
+    letters = [letter("ill", 1), letter("good", 1)]
+    publishing = asyncio.create_task(publish_or_leave(bus, letters, clock=clock, may_leave=any_may))
+    await clock.advance(10)
+    assert [each.routing_key for each in await publishing] == ["ill"]
+    assert (await bus.backlog("good")).waiting == 1
+
+
+async def test_2_what_may_not_be_left_is_published_until_it_is_taken(bus: MemoryBus) -> None:
+    clock = VirtualClock()
+    letters = [letter("full", n) for n in range(3)]
+    publishing = asyncio.create_task(
+        publish_or_leave(bus, letters, clock=clock, may_leave=lambda each: each.message_id == "full-2")
+    )
+    await clock.advance(30)
+    assert not publishing.done(), "full-1 has nowhere else to stay"
+    publishing.cancel()
+
+
+async def test_2_what_nobody_is_bound_for_is_told_with_what_was_left(bus: MemoryBus) -> None:
+    letters = [letter("full", 1), letter("full", 2), letter("nobody", 1)]
+    with pytest.raises(Unroutable) as told:
+        await publish_or_leave(bus, letters, clock=VirtualClock(), may_leave=any_may)
+    assert [each.routing_key for each in told.value.letters] == ["nobody"]
+    assert [each.routing_key for each in told.value.left] == ["full"]
