@@ -11,7 +11,7 @@ from warrener_runtime.bus.port import Outgoing
 from warrener_runtime.publishing import Unroutable, publish_or_leave
 from warrener_runtime.virtual_clock import VirtualClock
 
-SMALL = {"x-max-length": 1, "x-overflow": "reject-publish"}
+SMALL: dict[str, str | int] = {"x-max-length": 1, "x-overflow": "reject-publish"}
 
 
 def letter(queue: str, number: int) -> Letter:
