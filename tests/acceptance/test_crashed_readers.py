@@ -40,7 +40,7 @@ def crashed(scheduler: ServiceProcess) -> bool:
     def over() -> bool:
         return scheduler.process.poll() is not None or "crashed_readers.parked" in scheduler.said()
 
-    until(over, "the scheduler to crash, or to park the message")
+    until(over, "the scheduler to crash, or to park the message", within=150)
     return scheduler.process.poll() is not None
 
 
