@@ -63,9 +63,9 @@ class Leases:
         try:
             while True:
                 done, asking = await asyncio.wait(asking, return_when=asyncio.FIRST_COMPLETED)
-                for one in done:
-                    if one.exception() is None or not asking:
-                        return one.result()
+                answered = [one for one in done if one.exception() is None]
+                if answered or not asking:
+                    return (answered or [*done])[0].result()
         finally:
             for one in asking:
                 one.cancel()
