@@ -18,7 +18,6 @@ from warrener_client import Ask, JobCancelled, SyncClient
 from warrener_contracts.events import AgentLost, ServiceDeaf
 from warrener_contracts.topology import (
     EVENTS,
-    HEARTBEATS_QUEUE,
     REQUESTS,
     REQUESTS_QUEUE,
     STATUS,
@@ -98,7 +97,7 @@ def test_3_services_whose_queues_are_deleted_come_back_and_every_job_is_done_onc
     warren.start_all(MODULE)
     done: list[str] = []
     for _ in range(2):
-        delete(warren.broker_url, STATUS_QUEUE, REQUESTS_QUEUE, dispatch_queue("quick"), HEARTBEATS_QUEUE)
+        delete(warren.broker_url, STATUS_QUEUE, REQUESTS_QUEUE, dispatch_queue("quick"))
         with SyncClient(warren.broker_url) as client:
             jobs = list(client.request_many([Ask("quick")] * JOBS))
             for job in jobs:

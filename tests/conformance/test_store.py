@@ -13,7 +13,7 @@ from warrener_contracts.policy import Backoff, JobPolicy
 from warrener_contracts.states import TERMINAL, JobState
 from warrener_store import StateStore, StoreRefused
 from warrener_store.port import Save
-from warrener_store.rows import AttemptEnd, JobFilter, JobRow, Lease
+from warrener_store.rows import AttemptEnd, JobFilter, JobRow
 from warrener_store.testing import (
     NOON,
     after,
@@ -152,7 +152,6 @@ class TestInsert:
     async def test_nothing_asked_is_nothing_done(self, store: StateStore) -> None:
         assert await store.insert_jobs([]) == []
         assert await store.save_jobs([]) == set()
-        assert await store.renew_leases([]) == set()
         assert await store.add_watchers([]) == set()
         assert await store.jobs_by_id([]) == {}
         await store.put_job_types([])
@@ -450,54 +449,6 @@ class TestClaim:
         await store.insert_jobs([row])
         await store.save_jobs([succeeded(row)])
         assert await store.claim_deadlines(after(100), after(110), 10) == []
-
-
-class TestLeases:
-    async def test_the_holder_renews(self, store: StateStore) -> None:
-        row = running_job()
-        await store.insert_jobs([row])
-        assert await store.renew_leases([lease(row)]) == {row.job_id}
-        now = await held(store, row.job_id)
-        assert now == replace(row, version=2, lease_until=after(90), wake_at=after(80))
-
-    async def test_only_the_right_attempt_of_the_right_agent_renews(self, store: StateStore) -> None:
-        row, queued = running_job(attempt=2), queued_job()
-        await store.insert_jobs([row, queued])
-        wrong = [
-            replace(lease(row), attempt=1),
-            replace(lease(row), attempt=3),
-            replace(lease(row), agent_id="a2"),
-            lease(queued),
-            replace(lease(row), job_id=uuid4()),
-        ]
-        assert await store.renew_leases(wrong) == set()
-        assert await held(store, row.job_id) == row
-        assert await store.renew_leases([*wrong, lease(row)]) == {row.job_id}
-
-    async def test_an_old_heartbeat_shortens_nothing(self, store: StateStore) -> None:
-        row = running_job()
-        await store.insert_jobs([row])
-        old = replace(lease(row), until=after(20), wake_at=after(20))
-        assert await store.renew_leases([old]) == {row.job_id}
-        assert (await held(store, row.job_id)).lease_until == after(30)
-
-    async def test_of_two_words_in_a_batch_the_longer_counts(self, store: StateStore) -> None:
-        row = running_job()
-        await store.insert_jobs([row])
-        await store.renew_leases([replace(lease(row), until=after(99)), lease(row)])
-        assert (await held(store, row.job_id)).lease_until == after(99)
-
-    async def test_renewals_and_saves_of_the_same_jobs_all_end(self, store: StateStore) -> None:
-        rows = [running_job() for _ in range(60)]
-        await store.insert_jobs(rows)
-        renewals = [store.renew_leases([lease(row) for row in rows[::step]]) for step in (1, -1) * 5]
-        saves = [store.save_jobs([succeeded(row) for row in rows[n : n + 30]]) for n in (0, 15, 30)]
-        await asyncio.gather(*renewals, *saves)
-        assert sum(count.jobs for count in await store.count_jobs()) == len(rows)
-
-
-def lease(row: JobRow) -> Lease:
-    return Lease(job_id=row.job_id, attempt=row.attempt, agent_id="a1", until=after(90), wake_at=after(80))
 
 
 class TestWatchers:

@@ -11,7 +11,7 @@ from warrener_contracts.states import TERMINAL, JobState
 from warrener_store import StateStore
 from warrener_store.memory import MemoryStore
 from warrener_store.port import Save
-from warrener_store.rows import AttemptEnd, JobFilter, JobRow, Lease, StateCount
+from warrener_store.rows import AttemptEnd, JobFilter, JobRow, StateCount
 from warrener_store.successes import Success
 from warrener_store.testing import after, attempt_of, died, succeeded, waiting_job
 
@@ -36,7 +36,7 @@ class Story:
             self.succeed,
             self.claim,
             self.claim_deadlines,
-            self.renew,
+            self.lose,
             self.watch,
         )
         await self.chance.choice(verbs)()
@@ -108,18 +108,11 @@ class Story:
         claimed = await self.model.claim_deadlines(now, until, limit)
         assert await self.real.claim_deadlines(now, until, limit) == claimed
 
-    async def renew(self) -> None:
-        leases = [
-            Lease(
-                job_id=job_id,
-                attempt=self.chance.randint(1, 2),
-                agent_id=self.chance.choice(["a1", "a1", "a2"]),
-                until=self.soon(),
-                wake_at=self.soon(),
-            )
-            for job_id in self.some_ids()
-        ]
-        assert await self.real.renew_leases(leases) == await self.model.renew_leases(leases)
+    async def lose(self) -> None:
+        ids, now, until = self.some_ids(), after(self.now), after(self.now + 5)
+        assert await self.real.running_among(ids) == await self.model.running_among(ids)
+        assert await self.real.running_owners() == await self.model.running_owners()
+        assert await self.real.claim_lost(ids, now, until) == await self.model.claim_lost(ids, now, until)
 
     async def watch(self) -> None:
         told = [(job_id, f"w{self.chance.randint(1, 12)}") for job_id in self.some_ids()]

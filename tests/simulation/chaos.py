@@ -6,7 +6,7 @@ from tests.simulation.world import World
 
 from warrener_contracts import topology
 
-_HEARD = (topology.REQUESTS_QUEUE, topology.STATUS_QUEUE, topology.HEARTBEATS_QUEUE)
+_HEARD = (topology.REQUESTS_QUEUE, topology.STATUS_QUEUE)
 
 
 async def rage(world: World, seconds: float) -> None:

@@ -74,6 +74,7 @@ ADDRESSES = {
     "case.snooze_requested.v1": ("warrener.status", "case.snooze_requested"),
     "job.deadline_passed.v1": ("warrener.status", "job.deadline_passed"),
     "agent.heartbeat.v1": ("warrener.heartbeats", "agent.loader-7c9f.4121"),
+    "agent.heartbeat_requested.v1": ("warrener.control", "agent.loader-7c9f.4121"),
     "job.rejected.v1": ("warrener.events", "job.rejected.flights.load"),
     "job.deduplicated.v1": ("warrener.events", "job.deduplicated"),
     "job.finished.v1": ("warrener.events", "job.finished.succeeded.flights.load"),
@@ -117,6 +118,7 @@ def test_only_what_nobody_must_hear_is_fleeting_and_requests_and_dispatches_must
     told = {name: letter_for(event) for name, event in EXAMPLES.items()}
     assert {name for name, letter in told.items() if not letter.persistent} == {
         "agent.heartbeat.v1",
+        "agent.heartbeat_requested.v1",
         "attempt.cancel.v1",
     }
     assert {name for name, letter in told.items() if letter.mandatory} == {

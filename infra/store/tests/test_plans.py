@@ -99,7 +99,10 @@ HOT = {
     "jobs_by_id_or_key": ([uuid4() for _ in range(100)], [str(n) for n in range(100)]),
     "claim_due": (["queued", "running", "retrying"], NOON, after(10), 100),
     "claim_deadlines": (NOON, after(10), 100),
-    "renew_leases": ([uuid4()] * 50, [1] * 50, ["a1"] * 50, [NOON] * 50, [NOON] * 50),
+    "claim_lost": ([uuid4() for _ in range(50)], NOON, after(10)),
+    "running_among": ([uuid4() for _ in range(50)],),
+    "running_of": (["a1", "a2"],),
+    "running_owners": (),
     "children_of": ([PARENT, uuid4()],),
     "claim_watches": (NOON, after(10), 100, 1000),
     "last_success": ("hourly",),
@@ -128,7 +131,6 @@ async def test_postgres_walks_through_no_finished_jobs(
     [
         ("save_jobs", "TID Cond: (ctid = found.place)"),
         ("succeed_jobs", "TID Cond: (ctid = found.place)"),
-        ("renew_leases", "Index Cond: (job_id = told.job_id)"),
     ],
 )
 async def test_postgres_looks_each_row_up_by_its_key_while_the_tables_are_empty_too(
@@ -160,6 +162,12 @@ async def kept_plan(postgres_url: str, name: str) -> str:
     plan = await explained(connection, f"EXECUTE one ({nothing})", ())
     await connection.close()
     return plan
+
+
+async def test_postgres_jumps_from_owner_to_owner(postgres_connection: "Postgres") -> None:
+    plan = await explained(postgres_connection, statement("postgres", "running_owners"), ())
+    assert "warrener_jobs_running" in plan, plan
+    assert "Limit" in plan, plan
 
 
 async def test_postgres_claims_by_the_index_of_what_is_due(postgres_connection: "Postgres") -> None:
@@ -204,7 +212,11 @@ async def explained(connection: "Postgres", text: str, parameters: Sequence[Any]
         ("overdue_jobs", "warrener_jobs_deadline"),
         ("claim_due", "sqlite_autoindex_warrener_jobs_1"),
         ("claim_overdue", "sqlite_autoindex_warrener_jobs_1"),
-        ("held_leases", "sqlite_autoindex_warrener_jobs_1"),
+        ("claim_lost", "sqlite_autoindex_warrener_jobs_1"),
+        ("losable_jobs", "sqlite_autoindex_warrener_jobs_1"),
+        ("running_among", "sqlite_autoindex_warrener_jobs_1"),
+        ("running_of", "warrener_jobs_running"),
+        ("running_owners", "warrener_jobs_running"),
         ("watchers_of", "sqlite_autoindex_warrener_jobs_1"),
         ("due_cases", "warrener_cases_due"),
         ("due_watches", "warrener_schedule_watches_due"),
@@ -217,7 +229,7 @@ async def test_sqlite_goes_by_the_index_that_was_made_for_it(
     sqlite: AsyncEngine, name: str, index: str
 ) -> None:
     text = statement("sqlite", name)
-    plan = await planned(sqlite, text, [None] * max(int(n) for n in re.findall(r"\?(\d+)", text)))
+    plan = await planned(sqlite, text, [None] * max(map(int, re.findall(r"\?(\d+)", text)), default=0))
     assert index in plan, plan
     assert not re.search(r"SCAN (job|warrener_jobs)\b", plan), plan
 

@@ -15,7 +15,7 @@ from warrener_contracts.codec import Readable, decode
 from warrener_contracts.events import AttemptDispatched, AttemptDispatchedData, Event
 from warrener_contracts.letters import delayed_letter, gathered, letter_for
 from warrener_contracts.policy import Guarantee
-from warrener_contracts.topology import DEAD_QUEUE, HEARTBEATS_QUEUE, REQUESTS_QUEUE, STATUS_QUEUE, TOPOLOGY
+from warrener_contracts.topology import DEAD_QUEUE, REQUESTS_QUEUE, STATUS_QUEUE, TOPOLOGY, heartbeats_queue
 from warrener_runtime.bus import Bus, Delivery, Fate, Outgoing, Subscription
 from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
 from warrener_runtime.clock import Clock, SystemClock, SystemEntropy
@@ -158,8 +158,9 @@ class Stage:
     async def listen(self) -> None:
         """Be scheduler and supervisor: take everything in, and judge nothing."""
         await self.bus.start()
-        await self.bus.declare(TOPOLOGY)
-        for queue in (REQUESTS_QUEUE, STATUS_QUEUE, HEARTBEATS_QUEUE, DEAD_QUEUE):
+        heartbeats = heartbeats_queue("stage")
+        await self.bus.declare(TOPOLOGY.with_queues([heartbeats]))
+        for queue in (REQUESTS_QUEUE, STATUS_QUEUE, heartbeats, DEAD_QUEUE):
             subscription = await self.bus.subscribe(queue.name, prefetch=1000)
             self._listeners.append(asyncio.create_task(self._take(queue.name, subscription)))
 

@@ -55,9 +55,8 @@ def test_what_happens_next_is_said_for_every_state() -> None:
             queued_job(state=JobState.RETRYING, attempt=2, failures=1, due_at=after(5)),
             "attempt 2 of at most 5 in 5.0 s",
         ),
-        (running_job(), "lease for 30 s; if it fails: then tried again"),
+        (running_job(), "if it fails: then tried again"),
         (running_job(policy=JobPolicy(max_attempts=1)), "if it fails: then it is dead"),
-        (running_job(lease_until=after(-1)), "its agent is overdue"),
         (running_job(cancel_reason="wrong file"), "told to stop it (wrong file)"),
         (queued_job(deadline_at=after(60)), "it expires in 1 min"),
         (queued_job(state=JobState.SUCCEEDED, **over), "nothing: it is over"),
@@ -66,6 +65,13 @@ def test_what_happens_next_is_said_for_every_state() -> None:
     for job, told in jobs:
         assert told in next_step(job, NOON), job.state
     assert {job.state for job, _ in jobs} >= set(JobState) - {JobState.CANCELLED, JobState.EXPIRED}
+
+
+def test_of_what_runs_is_said_when_its_agent_was_seen() -> None:
+    assert "its agent was seen 2.0 s ago; if it fails" in next_step(running_job(), NOON, seen=after(-2))
+    assert "1 min ago: the supervisor gives the job to another" in next_step(
+        running_job(), NOON, seen=after(-60)
+    )
 
 
 def printed(what: object, width: int = 160) -> str:

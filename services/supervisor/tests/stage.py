@@ -31,10 +31,10 @@ _EARS = (
 class Stage:
     """A supervisor on a memory broker and a memory store, at the time `NOW`."""
 
-    def __init__(self) -> None:
+    def __init__(self, store: MemoryStore | None = None) -> None:
         self.clock = VirtualClock(NOW)
         self.broker = MemoryBroker(self.clock)
-        self.store = MemoryStore()
+        self.store = store or MemoryStore()
         self.telemetry = Telemetry.in_memory("warrener-supervisor", clock=self.clock)
         self.bus = MemoryBus(self.broker)
         self.heard: dict[str, list[Delivery]] = {}

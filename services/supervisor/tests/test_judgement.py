@@ -1,7 +1,8 @@
 """The judge against the journey: for every state, signal and fence, and along random histories."""
 
+from collections.abc import Callable
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -115,9 +116,9 @@ def test_along_any_history_a_job_keeps_its_promises(
             assert ruling.attempt.attempt not in ended, "an attempt ends once"
             ended.add(ruling.attempt.attempt)
         assert (Tell.FINISHED in ruling.tells) == row.state.terminal
-        if row.state is JobState.RETRYING and row.due_at:
+        if row.state is JobState.RETRYING and row.due_at and row.attempt > before.attempt:
             assert row.due_at >= now
-        if signal == Signal.SNOOZED and row.state is JobState.RETRYING:
+        if signal == Signal.SNOOZED and row.attempt > before.attempt:
             assert row.due_at is not None
             assert row.due_at >= now + timedelta(seconds=1), "a snooze never spins"
             assert (
@@ -273,9 +274,56 @@ def test_cancelling_what_is_over_answers_the_asker_alone(make_row: MakeRow) -> N
 # -- what was overtaken ------------------------------------------------------------------------------------
 
 
-def test_an_agent_that_was_heard_of_since_is_not_lost(make_row: MakeRow) -> None:
-    row = make_row(JobState.RUNNING, lease_until=NOW + timedelta(seconds=20))
-    assert isinstance(judge(row, words.lost(), AT), Ignored)
+@pytest.mark.parametrize(
+    ("unlisted", "seen", "is_lost"),
+    [
+        pytest.param(False, words.STARTED, True, id="as silent as it was said to be"),
+        pytest.param(
+            False, words.STARTED + timedelta(seconds=1), False, id="any supervisor has seen it since"
+        ),
+        pytest.param(True, words.STARTED + timedelta(seconds=1), True, id="it lives, and does not list it"),
+    ],
+)
+def test_a_loss_counts_unless_its_agent_was_seen_since(
+    make_row: MakeRow, *, unlisted: bool, seen: datetime, is_lost: bool
+) -> None:
+    event = words.lost()
+    event = event.model_copy(update={"data": event.data.model_copy(update={"unlisted": unlisted})})
+    ruling = judge(make_row(JobState.RUNNING), event, AT._replace(seen={"agent-1": seen}))
+    assert isinstance(ruling, Judgement) is is_lost
+
+
+def test_a_loss_is_passed_over_if_something_was_heard_of_the_attempt_since(make_row: MakeRow) -> None:
+    at = NOW - timedelta(seconds=5)
+    event = words.lost().model_copy(update={"time": at})
+    assert isinstance(judge(make_row(JobState.RUNNING, updated_at=NOW), event, AT), Ignored)
+    assert isinstance(judge(make_row(JobState.RUNNING, updated_at=at), event, AT), Judgement)
+    assert isinstance(judge(make_row(JobState.RUNNING, updated_at=at, owner="agent-2"), event, AT), Ignored)
+
+
+# -- a loss that was none ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("report", [words.released, words.snoozed, words.stopped, words.failed])
+def test_an_attempt_whose_end_is_reported_was_not_lost(
+    make_row: MakeRow, report: Callable[[int], Event[Any]]
+) -> None:
+    retrying = _judged(make_row(JobState.RUNNING), words.lost()).row
+    assert (retrying.losses, retrying.attempt) == (1, 2)
+    spared = _judged(retrying, report(1)).row
+    failures = 1 if report is words.failed else 0
+    assert (spared.losses, spared.failures, spared.attempt, spared.error) == (0, failures, 2, None)
+    assert isinstance(judge(spared, report(1), AT), Ignored), "once"
+
+
+def test_only_the_charge_for_that_attempt_is_taken_back(make_row: MakeRow) -> None:
+    row = _judged(make_row(JobState.RUNNING), words.lost()).row
+    row = _judged(row, words.lost(2)).row
+    assert isinstance(judge(row, words.failed(1, agent="agent-2"), AT), Ignored), "it was not agent-2's"
+    spared = _judged(row, words.released(2)).row
+    assert (spared.losses, spared.attempt) == (1, 3)
+    assert spared.error is not None
+    assert [death[:16] for death in spared.error.deaths] == ["attempt 1: lost:"]
 
 
 def test_a_failure_told_by_one_who_no_longer_holds_the_attempt_is_passed_over(make_row: MakeRow) -> None:

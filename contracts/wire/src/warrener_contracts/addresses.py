@@ -9,6 +9,7 @@ from warrener_contracts import topology
 from warrener_contracts.events import (
     AgentAnnounced,
     AgentHeartbeat,
+    AgentHeartbeatRequested,
     AgentLost,
     AttemptCancel,
     AttemptData,
@@ -108,6 +109,11 @@ def _(event: AttemptDispatched) -> tuple[str, str]:
 @address_of.register
 def _(event: AgentHeartbeat) -> tuple[str, str]:
     return topology.HEARTBEATS, f"agent.{event.data.agent_id}"
+
+
+@address_of.register
+def _(event: AgentHeartbeatRequested) -> tuple[str, str]:
+    return topology.CONTROL, f"agent.{event.data.agent_id}"
 
 
 @address_of.register

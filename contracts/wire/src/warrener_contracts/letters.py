@@ -13,6 +13,7 @@ from warrener_contracts import topology
 from warrener_contracts.addresses import address_of
 from warrener_contracts.events import (
     AgentHeartbeat,
+    AgentHeartbeatRequested,
     AttemptCancel,
     AttemptDispatched,
     Event,
@@ -57,7 +58,7 @@ _NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 # Nobody has to listen to these; the others wait for a queue, or say that there is none.
 _MANDATORY = frozenset({topology.REQUESTS, topology.DISPATCH})
-_FLEETING = (AgentHeartbeat, AttemptCancel)
+_FLEETING = (AgentHeartbeat, AgentHeartbeatRequested, AttemptCancel)
 _GATHERING = frozenset({topology.REQUESTS, topology.STATUS, topology.EVENTS})
 _ANY_NUMBER = 1_000_000
 _SHORT = 255  # bytes; what AMQP allows a message id to have

@@ -68,6 +68,7 @@ class Registry:
 RELEASED: tuple[Kind, ...] = (
     events.AgentAnnounced,
     events.AgentHeartbeat,
+    events.AgentHeartbeatRequested,
     events.AgentLost,
     events.AttemptCancel,
     events.AttemptCancelled,

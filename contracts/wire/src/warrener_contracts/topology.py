@@ -182,19 +182,6 @@ TRIGGERS_QUEUE = _work_queue("warrener.triggers", "dead.triggers")
 """What schedules wait for. Its bindings come and go with them: without such a schedule it has none."""
 DEAD_QUEUE = _last_resort("warrener.dead", DEAD)
 UNROUTABLE_QUEUE = _last_resort("warrener.unroutable", UNROUTABLE)
-HEARTBEATS_QUEUE = Queue(
-    "warrener.heartbeats",
-    (Binding(HEARTBEATS, "#"),),
-    # A heartbeat that nobody read in a minute says nothing any more.
-    MappingProxyType(
-        {
-            "x-queue-type": "classic",
-            "x-message-ttl": 60_000,
-            "x-max-length": 100_000,
-            "x-overflow": "drop-head",
-        }
-    ),
-)
 RUNG_QUEUES = tuple(_rung_queue(rung) for rung in RUNGS)
 
 TOPOLOGY = Topology(
@@ -205,10 +192,13 @@ TOPOLOGY = Topology(
         TRIGGERS_QUEUE,
         DEAD_QUEUE,
         UNROUTABLE_QUEUE,
-        HEARTBEATS_QUEUE,
         *RUNG_QUEUES,
     ),
 )
+
+RETIRED_QUEUES = ("warrener.heartbeats",)
+"""Queues of earlier versions that no service uses. They are bounded; `warrener doctor` names those that are
+left. No service deletes them: until a rolling upgrade is over, older replicas consume them."""
 
 
 def dispatch_queue(queue: str) -> Queue:
@@ -230,6 +220,22 @@ def installation_exchange(installation_id: UUID) -> Exchange:
     short because the broker cuts its reason at 255 bytes.
     """
     return Exchange(INSTALLATION, kind="fanout", alternate=installation_id.hex)
+
+
+def heartbeats_queue(supervisor_id: str) -> Queue:
+    """The queue in which one supervisor replica receives the heartbeats of all agents.
+
+    Each replica has its own: one that is frozen or has lost its database takes no heartbeat from the others.
+    It is bounded, because a frozen consumer must not fill the broker.
+    """
+    arguments: dict[str, Argument] = {
+        "x-queue-type": "classic",
+        "x-message-ttl": 60_000,  # milliseconds; an older heartbeat proves nothing
+        "x-max-length": 10_000,
+        "x-overflow": "drop-head",
+    }
+    name = f"warrener.heartbeats.{supervisor_id}"
+    return Queue(name, (Binding(HEARTBEATS, "#"),), MappingProxyType(arguments), exclusive=True)
 
 
 def control_queue(agent_id: str, queues: Iterable[str]) -> Queue:

@@ -1,17 +1,21 @@
-"""What both databases keep beside some jobs, in the same words: cancelled trees, and checkpoints."""
+"""What both databases keep beside some jobs, in the same words: cancelled trees, and checkpoints; and what
+they say of those that run."""
 
 from abc import abstractmethod
 from collections.abc import Collection, Sequence
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from warrener_store.checkpoints import CheckpointRow, KeptCheckpoints
+from warrener_store.encoding import unescape
 from warrener_store.newest import newest
 from warrener_store.records.form import Form, document_in, document_out, text_in, text_out
+from warrener_store.running import RunningAttempt, RunningAttempts
 from warrener_store.trees import CancelledTree, CancelledTrees, Child
 
 
-class Kept(CancelledTrees, KeptCheckpoints):
+class Kept(CancelledTrees, KeptCheckpoints, RunningAttempts):
     """A database adds how a question is asked, how rows are put, and how it takes a batch of ids."""
 
     form: Form
@@ -27,6 +31,34 @@ class Kept(CancelledTrees, KeptCheckpoints):
     @abstractmethod
     def _ids(self, job_ids: Collection[UUID]) -> Any:
         """These ids as the parameter of a question."""
+
+    @abstractmethod
+    def _names(self, names: Collection[str]) -> Any:
+        """These names as the parameter of a question."""
+
+    async def running_owners(self) -> dict[str, datetime | None]:
+        return {
+            unescape(owner): self.form.moment_in(last_seen_at)
+            for owner, last_seen_at in await self._ask("running_owners")
+        }
+
+    async def running_of(self, owners: Collection[str]) -> list[RunningAttempt]:
+        return self._running(await self._ask("running_of", self._names(owners))) if owners else []
+
+    async def running_among(self, job_ids: Collection[UUID]) -> dict[UUID, RunningAttempt]:
+        if not job_ids:
+            return {}
+        found = self._running(await self._ask("running_among", self._ids(job_ids)))
+        return {one.job_id: one for one in found}
+
+    def _running(self, found: Sequence[Sequence[Any]]) -> list[RunningAttempt]:
+        form = self.form
+        return [
+            RunningAttempt(
+                form.id_in(job_id), attempt, unescape(owner), form.moment_in(lease_until), bool(cancelled)
+            )
+            for job_id, attempt, owner, lease_until, cancelled in found
+        ]
 
     async def mark_cancelled(self, trees: Sequence[CancelledTree]) -> None:
         form = self.form

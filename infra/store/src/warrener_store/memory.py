@@ -5,7 +5,7 @@ databases.
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, TypeVar
@@ -35,10 +35,10 @@ from warrener_store.rows import (
     JobFilter,
     JobRow,
     JobTypeRow,
-    Lease,
     StateCount,
 )
 from warrener_store.rules import broken_attempt_rule, broken_job_rule
+from warrener_store.running import RunningAttempt
 from warrener_store.schedules.memory import MemorySchedules
 from warrener_store.schedules.memory_watches import MemoryWatches
 from warrener_store.successes import SucceededJob, Success
@@ -169,17 +169,29 @@ class MemoryStore(
         self._deadlines.update((job_id, until) for _, job_id in due)
         return [self._change(job_id) for _, job_id in due]
 
-    async def renew_leases(self, leases: Sequence[Lease]) -> set[UUID]:
-        renewed: set[UUID] = set()
-        for lease in leases:
-            row = self._jobs.get(lease.job_id)
-            if row is None or row.state is not JobState.RUNNING or row.lease_until is None:
-                continue
-            if (row.attempt, row.owner) == (lease.attempt, lease.agent_id):
-                renewed.add(lease.job_id)
-                if lease.until > row.lease_until:
-                    self._change(lease.job_id, lease_until=lease.until, wake_at=lease.wake_at)
-        return renewed
+    async def running_owners(self) -> dict[str, datetime | None]:
+        owners = {one.owner for one in self._running(self._live)}
+        seen = {agent_id: agent.last_seen_at for agent_id, agent in self._agents.items()}
+        return {owner: seen.get(owner) for owner in owners}
+
+    async def running_of(self, owners: Collection[str]) -> list[RunningAttempt]:
+        return [one for one in self._running(self._live) if one.owner in owners]
+
+    async def running_among(self, job_ids: Collection[UUID]) -> dict[UUID, RunningAttempt]:
+        return {one.job_id: one for one in self._running(job_ids)}
+
+    async def claim_lost(self, job_ids: Collection[UUID], now: datetime, until: datetime) -> list[JobRow]:
+        lost = sorted(one.job_id for one in self._running(job_ids) if one.lease_until <= now)
+        return [self._change(job_id, lease_until=until) for job_id in lost]
+
+    def _running(self, job_ids: Iterable[UUID]) -> Iterator[RunningAttempt]:
+        for job_id in job_ids:
+            row = self._jobs.get(job_id)
+            if row is not None and row.state is JobState.RUNNING:
+                assert row.owner is not None  # a rule of the store, as is the lease
+                assert row.lease_until is not None
+                cancelled = row.cancel_reason is not None
+                yield RunningAttempt(job_id, row.attempt, row.owner, row.lease_until, cancelled)
 
     async def add_watchers(self, watchers: Sequence[tuple[UUID, str]]) -> set[UUID]:
         more: dict[UUID, list[str]] = {}

@@ -24,9 +24,9 @@ from warrener_store.rows import (
     JobFilter,
     JobRow,
     JobTypeRow,
-    Lease,
     StateCount,
 )
+from warrener_store.running import RunningAttempts
 from warrener_store.successes import Successes
 from warrener_store.trees import CancelledTrees
 
@@ -52,7 +52,9 @@ class Save:
     dead_letter: DeadLetter | None = None
 
 
-class StateStore(CancelledTrees, KeptCheckpoints, QueuedJobs, Successes, ParkedMessages, Protocol):
+class StateStore(
+    CancelledTrees, KeptCheckpoints, QueuedJobs, RunningAttempts, Successes, ParkedMessages, Protocol
+):
     """Where schedules, jobs, attempts and dead letters are kept. Errors of the database are StoreUnavailable
     (try again) or StoreRefused (a constraint: a bug).
 
@@ -121,13 +123,6 @@ class StateStore(CancelledTrees, KeptCheckpoints, QueuedJobs, Successes, ParkedM
         """Jobs that are not over with `deadline_at <= now`, the earliest first, claimed in the same way.
 
         The claim is kept beside `wake_at`, which does not move: a deadline may pass long before a job is due.
-        """
-        ...
-
-    async def renew_leases(self, leases: Sequence[Lease]) -> set[UUID]:
-        """Extend the leases of jobs that run this attempt under this agent; return the ids of those.
-
-        A lease that is held for longer already stays as it is: an old heartbeat shortens nothing.
         """
         ...
 

@@ -46,7 +46,7 @@ from warrener_store.records.new_jobs import arrays_out
 from warrener_store.records.saved_jobs import saves_out
 from warrener_store.records.successes import arrays_of, succeeded_in
 from warrener_store.retention.postgres import PostgresRetention
-from warrener_store.rows import AgentRow, BreakerRow, JobRow, JobTypeRow, Lease
+from warrener_store.rows import AgentRow, BreakerRow, JobRow, JobTypeRow
 from warrener_store.schedules.declarations import KeptDeclarations
 from warrener_store.schedules.postgres import PostgresSchedules
 from warrener_store.schedules.postgres_watches import PostgresWatches
@@ -210,13 +210,14 @@ class PostgresStore(
         """Jobs that are not over with `deadline_at <= now`, the earliest first, claimed in the same way."""
         return _oldest_first(await self._change("claim_deadlines", now, until, limit))
 
-    async def renew_leases(self, leases: Sequence[Lease]) -> set[UUID]:
-        """Extend the leases of jobs that run this attempt under this agent; return the ids of those."""
-        longest = newest(
-            leases, lambda told: (told.job_id, told.attempt, told.agent_id), lambda told: told.until
+    async def claim_lost(self, job_ids: Collection[UUID], now: datetime, until: datetime) -> list[JobRow]:
+        """Those of these jobs that run with `lease_until <= now`, claimed by moving it to `until`."""
+        if not job_ids:
+            return []
+        found = (
+            job_in(values, NATIVE) for values in await self._change("claim_lost", list(job_ids), now, until)
         )
-        told = ((it.job_id, it.attempt, escape(it.agent_id), it.until, it.wake_at) for it in longest.values())
-        return {row[0] for row in await self._change("renew_leases", *_arrays(5, told))}
+        return sorted(found, key=lambda row: row.job_id)
 
     async def add_watchers(self, watchers: Sequence[tuple[UUID, str]]) -> set[UUID]:
         """Add reply addresses to jobs that are not over; return the ids of those jobs."""
@@ -263,6 +264,9 @@ class PostgresStore(
 
     def _ids(self, job_ids: Collection[UUID]) -> list[UUID]:
         return list(job_ids)
+
+    def _names(self, names: Collection[str]) -> list[str]:
+        return [escape(name) for name in names]
 
     # -- what is buried -----------------------------------------------------------------------------------
 

@@ -51,7 +51,7 @@ class JobRow:
     wake_at: datetime | None = None
     dispatched_at: datetime | None = None
     started_at: datetime | None = None  # of the current attempt
-    lease_until: datetime | None = None
+    lease_until: datetime | None = None  # the loss of what runs is not declared before (`running`)
     finished_at: datetime | None = None
     progress: float | None = None
     progress_note: str | None = None
@@ -213,17 +213,6 @@ class AgentRow:
     draining: bool
     started_at: datetime
     last_seen_at: datetime
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lease:
-    """An agent's word that it runs this attempt."""
-
-    job_id: UUID
-    attempt: int
-    agent_id: str
-    until: datetime
-    wake_at: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from warrener_store.failures import MIGRATE
 from warrener_store.port import StoreNotMigrated
 
-NEEDED = "0015"
+NEEDED = "0016"
 """The revision of the newest migration that this code relies on. A database that is ahead is welcome: steps
 named `pre` are safe under the code before them, those named `post` are taken when that code is gone."""
 

@@ -39,7 +39,7 @@ from warrener_store.records.jobs import JOB_COLUMNS, become_out, job_in, ran_out
 from warrener_store.records.new_jobs import columns_out
 from warrener_store.records.successes import rows_of, succeeded_in
 from warrener_store.retention.sqlite import SqliteRetention
-from warrener_store.rows import AgentRow, BreakerRow, JobRow, JobTypeRow, Lease
+from warrener_store.rows import AgentRow, BreakerRow, JobRow, JobTypeRow
 from warrener_store.schedules.declarations import KeptDeclarations
 from warrener_store.schedules.sqlite import SqliteSchedules
 from warrener_store.schedules.sqlite_watches import SqliteWatches
@@ -228,16 +228,11 @@ class SqliteStore(
             await transaction.run(change, [(encode([str(row.job_id) for row in found]), _text(until))])
         return found
 
-    async def renew_leases(self, leases: Sequence[Lease]) -> set[UUID]:
-        """Extend the leases of jobs that run this attempt under this agent; return the ids of those."""
-        if not leases:
-            return set()
-        told = encode([(str(lease.job_id), lease.attempt, escape(lease.agent_id)) for lease in leases])
-        async with self._writing() as transaction:
-            held = [leases[int(row[0])] for row in await transaction.ask("held_leases", told)]
-            extended = ((str(it.job_id), _text(it.until), _text(it.wake_at)) for it in held)
-            await transaction.run("extend_lease", extended)
-        return {lease.job_id for lease in held}
+    async def claim_lost(self, job_ids: Collection[UUID], now: datetime, until: datetime) -> list[JobRow]:
+        """Those of these jobs that run with `lease_until <= now`, claimed by moving it to `until`."""
+        found = await self._claim(("losable_jobs", self._ids(job_ids), _text(now)), "claim_lost", until)
+        rows = (replace(row, version=row.version + 1, lease_until=until) for row in found)
+        return sorted(rows, key=lambda row: row.job_id)
 
     async def add_watchers(self, watchers: Sequence[tuple[UUID, str]]) -> set[UUID]:
         """Add reply addresses to jobs that are not over; return the ids of those jobs."""
@@ -293,6 +288,9 @@ class SqliteStore(
 
     def _ids(self, job_ids: Collection[UUID]) -> str:
         return encode([str(job_id) for job_id in job_ids])
+
+    def _names(self, names: Collection[str]) -> str:
+        return encode([escape(name) for name in names])
 
     # -- what is buried -----------------------------------------------------------------------------------
 

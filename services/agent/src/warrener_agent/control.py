@@ -4,7 +4,12 @@ from warrener_agent.presence import Presence
 from warrener_agent.running import Stop
 from warrener_agent.workplace import Workplace
 from warrener_contracts.codec import Readable, decode
-from warrener_contracts.events import AttemptCancel, BreakerChanged, BreakerChangedData
+from warrener_contracts.events import (
+    AgentHeartbeatRequested,
+    AttemptCancel,
+    BreakerChanged,
+    BreakerChangedData,
+)
 from warrener_contracts.letters import BATCH_TYPE, EVENT_TYPE
 from warrener_runtime.bus.port import Delivery
 from warrener_runtime.logs import get_logger
@@ -13,7 +18,7 @@ _log = get_logger("agent.control")
 
 
 class Control:
-    """Hears pulses and cancellations."""
+    """Receives pulses, cancellations, breakers and requests for a heartbeat."""
 
     def __init__(self, at: Workplace, presence: Presence) -> None:
         self._at, self._presence = at, presence
@@ -29,6 +34,8 @@ class Control:
             event = element.event if isinstance(element, Readable) else None
             if isinstance(event, AttemptCancel):
                 await self._cancel(event)
+            elif isinstance(event, AgentHeartbeatRequested):
+                await self._presence.answer()
             elif isinstance(event, BreakerChanged):
                 self._turn(event.data)
             else:

@@ -63,6 +63,12 @@ class Presence:
         self.draining = True
         await self._at.bus.publish([letter_for(self._heartbeat())], timeout=_FAREWELL)
 
+    async def answer(self) -> None:
+        """A supervisor misses the heartbeats: send one at once. The request has arrived, so no pulse is
+        needed."""
+        if self.open and (self.draining or self._hears_work()):
+            await self._at.bus.publish([letter_for(self._heartbeat())], timeout=_FAREWELL)
+
     def _say_deaf(self) -> None:
         if self._at.clock.monotonic() < self._patient_until:
             return

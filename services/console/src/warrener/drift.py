@@ -6,13 +6,22 @@ from dataclasses import dataclass, replace
 from warrener.doctor.finding import Health
 from warrener.management import Management, NotCompared, Seen, bindings
 from warrener.probe import Probe
-from warrener_contracts.topology import TOPOLOGY, TRIGGERS_QUEUE, Binding, Queue, Topology, dispatch_queue
+from warrener_contracts.topology import (
+    RETIRED_QUEUES,
+    TOPOLOGY,
+    TRIGGERS_QUEUE,
+    Binding,
+    Queue,
+    Topology,
+    dispatch_queue,
+)
 from warrener_runtime.bus.namespace import Names
 
 _DECLARE = "run `warrener topology --declare`"
 _MAKE_ANEW = (
     "what exists cannot be changed: empty the queue, delete it, then run `warrener topology --declare`"
 )
+_DELETE = "delete it once no service of an earlier version runs"
 _UNBIND = "unbind it (in the management page, say), unless somebody means it"
 
 _DISPATCH_QUEUES = dispatch_queue("").name
@@ -52,7 +61,7 @@ class Drift:
 
 async def drift(probe: Probe, management: Management) -> Drift:
     """What is missing or other. Makes and changes nothing."""
-    found = await differences(probe)
+    found = await differences(probe) + await leftovers(probe)
     absent = {each.what for each in found if each.missing}
     queues = [queue for queue in TOPOLOGY.queues if f"queue {queue.name}" not in absent]
     names = probe.names
@@ -102,6 +111,15 @@ def ours(seen: Seen, names: Names) -> Seen:
         for queue, bindings_of_it in seen.items()
         if names.is_ours(queue)
     }
+
+
+async def leftovers(probe: Probe) -> list[Difference]:
+    """Queues of earlier versions that nobody uses."""
+    return [
+        Difference(f"queue {name}", "is of an earlier version", missing=False, health=Health.ODD, do=_DELETE)
+        for name in RETIRED_QUEUES
+        if await probe.queue(name) is not None
+    ]
 
 
 def of_this_broker(management: Management, queues: Iterable[Queue], seen: Seen) -> Seen:

@@ -51,7 +51,7 @@ class Alert:
         except BusUnreachable:
             return  # then nobody can be told of it either
         now = self._clock.now()
-        lost = self._alarms.lost(agents, now) if self._hearing.proves(now) else []
+        lost = self._alarms.lost(agents, now) if self._hearing.proves(self._clock.monotonic()) else []
         deaf = self._alarms.deaf(backlogs, now)
         _log_lost(lost)
         _log_deaf(deaf)

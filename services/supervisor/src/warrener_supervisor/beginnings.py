@@ -24,7 +24,7 @@ SignOfLife = AttemptStarted | AttemptProgressed | AttemptCheckpointed
 
 
 def alive(row: JobRow, event: SignOfLife, at: Moment) -> Judgement | Ignored:
-    """Its agent says that it runs: the lease is renewed, whatever else it says is noted.
+    """Its agent says that it runs: it is not lost for a lease, and whatever else it says is noted.
 
     If somebody has asked to cancel the job, this agent has not heard of it: it has taken the attempt over.
     """
@@ -36,15 +36,14 @@ def alive(row: JobRow, event: SignOfLife, at: Moment) -> Judgement | Ignored:
         why = poison.quarantined(row)
         if why is not None and row.cancel_reason is None:  # what is cancelled is told to stop below
             return _quarantined(row, why, at.now)
-    lease_until = at.now + at.rules.lease
     running = become(
         row,
         state=JobState.RUNNING,
         owner=event.data.agent_id,
         started_at=started_at,
-        lease_until=lease_until,
+        lease_until=at.now + at.rules.lease,
         due_at=None,
-        wake_at=watched_until(row, started_at, lease_until, at.rules),
+        wake_at=watched_from(row, started_at, at.rules),
         updated_at=at.now,
     )
     if isinstance(event, AttemptProgressed):
@@ -88,9 +87,9 @@ def has_ended(row: JobRow, event: Event[Any]) -> bool:
     )
 
 
-def watched_until(row: JobRow, started_at: datetime, lease_until: datetime, rules: Rules) -> datetime:
-    """When the watchdog must look at a running attempt: its lease or its time has run out."""
-    return min(lease_until, started_at + row.policy.timeout + rules.timeout_grace)
+def watched_from(row: JobRow, started_at: datetime, rules: Rules) -> datetime:
+    """When the watchdog must look at a running attempt: its time has run out. Its lease is its agent's."""
+    return started_at + row.policy.timeout + rules.timeout_grace
 
 
 def queued_again(row: JobRow, _: AttemptOverdue, at: Moment) -> Judgement:

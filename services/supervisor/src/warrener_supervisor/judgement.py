@@ -25,9 +25,13 @@ def judge(row: JobRow, event: Event[Any], at: Moment) -> Ruling:
     step = journey.step(row.state, signal, where)
     if isinstance(step, journey.Impossible):
         return Parked(Reason.IMPOSSIBLE, _contradiction(row, event, step.why))
+    if where is Fence.OLDER and (spared := trials.not_lost(row, event, at)) is not None:
+        if isinstance(step, journey.Ignored):
+            return spared._replace(tells=_told_again(row, signal, where, event))
+        row = spared.row  # and its success ends the job
     if isinstance(step, journey.Ignored):
         return Ignored(step.why, _told_again(row, signal, where, event), _late_asker(event))
-    if why := overtaken(row, event, at.now):
+    if why := overtaken(row, event, at):
         return Ignored(why, _told_again(row, signal, where, event))
     ruling = poison.remembered(row, _DECIDE[signal](row, event, at))
     assert isinstance(ruling, Ignored) or _allowed(step, ruling.row.state), (row.state, signal, ruling)

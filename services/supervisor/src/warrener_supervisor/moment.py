@@ -10,14 +10,17 @@ from warrener_store.holding import NOTHING_HELD, Holding
 from warrener_supervisor.rules import Rules
 
 _NONE: Mapping[UUID, int] = MappingProxyType({})
+_NOBODY: Mapping[str, datetime] = MappingProxyType({})
 
 
 class Moment(NamedTuple):
     """When it is judged, by which rules, the chance in [0, 1) that spreads a retry, what breakers hold back,
-    and how often jobs have snoozed where the row alone does not say (`snoozing`)."""
+    how often jobs have snoozed where the row alone does not say (`snoozing`), and when agents were last seen
+    that are said to be lost."""
 
     now: datetime
     rules: Rules
     chance: float = 0.5
     holding: Holding = NOTHING_HELD
     snoozes: Mapping[UUID, int] = _NONE
+    seen: Mapping[str, datetime] = _NOBODY

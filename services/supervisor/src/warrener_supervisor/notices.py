@@ -27,15 +27,11 @@ from warrener_supervisor.timeouts import overran
 _NOBODY = "none"
 
 
-def notice(row: JobRow, now: datetime, rules: Rules, *, hearing: bool) -> Event[Any] | None:
-    """The word about a job whose `wake_at` has come. While heartbeats are not heard, silence proves
-    nothing."""
+def notice(row: JobRow, now: datetime, rules: Rules) -> Event[Any] | None:
+    """The word about a job whose `wake_at` has come. The losses of running ones are found by their agents
+    (`losses`)."""
     if row.state in (JobState.QUEUED, JobState.RETRYING):
         return _overdue(row, now)
-    if row.state is not JobState.RUNNING:
-        return None
-    if hearing and row.lease_until is not None and row.lease_until <= now:
-        return lost(row, row.lease_until - rules.lease, now)
     return _timed_out(row, now) if overran(row, now, rules) else None
 
 
@@ -54,8 +50,8 @@ def deadline_notice(row: JobRow, now: datetime) -> Event[Any] | None:
     )
 
 
-def lost(row: JobRow, last_seen_at: datetime, now: datetime) -> Event[Any]:
-    """The current attempt is lost with its agent."""
+def lost(row: JobRow, last_seen_at: datetime, now: datetime, *, unlisted: bool = False) -> Event[Any]:
+    """The current attempt is lost with its agent; `unlisted`: its agent lives and no longer lists it."""
     return AttemptLost(
         id=f"{row.job_id}:{row.attempt}:lost",
         source=SOURCE,
@@ -69,6 +65,7 @@ def lost(row: JobRow, last_seen_at: datetime, now: datetime) -> Event[Any]:
             job_type=row.job_type,
             agent_id=row.owner or _NOBODY,
             last_seen_at=last_seen_at,
+            unlisted=unlisted,
         ),
     )
 

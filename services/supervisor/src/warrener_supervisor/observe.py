@@ -7,10 +7,11 @@ whose effect is in the row already repeats what there was to tell.
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from datetime import datetime
 from uuid import UUID
 
 from warrener_contracts.codec import Readable, Unreadable
-from warrener_contracts.events import BreakerSetRequested, Checkpoint, JobCancelRequested, Reason
+from warrener_contracts.events import AttemptLost, BreakerSetRequested, Checkpoint, JobCancelRequested, Reason
 from warrener_contracts.inbox import read_all
 from warrener_contracts.letters import Letter, encode, parked_together
 from warrener_contracts.states import JobState
@@ -147,7 +148,10 @@ class Observe:
             rows |= await self._cancelled_unheard(left, rows)
         letters = [letter for job_id in left.keys() - rows.keys() for letter in _unknown(left.pop(job_id))]
         snoozes = await snoozing.counted(self._store, rows, left)
-        at = Moment(self._clock.now(), self._rules, holding=self._breakers.holding, snoozes=snoozes)
+        seen = await self._seen(left)
+        at = Moment(
+            self._clock.now(), self._rules, holding=self._breakers.holding, snoozes=snoozes, seen=seen
+        )
         judged = [_judge(rows[job_id], cases, at) for job_id, cases in left.items()]
         await checkpointing.keep(self._store, judged)
         applied, refused = await act.save(self._store, judged)
@@ -168,6 +172,12 @@ class Observe:
         for folded in settled:
             letters += self._tell(folded, checkpoints.get(folded.row.job_id))
         return letters
+
+    async def _seen(self, left: Mapping[UUID, Sequence[Case]]) -> Mapping[str, datetime]:
+        """When agents were last seen; asked only where an attempt is said to be lost with one."""
+        if not any(isinstance(case.event, AttemptLost) for cases in left.values() for case in cases):
+            return {}
+        return {agent.agent_id: agent.last_seen_at for agent in await self._store.agents()}
 
     async def _cancelled_unheard(
         self, left: Mapping[UUID, Sequence[Case]], rows: Mapping[UUID, JobRow]

@@ -19,17 +19,28 @@ from warrener_contracts.events import (
 )
 from warrener_contracts.states import JobState
 from warrener_store.rows import JobRow
+from warrener_supervisor.moment import Moment
 
 
-def overtaken(row: JobRow, event: Event[Any], now: datetime) -> str | None:
+def overtaken(row: JobRow, event: Event[Any], at: Moment) -> str | None:
     """Why `event` no longer counts, or None if it does."""
+    if isinstance(event, AttemptLost):
+        return _seen_since(row, event, at)
     ask = _ASK.get(type(event))
-    return None if ask is None else ask(row, event, now)
+    return None if ask is None else ask(row, event, at.now)
 
 
-def _heard_since(row: JobRow, _: AttemptLost, now: datetime) -> str | None:
-    if row.lease_until is not None and row.lease_until > now:
-        return f"its agent was heard of since: the lease holds until {row.lease_until.isoformat()}"
+def _seen_since(row: JobRow, event: AttemptLost, at: Moment) -> str | None:
+    """A heartbeat that any supervisor has stored, or an event of the attempt that was judged since."""
+    if row.state is not JobState.RUNNING:
+        return None
+    if row.owner not in (None, event.data.agent_id):
+        return f"the attempt is held by {row.owner} now"
+    seen = at.seen.get(event.data.agent_id)
+    if seen is not None and seen > event.data.last_seen_at and not event.data.unlisted:
+        return f"its agent was seen again at {seen.isoformat()}"
+    if event.time is not None and row.updated_at > event.time:
+        return f"something was heard of it since, at {row.updated_at.isoformat()}"
     return None
 
 
@@ -66,7 +77,6 @@ def _held_by_another(row: JobRow, agent_id: str, started_at: datetime | None) ->
 
 
 _ASK: Mapping[type[Event[Any]], Callable[[JobRow, Any, datetime], str | None]] = {
-    AttemptLost: _heard_since,
     AttemptTimedOut: _begun_since,
     AttemptFailed: _ended_by_another,
     AttemptCancelled: _ended_by_another,

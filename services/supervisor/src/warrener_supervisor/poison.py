@@ -16,6 +16,9 @@ from warrener_supervisor.verdicts import Ignored, Judgement
 _WORD = 200
 """So much of what is told of one death is kept."""
 
+LOST = "lost"
+"""The type of the error of a lost attempt."""
+
 _FIRST, _LAST = 5, 5
 """So many deaths are named; of those in between, how many they were. A row is written and told each time."""
 
@@ -50,6 +53,28 @@ def _with(error: ErrorInfo, deaths: _Deaths) -> ErrorInfo:
     return error.model_copy(update={"deaths": deaths.named, "deaths_unnamed": deaths.unnamed})
 
 
+def silence(agent_id: str, since: str, *, unlisted: bool) -> str:
+    """Why an attempt counts as lost."""
+    what = "not named it since" if unlisted else "not been heard of since"
+    return f"agent {agent_id} has {what} {since}"
+
+
+def not_lost(row: JobRow, attempt: int, agent_id: str) -> JobRow | None:
+    """`row` without the charge for the loss of an earlier attempt, which this agent runs or has reported.
+
+    None if no loss of it is charged. The loss is among the job's deaths until it is taken back: so it is
+    taken back once.
+    """
+    error, deaths = row.error, _deaths_in(row.error)
+    charge = f"attempt {attempt}: {LOST}: agent {agent_id} has not "
+    named = tuple(death for death in deaths.named if not death.startswith(charge))
+    if error is None or len(named) == len(deaths.named):
+        return None
+    left = _Deaths(named, deaths.unnamed)
+    forgotten = error.kind is ErrorKind.LOST and not left.total
+    return become(row, losses=max(row.losses - 1, 0), error=None if forgotten else _with(error, left))
+
+
 def told(row: JobRow, error: ErrorInfo) -> ErrorInfo:
     """The error by which the current attempt of `row` went wrong, with all deaths so far."""
     deaths = _deaths_in(row.error)
@@ -62,7 +87,7 @@ def ended_with_its_agent(row: JobRow) -> JobRow:
     """The row of an attempt that was begun by one agent and has to be begun by another: the broker gives it
     out again before anybody has missed the first one, so this too must be counted."""
     message = f"agent {row.owner} has died, or was cut off, while it ran it"
-    return become(row, error=told(row, ErrorInfo(kind=ErrorKind.LOST, type="lost", message=message)))
+    return become(row, error=told(row, ErrorInfo(kind=ErrorKind.LOST, type=LOST, message=message)))
 
 
 def quarantined(charged: JobRow) -> str | None:

@@ -1,25 +1,28 @@
-"""presence: which agents live and what they run. One heartbeat renews all leases of its agent."""
+"""presence: receives the heartbeats of all agents, stores which agents live, and looks up what is new in
+their lists. A heartbeat costs one row of its agent; its lines cost something only where they differ from the
+store."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 
 from warrener_contracts.codec import Unreadable, decode
 from warrener_contracts.events import AgentHeartbeat, Reason
 from warrener_contracts.letters import Letter
-from warrener_contracts.topology import HEARTBEATS_QUEUE
+from warrener_contracts.topology import HEARTBEATS
 from warrener_runtime.bus.port import Bus, Delivery, Subscription
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
 from warrener_runtime.telemetry import TraceContext
-from warrener_store.port import StateStore
+from warrener_store.becoming import become
+from warrener_store.port import Save, StateStore
 from warrener_store.rows import AgentRow, JobRow
-from warrener_supervisor import act
-from warrener_supervisor.fold import Case, fold
-from warrener_supervisor.listing import Listed, listed
+from warrener_supervisor import act, poison
+from warrener_supervisor.fold import Case, Folded, fold
+from warrener_supervisor.listing import Line, Listed, Listings, confirms, listed
 from warrener_supervisor.moment import Moment
 from warrener_supervisor.parking import parked_bytes, parked_event
 from warrener_supervisor.rules import Rules
-from warrener_supervisor.tidings import cancel_letter
+from warrener_supervisor.tidings import cancel_letter, superseded_letter
 
 _log = get_logger("presence")
 
@@ -29,22 +32,36 @@ _SLOW = 1.0
 
 
 class Presence:
-    """The verb that hears the heartbeats. All it does is repeated by the next one, should it fail."""
+    """The verb that receives the heartbeats. All it does is repeated by the next one, should it fail.
 
-    def __init__(self, bus: Bus, store: StateStore, clock: Clock, rules: Rules) -> None:
+    `conclusive`: True while what is received is certain to be new; only then a loss is taken back.
+    """
+
+    def __init__(  # noqa: PLR0917 - the three of every verb, and what it knows of heartbeats
+        self,
+        bus: Bus,
+        store: StateStore,
+        clock: Clock,
+        rules: Rules,
+        listings: Listings,
+        conclusive: Callable[[], bool],
+    ) -> None:
         self._bus = bus
         self._store = store
         self._clock = clock
         self._rules = rules
+        self._listings = listings
+        self._conclusive = conclusive
         self._busy_since: float | None = None
 
     @property
     def keeps_up(self) -> bool:
-        """Whether what is heard is noted at once. While the store is slow or away, leases run out unheard."""
+        """True if what is received is stored at once. While the store is slow or away, silence proves
+        nothing."""
         return self._busy_since is None or self._clock.monotonic() - self._busy_since < _SLOW
 
     async def handle(self, subscription: Subscription, deliveries: list[Delivery]) -> None:
-        """Note the agents of one batch and renew what they run."""
+        """Store the agents of one batch and look up what is new in their lists."""
         if self._busy_since is None:  # else it is tried again
             self._busy_since = self._clock.monotonic()
         await self._note(subscription, deliveries)
@@ -52,37 +69,68 @@ class Presence:
 
     async def _note(self, subscription: Subscription, deliveries: list[Delivery]) -> None:
         beats, letters = _read(deliveries)
-        now = self._clock.now()
+        now, received = self._clock.now(), self._clock.monotonic()
+        fresh = {beat.data.agent_id: self._listings.note(beat, received, now) for beat in beats}
         await self._store.put_agents([_agent(beat, now) for beat in beats])
-        letters += await self._renew(beats, now)
+        letters += await self._look_up(fresh, now)
         await act.publish(self._bus, letters, self._clock)
         await subscription.ack(deliveries)
 
-    async def _renew(self, beats: Iterable[AgentHeartbeat], now: datetime) -> list[Letter]:
-        lines = [(line, beat.data.agent_id) for beat in beats for line in beat.data.running]
-        rows = await self._store.jobs_by_id({line.job_id for line, _ in lines}) if lines else {}
+    async def _look_up(self, fresh: Mapping[str, Iterable[Line]], now: datetime) -> list[Letter]:
+        lines = [(agent_id, line) for agent_id, some in fresh.items() for line in some]
+        if not lines:
+            return []
+        running = await self._store.running_among({line.job_id for _, line in lines})
+        left: list[tuple[str, Line]] = []
+        for agent_id, line in lines:
+            if confirms(running, agent_id, line):
+                self._listings.confirm(agent_id, [line])
+            else:
+                left.append((agent_id, line))
+        if not left:
+            return []
+        rows = await self._store.jobs_by_id({line.job_id for _, line in left})
         found = [
-            (rows[line.job_id], listed(rows[line.job_id], line, agent_id, now, self._rules))
-            for line, agent_id in lines
+            (rows[line.job_id], agent_id, line, listed(rows[line.job_id], line, agent_id, now))
+            for agent_id, line in left
             if line.job_id in rows
         ]
-        if leases := [each.lease for _, each in found if each.lease is not None]:
-            await self._store.renew_leases(leases)
-        await self._begin(found, now)
-        return [
-            cancel_letter(row, now, TraceContext(row.traceparent, row.tracestate))
-            for row, each in found
-            if each.unwanted
-        ]
+        await self._save(found, now)
+        return [letter for row, _, line, each in found for letter in _stops(row, line, each, now)]
 
-    async def _begin(self, found: Iterable[tuple[JobRow, Listed]], now: datetime) -> None:
-        """Signs of life of what nobody has announced yet. Of two agents the first counts; a save that comes
-        too late is made up for by the next heartbeat."""
-        begun = {
-            row.job_id: (row, each.begun) for row, each in reversed(list(found)) if each.begun is not None
-        }
-        judged = [fold(row, [Case(event, 0.0)], Moment(now, self._rules)) for row, event in begun.values()]
-        await act.save(self._store, judged)
+    async def _save(self, found: Iterable[tuple[JobRow, str, Line, Listed]], now: datetime) -> None:
+        """Signs of life of what nobody has announced, and losses that were none. Of two agents the first
+        counts; a save that comes too late is made up for by the next heartbeat."""
+        conclusive = self._conclusive()
+        folded: dict[object, Folded] = {}
+        for row, agent_id, line, each in found:
+            if row.job_id in folded:
+                continue
+            if each.begun is not None:
+                folded[row.job_id] = fold(row, [Case(each.begun, 0.0)], Moment(now, self._rules))
+            elif each.not_lost and conclusive:
+                spared = poison.not_lost(row, line.attempt, agent_id)
+                if spared is not None:
+                    folded[row.job_id] = _taken_back(spared, line, now)
+        await act.save(self._store, list(folded.values()))
+
+
+def _taken_back(spared: JobRow, line: Line, now: datetime) -> Folded:
+    _log.warning(
+        "A lost attempt runs after all: its loss is not charged.",
+        action="presence.not_lost",
+        job_id=str(line.job_id),
+        attempt=line.attempt,
+    )
+    row = become(spared, version=spared.version + 1, updated_at=now)
+    return Folded(row, saves=[Save(row)])
+
+
+def _stops(row: JobRow, line: Line, each: Listed, now: datetime) -> Iterable[Letter]:
+    if each.unwanted:
+        yield cancel_letter(row, now, TraceContext(row.traceparent, row.tracestate))
+    elif each.superseded:
+        yield superseded_letter(row, line.attempt, now)
 
 
 def _read(deliveries: Iterable[Delivery]) -> tuple[list[AgentHeartbeat], list[Letter]]:
@@ -92,12 +140,12 @@ def _read(deliveries: Iterable[Delivery]) -> tuple[list[AgentHeartbeat], list[Le
     for delivery in deliveries:
         for found in decode(delivery.body, delivery.content_type):
             if isinstance(found, Unreadable):
-                parked.append(parked_bytes(found, HEARTBEATS_QUEUE.name))
+                parked.append(parked_bytes(found, HEARTBEATS))
             elif isinstance(found.event, AgentHeartbeat):
                 beats[found.event.data.agent_id] = found.event
             else:
                 detail = "expected heartbeats here"
-                parked.append(parked_event(found, HEARTBEATS_QUEUE.name, Reason.WRONG_DOOR, detail))
+                parked.append(parked_event(found, HEARTBEATS, Reason.WRONG_DOOR, detail))
     if parked:
         _log.error(
             "Messages that are no heartbeats are parked.", action="presence.parked", messages=len(parked)
@@ -111,7 +159,7 @@ def _agent(beat: AgentHeartbeat, now: datetime) -> AgentRow:
         agent_id=data.agent_id,
         host=data.host,
         pid=data.pid,
-        queues=tuple(data.queues),
+        queues=data.queues,
         slots=data.slots,
         running=len(data.running),
         draining=data.draining,

@@ -5,6 +5,8 @@ from datetime import timedelta
 
 from warrener_contracts.topology import RUNGS
 
+_ANSWER = timedelta(seconds=2)
+
 
 @dataclass(frozen=True, slots=True)
 class Rules:
@@ -19,9 +21,15 @@ class Rules:
     )  # an agent stops its attempts itself, and is given time for it
     longest_ladder: timedelta = RUNGS[-1].delay  # what waits longer waits in the store alone
     shortest_delay: timedelta = RUNGS[0].delay  # no rung is shorter: a shorter delay would spin
+    compare: timedelta = timedelta(seconds=20)  # an agent's whole list is compared with the store
     claim: timedelta = timedelta(seconds=10)  # the watchdog's word is repeated after it, if it was not heard
     settled: timedelta = timedelta(seconds=10)  # a dispatch is in its queue by then, or lost
     unpublished_grace: timedelta = timedelta(seconds=5)  # who has just touched a job may be publishing it
     named_again: timedelta = timedelta(
         minutes=1
     )  # a job that waits too long is named again, if it was not heard
+
+    @property
+    def answer(self) -> timedelta:
+        """Time an agent has to answer before it counts as lost; it is asked so long before its lease ends."""
+        return min(_ANSWER, self.lease / 4)

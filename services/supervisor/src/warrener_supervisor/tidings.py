@@ -98,6 +98,22 @@ def cancel_letter(row: JobRow, now: datetime, trace: TraceContext) -> Letter:
     return control_letter(event, row.queue)
 
 
+def superseded_letter(row: JobRow, attempt: int, now: datetime) -> Letter:
+    """To every agent that serves the job's queue: stop this earlier attempt, a later one runs."""
+    event = AttemptCancel(
+        id=f"{row.job_id}:{attempt}:superseded",
+        source=SOURCE,
+        time=now,
+        subject=str(row.job_id),
+        traceparent=row.traceparent,
+        tracestate=row.tracestate,
+        data=AttemptCancelData(
+            job_id=row.job_id, attempt=attempt, reason=f"attempt {row.attempt} runs in its place"
+        ),
+    )
+    return control_letter(event, row.queue)
+
+
 def control_letter(event: AttemptCancel, queue: str) -> Letter:
     """`event` to the agents that serve `queue` alone."""
     whole = letter_for(event)

@@ -2,14 +2,17 @@
 
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 from warrener_contracts.events import (
     AttemptCancelled,
     AttemptFailed,
     AttemptLost,
     AttemptReleased,
+    AttemptSucceeded,
     ErrorInfo,
     ErrorKind,
+    Event,
 )
 from warrener_contracts.journey import Signal
 from warrener_contracts.retrying import is_unknown, not_again_because
@@ -68,8 +71,8 @@ def lost(row: JobRow, event: AttemptLost, at: Moment) -> Judgement:
     """Its agent is gone. Not the job's fault, so counted apart; but a job that ends every agent must end
     too."""
     since = event.data.last_seen_at.isoformat()
-    message = f"agent {event.data.agent_id} has not been heard of since {since}"
-    error = ErrorInfo(kind=ErrorKind.LOST, type="lost", message=message)
+    message = poison.silence(event.data.agent_id, since, unlisted=event.data.unlisted)
+    error = ErrorInfo(kind=ErrorKind.LOST, type=poison.LOST, message=message)
     charged = become(row, losses=row.losses + 1, error=poison.told(row, error))
     record = _record(row, AttemptEnd.LOST, at, event.data.agent_id, error)
     if row.cancel_reason is not None:
@@ -83,6 +86,23 @@ def lost(row: JobRow, event: AttemptLost, at: Moment) -> Judgement:
     if charged.losses > row.policy.max_losses:
         return _last(charged, record, f"lost with its agent {charged.losses} times", at)
     return _again_unless_old(charged, record, _elsewhere_after(charged, at), at)
+
+
+_ENDS = (AttemptSucceeded, AttemptFailed, AttemptCancelled, AttemptReleased)
+
+
+def not_lost(row: JobRow, event: Event[Any], at: Moment) -> Judgement | None:
+    """The agent reports the end of an earlier attempt that was declared lost: the loss is not charged. A
+    failure is charged in its place, or a handler that fails late would never run out of attempts; the attempt
+    that is under way may still end well, so it is left to it to be the last."""
+    if row.state.terminal or not isinstance(event, _ENDS):
+        return None
+    spared = poison.not_lost(row, event.data.attempt, event.data.agent_id)
+    if spared is None:
+        return None
+    failed_late = isinstance(event, AttemptFailed) and not event.data.snoozed
+    failures = min(row.failures + failed_late, max(row.failures, row.policy.max_attempts - 1))
+    return Judgement(become(spared, failures=failures, updated_at=at.now), "not lost")
 
 
 def _elsewhere_after(charged: JobRow, at: Moment) -> timedelta:

@@ -1,6 +1,7 @@
 """watchdog: looks at the jobs whose time has come and says so on the status exchange; the judge hears it
 there."""
 
+from collections.abc import Iterable
 from datetime import UTC, datetime
 
 from warrener_contracts.letters import Letter, gathered, letter_for
@@ -10,9 +11,11 @@ from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
 from warrener_store.becoming import become
 from warrener_store.port import Save, StateStore
-from warrener_supervisor.hearing import Hearing
+from warrener_store.rows import JobRow
+from warrener_supervisor.beginnings import watched_from
 from warrener_supervisor.notices import deadline_notice, notice
 from warrener_supervisor.rules import Rules
+from warrener_supervisor.timeouts import overran
 
 _log = get_logger("watchdog")
 
@@ -31,31 +34,29 @@ class Watchdog:
         clock: Clock,
         rules: Rules,
         *,
-        hearing: Hearing,
         limit: int = 500,
     ) -> None:
         self._bus = bus
         self._store = store
         self._clock = clock
         self._rules = rules
-        self._hearing = hearing
         self._limit = limit
 
     async def look(self) -> None:
         """One look at everything that is due."""
         now = self._clock.now()
-        hearing = self._hearing.proves(now)
-        while await self._say(now, hearing=hearing) >= self._limit:
+        while await self._say(now) >= self._limit:
             pass  # there is more of the same moment
         await self._name_waiting(now)
 
-    async def _say(self, now: datetime, *, hearing: bool) -> int:
+    async def _say(self, now: datetime) -> int:
         until = now + self._rules.claim
         due = await self._store.claim_due(_WATCHED, now, until, self._limit)
         late = await self._store.claim_deadlines(now, until, self._limit)
-        events = [notice(row, now, self._rules, hearing=hearing) for row in due]
+        events = [notice(row, now, self._rules) for row in due]
         events += [deadline_notice(row, now) for row in late]
         await self._publish([letter_for(event) for event in events if event is not None])
+        await self._watch_later([row for row in due if row.state is JobState.RUNNING], now)
         return max(len(due), len(late))
 
     async def _name_waiting(self, now: datetime) -> None:
@@ -64,10 +65,27 @@ class Watchdog:
         One batch a look: a backlog of a million must not keep the judge from anything else.
         """
         due = await self._store.claim_due([JobState.QUEUED], now, now + self._rules.named_again, self._limit)
-        events = [event for row in due if (event := notice(row, now, self._rules, hearing=False)) is not None]
+        events = [event for row in due if (event := notice(row, now, self._rules)) is not None]
         if due and await self._publish(gathered(map(letter_for, events))):
             named = [become(row, version=row.version + 1, wake_at=_NAMED) for row in due]
             await self._store.save_jobs([Save(row) for row in named])
+
+    async def _watch_later(self, running: Iterable[JobRow], now: datetime) -> None:
+        """Look at these when their time is over: a claim, or a version that renewed leases in `wake_at`, has
+        woken them before."""
+        saves = [
+            Save(
+                become(
+                    row,
+                    version=row.version + 1,
+                    wake_at=watched_from(row, row.started_at or now, self._rules),
+                )
+            )
+            for row in running
+            if not overran(row, now, self._rules)
+        ]
+        if saves:
+            await self._store.save_jobs(saves)
 
     async def _publish(self, letters: list[Letter]) -> bool:
         """Publish once, and not until it succeeds: what was true before an outage need not be true after it.

@@ -1,11 +1,20 @@
 """The supervisor put together: the only place that knows which bus and which store."""
 
+import os
+import re
+import socket
 from collections.abc import Sequence
 from datetime import timedelta
 from functools import partial
 
 from warrener_contracts.letters import Letter
-from warrener_contracts.topology import DEAD_QUEUE, HEARTBEATS_QUEUE, STATUS_QUEUE, TOPOLOGY, UNROUTABLE_QUEUE
+from warrener_contracts.topology import (
+    DEAD_QUEUE,
+    STATUS_QUEUE,
+    TOPOLOGY,
+    UNROUTABLE_QUEUE,
+    heartbeats_queue,
+)
 from warrener_runtime.bus import Bus, TopologyMismatch, open_bus
 from warrener_runtime.clock import Clock, Entropy, SystemEntropy
 from warrener_runtime.database_clock import DatabaseClock
@@ -27,7 +36,9 @@ from warrener_supervisor.escalation.intake import Intake
 from warrener_supervisor.escalation.runner import Runner
 from warrener_supervisor.escalation.sinks.rack import Rack
 from warrener_supervisor.escalation.source import LadderFile
-from warrener_supervisor.hearing import Hearing
+from warrener_supervisor.hearing import TICK, Hearing
+from warrener_supervisor.listing import Listings
+from warrener_supervisor.losses import Losses
 from warrener_supervisor.observe import Observe
 from warrener_supervisor.presence import Presence
 from warrener_supervisor.redispatch import Redispatch
@@ -74,23 +85,31 @@ def assemble(  # noqa: PLR0917 - the same six for every service
         intake=intake,
         max_events=settings.batch_limit,
     )
-    presence = Presence(bus, store, clock, rules)
+    heartbeats = heartbeats_queue(_replica(entropy))
+    listings = Listings(rules.compare.total_seconds(), rules.lease.total_seconds() / 2)
+    presence = Presence(
+        bus, store, clock, rules, listings, conclusive=lambda: hearing.proves(clock.monotonic())
+    )
     bury = Bury(bus, store, clock)
     deaf = settings.give_up_deaf_after
     hearts = Consumer(
         "presence",
         bus,
-        HEARTBEATS_QUEUE.name,
+        heartbeats.name,
         _BEATS_AT_ONCE,
         presence.handle,
         clock=clock,
         give_up_after=deaf,
+        own_queue=True,
         probe=store.ping,
     )
-    hearing = Hearing(lambda: hearts.live and presence.keeps_up and clock.trusted, rules)
+    hearing = Hearing(
+        lambda: hearts.live and presence.keeps_up and clock.trusted, lambda: hearts.epoch, rules
+    )
+    losses = Losses(bus, store, clock, entropy, rules, listings, hearing)
+    watchdog = Watchdog(bus, store, clock, rules)
     redispatch = Redispatch(bus, store, clock, rules)
     unpublished = Unpublished(bus, store, clock, rules, intake)
-    watchdog = Watchdog(bus, store, clock, rules, hearing=hearing)
     alert = Alert(bus, store, clock, rules, hearing, intake)
     schedules = ScheduleWatch(bus, store, clock, rules=rules, intake=intake)
 
@@ -108,7 +127,7 @@ def assemble(  # noqa: PLR0917 - the same six for every service
     judging = partial(Loop, clock=clock, judges_time=True)
     tries = KeptTries(store, clock.now)
     return Group(
-        Resource("topology", lambda: bus.declare(TOPOLOGY), _nothing),
+        Resource("topology", lambda: bus.declare(TOPOLOGY.with_queues([heartbeats])), _nothing),
         Consumer(
             "observe",
             bus,
@@ -139,10 +158,22 @@ def assemble(  # noqa: PLR0917 - the same six for every service
         judging("watchdog", watchdog.look, every=settings.watch_every),
         judging("unpublished jobs", unpublished.look, every=_UNPUBLISHED_EVERY),
         judging("redispatch", redispatch.look, every=_COMPARE_EVERY),
+        Loop("hearing", partial(_look, hearing, clock), every=TICK, clock=clock),
+        judging("losses", losses.look, every=settings.watch_every),
         judging("alert", alert.look, every=_ALERT_EVERY),
         judging("schedules", schedules.look, every=_ALERT_EVERY),
         name=NAME,
     )
+
+
+async def _look(hearing: Hearing, clock: Clock) -> None:
+    hearing.look(clock.monotonic())
+
+
+def _replica(entropy: Entropy) -> str:
+    """A name for this process that no other has had: its queue of heartbeats carries it."""
+    host = re.sub(r"[^A-Za-z0-9-]", "-", socket.gethostname())[:60]
+    return f"{host}-{os.getpid()}-{entropy.new_id().hex[-8:]}"
 
 
 def rules_of(settings: SupervisorSettings) -> Rules:

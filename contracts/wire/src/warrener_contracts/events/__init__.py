@@ -41,6 +41,8 @@ from warrener_contracts.events.dead_letters import (
     JobRedriveRequestedData,
 )
 from warrener_contracts.events.dispatch import (
+    AgentHeartbeatRequested,
+    AgentHeartbeatRequestedData,
     AttemptCancel,
     AttemptCancelData,
     AttemptDispatched,
@@ -121,6 +123,8 @@ __all__ = [
     "AgentAnnouncedData",
     "AgentHeartbeat",
     "AgentHeartbeatData",
+    "AgentHeartbeatRequested",
+    "AgentHeartbeatRequestedData",
     "AgentLost",
     "AgentLostData",
     "AttemptCancel",

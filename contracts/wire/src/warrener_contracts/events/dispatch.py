@@ -8,6 +8,7 @@ from pydantic import Field
 from warrener_contracts.events.checkpoints import Checkpoint
 from warrener_contracts.events.envelope import Event, EventData
 from warrener_contracts.events.fields import (
+    AgentId,
     AttemptNumber,
     Instant,
     JobType,
@@ -55,6 +56,18 @@ class AttemptCancelData(EventData, frozen=True):
     job_id: UUID
     attempt: AttemptNumber | None = Field(default=None, description="None: every attempt.")
     reason: Sentence
+
+
+class AgentHeartbeatRequestedData(EventData, frozen=True):
+    """A supervisor has had no heartbeat of this agent for most of a lease."""
+
+    agent_id: AgentId
+
+
+class AgentHeartbeatRequested(Event[AgentHeartbeatRequestedData], frozen=True):
+    """Control, to one agent: it answers with a heartbeat at once."""
+
+    type: Literal["agent.heartbeat_requested.v1"] = "agent.heartbeat_requested.v1"
 
 
 class AttemptCancel(Event[AttemptCancelData], frozen=True):

@@ -194,9 +194,14 @@ class AttemptTimedOut(Event[AttemptTimedOutData], frozen=True):
 
 
 class AttemptLostData(AttemptData, frozen=True):
-    """The watchdog's word: its agent has not been heard of since `last_seen_at`."""
+    """There was no sign of it since `last_seen_at`: its agent is silent, or no longer lists it."""
 
     last_seen_at: Instant
+    unlisted: bool = Field(
+        default=False,
+        exclude_if=nothing,
+        description="True if the agent sends heartbeats, and they no longer list the attempt.",
+    )
 
 
 class AttemptLost(Event[AttemptLostData], frozen=True):

@@ -201,7 +201,7 @@ def _status() -> list[e.Event[Any]]:
         ),
         e.AttemptLost(
             **_envelope(13, _SUPERVISOR, 95),
-            data=e.AttemptLostData(**_attempt(), last_seen_at=_at(64)),
+            data=e.AttemptLostData(**_attempt(), last_seen_at=_at(64), unlisted=True),
         ),
         e.AttemptOverdue(
             **_envelope(14, _SUPERVISOR, 1860),
@@ -223,6 +223,10 @@ def _status() -> list[e.Event[Any]]:
                 started_at=_at(-60),
                 draining=False,
             ),
+        ),
+        e.AgentHeartbeatRequested(
+            **_envelope(61, _SUPERVISOR, 71, _AGENT),
+            data=e.AgentHeartbeatRequestedData(agent_id=_AGENT),
         ),
     ]
 

@@ -238,7 +238,17 @@ ROUTES: tuple[Route, ...] = (
         (AGENT,),
         (SUPERVISOR,),
         (e.AgentHeartbeat,),
-        "Presence; it renews the leases of what the agent runs.",
+        "Presence; it renews the leases of what the agent runs. Every supervisor receives every one.",
+        persistent=False,
+    ),
+    Route(
+        "heartbeat-requests",
+        topology.CONTROL,
+        "agent.{agent_id}",
+        (SUPERVISOR,),
+        (AGENT,),
+        (e.AgentHeartbeatRequested,),
+        "Before an agent counts as lost, it is asked for a heartbeat.",
         persistent=False,
     ),
     Route(

@@ -51,7 +51,7 @@ def _lines() -> Iterator[str]:
     yield ""
     yield "## Queues"
     yield ""
-    yield "What stands in angle brackets is filled in: one queue for each queue, agent and asker."
+    yield "What stands in angle brackets is filled in: one queue for each queue, supervisor, agent and asker."
     yield ""
     yield "| queue | bound to | arguments |"
     yield "|---|---|---|"
@@ -71,6 +71,7 @@ def _lines() -> Iterator[str]:
 def _queues() -> tuple[Queue, ...]:
     named = (
         topology.dispatch_queue("<queue>"),
+        topology.heartbeats_queue("<supervisor id>"),
         topology.control_queue("<agent id>", ["<queue>"]),
         topology.reply_queue("<reply address>"),
     )
@@ -86,4 +87,4 @@ def _queue(queue: Queue) -> str:
     bindings = "<br>".join(f"`{binding.exchange}` `{binding.key}`" for binding in queue.bindings)
     arguments = "<br>".join(f"`{name}` = `{value}`" for name, value in queue.arguments.items())
     lasting = "exclusive: it goes with its connection" if queue.exclusive else ""
-    return f"| `{queue.name}` | {bindings} | {arguments or lasting} |"
+    return f"| `{queue.name}` | {bindings} | {'<br>'.join(filter(None, (arguments, lasting)))} |"

@@ -115,6 +115,14 @@ Index(
     postgresql_where=sql("deadline_wake_at IS NOT NULL"),
     sqlite_where=sql("deadline_wake_at IS NOT NULL"),
 )
+# Which agents run something, and what: read when a heartbeat's list differs, and when an agent is silent.
+# Most jobs are over before they are known to run, and never stand in it.
+Index(
+    "warrener_jobs_running",
+    jobs.c.owner,
+    postgresql_where=sql("state = 'running'"),
+    sqlite_where=sql("state = 'running'"),
+)
 # Lists: newest first of each state, by type and by parent; what is asked of all states or all types takes a
 # page of each (`listing.py`), so no index is for it alone. New rows come at the right end of their state and
 # type.

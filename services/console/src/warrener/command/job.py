@@ -75,12 +75,21 @@ async def _show(store: StateStore, row: JobRow, *, as_json: bool) -> None:
     follow_ups = await store.list_jobs(JobFilter(parent_id=row.job_id, limit=_FOLLOW_UPS))
     holding = NOTHING_HELD if row.state.terminal else Holding(await store.breakers())
     checkpoint = (await store.checkpoints_of([row.job_id])).get(row.job_id)
+    seen = await _seen(store, row)
     now = datetime.now(UTC)
     if as_json:
         told = [
             {"job_id": each.job_id, "job_type": each.job_type, "state": each.state} for each in follow_ups
         ]
         beside = {"attempts": attempts, "follow_ups": told, "checkpoint": checkpoint}
-        print_json(jsonable(row) | beside | {"next": next_step(row, now, holding)})
+        print_json(jsonable(row) | beside | {"next": next_step(row, now, holding, seen=seen)})
     else:
-        out().print(job_page(row, attempts, follow_ups, now, holding=holding, checkpoint=checkpoint))
+        page = job_page(row, attempts, follow_ups, now, holding=holding, checkpoint=checkpoint, seen=seen)
+        out().print(page)
+
+
+async def _seen(store: StateStore, row: JobRow) -> datetime | None:
+    """The last heartbeat of the agent that runs the job."""
+    if row.state is not JobState.RUNNING:
+        return None
+    return {agent.agent_id: agent.last_seen_at for agent in await store.agents()}.get(row.owner or "")

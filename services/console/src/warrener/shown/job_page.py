@@ -33,8 +33,9 @@ def job_page(
     *,
     holding: Holding = NOTHING_HELD,
     checkpoint: CheckpointRow | None = None,
+    seen: datetime | None = None,
 ) -> Group:
-    """Where it is, what went wrong, what happens next."""
+    """Where it is, what went wrong, what happens next; `seen` is the last heartbeat of its agent."""
     parts: list[RenderableType] = [_head(row), _facts(row, now)]
     if attempts:
         parts += [_title("attempts"), _attempts(attempts)]
@@ -48,7 +49,7 @@ def job_page(
         parts += [_title("follow-ups"), _follow_ups(follow_ups)]
     if row.result is not None:
         parts += [_title("result"), _indented(Text(_json(row.result)))]
-    parts += [_title("next"), _indented(Text(next_step(row, now, holding)))]
+    parts += [_title("next"), _indented(Text(next_step(row, now, holding, seen=seen)))]
     return Group(*parts)
 
 

@@ -3,24 +3,28 @@
 from datetime import datetime
 
 from warrener.shown.breakers import held_by
-from warrener.shown.times import ago, clock, span
+from warrener.shown.tables import SILENT_AFTER
+from warrener.shown.times import ago, clock
 from warrener_contracts.states import JobState
 from warrener_store.holding import NOTHING_HELD, Holding
 from warrener_store.rows import JobRow
 
 
-def next_step(row: JobRow, now: datetime, holding: Holding = NOTHING_HELD) -> str:
-    """What to expect, and who will do it; `holding` is what breakers hold back."""
+def next_step(
+    row: JobRow, now: datetime, holding: Holding = NOTHING_HELD, *, seen: datetime | None = None
+) -> str:
+    """What to expect, and who will do it; `holding` is what breakers hold back, `seen` the last heartbeat of
+    the job's agent."""
     deadline = (
         f"; it expires {ago(row.deadline_at, now)}" if row.deadline_at and not row.state.terminal else ""
     )
     breaker = holding.before(row.job_type, row.policy)
     if breaker is not None and row.state in (JobState.WAITING, JobState.RETRYING):
         return held_by(breaker, now) + deadline
-    return _of_state(row, now) + deadline
+    return _of_state(row, now, seen) + deadline
 
 
-def _of_state(row: JobRow, now: datetime) -> str:
+def _of_state(row: JobRow, now: datetime, seen: datetime | None) -> str:
     if row.state.terminal:
         return _over(row)
     if row.cancel_reason and row.state is JobState.RUNNING:
@@ -34,7 +38,7 @@ def _of_state(row: JobRow, now: datetime) -> str:
         return f"the next free agent of queue {row.queue} takes attempt {row.attempt}" + _waiting(row, now)
     if row.state is JobState.RETRYING:
         return _retrying(row, now)
-    return _running(row, now, left)
+    return _running(row, now, left, seen)
 
 
 def _retrying(row: JobRow, now: datetime) -> str:
@@ -58,10 +62,10 @@ def _waiting(row: JobRow, now: datetime) -> str:
     return f"; it waits longer than its start_timeout since {clock(late)}" if late <= now else ""
 
 
-def _running(row: JobRow, now: datetime, left: int) -> str:
+def _running(row: JobRow, now: datetime, left: int, seen: datetime | None) -> str:
     limit = f"it may run until {clock(row.started_at + row.policy.timeout)}" if row.started_at else "it runs"
-    lease = f", its agent was heard of, lease for {span(row.lease_until - now)}" if row.lease_until else ""
-    if row.lease_until and row.lease_until < now:
-        lease = ", its agent is overdue: the supervisor gives the job to another"
+    agent = f", its agent was seen {ago(seen, now)}" if seen else ""
+    if seen and now - seen > SILENT_AFTER:
+        agent += ": the supervisor gives the job to another"
     more = "then tried again" if left > 1 else "then it is dead"
-    return f"{limit}{lease}; if it fails: {more}"
+    return f"{limit}{agent}; if it fails: {more}"

@@ -1,0 +1,159 @@
+"""losses: finds running attempts whose agent is silent or no longer lists them, and says so on the status
+exchange, where the judge receives it.
+
+A silent agent is asked for a heartbeat before its lease is over. It counts as lost only if neither this
+supervisor nor the store (that is: any supervisor) has a sign of it since.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from warrener_contracts.events import AgentHeartbeatRequested, AgentHeartbeatRequestedData, Event
+from warrener_contracts.letters import letter_for
+from warrener_runtime.bus.port import Bus, Fate
+from warrener_runtime.clock import Clock, Entropy
+from warrener_runtime.logs import get_logger
+from warrener_store.port import StateStore
+from warrener_supervisor.hearing import Hearing
+from warrener_supervisor.listing import Line, Listings
+from warrener_supervisor.notices import lost
+from warrener_supervisor.rules import Rules
+from warrener_supervisor.source import SOURCE
+
+_log = get_logger("losses")
+
+_AT_ONCE = 500
+
+
+class Losses:
+    """The verb that declares attempts lost. What nobody judges is declared again when its claim is over."""
+
+    def __init__(  # noqa: PLR0917 - the four of every verb, and what heartbeats have told
+        self,
+        bus: Bus,
+        store: StateStore,
+        clock: Clock,
+        entropy: Entropy,
+        rules: Rules,
+        listings: Listings,
+        hearing: Hearing,
+    ) -> None:
+        self._bus, self._store, self._clock, self._entropy = bus, store, clock, entropy
+        self._rules, self._listings, self._hearing = rules, listings, hearing
+        self._asked: dict[str, float] = {}
+
+    async def look(self) -> None:
+        """One look at all agents that run something."""
+        if not self._hearing.proves(self._clock.monotonic()):
+            self._asked.clear()
+            return
+        await self._compare()
+        await self._look_for_missing()
+        await self._look_for_silent()
+
+    # -- agents that live and do not list what they should -----------------------------------------------
+
+    async def _compare(self) -> None:
+        """Compare whole lists with the store, for what single differences do not show."""
+        now = self._clock.monotonic()
+        due = self._listings.to_compare(now)
+        running = await self._store.running_of(due)
+        for agent_id in due:
+            self._listings.compare(agent_id, [one for one in running if one.owner == agent_id], now)
+        self._listings.forget(now - self._forgotten_after)
+
+    @property
+    def _forgotten_after(self) -> float:
+        return 10 * (self._rules.lease + self._rules.compare).total_seconds()
+
+    async def _look_for_missing(self) -> None:
+        missing = self._listings.missing(self._clock.monotonic() - self._rules.lease.total_seconds())
+        if not missing:
+            return
+        running = await self._store.running_among({line.job_id for line in missing})
+        gone: dict[UUID, datetime] = {}
+        for line, (agent_id, since) in missing.items():
+            known = running.get(line.job_id)
+            if known is None or Line(known.job_id, known.attempt) != line or known.owner != agent_id:
+                self._listings.settle(agent_id, line)
+            else:
+                gone[line.job_id] = since.last_seen_at
+        await self._declare(gone, unlisted=True)
+
+    # -- agents that are silent --------------------------------------------------------------------------
+
+    async def _look_for_silent(self) -> None:
+        now, moment = self._clock.now(), self._clock.monotonic()
+        seen = await self._store.running_owners()
+        quiet = {
+            agent_id: last
+            for agent_id, last in seen.items()
+            if last is None or now - last >= self._rules.lease - self._rules.answer
+        }
+        self._asked = {agent_id: asked for agent_id, asked in self._asked.items() if agent_id in quiet}
+        await self._ask([agent_id for agent_id in quiet if agent_id not in self._asked], moment)
+        silent = {
+            agent_id: last
+            for agent_id, last in quiet.items()
+            if (last is None or now - last >= self._rules.lease) and self._did_not_answer(agent_id, moment)
+        }
+        if silent:
+            running = await self._store.running_of(silent)
+            await self._declare(
+                {one.job_id: silent[one.owner] for one in running if one.lease_until <= now}, unlisted=False
+            )
+
+    def _did_not_answer(self, agent_id: str, now: float) -> bool:
+        asked = self._asked[agent_id]
+        answer = self._rules.answer.total_seconds()
+        return now - asked >= answer and not self._listings.received_since(agent_id, asked)
+
+    async def _ask(self, agents: Sequence[str], now: float) -> None:
+        if not agents:
+            return
+        self._asked |= dict.fromkeys(agents, now)
+        _log.warning(
+            "Agents are silent; they are asked for a heartbeat before they count as lost.",
+            action="losses.asked",
+            agents=sorted(agents),
+        )
+        await self._bus.publish([letter_for(self._request(agent_id)) for agent_id in agents])
+
+    def _request(self, agent_id: str) -> AgentHeartbeatRequested:
+        return AgentHeartbeatRequested(
+            id=self._entropy.new_text(),
+            source=SOURCE,
+            time=self._clock.now(),
+            subject=agent_id,
+            data=AgentHeartbeatRequestedData(agent_id=agent_id),
+        )
+
+    # -- both --------------------------------------------------------------------------------------------
+
+    async def _declare(self, last_seen: Mapping[UUID, datetime | None], *, unlisted: bool) -> None:
+        """Claim these and say that they are lost; each is claimed by one supervisor at a time."""
+        job_ids = sorted(last_seen)
+        for start in range(0, len(job_ids), _AT_ONCE):
+            now = self._clock.now()
+            some = job_ids[start : start + _AT_ONCE]
+            rows = await self._store.claim_lost(some, now, now + self._rules.claim)
+            await self._publish(
+                lost(row, last_seen[row.job_id] or row.started_at or now, now, unlisted=unlisted)
+                for row in rows
+            )
+
+    async def _publish(self, events: Iterable[Event[Any]]) -> None:
+        """Once, and not until it succeeds: what was true before an outage need not be true after it."""
+        letters = [letter_for(event) for event in events]
+        if not letters:
+            return
+        fates = await self._bus.publish(letters)
+        unconfirmed = sum(fate is not Fate.CONFIRMED for fate in fates)
+        _log.warning(
+            "Attempts are declared lost.",
+            action="losses.declared",
+            jobs=len(letters),
+            unconfirmed=unconfirmed,
+        )

@@ -1,0 +1,61 @@
+"""One of two supervisors is frozen (SIGSTOP): the heartbeats reach the other all the same (G3)."""
+
+import signal
+from pathlib import Path
+from threading import Event
+
+from tests.acceptance.looking import rows_of
+from tests.acceptance.warren import Warren, until
+
+from warrener_client import Ask, SyncClient
+from warrener_contracts.states import JobState
+
+HANDLERS = """
+import asyncio
+from pathlib import Path
+from warrener_agent import Agent, JobContext
+
+agent = Agent()
+here = Path(__file__).parent
+
+@agent.job("report.print", guarantee="exclusive")
+async def print_report(job: JobContext) -> None:
+    with (here / "starts").open("a") as file:
+        file.write(f"{job.job_id} {job.attempt}\\n")
+    while not (here / "go").exists():
+        await asyncio.sleep(0.1)
+"""
+
+JOBS = 18
+FROZEN = 25.0
+"""Seconds: eight leases."""
+
+QUICK = {"WARRENER_LEASE": "3", "WARRENER_AGENT_LEASE": "2.5", "WARRENER_AGENT_HEARTBEAT": "2"}
+"""Of every two heartbeats one must arrive, or the lease is over."""
+
+
+def test_g3_a_frozen_supervisor_swallows_no_heartbeats(warren: Warren) -> None:
+    """With one queue for all supervisors, 18 exclusive jobs were started 29 times."""
+    warren.environment = QUICK
+    (warren.folder / "reports.py").write_text(HANDLERS)
+    frozen = warren.start("supervisor")
+    warren.start("supervisor")
+    warren.start_all("reports", agents=2, slots=JOBS)
+    with SyncClient(warren.broker_url) as client:
+        jobs = list(client.request_many([Ask("report.print")] * JOBS))
+        until(lambda: len(starts(warren)) == JOBS, "all jobs to run")
+        frozen.signal(signal.SIGSTOP)
+        Event().wait(FROZEN)
+        frozen.signal(signal.SIGCONT)
+        (warren.folder / "go").touch()
+        for job in jobs:
+            job.result(timeout=60)
+    rows = rows_of(warren, [job.job_id for job in jobs]).values()
+    assert len(starts(warren)) == JOBS, "each was started once"
+    assert {(row.state, row.attempt, row.losses) for row in rows} == {(JobState.SUCCEEDED, 1, 0)}
+
+
+def starts(warren: Warren) -> list[str]:
+    """What the handlers have noted."""
+    notes = Path(warren.folder, "starts")
+    return notes.read_text().splitlines() if notes.exists() else []
