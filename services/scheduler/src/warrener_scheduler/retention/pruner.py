@@ -18,7 +18,7 @@ from warrener_store.store import Store
 
 _log = get_logger("prune")
 
-CLAIM = timedelta(minutes=1)
+CLAIM = timedelta(seconds=15)
 _MOST_BATCHES = 2000  # of each kind in one pass; the rest is left to the next one
 _SCHEDULE = source_of("")
 
