@@ -106,6 +106,11 @@ HOT = {
     "children_of": ([PARENT, uuid4()],),
     "claim_watches": (NOON, after(10), 100, 1000),
     "last_success": ("hourly",),
+    "queue_heads": (),
+    "queued_groups": ("default", NOON, 100),
+    "oldest_queued": ("default", NOON, 100),
+    "unpublished_jobs": ("default", NOON, 100),
+    "mark_unpublished": ([uuid4()] * 50, [1] * 50, [NOON] * 50),
     "add_watchers": ([uuid4()] * 5, ["w"] * 5, 8),
 }
 
