@@ -95,6 +95,8 @@ class Warren:
     ledger_url: str
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
     services: list[ServiceProcess] = field(default_factory=list[ServiceProcess])
+    launcher: tuple[str, ...] = ()
+    """The command that becomes each service; none: the service is started directly."""
 
     def settings(self, health_port: int) -> dict[str, str]:
         """The environment of a service."""
@@ -115,7 +117,7 @@ class Warren:
         settings = self.settings(port) | environment
         with log.open("wb") as out:
             process = subprocess.Popen(
-                [sys.executable, "-m", f"warrener_{service}", *arguments],
+                [*self.launcher, sys.executable, "-m", f"warrener_{service}", *arguments],
                 cwd=self.folder,
                 env=settings,
                 stdin=subprocess.DEVNULL,

@@ -19,6 +19,7 @@ from tests.chaos.checker import check
 from tests.chaos.faults.catalogue import available
 from tests.chaos.picture import draw
 from tests.chaos.report import as_json, as_markdown, on_terminal, throughput, with_section
+from tests.chaos.rescue import rescue
 from tests.chaos.run import ChaosRun, Options, Outcome
 from tests.chaos.system import forget
 
@@ -30,7 +31,9 @@ _RESULTS = ROOT / "build" / "chaos"
 def main() -> int:
     """Run and report, or report again; 0 if every promise held."""
     asked = _arguments().parse_args()
-    if asked.again:
+    if asked.again and asked.again.is_dir():
+        outcome = asyncio.run(rescue(asked.again))
+    elif asked.again:
         outcome = archive.load(asked.again)
         outcome.violations = check(outcome.history)
     else:
@@ -100,7 +103,10 @@ def _arguments() -> argparse.ArgumentParser:
     parser.add_argument("--remark", default="", help="a sentence for the page, such as what else ran")
     parser.add_argument("--keep", action="store_true", help="keep logs and effects of a good run")
     parser.add_argument(
-        "--again", type=Path, metavar="HISTORY", help="no run: report again from a .history.gz of before"
+        "--again",
+        type=Path,
+        metavar="PATH",
+        help="no run: report from a .history.gz, or from the folder of a run that was killed",
     )
     return parser
 

@@ -1,27 +1,16 @@
-"""Collects the history for the checker: a trigger notes each ending; all rows are read at the end."""
+"""Follows a run in the database of the store: a trigger notes each ending, and the harness reads them."""
 
 import asyncio
-import json
-from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict
-from datetime import datetime
-from pathlib import Path
 from time import time
-from typing import Any
 from uuid import UUID
 
 import asyncpg
 from tests.chaos.clients import session
-from tests.chaos.effects import read_effects, stamp
+from tests.chaos.effects import stamp
 from tests.chaos.history import (
-    Ending,
-    History,
-    JobFact,
     Request,
     Schedule,
-    Tick,
-    TransactionalEffect,
 )
 from tests.chaos.system import System
 from tests.chaos.workload import SCHEDULES
@@ -55,9 +44,10 @@ class Observer:
 
     def __init__(self, system: System) -> None:
         self._system = system
+        self._journal = system.journal
         self._since = time() - 60
-        self._offset = time() - stamp()
-        self._file = (system.folder / "requests.jsonl").open("a", buffering=1)
+        self.offset = time() - stamp()
+        """The time of day less the raw monotonic clock."""
         self.requests: list[Request] = []
         self.open: dict[str, Request] = {}
         self._early: set[str] = set()
@@ -71,7 +61,7 @@ class Observer:
 
     def confirmed(self, request: Request) -> None:
         """A request was confirmed."""
-        self._file.write(json.dumps(asdict(request)) + "\n")
+        self._journal.write(request)
         self.requests.append(request)
         if request.job in self._early:
             self._early.discard(request.job)
@@ -150,77 +140,6 @@ class Observer:
                 )
                 if first is not None and first < until:
                     last = first + int((until - first) / every) * every
-                    self.schedules.append(Schedule(name, every, first - self._offset, last - self._offset))
-
-    async def counts(self) -> dict[str, Any]:
-        """What the store has of parked messages and dead letters, by reason."""
-        async with session(self._system.store_url) as connection:
-            parked = await connection.fetch(
-                "SELECT queue, reason, count(*) AS n FROM warrener_parked GROUP BY 1, 2 ORDER BY 1, 2"
-            )
-            dead = await connection.fetch(
-                "SELECT job_type, reason, count(*) AS n FROM warrener_dead_letters "
-                "GROUP BY 1, 2 ORDER BY 1, 2"
-            )
-        return {
-            "parked": {f"{row['queue']}: {row['reason']}": row["n"] for row in parked},
-            "dead": {f"{row['job_type']}: {row['reason']}": row["n"] for row in dead},
-        }
-
-    async def collect(
-        self, answers: dict[str, str], left: dict[str, int], *, settled: bool, effects: Path
-    ) -> History:
-        """Everything, for the checker."""
-        async with session(self._system.store_url) as connection:
-            jobs = await connection.fetch(
-                "SELECT job_id, job_type, state, attempt, result, parent_id, source, losses "
-                "FROM warrener_jobs"
-            )
-            endings = await connection.fetch("SELECT job_id, old, new, at FROM chaos_endings ORDER BY at")
-            written = await connection.fetch("SELECT job_id, run FROM chaos_effects")
-            ticks = await connection.fetch("SELECT schedule, nominal_at, fate, job_id FROM warrener_ticks")
-        records = await asyncio.to_thread(lambda: list(read_effects(effects)))
-        return History(
-            requests=self.requests,
-            jobs={str(row["job_id"]): _job(row) for row in jobs},
-            endings=[
-                Ending(str(row["job_id"]), row["old"], row["new"], self._raw(row["at"])) for row in endings
-            ],
-            records=records,
-            effects=[TransactionalEffect(str(row["job_id"]), row["run"]) for row in written],
-            ticks=_ticks(ticks, self._offset),
-            schedules=self.schedules,
-            freezes=self._system.freezes,
-            answers=answers,
-            left_in_queues=left,
-            settled=settled,
-        )
-
-    def _raw(self, moment: datetime) -> float:
-        return moment.timestamp() - self._offset
-
-
-def _job(row: asyncpg.Record) -> JobFact:
-    source = str(row["source"])
-    return JobFact(
-        job=str(row["job_id"]),
-        job_type=row["job_type"],
-        state=row["state"],
-        attempt=row["attempt"],
-        result=None if row["result"] is None else str(json.loads(row["result"])),
-        parent=None if row["parent_id"] is None else str(row["parent_id"]),
-        schedule=source.partition("schedule/")[2] or None,
-        losses=row["losses"],
-    )
-
-
-def _ticks(rows: Sequence[asyncpg.Record], offset: float) -> list[Tick]:
-    return [
-        Tick(
-            row["schedule"],
-            row["nominal_at"].timestamp() - offset,
-            row["fate"],
-            None if row["job_id"] is None else str(row["job_id"]),
-        )
-        for row in rows
-    ]
+                    schedule = Schedule(name, every, first - self.offset, last - self.offset)
+                    self._journal.write(schedule)
+                    self.schedules.append(schedule)

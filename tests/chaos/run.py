@@ -3,7 +3,9 @@
 import asyncio
 import os
 import random
+import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack, suppress
@@ -12,12 +14,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter
 from tests.acceptance.warren import ROOT, Warren
 from tests.chaos import clients
 from tests.chaos.checker import Violation, check
 from tests.chaos.effects import stamp
+from tests.chaos.evidence import Known, collect, counts
 from tests.chaos.faults.registry import LONG, SHORT, Kind, Stage
 from tests.chaos.history import FaultFact, History
+from tests.chaos.journal import Journal
 from tests.chaos.observer import Observer
 from tests.chaos.plan import Planned, make_plan
 from tests.chaos.system import System, running_servers
@@ -72,6 +77,8 @@ class Outcome:
 
 
 Say = Callable[[str], None]
+_LEASH = (sys.executable, "-m", "warrener.up.leash", str(os.getpid()))
+"""Every service dies with the harness, in whatever way that ends."""
 
 
 class ChaosRun:
@@ -88,6 +95,8 @@ class ChaosRun:
         options, servers = self._options, chosen_servers()
         options.folder.mkdir(parents=True, exist_ok=True)
         (options.folder / "effects").mkdir()
+        self._journal = Journal(options.folder)
+        _end_on_signals()
         rabbitmq = servers.rabbitmq(options.folder / "rabbitmq")
         postgres = servers.postgres(options.folder / "postgres")
         async with AsyncExitStack() as stack:
@@ -95,8 +104,8 @@ class ChaosRun:
             await stack.enter_async_context(running_servers(rabbitmq, postgres))
             url = await asyncio.to_thread(postgres.add_database, "chaos")
             await migrate(url)
-            warren = Warren(options.folder, rabbitmq.url, url, url)
-            system = System(options.folder, rabbitmq, postgres, "chaos", warren, self._note)
+            warren = Warren(options.folder, rabbitmq.url, url, url, launcher=_LEASH)
+            system = System(options.folder, rabbitmq, postgres, "chaos", warren, self._note, self._journal)
             system.drain_grace = 3.0 if options.short else 8.0
             stack.push_async_callback(system.stop)
             await self._work(system, stack)
@@ -109,12 +118,16 @@ class ChaosRun:
         await system.start()
         await asyncio.to_thread(system.rabbitmq.settle)
         await clients.add_tap(system.rabbitmq)
-        workload = Workload(system.rabbitmq.url, random.Random(dice.getrandbits(64)), observer.confirmed)
+        workload = Workload(
+            system.rabbitmq.url, random.Random(dice.getrandbits(64)), observer.confirmed, self._journal
+        )
         await workload.start()
         stack.push_async_callback(workload.close)
         background = [asyncio.create_task(system.keep_alive()), asyncio.create_task(observer.watch())]
         stack.callback(_cancel_all, background)
         self.outcome.began = stamp()
+        began = TypeAdapter(Outcome).dump_python(self.outcome, mode="json")
+        self._journal.note("began", {"outcome": began, "offset": observer.offset})
         plan = make_plan(self._kinds, options.seed, options.faults)
         self._say(
             f"seed {options.seed}: {options.jobs} jobs, {len(plan)} faults of {len(options.kinds)} kinds, "
@@ -171,6 +184,7 @@ class ChaosRun:
             detail = f"could not be brought about: {type(error).__name__}: {error}"
         fact = FaultFact(planned.number, planned.kind.name, detail, begun, stamp(), in_flight)
         self.outcome.faults.append(fact)
+        self._journal.write(fact)
         waited = 0.0
         while not planned.overlapping and waited < self._patience:
             await asyncio.sleep(_TICK)
@@ -210,14 +224,23 @@ class ChaosRun:
         left = await asyncio.to_thread(clients.queue_lengths, system.rabbitmq) if settled else {}
         if not settled:
             await asyncio.to_thread(_bring_back, system.postgres)
-        self.outcome.history = await observer.collect(
-            workload.answers, left, settled=settled, effects=self._options.folder / "effects"
+        known = Known(
+            observer.offset,
+            self._options.folder / "effects",
+            observer.requests,
+            system.freezes,
+            observer.schedules,
+            workload.answers,
+            left,
+            settled=settled,
         )
-        self.outcome.counts = await observer.counts()
+        self.outcome.history = await collect(system.store_url, known)
+        self.outcome.counts = await counts(system.store_url)
         self.outcome.violations = check(self.outcome.history)
 
     def _note(self, what: str, detail: str) -> None:
         self.outcome.notes.append((stamp(), what, detail))
+        self._journal.note("note", self.outcome.notes[-1])
         if what == "ended by itself":
             self._say(f"           {detail}, started again")
 
@@ -225,6 +248,26 @@ class ChaosRun:
 def stage_of(system: System, workload: Workload, options: Options, planned: Planned) -> Stage:
     """What a planned fault acts on."""
     return Stage(system, workload, random.Random(planned.seed), SHORT if options.short else LONG)
+
+
+def _end_on_signals() -> None:
+    """SIGINT and SIGTERM end the run in order, also where a shell has started it in the background, which has
+    SIGINT ignored. A second one changes nothing: the report is being written."""
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert task is not None
+    signals = (signal.SIGINT, signal.SIGTERM)
+
+    def end() -> None:
+        for number in signals:
+            loop.add_signal_handler(number, _ignored)
+        task.cancel()
+
+    for number in signals:
+        loop.add_signal_handler(number, end)
+
+
+def _ignored() -> None:
+    """A signal that came again."""
 
 
 def _bring_back(server: PostgresServer) -> None:

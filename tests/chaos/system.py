@@ -16,6 +16,7 @@ import psutil
 from tests.acceptance.warren import ServiceProcess, Warren
 from tests.chaos.effects import FOLDER, stamp
 from tests.chaos.history import Freeze
+from tests.chaos.journal import Journal
 from tests.faults.postgres_proxy import PostgresProxy
 from tests.faults.tcp_proxy import TcpProxy
 from tests.servers.kinds import PostgresServer, RabbitMQServer
@@ -74,6 +75,7 @@ class System:
     database: str
     warren: Warren
     note: Note
+    journal: Journal
     members: list[Member] = field(default_factory=list[Member])
     freezes: list[Freeze] = field(default_factory=list[Freeze])
     slots: int = 20
@@ -167,7 +169,9 @@ class System:
         try:
             await asyncio.sleep(seconds)
         finally:
-            self.freezes.append(Freeze(frozenset(pids), begun, stamp()))
+            freeze = Freeze(frozenset(pids), begun, stamp())
+            self.journal.write(freeze)
+            self.freezes.append(freeze)
             for pid in reversed(pids):
                 _signal(pid, signal.SIGCONT)
 

@@ -10,6 +10,7 @@ from uuid import UUID
 
 from tests.chaos.effects import stamp
 from tests.chaos.history import Expected, Request
+from tests.chaos.journal import Journal
 
 from warrener_client import Ask, Client
 from warrener_client.errors import ClientError, JobRejected
@@ -91,10 +92,11 @@ def build(
 class Workload:
     """Publishes what it is given, and keeps who waits for what."""
 
-    def __init__(self, url: str, dice: random.Random, confirmed: Confirmed) -> None:
+    def __init__(self, url: str, dice: random.Random, confirmed: Confirmed, journal: Journal) -> None:
         self._client = Client(url, source="chaos", ask_again_after=10.0)
         self._dice = dice
         self._confirmed = confirmed
+        self._journal = journal
         self._tasks: set[asyncio.Task[None]] = set()
         self._room = asyncio.Semaphore(_MOST_AT_ONCE)
         self.answers: dict[str, str] = {}
@@ -179,9 +181,11 @@ class Workload:
         try:
             ended = await job.outcome()
         except JobRejected as refused:
-            self.answers[str(job.job_id)] = f"rejected: {refused.reason}"
+            answer = f"rejected: {refused.reason}"
         else:
-            self.answers[str(job.job_id)] = ended.state.value
+            answer = ended.state.value
+        self.answers[str(job.job_id)] = answer
+        self._journal.note("answer", [str(job.job_id), answer])
 
     async def _cancel(self, job: UUID, after: float) -> None:
         await asyncio.sleep(after)

@@ -7,7 +7,8 @@ import pytest
 from tests.chaos import archive
 from tests.chaos.checker import check
 from tests.chaos.effects import EffectWriter, read_effects
-from tests.chaos.history import Ending, FaultFact, History, JobFact, Request
+from tests.chaos.history import Ending, FaultFact, Freeze, History, JobFact, Request
+from tests.chaos.journal import Journal, read_journal
 from tests.chaos.picture import concerns, draw
 from tests.chaos.report import BEGIN, END, as_json, as_markdown, throughput, with_section
 from tests.chaos.run import Options, Outcome
@@ -65,6 +66,24 @@ def test_the_picture_is_svg_with_a_bar_for_each_fault() -> None:
 def test_a_report_can_be_made_again_from_the_archive(tmp_path: Path) -> None:
     archive.save(outcome(), tmp_path / "run.gz")
     assert as_json(archive.load(tmp_path / "run.gz")) == as_json(outcome())
+
+
+def test_the_journal_reads_what_was_written_and_passes_over_a_line_that_was_cut(tmp_path: Path) -> None:
+    journal, freeze = Journal(tmp_path), Freeze(frozenset({3, 1}), 1.0, 2.0)
+    journal.write(HISTORY.requests[0])
+    journal.write(freeze)
+    for fault in outcome().faults:
+        journal.write(fault)
+    journal.note("answer", ["a", "dead"])
+    journal.close()
+    path = tmp_path / "journal.jsonl"
+    path.write_text(path.read_text() + '["answer", ["b"')
+    assert read_journal(tmp_path) == {
+        "Request": [HISTORY.requests[0]],
+        "Freeze": [freeze],
+        "FaultFact": outcome().faults,
+        "answer": [["a", "dead"]],
+    }
 
 
 def test_the_effect_ledger_reads_what_was_written_and_passes_over_a_line_that_was_cut(tmp_path: Path) -> None:
