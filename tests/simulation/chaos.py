@@ -22,6 +22,7 @@ async def rage(world: World, seconds: float) -> None:
         _doubt,
         _double,
         _unseat,
+        _set_clock,
     )
     while world.clock.monotonic() < end:
         await world.clock.sleep(world.dice.choice((0.05, 0.5, 2.0, 6.0)))
@@ -57,6 +58,11 @@ def _doubt(world: World) -> None:
 
 def _double(world: World) -> None:
     world.broker.duplicate(world.dice.randint(1, 5))
+
+
+def _set_clock(world: World) -> None:
+    """Somebody sets the wall clock of a host."""
+    world.dice.choice(world.processes).clock.wrong = world.dice.choice((0.0, 10.0, -10.0, 60.0, -60.0))
 
 
 def _unseat(world: World) -> None:

@@ -8,13 +8,14 @@ by name.
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from math import inf
 from typing import Any
 from uuid import UUID
 
 from warrener_agent.ledger import Claim, Completion, Failure, Forgotten, Grant, Granted, Renewal, Saved
 from warrener_agent.ledger.answers import highest
+from warrener_runtime.clock import Clock, SystemClock
 
 
 @dataclass(slots=True)
@@ -34,7 +35,8 @@ class Entry:
 class MemoryLedger:
     """Shared by all agents of a simulation."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock | None = None) -> None:
+        self._clock = clock or SystemClock()
         self.entries: dict[UUID, Entry] = {}
         self.effects: list[tuple[UUID, str]] = []
 
@@ -45,7 +47,7 @@ class MemoryLedger:
     async def ping(self) -> None: ...
 
     async def time(self) -> datetime:
-        return datetime.now(UTC)
+        return self._clock.now()
 
     async def claim(
         self, claims: Sequence[Claim], *, agent_id: str, now: datetime, until: datetime

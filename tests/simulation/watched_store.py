@@ -1,9 +1,11 @@
 """The store in memory, with an eye on what may never happen to a row."""
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from uuid import UUID
 
 from warrener_contracts.states import JobState
+from warrener_runtime.clock import Clock
 from warrener_store.memory import MemoryStore
 from warrener_store.port import Save
 from warrener_store.rows import AttemptEnd, AttemptRow, JobRow
@@ -12,10 +14,15 @@ from warrener_store.rows import AttemptEnd, AttemptRow, JobRow
 class WatchedStore(MemoryStore):
     """Checks every applied save (invariants I1, I6, I7, I8)."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock) -> None:
         super().__init__()
+        self._clock = clock
         self.history: dict[UUID, list[tuple[JobState, int]]] = {}
         self.ended: dict[UUID, dict[int, AttemptEnd]] = {}
+
+    async def time(self) -> datetime:
+        """The true time."""
+        return self._clock.now()
 
     @property
     def jobs(self) -> Mapping[UUID, JobRow]:

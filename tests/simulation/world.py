@@ -5,6 +5,7 @@ import asyncio
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any, Self
 
@@ -22,7 +23,8 @@ from warrener_contracts.letters import Letter
 from warrener_contracts.topology import Binding, Queue, Topology
 from warrener_runtime.bus import Bus
 from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
-from warrener_runtime.lifecycle import Component
+from warrener_runtime.database_clock import DatabaseClock
+from warrener_runtime.lifecycle import Component, Group
 from warrener_runtime.publishing import publish_all
 from warrener_runtime.seeded_entropy import SeededEntropy
 from warrener_runtime.telemetry import Telemetry
@@ -43,7 +45,29 @@ WORK = tuple(
     )
 )
 RUNGS = tuple(rung.queue for rung in topology.RUNGS)
+_WRONG = (0.0, 0.0, 5.0, -5.0, 60.0, -60.0)
+"""Seconds by which the wall clock of a host may be wrong."""
 _EAR = Queue("ear", (Binding(topology.EVENTS, "#"),))
+
+
+class HostClock:
+    """A host's clock: the wall clock is wrong by `wrong` seconds, and the monotonic one is true."""
+
+    def __init__(self, true: VirtualClock, wrong: float) -> None:
+        self._true, self.wrong = true, wrong
+
+    def now(self) -> datetime:
+        return self._true.now() + timedelta(seconds=self.wrong)
+
+    def monotonic(self) -> float:
+        return self._true.monotonic()
+
+    @property
+    def trusted(self) -> bool:
+        return True
+
+    async def sleep(self, seconds: float) -> None:
+        await self._true.sleep(seconds)
 
 
 @dataclass
@@ -51,7 +75,8 @@ class Process:
     """A service that is started again whenever it has died."""
 
     name: str
-    build: Callable[[Bus, Life], Component]
+    build: Callable[[Bus, Life, HostClock], Component]
+    clock: HostClock
     life: Life = field(default_factory=Life)
     told_to_leave: asyncio.Event = field(default_factory=asyncio.Event)
     deaths: int = 0
@@ -77,15 +102,21 @@ class World:
         self.clock = VirtualClock()
         self.entropy = SeededEntropy(seed)
         self.broker = MemoryBroker(self.clock)
-        self.store = WatchedStore()
-        self.ledger = MemoryLedger()
+        self.store = WatchedStore(self.clock)
+        self.ledger = MemoryLedger(self.clock)
         self.workshop = Workshop(self.clock, random.Random(f"handlers of {seed}"))
         self.early_ack = self.dice.choice((900.0, 1.0))
         self.told: list[Event[Any]] = []
+        clocks = random.Random(f"clocks of {seed}")
+        many = (
+            ("scheduler", self._scheduler, schedulers),
+            ("supervisor", self._supervisor, supervisors),
+            ("agent", self._agent, agents),
+        )
         self.processes = [
-            *(Process(f"scheduler-{n}", self._scheduler) for n in range(schedulers)),
-            *(Process(f"supervisor-{n}", self._supervisor) for n in range(supervisors)),
-            *(Process(f"agent-{n}", self._agent) for n in range(agents)),
+            Process(f"{name}-{n}", build, HostClock(self.clock, clocks.choice(_WRONG)))
+            for name, build, number in many
+            for n in range(number)
         ]
         self.producer = MemoryBus(self.broker, name="producer")
 
@@ -138,7 +169,7 @@ class World:
             process.life = Life()
             process.told_to_leave.clear()
             bus = MemoryBus(self.broker, name=process.name)
-            component = process.build(MortalBus(bus, process.life), process.life)
+            component = process.build(MortalBus(bus, process.life), process.life, process.clock)
             running = asyncio.create_task(_run(bus, component, process.told_to_leave))
             dying = asyncio.create_task(process.life.dead.wait())
             try:
@@ -156,25 +187,29 @@ class World:
                 await component.stop()
             await self.clock.sleep(self.dice.choice(self._rests))
 
-    def _scheduler(self, bus: Bus, life: Life) -> Component:
+    def _scheduler(self, bus: Bus, life: Life, host: HostClock) -> Component:
         settings = SchedulerSettings(dispatch_every=1.0)
-        return assemble_scheduler(
-            bus, mortal(self.store, life), self.clock, self.entropy, Telemetry.silent(), settings
-        )
+        store = mortal(self.store, life)
+        clock = DatabaseClock(self.store.time, local=host)
+        scheduler = assemble_scheduler(bus, store, clock, self.entropy, Telemetry.silent(), settings)
+        return Group(clock.component(), scheduler)
 
-    def _supervisor(self, bus: Bus, life: Life) -> Component:
+    def _supervisor(self, bus: Bus, life: Life, host: HostClock) -> Component:
         settings = SupervisorSettings(watch_every=1.0)
-        return assemble_supervisor(
-            bus, mortal(self.store, life), self.clock, self.entropy, Telemetry.silent(), settings
-        )
+        store = mortal(self.store, life)
+        clock = DatabaseClock(self.store.time, local=host)
+        supervisor = assemble_supervisor(bus, store, clock, self.entropy, Telemetry.silent(), settings)
+        return Group(clock.component(), supervisor)
 
-    def _agent(self, bus: Bus, life: Life) -> Component:
+    def _agent(self, bus: Bus, life: Life, host: HostClock) -> Component:
         # With an early acknowledgement the claim alone owns what runs: then only the watchdog can save it.
         settings = AgentSettings(agent_slots=4, agent_early_ack=self.early_ack)
         ledger = mortal(self.ledger, life)
-        return assemble_agent(
-            self.workshop.agent, bus, ledger, self.clock, self.entropy, Telemetry.silent(), settings
+        clock = DatabaseClock(self.ledger.time, local=host)
+        agent = assemble_agent(
+            self.workshop.agent, bus, ledger, clock, self.entropy, Telemetry.silent(), settings
         )
+        return Group(clock.component(), agent)
 
 
 async def _run(bus: Bus, component: Component, told_to_leave: asyncio.Event) -> None:

@@ -12,7 +12,7 @@ from warrener_agent.outcomes import Cancelled, Doubtful, Dropped, Failed, Releas
 from warrener_contracts.codec import Readable, Unreadable
 from warrener_contracts.events import AttemptDispatched, Checkpoint, ErrorInfo, Reason
 from warrener_contracts.letters import is_early
-from warrener_contracts.topology import RUNGS, Rung
+from warrener_contracts.topology import RUNGS, Rung, rung_for
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +69,17 @@ def way(
     if not known:
         return Way.UNKNOWN
     return Way.CLAIM if slot_free else Way.NO_SLOT
+
+
+def time_of_arrival(event: AttemptDispatched, now: datetime, *, returned: bool) -> datetime:
+    """By which a delayed attempt is judged: `now`, or when it was sent plus the level on which it has waited,
+    where that is later. Its sender goes by the store's clock; an agent whose ledger's clock is behind that
+    would send it up again and again."""
+    due, sent = event.data.not_before, event.time
+    if due is None or sent is None or due <= now:
+        return now
+    level = rung_for(due - sent) if returned else None
+    return max(now, sent if level is None else sent + level.delay)
 
 
 def back_by(returned: int, patience: int, longest: timedelta) -> Rung:

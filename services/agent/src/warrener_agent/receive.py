@@ -18,6 +18,7 @@ from warrener_agent.decide_receipt import (
     newest,
     recorded,
     then,
+    time_of_arrival,
     way,
 )
 from warrener_agent.ledger.port import Claim, Granted
@@ -148,14 +149,15 @@ class Receiver:
             return
         # What may have been begun before is claimed all the same: the ledger knows whether it runs elsewhere.
         known = self._performer.knows(event.data.job_type) or _had_before(event, [receipt])
-        match way(event, batch.now, runs_here=run is not None, slot_free=slot_free, apart=apart, known=known):
+        now = time_of_arrival(event, batch.now, returned=receipt.delivery.exchange == topology.RETURN)
+        match way(event, now, runs_here=run is not None, slot_free=slot_free, apart=apart, known=known):
             case Way.CLAIM:
                 batch.claims[claim] = (event, [receipt])
             case Way.ADOPT:
                 assert run is not None
                 batch.adopted.append((run, receipt))
             case Way.DELAY:
-                batch.send_away(delayed_letter(event, batch.now), [receipt])
+                batch.send_away(delayed_letter(event.model_copy(update={"time": now}), now), [receipt])
             case Way.UNKNOWN:
                 batch.send_away(self._unknown(event, batch.now), [receipt])
             case Way.NO_SLOT:
