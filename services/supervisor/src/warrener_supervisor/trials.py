@@ -88,7 +88,8 @@ def lost(row: JobRow, event: AttemptLost, at: Moment) -> Judgement:
     return _again_unless_old(charged, record, _elsewhere_after(charged, at), at)
 
 
-_ENDS = (AttemptSucceeded, AttemptFailed, AttemptCancelled, AttemptReleased)
+_ENDS = (AttemptSucceeded, AttemptFailed, AttemptCancelled)
+"""Not a release: what is given back because a later attempt took its place would be tried for ever."""
 
 
 def not_lost(row: JobRow, event: Event[Any], at: Moment) -> Judgement | None:
