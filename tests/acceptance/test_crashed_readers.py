@@ -3,12 +3,12 @@
 import asyncio
 
 import aio_pika
-from tests.acceptance.test_crash_loop import types_known
+from tests.acceptance.test_crash_loop import REQUESTS, crash_with_all_in_hand, types_known
 from tests.acceptance.test_parked import parked
 from tests.acceptance.warren import ServiceProcess, Warren, until
 
 from warrener_client import SyncClient
-from warrener_contracts.topology import REQUESTS
+from warrener_contracts.topology import REQUESTS as DOOR
 
 MODULE = "tests.acceptance.many_handlers"
 DEADLY = b"ends who reads it"
@@ -30,7 +30,7 @@ codec.decode_parts = as_a_crash_in_c
 async def publish_poison(url: str) -> None:
     connection = await aio_pika.connect(url)
     async with connection:
-        door = await (await connection.channel()).get_exchange(REQUESTS)
+        door = await (await connection.channel()).get_exchange(DOOR)
         await door.publish(aio_pika.Message(DEADLY, message_id="poison"), "many")
 
 
@@ -51,11 +51,13 @@ def test_a_message_that_ends_its_readers_is_parked_and_the_others_are_done(warre
     (warren.folder / "sitecustomize.py").write_text(CRASH)
     with SyncClient(warren.broker_url) as client:
         asyncio.run(publish_poison(warren.broker_url))
-        jobs = [client.request("many") for _ in range(20)]
+        jobs = [client.request("many") for _ in range(REQUESTS - 1)]
+        for _ in range(3):  # crashes with all in hand, by a consumer that is quick to start
+            assert asyncio.run(crash_with_all_in_hand(warren.broker_url)) == REQUESTS
         crashes = 0
         while crashed(warren.start("scheduler")):
             crashes += 1
-        assert crashes == 8, "three with all in hand, and five with the poison alone"
-        assert [job.result(timeout=30) for job in jobs] == [1] * 20
+        assert crashes == 5, "each with the poison alone in its hands"
+        assert [job.result(timeout=30) for job in jobs] == [1] * (REQUESTS - 1)
         [message] = until(lambda: parked(warren), "it to be parked")
     assert (message.body, message.reason) == (DEADLY, "crashed_readers")
