@@ -1,7 +1,6 @@
 """Follows a run in the database of the store: a trigger notes each ending, and the harness reads them."""
 
 import asyncio
-from contextlib import suppress
 from time import time
 from uuid import UUID
 
@@ -35,7 +34,6 @@ CREATE TRIGGER chaos_updated AFTER UPDATE ON warrener_jobs FOR EACH ROW
 """
 _POLL = 0.5  # seconds
 _LATE = 5.0  # seconds by which a commit may be later than the stamps of its rows
-_TROUBLES = (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, TimeoutError)
 _TICK_MARGIN = 20.0  # seconds before the end of the schedules whose ticks may be undecided
 
 
@@ -76,7 +74,7 @@ class Observer:
         """Follow the endings; until cancelled."""
         looked = stamp()
         while True:
-            with suppress(*_TROUBLES):
+            try:
                 async with session(self._system.store_url) as connection:
                     while True:
                         await asyncio.sleep(_POLL)
@@ -84,6 +82,8 @@ class Observer:
                         if stamp() - looked > 2 * _LATE:
                             await self._reconcile(connection)
                             looked = stamp()
+            except Exception as error:  # noqa: BLE001 - the database is what faults are about
+                self._system.note("observer", f"{type(error).__name__}: {error}")
             await asyncio.sleep(_POLL)
 
     async def _follow(self, connection: "asyncpg.Connection[asyncpg.Record]") -> None:
