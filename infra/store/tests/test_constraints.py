@@ -73,6 +73,8 @@ INSERTS = {
     f"('s', '{{}}', {MOMENT}, 'v', false, NULL, NULL, NULL, -1, 0, NULL, NULL, '')",
     "something_expected": "warrener_schedule_watches (name, since, look_at) "
     f"VALUES ('s', {MOMENT}, {MOMENT})",
+    "one_installation": f"warrener_installation VALUES (2, '{JOB}')",
+    "one_pruner": f"warrener_pruning VALUES (2, 'a', {MOMENT})",
     "fate_known": "warrener_ticks VALUES "
     f"('s', {MOMENT}, 'late', {MOMENT}, {MOMENT}, '', NULL, NULL, NULL, NULL)",
     "request_until_fired": "warrener_ticks VALUES "
@@ -155,7 +157,8 @@ async def test_an_attempt_is_kept_once_and_only_of_a_job(store: StateStore, engi
 
 
 async def test_a_parked_message_is_kept_once(engine: AsyncEngine) -> None:
-    row = f"INSERT INTO warrener_parked VALUES ('m1', 'q', 'r', 'd', NULL, '', {MOMENT})"
+    columns = "parked_id, queue, reason, detail, body, parked_at"
+    row = f"INSERT INTO warrener_parked ({columns}) VALUES ('m1', 'q', 'r', 'd', '', {MOMENT})"
     async with engine.connect() as connection:
         await connection.execute(text(row))
         await connection.commit()

@@ -9,6 +9,6 @@ installation = Table(
     METADATA,
     Column("one", Integer(), primary_key=True),
     Column("installation_id", ID, nullable=False),
-    rule("one_row", "one = 1"),
+    rule("one_installation", "one = 1"),
 )
 """One row, written by the first service that starts."""

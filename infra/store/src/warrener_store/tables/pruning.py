@@ -10,5 +10,5 @@ pruning = Table(
     Column("one", Integer(), primary_key=True, autoincrement=False),
     text("holder"),
     moment("until", nullable=False),
-    rule("one_row", "one = 1"),
+    rule("one_pruner", "one = 1"),
 )

@@ -16,7 +16,7 @@ def upgrade() -> None:
         "warrener_installation",
         sa.Column("one", sa.Integer(), primary_key=True),
         sa.Column("installation_id", _ID, nullable=False),
-        sa.CheckConstraint("one = 1", name="one_row"),
+        sa.CheckConstraint("one = 1", name="one_installation"),
     )
     for name in _PARKED:
         op.add_column("warrener_parked", sa.Column(name, sa.Text()))

@@ -15,7 +15,7 @@ def upgrade() -> None:
         sa.Column("one", sa.Integer(), primary_key=True, autoincrement=False),
         sa.Column("holder", sa.Text(), nullable=False),
         sa.Column("until", _MOMENT, nullable=False),
-        sa.CheckConstraint("one = 1", name="one_row"),
+        sa.CheckConstraint("one = 1", name="one_pruner"),
     )
     condition = sa.text("closed_at IS NULL")
     op.create_index(
