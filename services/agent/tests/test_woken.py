@@ -74,6 +74,24 @@ async def test_g3_a_coroutine_takes_no_step_after_its_lease_has_ended(stage: Sta
     assert not stage.of(AttemptFailed), "it is not charged"
 
 
+async def test_g3_an_attempt_whose_lease_ends_before_its_first_step_is_given_back(stage: Stage) -> None:
+    agent, begun = Agent(), list[int]()
+
+    @agent.job("block")
+    async def block(number: int) -> None:
+        begun.append(number)
+        time.sleep(1.5 * LEASE)  # noqa: ASYNC251 - a mistaken handler: the one beside it cannot begin
+
+    await stage.enter(agent, agent_lease=LEASE)
+    both = [stage.dispatched("block", {"number": number}) for number in (1, 2)]
+    await stage.dispatch_together(*both)
+    released = await stage.hear(AttemptReleased)
+    assert "lease" in released.data.reason
+    assert len(begun) == 1, "the other one was to begin after its lease had ended"
+    assert released.data.job_id == both[2 - begun[0]].data.job_id
+    assert not stage.of(AttemptFailed), "it is not charged"
+
+
 async def test_a_coroutine_whose_lease_holds_goes_on_after_a_short_stop(stage: Stage) -> None:
     walker = Walker()
     await stage.enter(walker.agent, agent_lease=20.0)

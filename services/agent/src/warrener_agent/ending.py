@@ -4,6 +4,7 @@ import asyncio
 from datetime import timedelta
 
 from warrener_agent.context import AttemptFacts
+from warrener_agent.executors.coroutine import LeaseEnded
 from warrener_agent.executors.failure import failure, fell_silent, timed_out, with_record
 from warrener_agent.executors.port import Ended
 from warrener_agent.outcomes import Cancelled, Doubtful, Failed, Outcome, Released
@@ -28,7 +29,9 @@ def end_of(done: asyncio.Future[Ended]) -> Ended:
     """What a handler came to."""
     try:
         return done.result()
-    except asyncio.CancelledError as error:  # not by us: the handler cancelled its own task
+    except (asyncio.CancelledError, LeaseEnded) as error:
+        # Not cancelled by us: the handler has cancelled its own task. Or the lease ended before the first
+        # step, when nothing of the handler was there yet to turn the error into its end.
         return failure(error)
 
 

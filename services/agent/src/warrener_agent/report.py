@@ -23,6 +23,8 @@ _AT_ONCE = 500
 """Reports in one commit."""
 _LOCKED_PAUSE = 1.0
 """Seconds until outcomes are recorded again whose rows were locked."""
+_FAILED_PAUSE = 5.0
+"""Seconds until an outcome is recorded again that met an error nobody expected."""
 
 
 class Reporter(Managed):
@@ -56,12 +58,15 @@ class Reporter(Managed):
             jobs=[str(one.about.job_id) for one in reports[:10]],
             outcomes=len(reports),
         )
-        later = asyncio.create_task(self._again_later(reports), name="reports of locked rows")
+        self._retry_later(reports, _LOCKED_PAUSE)
+
+    def _retry_later(self, reports: Sequence[Report], pause: float) -> None:
+        later = asyncio.create_task(self._retry(reports, pause), name="reports that are tried again")
         self._later.add(later)
         later.add_done_callback(self._later.discard)
 
-    async def _again_later(self, reports: Sequence[Report]) -> None:
-        await self._at.clock.sleep(_LOCKED_PAUSE)
+    async def _retry(self, reports: Sequence[Report], pause: float) -> None:
+        await self._at.clock.sleep(pause)
         for report in reports:
             self.hand_in(report)
 
@@ -86,8 +91,8 @@ class Reporter(Managed):
             self._work = None
 
     async def _settle_or_leave(self, reports: list[Report]) -> None:
-        """What goes wrong here is a bug of ours. It leaves one attempt as it is, to be given out again when
-        the delivery comes back, and not those beside it."""
+        """Report them. An error that nobody expected stops only the outcome that meets it, which is reported
+        again later: its claim is renewed meanwhile, so nobody else would end the attempt."""
         try:
             await self._settle(reports)
         except Exception:  # noqa: BLE001 - logged with its trace, as the lines below say
@@ -97,6 +102,8 @@ class Reporter(Managed):
             if len(reports) > 1:
                 for report in reports:
                     await self._settle_or_leave([report])
+            else:
+                self._retry_later(reports, _FAILED_PAUSE)
 
     async def _settle(self, reports: list[Report]) -> None:
         recorded = await self._recorder.record(reports)
