@@ -15,9 +15,9 @@ _TAPPED = ("warrener.requests", "warrener.dispatch", "warrener.status")
 _TAP_LENGTH = 2000
 _MESSAGES = """
 lists:foldl(fun(Info, Text) ->
-    [{name, {resource, _, queue, Name}}, {messages, Count}] = Info,
+    [{name, {resource, _, queue, Name}}, {_, Count}] = Info,
     Text ++ binary_to_list(Name) ++ "=" ++ integer_to_list(Count) ++ " " end, "",
-  [Q || Q <- rabbit_amqqueue:info_all(<<"/">>, [name, messages])])
+  [Q || Q <- rabbit_amqqueue:info_all(<<"/">>, [name, ~s])])
 """
 
 
@@ -72,9 +72,10 @@ async def publish(broker: RabbitMQServer, exchange: str, key: str, bodies: Seque
             )
 
 
-def queue_lengths(broker: RabbitMQServer) -> dict[str, int]:
-    """Messages, ready or not, in each queue of the product."""
-    text = broker.evaluate(_MESSAGES).strip().strip('"')
+def queue_lengths(broker: RabbitMQServer, *, ready: bool = False) -> dict[str, int]:
+    """Messages in each queue of the product; `ready`: those alone that no consumer holds."""
+    counted = "messages_ready" if ready else "messages"
+    text = broker.evaluate(_MESSAGES.replace("~s", counted)).strip().strip('"')
     pairs = (pair.rpartition("=") for pair in text.split())
     return {name: int(count) for name, _, count in pairs if name.startswith("warrener.")}
 

@@ -17,7 +17,7 @@ FOLDER = "CHAOS_EFFECTS"
 """The environment variable that names the folder of the files."""
 
 What = Literal["start", "work", "done", "failed", "stopped"]
-"""`work` proves that a handler was executing; `stopped`: its agent cancelled it."""
+"""`work` proves that a handler was executing; `stopped`: its agent ended it."""
 
 
 def stamp() -> float:

@@ -37,11 +37,11 @@ async def recorded(job: JobContext) -> AsyncGenerator[Run]:
     run = begin(job)
     try:
         yield run
-    except asyncio.CancelledError:
-        run.record("stopped")
-        raise
-    except BaseException:
+    except Exception:
         run.record("failed")
+        raise
+    except BaseException:  # cancelled by the agent, or its lease has ended
+        run.record("stopped")
         raise
     run.record("done")
 

@@ -137,7 +137,7 @@ async def _filled_delay_queue(stage: Stage) -> str:
 async def _not_empty(stage: Stage, names: Sequence[str]) -> str:
     """The first of these queues that holds messages; the first of all if none does in time."""
     for _ in range(_LOOKS):
-        lengths = await asyncio.to_thread(clients.queue_lengths, stage.system.rabbitmq)
+        lengths = await asyncio.to_thread(clients.queue_lengths, stage.system.rabbitmq, ready=True)
         if found := next((name for name in names if lengths.get(name, 0) > _FILLED), None):
             return found
         await asyncio.sleep(_LOOK)
@@ -145,7 +145,7 @@ async def _not_empty(stage: Stage, names: Sequence[str]) -> str:
 
 
 def _more_than_slots(stage: Stage) -> int:
-    return stage.system.slots * 3 * 2
+    return stage.system.slots * 3 * 4
 
 
 async def _evaluate(stage: Stage, expressions: str) -> str:
