@@ -1,17 +1,43 @@
 """Ports for servers that come back."""
 
+import os
 import socket
+import subprocess
+import sys
+
+import pytest
 
 from warrener_runtime.servers.ports import free_block
 
+_OTHER = """
+import sys
+from warrener_runtime.servers.ports import free_block
+print(free_block((0,)), flush=True)
+sys.stdin.read()
+"""
 
-def test_a_block_with_one_taken_port_is_passed_over() -> None:
+
+def test_a_block_of_another_process_is_not_taken_while_it_lives(monkeypatch: pytest.MonkeyPatch) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", _OTHER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as other:
+        assert other.stdout is not None
+        theirs = int(other.stdout.readline())
+        monkeypatch.setattr(os, "getpid", lambda: other.pid)  # so that both begin at the same block
+        monkeypatch.setattr("warrener_runtime.servers.ports._made", iter([0]))
+        assert free_block((0,)) != theirs
+        other.communicate()
+
+
+def test_a_block_with_one_taken_port_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
     base = free_block((0, 1))
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", base + 1))
         taken.listen()
-        found = {free_block((0, 1)) for _ in range(2200)}
-    assert base not in found
+        monkeypatch.setattr("warrener_runtime.servers.ports._reserved", set[int]())
+        monkeypatch.setattr("warrener_runtime.servers.ports._made", iter([0]))
+        monkeypatch.setattr(os, "getpid", lambda: (base - 10_000) // 10)  # so that it is looked at first
+        assert free_block((0, 1)) != base
 
 
 def test_ports_lie_below_those_of_outgoing_connections() -> None:

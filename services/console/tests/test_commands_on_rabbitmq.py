@@ -91,7 +91,7 @@ def test_cancel_needs_no_store_for_a_whole_id(run: Run, vhost_url: str) -> None:
 
 def test_topology_is_shown_made_and_compared(run: Run, vhost_url: str) -> None:
     assert "warrener.requests" in run("topology").stdout
-    assert len(json.loads(run("topology", "--json").stdout)["queues"]) == 13
+    assert len(json.loads(run("topology", "--json").stdout)["queues"]) == 12
 
     missing = run("topology", "--check", "--json", "--broker", vhost_url)
     assert missing.exit_code == 1

@@ -1,9 +1,13 @@
 """Free ports for servers that may be killed and must come back on the port they had."""
 
+import fcntl
 import itertools
 import os
 import socket
+import tempfile
 from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
 
 from warrener_runtime.servers.errors import ServerFailed
 
@@ -15,22 +19,52 @@ _BLOCKS = 2_200
 _STRIDE = 7  # has no factor in common with _BLOCKS: every block is visited
 
 _made = itertools.count()
+_reserved: set[int] = set()
 
 
 def free_block(offsets: Sequence[int]) -> int:
     """A port P such that P + offset is free for every offset (each below 10).
 
-    Processes that look at the same moment look at different blocks: each begins at its own process id.
+    A block stays reserved until this process ends: nobody takes it before its server is up or while that is
+    down, in this process or in another. Only where all are reserved, a free one is shared.
     """
     start = os.getpid() + next(_made) * _STRIDE
-    for step in range(_BLOCKS):
-        base = _FIRST + (start + step * _STRIDE) % _BLOCKS * _BLOCK
-        if all(_is_free(base + offset) for offset in offsets):
-            return base
+    free = (
+        block
+        for block in ((start + step * _STRIDE) % _BLOCKS for step in range(_BLOCKS))
+        if all(_is_free(_base(block) + offset) for offset in offsets)
+    )
+    shared: int | None = None
+    for block in free:
+        if block not in _reserved and _reserve(block):
+            _reserved.add(block)
+            return _base(block)
+        shared = block
+    if shared is not None:
+        return _base(shared)
     raise ServerFailed(
         f"expected a free block of ports between {_FIRST} and {_FIRST + _BLOCKS * _BLOCK}, got none; "
         "stop the servers that hold them"
     )
+
+
+def _base(block: int) -> int:
+    return _FIRST + block * _BLOCK
+
+
+def _reserve(block: int) -> bool:
+    """Lock the block's byte in a file that all processes of this user share; it ends with the process."""
+    try:
+        fcntl.lockf(_reservations(), fcntl.LOCK_EX | fcntl.LOCK_NB, 1, block)
+    except OSError:
+        return False
+    return True
+
+
+@cache
+def _reservations() -> int:
+    path = Path(tempfile.gettempdir()) / f"warrener-ports-{os.getuid()}"
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
 
 def _is_free(port: int) -> bool:
