@@ -56,6 +56,7 @@ def test_a_service_waits_for_its_broker(
         tmp_path,
         free_block((0,)),
         WARRENER_BROKER_URL=absent_broker.url,
+        WARRENER_NAMESPACE=member.removeprefix("warrener-"),  # each has a store of its own
         WARRENER_STORE_URL=store,
         WARRENER_LEDGER_URL=f"sqlite:///{tmp_path}/ledger.db",
     )
