@@ -40,6 +40,7 @@ _FAULT_TAKES = 12.0  # seconds, until it is known how long they take here
 _FAULTS_KNOWN = 3
 _WARM_UP = 5.0
 _RUNNING = 15
+_SHORT_PAUSE = 0.3
 _TRIES = 60
 QUIET = 60.0
 """Seconds after the last fault within which every job must be over."""
@@ -171,7 +172,7 @@ class ChaosRun:
                 sent += count
 
     async def _bring_about(self, planned: Planned, stage: Stage, observer: Observer) -> None:
-        await asyncio.sleep(planned.pause)
+        await asyncio.sleep(planned.pause * (_SHORT_PAUSE if self._options.short else 1.0))
         # Jobs that run for seconds: an agent that is killed or frozen has some in its hands.
         await stage.burst("chaos.exclusive", (0.5, 6.0), _RUNNING)
         await asyncio.sleep(_TICK)
@@ -199,7 +200,7 @@ class ChaosRun:
 
     @property
     def _patience(self) -> float:
-        return 4.0 if self._options.short else 10.0
+        return 2.5 if self._options.short else 10.0
 
     async def _settle(self, system: System, workload: Workload, observer: Observer) -> None:
         """No more faults: every job must be over within QUIET, every requester answered."""

@@ -109,7 +109,8 @@ def commit_cut(role: Role) -> Fault:
         when, how = stage.dice.choice(list(When)), stage.dice.choice(list(How))
         struck = len(member.database.struck)
         member.database.strike(stage.dice.choice(_COMMITS[role]), when, how)
-        found = await asyncio.to_thread(member.database.wait_struck, struck + 1, within=_STRUCK_WITHIN)
+        within = min(_STRUCK_WITHIN, stage.scale.outage[1])
+        found = await asyncio.to_thread(member.database.wait_struck, struck + 1, within=within)
         if not found:
             member.database.heal()
         return f"{member.name}, {when} a commit, {how}" + ("" if found else " (none came)")
@@ -136,9 +137,11 @@ for _role in ROLES:
     kind(f"{_role} killed", weight=2)(killed(_role))
     kind(f"all of {_role} killed")(all_killed(_role))
     kind(f"{_role} restarted")(restarted(_role))
-    kind(f"{_role} rolling restart", weight=0.5, in_short_form=_role == "scheduler")(rolling_restart(_role))
+    kind(f"{_role} rolling restart", weight=0.5, in_short_form=False)(rolling_restart(_role))
     kind(f"{_role} frozen", weight=1.5)(frozen(_role))
-    kind(f"{_role}: broker connections reset")(broker_connections_reset(_role))
+    kind(f"{_role}: broker connections reset", in_short_form=_role == "agent")(
+        broker_connections_reset(_role)
+    )
     kind(f"{_role}: broker connections silent", weight=0.7, in_short_form=_role == "agent")(
         broker_silent(_role)
     )
