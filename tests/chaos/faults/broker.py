@@ -124,7 +124,7 @@ async def messages_replayed(stage: Stage) -> str:
 async def _filled_dispatch_queue(stage: Stage) -> str:
     """The name of a queue in which dispatches wait, because all slots are taken."""
     queue = stage.dice.choice(list(_DISPATCH_QUEUES))
-    await stage.burst(_DISPATCH_QUEUES[queue], (0.3, 0.6), _more_than_slots(stage))
+    await stage.burst(_DISPATCH_QUEUES[queue], (1.0, 2.0), _more_than_slots(stage))
     return await _not_empty(stage, [f"warrener.queue.{queue}"])
 
 
