@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from tests.chaos.checker import KINDS, Violation, check, summary
+from tests.chaos.checker import BLOCKING, KINDS, Violation, blocked_overlaps, check, summary
 from tests.chaos.effects import Record, What
 from tests.chaos.history import (
     Ending,
@@ -153,6 +153,13 @@ def test_a_frozen_handler_and_its_successor_are_not_two_at_once() -> None:
     slept = replace(later, ended=5.15)
     over = replace(GOOD, records=[*after, *done("a", 5.0), *GOOD.records[3:]], freezes=[slept])
     assert found(over) == [], "it woke when its successor was over"
+
+
+def test_a_handler_that_blocks_its_agent_is_counted_and_no_violation() -> None:
+    jobs = {**GOOD.jobs, "a": replace(GOOD.jobs["a"], job_type=BLOCKING)}
+    history = replace(GOOD, jobs=jobs, records=[*TWICE, *GOOD.records[3:]])
+    assert check(history) == []
+    assert (blocked_overlaps(history), blocked_overlaps(GOOD)) == (1, 0)
 
 
 def test_an_interrupted_run_is_not_judged_for_what_was_not_over() -> None:
