@@ -139,8 +139,8 @@ def _transactional(history: History) -> Iterator[Violation]:
 
 
 def blocked_overlaps(history: History) -> int:
-    """How many jobs whose handler blocks its agent's event loop ran twice at once. An agent cannot stop such a
-    handler, so this is no violation; a report says how often it happened."""
+    """How many jobs whose handler blocks its agent's event loop ran twice at once. An agent cannot stop
+    such a handler, so this is no violation; a report says how often it happened."""
     blocking = {job.job for job in history.jobs.values() if job.job_type == BLOCKING}
     runs = _runs([record for record in history.records if record.job in blocking])
     return sum(
