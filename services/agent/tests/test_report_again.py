@@ -1,4 +1,4 @@
-"""An error that nobody expected while an outcome is recorded does not keep its attempt for ever."""
+"""An error that nobody expected while an outcome is recorded does not keep its attempt without end."""
 
 import asyncio
 

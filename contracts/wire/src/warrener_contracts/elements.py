@@ -40,7 +40,7 @@ def exceeds(body: bytes, limit: int) -> bool:
     try:
         return text[_skip(text, 0)] == "[" and any(place >= limit for place, _ in enumerate(_spans(text)))
     except (ValueError, IndexError, RecursionError):
-        return False  # not JSON; whoever reads it says where
+        return False  # not JSON; its reader says where
 
 
 def _spans(text: str) -> Iterator[tuple[int, int]]:

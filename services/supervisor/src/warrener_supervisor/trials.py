@@ -89,7 +89,7 @@ def lost(row: JobRow, event: AttemptLost, at: Moment) -> Judgement:
 
 
 _ENDS = (AttemptSucceeded, AttemptFailed, AttemptCancelled)
-"""Not a release: what is given back because a later attempt took its place would be tried for ever."""
+"""Not a release: what is given back because a later attempt took its place would be tried without end."""
 
 
 def not_lost(row: JobRow, event: Event[Any], at: Moment) -> Judgement | None:

@@ -212,7 +212,7 @@ async def _nothing() -> None:
 
 
 async def _belong(bus: Bus, store: Store, namespace: str) -> None:
-    """The broker's namespace is this store's, or the operator is told."""
+    """Refuse to start where the broker's namespace belongs to another store."""
     try:
         await belong(
             store,

@@ -5,7 +5,7 @@ from typing import Protocol, runtime_checkable
 from warrener_runtime.logs import Log
 
 _REMIND = 300.0
-"""Seconds after which a failure that goes on is told again."""
+"""Seconds after which a failure that goes on is logged again."""
 
 
 @runtime_checkable

@@ -30,7 +30,7 @@ def _append(path: Path, lines: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     new = not path.exists()
     with path.open("ab") as file:
-        if _is_torn(path):  # whoever wrote it was killed; the row is written again as a whole
+        if _is_torn(path):  # its writer was killed; the row is written again as a whole
             file.write(b"\n")
         file.write(lines)
         file.flush()
