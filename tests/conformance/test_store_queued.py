@@ -79,6 +79,8 @@ async def test_the_unpublished_are_given_in_order_but_for_those_just_touched(sto
     found = await store.unpublished_jobs("default", after(2), 100)
     assert found == sorted(rows[:3], key=lambda row: row.job_id)
     assert await store.unpublished_jobs("default", after(2), 1) == found[:1]
+    assert await store.unpublished_jobs("default", after(2), 100, after=found[0].job_id) == found[1:]
+    assert await store.unpublished_jobs("default", after(2), 100, after=found[2].job_id) == []
 
 
 @pytest.mark.parametrize("state", [JobState.QUEUED, JobState.RETRYING])

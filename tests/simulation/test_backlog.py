@@ -1,7 +1,9 @@
 """A backlog is not a loss: what waits in its queue is not repeated, and what is gone from it is noticed."""
 
+import json
 from collections import Counter
 from datetime import datetime, timedelta
+from typing import Any
 from uuid import UUID
 
 from tests.simulation.invariants import check
@@ -214,6 +216,50 @@ async def test_2_an_ill_queue_holds_up_only_its_own_jobs() -> None:
         assert {world.workshop.runs[job] for job in ill} == {1}
 
 
+async def test_2_requesters_of_a_full_queue_are_notified_once_with_the_reason() -> None:
+    async with World(9) as world:
+        await declare_small(world)
+        replies = MemoryBus(world.broker, name="requester")
+        await replies.start()
+        bindings = (
+            Binding(topology.EVENTS, topology.reply_key("shop")),
+            Binding(topology.EVENTS, "job.waiting.#"),
+        )
+        queues = tuple(Queue(f"story.{n}", (binding,)) for n, binding in enumerate(bindings))
+        await replies.declare(Topology((), queues))
+        full = await ask_in(world, 2_300, "quick", FULL, reply_to="shop")
+        other = await ask(world, 10, "quick", PolicyOverrides(), number=1)
+        await world.clock.run_until(lambda: over(world, other), within=30)
+        assert not notices(world, 0), "not before the queue has refused for some time"
+        refused_by = world.clock.now() + timedelta(seconds=10)
+        await world.clock.advance(60)
+        await ask_in(world, 20, "quick", FULL, reply_to="shop")
+        await world.clock.advance(400)
+        waiting = {row.job_id for row in world.store.jobs.values() if row.dispatched_at is None}
+        assert len(waiting) >= 2_300, f"{len(waiting)} wait in the store"
+        found = notices(world, 0)
+        times = Counter(event["data"]["job_id"] for event in found)
+        assert {UUID(job) for job in times} >= waiting, f"{len(times)} of {len(waiting)}"
+        assert set(times.values()) == {1}, "once each"
+        assert Counter(event["data"]["job_id"] for event in notices(world, 1)) == times, "as are subscribers"
+        data = found[0]["data"]
+        assert data["queue"] == FULL
+        assert f"{FULL} takes no messages since" in data["reason"]
+        assert datetime.fromisoformat(data["since"]) <= refused_by
+        await drain(world)
+        await world.clock.run_until(lambda: over(world, full), within=600)
+        assert {world.workshop.runs[job] for job in full} == {1}, "each ran once"
+
+
+def notices(world: World, queue: int) -> list[dict[str, Any]]:
+    """What has come to a queue of the story about jobs that wait."""
+    events: list[dict[str, Any]] = []
+    for message in world.broker.peek(f"story.{queue}"):
+        body = json.loads(message.body)
+        events += body if isinstance(body, list) else [body]
+    return [event for event in events if event["type"] == "job.waiting.v1"]
+
+
 async def declare_small(world: World) -> None:
     """The dispatch queue FULL, with little room."""
     bus = MemoryBus(world.broker, name="operator")
@@ -223,10 +269,10 @@ async def declare_small(world: World) -> None:
     await bus.declare(Topology((), (Queue(usual.name, usual.bindings, arguments),)))
 
 
-async def ask_in(world: World, jobs: int, kind: str, queue: str) -> list[UUID]:
+async def ask_in(world: World, jobs: int, kind: str, queue: str, reply_to: str | None = None) -> list[UUID]:
     """Request so many jobs at once in this queue."""
     ids = [world.entropy.new_id() for _ in range(jobs)]
-    data = JobRequestedData(job_type=kind, arguments={"number": 1}, queue=queue)
+    data = JobRequestedData(job_type=kind, arguments={"number": 1}, queue=queue, reply_to=reply_to)
     await world.publish(
         *(letter_for(JobRequested(id=str(each), source="backlog", data=data)) for each in ids)
     )

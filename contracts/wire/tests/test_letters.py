@@ -79,6 +79,7 @@ ADDRESSES = {
     "job.deduplicated.v1": ("warrener.events", "job.deduplicated"),
     "job.finished.v1": ("warrener.events", "job.finished.succeeded.flights.load"),
     "job.retrying.v1": ("warrener.events", "job.retrying.flights.load"),
+    "job.waiting.v1": ("warrener.events", "job.waiting.flights.load"),
     "job.dead.v1": ("warrener.events", "job.dead.flights.load"),
     "agent.lost.v1": ("warrener.events", "agent.lost.loader-7c9f.4121"),
     "service.deaf.v1": ("warrener.events", "service.deaf.agent"),

@@ -109,7 +109,7 @@ HOT = {
     "queue_heads": (),
     "queued_groups": ("default", NOON, 100),
     "oldest_queued": ("default", NOON, 100),
-    "unpublished_jobs": ("default", NOON, 100),
+    "unpublished_jobs": ("default", NOON, 100, uuid4()),
     "mark_unpublished": ([uuid4()] * 50, [1] * 50, [NOON] * 50),
     "add_watchers": ([uuid4()] * 5, ["w"] * 5, 8),
 }

@@ -59,6 +59,7 @@ def test_what_happens_next_is_said_for_every_state() -> None:
         (running_job(policy=JobPolicy(max_attempts=1)), "if it fails: then it is dead"),
         (running_job(cancel_reason="wrong file"), "told to stop it (wrong file)"),
         (queued_job(deadline_at=after(60)), "it expires in 1 min"),
+        (queued_job(dispatched_at=None), "its queue has not taken it yet"),
         (queued_job(state=JobState.SUCCEEDED, **over), "nothing: it is over"),
         (queued_job(state=JobState.DEAD, **over), "kept among the dead letters"),
     ]
@@ -72,6 +73,12 @@ def test_of_what_runs_is_said_when_its_agent_was_seen() -> None:
     assert "1 min ago: the supervisor gives the job to another" in next_step(
         running_job(), NOON, seen=after(-60)
     )
+
+
+def test_of_a_job_in_a_full_queue_is_said_since_when() -> None:
+    text = next_step(queued_job(dispatched_at=None), NOON, refusing_since=after(-60))
+    assert "queue default takes no messages since" in text
+    assert "1 min ago: it is full or without a quorum" in text
 
 
 def printed(what: object, width: int = 160) -> str:

@@ -14,6 +14,7 @@ from warrener_contracts.events import (
     JobDeduplicatedData,
     JobFinishedData,
     JobRejectedData,
+    JobWaitingData,
     JsonObject,
 )
 from warrener_contracts.identity import job_id_of
@@ -56,6 +57,8 @@ class Desk:
             return self._settle(job_id_of(data.request_source, data.request_id), data)
         if isinstance(data, JobDeduplicatedData):
             return self._redirect(data)
+        if isinstance(data, JobWaitingData):
+            return self._note_waiting(data)
         return False
 
     async def wait(self, pending: Pending) -> Answer:
@@ -106,6 +109,14 @@ class Desk:
         for pending in asked:
             pending.settle(answer)
         return bool(asked)
+
+    def _note_waiting(self, data: JobWaitingData) -> bool:
+        concerned = [*self._stand_ins.get(data.job_id, ())]
+        if (pending := self._requested.get(data.job_id)) is not None:
+            concerned.append(pending)
+        for pending in concerned:
+            pending.waiting = data
+        return bool(concerned)
 
     def _redirect(self, data: JobDeduplicatedData) -> bool:
         pending = self._requested.get(data.requested_job_id)

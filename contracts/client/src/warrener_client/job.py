@@ -17,7 +17,7 @@ from warrener_client.errors import (
     ResultTimeout,
 )
 from warrener_client.pending import Pending
-from warrener_contracts.events import JobFinishedData, JobRejectedData
+from warrener_contracts.events import JobFinishedData, JobRejectedData, JobWaitingData
 from warrener_contracts.states import JobState
 
 T = TypeVar("T")
@@ -58,6 +58,12 @@ class Job:
     def over(self) -> bool:
         """Whether its end is known here; it may be over without our having heard."""
         return self._pending.answer is not None
+
+    @property
+    def waiting(self) -> JobWaitingData | None:
+        """Why the job waits and since when, if its dispatch queue took no messages for some time; None once
+        the job is over. It stays until then, also where the job runs by now."""
+        return None if self.over else self._pending.waiting
 
     async def outcome(self, *, timeout: float | None = None) -> JobFinishedData:
         """How it ended, whichever way. Raises JobRejected, ResultTimeout, ClientClosed."""

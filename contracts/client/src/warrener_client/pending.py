@@ -4,7 +4,7 @@ import asyncio
 from uuid import UUID
 
 from warrener_client.errors import ClientClosed
-from warrener_contracts.events import JobFinishedData, JobRejectedData
+from warrener_contracts.events import JobFinishedData, JobRejectedData, JobWaitingData
 from warrener_contracts.letters import Letter
 
 Answer = JobFinishedData | JobRejectedData
@@ -29,6 +29,7 @@ class Pending:
         "letter",
         "told_under",
         "waiters",
+        "waiting",
     )
 
     def __init__(self, job_id: UUID, letter: Letter, told_under: int, asked_at: float) -> None:
@@ -39,6 +40,7 @@ class Pending:
         self.deduplicated = False
         self.answer: Answer | None = None
         self.waiters = 0
+        self.waiting: JobWaitingData | None = None
         self._arrived: asyncio.Event | None = None
         self._closed = False
 

@@ -18,7 +18,7 @@ from warrener_client.bulk import AT_ONCE, ON_THE_WAY
 from warrener_client.client import Client
 from warrener_client.job import Job
 from warrener_client.loop_thread import LoopThread
-from warrener_contracts.events import JobFinishedData
+from warrener_contracts.events import JobFinishedData, JobWaitingData
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -55,6 +55,11 @@ class SyncJob:
     def over(self) -> bool:
         """See Job.over."""
         return self._job.over
+
+    @property
+    def waiting(self) -> JobWaitingData | None:
+        """See Job.waiting."""
+        return self._job.waiting
 
     def outcome(self, *, timeout: float | None = None) -> JobFinishedData:
         """See Job.outcome."""

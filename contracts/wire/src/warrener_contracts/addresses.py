@@ -31,6 +31,7 @@ from warrener_contracts.events import (
     JobRejected,
     JobRequested,
     JobRetrying,
+    JobWaiting,
     ParkedDropRequested,
     ParkedRequeueRequested,
     ScheduleBackfillRequested,
@@ -139,6 +140,11 @@ def _(event: JobFinished) -> tuple[str, str]:
 @address_of.register
 def _(event: JobRetrying) -> tuple[str, str]:
     return topology.EVENTS, f"job.retrying.{event.data.job_type}"
+
+
+@address_of.register
+def _(event: JobWaiting) -> tuple[str, str]:
+    return topology.EVENTS, f"job.waiting.{event.data.job_type}"
 
 
 @address_of.register

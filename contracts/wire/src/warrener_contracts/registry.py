@@ -98,6 +98,7 @@ RELEASED: tuple[Kind, ...] = (
     events.JobRejected,
     events.JobRequested,
     events.JobRetrying,
+    events.JobWaiting,
     events.ParkedDropRequested,
     events.ParkedRequeueRequested,
     events.ServiceDeaf,

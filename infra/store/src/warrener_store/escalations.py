@@ -15,11 +15,18 @@ from warrener_contracts.events import JsonObject
 OVER = 1_000_000
 """What `CaseEntry.done` is when nothing more is to be done about an entry."""
 
+_FINGERPRINT = 200  # characters
 
 MIXED_QUEUE = "queue.mixed"
 """The kind of the incident that jobs wait in a queue whose agents do not know their type."""
 REFUSING_QUEUE = "queue.refusing"
-"""The kind of the incident that a dispatch queue takes no messages, so that its jobs wait in the store."""
+"""The kind of the incident that a dispatch queue takes no messages, so that its jobs wait in the store. Its
+sample says `since` when."""
+
+
+def refusing_fingerprint(queue: str) -> str:
+    """The fingerprint of the incident that this queue takes no messages."""
+    return f"{REFUSING_QUEUE}:{queue}"[:_FINGERPRINT]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,9 +4,10 @@ from collections import Counter
 from collections.abc import Callable
 from datetime import datetime
 from itertools import islice
+from uuid import UUID
 
 from warrener_contracts.states import JobState
-from warrener_store.queued import QueuedGroup, QueuedJob, QueuedJobs, QueueHead
+from warrener_store.queued import FIRST_ID, QueuedGroup, QueuedJob, QueuedJobs, QueueHead
 from warrener_store.records.policies import policy_in, policy_out
 from warrener_store.rows import JobRow
 
@@ -42,12 +43,14 @@ class MemoryQueued(QueuedJobs):
         found = [QueuedJob(row.job_id, at) for at, row in self._published(queue) if at <= until]
         return found[:limit]
 
-    async def unpublished_jobs(self, queue: str, until: datetime, limit: int) -> list[JobRow]:
+    async def unpublished_jobs(
+        self, queue: str, until: datetime, limit: int, *, after: UUID = FIRST_ID
+    ) -> list[JobRow]:
         rows = [
             row
             for row in self._live_rows()
             if row.state is JobState.QUEUED and row.queue == queue
-            if row.dispatched_at is None and row.updated_at <= until
+            if row.dispatched_at is None and row.updated_at <= until and row.job_id > after
         ]
         return sorted(rows, key=lambda row: row.job_id)[:limit]
 

@@ -6,7 +6,7 @@ the others with what the queue holds (`warrener_supervisor.redispatch`).
 """
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import NamedTuple, Protocol
 from uuid import UUID
 
@@ -16,6 +16,13 @@ from warrener_store.rows import JobRow
 
 DISPATCHED = (JobState.QUEUED, JobState.RETRYING)
 """States in which the broker has, or should have, a dispatch of the job."""
+
+NAMED = datetime(9999, 12, 31, tzinfo=UTC)
+"""`wake_at` of a queued job that was named for waiting longer than its start_timeout: it is named once."""
+NOTIFIED = datetime(9999, 12, 30, tzinfo=UTC)
+"""`wake_at` of a queued job whose requesters know that its queue refuses it (`job.waiting`)."""
+FIRST_ID = UUID(int=0)
+"""An id before that of every job."""
 
 
 class QueueHead(NamedTuple):
@@ -61,9 +68,11 @@ class QueuedJobs(Protocol):
         first."""
         ...
 
-    async def unpublished_jobs(self, queue: str, until: datetime, limit: int) -> list[JobRow]:
+    async def unpublished_jobs(
+        self, queue: str, until: datetime, limit: int, *, after: UUID = FIRST_ID
+    ) -> list[JobRow]:
         """Queued jobs of `queue` whose dispatch is not published and that nobody has touched since `until`,
-        in the order of their ids."""
+        in the order of their ids; those with an id beyond `after`."""
         ...
 
     async def mark_unpublished(self, attempts: Sequence[tuple[UUID, int]], now: datetime) -> None:

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from warrener_store.queued import QueuedGroup, QueuedJob, QueuedJobs, QueueHead
+from warrener_store.queued import FIRST_ID, QueuedGroup, QueuedJob, QueuedJobs, QueueHead
 from warrener_store.records.form import Form, text_in, text_out
 from warrener_store.records.jobs import job_in
 from warrener_store.records.policies import policy_in
@@ -44,9 +44,14 @@ class QueuedReads(QueuedJobs):
         found = await self._ask("oldest_queued", text_out(queue), form.moment_out(until), limit)
         return [QueuedJob(form.id_in(job_id), form.moment_in(at)) for job_id, at in found]
 
-    async def unpublished_jobs(self, queue: str, until: datetime, limit: int) -> list[JobRow]:
-        found = await self._ask("unpublished_jobs", text_out(queue), self.form.moment_out(until), limit)
-        return [job_in(values, self.form) for values in found]
+    async def unpublished_jobs(
+        self, queue: str, until: datetime, limit: int, *, after: UUID = FIRST_ID
+    ) -> list[JobRow]:
+        form = self.form
+        found = await self._ask(
+            "unpublished_jobs", text_out(queue), form.moment_out(until), limit, form.id_out(after)
+        )
+        return [job_in(values, form) for values in found]
 
     async def mark_unpublished(self, attempts: Sequence[tuple[UUID, int]], now: datetime) -> None:
         form = self.form

@@ -16,7 +16,7 @@ from warrener_runtime.clock import Clock
 from warrener_runtime.lifecycle.vitals import NotReady, vitals_here
 from warrener_runtime.logs import get_logger
 from warrener_store.becoming import become
-from warrener_store.escalations import REFUSING_QUEUE, Raised
+from warrener_store.escalations import REFUSING_QUEUE, Raised, refusing_fingerprint
 from warrener_store.port import Save, StateStore
 from warrener_store.rows import JobRow
 from warrener_supervisor import act
@@ -24,6 +24,7 @@ from warrener_supervisor.escalation.intake import Intake
 from warrener_supervisor.missing import shares
 from warrener_supervisor.rules import Rules
 from warrener_supervisor.tidings import dispatch_letter
+from warrener_supervisor.waiting_notices import WaitingNotices
 
 _log = get_logger("unpublished")
 
@@ -32,7 +33,6 @@ _MOST_BATCHES = 20
 _PROBE = 10
 """Jobs that are published to a queue which has refused."""
 _FIRST_PAUSE, _LONGEST_PAUSE = timedelta(seconds=1), timedelta(seconds=15)
-_NAME = 200  # characters of a fingerprint
 
 
 @dataclass(slots=True)
@@ -52,6 +52,7 @@ class Unpublished:
     def __init__(self, bus: Bus, store: StateStore, clock: Clock, rules: Rules, intake: Intake) -> None:
         self._bus, self._store, self._clock, self._rules = bus, store, clock, rules
         self._intake = intake
+        self._notices = WaitingNotices(bus, store, clock)
         self._queues: dict[str, _Queue] = {}
 
     async def look(self) -> None:
@@ -65,6 +66,13 @@ class Unpublished:
             if queue.quiet_until is None or now >= queue.quiet_until:
                 await self._publish(name, queue)
         await self._name_refusing()
+        await self._notices.publish(
+            {
+                name: queue.refused_since
+                for name, queue in self._queues.items()
+                if queue.named and queue.refused_since
+            }
+        )
 
     async def check(self) -> None:
         """Raise NotReady, naming the queues that have taken nothing for some time."""
@@ -78,6 +86,8 @@ class Unpublished:
             if not rows:
                 return
             published, refused = await publish_again(self._bus, self._store, self._clock, rows)
+            if not published:
+                return  # another supervisor has just taken these: that says nothing of the queue
             if refused:
                 queue.size = _PROBE
                 some = refused < published
@@ -152,10 +162,10 @@ def _raised(queue: str, since: datetime, now: datetime) -> Raised:
     )
     return Raised(
         kind=REFUSING_QUEUE,
-        fingerprint=f"{REFUSING_QUEUE}:{queue}"[:_NAME],
+        fingerprint=refusing_fingerprint(queue),
         occurrence=since.isoformat(timespec="minutes"),
         subject=queue,
         job_type=None,
-        sample={"text": text},
+        sample={"text": text, "since": since.isoformat()},
         raised_at=now,
     )

@@ -2,7 +2,7 @@
 there."""
 
 from collections.abc import Iterable
-from datetime import UTC, datetime
+from datetime import datetime
 
 from warrener_contracts.letters import Letter, gathered, letter_for
 from warrener_contracts.states import JobState
@@ -11,6 +11,7 @@ from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
 from warrener_store.becoming import become
 from warrener_store.port import Save, StateStore
+from warrener_store.queued import NAMED
 from warrener_store.rows import JobRow
 from warrener_supervisor.beginnings import watched_from
 from warrener_supervisor.notices import deadline_notice, notice
@@ -20,8 +21,6 @@ from warrener_supervisor.timeouts import overran
 _log = get_logger("watchdog")
 
 _WATCHED = (JobState.RUNNING, JobState.RETRYING)
-_NAMED = datetime(9999, 12, 31, tzinfo=UTC)
-"""`wake_at` of a queued job that was named for waiting too long: it is named once."""
 
 
 class Watchdog:
@@ -67,7 +66,7 @@ class Watchdog:
         due = await self._store.claim_due([JobState.QUEUED], now, now + self._rules.named_again, self._limit)
         events = [event for row in due if (event := notice(row, now, self._rules)) is not None]
         if due and await self._publish(gathered(map(letter_for, events))):
-            named = [become(row, version=row.version + 1, wake_at=_NAMED) for row in due]
+            named = [become(row, version=row.version + 1, wake_at=NAMED) for row in due]
             await self._store.save_jobs([Save(row) for row in named])
 
     async def _watch_later(self, running: Iterable[JobRow], now: datetime) -> None:

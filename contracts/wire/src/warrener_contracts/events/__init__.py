@@ -12,6 +12,8 @@ from warrener_contracts.events.answers import (
     JobRejectedData,
     JobRetrying,
     JobRetryingData,
+    JobWaiting,
+    JobWaitingData,
     Reason,
 )
 from warrener_contracts.events.backfills import (
@@ -193,6 +195,8 @@ __all__ = [
     "JobRetrying",
     "JobRetryingData",
     "JobTypeDeclaration",
+    "JobWaiting",
+    "JobWaitingData",
     "JsonObject",
     "ParkedDropRequested",
     "ParkedDropRequestedData",

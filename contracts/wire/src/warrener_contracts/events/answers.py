@@ -8,7 +8,7 @@ from uuid import UUID
 from pydantic import Field
 
 from warrener_contracts.events.envelope import Event, EventData
-from warrener_contracts.events.fields import AttemptNumber, Instant, JobType, Sentence
+from warrener_contracts.events.fields import AttemptNumber, Instant, JobType, QueueName, Sentence
 from warrener_contracts.events.status import ErrorInfo
 from warrener_contracts.states import JobState
 from warrener_contracts.unsaid import nothing
@@ -102,6 +102,23 @@ class JobRetrying(Event[JobRetryingData], frozen=True):
     """`job.retrying.<job type>`."""
 
     type: Literal["job.retrying.v1"] = "job.retrying.v1"
+
+
+class JobWaitingData(EventData, frozen=True):
+    """A job waits longer than usual: its dispatch queue takes no messages. It runs once the queue does."""
+
+    job_id: UUID
+    job_type: JobType
+    attempt: AttemptNumber = Field(description="The attempt that waits.")
+    queue: QueueName
+    reason: Sentence = Field(description="Why it waits.")
+    since: Instant = Field(description="When the queue first refused; not later than this event.")
+
+
+class JobWaiting(Event[JobWaitingData], frozen=True):
+    """`job.waiting.<job type>`, and to the reply addresses of its askers; once per attempt."""
+
+    type: Literal["job.waiting.v1"] = "job.waiting.v1"
 
 
 class JobDeadData(EventData, frozen=True):

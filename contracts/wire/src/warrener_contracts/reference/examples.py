@@ -282,6 +282,17 @@ def _answers() -> list[e.Event[Any]]:
                 job_id=_JOB, job_type="flights.load", next_attempt=2, due_at=_at(73.5), error=_ERROR
             ),
         ),
+        e.JobWaiting(
+            **_envelope(52, _SUPERVISOR, 40),
+            data=e.JobWaitingData(
+                job_id=_JOB,
+                job_type="flights.load",
+                attempt=1,
+                queue="loading",
+                reason="dispatch queue loading takes no messages: it is full or without a quorum",
+                since=_at(20),
+            ),
+        ),
         e.JobDead(
             **_envelope(21, _SUPERVISOR, 63.6),
             data=e.JobDeadData(

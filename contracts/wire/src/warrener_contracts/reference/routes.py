@@ -300,6 +300,15 @@ ROUTES: tuple[Route, ...] = (
         "An attempt went wrong and there will be another.",
     ),
     Route(
+        "job-waiting",
+        topology.EVENTS,
+        "job.waiting.{job_type}",
+        (SUPERVISOR,),
+        (ANYONE,),
+        (e.JobWaiting,),
+        "A job waits because its dispatch queue takes no messages.",
+    ),
+    Route(
         "job-dead",
         topology.EVENTS,
         "job.dead.{job_type}",
@@ -375,7 +384,7 @@ ROUTES: tuple[Route, ...] = (
         "reply.{reply_to}",
         (SCHEDULER, SUPERVISOR),
         (ANYONE,),
-        (e.JobFinished, e.JobRejected, e.JobDeduplicated),
+        (e.JobFinished, e.JobRejected, e.JobDeduplicated, e.JobWaiting),
         "Answers to one asker, who has bound an exclusive queue to this key before asking.",
     ),
 )

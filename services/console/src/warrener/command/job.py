@@ -17,7 +17,10 @@ from warrener.shown.screen import err, jsonable, out, print_json
 from warrener.shown.states import state_text
 from warrener_contracts.states import JobState
 from warrener_store import StateStore
+from warrener_store import Store as OpenStore
+from warrener_store.escalations import refusing_fingerprint
 from warrener_store.holding import NOTHING_HELD, Holding
+from warrener_store.queued import NOTIFIED
 from warrener_store.rows import JobFilter, JobRow
 
 EXAMPLES = """
@@ -70,21 +73,32 @@ async def _until_over(store: StateStore, row: JobRow) -> JobRow:
     return row
 
 
-async def _show(store: StateStore, row: JobRow, *, as_json: bool) -> None:
+async def _show(store: OpenStore, row: JobRow, *, as_json: bool) -> None:
     attempts = await store.attempts_of(row.job_id)
     follow_ups = await store.list_jobs(JobFilter(parent_id=row.job_id, limit=_FOLLOW_UPS))
     holding = NOTHING_HELD if row.state.terminal else Holding(await store.breakers())
     checkpoint = (await store.checkpoints_of([row.job_id])).get(row.job_id)
-    seen = await _seen(store, row)
+    seen, refusing_since = await _seen(store, row), await _refusing_since(store, row)
     now = datetime.now(UTC)
     if as_json:
         told = [
             {"job_id": each.job_id, "job_type": each.job_type, "state": each.state} for each in follow_ups
         ]
         beside = {"attempts": attempts, "follow_ups": told, "checkpoint": checkpoint}
-        print_json(jsonable(row) | beside | {"next": next_step(row, now, holding, seen=seen)})
+        what_next = next_step(row, now, holding, seen=seen, refusing_since=refusing_since)
+        beside |= {"queue_refuses_since": refusing_since}
+        print_json(jsonable(row) | beside | {"next": what_next})
     else:
-        page = job_page(row, attempts, follow_ups, now, holding=holding, checkpoint=checkpoint, seen=seen)
+        page = job_page(
+            row,
+            attempts,
+            follow_ups,
+            now,
+            holding=holding,
+            checkpoint=checkpoint,
+            seen=seen,
+            refusing_since=refusing_since,
+        )
         out().print(page)
 
 
@@ -93,3 +107,13 @@ async def _seen(store: StateStore, row: JobRow) -> datetime | None:
     if row.state is not JobState.RUNNING:
         return None
     return {agent.agent_id: agent.last_seen_at for agent in await store.agents()}.get(row.owner or "")
+
+
+async def _refusing_since(store: OpenStore, row: JobRow) -> datetime | None:
+    """When the queue of a job began to take no messages, if its requesters were notified."""
+    if row.state is not JobState.QUEUED or row.dispatched_at is not None or row.wake_at != NOTIFIED:
+        return None
+    fingerprint = refusing_fingerprint(row.queue)
+    incident = (await store.escalations.cases_by_fingerprint([fingerprint])).get(fingerprint)
+    since = incident and incident.sample.get("since")
+    return datetime.fromisoformat(since) if isinstance(since, str) else None

@@ -34,6 +34,7 @@ def job_page(
     holding: Holding = NOTHING_HELD,
     checkpoint: CheckpointRow | None = None,
     seen: datetime | None = None,
+    refusing_since: datetime | None = None,
 ) -> Group:
     """Where it is, what went wrong, what happens next; `seen` is the last heartbeat of its agent."""
     parts: list[RenderableType] = [_head(row), _facts(row, now)]
@@ -49,7 +50,8 @@ def job_page(
         parts += [_title("follow-ups"), _follow_ups(follow_ups)]
     if row.result is not None:
         parts += [_title("result"), _indented(Text(_json(row.result)))]
-    parts += [_title("next"), _indented(Text(next_step(row, now, holding, seen=seen)))]
+    what_next = next_step(row, now, holding, seen=seen, refusing_since=refusing_since)
+    parts += [_title("next"), _indented(Text(what_next))]
     return Group(*parts)
 
 

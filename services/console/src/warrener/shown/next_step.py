@@ -11,20 +11,25 @@ from warrener_store.rows import JobRow
 
 
 def next_step(
-    row: JobRow, now: datetime, holding: Holding = NOTHING_HELD, *, seen: datetime | None = None
+    row: JobRow,
+    now: datetime,
+    holding: Holding = NOTHING_HELD,
+    *,
+    seen: datetime | None = None,
+    refusing_since: datetime | None = None,
 ) -> str:
     """What to expect, and who will do it; `holding` is what breakers hold back, `seen` the last heartbeat of
-    the job's agent."""
+    the job's agent, `refusing_since` when the job's queue began to take no messages."""
     deadline = (
         f"; it expires {ago(row.deadline_at, now)}" if row.deadline_at and not row.state.terminal else ""
     )
     breaker = holding.before(row.job_type, row.policy)
     if breaker is not None and row.state in (JobState.WAITING, JobState.RETRYING):
         return held_by(breaker, now) + deadline
-    return _of_state(row, now, seen) + deadline
+    return _of_state(row, now, seen, refusing_since) + deadline
 
 
-def _of_state(row: JobRow, now: datetime, seen: datetime | None) -> str:
+def _of_state(row: JobRow, now: datetime, seen: datetime | None, refusing_since: datetime | None) -> str:
     if row.state.terminal:
         return _over(row)
     if row.cancel_reason and row.state is JobState.RUNNING:
@@ -35,7 +40,7 @@ def _of_state(row: JobRow, now: datetime, seen: datetime | None) -> str:
             f"the scheduler dispatches it {ago(row.due_at, now)}" if row.due_at else "the scheduler plans it"
         )
     if row.state is JobState.QUEUED:
-        return f"the next free agent of queue {row.queue} takes attempt {row.attempt}" + _waiting(row, now)
+        return _queued(row, now, refusing_since)
     if row.state is JobState.RETRYING:
         return _retrying(row, now)
     return _running(row, now, left, seen)
@@ -55,11 +60,17 @@ def _over(row: JobRow) -> str:
     return "nothing: it is over"
 
 
-def _waiting(row: JobRow, now: datetime) -> str:
+def _queued(row: JobRow, now: datetime, refusing_since: datetime | None) -> str:
+    if refusing_since is not None:
+        return (
+            f"queue {row.queue} takes no messages since {clock(refusing_since)}, {ago(refusing_since, now)}:"
+            f" it is full or without a quorum; attempt {row.attempt} is published once the queue takes it"
+        )
+    taken = f"the next free agent of queue {row.queue} takes attempt {row.attempt}"
     if row.dispatched_at is None:
-        return "; its queue has not taken it yet: a supervisor publishes it again"
+        return f"{taken}; its queue has not taken it yet: a supervisor publishes it again"
     late = row.dispatched_at + row.policy.start_timeout
-    return f"; it waits longer than its start_timeout since {clock(late)}" if late <= now else ""
+    return f"{taken}; it waits longer than its start_timeout since {clock(late)}" if late <= now else taken
 
 
 def _running(row: JobRow, now: datetime, left: int, seen: datetime | None) -> str:
