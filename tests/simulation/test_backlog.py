@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -10,6 +11,7 @@ from tests.simulation.invariants import check
 from tests.simulation.world import World
 
 from warrener_contracts import topology
+from warrener_contracts.backoff import Backoff
 from warrener_contracts.codec import Readable, decode
 from warrener_contracts.events import AttemptDispatched, AttemptOverdue, JobRequested, JobRequestedData
 from warrener_contracts.letters import Letter, letter_for
@@ -156,6 +158,36 @@ async def test_1_a_few_that_idle_agents_should_have_begun_are_found_too() -> Non
         await world.clock.run_until(lambda: settled(world, jobs), within=NOTICED)
         await check(world, jobs)
         assert world.workshop.runs == Counter(jobs)
+
+
+async def test_1_what_is_purged_while_the_last_purge_is_mended_is_found_in_time_too() -> None:
+    async with World(3, supervisors=1) as world:
+        jobs = await ask(world, 28, "slow", PolicyOverrides(), seconds=90.0)
+        await world.clock.run_until(lambda: world.broker.ready(QUEUE) == 20, within=NOTICED)
+        for _ in range(3):
+            published = partial(published_since, world, world.clock.now())
+            world.broker.purge(QUEUE)
+            await world.clock.advance(2)
+            jobs += await ask(world, 8, "slow", PolicyOverrides(), seconds=90.0)
+            await world.clock.run_until(published, within=NOTICED)
+        await world.clock.run_until(lambda: settled(world, jobs), within=1200)
+        await check(world, jobs)
+        assert world.workshop.runs == Counter(jobs), "each is started once"
+
+
+async def test_1_a_few_that_are_gone_are_found_while_retries_of_others_pass_by_the_delay_queues() -> None:
+    async with World(10) as world:
+        world.broker.mute(QUEUE)
+        jobs = await ask(world, 3, "quick", PolicyOverrides(), number=1)
+        await world.clock.advance(2)
+        world.broker.purge(QUEUE)
+        world.broker.mute(QUEUE, muted=False)
+        often = Backoff(first=timedelta(seconds=1), limit=timedelta(seconds=1))
+        retry = PolicyOverrides(max_attempts=200, backoff=often)
+        others = await ask(world, 12, "flaky", retry, failures=150)
+        await world.clock.run_until(lambda: over(world, jobs), within=NOTICED)
+        assert not over(world, others), "they still fail"
+        assert world.workshop.runs[jobs[0]] == 1
 
 
 async def test_1_a_retry_whose_wake_up_waits_in_its_queue_is_not_dispatched_again() -> None:

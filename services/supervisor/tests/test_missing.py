@@ -9,7 +9,7 @@ from services.supervisor.tests.words import NOW, make
 from warrener_contracts.policy import JobPolicy
 from warrener_contracts.states import JobState
 from warrener_store.queued import QueuedGroup
-from warrener_supervisor.missing import Look, Missing, enough_for, missing, needed
+from warrener_supervisor.missing import Delayed, Look, Missing, enough_for, missing, needed
 
 LATER = NOW + timedelta(seconds=5)
 
@@ -29,7 +29,7 @@ def look(
 ) -> Look:
     oldest = {job(n): NOW - timedelta(minutes=1) + timedelta(milliseconds=n) for n in waiting}
     settled = len(waiting)
-    return Look(NOW, settled, settled if every is None else every, ready, delayed, slots, oldest)
+    return Look(NOW, settled, settled if every is None else every, ready, Delayed(delayed), slots, oldest)
 
 
 def compared(before: Look, now: Look) -> Missing:
@@ -59,6 +59,14 @@ def test_free_slots_may_be_about_to_begin_some() -> None:
 def test_in_a_queue_that_stays_empty_what_waits_is_gone() -> None:
     gone = compared(look(range(3), 0, slots=8), look(range(3), 0, slots=8))
     assert gone == Missing(3, tuple(map(job, range(3))))
+
+
+def test_what_passes_by_the_shortest_delay_queue_hides_nothing_from_idle_agents() -> None:
+    idle, busy = look(range(3), 0, delayed=20, slots=8), look(range(3), 0, delayed=20)
+    assert compared(idle, idle) == Missing(3, tuple(map(job, range(3))))
+    assert not compared(busy, busy).messages, "agents without free slots put messages there"
+    retries = idle._replace(delayed=Delayed(0, longer=20))
+    assert not compared(retries, retries).messages
 
 
 def test_what_is_overtaken_is_gone_where_a_message_is_missing() -> None:

@@ -17,6 +17,18 @@ from warrener_store.queued import QueuedGroup
 from warrener_store.rows import JobRow
 
 
+class Delayed(NamedTuple):
+    """Messages in the delay queues that may be of queued jobs: in the shortest, and in those beyond it."""
+
+    shortest: int = 0
+    longer: int = 0
+
+    @property
+    def messages(self) -> int:
+        """All of them."""
+        return self.shortest + self.longer
+
+
 class Look(NamedTuple):
     """One look at a dispatch queue. `settled` and `every`: how many messages the queued jobs need at least,
     those dispatched some time ago and all; `oldest`: the first of the settled, in order."""
@@ -25,19 +37,26 @@ class Look(NamedTuple):
     settled: int
     every: int
     ready: int
-    delayed: int
+    delayed: Delayed
     slots: int
     oldest: Mapping[UUID, datetime]
 
     @property
     def certain(self) -> int:
         """Messages that are gone even if each free slot is about to begin one."""
-        return max(0, self.settled - self.ready - self.delayed - self.slots)
+        return max(0, self.settled - self.ready - self.delayed.messages - self.slots)
 
     @property
     def possible(self) -> int:
-        """Messages that are gone unless agents are about to begin them."""
-        return max(0, (self.every if self.ready else self.settled) - self.ready - self.delayed)
+        """Messages that are gone unless agents are about to begin them.
+
+        Where the queue is empty and agents have free slots, nothing circles by the shortest delay queue: an
+        agent would have begun it when it came back. What is in there belongs to other queues.
+        """
+        if self.ready:
+            return max(0, self.every - self.ready - self.delayed.messages)
+        delayed = self.delayed.longer if self.slots else self.delayed.messages
+        return max(0, self.settled - delayed)
 
 
 class Missing(NamedTuple):

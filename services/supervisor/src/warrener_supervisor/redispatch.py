@@ -5,9 +5,11 @@ supervisors publishes it, and sets `dispatched_at` first; should this process di
 next comparison finds the job again.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import NamedTuple
+from uuid import UUID
 
 from warrener_contracts.states import JobState
 from warrener_contracts.topology import RUNGS, STATUS_QUEUE, dispatch_queue
@@ -17,7 +19,7 @@ from warrener_runtime.logs import get_logger
 from warrener_store.port import StateStore
 from warrener_store.queued import QueueHead
 from warrener_store.rows import JobRow
-from warrener_supervisor.missing import Look, Missing, enough_for, missing, needed, shares
+from warrener_supervisor.missing import Delayed, Look, Missing, enough_for, missing, needed, shares
 from warrener_supervisor.rules import Rules
 from warrener_supervisor.unpublished import publish_again
 
@@ -32,16 +34,43 @@ _OLDEST = 1_000
 _AT_ONCE = 500
 _MOST_BATCHES = 10
 """Batches of repeats for one queue in one look; a later look goes on."""
-_FIRST_PAUSE, _LONGEST_PAUSE = timedelta(seconds=30), timedelta(minutes=15)
+_FIRST_PAUSE, _LONGEST_PAUSE = timedelta(seconds=10), timedelta(minutes=15)
+"""How long a job that was published again is left alone; twice as long each time that it is found again."""
+_STATUS_LOOKS, _STATUS_EVERY = 5, 0.2
+"""How often, and at what interval in seconds, the status queue is looked at until it is empty."""
+
+
+class _Repeat(NamedTuple):
+    """When a job was published again, and how long it is left alone then."""
+
+    at: datetime
+    pause: timedelta
 
 
 @dataclass(slots=True)
 class _Suspect:
-    """A queue whose jobs have waited for some time."""
+    """A queue whose jobs have waited for some time, and those of them that were published again lately."""
 
     look: Look | None = None
-    quiet_until: datetime | None = None
-    pause: timedelta = field(default=_FIRST_PAUSE)
+    repeats: dict[UUID, _Repeat] = field(default_factory=dict[UUID, _Repeat])
+
+    def forget_old(self, now: datetime) -> None:
+        """Forget the repeats of jobs that were not found again in time."""
+        self.repeats = {
+            job_id: repeat for job_id, repeat in self.repeats.items() if now < repeat.at + 3 * repeat.pause
+        }
+
+    def may_repeat(self, job_id: UUID, now: datetime) -> bool:
+        """Whether the job was not published again lately."""
+        repeat = self.repeats.get(job_id)
+        return repeat is None or now >= repeat.at + repeat.pause
+
+    def note(self, job_ids: Iterable[UUID], now: datetime) -> None:
+        """Note that these jobs are published again."""
+        for job_id in job_ids:
+            before = self.repeats.get(job_id)
+            pause = _FIRST_PAUSE if before is None else min(2 * before.pause, _LONGEST_PAUSE)
+            self.repeats[job_id] = _Repeat(now, pause)
 
 
 class Redispatch:
@@ -59,79 +88,81 @@ class Redispatch:
         if not queues:
             return
         try:
-            if (await self._bus.backlog(STATUS_QUEUE.name)).waiting:
-                self._forget()  # jobs may be over whose ends are not read yet
-                return
+            if not await self._statuses_are_read():
+                return  # jobs may be over whose ends are not read yet
             delayed = await self._delayed()
         except BusUnreachable:
-            self._forget()
+            for suspect in self._suspects.values():
+                suspect.look = None  # messages that were on their way to agents come back
             return
         slots = await self._free_slots()
         for queue, suspect in self._suspects.items():
             await self._compare(queue, suspect, delayed, slots.get(queue, 0))
 
-    def _forget(self) -> None:
-        for suspect in self._suspects.values():
-            suspect.look = None
+    async def _statuses_are_read(self) -> bool:
+        for turn in range(_STATUS_LOOKS):
+            if turn:
+                await self._clock.sleep(_STATUS_EVERY)
+            if not (await self._bus.backlog(STATUS_QUEUE.name)).waiting:
+                return True
+        return False
 
-    async def _compare(self, queue: str, suspect: _Suspect, delayed: int, slots: int) -> None:
-        before, now = suspect.look, self._clock.now()
+    async def _compare(self, queue: str, suspect: _Suspect, delayed: Delayed, slots: int) -> None:
+        before = suspect.look
         found = suspect.look = await self._look_at(queue, delayed, slots)
-        if found is None or not found.possible:
-            suspect.quiet_until, suspect.pause = None, _FIRST_PAUSE
+        if found is None or before is None:
             return
-        if before is None or (suspect.quiet_until is not None and now < suspect.quiet_until):
-            return
+        suspect.forget_old(found.at)
         gone = missing(before, found)
         if not gone.messages or not gone.jobs:
             return
-        repeated, over = await self._repeat(queue, gone, before.at - self._rules.settled)
-        suspect.look = None
-        if over:
-            suspect.quiet_until = now + suspect.pause
-            suspect.pause = min(suspect.pause * 2, _LONGEST_PAUSE)
-        _log.warning(
-            "Dispatches were gone from their queue and are published again, under the same attempt numbers."
-            " Was it purged or deleted?",
-            action="redispatch.repeated",
-            queue=queue,
-            jobs=repeated,
-        )
+        if repeated := await self._repeat(queue, suspect, gone, before.at - self._rules.settled):
+            suspect.look = None
+            _log.warning(
+                "Dispatches were gone from their queue and are published again, under the same attempt"
+                " numbers. Was it purged or deleted?",
+                action="redispatch.repeated",
+                queue=queue,
+                jobs=repeated,
+            )
 
-    async def _look_at(self, queue: str, delayed: int, slots: int) -> Look | None:
+    async def _look_at(self, queue: str, delayed: Delayed, slots: int) -> Look | None:
         """What is known of it now; None where too much waits in it to compare."""
         now = self._clock.now()
         ready = (await self._bus.backlog(dispatch_queue(queue).name)).waiting
         if ready > _DEEP:
             return None
         until = now - self._rules.settled
-        limit = min(_MOST_COUNTED, 16 * (ready + delayed + slots) + _SURPLUS)
+        limit = min(_MOST_COUNTED, 16 * (ready + delayed.messages + slots) + _SURPLUS)
         settled, every = needed(await self._store.queued_groups(queue, until, limit))
         oldest = await self._store.oldest_queued(queue, until, _OLDEST)
         return Look(
             now, settled, every, ready, delayed, slots, {job.job_id: job.dispatched_at for job in oldest}
         )
 
-    async def _repeat(self, queue: str, gone: Missing, until: datetime) -> tuple[int, bool]:
-        """Publish what is gone; how many jobs, and whether that was all."""
+    async def _repeat(self, queue: str, suspect: _Suspect, gone: Missing, until: datetime) -> int:
+        """Publish what is gone, but for what was published again lately; how many jobs."""
+        now = self._clock.now()
         left, waiting, repeated = gone.messages, list(gone.jobs), 0
         for _ in range(_MOST_BATCHES):
             if not waiting and gone.beyond:
                 found = await self._store.oldest_queued(queue, until, _AT_ONCE)
                 waiting = [job.job_id for job in found]
             batch, waiting = waiting[:_AT_ONCE], waiting[_AT_ONCE:]
+            batch = [job_id for job_id in batch if suspect.may_repeat(job_id, now)]
             rows = await self._store.jobs_by_id(batch) if batch else {}
             chosen = enough_for(left, [rows[each] for each in batch if _still_waits(rows.get(each), until)])
             if not chosen:
-                return repeated, True
+                break
+            suspect.note([row.job_id for row in chosen], now)
             count, refused = await publish_again(self._bus, self._store, self._clock, chosen)
             repeated += count
             left -= round(sum(1 / shares(row) for row in chosen))
             if left <= 0 or refused:
-                return repeated, True
-        return repeated, False
+                break
+        return repeated
 
-    async def _delayed(self) -> int:
+    async def _delayed(self) -> Delayed:
         """Messages of queued jobs that wait in the delay queues, at most.
 
         An agent without a free slot puts a message into the shortest one. In the longer ones wait retries;
@@ -140,7 +171,7 @@ class Redispatch:
         shortest, *longer = [(await self._bus.backlog(rung.queue)).waiting for rung in RUNGS]
         counts = await self._store.count_jobs()
         retries = sum(count.jobs for count in counts if count.state is JobState.RETRYING)
-        return shortest + max(0, sum(longer) - retries)
+        return Delayed(shortest, max(0, sum(longer) - retries))
 
     async def _free_slots(self) -> Mapping[str, int]:
         """Free slots of the agents that live, by queue: each may hold a message that is about to begin."""
