@@ -5,11 +5,15 @@ SHELL := /bin/bash
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
 
+# Some images set it. Each process then compiles all that it imports: a service takes twice as long to start.
+unexport PYTHONDONTWRITEBYTECODE
+
 PYTHON := .venv/bin/python
 # pytest's own, for a part: make test ARGS="infra/runtime -k restart"
 ARGS ?=
-# How many test processes share all of the tests, file by file; each has servers of its own
-WORKERS ?= 2
+# How many test processes share all of the tests, file by file, the longest files first; each has servers of its
+# own. One more than two cores: about half of a test of real processes is waiting.
+WORKERS ?= 3
 # Which of the demo's processes dies on the way: agent, scheduler, supervisor or broker
 KILL ?= agent
 # How often make soak goes round
@@ -43,7 +47,7 @@ demo: setup ## Load a year of flights while an agent is killed (KILL=scheduler|s
 .PHONY: test
 test: setup ## Run the tests (ARGS="path -k word" for a part, in one process; WORKERS=4 for all of them in four)
 	@echo "test: running the tests on servers of their own"
-	@$(PYTHON) -m pytest $(if $(ARGS),$(ARGS),--numprocesses=$(WORKERS) --dist=loadfile)
+	@$(PYTHON) -m pytest $(if $(ARGS),$(ARGS),--numprocesses=$(WORKERS) --dist=loadfile --no-loadscope-reorder)
 
 .PHONY: test-brokers
 test-brokers: setup ## Run the bus's tests on RabbitMQ 4.0 and 4.3 (needs root)
@@ -67,10 +71,8 @@ lint: $(READY) ## Check style, format and who imports whom
 
 .PHONY: types
 types: $(READY) ## Check the types, by mypy and by pyright
-	@echo "types: mypy"
-	@$(PYTHON) -m mypy
-	@echo "types: pyright"
-	@$(PYTHON) -m pyright
+	@echo "types: mypy and pyright, side by side"
+	@$(PYTHON) -m pyright & pyright=$$!; code=0; $(PYTHON) -m mypy || code=1; wait $$pyright || code=1; exit $$code
 
 .PHONY: generate
 generate: $(READY) ## Write again what is generated from the models: schemas, golden events, documents
@@ -113,8 +115,9 @@ bench: setup ## Measure ours and each peer in paired turns (ARGS="--quick", "--o
 .PHONY: bench-types
 bench-types: setup ## Check the types of the benchmarks, which need the peers installed
 	@infra/setup/environment bench
-	@$(PYTHON) -m mypy $(wildcard tests/benchmarks/*.py tests/benchmarks/*/*.py)
-	@$(PYTHON) -m pyright -p tests/benchmarks
+	@$(PYTHON) -m pyright -p tests/benchmarks & pyright=$$!; code=0; \
+	$(PYTHON) -m mypy $(wildcard tests/benchmarks/*.py tests/benchmarks/*/*.py) || code=1; \
+	wait $$pyright || code=1; exit $$code
 
 .PHONY: ci
 ci: ## All that CI runs

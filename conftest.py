@@ -9,6 +9,7 @@ and says why.
 import logging
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
@@ -25,6 +26,12 @@ from tests.servers.kinds import PostgresServer, RabbitMQServer, Server, Servers
 from warrener_runtime.servers import ServerMissing
 
 S = TypeVar("S", bound=Server)
+LONGEST = Path(__file__).parent / "tests" / "longest_files.txt"
+"""Seconds of the test files that take longest; what it does not list comes last."""
+
+# Hundreds of processes are started here. Without bytecode files each of them compiles all that it imports.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 # Property tests are judged by what they find, not by how busy the machine is, whichever of them are run.
 settings.register_profile("unhurried", deadline=None)
@@ -34,6 +41,14 @@ settings.load_profile("unhurried")
 def pytest_report_header() -> str:
     """Say at the top on what the tests run."""
     return f"servers: {os.environ.get(CHOICE, 'auto')} ({CHOICE})"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Where test processes share the files, start the longest first: one begun last runs alone."""
+    if hasattr(config, "workerinput"):
+        lines = (line.split() for line in LONGEST.read_text(encoding="utf-8").splitlines())
+        seconds = {path: float(number) for number, path in lines}
+        items.sort(key=lambda item: -seconds.get(item.path.relative_to(config.rootpath).as_posix(), 0.0))
 
 
 @pytest.fixture(scope="session")
