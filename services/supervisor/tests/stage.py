@@ -31,7 +31,7 @@ _EARS = (
 class Stage:
     """A supervisor on a memory broker and a memory store, at the time `NOW`."""
 
-    def __init__(self, store: MemoryStore | None = None) -> None:
+    def __init__(self, store: MemoryStore | None = None, settings: SupervisorSettings | None = None) -> None:
         self.clock = VirtualClock(NOW)
         self.broker = MemoryBroker(self.clock)
         self.store = store or MemoryStore()
@@ -39,7 +39,12 @@ class Stage:
         self.bus = MemoryBus(self.broker)
         self.heard: dict[str, list[Delivery]] = {}
         self.component = assemble(
-            self.bus, self.store, self.clock, SeededEntropy(1), self.telemetry, SupervisorSettings()
+            self.bus,
+            self.store,
+            self.clock,
+            SeededEntropy(1),
+            self.telemetry,
+            settings or SupervisorSettings(),
         )
 
     async def open(self, *rows: JobRow) -> None:

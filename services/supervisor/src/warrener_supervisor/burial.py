@@ -2,20 +2,27 @@
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 from uuid import uuid5
 
 from warrener_contracts.codec import Unreadable, decode
 from warrener_contracts.events import AttemptDispatched, AttemptLost, AttemptLostData, Reason
 from warrener_contracts.identity import job_id_of
-from warrener_contracts.letters import CAME_EXCHANGE, CAME_ID, CAME_KEY, kept_of
+from warrener_contracts.letters import CAME_EXCHANGE, CAME_ID, CAME_KEY, Letter, by_rung, kept_of, letter_for
+from warrener_contracts.topology import RUNGS
 from warrener_runtime.bus.port import Delivery
 from warrener_store.parked import ParkedMessage
+from warrener_store.queued import DISPATCHED
+from warrener_store.rows import JobRow
 from warrener_supervisor.source import SOURCE
 
 _BROKERS_WORDS = {"delivery_limit": Reason.DELIVERY_LIMIT.value}
 """The broker's reasons that have a name of ours; the others (expired, rejected, maxlen) are kept as they
 are."""
+_GIVEN_UP = "warrener-given-up"
+"""The header of a dispatch that the broker has given up: how often."""
+_PAUSES = RUNGS[1:4]
+"""Delays until a dispatch that was given up is in its queue again."""
 
 
 def burial(delivery: Delivery, now: datetime) -> ParkedMessage:
@@ -45,15 +52,47 @@ def burial(delivery: Delivery, now: datetime) -> ParkedMessage:
     )
 
 
-def lost_dispatches(delivery: Delivery, now: datetime) -> list[AttemptLost] | None:
-    """The attempts that no agent will run because the broker gave their dispatch up; None for a message that
-    is anything else, or has anything else in it."""
-    if _death(delivery) is None:
+class GivenUp(NamedTuple):
+    """A dispatch that the broker gave up. `times`: how often in a row, for returning too often; 0: for any
+    other reason."""
+
+    event: AttemptDispatched
+    times: int
+
+
+def given_up_dispatches(delivery: Delivery, max_events: int) -> list[GivenUp] | None:
+    """The dispatches in a message that the broker gave up; None for a message that is anything else, or has
+    anything else in it."""
+    death = _death(delivery)
+    if death is None:
         return None
-    found = decode(delivery.body, delivery.content_type)
+    times = _given_up_before(delivery) + 1 if death.get("reason") == "delivery_limit" else 0
+    found = decode(delivery.body, delivery.content_type, max_events=max_events)
     events = [None if isinstance(each, Unreadable) else each.event for each in found]
-    lost = [_lost(event, now) for event in events if isinstance(event, AttemptDispatched)]
-    return lost if lost and len(lost) == len(events) else None
+    dispatches = [GivenUp(event, times) for event in events if isinstance(event, AttemptDispatched)]
+    return dispatches if dispatches and len(dispatches) == len(events) else None
+
+
+def judge_given_up(given_up: GivenUp, row: JobRow | None, now: datetime) -> Letter | None:
+    """What follows from a dispatch that the broker gave up; None if its job does not need it.
+
+    A count of returns is no evidence of a loss: a lost connection returns what its agent holds. An attempt
+    that ends its agent is charged by its start on the next one. So the same attempt is dispatched again,
+    uncharged and alone, later each time. Only one that was returned so often without ever starting counts as
+    lost: it may end each agent that reads it.
+    """
+    event, times = given_up
+    if row is not None and (row.attempt != event.data.attempt or row.state not in DISPATCHED):
+        return None  # it runs, is over, or a later attempt waits
+    if row is None or not 0 < times <= len(_PAUSES):
+        return letter_for(_lost(event, now))
+    again = by_rung(letter_for(event), _PAUSES[times - 1])
+    return again._replace(headers={**again.headers, _GIVEN_UP: str(times)})
+
+
+def _given_up_before(delivery: Delivery) -> int:
+    text = delivery.headers.get(_GIVEN_UP)
+    return int(text) if isinstance(text, str) and text.isdecimal() else 0
 
 
 def _lost(event: AttemptDispatched, now: datetime) -> AttemptLost:

@@ -1,11 +1,11 @@
 """bury: what was dead-lettered, parked or unroutable is kept in the store with its reason. Nothing is
-dropped. What found no status queue or no delay queue is published again; a dispatch that the broker gave up
-becomes a lost attempt."""
+dropped. What found no status queue or no delay queue is published again, and so is a dispatch that the broker
+gave up because it was returned too often."""
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 
-from warrener_contracts.letters import letter_for
-from warrener_contracts.topology import Queue, Topology
+from warrener_contracts.topology import MAX_EVENTS, Queue, Topology
 from warrener_runtime.bus.port import Bus, Delivery, Subscription
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
@@ -13,7 +13,7 @@ from warrener_runtime.publishing import publish_all
 from warrener_store.port import StateStore
 from warrener_supervisor import act
 from warrener_supervisor.astray import missing_queue, sent_again
-from warrener_supervisor.burial import burial, lost_dispatches
+from warrener_supervisor.burial import GivenUp, burial, given_up_dispatches, judge_given_up
 
 _log = get_logger("bury")
 
@@ -21,7 +21,8 @@ _log = get_logger("bury")
 class Bury:
     """The verb that empties the queues behind which there is nothing."""
 
-    def __init__(self, bus: Bus, store: StateStore, clock: Clock) -> None:
+    def __init__(self, bus: Bus, store: StateStore, clock: Clock, *, max_events: int = MAX_EVENTS) -> None:
+        self._max_events = max_events
         self._bus = bus
         self._store = store
         self._clock = clock
@@ -55,15 +56,10 @@ class Bury:
         """Park what no service can use. A dispatch is not parked: the supervisor judges its attempt, and the
         job's row has all that the message said."""
         now = self._clock.now()
-        lost = [lost_dispatches(delivery, now) for delivery in deliveries]
-        buried = [burial(delivery, now) for delivery, of in zip(deliveries, lost, strict=True) if of is None]
-        if given_up := [event for of in lost if of is not None for event in of]:
-            await act.publish(self._bus, [letter_for(event) for event in given_up], self._clock)
-            _log.warning(
-                "The broker gave up dispatches; the supervisor decides about their attempts.",
-                action="bury.dispatches",
-                attempts=len(given_up),
-            )
+        found = [given_up_dispatches(delivery, self._max_events) for delivery in deliveries]
+        buried = [burial(delivery, now) for delivery, of in zip(deliveries, found, strict=True) if of is None]
+        if given_up := [one for of in found if of is not None for one in of]:
+            await self._judge(given_up, now)
         if not buried:
             return
         await self._store.park(buried)
@@ -72,4 +68,18 @@ class Bury:
             action="bury.parked",
             messages=len(buried),
             reasons=sorted({message.reason for message in buried}),
+        )
+
+    async def _judge(self, given_up: Sequence[GivenUp], now: datetime) -> None:
+        """Dispatch again what still waits for an agent."""
+        rows = await self._store.jobs_by_id({one.event.data.job_id for one in given_up})
+        judged = [judge_given_up(one, rows.get(one.event.data.job_id), now) for one in given_up]
+        letters = [letter for letter in judged if letter is not None]
+        refused = await act.publish(self._bus, letters, self._clock)
+        await act.keep_unpublished(self._store, refused, self._clock)
+        _log.warning(
+            "The broker gave up dispatches; those whose jobs wait are dispatched again, or lost.",
+            action="bury.dispatches",
+            attempts=len(given_up),
+            needed=len(letters),
         )

@@ -8,7 +8,7 @@ from datetime import datetime
 from warrener_contracts.codec import Unreadable, decode
 from warrener_contracts.events import AgentHeartbeat, Reason
 from warrener_contracts.letters import Letter
-from warrener_contracts.topology import HEARTBEATS
+from warrener_contracts.topology import HEARTBEATS, MAX_EVENTS
 from warrener_runtime.bus.port import Bus, Delivery, Subscription
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
@@ -45,7 +45,10 @@ class Presence:
         rules: Rules,
         listings: Listings,
         conclusive: Callable[[], bool],
+        *,
+        max_events: int = MAX_EVENTS,
     ) -> None:
+        self._max_events = max_events
         self._bus = bus
         self._store = store
         self._clock = clock
@@ -68,7 +71,7 @@ class Presence:
         self._busy_since = None
 
     async def _note(self, subscription: Subscription, deliveries: list[Delivery]) -> None:
-        beats, letters = _read(deliveries)
+        beats, letters = _read(deliveries, self._max_events)
         now, received = self._clock.now(), self._clock.monotonic()
         fresh = {beat.data.agent_id: self._listings.note(beat, received, now) for beat in beats}
         await self._store.put_agents([_agent(beat, now) for beat in beats])
@@ -133,12 +136,12 @@ def _stops(row: JobRow, line: Line, each: Listed, now: datetime) -> Iterable[Let
         yield superseded_letter(row, line.attempt, now)
 
 
-def _read(deliveries: Iterable[Delivery]) -> tuple[list[AgentHeartbeat], list[Letter]]:
+def _read(deliveries: Iterable[Delivery], max_events: int) -> tuple[list[AgentHeartbeat], list[Letter]]:
     """The newest heartbeat of each agent, and what is to be parked."""
     beats: dict[str, AgentHeartbeat] = {}
     parked: list[Letter] = []
     for delivery in deliveries:
-        for found in decode(delivery.body, delivery.content_type):
+        for found in decode(delivery.body, delivery.content_type, max_events=max_events):
             if isinstance(found, Unreadable):
                 parked.append(parked_bytes(found, HEARTBEATS))
             elif isinstance(found.event, AgentHeartbeat):

@@ -88,9 +88,15 @@ def assemble(  # noqa: PLR0917 - the same six for every service
     heartbeats = heartbeats_queue(_replica(entropy))
     listings = Listings(rules.compare.total_seconds(), rules.lease.total_seconds() / 2)
     presence = Presence(
-        bus, store, clock, rules, listings, conclusive=lambda: hearing.proves(clock.monotonic())
+        bus,
+        store,
+        clock,
+        rules,
+        listings,
+        conclusive=lambda: hearing.proves(clock.monotonic()),
+        max_events=settings.batch_limit,
     )
-    bury = Bury(bus, store, clock)
+    bury = Bury(bus, store, clock, max_events=settings.batch_limit)
     deaf = settings.give_up_deaf_after
     hearts = Consumer(
         "presence",
