@@ -6,7 +6,7 @@ from uuid import uuid4
 
 from warrener_runtime.bus import Delivery
 from warrener_store import Store
-from warrener_store.crashed_readers import KeptTries
+from warrener_store.crashed_readers import STALE_AFTER, KeptTries
 from warrener_store.parked import ParkedAt, ParkedFilter, ParkedGroup, ParkedMessage
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -27,6 +27,11 @@ def message(name: str, *, queue: str = "warrener.requests", reason: str = "not_j
         type="job.requested.v1",
         headers={"traceparent": "00-1"},
     )
+
+
+def received(name: str) -> Delivery:
+    """A message that was returned before."""
+    return Delivery(name.encode(), "many", "warrener.requests", True, 1, 1, message_id=name)  # noqa: FBT003 - as it is made everywhere
 
 
 def ids(found: list[ParkedMessage]) -> list[str]:
@@ -97,3 +102,21 @@ async def test_tries_are_counted_and_shown_by_no_list_until_the_message_is_parke
     await tries.begin("work", received)
     await tries.end("work", received)
     assert await tries.tries("work", [received]) == [0]
+
+
+async def test_6_stale_tries_are_forgotten_some_at_a_time_and_fresh_ones_are_not(store: Store) -> None:
+    now = [NOW]
+    tries = KeptTries(store, lambda: now[0])
+    old = [received(f"old {number}") for number in range(120)]
+    for each in old:
+        await tries.begin("warrener.requests", each)
+    await store.park([message("a 1")])
+    now[0] += STALE_AFTER + timedelta(seconds=1)
+    fresh = received("fresh")
+    await tries.begin("warrener.requests", fresh)
+    await tries.forget_stale()
+    assert sum(await tries.tries("warrener.requests", old)) == 20, "a bounded number goes at once"
+    await tries.forget_stale()
+    assert sum(await tries.tries("warrener.requests", old)) == 0
+    assert await tries.tries("warrener.requests", [fresh]) == [1]
+    assert ids(await store.list_parked(ParkedFilter(), 10)) == ["a 1"]

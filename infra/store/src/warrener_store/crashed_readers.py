@@ -1,12 +1,12 @@
 """Tries of messages that may end the process that reads them, as rows that no list of parked messages shows.
 
-A row that its process did not outlive stays, and `times` says how often. One that is left of a message whose
-work was done goes with the retention of parked messages.
+A row that its process did not outlive stays, and `times` says how often. A process that dies after the work
+of a message was done, but before it deletes the row, leaves one that means nothing: `forget_stale`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Protocol
 from uuid import NAMESPACE_OID, uuid5
 
@@ -14,6 +14,11 @@ from warrener_store.parked import TRIED_ALONE, ParkedFilter, ParkedMessage, Park
 from warrener_store.port import StateStore
 
 REASON = "crashed_readers"
+STALE_AFTER = timedelta(days=1)
+"""Age from which a row means nothing: a message that was returned is delivered again at once. Longer than
+services are stopped for, as a row that goes too early costs some more crashes."""
+_STALE_LIMIT = 100
+"""Rows that one call of `forget_stale` deletes."""
 
 
 class Received(Protocol):
@@ -55,6 +60,12 @@ class KeptTries:
     async def end(self, queue: str, delivery: Received) -> None:
         """Cross all of them out."""
         found = await _of(self._store, [_id(queue, delivery)])
+        await self._store.forget_parked(found)
+
+    async def forget_stale(self) -> None:
+        """Delete rows whose messages are not tried any more, a bounded number of them."""
+        before = self._now() - STALE_AFTER
+        found = await self._store.list_parked(ParkedFilter(reason=TRIED_ALONE, before=before), _STALE_LIMIT)
         await self._store.forget_parked(found)
 
     async def park(self, queue: str, delivery: Received, crashes: int) -> None:

@@ -27,7 +27,8 @@ PARKED_COLUMNS = (
     "times",
 )
 TRIED_ALONE = "tried_alone"
-"""The reason of rows that are no parked messages (`crashed_readers`): only who names them by id sees them."""
+"""The reason of rows that are no parked messages (`crashed_readers`). A filter finds them by id or by this
+reason."""
 _LIST = f"SELECT {', '.join(PARKED_COLUMNS)} FROM warrener_parked"  # noqa: S608 - our own names alone
 _GROUP = "SELECT queue, reason, count(*), min(parked_at), max(parked_at) FROM warrener_parked"
 
@@ -109,7 +110,7 @@ class ParkedFilter:
     def has(self, message: ParkedMessage) -> bool:
         """True if the message is one of these."""
         return (
-            (self.ids is not None or message.reason != TRIED_ALONE)
+            (self.ids is not None or self.reason == TRIED_ALONE or message.reason != TRIED_ALONE)
             and self.reason in (None, message.reason)
             and self.queue in (None, message.queue)
             and (self.since is None or message.parked_at >= self.since)
@@ -207,7 +208,7 @@ class _Asked:
 
     def only(self, which: ParkedFilter) -> None:
         """The messages of a filter."""
-        if which.ids is None:
+        if which.ids is None and which.reason != TRIED_ALONE:
             self._add("reason <> {}", TRIED_ALONE)
         if which.reason is not None:
             self._add("reason = {}", escape(which.reason))

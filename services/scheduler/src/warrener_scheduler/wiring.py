@@ -111,6 +111,7 @@ def assemble(  # noqa: PLR0917 - the same six for every service
             give_up_after=settings.give_up_deaf_after,
             probe=store.ping,
         ),
+        Loop("stale tries", tries.forget_stale, every=_FORGET_EVERY, clock=clock),
         Loop("bindings", bindings.follow, every=_LOOK_AT_BINDINGS, clock=clock),
         Loop("arrivals", listen.forget, every=_FORGET_EVERY, clock=clock),
         name=NAME,

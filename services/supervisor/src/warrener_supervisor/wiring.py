@@ -54,6 +54,7 @@ _BURIALS_AT_ONCE = 50
 _ALERT_EVERY = 5.0
 _COMPARE_EVERY = 5.0  # seconds between comparisons of the store with the dispatch queues
 _UNPUBLISHED_EVERY = 1.0
+_FORGET_EVERY = 3600.0
 
 _log = get_logger("supervisor")
 
@@ -159,6 +160,7 @@ def assemble(  # noqa: PLR0917 - the same six for every service
             )
             for queue in (DEAD_QUEUE, UNROUTABLE_QUEUE)
         ),
+        Loop("stale tries", tries.forget_stale, every=_FORGET_EVERY, clock=clock),
         judging("breakers", breakers.look, every=settings.watch_every),
         judging("escalation", escalation.look, every=settings.watch_every),
         judging("watchdog", watchdog.look, every=settings.watch_every),
