@@ -21,6 +21,15 @@ from warrener_store import migrate
 
 EVER = datetime(2000, 1, 1, tzinfo=UTC)
 MODULE = "tests.acceptance.transaction_handlers"
+SAVES_TICKS = "How far schedules have come"
+SAVING = f"""
+SELECT pid FROM pg_stat_activity
+WHERE state = 'active' AND pid <> pg_backend_pid() AND strpos(query, '{SAVES_TICKS}') > 0
+"""
+LOCKED = """
+SELECT name FROM warrener_schedules
+EXCEPT SELECT name FROM (SELECT name FROM warrener_schedules FOR UPDATE SKIP LOCKED) AS free
+"""
 
 
 @pytest.fixture
@@ -106,10 +115,11 @@ def test_3_a_silent_connection_fences_nothing(on_postgres: Warren, proxy: Postgr
     assert "self_fenced" not in only.log.read_text()
 
 
-def test_3_a_scheduler_cut_at_the_commit_of_its_ticks_stops_no_schedule(
-    on_postgres: Warren, proxy: PostgresProxy
+@pytest.mark.parametrize("when", When)
+def test_3_a_scheduler_cut_while_it_saves_its_ticks_holds_no_schedule(
+    on_postgres: Warren, proxy: PostgresProxy, when: When
 ) -> None:
-    """It holds the schedules that it was deciding about until its database gives it up."""
+    """No schedule is locked while its server still believes in the connection; all go on with another one."""
     warren = on_postgres
     warren.start("supervisor")
     warren.start("agent", MODULE)
@@ -120,11 +130,16 @@ def test_3_a_scheduler_cut_at_the_commit_of_its_ticks_stops_no_schedule(
         rule = IntervalRule(every=timedelta(seconds=1))
         client.put_schedules([SchedulePutData(name=name, rule=rule, job_type="tick") for name in names])
         until(lambda: all(fired(warren, name) for name in names), "ticks")
-        proxy.strike(COMMIT, When.BEFORE, How.SILENT)
+        proxy.strike(SAVES_TICKS, when, How.SILENT)
         assert proxy.wait_struck()
-        cut.kill()
-        warren.start("scheduler")
         cut_at = datetime.now(UTC)
+        until(
+            lambda: not asyncio.run(run(warren.store_url, SAVING)), "the server to be done with what it got"
+        )
+        locked = asyncio.run(run(warren.store_url, LOCKED))
+        cut.kill()
+        assert locked == []
+        warren.start("scheduler")
         until(lambda: all(fired(warren, name, after=cut_at) for name in names), "ticks", within=20)
 
 

@@ -1,15 +1,23 @@
-"""PostgreSQL: who has waited for a row finds it as another has left it, and does not write over that."""
+"""PostgreSQL: a statement that waited for a row, or was decided on an old one, finds what another left."""
 
 import asyncio
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any
 
 import asyncpg
 import pytest
 
+from warrener_contracts.events import SchedulePutData, TickFate
+from warrener_contracts.rules import CronRule
 from warrener_contracts.states import JobState
 from warrener_store import migrate, open_store
 from warrener_store.address import PostgresAddress, address_of
+from warrener_store.schedules.rows import Advance, DueSchedule, ScheduleRow, TickRow
+from warrener_store.store import Store
 from warrener_store.successes import Success
-from warrener_store.testing import after, running_job
+from warrener_store.testing import NOON, after, running_job
 
 CANCEL = """
 UPDATE warrener_jobs
@@ -45,5 +53,87 @@ async def test_a_success_that_waits_for_a_row_leaves_it_to_who_has_changed_it(
     assert await succeeding == {}
     held = (await store.jobs_by_id([row.job_id]))[row.job_id]
     assert (held.state, held.version) == (left, row.version + 1)
+    await other.close()
+    await store.close()
+
+
+def schedule() -> ScheduleRow:
+    asked = SchedulePutData(name="hourly", rule=CronRule(expression="0 * * * *"), job_type="flights.load")
+    return ScheduleRow(asked=asked, put_at=NOON, zone_version="2026a", next_at=NOON, wake_at=NOON)
+
+
+def tick(fate: TickFate = TickFate.SKIPPED) -> TickRow:
+    return TickRow(schedule="hourly", nominal_at=NOON, fate=fate, due_at=NOON, decided_at=NOON)
+
+
+def on_to(seconds: float) -> list[Advance]:
+    return [Advance(replace(schedule(), wake_at=after(seconds)), (tick(),))]
+
+
+async def _pause(store: Store) -> None:
+    await store.pause_schedules(["hourly"], paused=True)
+
+
+async def _remove(store: Store) -> None:
+    await store.remove_schedules(["hourly"], NOON)
+
+
+async def _advance(store: Store) -> None:
+    assert await store.advance_schedules(NOON, 1, lambda _: on_to(60)) == [tick()]
+
+
+@pytest.mark.parametrize("change", [_pause, _remove, _advance])
+async def test_a_tick_is_not_kept_where_its_schedule_changed_while_it_was_decided(
+    postgres_url: str, change: Any
+) -> None:
+    await migrate(postgres_url)
+    store = open_store(postgres_url)
+    await store.start()
+    await store.put_schedules([schedule()])
+    left: list[tuple[dict[str, ScheduleRow], list[TickRow]]] = []
+
+    async def state(one: Store) -> tuple[dict[str, ScheduleRow], list[TickRow]]:
+        return await one.schedules(), await one.ticks_of("hourly")
+
+    async def elsewhere() -> None:
+        other = open_store(postgres_url)
+        await other.start()
+        await change(other)
+        left.append(await state(other))
+        await other.close()
+
+    def decide(due: Sequence[DueSchedule]) -> list[Advance]:
+        with ThreadPoolExecutor(1) as other_process:
+            other_process.submit(asyncio.run, elsewhere()).result()
+        return on_to(3600)
+
+    assert await store.advance_schedules(NOON, 1, decide) == []
+    assert [await state(store)] == left
+    await store.close()
+
+
+async def test_a_removal_skips_the_ticks_that_were_kept_while_it_waited(postgres_url: str) -> None:
+    await migrate(postgres_url)
+    address = address_of(postgres_url)
+    assert isinstance(address, PostgresAddress)
+    store, other = open_store(postgres_url), await asyncpg.connect(postgres_url, **address.connect)
+    await store.start()
+    await store.put_schedules([schedule()])
+    keeping = other.transaction()
+    await keeping.start()
+    await other.execute("UPDATE warrener_schedules SET waiting = 1")
+    await other.execute(
+        "INSERT INTO warrener_ticks (schedule, nominal_at, fate, due_at, decided_at, reason)"
+        " VALUES ('hourly', $1, 'waiting', $1, $1, '')",
+        NOON,
+    )
+    removing = asyncio.create_task(store.remove_schedules(["hourly"], after(1)))
+    waits = 0
+    while not waits:
+        waits = await other.fetchval("SELECT count(*) FROM pg_locks WHERE NOT granted")
+    await keeping.commit()
+    await removing
+    assert await store.schedules() == {}
+    assert [one.fate for one in await store.ticks_of("hourly")] == [TickFate.SKIPPED]
     await other.close()
     await store.close()

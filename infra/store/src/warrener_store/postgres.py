@@ -138,6 +138,13 @@ class PostgresStore(
         """Run a statement that changes something; again where the database broke off a circle of waiting."""
         return await self._ask_text(_statement(name), parameters)
 
+    @_again
+    async def _change_all(self, *statements: str) -> None:
+        """Run these in one message, which is one transaction; none of them has parameters."""
+        with translated(self._address):
+            async with self._pool.lent() as connection:
+                await connection.execute(";\n".join(statements))
+
     # -- jobs, by those who decide ------------------------------------------------------------------------
 
     async def insert_jobs(self, rows: Sequence[JobRow]) -> list[Inserted]:

@@ -29,9 +29,7 @@ _LIMITS = {
     "tcp_user_timeout": f"{_UNACKNOWLEDGED}s",
     "statement_timeout": "7s",  # before the client gives it up
     "lock_timeout": "3s",  # rows are locked for one statement: for milliseconds
-    # Schedules are decided about between two statements, which takes milliseconds too. Whoever is cut off or
-    # frozen there holds them no longer than this.
-    "idle_in_transaction_session_timeout": "5s",
+    "idle_in_transaction_session_timeout": "5s",  # no transaction of the store waits for its client
 }
 _TRANSACTION_LIMIT = "SET transaction_timeout = '10s'"
 """Since PostgreSQL 17: also for one that hangs in the middle of a message, which counts as not idle."""

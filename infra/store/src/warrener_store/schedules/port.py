@@ -45,9 +45,10 @@ class Schedules(Protocol):
     async def advance_schedules(self, now: datetime, limit: int, decide: Decide) -> list[TickRow]:
         """Decide about the schedules with `wake_at <= now`, the longest waiting first, at most `limit`.
 
-        They are held while `decide` is called, and kept with their ticks in one transaction: no other caller
-        gets them meanwhile, and a caller that dies leaves nothing behind. Returns the ticks that are new, or
-        that were waiting before; one that was decided earlier stays as it is and is not among them.
+        Each is kept with its ticks, all in one transaction, if it has not changed since `decide` was given
+        it; else it stays due. Several callers may decide about the same ones, and only one of them is kept;
+        a caller that dies leaves nothing behind. Returns the ticks that are new, or that were waiting before;
+        one that was decided earlier stays as it is and is not among them.
         """
         ...
 

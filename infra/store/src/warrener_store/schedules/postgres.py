@@ -1,21 +1,17 @@
-"""Schedules in PostgreSQL: what is decided about is held by its row locks, and by nothing else."""
+"""Schedules in PostgreSQL: no lock outlives a statement. A decision counts if its schedule has not changed
+since it was read."""
 
-import asyncio
-from collections.abc import AsyncGenerator, Collection, Iterable, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import cache
-from typing import TYPE_CHECKING, Any, cast
+from operator import attrgetter
+from typing import Any
 from uuid import UUID
 
-from asyncpg import InterfaceError, PostgresError
-
-from warrener_store.address import PostgresAddress
 from warrener_store.arrays import once, short_arrays
 from warrener_store.encoding import escape
-from warrener_store.failures import translated
+from warrener_store.literals import with_values
 from warrener_store.newest import newest
-from warrener_store.pool import Pool
 from warrener_store.records.form import NATIVE
 from warrener_store.schedules.port import REMOVED, Decide, Schedules
 from warrener_store.schedules.questions import ScheduleQuestions
@@ -31,13 +27,10 @@ from warrener_store.schedules.records import (
 )
 from warrener_store.schedules.rows import ScheduleRow, TickRow
 from warrener_store.sql import statement
-from warrener_store.triggers.postgres import Run, settle, with_arrivals
-
-if TYPE_CHECKING:
-    from warrener_store.postgres_driver import Connection
+from warrener_store.triggers.postgres import settled, with_arrivals
 
 _PROGRESS = slice(SCHEDULE_COLUMNS.index("paused") + 1, SCHEDULE_COLUMNS.index("paused_why"))
-_ADVANCED = ("name", "zone_version", *SCHEDULE_COLUMNS[_PROGRESS])
+_ADVANCED = ("name", "zone_version", *SCHEDULE_COLUMNS[_PROGRESS], "version")
 # In most batches these say the same of all rows. None of them can be NULL, so the statement takes the first.
 _ADVANCED_ALIKE = [_ADVANCED.index(name) for name in ("zone_version", "runs", "waiting")]
 _TICKS_ALIKE = [TICK_COLUMNS.index(name) for name in ("fate", "due_at", "decided_at", "reason")]
@@ -47,9 +40,8 @@ class PostgresSchedules(ScheduleQuestions, Schedules):
     """A part of PostgresStore: its connections are used."""
 
     form = NATIVE
-    _pool: "Pool[Connection]"
-    _address: PostgresAddress
-    _change: Any  # a method of PostgresStore, which tenacity has given a type of its own
+    _change: Any  # two methods of PostgresStore, which tenacity has given a type of its own
+    _change_all: Any
 
     async def put_schedules(self, rows: Sequence[ScheduleRow]) -> set[str]:
         told = newest(rows, lambda row: row.name, lambda row: row.put_at).values()
@@ -61,10 +53,11 @@ class PostgresSchedules(ScheduleQuestions, Schedules):
 
     async def remove_schedules(self, names: Collection[str], now: datetime) -> None:
         gone = list(names)
-        async with self._transaction() as run:
-            # Two statements: the second sees what whoever held a schedule has added to its ledger.
-            await run("remove_schedules", gone)
-            await run("skip_waiting", gone, REMOVED, now)
+        # Committed together. The second one sees the ticks that were kept while the first one waited.
+        await self._change_all(
+            with_values(_statement("remove_schedules"), gone),
+            with_values(_statement("skip_waiting"), gone, REMOVED, now),
+        )
 
     async def schedules(self, names: Collection[str] | None = None) -> dict[str, ScheduleRow]:
         asked = None if names is None else list(names)
@@ -72,38 +65,17 @@ class PostgresSchedules(ScheduleQuestions, Schedules):
         return {row.name: row for row in found}
 
     async def advance_schedules(self, now: datetime, limit: int, decide: Decide) -> list[TickRow]:
-        async with self._transaction() as run:
-            due = [due_in(values, NATIVE) for values in await run("due_schedules", now, limit)]
-            if not due:
-                return []
-            advances = decide(await with_arrivals(run, due))
-            ticks = [tick for advance in advances for tick in advance.ticks]
-            progress = _advanced(advance.row for advance in advances)
-            await settle(run, advances)
-            kept = {(row[0], row[1]) for row in await run("advance_schedules", *progress, *_ticks(ticks))}
+        found = await self._ask("due_schedules", now, limit)
+        if not found:
+            return []
+        due = [due_in(values[:-1], NATIVE) for values in found]
+        versions = {one.row.name: values[-1] for one, values in zip(due, found, strict=True)}
+        advances = decide(await with_arrivals(self._ask, due))
+        ticks = [tick for advance in advances for tick in advance.ticks]
+        progress = _advanced((advance.row for advance in advances), versions)
+        saved = await self._change("advance_schedules", *progress, *_ticks(ticks), *settled(advances))
+        kept = {(row[0], row[1]) for row in saved}
         return [tick for tick in ticks if tick.key in kept]
-
-    @asynccontextmanager
-    async def _transaction(self) -> AsyncGenerator[Run]:
-        """Runs statements by their names, and commits at the end. A connection that does not answer is not
-        asked to roll back either: the server does that when it is closed."""
-        with translated(self._address):
-            async with self._pool.lent() as connection:
-
-                async def run(name: str, *parameters: Any) -> Sequence[Sequence[Any]]:
-                    # A Record is a sequence of its values, but its stubs do not say so.
-                    return cast("list[Sequence[Any]]", await connection.fetch(_statement(name), *parameters))
-
-                await connection.execute("BEGIN ISOLATION LEVEL READ COMMITTED")
-                try:
-                    yield run
-                    await connection.execute("COMMIT")
-                except (TimeoutError, asyncio.CancelledError):
-                    raise
-                except BaseException:
-                    with suppress(PostgresError, InterfaceError, ConnectionError):
-                        await connection.execute("ROLLBACK")
-                    raise
 
     async def add_ticks(self, ticks: Sequence[TickRow]) -> None:
         if ticks:
@@ -132,8 +104,11 @@ class PostgresSchedules(ScheduleQuestions, Schedules):
         await self._change("replan_schedules", zone_version, now)
 
 
-def _advanced(rows: Iterable[ScheduleRow]) -> list[list[Any]]:
-    values = ((row.name, row.zone_version, *progress_out(row, NATIVE)[1:]) for row in rows)
+def _advanced(rows: Iterable[ScheduleRow], versions: Mapping[str, int]) -> list[list[Any]]:
+    values = (
+        (row.name, row.zone_version, *progress_out(row, NATIVE)[1:], versions[row.name])
+        for row in sorted(rows, key=attrgetter("name"))
+    )
     return _once(_ADVANCED_ALIKE, short_arrays(len(_ADVANCED), values))
 
 

@@ -74,8 +74,6 @@ async def with_arrivals(run: Run, due: Sequence[DueSchedule]) -> list[DueSchedul
     return [replace(one, arrivals=tuple(found.get(one.row.name, ()))) for one in due]
 
 
-async def settle(run: Run, advances: Sequence[Advance]) -> None:
-    """Keep what has become of arrivals."""
-    settled = [settled_out(one, NATIVE) for advance in advances for one in advance.settled]
-    if settled:
-        await run("settle_arrivals", *short_arrays(3, settled))
+def settled(advances: Sequence[Advance]) -> list[list[Any]]:
+    """The arrays of what has become of arrivals."""
+    return short_arrays(3, (settled_out(one, NATIVE) for advance in advances for one in advance.settled))

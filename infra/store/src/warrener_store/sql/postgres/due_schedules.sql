@@ -1,4 +1,4 @@
--- Schedules to look at, held until the transaction ends. SKIP LOCKED: what another caller holds is its own.
+-- Schedules to look at, each with the version of its row, by which advance_schedules sees whether it has changed since.
 --
 -- The state of the last job is there where the choice about overlap needs it: last_job_id is kept only then. So is
 -- the last success where the arguments name it.
@@ -17,10 +17,9 @@ SELECT {schedule}, job.state, CASE WHEN schedule.waiting > 0 THEN (
   ) AS recent
   JOIN warrener_jobs AS done ON done.job_id = recent.job_id
   WHERE done.state = 'succeeded'
-) END
+) END, schedule.xmin
 FROM warrener_schedules AS schedule
 LEFT JOIN warrener_jobs AS job ON job.job_id = schedule.last_job_id
 WHERE schedule.wake_at <= $1::timestamptz
 ORDER BY schedule.wake_at, schedule.name
 LIMIT $2::bigint
-FOR NO KEY UPDATE OF schedule SKIP LOCKED
