@@ -4,13 +4,14 @@ A queue that has refused is not tried again for a while, so that neither it nor 
 suffer; each scheduler remembers for itself.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from uuid import UUID
 
 from warrener_contracts.states import JobState
 from warrener_runtime.clock import Clock
+from warrener_runtime.lifecycle.vitals import NotReady, vitals_here
 from warrener_runtime.logs import get_logger
 from warrener_scheduler.acceptance import Accepted, Decision
 from warrener_store.port import StateStore
@@ -19,12 +20,19 @@ from warrener_store.rows import JobRow
 _log = get_logger("congestion")
 
 _FIRST_PAUSE, _LONGEST_PAUSE = timedelta(seconds=5), timedelta(minutes=1)
+_NAMED_AFTER = timedelta(seconds=15)
+"""Readiness names a queue that has taken nothing for so long, as the supervisor's readiness does."""
 
 
 @dataclass(slots=True)
 class _Closed:
+    since: datetime
     until: datetime
     pause: timedelta
+
+    def lapsed(self, now: datetime) -> bool:
+        """True if the queue could have been tried again for some time, and no refusal is known."""
+        return now >= self.until + self.pause
 
 
 class Congestion:
@@ -48,21 +56,48 @@ class Congestion:
             return decision
         return Accepted(replace(row, dispatched_at=None))
 
-    async def leave(self, refused: Sequence[tuple[UUID, int]], rows: Iterable[JobRow]) -> None:
-        """Keep these attempts of `rows` in the store, and their queues closed for a while."""
+    async def check(self) -> None:
+        """Raise NotReady, naming the queues that have taken no messages for some time."""
+        now = self._clock.now()
+        named = sorted(
+            queue
+            for queue, closed in self._closed.items()
+            if now - closed.since >= _NAMED_AFTER and not closed.lapsed(now)
+        )
+        if named:
+            raise NotReady(f"dispatch queues take no messages, full or without a quorum: {', '.join(named)}")
+
+    async def leave(self, refused: Sequence[tuple[UUID, int]], rows: Collection[JobRow]) -> None:
+        """Keep these attempts of `rows` in the store, and their queues closed for a while. A queue that took
+        the others, tried after such a while, is open."""
+        if self._closed:
+            self._reopen({job_id for job_id, _ in refused}, rows)
         if not refused:
             return
+        if (vitals := vitals_here.get()) is not None:
+            vitals.watch("dispatch queues", self.check)
         now = self._clock.now()
         await self._store.mark_unpublished(refused, now)
         jobs = {job_id for job_id, _ in refused}
         for queue in sorted({row.queue for row in rows if row.job_id in jobs}):
             self._close(queue, now)
 
+    def _reopen(self, refused: Set[UUID], rows: Collection[JobRow]) -> None:
+        full = {row.queue for row in rows if row.job_id in refused}
+        for row in rows:
+            closed, tried_at = self._closed.get(row.queue), row.dispatched_at
+            if closed is None or tried_at is None or row.state is not JobState.QUEUED:
+                continue
+            if tried_at >= closed.until and row.queue not in full:
+                del self._closed[row.queue]
+
     def _close(self, queue: str, now: datetime) -> None:
         known = self._closed.get(queue)
-        again = known is not None and now < known.until + known.pause
-        pause = min(known.pause * 2, _LONGEST_PAUSE) if known is not None and again else _FIRST_PAUSE
-        self._closed[queue] = _Closed(now + pause, pause)
+        if known is None or known.lapsed(now):
+            since, pause = now, _FIRST_PAUSE
+        else:
+            since, pause = known.since, min(known.pause * 2, _LONGEST_PAUSE)
+        self._closed[queue] = _Closed(since, now + pause, pause)
         _log.warning(
             "A dispatch queue takes no more: its jobs stay in the store and are published later.",
             action="congestion.closed",

@@ -59,8 +59,9 @@ class Dispatch:
         opened = [row for row in applied if not self._congestion.closed(row.queue, now)]
         refused = await publish(self._bus, [dispatch_letter(row, now) for row in opened], self._clock)
         kept = {job_id for job_id, _ in refused}
-        await self._save([confirm(row, self._clock.now()) for row in opened if row.job_id not in kept])
-        await self._congestion.leave(refused, opened)
+        confirmed = [confirm(row, self._clock.now()) for row in opened if row.job_id not in kept]
+        await self._save(confirmed)
+        await self._congestion.leave(refused, [*confirmed, *(row for row in opened if row.job_id in kept)])
         if applied:
             _log.info("Jobs that waited were dispatched.", action="dispatch.done", jobs=len(applied))
         return len(claimed)

@@ -1,0 +1,87 @@
+"""Dispatch queues that refuse: closed for a while, named by readiness, open once they take a job."""
+
+from datetime import datetime, timedelta
+
+import pytest
+
+from warrener_runtime.lifecycle.vitals import NotReady, Vitals, vitals_here
+from warrener_runtime.virtual_clock import VirtualClock
+from warrener_scheduler.congestion import Congestion
+from warrener_store.memory import MemoryStore
+from warrener_store.rows import JobRow
+from warrener_store.testing import queued_job
+
+
+class Scene:
+    def __init__(self) -> None:
+        self.clock, self.vitals = VirtualClock(), Vitals()
+        self.congestion = Congestion(MemoryStore(), self.clock)
+        vitals_here.set(self.vitals)
+
+    def row(self, queue: str = "full") -> JobRow:
+        return queued_job(queue=queue, dispatched_at=self.now)
+
+    @property
+    def now(self) -> datetime:
+        return self.clock.now()
+
+    async def refuse(self, *others: JobRow) -> None:
+        row = self.row()
+        await self.congestion.leave([(row.job_id, row.attempt)], [row, *others])
+
+    async def refuse_for_some_time(self, *others: JobRow) -> None:
+        """At each try, as soon as the queue is tried again."""
+        await self.refuse(*others)
+        for pause in (5, 10):
+            await self.clock.advance(pause)
+            await self.refuse(*others)
+
+    async def check(self) -> str | None:
+        """What readiness says."""
+        try:
+            await self.vitals.checks["dispatch queues"]()
+        except NotReady as why:
+            return str(why)
+        return None
+
+
+async def test_2_a_queue_that_refuses_for_some_time_is_named_until_it_takes_a_job() -> None:
+    scene = Scene()
+    await scene.refuse(scene.row("other"))
+    assert await scene.check() is None, "a moment without room is no trouble"
+    for pause in (5, 10):
+        await scene.clock.advance(pause)
+        await scene.refuse()
+    assert await scene.check() == "dispatch queues take no messages, full or without a quorum: full"
+    assert not scene.congestion.closed("other", scene.now)
+    await scene.clock.advance(20)
+    assert not scene.congestion.closed("full", scene.now), "it is tried again"
+    await scene.congestion.leave([], [scene.row("other")])
+    assert await scene.check() is not None
+    await scene.congestion.leave([], [scene.row()])
+    assert await scene.check() is None
+
+
+async def test_2_a_queue_for_which_no_job_comes_is_not_named_without_end() -> None:
+    scene = Scene()
+    await scene.refuse_for_some_time()
+    assert await scene.check() is not None
+    await scene.clock.advance(timedelta(minutes=2).total_seconds())
+    assert await scene.check() is None
+
+
+async def test_2_jobs_that_were_dispatched_before_the_refusal_say_nothing() -> None:
+    scene = Scene()
+    before = scene.row()
+    await scene.refuse_for_some_time(before)
+    await scene.clock.advance(20)
+    await scene.congestion.leave([], [before])
+    assert await scene.check() is not None
+
+
+@pytest.fixture(autouse=True)
+def _vitals_of_the_test() -> object:
+    """Each test has its own."""
+    token = vitals_here.set(None)
+    yield
+    vitals_here.reset(token)
