@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from warrener_agent.kinds import JobKind
-from warrener_agent.publish import publish_surely
+from warrener_agent.outbox import AgentOutbox, Shipment
 from warrener_agent.workplace import Workplace
 from warrener_contracts.events import AgentAnnounced, AgentAnnouncedData, ScheduleDeclaration
 from warrener_contracts.letters import letter_for
@@ -18,9 +18,14 @@ class Announcer(Managed):
     """Declares the queues when it starts, then tells the scheduler what this agent can run."""
 
     def __init__(
-        self, at: Workplace, kinds: Iterable[JobKind], schedules: Iterable[ScheduleDeclaration] = ()
+        self,
+        at: Workplace,
+        outbox: AgentOutbox,
+        kinds: Iterable[JobKind],
+        schedules: Iterable[ScheduleDeclaration] = (),
     ) -> None:
         super().__init__("announcer")
+        self._outbox = outbox
         self._at, self._kinds, self._schedules = at, tuple(kinds), tuple(schedules)
 
     async def _on_start(self) -> None:
@@ -37,9 +42,11 @@ class Announcer(Managed):
                 schedules=self._schedules,
             ),
         )
-        await publish_surely(self._at, [letter_for(event)])
+        sent = await self._outbox.send([Shipment([letter_for(event)])])
         _log.info(
-            "The agent has announced its job types.",
+            "The agent has announced its job types."
+            if sent
+            else "The agent works, and its job types are announced as soon as the broker takes that.",
             action="agent.announced",
             agent_id=self._at.agent_id,
             queues=list(self._at.queues),

@@ -22,9 +22,9 @@ from warrener_agent.decide_receipt import (
     way,
 )
 from warrener_agent.ledger.port import Claim, Granted
+from warrener_agent.outbox import AgentOutbox, Shipment
 from warrener_agent.outcomes import Cancelled, Failed, Released, Settled, Succeeded
 from warrener_agent.perform import Performer
-from warrener_agent.publish import publish_surely
 from warrener_agent.receipts import Receipt, acknowledge
 from warrener_agent.record import Report
 from warrener_agent.report import Reporter
@@ -42,7 +42,6 @@ from warrener_contracts.letters import (
     delayed_letter,
     letter_for,
     parked_letter,
-    parked_together,
 )
 from warrener_contracts.unreadable import counts
 from warrener_runtime.bus.port import Delivery, Subscription
@@ -64,7 +63,7 @@ class Batch:
 
     now: datetime
     asked: float  # monotonic; the same moment
-    letters: list[Letter] = field(default_factory=list[Letter])
+    away: list[Shipment] = field(default_factory=list[Shipment])
     done: list[Receipt] = field(default_factory=list[Receipt])
     claims: dict[Claim, tuple[AttemptDispatched, list[Receipt]]] = field(
         default_factory=dict[Claim, tuple[AttemptDispatched, list[Receipt]]]
@@ -74,19 +73,18 @@ class Batch:
 
     def send_away(self, letter: Letter, receipts: Sequence[Receipt]) -> None:
         """Somebody else keeps it from now on."""
-        self.letters.append(letter)
-        self.let_go(receipts)
+        self.away.append(Shipment([letter], receipts))
 
     def let_go(self, receipts: Sequence[Receipt]) -> None:
-        """The delivery is not needed once the letters are confirmed."""
+        """The delivery is not needed any more."""
         self.done += receipts
 
 
 class Receiver:
     """The agent's side of the dispatch queues. Decides nothing: `decide_receipt` does."""
 
-    def __init__(self, at: Workplace, performer: Performer, reporter: Reporter) -> None:
-        self._at, self._performer, self._reporter = at, performer, reporter
+    def __init__(self, at: Workplace, performer: Performer, reporter: Reporter, outbox: AgentOutbox) -> None:
+        self._at, self._performer, self._reporter, self._outbox = at, performer, reporter, outbox
         # Within a lease its holder may have died, and then the message is how the attempt goes on, a second
         # later. After it the holder lives, or the supervisor gives the job a new attempt.
         self._patience = ceil(at.settings.agent_lease) + _LEASES_SPARE
@@ -105,8 +103,8 @@ class Receiver:
                 run.receipts.append(receipt)
             else:  # it was reported while the ledger was asked about others
                 batch.let_go([receipt])
-        if batch.letters:
-            await publish_surely(self._at, parked_together(batch.letters))
+        if batch.away:
+            await self._outbox.send(batch.away)
         if batch.done:
             for receipt in batch.done:
                 receipt.settle()

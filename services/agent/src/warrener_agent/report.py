@@ -3,17 +3,16 @@ acknowledgement."""
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from warrener_agent.ledger.port import FollowUp
+from warrener_agent.outbox import AgentOutbox, Shipment
 from warrener_agent.outcomes import Dropped, Settled, Succeeded, Told
-from warrener_agent.publish import publish_surely
-from warrener_agent.receipts import acknowledge
 from warrener_agent.record import Recorder, Report
 from warrener_agent.status_events import Times
 from warrener_agent.workplace import Workplace
 from warrener_contracts.codec import Readable, decode
-from warrener_contracts.letters import Letter, gathered, letter_for
+from warrener_contracts.letters import Letter, letter_for
 from warrener_runtime.lifecycle import Managed
 from warrener_runtime.logs import get_logger
 
@@ -31,14 +30,15 @@ class Reporter(Managed):
     """Gathers what ends meanwhile: one statement, one publish and one acknowledgement for all of it.
 
     There is no timer: what is handed in while nothing is committed goes at once. It does not give up: while
-    the ledger or the broker is away it tries again, and the deliveries stay unacknowledged. If the agent dies
+    the ledger or the broker is away it tries again, and the deliveries stay unacknowledged. What a queue
+    refuses is left to the outbox. If the agent dies
     at any point, the delivery comes again and finds in the ledger what was recorded; so an outcome may be
     told twice, and the work is done once.
     """
 
-    def __init__(self, at: Workplace) -> None:
+    def __init__(self, at: Workplace, outbox: AgentOutbox) -> None:
         super().__init__("reporter")
-        self._at = at
+        self._at, self._outbox = at, outbox
         self._recorder = Recorder(at)
         self._waiting: deque[Report] = deque()
         self._work: asyncio.Task[None] | None = None
@@ -111,37 +111,30 @@ class Reporter(Managed):
         if len(settled) < len(reports):
             self._put_off([one for one, end in zip(reports, recorded, strict=True) if end is None])
             reports = [one for one, end in zip(reports, recorded, strict=True) if end is not None]
-        await self._tell(reports, settled)
-        for report in reports:
-            for receipt in report.receipts:
-                receipt.settle()
-            if report.run is not None:
-                self._at.running.remove(report.run)  # first the slot: the next delivery comes with the ack
-        await acknowledge(receipt for report in reports for receipt in report.receipts)
+        await self._outbox.send(
+            [
+                Shipment(self._letters(report, end), report.receipts, report.run)
+                for report, end in zip(reports, settled, strict=True)
+            ]
+        )
 
-    async def _tell(self, reports: list[Report], settled: Sequence[Settled]) -> None:
-        letters = gathered(self._letters(reports, settled))
-        if letters:
-            await publish_surely(self._at, letters)
-
-    def _letters(self, reports: list[Report], settled: Sequence[Settled]) -> Iterable[Letter]:
-        for report, end in zip(reports, settled, strict=True):
-            if isinstance(end, Succeeded):
-                if end.completion.follow_ups:
-                    yield from map(_request, end.completion.follow_ups)
-                yield self._at.speaker.succeeded(
-                    self._at.entropy.new_text(), report.about, report.context, end.completion
-                )
-            elif isinstance(end, Dropped):
-                _log.warning(
-                    "The end of an attempt is dropped: it belongs to another by now.",
-                    action="agent.fenced",
-                    job_id=str(report.about.job_id),
-                    attempt=report.about.attempt,
-                    why=end.why,
-                )
-            else:
-                yield self._otherwise(report, end)
+    def _letters(self, report: Report, end: Settled) -> list[Letter]:
+        if isinstance(end, Succeeded):
+            told = self._at.speaker.succeeded(
+                self._at.entropy.new_text(), report.about, report.context, end.completion
+            )
+            follow_ups = end.completion.follow_ups
+            return [*map(_request, follow_ups), told] if follow_ups else [told]
+        if isinstance(end, Dropped):
+            _log.warning(
+                "The end of an attempt is dropped: it belongs to another by now.",
+                action="agent.fenced",
+                job_id=str(report.about.job_id),
+                attempt=report.about.attempt,
+                why=end.why,
+            )
+            return []
+        return [self._otherwise(report, end)]
 
     def _otherwise(self, report: Report, end: Told) -> Letter:
         times = Times(report.started_at, self._at.clock.now())

@@ -76,6 +76,7 @@ class Running:
         self._runs: dict[Claim, Run] = {}
         self._latest: dict[UUID, Run] = {}
         self._taken: Counter[str] = Counter()
+        self._aside: set[Claim] = set()
         self._empty = asyncio.Event()
         self._empty.set()
 
@@ -112,10 +113,20 @@ class Running:
         """It is reported: its slot is free, unless others share it."""
         if self._runs.get(run.claim) is run:
             del self._runs[run.claim]
+            self._aside.discard(run.claim)
             self._leave(run.slot)
         if self._latest.get(run.data.job_id) is run:
             del self._latest[run.data.job_id]
-        if not self._runs:
+        self._note_empty()
+
+    def set_aside(self, run: Run) -> None:
+        """Its outcome is recorded and cannot be published yet: a drain does not wait for it."""
+        if self._runs.get(run.claim) is run:
+            self._aside.add(run.claim)
+            self._note_empty()
+
+    def _note_empty(self) -> None:
+        if len(self._runs) == len(self._aside):
             self._empty.set()
 
     def abandon(self, run: Run, gone: asyncio.Task[None]) -> None:
@@ -137,6 +148,7 @@ class Running:
             self._taken[slot.queue] -= 1
 
     async def empty(self) -> None:
-        """Wait until nothing runs."""
-        while self._runs:
+        """Wait until nothing runs but what was set aside."""
+        while len(self._runs) > len(self._aside):
+            self._empty.clear()
             await self._empty.wait()

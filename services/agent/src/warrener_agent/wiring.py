@@ -22,6 +22,7 @@ from warrener_agent.kinds import ExecutorName
 from warrener_agent.leases import Leases, start_patiently
 from warrener_agent.ledger import Ledger, open_ledger
 from warrener_agent.listening import Ear
+from warrener_agent.outbox import AgentOutbox
 from warrener_agent.perform import Performer
 from warrener_agent.presence import Door, Farewell, Presence
 from warrener_agent.progress import ProgressLine
@@ -80,19 +81,21 @@ def assemble(  # noqa: PLR0917 - the parts that every service is assembled from,
 
 
 def _parts(at: Workplace, agent: Agent, telemetry: Telemetry) -> Component:
-    reporter, progress, leases = Reporter(at), ProgressLine(at), Leases(at)
+    outbox, progress, leases = AgentOutbox(at), ProgressLine(at), Leases(at)
+    reporter = Reporter(at, outbox)
     checkpoints, executors = CheckpointLine(at), _executors(at.restarts)
     performer = Performer(
         at, agent.kinds, executors, reporter, progress, checkpoints=checkpoints, telemetry=telemetry
     )
-    receiver = Receiver(at, performer, reporter)
+    receiver = Receiver(at, performer, reporter, outbox)
     consumers = [_consumer(at, receiver, queue) for queue in at.queues]
     presence = Presence(at, lambda: all(consumer.live or consumer.away for consumer in consumers))
     control = Control(at, presence)
     every, lease = partial(Loop, clock=at.clock), at.settings.agent_lease
     return Group(
         Farewell(presence),
-        Announcer(at, agent.kinds.values(), agent.schedules),
+        outbox,
+        Announcer(at, outbox, agent.kinds.values(), agent.schedules),
         Ear(at.bus, at.ear.name, control.hear),
         every("heartbeats", presence.beat, every=at.settings.agent_heartbeat),
         every("leases", leases.renew, every=lease * 0.3),

@@ -1,0 +1,119 @@
+"""A queue that refuses holds up only what is published to it, and does not keep the agent from ending."""
+
+import asyncio
+from collections.abc import Iterator
+from uuid import uuid4
+
+import pytest
+from services.agent.tests.stage import Stage
+
+from warrener_agent import Agent, JobContext
+from warrener_contracts import topology
+from warrener_contracts.events import AgentHeartbeat, AttemptSucceeded, JobRequested, JobRequestedData
+from warrener_contracts.letters import Letter, letter_for
+from warrener_contracts.topology import Binding, Queue, Topology, dispatch_queue
+from warrener_runtime.bus import Fate
+from warrener_runtime.bus.memory import MemoryBus
+from warrener_runtime.lifecycle import NotReady
+from warrener_runtime.lifecycle.vitals import Vitals, vitals_here
+
+
+@pytest.fixture
+def vitals() -> Iterator[Vitals]:
+    """The readiness of the test's agents."""
+    one = Vitals()
+    token = vitals_here.set(one)
+    yield one
+    vitals_here.reset(token)
+
+
+def family() -> Agent:
+    agent = Agent()
+
+    @agent.job("parent")
+    async def parent(job: JobContext) -> str:
+        job.request("child", {}, key="child")
+        return "has a child"
+
+    @agent.job("other")
+    async def other() -> str:
+        return "not held up"
+
+    return agent
+
+
+async def fill(stage: Stage, exchange: str, key: str) -> MemoryBus:
+    """A full queue that is bound for this key; its own bus may empty it."""
+    bus = MemoryBus(stage.broker)
+    await bus.start()
+    arguments: dict[str, str | int] = {"x-max-length": 1, "x-overflow": "reject-publish"}
+    await bus.declare(Topology((), (Queue("full", (Binding(exchange, key),), arguments),)))
+    event = JobRequested(id=str(uuid4()), source="test", data=JobRequestedData(job_type="child"))
+    letter = letter_for(event)._replace(exchange=exchange, routing_key=key)
+    while (await bus.publish([letter]))[0] is Fate.CONFIRMED:
+        pass
+    return bus
+
+
+async def empty(bus: MemoryBus) -> None:
+    async for batch in (subscription := await bus.subscribe("full", prefetch=10)):
+        await subscription.ack(batch)
+        return
+
+
+async def test_3_an_outcome_that_is_refused_holds_up_neither_the_others_nor_the_end(
+    stage: Stage, vitals: Vitals
+) -> None:
+    room = await fill(stage, topology.REQUESTS, "child")
+    first = await stage.enter(family(), agent_slots=2)
+    held = await stage.dispatch("parent")
+    await stage.hear(AttemptSucceeded, held)
+    for _ in range(5):
+        other = await stage.dispatch("other")
+        assert (await stage.hear(AttemptSucceeded, other)).data.result == "not held up"
+
+    async with asyncio.timeout(20):  # of a drain_grace of 30
+        await first.drain()
+    with pytest.raises(NotReady, match=r"warrener\.requests:child takes none"):
+        await vitals.checks["outbox"]()
+    await stage.leave(first)
+    assert "outbox" not in vitals.checks
+    assert stage.broker.ready(dispatch_queue("default").name) == 1, "its delivery is in the queue again"
+
+    await empty(room)
+    heard = len(stage.of(JobRequested))
+    await stage.enter(family())
+    await stage.until(lambda: len(stage.of(JobRequested)) > heard, "the child's request")
+    await stage.until(lambda: stage.broker.ready(dispatch_queue("default").name) == 0)
+    await room.close()
+
+
+async def test_3_what_was_refused_is_published_once_there_is_room(stage: Stage) -> None:
+    room = await fill(stage, topology.REQUESTS, "child")
+    one = await stage.enter(family())
+    held = await stage.dispatch("parent")
+    await stage.hear(AttemptSucceeded, held)
+    await stage.hear(AttemptSucceeded, await stage.dispatch("other"))
+    await empty(room)
+    beats = len(stage.of(AgentHeartbeat))
+    await stage.until(lambda: any(not beat.data.running for beat in stage.of(AgentHeartbeat)[beats + 1 :]))
+    async with asyncio.timeout(20):
+        await one.drain()
+    await stage.leave(one)
+    assert stage.broker.ready(dispatch_queue("default").name) == 0, "it was acknowledged"
+    assert len(stage.of(AttemptSucceeded, held)) == 1, "nothing that the broker had is published again"
+    await room.close()
+
+
+async def test_3_a_message_that_cannot_be_parked_holds_up_no_attempt(stage: Stage) -> None:
+    queue = dispatch_queue("default").name
+    room = await fill(stage, topology.DEAD, f"parked.{queue}")
+    one = await stage.enter(family())
+    bad = Letter(topology.DISPATCH, "default.x", b"{", "application/cloudevents+json", "bad", "x", {})
+    assert await stage.bus.publish([bad]) == [Fate.CONFIRMED]
+    for _ in range(5):
+        other = await stage.dispatch("other")
+        assert (await stage.hear(AttemptSucceeded, other)).data.result == "not held up"
+    await stage.leave(one)
+    assert stage.broker.ready(queue) == 1, "the message that is to be parked is not lost"
+    await room.close()
