@@ -9,8 +9,10 @@ from uuid import uuid4
 
 import pytest
 from tests.conformance.bus_rigs import BURIED, EXCHANGES, JOBS, MemoryRig, RabbitRig, Rig
+from tests.conformance.ledger_rig import ledger_at
 from tests.servers.kinds import RabbitMQServer
 
+from warrener_agent.ledger import Ledger
 from warrener_contracts.topology import Topology
 from warrener_runtime.bus import Bus
 from warrener_runtime.servers import PrivatePostgres
@@ -93,3 +95,25 @@ async def bus(rig: Rig) -> Bus:
     bus = await rig.bus()
     await bus.declare(Topology(EXCHANGES, (JOBS, BURIED)))
     return bus
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def ledger_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """An empty ledger's URL."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/ledger.db"
+    return str(request.getfixturevalue("postgres_url"))
+
+
+@pytest.fixture
+async def ledger(ledger_url: str) -> AsyncIterator[Ledger]:
+    """The ledger of agent `ada`."""
+    async with ledger_at(ledger_url) as one:
+        yield one
+
+
+@pytest.fixture
+async def other(ledger_url: str, ledger: Ledger) -> AsyncIterator[Ledger]:
+    """The same ledger, opened by another agent's process."""
+    async with ledger_at(ledger_url) as one:
+        yield one

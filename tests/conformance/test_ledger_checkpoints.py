@@ -11,7 +11,8 @@ from tests.simulation.memory_ledger import MemoryLedger
 from warrener_agent.ledger import Claim, Completion, Grant, Granted, Ledger, Saved, open_ledger
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
-LEASE = timedelta(seconds=10)
+ENDED = timedelta(0)
+"""The lease of a claim that another agent may have at once."""
 
 
 @pytest.fixture(params=["memory", "sqlite", "postgres"])
@@ -27,10 +28,8 @@ async def ledger(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
     await opened.close()
 
 
-async def claim(
-    ledger: Ledger, job: UUID, attempt: int = 1, agent: str = "a1", at: datetime = NOW
-) -> Granted:
-    (granted,) = await ledger.claim([Claim(job, attempt)], agent_id=agent, now=at, until=at + LEASE)
+async def claim(ledger: Ledger, job: UUID, attempt: int = 1, agent: str = "a1") -> Granted:
+    (granted,) = await ledger.claim([Claim(job, attempt)], agent_id=agent, lease=ENDED)
     return granted
 
 
@@ -47,9 +46,7 @@ async def test_who_takes_an_attempt_over_finds_what_its_last_holder_saved(ledger
     await claim(ledger, job)
     assert await save(ledger, Saved(job, 1, 1, '{"row":5}'))
     assert await save(ledger, Saved(job, 1, 2, '{"row":9, "note":"a b"}'))
-    granted = await ledger.claim(
-        [Claim(job, 1), Claim(other, 1)], agent_id="a2", now=NOW + 2 * LEASE, until=NOW + 3 * LEASE
-    )
+    granted = await ledger.claim([Claim(job, 1), Claim(other, 1)], agent_id="a2", lease=ENDED)
     told = granted[0].checkpoint
     assert [one.grant for one in granted] == [Grant.GRANTED, Grant.GRANTED]
     assert told is not None
@@ -61,7 +58,7 @@ async def test_a_later_attempt_finds_it_too(ledger: Ledger) -> None:
     job = uuid4()
     await claim(ledger, job)
     await save(ledger, Saved(job, 1, 1, "5"))
-    told = (await claim(ledger, job, 2, "a2", NOW + LEASE)).checkpoint
+    told = (await claim(ledger, job, 2, "a2")).checkpoint
     assert told is not None
     assert (told.number, told.state_text) == (1, "5")
 
@@ -70,12 +67,12 @@ async def test_the_fence_refuses_who_does_not_hold_the_claim_any_more(ledger: Le
     job = uuid4()
     await claim(ledger, job)
     await save(ledger, Saved(job, 1, 1, "5"))
-    await claim(ledger, job, 2, "a2", NOW + LEASE)
+    await claim(ledger, job, 2, "a2")
     assert not await save(ledger, Saved(job, 1, 2, "666")), "superseded"
     assert not await save(ledger, Saved(job, 2, 2, "666"), "a1"), "held by another"
     assert not await save(ledger, Saved(uuid4(), 1, 1, "666")), "never claimed"
     assert await save(ledger, Saved(job, 2, 2, "7"), "a2")
-    told = (await claim(ledger, job, 3, "a3", NOW + 2 * LEASE)).checkpoint
+    told = (await claim(ledger, job, 3, "a3")).checkpoint
     assert told is not None
     assert told.state_text == "7"
 

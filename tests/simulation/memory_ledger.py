@@ -1,14 +1,14 @@
 """A ledger in memory: the port's rules in their plainest form, without threads, so that virtual time can
 drive it.
 
-It passes `tests/conformance/test_ledger.py`'s rules as far as they do not need SQL: a statement is an effect
-by name.
+It follows the rules of `tests/conformance/test_ledger*.py` as far as they do not need SQL: a statement is an
+effect by name.
 """
 
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from math import inf
 from typing import Any
 from uuid import UUID
@@ -49,9 +49,9 @@ class MemoryLedger:
     async def time(self) -> datetime:
         return self._clock.now()
 
-    async def claim(
-        self, claims: Sequence[Claim], *, agent_id: str, now: datetime, until: datetime
-    ) -> list[Granted]:
+    async def claim(self, claims: Sequence[Claim], *, agent_id: str, lease: timedelta) -> list[Granted]:
+        now = self._clock.now()
+        until = now + lease
         wanted = {claim: self._claim(claim, agent_id, now, until) for claim in highest(claims)}
         return [wanted.get(claim) or self._claim(claim, agent_id, now, until) for claim in claims]
 
@@ -74,7 +74,8 @@ class MemoryLedger:
         entry.next_attempt = None
         return Granted(Grant.GRANTED, checkpoint=entry.checkpoint)
 
-    async def renew(self, claims: Sequence[Claim], *, agent_id: str, until: datetime) -> Renewal:
+    async def renew(self, claims: Sequence[Claim], *, agent_id: str, lease: timedelta) -> Renewal:
+        until = self._clock.now() + lease
         kept = {
             claim.job_id
             for claim in claims

@@ -22,9 +22,8 @@ DELAYED = Queue("ear.delayed", (Binding(topology.DELAY, "#"),))
 async def test_a_message_of_an_attempt_that_runs_elsewhere_comes_ever_more_seldom() -> None:
     async with World(1, schedulers=0, supervisors=0, agents=1) as world:
         event = dispatched(world, "quick", number=1)
-        claim, now = Claim(event.data.job_id, 1), world.clock.now()
-        until = now + timedelta(seconds=RUNS_FOR)
-        await world.ledger.claim([claim], agent_id="another", now=now, until=until)
+        claim, lease = Claim(event.data.job_id, 1), timedelta(seconds=RUNS_FOR)
+        await world.ledger.claim([claim], agent_id="another", lease=lease)
         levels = await listen(world)
 
         await world.publish(letter_for(event))

@@ -143,9 +143,9 @@ async def test_wrong_arguments_and_unknown_types_get_their_reason(stage: Stage, 
     assert told.type == "UnknownJobType"
     assert "unheard.of" in told.message
     assert told.retryable, "an agent that knows it may take it next time"
-    ledger, now = open_ledger(stage.ledger_url), datetime.now(UTC)
+    ledger = open_ledger(stage.ledger_url)
     await ledger.start()
-    (answer,) = await ledger.claim([Claim(unknown, 1)], agent_id="other", now=now, until=now + timedelta(1))
+    (answer,) = await ledger.claim([Claim(unknown, 1)], agent_id="other", lease=timedelta(days=1))
     await ledger.close()
     assert answer.grant is Grant.GRANTED, "nothing was claimed here, and nothing recorded"
 

@@ -57,7 +57,7 @@ async def test_what_is_old_is_gone_and_what_is_young_stays(stage: Stage, theatre
     ledger = open_ledger(stage.ledger_url)
     await ledger.start()
     for job_id, age in ((old, WEEK + timedelta(minutes=1)), (young, WEEK - timedelta(minutes=1))):
-        await ledger.claim([Claim(job_id, 1)], agent_id="past", now=now - age, until=now - age)
+        await ledger.claim([Claim(job_id, 1)], agent_id="past", lease=timedelta(0))
         ended = Completion(job_id, 1, '"recorded"', (), now - age, now - age)
         assert await ledger.complete([ended], agent_id="past") == {job_id}
 
@@ -65,8 +65,8 @@ async def test_what_is_old_is_gone_and_what_is_young_stays(stage: Stage, theatre
     await stage.enter(theatre.agent, ledger=cast("Ledger", noted), clock=VirtualClock(now))
     async with asyncio.timeout(20):
         await noted.has_forgotten.wait()
-    later = now + timedelta(seconds=10)
-    answers = await ledger.claim([Claim(old, 1), Claim(young, 1)], agent_id="x", now=now, until=later)
+    claims = [Claim(old, 1), Claim(young, 1)]
+    answers = await ledger.claim(claims, agent_id="x", lease=timedelta(seconds=10))
     assert [answer.grant for answer in answers] == [Grant.GRANTED, Grant.COMPLETED]
 
 

@@ -80,7 +80,7 @@ async def test_a_failure_that_nobody_has_heard_of_yet_is_told_and_not_given_back
     job_id, now = uuid4(), datetime.now(UTC)
     ledger = open_ledger(stage.ledger_url)
     await ledger.start()
-    await ledger.claim([Claim(job_id, 1)], agent_id="dead", now=now, until=now + timedelta(seconds=30))
+    await ledger.claim([Claim(job_id, 1)], agent_id="dead", lease=timedelta(seconds=30))
     error = ErrorInfo(kind=ErrorKind.ERROR, type="RuntimeError", message="not today")
     failure = failure_to_record(Claim(job_id, 1), Failed(error), now, now)
     assert await ledger.fail([failure], agent_id="dead") == {job_id}

@@ -25,8 +25,9 @@ from warrener_agent.ledger import (
 )
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
-SOON = NOW + timedelta(seconds=10)
 LATER = NOW + timedelta(seconds=20)
+LEASE = timedelta(seconds=30)
+ENDED = timedelta(0)
 WAIT = 30.0
 
 
@@ -59,7 +60,7 @@ async def behind(postgres_url: str, proxy: PostgresProxy, ledger: Ledger) -> Asy
 async def held(postgres_url: str, ledger: Ledger) -> AsyncIterator[Claim]:
     """A claim of ada's whose row is locked by a transaction that does not end."""
     mine = Claim(uuid4(), 1)
-    await ledger.claim([mine], agent_id="ada", now=NOW, until=SOON)
+    await ledger.claim([mine], agent_id="ada", lease=ENDED)
     connection = await asyncpg.connect(postgres_url)
     await connection.execute("BEGIN")
     await connection.execute("SELECT 1 FROM warrener_ledger WHERE job_id = $1 FOR UPDATE", mine.job_id)
@@ -76,7 +77,7 @@ async def test_3_a_locked_row_holds_up_no_other_claim(ledger: Ledger, held: Clai
     free = [Claim(uuid4(), 1) for _ in range(50)]
     async with asyncio.timeout(WAIT):
         for claims in ([*free[:25], held], [held, *free[25:]], [held]):
-            answers = await ledger.claim(claims, agent_id="bob", now=SOON, until=LATER)
+            answers = await ledger.claim(claims, agent_id="bob", lease=LEASE)
             for claim, answer in zip(claims, answers, strict=True):
                 assert answer.grant is (Grant.HELD if claim == held else Grant.GRANTED)
                 assert answer.locked is (claim == held)
@@ -84,16 +85,16 @@ async def test_3_a_locked_row_holds_up_no_other_claim(ledger: Ledger, held: Clai
 
 async def test_3_a_locked_row_is_neither_renewed_nor_lost(ledger: Ledger, held: Claim) -> None:
     mine, gone = Claim(uuid4(), 1), Claim(uuid4(), 1)
-    await ledger.claim([mine], agent_id="ada", now=NOW, until=SOON)
+    await ledger.claim([mine], agent_id="ada", lease=ENDED)
     async with asyncio.timeout(WAIT):
-        renewal = await ledger.renew([held, mine, gone], agent_id="ada", until=LATER)
+        renewal = await ledger.renew([held, mine, gone], agent_id="ada", lease=LEASE)
     assert renewal.kept == {mine.job_id}
     assert renewal.locked == {held.job_id}
 
 
 async def test_3_a_locked_row_holds_up_no_other_end(ledger: Ledger, held: Claim) -> None:
     ended = [Claim(uuid4(), 1) for _ in range(3)]
-    await ledger.claim(ended, agent_id="ada", now=NOW, until=SOON)
+    await ledger.claim(ended, agent_id="ada", lease=ENDED)
     one, two, three = ended
     async with asyncio.timeout(WAIT):
         states = [Saved(claim.job_id, 1, 1, "{}") for claim in (held, one)]
@@ -102,7 +103,7 @@ async def test_3_a_locked_row_holds_up_no_other_end(ledger: Ledger, held: Claim)
         failures = [Failure(claim.job_id, 1, None, NOW, NOW) for claim in (held, two)]
         assert await ledger.fail(failures, agent_id="ada") == {two.job_id}
         await ledger.release([held, three], agent_id="ada")
-        answers = await ledger.claim(ended, agent_id="bob", now=NOW, until=SOON)
+        answers = await ledger.claim(ended, agent_id="bob", lease=LEASE)
         with pytest.raises(LedgerUnavailable, match="1 locked"):
             await ledger.cancel([held.job_id, uuid4()], now=NOW)
     assert [answer.grant for answer in answers] == [Grant.COMPLETED, Grant.FAILED, Grant.GRANTED]
@@ -112,14 +113,14 @@ async def test_3_a_cut_at_the_commit_leaves_the_row_free(
     ledger: Ledger, behind: Ledger, proxy: PostgresProxy
 ) -> None:
     mine, other = Claim(uuid4(), 1), Claim(uuid4(), 1)
-    await ledger.claim([mine], agent_id="ada", now=NOW, until=SOON)
+    await ledger.claim([mine], agent_id="ada", lease=ENDED)
     async with behind.transaction(mine, agent_id="ada", time_left=60) as transaction:
         await transaction.execute("CREATE TABLE effects (note text)")
         proxy.strike(COMMIT, When.BEFORE, How.SILENT)
         committing = asyncio.create_task(transaction.complete(done(mine)))
         assert await asyncio.to_thread(proxy.wait_struck)
         async with asyncio.timeout(5):
-            answers = await ledger.claim([mine, other], agent_id="bob", now=SOON, until=LATER)
+            answers = await ledger.claim([mine, other], agent_id="bob", lease=LEASE)
         assert [answer.grant for answer in answers] == [Grant.GRANTED] * 2
         with pytest.raises(LedgerUnavailable):
             await committing
@@ -130,13 +131,13 @@ async def test_3_a_commit_whose_answer_is_lost_is_in_doubt_within_the_attempts_t
     ledger: Ledger, behind: Ledger, proxy: PostgresProxy, how: How
 ) -> None:
     mine = Claim(uuid4(), 1)
-    await ledger.claim([mine], agent_id="ada", now=NOW, until=SOON)
+    await ledger.claim([mine], agent_id="ada", lease=ENDED)
     async with asyncio.timeout(WAIT), behind.transaction(mine, agent_id="ada", time_left=2) as transaction:
         await transaction.execute("CREATE TABLE effects (note text)")
         proxy.strike(COMMIT, When.AFTER, how)
         with pytest.raises(LedgerUnavailable):
             await transaction.complete(done(mine))
-    (answer,) = await behind.claim([mine], agent_id="ada", now=NOW, until=SOON)
+    (answer,) = await behind.claim([mine], agent_id="ada", lease=ENDED)
     assert answer.completion == done(mine)
 
 
@@ -177,7 +178,7 @@ async def test_13_a_transaction_that_is_rolled_back_is_no_error(
 
 async def test_a_session_is_clean_for_the_next_handler(ledger: Ledger) -> None:
     mine = Claim(uuid4(), 1)
-    await ledger.claim([mine], agent_id="ada", now=NOW, until=SOON)
+    await ledger.claim([mine], agent_id="ada", lease=ENDED)
     async with ledger.transaction(mine, agent_id="ada") as transaction:
         await transaction.execute("SET search_path = nowhere, public")
         await transaction.execute("SELECT pg_advisory_lock(7)")
@@ -202,5 +203,5 @@ async def test_7_a_database_that_is_read_only_does_not_answer_a_ping(
     with pytest.raises(LedgerUnavailable, match="read-only"):
         await again.ping()
     with pytest.raises(LedgerUnavailable):
-        await again.claim([Claim(uuid4(), 1)], agent_id="ada", now=NOW, until=SOON)
+        await again.claim([Claim(uuid4(), 1)], agent_id="ada", lease=ENDED)
     await again.close()

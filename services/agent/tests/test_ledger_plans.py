@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     Connection = asyncpg.Connection[asyncpg.Record]  # generic in the stubs alone
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
-SOON = NOW + timedelta(seconds=10)
+LEASE = timedelta(seconds=30)
 BATCH = 100
 MANY = 100_000
 
@@ -47,9 +47,9 @@ async def every_statement(ledger: Ledger) -> None:
     """All that an agent does with a batch, and a handler's transaction."""
     claims = [Claim(uuid4(), 1) for _ in range(BATCH)]
     done = [Completion(one.job_id, 1, "null", (), NOW, NOW) for one in claims]
-    await ledger.claim(claims, agent_id="ada", now=NOW, until=SOON)
-    await ledger.claim(claims, agent_id="bob", now=NOW, until=SOON)  # refused, so it looks at the rows
-    assert len((await ledger.renew(claims, agent_id="ada", until=SOON)).kept) == BATCH
+    await ledger.claim(claims, agent_id="ada", lease=LEASE)
+    await ledger.claim(claims, agent_id="bob", lease=LEASE)  # refused, so it looks at the rows
+    assert len((await ledger.renew(claims, agent_id="ada", lease=LEASE)).kept) == BATCH
     await ledger.cancel([uuid4()], now=NOW)
     await ledger.release(claims[:10], agent_id="ada")
     assert len(await ledger.complete(done[10:-1], agent_id="ada")) == BATCH - 11
@@ -84,10 +84,10 @@ async def test_the_first_batch_of_an_empty_ledger_compares_no_row_with_every_cla
     await connection.execute(NEVER_ANALYZED)
     await connection.execute("SET enable_seqscan = off")
     ids, ones = [uuid4() for _ in range(BATCH)], [1] * BATCH
-    await connection.fetch(sql.CLAIM, ids, ones, "ada", SOON, NOW)
+    await connection.fetch(sql.CLAIM, ids, ones, "ada", LEASE)
     texts, times = ["1"] * BATCH, [NOW] * BATCH
     for name, statement, values in (
-        ("renew", sql.RENEW, (ids, ones, "ada", SOON)),
+        ("renew", sql.RENEW, (ids, ones, "ada", LEASE)),
         ("complete", sql.COMPLETE, (ids, ones, texts, texts, times, times, "ada")),
         ("fail", sql.FAIL, (ids, ones, texts, times, "ada")),
         ("release", sql.RELEASE, (ids, ones, "ada")),

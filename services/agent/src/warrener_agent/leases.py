@@ -1,7 +1,7 @@
 """The claims of what runs: renewed in one batch, and handlers stopped before another may have their claim."""
 
 import asyncio
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from warrener_agent.ledger.port import Claim, Ledger, LedgerUnavailable, Renewal
 from warrener_agent.receipts import acknowledge
@@ -33,9 +33,8 @@ class Leases:
         if not runs:
             return
         asked = self._at.clock.monotonic()
-        until = self._at.clock.now() + self._at.lease
         try:
-            renewal = await self._renewal([run.claim for run in runs], until)
+            renewal = await self._renewal([run.claim for run in runs])
         except LedgerUnavailable as error:
             _log.warning(
                 "Leases cannot be renewed: the ledger does not answer.",
@@ -50,13 +49,13 @@ class Leases:
             elif run.data.job_id not in renewal.locked:  # it may be locked by its own commit
                 run.ask_to_stop(Stop.FENCED, "the claim was lost")
 
-    async def _renewal(self, claims: list[Claim], until: datetime) -> Renewal:
+    async def _renewal(self, claims: list[Claim]) -> Renewal:
         """The first answer. A second request goes out while there is time: one silent connection must not
         cost all leases."""
 
         async def ask(after: float) -> Renewal:
             await self._at.clock.sleep(after)
-            return await self._at.ledger.renew(claims, agent_id=self._at.agent_id, until=until)
+            return await self._at.ledger.renew(claims, agent_id=self._at.agent_id, lease=self._at.lease)
 
         second = self._at.lease.total_seconds() * _SECOND_REQUEST
         asking = {asyncio.create_task(ask(after)) for after in (0.0, second)}

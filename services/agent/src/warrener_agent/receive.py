@@ -173,9 +173,7 @@ class Receiver:
 
     async def _claim(self, batch: Batch) -> None:
         lease = self._at.lease
-        granted = await self._at.ledger.claim(
-            list(batch.claims), agent_id=self._at.agent_id, now=batch.now, until=batch.now + lease
-        )
+        granted = await self._at.ledger.claim(list(batch.claims), agent_id=self._at.agent_id, lease=lease)
         lease_good_until = batch.asked + lease.total_seconds()
         for (claim, (event, receipts)), answer in zip(batch.claims.items(), granted, strict=True):
             if (follows := then(answer)) is not Then.START:

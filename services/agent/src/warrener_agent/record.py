@@ -99,10 +99,7 @@ class Recorder:
         return settled
 
     async def _ask(self, claims: list[Claim]) -> list[Granted]:
-        now = self._at.clock.now()
-        return await self._at.ledger.claim(
-            claims, agent_id=self._at.agent_id, now=now, until=now + self._at.lease
-        )
+        return await self._at.ledger.claim(claims, agent_id=self._at.agent_id, lease=self._at.lease)
 
     async def _patiently(self, work: Callable[[], Awaitable[R]]) -> R:
         backoff = Backoff(ceiling=5.0)

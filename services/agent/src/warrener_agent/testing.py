@@ -101,8 +101,7 @@ async def _run(
 ) -> Trial:
     started_at = SystemClock().now()
     job_id, attempt = claim
-    until = started_at + timedelta(days=1)
-    (granted,) = await ledger.claim([claim], agent_id=_AGENT, now=started_at, until=until)
+    (granted,) = await ledger.claim([claim], agent_id=_AGENT, lease=timedelta(days=1))
     if granted.grant is not Grant.GRANTED:
         raise ValueError(
             f"expected attempt {attempt} to be granted, got {granted.grant.value}; take a new job_id"

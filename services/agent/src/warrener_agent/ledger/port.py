@@ -1,6 +1,6 @@
 """The ledger: where an agent claims an attempt and records its completion, so that neither happens twice.
 
-Every implementation passes `tests/conformance/test_ledger.py`. One row a job: the highest attempt claimed,
+Every implementation passes `tests/conformance/test_ledger*.py`. One row a job: the highest attempt claimed,
 who holds it until when, and the outcome once there is one.
 """
 
@@ -8,7 +8,7 @@ import json
 from collections.abc import Collection, Mapping, Sequence, Set
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from math import inf
 from typing import Any, NamedTuple, Protocol
@@ -146,10 +146,9 @@ class Ledger(Checkpoints, Protocol):
         """The database's clock, in UTC: leases are granted by it. Raises LedgerUnavailable."""
         ...
 
-    async def claim(
-        self, claims: Sequence[Claim], *, agent_id: str, now: datetime, until: datetime
-    ) -> list[Granted]:
-        """Claim attempts for `agent_id` until `until`; one answer for each, in order.
+    async def claim(self, claims: Sequence[Claim], *, agent_id: str, lease: timedelta) -> list[Granted]:
+        """Claim attempts for `agent_id` until `lease` from now, by the clock of `time`; one answer for each,
+        in order.
 
         A higher attempt supersedes a lower one, and is granted once that was let go or its lease has run out:
         HELD until then, and the holder cannot renew any more. The same attempt is granted again to its
@@ -157,8 +156,9 @@ class Ledger(Checkpoints, Protocol):
         """
         ...
 
-    async def renew(self, claims: Sequence[Claim], *, agent_id: str, until: datetime) -> Renewal:
-        """Extend the leases of what is still this agent's. What is neither kept nor locked must stop."""
+    async def renew(self, claims: Sequence[Claim], *, agent_id: str, lease: timedelta) -> Renewal:
+        """Extend the leases of what is still this agent's to `lease` from now. What is neither kept nor
+        locked must stop."""
         ...
 
     async def complete(self, completions: Sequence[Completion], *, agent_id: str) -> set[UUID]:

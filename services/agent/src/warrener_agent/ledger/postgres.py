@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
-from datetime import datetime
+from datetime import datetime, timedelta
 from math import inf
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
@@ -92,13 +92,11 @@ class PostgresLedger:
             told: datetime = (await self._fetch("SELECT clock_timestamp()"))[0][0]
         return told
 
-    async def claim(
-        self, claims: Sequence[Claim], *, agent_id: str, now: datetime, until: datetime
-    ) -> list[Granted]:
+    async def claim(self, claims: Sequence[Claim], *, agent_id: str, lease: timedelta) -> list[Granted]:
         wanted = highest(claims)
         with unavailable():
             told, locked = await self._rows.run(
-                wanted, lambda free: self._fetch(sql.CLAIM, *_pairs(free), agent_id, until, now)
+                wanted, lambda free: self._fetch(sql.CLAIM, *_pairs(free), agent_id, lease)
             )
             saved = {
                 row["job_id"]: saved_of(row["job_id"], row["attempt"], text)
@@ -113,7 +111,7 @@ class PostgresLedger:
         found = {row["job_id"]: _found(row) for row in rows}
         return answers(claims, granted, found, saved, locked=locked)
 
-    async def renew(self, claims: Sequence[Claim], *, agent_id: str, until: datetime) -> Renewal:
+    async def renew(self, claims: Sequence[Claim], *, agent_id: str, lease: timedelta) -> Renewal:
         """Connections of their own: what claims wait for does not keep leases from being renewed. One that is
         asked for while another is not answered goes by a new connection."""
         self._pool()
@@ -125,7 +123,7 @@ class PostgresLedger:
         try:
             with unavailable():
                 rows, locked = await self._rows.run(
-                    claims, lambda free: fetch(pool, sql.RENEW, *_pairs(free), agent_id, until)
+                    claims, lambda free: fetch(pool, sql.RENEW, *_pairs(free), agent_id, lease)
                 )
         finally:
             self._renewing -= 1

@@ -46,12 +46,12 @@ CLAIMED = "CREATE INDEX IF NOT EXISTS warrener_ledger_claimed ON warrener_ledger
 completion writes would take the free half of the page from it. All claims of a batch share one moment,
 so their entries share one key."""
 
-_FREE = "(held.agent_id IS NULL OR held.agent_id = excluded.agent_id OR held.lease_until <= $5)"
+_FREE = "(held.agent_id IS NULL OR held.agent_id = excluded.agent_id OR held.lease_until <= now())"
 
 CLAIM = f"""
 WITH claimed AS (
     INSERT INTO warrener_ledger AS held (job_id, attempt, agent_id, lease_until)
-    SELECT job_id, coalesce(attempt, ($2::integer[])[1]), $3, $4
+    SELECT job_id, coalesce(attempt, ($2::integer[])[1]), $3, now() + $4::interval
     FROM unnest($1::uuid[], $2::integer[]) AS wanted (job_id, attempt)
     ON CONFLICT (job_id) DO UPDATE
         SET attempt = CASE WHEN {_FREE} THEN excluded.attempt ELSE held.attempt END,
@@ -87,7 +87,7 @@ WHERE held.job_id = ANY (ARRAY[asked.job_id]) AND held.attempt = coalesce(asked.
 """
 
 RENEW = f"""
-UPDATE warrener_ledger AS held SET lease_until = $4 {_MINE}
+UPDATE warrener_ledger AS held SET lease_until = now() + $4::interval {_MINE}
     AND held.cancelled_at IS NULL AND held.next_attempt IS NULL
 RETURNING held.job_id
 """  # noqa: S608 - both parts are ours

@@ -13,7 +13,7 @@ under that lock.
 
 from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from math import inf
 from pathlib import Path
 from typing import TypeVar
@@ -74,15 +74,13 @@ class SqliteLedger:
         self._started()
         return datetime.now(UTC)
 
-    async def claim(
-        self, claims: Sequence[Claim], *, agent_id: str, now: datetime, until: datetime
-    ) -> list[Granted]:
+    async def claim(self, claims: Sequence[Claim], *, agent_id: str, lease: timedelta) -> list[Granted]:
         wanted = highest(claims)
-        granted, found, saved = await self._run(lambda file: file.claim(wanted, agent_id, now, until))
+        granted, found, saved = await self._run(lambda file: file.claim(wanted, agent_id, lease))
         return answers(claims, granted, found, saved)
 
-    async def renew(self, claims: Sequence[Claim], *, agent_id: str, until: datetime) -> Renewal:
-        return Renewal(await self._run(lambda file: file.renew(claims, agent_id, until)))
+    async def renew(self, claims: Sequence[Claim], *, agent_id: str, lease: timedelta) -> Renewal:
+        return Renewal(await self._run(lambda file: file.renew(claims, agent_id, lease)))
 
     async def complete(self, completions: Sequence[Completion], *, agent_id: str) -> set[UUID]:
         return await self._run(lambda file: file.complete(completions, agent_id))

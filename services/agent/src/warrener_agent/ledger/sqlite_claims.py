@@ -4,7 +4,7 @@ batch."""
 import json
 import sqlite3
 from collections.abc import Collection, Iterable, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -164,14 +164,19 @@ class ClaimsFile:
             self._effects.execute("SELECT 1").fetchone()
 
     def claim(
-        self, claims: Sequence[Claim], agent_id: str, now: datetime, until: datetime
+        self, claims: Sequence[Claim], agent_id: str, lease: timedelta
     ) -> tuple[set[Claim], dict[UUID, Found], dict[UUID, Saved]]:
         """Which were granted, what stands in the way of the others, and what was saved of those granted."""
         with immediate(self._claims):
             found = self._completed([claim.job_id for claim in claims])
             asked = [claim for claim in claims if claim.job_id not in found] if found else claims
-            batch = _pairs(asked)
-            values = {"batch": batch, "agent": agent_id, "now": moment(now), "until": moment(until)}
+            now = datetime.now(UTC)  # not before: the lock may have been waited for
+            values = {
+                "batch": _pairs(asked),
+                "agent": agent_id,
+                "now": moment(now),
+                "until": moment(now + lease),
+            }
             rows = self._claims.execute(_CLAIM, values).fetchall()
             told = [(UUID(job), attempt, text) for job, attempt, following, text in rows if following is None]
             saved = {job: saved_of(job, attempt, text) for job, attempt, text in told if text is not None}
@@ -191,8 +196,9 @@ class ClaimsFile:
         told = (_completion(row) for row in (*here, *there))
         return {one.job_id: Found(one.attempt, cancelled=False, completion=one) for one in told}
 
-    def renew(self, claims: Sequence[Claim], agent_id: str, until: datetime) -> set[UUID]:
-        values = {"batch": _pairs(claims), "agent": agent_id, "until": moment(until)}
+    def renew(self, claims: Sequence[Claim], agent_id: str, lease: timedelta) -> set[UUID]:
+        until = moment(datetime.now(UTC) + lease)
+        values = {"batch": _pairs(claims), "agent": agent_id, "until": until}
         return self._change(_RENEW, values)
 
     def release(self, claims: Sequence[Claim], agent_id: str) -> None:

@@ -1,0 +1,103 @@
+"""What the suites of the ledger share: claims, completions, and a look into the database."""
+
+import json
+import sqlite3
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, closing
+from datetime import UTC, datetime, timedelta
+from uuid import uuid4
+
+import asyncpg
+
+from warrener_agent.ledger import (
+    Claim,
+    Completion,
+    Failure,
+    FollowUp,
+    Grant,
+    Ledger,
+    open_ledger,
+)
+
+NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
+LATER = NOW + timedelta(seconds=11)
+LEASE = timedelta(seconds=30)
+ENDED = timedelta(0)
+"""The lease of a claim that another agent may have at once."""
+WAIT = 20.0
+
+
+@asynccontextmanager
+async def ledger_at(url: str) -> AsyncGenerator[Ledger]:
+    """A ledger as one agent process has it."""
+    ledger = open_ledger(url)
+    await ledger.start()
+    try:
+        yield ledger
+    finally:
+        await ledger.close()
+
+
+def job(attempt: int = 1) -> Claim:
+    return Claim(uuid4(), attempt)
+
+
+async def claim(ledger: Ledger, *claims: Claim, by: str = "ada", lease: timedelta = LEASE) -> list[Grant]:
+    return [one.grant for one in await ledger.claim(claims, agent_id=by, lease=lease)]
+
+
+def done(claim: Claim, result: object = None, *follow_ups: FollowUp) -> Completion:
+    return Completion(claim.job_id, claim.attempt, json.dumps(result), follow_ups, NOW, LATER)
+
+
+def failed(claim: Claim, told: object = None) -> Failure:
+    return Failure(claim.job_id, claim.attempt, told, NOW, LATER)
+
+
+async def recorded(ledger: Ledger, claim: Claim) -> Completion:
+    (answer,) = await ledger.claim([claim], agent_id="reader", lease=LEASE)
+    assert answer.grant is Grant.COMPLETED, answer
+    assert answer.completion is not None
+    return answer.completion
+
+
+async def make_table(ledger: Ledger) -> None:
+    """The handlers' own table."""
+    mine = job()
+    await claim(ledger, mine)
+    async with ledger.transaction(mine, agent_id="ada") as transaction:
+        await transaction.execute("CREATE TABLE effects (note TEXT)")
+        assert await transaction.complete(done(mine))
+
+
+async def effects(ledger: Ledger) -> list[str]:
+    async with ledger.transaction(job(), agent_id="reader") as transaction:
+        rows = await transaction.execute("SELECT note FROM effects ORDER BY note")
+    return [str(row["note"]) for row in rows]
+
+
+async def end_leases(url: str) -> None:
+    """Let the leases of all claims end now."""
+    if url.startswith("sqlite"):
+        with closing(sqlite3.connect(_claims_file(url))) as connection, connection:
+            connection.execute("UPDATE warrener_claims SET lease_until = ''")
+        return
+    server = await asyncpg.connect(url)
+    await server.execute("UPDATE warrener_ledger SET lease_until = now()")
+    await server.close()
+
+
+async def end_of_lease(url: str) -> datetime:
+    """The end of the lease of the only claim."""
+    if url.startswith("sqlite"):
+        with closing(sqlite3.connect(_claims_file(url))) as connection:
+            ((told,),) = connection.execute("SELECT lease_until FROM warrener_claims").fetchall()
+        return datetime.fromisoformat(told)
+    server = await asyncpg.connect(url)
+    until: datetime = await server.fetchval("SELECT lease_until FROM warrener_ledger")
+    await server.close()
+    return until
+
+
+def _claims_file(url: str) -> str:
+    return url.removeprefix("sqlite:///") + "-claims"

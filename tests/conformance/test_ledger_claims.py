@@ -1,0 +1,236 @@
+"""Claims, leases and failures, in SQLite and in PostgreSQL alike (guarantee G3)."""
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+from tests.conformance.ledger_rig import (
+    ENDED,
+    LEASE,
+    NOW,
+    claim,
+    done,
+    end_leases,
+    end_of_lease,
+    failed,
+    job,
+    ledger_at,
+    recorded,
+)
+
+from warrener_agent.ledger import (
+    FollowUp,
+    Grant,
+    Granted,
+    Ledger,
+)
+
+
+async def test_g3_a_claim_is_granted_once_and_again_to_its_holder(ledger: Ledger, other: Ledger) -> None:
+    mine = job()
+    assert await claim(ledger, mine) == [Grant.GRANTED]
+    assert await claim(ledger, mine) == [Grant.GRANTED]
+    assert await claim(other, mine, by="bob") == [Grant.HELD]
+
+
+async def test_g3_a_lease_that_has_run_out_goes_to_whoever_asks_next(ledger: Ledger, other: Ledger) -> None:
+    mine = job()
+    await claim(ledger, mine)
+    assert await claim(other, mine, by="bob") == [Grant.HELD]
+    assert await claim(ledger, mine, lease=ENDED) == [Grant.GRANTED]
+    assert await claim(other, mine, by="bob") == [Grant.GRANTED]
+    assert await claim(ledger, mine) == [Grant.HELD]
+    assert await ledger.complete([done(mine)], agent_id="ada") == set()
+
+
+async def test_g3_a_higher_attempt_waits_until_the_lease_of_the_lower_one_has_ended(
+    ledger: Ledger, other: Ledger, ledger_url: str
+) -> None:
+    first = job()
+    second, third = first._replace(attempt=2), first._replace(attempt=3)
+    await claim(ledger, first)
+    assert await claim(other, second, by="bob") == [Grant.HELD]
+    assert await claim(other, third, by="bob") == [Grant.HELD]
+    assert (await ledger.renew([first], agent_id="ada", lease=LEASE)).kept == set(), "it is to stop"
+    assert await claim(ledger, first) == [Grant.HELD], "nor is it granted again"
+    await end_leases(ledger_url)
+    assert await claim(other, second, by="bob") == [Grant.HELD], "a third waits"
+    assert await claim(other, third, by="bob") == [Grant.GRANTED]
+    assert await claim(ledger, first, second) == [Grant.SUPERSEDED, Grant.SUPERSEDED]
+    assert await ledger.complete([done(first)], agent_id="ada") == set()
+    assert await other.complete([done(third)], agent_id="bob") == {first.job_id}
+
+
+async def test_g3_a_higher_attempt_is_granted_at_once_where_the_lower_one_was_let_go(
+    ledger: Ledger, other: Ledger
+) -> None:
+    released, lost, own = job(), job(), job()
+    await claim(ledger, released, lost, own)
+    await ledger.release([released], agent_id="ada")
+    assert await ledger.fail([failed(lost)], agent_id="ada") == {lost.job_id}
+    following = [one._replace(attempt=2) for one in (released, lost)]
+    assert await claim(other, *following, by="bob") == [Grant.GRANTED, Grant.GRANTED]
+    assert await claim(ledger, own._replace(attempt=2)) == [Grant.GRANTED], "its agent knows what it runs"
+
+
+@pytest.mark.parametrize("ends", ["released", "failed", "completed"])
+async def test_while_a_higher_attempt_waits_the_lower_one_may_end(
+    ledger: Ledger, other: Ledger, ends: str
+) -> None:
+    first = job()
+    second = first._replace(attempt=2)
+    await claim(ledger, first)
+    assert await claim(other, second, by="bob") == [Grant.HELD]
+    if ends == "released":
+        await ledger.release([first], agent_id="ada")
+        assert await claim(other, first, by="bob") == [Grant.HELD], "the lower one is not begun any more"
+    elif ends == "failed":
+        assert await ledger.fail([failed(first)], agent_id="ada") == {first.job_id}
+    else:
+        assert await ledger.complete([done(first, "late")], agent_id="ada") == {first.job_id}
+        assert (await recorded(other, second)).result == "late"
+        return
+    assert await claim(other, second, by="bob") == [Grant.GRANTED]
+    assert (await other.renew([second], agent_id="bob", lease=LEASE)).kept == {first.job_id}
+
+
+async def test_a_completed_job_answers_every_later_claim_with_what_was_recorded(ledger: Ledger) -> None:
+    first = job()
+    await claim(ledger, first)
+    follow_up = FollowUp("next", '{"id":"ünïcode"}'.encode())
+    completion = done(first, {"rows": 3, "odd": [None, 1.5, "é"]}, follow_up)
+    assert await ledger.complete([completion], agent_id="ada") == {first.job_id}
+    assert await recorded(ledger, first) == completion
+    assert await recorded(ledger, first._replace(attempt=7)) == completion
+    assert await ledger.complete([completion], agent_id="ada") == set()
+
+
+async def test_a_cancelled_job_is_neither_claimed_nor_completed(ledger: Ledger) -> None:
+    unknown, running, finished = job(), job(), job()
+    await claim(ledger, running, finished)
+    await ledger.complete([done(finished)], agent_id="ada")
+    await ledger.cancel([unknown.job_id, running.job_id, finished.job_id], now=NOW)
+    again = [unknown, running, running._replace(attempt=2), finished]
+    answers = await claim(ledger, *again)
+    assert answers == [Grant.CANCELLED, Grant.CANCELLED, Grant.CANCELLED, Grant.COMPLETED]
+    assert await ledger.complete([done(running)], agent_id="ada") == set()
+    assert (await ledger.renew([running], agent_id="ada", lease=LEASE)).kept == set()
+
+
+async def test_a_batch_is_answered_in_order(ledger: Ledger, other: Ledger) -> None:
+    held, finished, fresh, twice = job(), job(), job(), job()
+    await claim(other, held, finished, by="bob")
+    await other.complete([done(finished)], agent_id="bob")
+    batch = [twice, held, fresh, finished, twice._replace(attempt=2), fresh]
+    assert await claim(ledger, *batch) == [
+        Grant.SUPERSEDED,
+        Grant.HELD,
+        Grant.GRANTED,
+        Grant.COMPLETED,
+        Grant.GRANTED,
+        Grant.GRANTED,
+    ]
+
+
+async def test_a_batch_may_be_large_or_empty(ledger: Ledger) -> None:
+    assert await claim(ledger) == []
+    many = [job() for _ in range(500)]
+    assert set(await claim(ledger, *many)) == {Grant.GRANTED}
+    assert await ledger.complete([done(one) for one in many], agent_id="ada") == {one.job_id for one in many}
+    assert await ledger.complete([], agent_id="ada") == set()
+
+
+async def test_g3_of_many_who_claim_at_once_one_is_granted(ledger_url: str) -> None:
+    mine = [job() for _ in range(20)]
+
+    async def compete(name: str) -> list[Grant]:
+        async with ledger_at(ledger_url) as ledger:
+            return await claim(ledger, *mine, by=name)
+
+    answers = await asyncio.gather(*(compete(f"agent-{number}") for number in range(5)))
+    for of_one_job in zip(*answers, strict=True):
+        assert sorted(of_one_job) == [Grant.GRANTED, *[Grant.HELD] * 4]
+
+
+async def test_renewing_tells_what_is_lost(ledger: Ledger, other: Ledger) -> None:
+    kept, overtaken, released = job(), job(), job()
+    await claim(ledger, kept, lease=ENDED)
+    await claim(ledger, overtaken, released)
+    assert await claim(other, overtaken._replace(attempt=2), by="bob") == [Grant.HELD]
+    await ledger.release([released], agent_id="ada")
+    renewal = await ledger.renew([kept, overtaken, released], agent_id="ada", lease=LEASE)
+    assert renewal.kept == {kept.job_id}
+    assert await claim(other, kept, by="bob") == [Grant.HELD]
+
+
+async def test_a_lease_counts_from_the_time_of_the_database(ledger: Ledger, ledger_url: str) -> None:
+    """No time of an agent's own is in a claim or a renewal, so its clock decides nothing."""
+    mine = job()
+    for lease in (LEASE, timedelta(hours=1)):
+        begin = await ledger.time()
+        assert await claim(ledger, mine, lease=lease) == [Grant.GRANTED]
+        assert begin + lease <= await end_of_lease(ledger_url) <= await ledger.time() + lease
+    begin = await ledger.time()
+    await ledger.renew([mine], agent_id="ada", lease=LEASE)
+    assert begin + LEASE <= await end_of_lease(ledger_url) <= await ledger.time() + LEASE
+
+
+async def test_a_released_attempt_can_be_claimed_at_once_and_only_by_its_holder_be_released(
+    ledger: Ledger, other: Ledger
+) -> None:
+    mine = job()
+    await claim(ledger, mine)
+    await other.release([mine], agent_id="bob")
+    assert await claim(other, mine, by="bob") == [Grant.HELD]
+    await ledger.release([mine], agent_id="ada")
+    assert await claim(other, mine, by="bob") == [Grant.GRANTED]
+
+
+async def test_a_failed_attempt_is_told_again_and_granted_to_nobody(ledger: Ledger, other: Ledger) -> None:
+    mine = job()
+    await claim(ledger, mine)
+    failure = failed(mine, {"error": {"message": "n\0 good, \ud800"}, "retry_after_seconds": 1.5})
+    assert await ledger.fail([failure], agent_id="ada") == {mine.job_id}
+    for where, agent in ((ledger, "ada"), (other, "bob")):
+        (answer,) = await where.claim([mine], agent_id=agent, lease=LEASE)
+        assert answer == Granted(Grant.FAILED, failure=failure)
+    assert await ledger.fail([failure], agent_id="ada") == set(), "it is nobody's any more"
+    assert (await ledger.renew([mine], agent_id="ada", lease=LEASE)).kept == set()
+    assert await ledger.complete([done(mine)], agent_id="ada") == set()
+
+
+async def test_a_later_attempt_takes_the_place_of_a_failed_one(ledger: Ledger, other: Ledger) -> None:
+    first = job()
+    second = first._replace(attempt=2)
+    await claim(ledger, first)
+    await ledger.fail([failed(first)], agent_id="ada")
+    assert await claim(other, second, by="bob") == [Grant.GRANTED]
+    assert await claim(ledger, first, second) == [Grant.SUPERSEDED, Grant.HELD]
+    assert await other.fail([failed(second, "again")], agent_id="bob") == {first.job_id}
+    assert await claim(ledger, first, second) == [Grant.SUPERSEDED, Grant.FAILED]
+    third = first._replace(attempt=3)
+    assert await claim(ledger, third) == [Grant.GRANTED]
+    assert await ledger.complete([done(third, "at last")], agent_id="ada") == {first.job_id}
+    assert (await recorded(other, second)).result == "at last"
+
+
+async def test_g3_a_failure_counts_from_the_holder_alone(ledger: Ledger, other: Ledger) -> None:
+    running, overtaken, released, cancelled, completed = job(), job(), job(), job(), job()
+    await claim(ledger, running, released, cancelled, completed)
+    await claim(ledger, overtaken, lease=ENDED)
+    assert await claim(other, overtaken._replace(attempt=2), by="bob") == [Grant.GRANTED]
+    await ledger.release([released], agent_id="ada")
+    await ledger.cancel([cancelled.job_id], now=NOW)
+    await ledger.complete([done(completed)], agent_id="ada")
+    lost = [failed(one) for one in (overtaken, released, cancelled, completed)]
+    assert await other.fail([failed(running)], agent_id="bob") == set()
+    assert await ledger.fail([failed(running), *lost], agent_id="ada") == {running.job_id}
+    answers = await claim(ledger, running, overtaken, released, cancelled, completed)
+    assert answers == [
+        Grant.FAILED,
+        Grant.SUPERSEDED,
+        Grant.GRANTED,
+        Grant.CANCELLED,
+        Grant.COMPLETED,
+    ]
+    assert await ledger.fail([], agent_id="ada") == set()

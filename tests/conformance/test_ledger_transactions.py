@@ -1,0 +1,204 @@
+"""Handlers' transactions, in SQLite and in PostgreSQL alike (guarantee G4)."""
+
+import asyncio
+
+import pytest
+from tests.conformance.ledger_rig import (
+    ENDED,
+    LEASE,
+    NOW,
+    WAIT,
+    claim,
+    done,
+    effects,
+    failed,
+    job,
+    make_table,
+    recorded,
+)
+
+from warrener_agent.ledger import (
+    FollowUp,
+    Grant,
+    Ledger,
+    LedgerError,
+)
+
+
+async def test_a_failure_in_a_transaction_leaves_its_word_alone(ledger: Ledger) -> None:
+    """What the handler wrote is undone; that it failed is remembered."""
+    await make_table(ledger)
+    mine = job()
+    await claim(ledger, mine)
+    async with ledger.transaction(mine, agent_id="ada") as transaction:
+        await transaction.execute("INSERT INTO effects VALUES ('one')")
+    assert await ledger.fail([failed(mine)], agent_id="ada") == {mine.job_id}
+    assert await effects(ledger) == []
+    assert await claim(ledger, mine) == [Grant.FAILED]
+
+
+async def test_g4_effects_result_and_follow_ups_commit_together(ledger: Ledger, other: Ledger) -> None:
+    await make_table(ledger)
+    mine = job()
+    await claim(ledger, mine)
+    completion = done(mine, {"rows": 2}, FollowUp("a", b"{}"), FollowUp("b", b'{"x":1}'))
+    async with ledger.transaction(mine, agent_id="ada") as transaction:
+        await transaction.execute("INSERT INTO effects VALUES (:note)", [{"note": "one"}, {"note": "two"}])
+        assert await transaction.complete(completion)
+    assert await effects(other) == ["one", "two"]
+    assert await recorded(other, mine) == completion
+
+
+class Killed(Exception):
+    """The attempt ends here."""
+
+
+@pytest.mark.parametrize("step", ["before the first statement", "between two", "before completing"])
+async def test_g4_of_an_attempt_that_ends_early_nothing_stays(
+    ledger: Ledger, other: Ledger, step: str
+) -> None:
+    await make_table(ledger)
+    mine = job()
+    await claim(ledger, mine)
+
+    def maybe_end(here: str) -> None:
+        if here == step:
+            raise Killed
+
+    async def attempt() -> None:
+        async with ledger.transaction(mine, agent_id="ada") as transaction:
+            maybe_end("before the first statement")
+            await transaction.execute("INSERT INTO effects VALUES ('one')")
+            maybe_end("between two")
+            await transaction.execute("INSERT INTO effects VALUES ('two')")
+            maybe_end("before completing")
+
+    with pytest.raises(Killed):
+        await attempt()
+    assert await effects(other) == []
+    assert await claim(ledger, mine) == [Grant.GRANTED]
+
+
+@pytest.mark.parametrize("overtaken", ["by a higher attempt", "by another agent", "by a cancellation"])
+async def test_g4_a_fenced_completion_is_refused_and_its_effects_are_undone(
+    ledger: Ledger, other: Ledger, overtaken: str
+) -> None:
+    await make_table(ledger)
+    mine = job()
+    await claim(ledger, mine, lease=ENDED)
+    async with ledger.transaction(mine, agent_id="ada") as transaction:
+        await transaction.execute("INSERT INTO effects VALUES ('zombie')")
+        if overtaken == "by a higher attempt":
+            assert await claim(other, mine._replace(attempt=2), by="bob") == [Grant.GRANTED]
+        elif overtaken == "by another agent":
+            assert await claim(other, mine, by="bob") == [Grant.GRANTED]
+        else:
+            await other.cancel([mine.job_id], now=NOW)
+        assert not await transaction.complete(done(mine))
+    assert await effects(other) == []
+
+
+async def test_g4_a_completion_is_recorded_once_whichever_way_it_comes(ledger: Ledger) -> None:
+    await make_table(ledger)
+    mine = job()
+    await claim(ledger, mine)
+    assert await ledger.complete([done(mine, "first")], agent_id="ada") == {mine.job_id}
+    async with ledger.transaction(mine, agent_id="ada") as transaction:
+        await transaction.execute("INSERT INTO effects VALUES ('again')")
+        assert not await transaction.complete(done(mine, "second"))
+    assert await effects(ledger) == []
+    assert (await recorded(ledger, mine)).result == "first"
+
+
+async def test_g3_a_claim_never_waits_for_a_handler_that_writes(ledger: Ledger, other: Ledger) -> None:
+    await make_table(ledger)
+    slow, quick = job(), job()
+    await claim(ledger, slow)
+    async with ledger.transaction(slow, agent_id="ada") as transaction:
+        await transaction.execute("INSERT INTO effects VALUES ('slow')")
+        async with asyncio.timeout(2):
+            assert await claim(other, quick, by="bob") == [Grant.GRANTED]
+            assert (await ledger.renew([slow], agent_id="ada", lease=LEASE)).kept == {slow.job_id}
+            assert await other.complete([done(quick)], agent_id="bob") == {quick.job_id}
+        assert await transaction.complete(done(slow))
+
+
+async def test_g4_transactions_of_several_agents_wait_for_each_other_and_none_fails(
+    ledger: Ledger, other: Ledger
+) -> None:
+    await make_table(ledger)
+
+    async def work(where: Ledger, agent: str, number: int) -> bool:
+        mine = job()
+        await claim(where, mine, by=agent)
+        async with where.transaction(mine, agent_id=agent) as transaction:
+            await transaction.execute("INSERT INTO effects VALUES (:note)", {"note": f"{agent} {number}"})
+            await transaction.execute("SELECT count(*) AS rows FROM effects")
+            return await transaction.complete(done(mine, number))
+
+    places = [(ledger, "ada"), (other, "bob")]
+    async with asyncio.timeout(WAIT):
+        told = await asyncio.gather(*(work(*place, number) for number in range(15) for place in places))
+    assert all(told)
+    assert len(await effects(ledger)) == 30
+
+
+async def test_g4_a_transaction_that_waits_for_another_can_be_cancelled(
+    ledger: Ledger, other: Ledger
+) -> None:
+    await make_table(ledger)
+    first = job()
+    await claim(ledger, first)
+    started = asyncio.Event()
+
+    async def second() -> None:
+        mine = job()
+        await claim(other, mine, by="bob")
+        async with other.transaction(mine, agent_id="bob") as transaction:
+            started.set()
+            await transaction.execute("DELETE FROM effects")
+            await transaction.execute("SELECT pg_sleep(60)")  # in SQLite it waits with the first statement
+
+    async with ledger.transaction(first, agent_id="ada") as transaction:
+        await transaction.execute("INSERT INTO effects VALUES ('kept')")
+        waiting = asyncio.create_task(second())
+        await started.wait()
+        waiting.cancel()
+        async with asyncio.timeout(WAIT):
+            await asyncio.wait({waiting})
+        assert await transaction.complete(done(first))
+    assert await effects(other) == ["kept"]
+
+
+async def test_after_its_end_a_transaction_takes_nothing_more(ledger: Ledger) -> None:
+    await make_table(ledger)
+    mine = job()
+    await claim(ledger, mine)
+    async with ledger.transaction(mine, agent_id="ada") as transaction:
+        await transaction.execute("INSERT INTO effects VALUES ('one')")
+    with pytest.raises(LedgerError, match="is over"):
+        await transaction.execute("INSERT INTO effects VALUES ('two')")
+    assert await effects(ledger) == []
+
+
+async def test_a_handler_cannot_end_the_transaction_itself(ledger: Ledger) -> None:
+    mine = job()
+    await claim(ledger, mine)
+    async with ledger.transaction(mine, agent_id="ada") as transaction:
+        for statement in ("COMMIT", " rollback;", "BEGIN IMMEDIATE", "END"):
+            with pytest.raises(ValueError, match="inside the transaction"):
+                await transaction.execute(statement)
+
+
+async def test_statements_take_named_parameters_and_give_rows_by_name(ledger: Ledger) -> None:
+    mine = job()
+    await claim(ledger, mine)
+    async with ledger.transaction(mine, agent_id="ada") as transaction:
+        await transaction.execute("CREATE TABLE things (name TEXT, size INTEGER)")
+        rows = [{"name": "it's :name", "size": 1}, {"name": "b", "size": 2}]
+        assert await transaction.execute("INSERT INTO things VALUES (:name, :size)", rows) == []
+        assert await transaction.execute("INSERT INTO things VALUES (:name, :size)", []) == []
+        found = await transaction.execute(
+            "SELECT name, size, ':no' AS literal FROM things WHERE size < :limit -- :comment", {"limit": 2}
+        )
+        assert [dict(row) for row in found] == [{"name": "it's :name", "size": 1, "literal": ":no"}]
