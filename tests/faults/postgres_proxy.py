@@ -100,7 +100,7 @@ class PostgresProxy:
         self._strikes: list[_Strike] = []
         self._links: list[_Link] = []
         self._changed = threading.Condition()
-        self._refusing = False
+        self._refusing = self._closed = False
         self.struck: list[str] = []
         """The statements at which connections were struck, in order."""
         threading.Thread(target=self._accept, daemon=True).start()
@@ -148,6 +148,8 @@ class PostgresProxy:
 
     def close(self) -> None:
         """End every connection, and take no new one."""
+        with self._changed:
+            self._closed = True
         with suppress(OSError):
             self._server.shutdown(socket.SHUT_RDWR)
         self._server.close()
@@ -171,6 +173,10 @@ class PostgresProxy:
                     link.silence()
                 with self._changed:
                     self._links.append(link)
+                    closed = self._closed
+                if closed:  # it was accepted while `close` reset the others
+                    link.reset()
+                    return
                 threading.Thread(target=self._up, args=(link,), daemon=True).start()
                 threading.Thread(target=self._down, args=(link,), daemon=True).start()
 
