@@ -80,6 +80,23 @@ async def belong(
         raise ForeignBroker(foreign(namespace, other, installation_id)) from error
 
 
+async def require_installation(
+    store: Installations,
+    declare: Callable[[Topology], Awaitable[None]],
+    *,
+    candidate: UUID,
+    refused: type[Exception],
+    namespace: str,
+    error: Callable[[Sequence[str]], Exception],
+) -> None:
+    """Refuse to start a service if its namespace belongs to another store: raise `error`, which is
+    given the problems."""
+    try:
+        await belong(store, declare, candidate=candidate, refused=refused, namespace=namespace)
+    except ForeignBroker as foreigner:
+        raise error([str(foreigner)]) from foreigner
+
+
 def other_installation(said: str, installation_id: UUID) -> str | None:
     """The id in a broker's refusal that is not this one, as far as the refusal goes; None where the ids are
     not what it is about. Pure."""

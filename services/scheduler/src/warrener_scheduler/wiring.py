@@ -1,6 +1,7 @@
 """The scheduler put together: the only place that knows which bus and which store."""
 
 from datetime import timedelta
+from functools import partial
 
 from warrener_contracts.topology import REQUESTS_QUEUE, TOPOLOGY, TRIGGERS_QUEUE
 from warrener_runtime.bus import Bus, TopologyMismatch, open_bus
@@ -30,7 +31,7 @@ from warrener_scheduler.triggers.binding import Bindings
 from warrener_scheduler.triggers.listen import Listen
 from warrener_store import StateStore, Store, StoreError, StoreNotMigrated, StoreUnavailable, open_store
 from warrener_store.crashed_readers import KeptTries
-from warrener_store.installation import ForeignBroker, belong
+from warrener_store.installation import require_installation
 from warrener_store.patience import start_patiently
 
 NAME = "warrener-scheduler"
@@ -132,11 +133,20 @@ async def production(settings: SchedulerSettings, telemetry: Telemetry) -> Servi
         raise SettingsError([str(error)]) from error
     clock = DatabaseClock(store.time)
     bus = open_bus(settings.broker_url, name=NAME, lane=settings.lane, namespace=settings.namespace)
+    installation = partial(
+        require_installation,
+        store,
+        bus.declare,
+        candidate=SystemEntropy().new_id(),
+        refused=TopologyMismatch,
+        namespace=settings.namespace,
+        error=SettingsError,
+    )
     component = Group(
         Resource("store", lambda: _open(store, clock), store.close),
         clock.component(),
         Resource("bus", bus.start, bus.close),
-        Resource("installation", lambda: _belong(bus, store, settings.namespace), _nothing),
+        Resource("installation", installation, _nothing),
         assemble(bus, store, clock, SystemEntropy(), telemetry, settings),
         name="production",
     )
@@ -145,20 +155,6 @@ async def production(settings: SchedulerSettings, telemetry: Telemetry) -> Servi
 
 async def _nothing() -> None:
     """What was declared stays."""
-
-
-async def _belong(bus: Bus, store: Store, namespace: str) -> None:
-    """Refuse to start where the broker's namespace belongs to another store."""
-    try:
-        await belong(
-            store,
-            bus.declare,
-            candidate=SystemEntropy().new_id(),
-            refused=TopologyMismatch,
-            namespace=namespace,
-        )
-    except ForeignBroker as error:
-        raise SettingsError([str(error)]) from error
 
 
 async def _open(store: StateStore, clock: Clock) -> None:

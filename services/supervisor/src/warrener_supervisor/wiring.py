@@ -25,7 +25,7 @@ from warrener_runtime.settings import SettingsError
 from warrener_runtime.telemetry import Telemetry
 from warrener_store import StateStore, Store, StoreError, StoreNotMigrated, StoreUnavailable, open_store
 from warrener_store.crashed_readers import KeptTries
-from warrener_store.installation import ForeignBroker, belong
+from warrener_store.installation import require_installation
 from warrener_store.patience import start_patiently
 from warrener_supervisor import act
 from warrener_supervisor.alert import Alert
@@ -201,6 +201,15 @@ async def production(settings: SupervisorSettings, telemetry: Telemetry) -> Serv
         raise SettingsError([str(error)]) from error
     clock = DatabaseClock(store.time)
     bus = open_bus(settings.broker_url, name=NAME, lane=settings.lane, namespace=settings.namespace)
+    installation = partial(
+        require_installation,
+        store,
+        bus.declare,
+        candidate=SystemEntropy().new_id(),
+        refused=TopologyMismatch,
+        namespace=settings.namespace,
+        error=SettingsError,
+    )
     ladders = LadderFile(settings.escalation)
     component = Group(
         # Without a file there is nothing to read, and who hangs up ends it as ever.
@@ -208,7 +217,7 @@ async def production(settings: SupervisorSettings, telemetry: Telemetry) -> Serv
         Resource("store", lambda: _open(store, clock), store.close),
         clock.component(),
         Resource("bus", bus.start, bus.close),
-        Resource("installation", lambda: _belong(bus, store, settings.namespace), _nothing),
+        Resource("installation", installation, _nothing),
         assemble(bus, store, clock, SystemEntropy(), telemetry, settings, ladders=ladders),
         name="production",
     )
@@ -217,20 +226,6 @@ async def production(settings: SupervisorSettings, telemetry: Telemetry) -> Serv
 
 async def _nothing() -> None:
     """What was declared stays."""
-
-
-async def _belong(bus: Bus, store: Store, namespace: str) -> None:
-    """Refuse to start where the broker's namespace belongs to another store."""
-    try:
-        await belong(
-            store,
-            bus.declare,
-            candidate=SystemEntropy().new_id(),
-            refused=TopologyMismatch,
-            namespace=namespace,
-        )
-    except ForeignBroker as error:
-        raise SettingsError([str(error)]) from error
 
 
 async def _open(store: StateStore, clock: Clock) -> None:
