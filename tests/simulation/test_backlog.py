@@ -259,16 +259,16 @@ async def test_2_requesters_of_a_full_queue_are_notified_once_with_the_reason() 
         )
         queues = tuple(Queue(f"story.{n}", (binding,)) for n, binding in enumerate(bindings))
         await replies.declare(Topology((), queues))
-        full = await ask_in(world, 2_300, "quick", FULL, reply_to="shop")
+        full = await ask_in(world, 620, "quick", FULL, reply_to="shop")
         other = await ask(world, 10, "quick", PolicyOverrides(), number=1)
         await world.clock.run_until(lambda: over(world, other), within=30)
         assert not notices(world, 0), "not before the queue has refused for some time"
         refused_by = world.clock.now() + timedelta(seconds=10)
         await world.clock.advance(60)
         await ask_in(world, 20, "quick", FULL, reply_to="shop")
-        await world.clock.advance(400)
+        await world.clock.advance(120)
         waiting = {row.job_id for row in world.store.jobs.values() if row.dispatched_at is None}
-        assert len(waiting) >= 2_300, f"{len(waiting)} wait in the store"
+        assert len(waiting) >= 620, f"{len(waiting)} wait in the store"
         found = notices(world, 0)
         times = Counter(event["data"]["job_id"] for event in found)
         assert {UUID(job) for job in times} >= waiting, f"{len(times)} of {len(waiting)}"
