@@ -168,8 +168,12 @@ async def test_a_job_that_an_open_incident_names_stays(store: Store) -> None:
 async def test_an_incident_names_no_job_any_more_when_the_occurrence_is_old(store: Store) -> None:
     await store.escalations.raise_cases([raised("f1", str(n)) for n in range(5)])
     await store.escalations.raise_cases([raised("f1", "young", raised_at=after(2 * DAY))])
-    assert await store.retention.delete_occurrences(after(DAY), 3) == 3
-    assert await store.retention.delete_occurrences(after(DAY), 3) == 2
+    for count in (3, 2):
+        old = await store.retention.old_occurrences(after(DAY), 3)
+        assert {(one.fingerprint, one.raised_at) for one in old} == {("f1", raised("f1").raised_at)}
+        assert len(old) == count
+        assert await store.retention.delete_occurrences([one.key for one in old]) == count
+    assert await store.retention.delete_occurrences([("f1", "unknown")]) == 0
     assert [entry.occurrence for entry in await store.escalations.pending("f1", 1, 10)] == ["young"]
     (case,) = await store.escalations.cases()
     assert case.times == 6
@@ -180,7 +184,8 @@ async def test_closed_incidents_go_once_their_occurrences_are_gone(store: Store)
     closed = CaseChange(fingerprint="closed", at=after(1), closed_why="mended")
     await store.escalations.change_cases([closed, replace(closed, fingerprint="late", at=after(2 * DAY))])
     assert await old_keys(store, Kind.INCIDENTS) == set()
-    await store.retention.delete_occurrences(after(DAY), 100)
+    old = await store.retention.old_occurrences(after(DAY), 100)
+    await store.retention.delete_occurrences([one.key for one in old])
     assert await gone(store, Kind.INCIDENTS) == 1
     left = {case.fingerprint for case in await store.escalations.cases(closed=True)}
     assert left == {"open", "late"}

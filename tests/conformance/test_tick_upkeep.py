@@ -1,5 +1,7 @@
 """The ledger of ticks does not grow for ever, alike in every store."""
 
+from datetime import datetime
+
 from tests.conformance.test_schedules import schedule, tick
 
 from warrener_contracts.events import TickFate
@@ -13,20 +15,28 @@ def over(name: str = "hourly", seconds: float = 0, fate: TickFate = TickFate.FIR
     return tick(name, seconds, fate=fate, wake_at=None, request=None)
 
 
+async def deleted(store: Store, names: list[str], before: datetime, newest: int, limit: int) -> int:
+    old = await store.old_ticks(names, before, newest, limit)
+    there = {one.key: one for name in names for one in await store.ticks_of(name)}
+    assert [there[one.key] for one in old] == old, "they are found as they are kept"
+    assert await store.delete_ticks([one.key for one in old]) == len(old)
+    return len(old)
+
+
 async def test_old_ticks_are_forgotten_in_portions_and_the_newest_stay(store: Store) -> None:
     await store.add_ticks([over(seconds=n) for n in range(10)] + [over("yearly"), over("yearly", 1)])
     names = ["hourly", "yearly", "unknown"]
-    assert await store.forget_ticks(names, after(8), 3, 4) == 4
+    assert await deleted(store, names, after(8), 3, 4) == 4
     assert [one.nominal_at for one in await store.ticks_of("hourly")] == [after(n) for n in range(9, 3, -1)]
-    assert await store.forget_ticks(names, after(8), 3, 4) == 3
-    assert await store.forget_ticks(names, after(8), 3, 4) == 0
+    assert await deleted(store, names, after(8), 3, 4) == 3
+    assert await deleted(store, names, after(8), 3, 4) == 0
     assert [one.nominal_at for one in await store.ticks_of("hourly")] == [after(9), after(8), after(7)]
     assert len(await store.ticks_of("yearly")) == 2, "the newest of each stay, however old"
 
 
 async def test_what_is_younger_stays(store: Store) -> None:
     await store.add_ticks([over(seconds=n) for n in range(6)])
-    assert await store.forget_ticks(["hourly"], after(2), 1, 100) == 2
+    assert await deleted(store, ["hourly"], after(2), 1, 100) == 2
     assert len(await store.ticks_of("hourly")) == 4
 
 
@@ -34,7 +44,7 @@ async def test_what_waits_or_is_not_known_to_be_published_is_never_forgotten(sto
     waiting = over(seconds=1, fate=TickFate.WAITING)
     unpublished = tick(seconds=2)
     await store.add_ticks([over(), waiting, unpublished, over(seconds=3), over(seconds=4)])
-    assert await store.forget_ticks(["hourly"], after(100), 1, 100) == 2
+    assert await deleted(store, ["hourly"], after(100), 1, 100) == 2
     kept = [one.nominal_at for one in await store.ticks_of("hourly")]
     assert kept == [after(4), after(2), after(1)]
 
@@ -59,3 +69,11 @@ async def test_a_removed_schedule_leaves_no_tick_that_waits(store: Store) -> Non
     assert (left.fate, left.reason, left.decided_at) == (TickFate.SKIPPED, REMOVED, after(60))
     assert fired.fate is TickFate.FIRED
     assert [one.fate for one in await store.ticks_of("other")] == [TickFate.WAITING]
+
+
+async def test_what_waits_by_now_is_not_deleted(store: Store) -> None:
+    await store.add_ticks([over(), over(seconds=1)])
+    unpublished = tick(seconds=2)
+    await store.add_ticks([unpublished])
+    assert await store.delete_ticks([over().key, unpublished.key, ("unknown", after(0))]) == 1
+    assert [one.nominal_at for one in await store.ticks_of("hourly")] == [after(2), after(1)]

@@ -227,7 +227,7 @@ async def explained(connection: "Postgres", text: str, parameters: Sequence[Any]
         ("due_watches", "warrener_schedule_watches_due"),
         ("newest_runs", "sqlite_autoindex_warrener_ticks_1"),
         ("ticked_schedules", "sqlite_autoindex_warrener_ticks_1"),
-        ("forget_ticks", "sqlite_autoindex_warrener_ticks_1"),
+        ("old_ticks", "sqlite_autoindex_warrener_ticks_1"),
     ],
 )
 async def test_sqlite_goes_by_the_index_that_was_made_for_it(

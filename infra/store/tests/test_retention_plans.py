@@ -128,5 +128,5 @@ async def test_open_incidents_and_old_occurrences_have_an_index(connection: "Con
     plan = await explained(connection, statement("postgres", "open_cases"), (50,))
     assert "warrener_cases_open" in plan, plan
     before = datetime.now(UTC) - timedelta(hours=20)
-    plan = await explained(connection, statement("postgres", "delete_occurrences"), (before, PAGE))
+    plan = await explained(connection, statement("postgres", "old_occurrences"), (before, PAGE))
     assert "warrener_case_entries_raised" in plan, plan

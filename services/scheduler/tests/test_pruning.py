@@ -26,6 +26,7 @@ from warrener_store.memory import MemoryStore
 from warrener_store.parked import ParkedMessage
 from warrener_store.rows import AgentRow, JobRow
 from warrener_store.testing import after, died, queued_job, running_job, succeeded
+from warrener_store.testing import raised_case as raised
 
 DAY = timedelta(days=1)
 
@@ -122,6 +123,33 @@ async def test_what_is_deleted_is_in_a_file_before_and_a_full_disk_deletes_nothi
     assert [attempt["end"] for attempt in told["attempts"]] == ["failed"]
     (parked,) = (folder / f"parked-{day}.jsonl").read_text().splitlines()
     assert json.loads(parked)["parked_id"] == "p"
+
+
+async def test_12_ticks_and_occurrences_are_in_a_file_before_they_are_deleted(
+    scene: Scene, tmp_path: Path
+) -> None:
+    folder = tmp_path / "export"
+    ticks = [tick(seconds=second, wake_at=None, request=None) for second in range(3)]
+    await scene.store.add_ticks(ticks)
+    times = [raised("f1", str(number)) for number in range(3)]
+    await scene.store.escalations.raise_cases(times)
+    await scene.clock.advance(100 * 86_400.0)
+    folder.write_text("not a folder")
+    pruner = scene.pruner(scheduler_export_folder=folder, scheduler_prune_batch_limit=2)
+    with pytest.raises(OSError, match="export"):
+        await pruner.look()
+    assert len(await scene.store.ticks_of("hourly")) == 3
+    assert len(await scene.store.escalations.pending("f1", 1, 10)) == 3
+    folder.unlink()
+    await pruner.look()
+    assert await scene.store.ticks_of("hourly") == ticks[2:], "the newest stays"
+    assert await scene.store.escalations.pending("f1", 1, 10) == []
+    day = f"{scene.clock.now():%Y-%m-%d}"
+    lines = [json.loads(line) for line in (folder / f"ticks-{day}.jsonl").read_text().splitlines()]
+    assert [line["job_id"] for line in lines] == [str(one.job_id) for one in ticks[:2]]
+    assert (lines[0]["schedule"], lines[0]["fate"]) == ("hourly", "fired")
+    lines = [json.loads(line) for line in (folder / f"occurrences-{day}.jsonl").read_text().splitlines()]
+    assert [(line["fingerprint"], line["occurrence"]) for line in lines] == [("f1", str(n)) for n in range(3)]
 
 
 async def test_a_scheduler_that_lost_its_claim_in_the_middle_stops(scene: Scene) -> None:

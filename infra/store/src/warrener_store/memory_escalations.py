@@ -7,6 +7,7 @@ from datetime import datetime
 from warrener_store.encoding import decode, encode
 from warrener_store.escalations import OVER, CaseChange, CaseEntry, CaseRow, Escalations, Raised
 from warrener_store.raising import once, opened, openings
+from warrener_store.retention.port import Occurrence
 
 
 class MemoryEscalations(Escalations):
@@ -36,17 +37,19 @@ class MemoryEscalations(Escalations):
             del self._cases[fingerprint]
             self._entries.pop(fingerprint, None)
 
-    def drop_occurrences(self, before: datetime, limit: int) -> int:
-        """Forget what was raised before, `limit` at most; how many."""
-        old = sorted(
-            (entry.raised_at, fingerprint, name)
+    def old_occurrences(self, before: datetime, limit: int) -> list[Occurrence]:
+        """What was raised before, the oldest first."""
+        found = (
+            Occurrence(fingerprint, name, entry.subject, entry.raised_at)
             for fingerprint, entries in self._entries.items()
             for name, entry in entries.items()
             if entry.raised_at < before
-        )[:limit]
-        for _, fingerprint, name in old:
-            del self._entries[fingerprint][name]
-        return len(old)
+        )
+        return sorted(found, key=lambda one: (one.raised_at, one.key))[:limit]
+
+    def drop_occurrences(self, keys: Collection[tuple[str, str]]) -> int:
+        """Forget these; how many."""
+        return sum(self._entries.get(key[0], {}).pop(key[1], None) is not None for key in set(keys))
 
     async def raise_cases(self, raised: Sequence[Raised]) -> None:
         new = [each for each in once(raised) if each.occurrence not in self._of(each.fingerprint)]

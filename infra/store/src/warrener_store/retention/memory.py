@@ -16,6 +16,7 @@ from warrener_store.retention.port import (
     JobRecord,
     JobsBefore,
     Kind,
+    Occurrence,
     OldJob,
     OldJobs,
     OldRow,
@@ -182,8 +183,11 @@ class MemoryRetention(Retention):
                 self._job_types = _without(self._job_types, gone)
         return len(gone)
 
-    async def delete_occurrences(self, before: datetime, limit: int) -> int:
-        return self._escalations.drop_occurrences(before, limit)
+    async def old_occurrences(self, before: datetime, limit: int) -> list[Occurrence]:
+        return self._escalations.old_occurrences(before, limit)
+
+    async def delete_occurrences(self, keys: Collection[tuple[str, str]]) -> int:
+        return self._escalations.drop_occurrences(keys)
 
     def _places(self, kind: Kind) -> list[tuple[datetime, str]]:
         match kind:

@@ -68,6 +68,21 @@ class Kind(StrEnum):
     JOB_TYPES = "job_types"  # those without a job that is not over
 
 
+@dataclass(frozen=True, slots=True)
+class Occurrence:
+    """One time that an incident was raised."""
+
+    fingerprint: str
+    occurrence: str
+    subject: str
+    raised_at: datetime
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """What is unique."""
+        return self.fingerprint, self.occurrence
+
+
 OldRow = ParkedMessage | CaseRow | CampaignRow | AgentRow | JobTypeRow
 
 
@@ -125,9 +140,10 @@ class Retention(Protocol):
         """Delete those of these that may still go; how many."""
         ...
 
-    async def delete_occurrences(self, before: datetime, limit: int) -> int:
-        """Delete at most `limit` occurrences of incidents that were raised before; how many.
+    async def old_occurrences(self, before: datetime, limit: int) -> list[Occurrence]:
+        """At most `limit` occurrences of incidents that were raised before, the oldest."""
+        ...
 
-        Until then an open incident names their jobs.
-        """
+    async def delete_occurrences(self, keys: Collection[tuple[str, str]]) -> int:
+        """Delete these; how many. Until then an open incident names their jobs."""
         ...

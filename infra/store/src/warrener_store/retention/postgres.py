@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from warrener_store.encoding import escape
 from warrener_store.records.form import NATIVE
 from warrener_store.retention.kinds import PLACES
 from warrener_store.retention.port import JobsBefore, Kind
@@ -52,5 +53,7 @@ class PostgresRetention(RetentionQuestions):
             await self._change("drop_counts", told)
         return len(gone)
 
-    async def delete_occurrences(self, before: datetime, limit: int) -> int:
-        return len(await self._change("delete_occurrences", before, limit))
+    async def delete_occurrences(self, keys: Collection[tuple[str, str]]) -> int:
+        told = sorted((escape(fingerprint), escape(occurrence)) for fingerprint, occurrence in keys)
+        columns = [one[0] for one in told], [one[1] for one in told]
+        return len(await self._change("delete_occurrences", *columns)) if told else 0

@@ -8,6 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from warrener_store.checkpoints import CheckpointRow
+from warrener_store.encoding import unescape
 from warrener_store.records.ends import (
     ATTEMPT_COLUMNS,
     LETTER_COLUMNS,
@@ -21,6 +22,7 @@ from warrener_store.retention.port import (
     JobRecord,
     JobsBefore,
     Kind,
+    Occurrence,
     OldJob,
     OldJobs,
     OldRows,
@@ -114,6 +116,13 @@ class RetentionQuestions(Retention, ABC):
         rows = {str(values[at]): place.row_in(values[:-1], form) for values in found if values[-1]}
         last = (form.moment_in(found[-1][when]), str(found[-1][at])) if len(found) == limit else None
         return OldRows(rows, last)
+
+    async def old_occurrences(self, before: datetime, limit: int) -> list[Occurrence]:
+        found = await self._ask("old_occurrences", self.form.moment_out(before), limit)
+        return [
+            Occurrence(unescape(row[0]), unescape(row[1]), unescape(row[2]), self.form.moment_in(row[3]))
+            for row in found
+        ]
 
     @abstractmethod
     def _key(self, kind: Kind, key: str) -> Any:

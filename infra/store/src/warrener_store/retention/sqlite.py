@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from warrener_store.encoding import encode
+from warrener_store.encoding import encode, escape
 from warrener_store.records.form import TEXTUAL
 from warrener_store.retention.kinds import PLACES
 from warrener_store.retention.port import JobsBefore, Kind
@@ -70,6 +70,7 @@ class SqliteRetention(RetentionQuestions):
                 await transaction.run("drop_counts", [(told,)])
         return len(gone)
 
-    async def delete_occurrences(self, before: datetime, limit: int) -> int:
+    async def delete_occurrences(self, keys: Collection[tuple[str, str]]) -> int:
+        told = encode([(escape(fingerprint), escape(occurrence)) for fingerprint, occurrence in keys])
         async with self._writing() as transaction:
-            return len(await transaction.ask("delete_occurrences", TEXTUAL.moment_out(before), limit))
+            return len(await transaction.ask("delete_occurrences", told))

@@ -96,13 +96,20 @@ class MemoryWatches(Watches, TickUpkeep):
     async def ticked_schedules(self, after: str, limit: int) -> list[str]:
         return self._ticks.schedules(after, limit)
 
-    async def forget_ticks(
+    async def old_ticks(
         self, schedules: Collection[str], before: datetime, newest: int, limit: int
-    ) -> int:
-        old = [
+    ) -> list[TickRow]:
+        return [
             tick
             for schedule in sorted(set(schedules))
             for tick in self._old(schedule, before, newest)[:limit]
+        ]
+
+    async def delete_ticks(self, keys: Collection[tuple[str, datetime]]) -> int:
+        old = [
+            tick
+            for tick in map(self._ticks.get, keys)
+            if tick is not None and tick.fate is not TickFate.WAITING and tick.wake_at is None
         ]
         self._ticks.remove(old)
         return len(old)

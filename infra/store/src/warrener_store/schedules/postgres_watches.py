@@ -8,6 +8,8 @@ from typing import Any
 
 from warrener_store.arrays import short_arrays
 from warrener_store.records.form import NATIVE
+from warrener_store.schedules.records import tick_in
+from warrener_store.schedules.rows import TickRow
 from warrener_store.schedules.upkeep import TickUpkeep
 from warrener_store.schedules.watch_questions import WatchQuestions
 from warrener_store.schedules.watch_records import EXPECTED, WATCH_COLUMNS, run_in, watch_in, watch_out
@@ -39,10 +41,15 @@ class PostgresWatches(WatchQuestions, Watches, TickUpkeep):
             columns = zip(*((row.name, row.success_tick, row.succeeded_at) for row in known), strict=True)
             await self._change("note_successes", *map(list, columns))
 
-    async def forget_ticks(
+    async def old_ticks(
         self, schedules: Collection[str], before: datetime, newest: int, limit: int
-    ) -> int:
-        return len(await self._change("forget_ticks", sorted(set(schedules)), before, newest, limit))
+    ) -> list[TickRow]:
+        found = await self._ask("old_ticks", sorted(set(schedules)), before, newest, limit)
+        return [tick_in(values, NATIVE) for values in found]
+
+    async def delete_ticks(self, keys: Collection[tuple[str, datetime]]) -> int:
+        schedules, moments = ([key[0] for key in keys], [key[1] for key in keys])
+        return len(await self._change("delete_ticks", schedules, moments)) if keys else 0
 
 
 def _watched(lines: Sequence[Sequence[Any]]) -> Watched:

@@ -9,6 +9,8 @@ from typing import Any
 
 from warrener_store.encoding import encode
 from warrener_store.records.form import TEXTUAL
+from warrener_store.schedules.records import tick_in
+from warrener_store.schedules.rows import TickRow
 from warrener_store.schedules.upkeep import TickUpkeep
 from warrener_store.schedules.watch_questions import WatchQuestions
 from warrener_store.schedules.watch_records import WATCH_COLUMNS, run_in, watch_in, watch_out
@@ -60,12 +62,14 @@ class SqliteWatches(WatchQuestions, Watches, TickUpkeep):
             async with self._writing() as transaction:
                 await transaction.run("note_success", known)
 
-    async def forget_ticks(
+    async def old_ticks(
         self, schedules: Collection[str], before: datetime, newest: int, limit: int
-    ) -> int:
-        gone = 0
+    ) -> list[TickRow]:
+        asked = (TEXTUAL.moment_out(before), newest, limit)
+        found = [row for name in sorted(set(schedules)) for row in await self._ask("old_ticks", name, *asked)]
+        return [tick_in(values, TEXTUAL) for values in found]
+
+    async def delete_ticks(self, keys: Collection[tuple[str, datetime]]) -> int:
+        told = encode([(schedule, TEXTUAL.moment_out(moment)) for schedule, moment in keys])
         async with self._writing() as transaction:
-            for name in sorted(set(schedules)):
-                old = (name, TEXTUAL.moment_out(before), newest, limit)
-                gone += len(await transaction.ask("forget_ticks", *old))
-        return gone
+            return len(await transaction.ask("delete_ticks", told))

@@ -1,12 +1,16 @@
-"""upkeep: old ticks are forgotten, in portions, a few schedules at a time. Any scheduler may do it."""
+"""upkeep: old ticks are deleted, in portions, a few schedules at a time. Any scheduler may do it."""
 
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
 
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
+from warrener_store.schedules.rows import TickRow
 from warrener_store.schedules.upkeep import TickUpkeep
 
 _log = get_logger("upkeep")
+
+Export = Callable[[Sequence[TickRow]], Awaitable[None]]
 
 _SCHEDULES = 100
 _TICKS = 50  # of each schedule in one transaction
@@ -28,19 +32,22 @@ class Upkeep:
         """What is older is forgotten."""
         return self._clock.now() - self._keep
 
-    async def look(self) -> int:
-        """Forget what is old of the next few schedules; how many ticks."""
+    async def look(self, export: Export | None = None) -> int:
+        """Delete what is old of the next few schedules, after `export` has written it; how many ticks."""
         names = await self._ledger.ticked_schedules(self._after, _SCHEDULES)
         before = self.before
-        gone = forgotten = 0
+        found = deleted = 0
         for _ in range(_PORTIONS if names else 0):
-            gone = await self._ledger.forget_ticks(names, before, self._newest, _TICKS)
-            forgotten += gone
-            if gone < _TICKS:  # then none of them has more
+            ticks = await self._ledger.old_ticks(names, before, self._newest, _TICKS)
+            if ticks and export is not None:
+                await export(ticks)
+            deleted += await self._ledger.delete_ticks([tick.key for tick in ticks])
+            found = len(ticks)
+            if found < _TICKS:  # then none of them has more
                 break
-        self.complete = gone < _TICKS and len(names) < _SCHEDULES
-        if gone < _TICKS:
+        self.complete = found < _TICKS and len(names) < _SCHEDULES
+        if found < _TICKS:
             self._after = names[-1] if len(names) == _SCHEDULES else ""
-        if forgotten:
-            _log.info("Old ticks were forgotten.", action="upkeep.forgotten", ticks=forgotten)
-        return forgotten
+        if deleted:
+            _log.info("Old ticks were deleted.", action="upkeep.forgotten", ticks=deleted)
+        return deleted

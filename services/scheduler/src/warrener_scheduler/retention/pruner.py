@@ -14,6 +14,7 @@ from warrener_scheduler.retention.export import JsonLines
 from warrener_scheduler.retention.policy import Policy, unused_types
 from warrener_scheduler.retention.settings import RetentionSettings
 from warrener_store.retention.port import JobsBefore, Kind, OldJob, OldRows
+from warrener_store.schedules.rows import TickRow
 from warrener_store.store import Store
 
 _log = get_logger("prune")
@@ -120,9 +121,12 @@ class Pruner:
         before = self._policy.rows_before(Kind.INCIDENTS, self._clock.now())
         for _ in range(_MOST_BATCHES if before is not None else 0):
             assert before is not None
-            gone = await self._store.retention.delete_occurrences(before, self._limit)
+            found = await self._store.retention.old_occurrences(before, self._limit)
+            if found and self._export is not None:
+                await self._write("occurrences", found)
+            gone = await self._store.retention.delete_occurrences([one.key for one in found])
             yield Step("occurrences", before.isoformat(), gone)
-            if gone < self._limit:
+            if len(found) < self._limit:
                 return
             await self._rest()
 
@@ -152,11 +156,15 @@ class Pruner:
         return OldRows({key: row for key, row in page.rows.items() if key in unused}, page.after)
 
     async def _ticks(self) -> AsyncGenerator[Step]:
+        export = None if self._export is None else self._write_ticks
         for _ in range(_MOST_BATCHES):
-            yield Step("ticks", self._upkeep.before.isoformat(), await self._upkeep.look())
+            yield Step("ticks", self._upkeep.before.isoformat(), await self._upkeep.look(export))
             if self._upkeep.complete:
                 return
             await self._rest()
+
+    async def _write_ticks(self, ticks: Sequence[TickRow]) -> None:
+        await self._write("ticks", ticks)
 
     async def _write(self, kind: str, rows: Sequence[Any]) -> None:
         assert self._export is not None

@@ -1,4 +1,6 @@
--- Delete occurrences of incidents that were raised long ago, a portion.
+-- Delete these occurrences of incidents.
 DELETE FROM warrener_case_entries
-WHERE rowid IN (SELECT rowid FROM warrener_case_entries WHERE raised_at < $1 ORDER BY raised_at LIMIT $2)
+WHERE (fingerprint, occurrence) IN (
+  SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each($1)
+)
 RETURNING 1
