@@ -9,8 +9,6 @@ from tests.chaos.effects import Record
 from tests.chaos.history import TERMINAL, Freeze, History, JobFact
 
 EARLY = 0.5  # seconds before its time that count as early
-BLOCKING = "chaos.block"
-"""The job type whose handler blocks its agent's event loop."""
 _PROOF = frozenset({"start", "work", "done", "failed"})
 
 
@@ -138,22 +136,9 @@ def _transactional(history: History) -> Iterator[Violation]:
             yield Violation("effect missing", job.job, f"result of run {job.result}, rows of {rows[job.job]}")
 
 
-def blocked_overlaps(history: History) -> int:
-    """How many jobs whose handler blocks its agent's event loop ran twice at once. An agent cannot stop
-    such a handler, so this is no violation; a report says how often it happened."""
-    blocking = {job.job for job in history.jobs.values() if job.job_type == BLOCKING}
-    runs = _runs([record for record in history.records if record.job in blocking])
-    return sum(
-        any(overlapping(*pair, history.freezes) for pair in combinations(executions.values(), 2))
-        for executions in runs.values()
-    )
-
-
 def _overlaps(history: History, runs: dict[str, dict[str, list[Record]]]) -> Iterator[Violation]:
     for job, executions in runs.items():
         fact = history.jobs.get(job)
-        if fact is not None and fact.job_type == BLOCKING:
-            continue
         for first, second in combinations(executions.values(), 2):
             if overlapping(first, second, history.freezes):
                 yield Violation(

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from tests.chaos.checker import blocked_overlaps, summary
+from tests.chaos.checker import summary
 from tests.chaos.effects import Record
 from tests.chaos.history import TERMINAL, History
 from tests.chaos.recovery import KindSummary, recoveries, summaries
@@ -65,7 +65,6 @@ def totals(outcome: Outcome) -> dict[str, int]:
         "answers received": len(history.answers),
         "faults": len(outcome.faults),
         "kinds of faults": len({fault.kind for fault in outcome.faults}),
-        "handlers that blocked their agent beside a successor": blocked_overlaps(history),
         "services that ended by themselves": sum(what == "ended by itself" for _, what, _ in outcome.notes),
     }
 

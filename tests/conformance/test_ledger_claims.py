@@ -2,6 +2,7 @@
 
 import asyncio
 from datetime import timedelta
+from uuid import UUID
 
 import pytest
 from tests.conformance.ledger_rig import (
@@ -161,6 +162,23 @@ async def test_renewing_tells_what_is_lost(ledger: Ledger, other: Ledger) -> Non
     renewal = await ledger.renew([kept, overtaken, released], agent_id="ada", lease=LEASE)
     assert renewal.kept == {kept.job_id}
     assert await claim(other, kept, by="bob") == [Grant.HELD]
+
+
+async def test_g3_a_claim_that_is_awaited_can_be_kept_by_its_holder_and_the_later_attempt_waits(
+    ledger: Ledger, other: Ledger, ledger_url: str
+) -> None:
+    awaited, cancelled = job(), job()
+    later = awaited._replace(attempt=2)
+    await claim(ledger, awaited, cancelled)
+    assert await claim(other, later, by="bob") == [Grant.HELD]
+    await ledger.cancel([cancelled.job_id], now=NOW)
+    await end_leases(ledger_url)
+    for agent, kept in (("bob", set[UUID]()), ("ada", {awaited.job_id})):
+        renewal = await ledger.renew([awaited, cancelled], agent_id=agent, lease=LEASE, even_awaited=True)
+        assert renewal.kept == kept
+    assert await claim(other, later, by="bob") == [Grant.HELD]
+    assert await ledger.complete([done(awaited)], agent_id="ada") == {awaited.job_id}
+    assert await claim(other, later, by="bob") == [Grant.COMPLETED]
 
 
 async def test_a_lease_counts_from_the_time_of_the_database(ledger: Ledger, ledger_url: str) -> None:

@@ -74,12 +74,15 @@ class MemoryLedger:
         entry.next_attempt = None
         return Granted(Grant.GRANTED, checkpoint=entry.checkpoint)
 
-    async def renew(self, claims: Sequence[Claim], *, agent_id: str, lease: timedelta) -> Renewal:
+    async def renew(
+        self, claims: Sequence[Claim], *, agent_id: str, lease: timedelta, even_awaited: bool = False
+    ) -> Renewal:
         until = self._clock.now() + lease
         kept = {
             claim.job_id
             for claim in claims
-            if self._holds(claim, agent_id) and self.entries[claim.job_id].next_attempt is None
+            if self._holds(claim, agent_id)
+            and (even_awaited or self.entries[claim.job_id].next_attempt is None)
         }
         for job_id in kept:
             self.entries[job_id].until = until

@@ -11,6 +11,7 @@ from services.agent.tests.stage import Stage
 
 from warrener_agent import Agent
 from warrener_agent.blocked import limit_of
+from warrener_agent.blocked_leases import Held, is_due, must_end
 from warrener_agent.standstill import Standstill
 from warrener_contracts.events import AttemptFailed, AttemptSucceeded, ErrorKind
 from warrener_runtime.lifecycle.serving import Exit
@@ -44,7 +45,18 @@ def test_4_what_nobody_was_awake_to_see_does_not_count() -> None:
     assert not any(seen((-1, True, None), *often)), "four times frozen: 8 s at most"
 
 
-def test_4_the_claims_have_run_out_before_anybody_is_called_blocked() -> None:
+def test_g3_a_lease_is_renewed_from_outside_the_loop_when_the_loop_has_missed_it() -> None:
+    assert not is_due([Held(4.3, works=True)], lease=6.0)
+    assert is_due([Held(5.0, works=True), Held(3.8, works=False)], lease=6.0)
+    assert not is_due([Held(-1.0, works=True, refused=True)], lease=6.0), "it would be refused again"
+
+
+def test_g3_a_process_ends_for_the_lease_of_a_handler_at_work() -> None:
+    assert must_end([Held(5.0, works=True), Held(1.4, works=True, refused=True)], lease=6.0)
+    assert not must_end([Held(1.6, works=True), Held(-3.0, works=False)], lease=6.0)
+
+
+def test_4_no_loop_is_called_blocked_for_good_within_two_leases() -> None:
     assert limit_of(30.0, lease=6.0) == 30.0
     assert limit_of(5.0, lease=6.0) == 12.0
 
@@ -68,7 +80,7 @@ async def test_4_what_blocks_the_loop_is_charged_in_the_ledger_and_told_with_its
         return 1
 
     await stage.enter(
-        agent, end_process=end, ledger_url=stage.ledger_url, agent_lease=1.0, agent_blocked_after=0.5
+        agent, end_process=end, ledger_url=stage.ledger_url, agent_lease=2.0, agent_blocked_after=0.5
     )
     hostile = await stage.dispatch("blocks")
     beside = await stage.dispatch("neighbour")
@@ -103,34 +115,62 @@ async def test_4_the_watch_ends_with_its_agent_and_0_means_none(
 
 
 SEIZED = """
+import ctypes
 import re
+import sys
 import threading
+import time
 
 from warrener_agent.seizure import SeizureAlarm
 
-alarm = SeizureAlarm(0.2)
-alarm.arm()
+alarm = SeizureAlarm()
+alarm.arm(time.monotonic() + 2)
 
 def put_off():
     pause = threading.Event()
-    while not pause.wait(0.01):
-        alarm.put_off()
+    while not pause.wait(0.1):
+        alarm.put_off(time.monotonic() + 2)
 
 threading.Thread(target=put_off, daemon=True).start()
-sum(range(10_000_000))
+threading.Event().wait(2.5)
 print("put off", flush=True)
+sys.stdin.readline()
 
-def match_for_ever():
+def computes():
     re.match("(a+)+$", "a" * 60 + "b")
 
-match_for_ever()
+def waits():
+    ctypes.PyDLL(None).usleep(900_000_000)
+
+if len(sys.argv) > 1:
+    globals()[sys.argv[1]]()
+alarm.disarm()
 """
 
 
-def test_4_a_call_into_c_that_lets_nobody_else_run_ends_with_its_stack() -> None:
-    ended = subprocess.run(
-        [sys.executable, "-c", SEIZED], capture_output=True, text=True, timeout=60, check=False
+def start_seized(*arguments: str) -> subprocess.Popen[str]:
+    """It has put the alarm off for longer than that lasts, and waits for a line."""
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(
+        [sys.executable, "-c", SEIZED, *arguments], stdin=pipe, stdout=pipe, stderr=pipe, text=True
     )
-    assert ended.returncode == -signal.SIGVTALRM
-    assert ended.stdout == "put off\n", "as long as Python runs, it goes on"
-    assert "in match_for_ever" in ended.stderr
+    assert process.stdout is not None
+    assert process.stdout.readline() == "put off\n", "as long as Python runs, it goes on"
+    return process
+
+
+@pytest.mark.parametrize("how", ["computes", "waits"])
+def test_4_a_call_into_c_that_lets_nobody_else_run_ends_with_its_stack(how: str) -> None:
+    process = start_seized(how)
+    _, said = process.communicate("go on\n", timeout=60)
+    assert process.returncode == -signal.SIGVTALRM
+    assert f"in {how}" in said
+
+
+def test_4_a_process_that_was_stopped_is_not_ended_for_it() -> None:
+    process = start_seized()
+    process.send_signal(signal.SIGSTOP)
+    threading.Event().wait(4)  # longer than it could put the alarm off
+    process.send_signal(signal.SIGCONT)
+    process.communicate("go on\n", timeout=60)
+    assert process.returncode == 0

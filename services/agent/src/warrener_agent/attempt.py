@@ -22,7 +22,7 @@ from warrener_agent.progress import ProgressLine
 from warrener_agent.pulse import Pulse
 from warrener_agent.record import Report
 from warrener_agent.report import Reporter
-from warrener_agent.running import Run
+from warrener_agent.running import STEP_MARGIN, Run
 from warrener_agent.workplace import Workplace
 from warrener_runtime.logs import get_logger
 from warrener_runtime.telemetry import Telemetry, names
@@ -119,7 +119,8 @@ class Attempt:
                 partial(bench.checkpoints.put, run),
                 lambda: over_at - bench.at.clock.monotonic(),
             )
-            desk.gate = partial(run.lease_ended, bench.at.clock.monotonic)
+            desk.gate = self._lease_ended
+            run.apart = kind.executor != "coroutine"
             executor = bench.executors[kind.executor]
             execution = self._scope.run(executor.begin, kind, facts, data.arguments, desk)
         except Exception as error:  # noqa: BLE001 - a bug of ours must not lose the attempt
@@ -155,9 +156,14 @@ class Attempt:
             self._blame(error)
 
     def _raised(self, ended: Raised) -> Outcome:
-        if self._run.lease_ended(self._bench.at.clock.monotonic):
+        if self._lease_ended():
             return Doubtful("its lease ended before it did")
         return Failed(ended.error, ended.retry_after_seconds, instead=ended.instead)
+
+    def _lease_ended(self) -> bool:
+        """True if the handler takes no further step. From any thread."""
+        at = self._bench.at
+        return self._run.lease_ended(at.clock.monotonic, STEP_MARGIN * at.settings.agent_lease)
 
     def _completion(self, ended: Returned, desk: LoopDesk) -> Completion:
         run = self._run
@@ -258,7 +264,7 @@ class Attempt:
 
     def _hand_in(self, outcome: Outcome) -> None:
         run = self._run
-        run.over = True
+        run.over, run.succeeded = True, isinstance(outcome, Succeeded)
         run.halt = None  # no circle: what is over is freed at once, not by the collector
         self._bench.live.discard(self)
         if self._span.recording:

@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from warrener_agent.decide_receipt import failure_to_record
@@ -36,14 +36,15 @@ class LastDeed:
         self._words = None if task is None else words_of(task)
         self._run = _run_of(at, self._words)
 
-    def do(self) -> None:
-        """Log it, with the stacks of all threads; then record it."""
+    def do(self, recorded: Callable[[], None]) -> None:
+        """Log it, with the stacks of all threads; then record it. `recorded` is called once that is done: the
+        claim is free then, so the process must not live on."""
         stuck = thread_stack(self._thread)
         self._say(stuck)
         if (run := self._run) is not None and self._words is not None:
             failed = Failed(kept_the_loop(self._seconds, in_the_agent([stuck], self._words)).error)
             failure = failure_to_record(run.claim, failed, run.started_at, self._at.clock.now())
-            asyncio.run(self._charge(failure))
+            asyncio.run(self._charge(failure, recorded))
 
     def _say(self, stuck: str) -> None:
         run = self._run
@@ -66,12 +67,14 @@ class LastDeed:
             if one.ident is not None and one.ident not in {self._thread, threading.get_ident()}:
                 yield thread_stack(one.ident)
 
-    async def _charge(self, failure: Failure) -> None:
+    async def _charge(self, failure: Failure, told: Callable[[], None]) -> None:
         """By a connection of its own: the agent's is used from the loop."""
         ledger = open_ledger(self._at.settings.ledger_url)
         try:
             await ledger.start()
             recorded = await ledger.fail([failure], agent_id=self._at.agent_id)
+            if recorded:
+                told()
         except LedgerUnavailable as error:
             _log.warning(
                 "The attempt that blocks the event loop cannot be charged: the ledger does not answer.",

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 from warrener_agent.ledger.port import Claim, Ledger, LedgerUnavailable, Renewal
 from warrener_agent.receipts import acknowledge
-from warrener_agent.running import Stop
+from warrener_agent.running import Run, Stop
 from warrener_agent.workplace import Workplace
 from warrener_runtime.backoff import Backoff
 from warrener_runtime.clock import Clock
@@ -29,12 +29,14 @@ class Leases:
 
     async def renew(self) -> None:
         """Renew all; who has lost his claim must stop."""
-        runs = list(self._at.running)
-        if not runs:
-            return
+        for even_awaited in (False, True):  # nearly always there are none of the latter
+            if runs := [run for run in self._at.running if run.even_awaited is even_awaited]:
+                await self._renew(runs, even_awaited=even_awaited)
+
+    async def _renew(self, runs: list[Run], *, even_awaited: bool) -> None:
         asked = self._at.clock.monotonic()
         try:
-            renewal = await self._renewal([run.claim for run in runs])
+            renewal = await self._renewal([run.claim for run in runs], even_awaited=even_awaited)
         except LedgerUnavailable as error:
             _log.warning(
                 "Leases cannot be renewed: the ledger does not answer.",
@@ -45,17 +47,19 @@ class Leases:
             return
         for run in runs:
             if run.data.job_id in renewal.kept:
-                run.lease_good_until = asked + self._at.lease.total_seconds()
+                run.lease_good_until = max(run.lease_good_until, asked + self._at.settings.agent_lease)
             elif run.data.job_id not in renewal.locked:  # it may be locked by its own commit
                 run.ask_to_stop(Stop.FENCED, "the claim was lost")
 
-    async def _renewal(self, claims: list[Claim]) -> Renewal:
+    async def _renewal(self, claims: list[Claim], *, even_awaited: bool) -> Renewal:
         """The first answer. A second request goes out while there is time: one silent connection must not
         cost all leases."""
 
         async def ask(after: float) -> Renewal:
             await self._at.clock.sleep(after)
-            return await self._at.ledger.renew(claims, agent_id=self._at.agent_id, lease=self._at.lease)
+            return await self._at.ledger.renew(
+                claims, agent_id=self._at.agent_id, lease=self._at.lease, even_awaited=even_awaited
+            )
 
         second = self._at.lease.total_seconds() * _SECOND_REQUEST
         asking = {asyncio.create_task(ask(after)) for after in (0.0, second)}

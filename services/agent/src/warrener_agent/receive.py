@@ -142,6 +142,9 @@ class Receiver:
     ) -> None:
         run, apart = self._at.running.get(claim), receipt.shared_before
         if (before := self._at.running.before(claim)) is not None:
+            if before.even_awaited and not before.over:  # a loss that was none: this one waits for its end
+                batch.send_away(_sent_back(event, [receipt], self._patience, _HELD_LONGEST), [receipt])
+                return
             before.ask_to_stop(Stop.FENCED, f"attempt {claim.attempt} was dispatched")
             batch.send_away(by_rung(letter_for(event), topology.RUNGS[0]), [receipt])  # until that has ended
             return

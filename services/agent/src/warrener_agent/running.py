@@ -15,6 +15,9 @@ from warrener_agent.receipts import Receipt
 from warrener_contracts.events import AttemptDispatchedData, Checkpoint
 from warrener_runtime.telemetry import TraceContext
 
+STEP_MARGIN = 0.25
+"""The share of a lease before its end from which on a handler takes no further step."""
+
 
 class Stop(StrEnum):
     """Why a run is stopped from outside."""
@@ -39,7 +42,10 @@ class Run:
     taken_over: bool = False  # another may have begun it: who runs it now is said at once
     stop: Stop | None = None
     stop_reason: str = ""
+    apart: bool = False  # its handler does not run in the event loop, and goes on when that is blocked
+    even_awaited: bool = False  # it was kept while the loop was blocked: a later attempt may wait for it
     over: bool = False  # its handler has ended; what became of it is being recorded and reported
+    succeeded: bool = False  # so its handler has ended
     over_at: float = inf
     pulse: Pulse | None = None  # where silence is watched
     checkpoint: Checkpoint | None = None  # what was saved before it began
@@ -52,9 +58,10 @@ class Run:
         """Before it begins: this was saved last."""
         self.checkpoint, self.checkpoints = checkpoint, checkpoint.number
 
-    def lease_ended(self, monotonic: Callable[[], float]) -> bool:
-        """True if the lease was not renewed in time, whoever has noticed that: another agent may run it."""
-        return monotonic() > self.lease_good_until
+    def lease_ended(self, monotonic: Callable[[], float], margin: float = 0.0) -> bool:
+        """True if the lease was not renewed until `margin` seconds before its end: another agent may run it
+        then."""
+        return monotonic() > self.lease_good_until - margin
 
     def ask_to_stop(self, why: Stop, reason: str) -> None:
         """Stop it as soon as it can be stopped; the first reason counts."""
@@ -91,10 +98,12 @@ class Running:
         return self._runs.get(claim)
 
     def before(self, claim: Claim) -> Run | None:
-        """The run of an earlier attempt of the same job, if its handler has not ended."""
+        """The run of an earlier attempt of the same job, if its handler has not ended, or its success is not
+        recorded yet."""
         latest = self._latest.get(claim.job_id)
-        earlier = latest is not None and latest.claim.attempt < claim.attempt and not latest.over
-        return latest if earlier else None
+        if latest is None or latest.claim.attempt >= claim.attempt:
+            return None
+        return latest if latest.succeeded or not latest.over else None
 
     def free(self, queue: str) -> int:
         """How many slots of a queue are free."""

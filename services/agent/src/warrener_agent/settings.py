@@ -39,8 +39,9 @@ class AgentSettings(ServiceSettings):
     agent_early_ack: Seconds = 900.0
     """After how long a running attempt's delivery is acknowledged: half the broker's consumer timeout."""
     agent_blocked_after: Annotated[float, Field(ge=0)] = 30.0
-    """For how long the event loop may stand still before the agent says why and ends with exit code 71, for
-    a fresh process; never less than two leases. 0 lets it stand for ever."""
+    """For how long the event loop may stand still, while a thread renews the leases, before the agent says
+    why and ends with exit code 71, for a fresh process; never less than two leases. It ends sooner if the
+    leases cannot be renewed. 0: no watch, and a handler that blocks may go on beyond its lease."""
     agent_remember: Seconds = 7 * 86400.0
     """How long the ledger remembers an attempt that has ended: longer than any message about it may be on its
     way, in delay queues and in the backlog of its queue."""

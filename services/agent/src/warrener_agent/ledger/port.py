@@ -156,9 +156,14 @@ class Ledger(Checkpoints, Protocol):
         """
         ...
 
-    async def renew(self, claims: Sequence[Claim], *, agent_id: str, lease: timedelta) -> Renewal:
+    async def renew(
+        self, claims: Sequence[Claim], *, agent_id: str, lease: timedelta, even_awaited: bool = False
+    ) -> Renewal:
         """Extend the leases of what is still this agent's to `lease` from now. What is neither kept nor
-        locked must stop."""
+        locked must stop.
+
+        Claims for which a later attempt waits are lost, unless `even_awaited`: the later attempt waits on.
+        """
         ...
 
     async def complete(self, completions: Sequence[Completion], *, agent_id: str) -> set[UUID]:

@@ -111,7 +111,9 @@ class PostgresLedger:
         found = {row["job_id"]: _found(row) for row in rows}
         return answers(claims, granted, found, saved, locked=locked)
 
-    async def renew(self, claims: Sequence[Claim], *, agent_id: str, lease: timedelta) -> Renewal:
+    async def renew(
+        self, claims: Sequence[Claim], *, agent_id: str, lease: timedelta, even_awaited: bool = False
+    ) -> Renewal:
         """Connections of their own: what claims wait for does not keep leases from being renewed. One that is
         asked for while another is not answered goes by a new connection."""
         self._pool()
@@ -120,10 +122,11 @@ class PostgresLedger:
         if self._renewing:
             await pool.expire_connections()
         self._renewing += 1
+        statement = sql.RENEW_EVEN_AWAITED if even_awaited else sql.RENEW
         try:
             with unavailable():
                 rows, locked = await self._rows.run(
-                    claims, lambda free: fetch(pool, sql.RENEW, *_pairs(free), agent_id, lease)
+                    claims, lambda free: fetch(pool, statement, *_pairs(free), agent_id, lease)
                 )
         finally:
             self._renewing -= 1

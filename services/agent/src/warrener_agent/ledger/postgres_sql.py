@@ -86,11 +86,14 @@ WHERE held.job_id = ANY (ARRAY[asked.job_id]) AND held.attempt = coalesce(asked.
     AND held.agent_id = $3
 """
 
-RENEW = f"""
+_RENEW = f"""
 UPDATE warrener_ledger AS held SET lease_until = now() + $4::interval {_MINE}
-    AND held.cancelled_at IS NULL AND held.next_attempt IS NULL
+    AND held.cancelled_at IS NULL {{unless}}
 RETURNING held.job_id
-"""  # noqa: S608 - both parts are ours
+"""  # noqa: S608 - ours
+RENEW = _RENEW.format(unless="AND held.next_attempt IS NULL")
+RENEW_EVEN_AWAITED = _RENEW.format(unless="")
+"""For a handler that nothing but the end of its process can stop: the attempt that waits goes on waiting."""
 
 RELEASE = f"UPDATE warrener_ledger AS held SET agent_id = NULL, lease_until = now() {_MINE}"  # noqa: S608 - ours
 """A row without an agent is free whatever its lease says; the lease says since when (FORGET)."""

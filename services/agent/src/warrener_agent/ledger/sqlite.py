@@ -79,8 +79,12 @@ class SqliteLedger:
         granted, found, saved = await self._run(lambda file: file.claim(wanted, agent_id, lease))
         return answers(claims, granted, found, saved)
 
-    async def renew(self, claims: Sequence[Claim], *, agent_id: str, lease: timedelta) -> Renewal:
-        return Renewal(await self._run(lambda file: file.renew(claims, agent_id, lease)))
+    async def renew(
+        self, claims: Sequence[Claim], *, agent_id: str, lease: timedelta, even_awaited: bool = False
+    ) -> Renewal:
+        return Renewal(
+            await self._run(lambda file: file.renew(claims, agent_id, lease, even_awaited=even_awaited))
+        )
 
     async def complete(self, completions: Sequence[Completion], *, agent_id: str) -> set[UUID]:
         return await self._run(lambda file: file.complete(completions, agent_id))

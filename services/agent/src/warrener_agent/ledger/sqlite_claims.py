@@ -3,7 +3,7 @@ batch."""
 
 import json
 import sqlite3
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -69,7 +69,8 @@ _MINE = """
 """
 
 _RENEW = f"""
-    UPDATE warrener_claims SET lease_until = :until {_MINE} AND cancelled_at IS NULL AND next_attempt IS NULL
+    UPDATE warrener_claims SET lease_until = :until {_MINE} AND cancelled_at IS NULL
+        AND (:awaited OR next_attempt IS NULL)
     RETURNING job_id
 """  # noqa: S608 - both parts are ours
 _RELEASE = f"UPDATE warrener_claims SET agent_id = NULL, lease_until = {_NOW} {_MINE}"  # noqa: S608 - ours
@@ -196,9 +197,11 @@ class ClaimsFile:
         told = (_completion(row) for row in (*here, *there))
         return {one.job_id: Found(one.attempt, cancelled=False, completion=one) for one in told}
 
-    def renew(self, claims: Sequence[Claim], agent_id: str, lease: timedelta) -> set[UUID]:
+    def renew(
+        self, claims: Sequence[Claim], agent_id: str, lease: timedelta, *, even_awaited: bool
+    ) -> set[UUID]:
         until = moment(datetime.now(UTC) + lease)
-        values = {"batch": _pairs(claims), "agent": agent_id, "until": until}
+        values = {"batch": _pairs(claims), "agent": agent_id, "until": until, "awaited": even_awaited}
         return self._change(_RENEW, values)
 
     def release(self, claims: Sequence[Claim], agent_id: str) -> None:
@@ -248,7 +251,7 @@ class ClaimsFile:
             following = datetime.fromisoformat(end[0])
         return Forgotten(completions + len(gone), completions, following), there
 
-    def _change(self, statement: str, values: dict[str, str]) -> set[UUID]:
+    def _change(self, statement: str, values: Mapping[str, object]) -> set[UUID]:
         with immediate(self._claims):
             return {UUID(job) for (job,) in self._claims.execute(statement, values).fetchall()}
 

@@ -1,0 +1,156 @@
+"""Guarantee G3 where a handler blocks the event loop of its agent for longer than its lease: while it is at
+work no other agent runs its job, and if its lease cannot be kept, its process ends first."""
+
+import asyncio
+import signal
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from datetime import UTC, datetime
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+from uuid import UUID
+
+import asyncpg
+import pytest
+from tests.acceptance.looking import look
+from tests.acceptance.warren import ServiceProcess, Warren, until
+from tests.faults.postgres_proxy import PostgresProxy, by_way_of
+from tests.servers.kinds import PostgresServer
+
+from warrener_client import SyncClient, SyncJob
+from warrener_contracts.states import JobState
+from warrener_runtime.lifecycle.serving import Exit
+
+MODULE = "tests.acceptance.slow_handlers"
+LEASE = 3
+QUICK = {
+    "WARRENER_LEASE": "4",
+    "WARRENER_AGENT_LEASE": str(LEASE),
+    "WARRENER_AGENT_HEARTBEAT": "1",
+    "WARRENER_AGENT_ANNOUNCE_AFTER": "0",
+}
+
+
+class Span(NamedTuple):
+    """When one process was at work on the job."""
+
+    pid: int
+    attempt: int
+    begun: float
+    last: float
+
+
+def spans(warren: Warren) -> list[Span]:
+    """What the runs have noted, in the order in which they began."""
+    notes = Path(warren.folder, "runs")
+    found: dict[tuple[str, str], list[float]] = {}
+    for line in notes.read_text().splitlines() if notes.exists() else []:
+        _, attempt, pid, _, at = line.split()
+        found.setdefault((pid, attempt), []).append(float(at))
+    told = [Span(int(pid), int(attempt), min(at), max(at)) for (pid, attempt), at in found.items()]
+    return sorted(told, key=lambda span: span.begun)
+
+
+def check_one_at_a_time(warren: Warren) -> None:
+    """No run began before the one before had proved for the last time that it is at work."""
+    for first, second in pairwise(spans(warren)):
+        assert first.last <= second.begun, f"two at once: {first} and {second}"
+
+
+def start(warren: Warren) -> None:
+    """A warren whose two agents have one slot each: the one that is blocked receives nothing more."""
+    warren.environment = QUICK
+    warren.start_all(MODULE, agents=2, slots=1)
+
+
+def begin(
+    warren: Warren, client: SyncClient, arguments: dict[str, str | float]
+) -> tuple[SyncJob, ServiceProcess]:
+    """A job whose handler runs, and in which agent."""
+    job = client.request("slow", arguments)
+    (span,) = until(lambda: spans(warren), "the handler to run")
+    return job, next(one for one in warren.services if one.process.pid == span.pid)
+
+
+@pytest.mark.parametrize(
+    ("ledger", "how"),
+    [pytest.param("sqlite", "waits", id="sqlite"), pytest.param("postgres", "computes", id="postgres")],
+)
+def test_g3_a_slow_coroutine_keeps_its_lease_and_is_not_charged(
+    warren: Warren, request: pytest.FixtureRequest, ledger: str, how: str
+) -> None:
+    """Meanwhile its agent is silent, declared lost, and a second attempt dispatched."""
+    if ledger == "postgres":
+        warren.ledger_url = request.getfixturevalue("postgres_url")
+    start(warren)
+    with SyncClient(warren.broker_url) as client:
+        job, first = begin(warren, client, {"how": how, "seconds": 10.0})
+        until(lambda: look(warren, job.job_id)[0].attempt == 2, "a loss to be declared")
+        by = job.result(timeout=60)
+    check_one_at_a_time(warren)
+    assert by == first.process.pid
+    assert [(span.pid, span.attempt) for span in spans(warren)] == [(first.process.pid, 1)]
+    row, parked = look(warren, job.job_id)
+    assert (row.state, row.losses, row.failures) == (JobState.SUCCEEDED, 0, 0)
+    assert not parked
+    assert first.end() == 0, "it works on"
+
+
+@pytest.fixture
+def proxy(postgres: PostgresServer) -> Iterator[PostgresProxy]:
+    one = PostgresProxy(postgres.port)
+    yield one
+    one.close()
+
+
+def test_g3_a_blocked_agent_that_cannot_renew_ends_before_its_lease(
+    warren: Warren, postgres_url: str, proxy: PostgresProxy
+) -> None:
+    warren.ledger_url = by_way_of(postgres_url, proxy.port)
+    start(warren)
+    with SyncClient(warren.broker_url) as client:
+        job, first = begin(warren, client, {"how": "waits", "seconds": 10.0})
+        proxy.blackhole()
+        until(lambda: first.process.poll() is not None, "the blocked agent to end itself")
+        assert spans(warren)[0].last < asyncio.run(lease_in(postgres_url)).timestamp()
+        proxy.heal()
+        job.result(timeout=60)
+    assert first.process.returncode == Exit.BLOCKED
+    assert '"agent.blocked"' in first.log.read_text()
+    assert len(spans(warren)) == 2
+    check_one_at_a_time(warren)
+
+
+def test_g3_an_agent_without_its_interpreter_ends_before_its_lease(warren: Warren) -> None:
+    warren.start_all(MODULE)  # with the leases that are the default
+    first = warren.services[-1]
+    with SyncClient(warren.broker_url) as client:
+        job = client.request("seize")
+        until(lambda: first.process.poll() is not None, "the agent to have ended")
+        assert datetime.now(UTC) < lease_of(warren, job.job_id)
+        assert first.process.returncode == -signal.SIGVTALRM
+        assert "in seize" in first.said()
+        warren.start("agent", MODULE)
+        assert job.result(timeout=60) == warren.services[-1].process.pid
+    assert len(spans(warren)) == 2
+
+
+async def lease_in(url: str) -> datetime:
+    """Until when the ledger keeps its only job for its holder."""
+    connection = await asyncpg.connect(url)
+    try:
+        lease: datetime = await connection.fetchval("SELECT lease_until FROM warrener_ledger")
+    finally:
+        await connection.close()
+    return lease
+
+
+def lease_of(warren: Warren, job_id: UUID) -> datetime:
+    """Until when the ledger keeps the job for its holder."""
+    with closing(sqlite3.connect(warren.folder / "ledger.db-claims")) as claims:
+        ((until_text,),) = claims.execute(
+            "SELECT lease_until FROM warrener_claims WHERE job_id = ?", (str(job_id),)
+        )
+    return datetime.fromisoformat(until_text)
