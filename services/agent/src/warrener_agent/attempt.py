@@ -119,7 +119,8 @@ class Attempt:
                 partial(bench.checkpoints.put, run),
                 lambda: over_at - bench.at.clock.monotonic(),
             )
-            desk.gate = self._lease_ended
+            margin = STEP_MARGIN * bench.at.settings.agent_lease
+            desk.gate = partial(run.lease_ended, bench.at.clock.monotonic, margin)
             run.apart = kind.executor != "coroutine"
             executor = bench.executors[kind.executor]
             execution = self._scope.run(executor.begin, kind, facts, data.arguments, desk)
@@ -156,14 +157,9 @@ class Attempt:
             self._blame(error)
 
     def _raised(self, ended: Raised) -> Outcome:
-        if self._lease_ended():
+        if self._desk is not None and self._desk.lease_ended():
             return Doubtful("its lease ended before it did")
         return Failed(ended.error, ended.retry_after_seconds, instead=ended.instead)
-
-    def _lease_ended(self) -> bool:
-        """True if the handler takes no further step. From any thread."""
-        at = self._bench.at
-        return self._run.lease_ended(at.clock.monotonic, STEP_MARGIN * at.settings.agent_lease)
 
     def _completion(self, ended: Returned, desk: LoopDesk) -> Completion:
         run = self._run

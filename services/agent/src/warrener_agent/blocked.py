@@ -76,9 +76,12 @@ class BlockedWatch(Managed):
                         return
                 else:
                     task = asyncio.current_task(loop)
-                out_of_lease = self._leases.look(turned=turned, task=task)
-                if standstill.look(time.monotonic(), turned=turned, doing=task) or out_of_lease:
-                    self._give_up(thread, task)
+                blocked = standstill.look(time.monotonic(), turned=turned, doing=task)
+                if self._leases.look(turned=turned, task=task):
+                    self._give_up(thread, task, "the leases of what runs cannot be renewed")
+                    return
+                if blocked:
+                    self._give_up(thread, task, "blocked for too long")
                     return
         finally:
             self._alarm.disarm()
@@ -86,21 +89,22 @@ class BlockedWatch(Managed):
     def _answer(self) -> None:
         self._answered = True
 
-    def _give_up(self, thread: int, task: asyncio.Task[Any] | None) -> None:
+    def _give_up(self, thread: int, task: asyncio.Task[Any] | None, reason: str) -> None:
         """Say why, and end before the leases do. In a thread of its own: whoever blocks the loop may hold the
         log's lock too."""
-        over, left = threading.Event(), min(_PATIENCE, self._leases.time_to_end())
-        self._alarm.put_off(time.monotonic() + left)
+        over, latest = threading.Event(), time.monotonic() + _PATIENCE
 
         def say_why() -> None:
             try:
-                LastDeed(self._at, thread, task, self._leases.seconds_silent()).do(over.set)
+                LastDeed(self._at, thread, task, self._leases.seconds_silent(), reason).do(over.set)
             finally:
                 over.set()
 
         try:
             threading.Thread(target=say_why, name="last deed", daemon=True).start()
-            over.wait(left)
+            while not over.wait(self._pause) and self._leases.time_to_end() > 0 and time.monotonic() < latest:
+                self._alarm.put_off(self._leases.deadline())
+                self._leases.look(turned=False, task=task)
         finally:
             self._end_process(Exit.BLOCKED)
 

@@ -17,7 +17,7 @@ from warrener_agent.running import STEP_MARGIN, Run
 from warrener_agent.workplace import Workplace
 from warrener_runtime.logs import get_logger
 
-_log = get_logger("agent.blocked")
+_log = get_logger("agent.leases")
 
 LOOK: Final = 0.05
 """The share of a lease between two looks at the loop."""
@@ -71,6 +71,7 @@ class BlockedLeases:
         self._tried_at = -inf
         self._refused: set[tuple[Claim, bool]] = set()
         self._said = False
+        self._working: list[Run] = []
 
     def look(self, *, turned: bool, task: asyncio.Task[Any] | None = None) -> bool:
         """Renew what is due, and return True if the process has to end now. `turned`: the loop has since the
@@ -80,12 +81,13 @@ class BlockedLeases:
         self._looked_at = now
         if turned:
             self._looks, self._silent_since, self._said = 0, now, False
-            self._refused = set()
+            self._refused, self._working = set(), []
             return False
         if stopped and self._patient_until < self._silent_since:  # once each time that it is silent
             self._patient_until = now + _AFTER_FREEZE
         self._looks += 1
         leases = self._leases(now, task)
+        self._working = [run for run, held in leases if held.works]
         if is_due([held for _, held in leases], self._lease):
             self._try(now, leases)
         if self._looks < _LOOKS or now < self._patient_until:
@@ -107,11 +109,9 @@ class BlockedLeases:
         return min([now + self._lease, *ends]) - _SEIZED * self._lease
 
     def time_to_end(self) -> float:
-        """Seconds until the process must be gone."""
-        now = self._at.clock.monotonic()
-        ends = [run.lease_good_until - now for run in self._at.running if not run.over]
-        ends = [left for left in ends if left > 0]
-        return max(0.0, min([self._lease, *ends]) - _GONE * self._lease)
+        """Seconds until the process must be gone, if nothing renews its leases."""
+        end = min((run.lease_good_until for run in self._working if not run.over), default=inf)
+        return end - self._at.clock.monotonic() - _GONE * self._lease
 
     def _leases(self, now: float, task: asyncio.Task[Any] | None) -> list[tuple[Run, Held]]:
         """All that run here. The coroutines but the one that blocks stand still, if that is known."""

@@ -31,8 +31,11 @@ class LastDeed:
     and tells it, instead of running it again.
     """
 
-    def __init__(self, at: Workplace, thread: int, task: asyncio.Task[Any] | None, seconds: float) -> None:
+    def __init__(
+        self, at: Workplace, thread: int, task: asyncio.Task[Any] | None, seconds: float, reason: str
+    ) -> None:
         self._at, self._thread, self._task, self._seconds = at, thread, task, seconds
+        self._reason = reason
         self._words = None if task is None else words_of(task)
         self._run = _run_of(at, self._words)
 
@@ -53,6 +56,7 @@ class LastDeed:
             "The event loop is blocked: this agent ends, so that a fresh process takes its place. A handler "
             'that computes, or waits without await, needs executor="thread" or "process".',
             action="agent.blocked",
+            reason=self._reason,
             seconds=round(self._seconds, 1),
             job_id=None if run is None else str(run.data.job_id),
             job_type=None if run is None else run.data.job_type,

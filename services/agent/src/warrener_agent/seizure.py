@@ -17,7 +17,7 @@ from typing import Final
 from warrener_agent import seizure_watch
 from warrener_runtime.logs import get_logger
 
-_log = get_logger("agent.blocked")
+_log = get_logger("agent.seizure")
 
 SIGNAL: Final = signal.SIGVTALRM
 _STDERR: Final = 2
