@@ -84,11 +84,20 @@ async def _check_ends(world: World, rows: Mapping[UUID, JobRow]) -> None:
             case (("doomed" | "hanging" | "sleepy"), state):
                 assert state in (JobState.DEAD, JobState.CANCELLED, JobState.EXPIRED)
             case _, JobState.DEAD:
-                assert row.losses > row.policy.max_losses, f"{row.job_type} {row.job_id} died: {row.error}"
+                by_losses = row.losses > row.policy.max_losses
+                assert by_losses or _is_poison(world, row), f"{row.job_type} {row.job_id} died: {row.error}"
             case _:
                 pass
     dead = {letter.job_id for letter in await world.store.dead_letters(limit=10_000)}
     assert dead == {row.job_id for row in rows.values() if row.state is JobState.DEAD}
+
+
+def _is_poison(world: World, row: JobRow) -> bool:
+    """True if the job has used up its deaths, each with an agent that was killed. An attempt that the broker
+    gives to the next agent before it is missed dies without a loss."""
+    deaths = row.error.deaths if row.error is not None else ()
+    killed = [death for death in deaths if any(agent in death for agent in world.killed_agents if agent)]
+    return len(killed) == len(deaths) >= row.policy.quarantined_after
 
 
 def _check_wishes(world: World, rows: Mapping[UUID, JobRow]) -> None:

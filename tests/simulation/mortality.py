@@ -21,6 +21,7 @@ class Life:
 
     def __init__(self) -> None:
         self.dead = asyncio.Event()
+        self.agent_id = ""  # of an agent
         self._calls_left: int | None = None
         self._effect_first = False
         self._deadly = True

@@ -14,6 +14,7 @@ from tests.simulation.memory_ledger import MemoryLedger
 from tests.simulation.mortality import Life, MortalBus, mortal
 from tests.simulation.watched_store import WatchedStore
 
+from warrener_agent.identity import fresh_id
 from warrener_agent.settings import AgentSettings
 from warrener_agent.wiring import assemble as assemble_agent
 from warrener_contracts import topology
@@ -107,6 +108,8 @@ class World:
         self.workshop = Workshop(self.clock, random.Random(f"handlers of {seed}"))
         self.early_ack = self.dice.choice((900.0, 1.0))
         self.told: list[Event[Any]] = []
+        self.killed_agents: set[str] = set()
+        """The agents that have died, rather than left."""
         clocks = random.Random(f"clocks of {seed}")
         many = (
             ("scheduler", self._scheduler, schedulers),
@@ -179,6 +182,7 @@ class World:
                     process.departures += 1
                 else:
                     process.deaths += 1
+                    self.killed_agents.add(process.life.agent_id)
             finally:
                 process.life.dead.set()  # it can do nothing more, whatever its stopping tries
                 running.cancel()
@@ -206,8 +210,16 @@ class World:
         settings = AgentSettings(agent_slots=4, agent_early_ack=self.early_ack)
         ledger = mortal(self.ledger, life)
         clock = DatabaseClock(self.ledger.time, local=host)
+        life.agent_id = fresh_id(self.entropy)
         agent = assemble_agent(
-            self.workshop.agent, bus, ledger, clock, self.entropy, Telemetry.silent(), settings
+            self.workshop.agent,
+            bus,
+            ledger,
+            clock,
+            self.entropy,
+            Telemetry.silent(),
+            settings,
+            agent_id=life.agent_id,
         )
         return Group(clock.component(), agent)
 
