@@ -21,14 +21,19 @@ ROOT = Path(__file__).parents[2]
 
 
 def until(fact: Callable[[], T | Literal[False] | None], what: str, *, within: float = 60.0) -> T:
-    """Wait until `fact` returns something true, and return it; fails with `what` was waited for."""
+    """Wait until `fact` returns something true, and return it; fails with `what` was waited for.
+
+    Pauses for twice as long as a look takes: one that opens the store costs as much as a service does.
+    """
     deadline = monotonic() + within
     pause = threading.Event()
-    while not (found := fact()):
-        if monotonic() > deadline:
+    while True:
+        began = monotonic()
+        if found := fact():
+            return found
+        if (now := monotonic()) > deadline:
             raise AssertionError(f"expected {what} within {within:.0f} s, got {found!r}")
-        pause.wait(0.05)
-    return found
+        pause.wait(max(0.05, min(2 * (now - began), 0.5)))
 
 
 def free_port() -> int:
