@@ -9,6 +9,7 @@ and says why.
 import logging
 import os
 import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import Callable, Generator, Iterator
@@ -32,6 +33,10 @@ LONGEST = Path(__file__).parent / "tests" / "longest_files.txt"
 # Hundreds of processes are started here. Without bytecode files each of them compiles all that it imports.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+
+# A shell that starts the tests in the background has SIGINT ignored in all that they start: Ctrl-C is a story here.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Property tests are judged by what they find, not by how busy the machine is, whichever of them are run.
 settings.register_profile("unhurried", deadline=None)
