@@ -34,7 +34,7 @@ LONGEST = Path(__file__).parent / "tests" / "longest_files.txt"
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
-# A shell that starts the tests in the background has SIGINT ignored in all that they start: Ctrl-C is a story here.
+# A shell that starts tests in the background has SIGINT ignored in all that they start; Ctrl-C is tested.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
