@@ -1,0 +1,76 @@
+"""The sources whose names and prose the conventions are about."""
+
+import ast
+import io
+import re
+import tokenize
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = sorted(
+    [*(ROOT / "contracts").glob("*/src"), *(ROOT / "services").glob("*/src"), *(ROOT / "infra").glob("*/src")]
+)
+TESTS = sorted(
+    path
+    for pattern in ("tests", "contracts/*/tests", "services/*/tests", "infra/*/tests")
+    for path in ROOT.glob(pattern)
+)
+CAMEL = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+
+
+def modules(folders: list[Path]) -> list[Path]:
+    """Every Python file in these folders."""
+    found = (path for folder in folders for path in folder.rglob("*.py"))
+    return sorted(path for path in found if "conventions" not in path.parts)
+
+
+def area(path: Path) -> str:
+    """The part of the repository that a file belongs to, such as `services/agent`."""
+    parts = path.relative_to(ROOT).parts
+    return (
+        "/".join(parts[:2]) if parts[0] in ("contracts", "services", "infra") and len(parts) > 2 else parts[0]
+    )
+
+
+@cache
+def tree(path: Path) -> ast.Module:
+    """The syntax tree of a Python file."""
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def names(path: Path) -> Iterator[str]:
+    """What a file names: itself, its classes, functions, parameters and attributes that it assigns."""
+    yield path.stem if path.stem != "__init__" else path.parent.name
+    for node in ast.walk(tree(path)):
+        match node:
+            case ast.ClassDef() | ast.FunctionDef() | ast.AsyncFunctionDef():
+                yield node.name
+            case ast.arg():
+                yield node.arg
+            case ast.Name(ctx=ast.Store()):
+                yield node.id
+            case ast.Attribute(ctx=ast.Store()):
+                yield node.attr
+            case _:
+                pass
+
+
+def words(name: str) -> list[str]:
+    """The words of an identifier, in lower case."""
+    return [word.lower() for part in name.split("_") for word in CAMEL.findall(part)]
+
+
+def prose(path: Path) -> str:
+    """What a file says to people: all of a page; the comments and strings of a Python file."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix != ".py":
+        return text
+    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
+    return "\n".join(token.string for token in tokens if token.type in (tokenize.COMMENT, tokenize.STRING))
+
+
+def pages() -> list[Path]:
+    """README, changelog and documentation."""
+    return [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
