@@ -60,6 +60,20 @@ async def test_the_first_heartbeat_may_take_its_time_and_later_ones_may_not(stag
     assert await deaf_beat(presence, clock) == ["agent.deaf"]
 
 
+async def test_it_is_silent_from_a_heartbeat_that_could_not_be_sent_to_the_next_one(stage: Stage) -> None:
+    clock = VirtualClock()
+    presence = Presence(workplace(stage, clock), lambda: True)
+    presence.begin()
+    assert not presence.silent
+    await deaf_beat(presence, clock)
+    assert presence.silent
+    beat = asyncio.create_task(presence.beat())
+    await clock.settle()
+    presence.heard()
+    await beat
+    assert not presence.silent
+
+
 async def test_an_agent_that_is_deaf_from_the_start_says_so_in_the_end(stage: Stage) -> None:
     clock = VirtualClock()
     presence = Presence(workplace(stage, clock), lambda: True)

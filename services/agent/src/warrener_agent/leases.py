@@ -1,6 +1,7 @@
 """The claims of what runs: renewed in one batch, and handlers stopped before another may have their claim."""
 
 import asyncio
+from collections.abc import Callable
 from datetime import timedelta
 
 from warrener_agent.ledger.port import Claim, Ledger, LedgerUnavailable, Renewal
@@ -22,16 +23,23 @@ _SECOND_REQUEST = 0.25
 
 
 class Leases:
-    """Keeps the claims of what runs."""
+    """Keeps the claims of what runs. `silent`: True if the agent sends no heartbeats, so others will have its
+    jobs."""
 
-    def __init__(self, at: Workplace) -> None:
-        self._at = at
+    def __init__(self, at: Workplace, silent: Callable[[], bool]) -> None:
+        self._at, self._silent = at, silent
 
     async def renew(self) -> None:
         """Renew all; who has lost his claim must stop."""
         for even_awaited in (False, True):  # nearly always there are none of the latter
             if runs := [run for run in self._at.running if run.even_awaited is even_awaited]:
                 await self._renew(runs, even_awaited=even_awaited)
+
+    async def give_way(self) -> None:
+        """Renew often while the agent is cut off from the broker: a renewal says which jobs wait for their
+        claims, and those must not wait for the next regular one."""
+        if self._silent():
+            await self.renew()
 
     async def _renew(self, runs: list[Run], *, even_awaited: bool) -> None:
         asked = self._at.clock.monotonic()

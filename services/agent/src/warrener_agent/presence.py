@@ -25,7 +25,7 @@ _FAREWELL = 2.0
 class Presence:
     """Heartbeats. Before each one the agent sends itself a pulse through the broker: only if that arrives,
     and the queues of work deliver too, the heartbeat goes. A deaf agent falls silent, and its work is given
-    to others."""
+    to others. `silent`: True if the last heartbeat could not be sent."""
 
     def __init__(self, at: Workplace, hears_work: Callable[[], bool]) -> None:
         self._at, self._hears_work = at, hears_work
@@ -34,7 +34,7 @@ class Presence:
         self._patient_until = 0.0
         # What is younger will most often be over before anybody has read of it.
         self._worth_telling = min(at.settings.agent_announce_after, at.settings.agent_heartbeat)
-        self.open = self.draining = False
+        self.open = self.draining = self.silent = False
 
     def begin(self) -> None:
         """All parts have started: heartbeats go from now on. The first may take its time: the broker is still
@@ -53,8 +53,10 @@ class Presence:
         self._heard.clear()
         await self._at.bus.publish([self._pulse()])
         if not await self._pulse_arrives() or not (self.draining or self._hears_work()):
+            self.silent = True
             self._say_deaf()
             return
+        self.silent = False
         self._patient_until = 0.0
         await self._at.bus.publish([letter_for(self._heartbeat())])
 

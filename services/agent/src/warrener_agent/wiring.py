@@ -81,7 +81,7 @@ def assemble(  # noqa: PLR0917 - the parts that every service is assembled from,
 
 
 def _parts(at: Workplace, agent: Agent, telemetry: Telemetry) -> Component:
-    outbox, progress, leases = AgentOutbox(at), ProgressLine(at), Leases(at)
+    outbox, progress = AgentOutbox(at), ProgressLine(at)
     reporter = Reporter(at, outbox)
     checkpoints, executors = CheckpointLine(at), _executors(at.restarts)
     performer = Performer(
@@ -90,7 +90,7 @@ def _parts(at: Workplace, agent: Agent, telemetry: Telemetry) -> Component:
     receiver = Receiver(at, performer, reporter, outbox)
     consumers = [_consumer(at, receiver, queue) for queue in at.queues]
     presence = Presence(at, lambda: all(consumer.live or consumer.away for consumer in consumers))
-    control = Control(at, presence)
+    control, leases = Control(at, presence), Leases(at, lambda: presence.silent)
     every, lease = partial(Loop, clock=at.clock), at.settings.agent_lease
     return Group(
         Farewell(presence),
@@ -99,6 +99,7 @@ def _parts(at: Workplace, agent: Agent, telemetry: Telemetry) -> Component:
         Ear(at.bus, at.ear.name, control.hear),
         every("heartbeats", presence.beat, every=at.settings.agent_heartbeat),
         every("leases", leases.renew, every=lease * 0.3),
+        every("leases of a silent agent", leases.give_way, every=lease * 0.05),
         every("lease watch", leases.watch, every=lease * 0.05),
         every("forgetting", leases.forget, every=3600.0),
         reporter,
