@@ -15,7 +15,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from warrener_contracts.reference.compatibility import gate
+from warrener_contracts.reference.compatibility import find_breaking_changes
 from warrener_contracts.reference.documents import RELEASES, documents, snapshot, wire_version
 from warrener_contracts.reference.schemas import schemas
 
@@ -34,13 +34,13 @@ def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
     choice.add_argument(
         "--release", action="store_true", help="keep this version's schemas and examples for ever"
     )
-    asked = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     complaints = list(_breaks(root))
-    if asked.check:
+    if options.check:
         complaints += _stale(root)
     else:
         _write(root)
-        if asked.release and not complaints:
+        if options.release and not complaints:
             complaints += _release(root)
     for complaint in complaints:
         print(complaint, file=sys.stderr)
@@ -54,7 +54,7 @@ def _breaks(root: Path) -> Iterator[str]:
         }
         for folder in sorted((root / RELEASES).glob("*"))
     }
-    for complaint in gate(released, schemas()):
+    for complaint in find_breaking_changes(released, schemas()):
         yield f"breaking change: {complaint}"
 
 

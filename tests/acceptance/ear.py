@@ -6,7 +6,7 @@ from uuid import uuid4
 
 import aiormq
 
-from warrener_contracts.codec import Readable, decode
+from warrener_contracts.codec import DecodedEvent, decode
 from warrener_contracts.events import Event
 
 E = TypeVar("E", bound=Event[Any])
@@ -41,6 +41,6 @@ class Ear:
             channel = await connection.channel()
             while (message := await channel.basic_get(self._queue, no_ack=True)).body or message.delivery_tag:
                 found = decode(message.body, message.header.properties.content_type)
-                self._events += [one.event for one in found if isinstance(one, Readable)]
+                self._events += [one.event for one in found if isinstance(one, DecodedEvent)]
         finally:
             await connection.close()

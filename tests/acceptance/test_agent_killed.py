@@ -16,7 +16,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from warrener_agent.ledger import Claim, open_ledger
-from warrener_contracts.codec import Readable, decode
+from warrener_contracts.codec import DecodedEvent, decode
 from warrener_contracts.events import (
     AttemptDispatched,
     AttemptDispatchedData,
@@ -24,7 +24,7 @@ from warrener_contracts.events import (
     AttemptSucceeded,
     JobRequested,
 )
-from warrener_contracts.letters import letter_for
+from warrener_contracts.messages import build_message
 from warrener_contracts.topology import REQUESTS_QUEUE, STATUS_QUEUE, TOPOLOGY, dispatch_queue
 from warrener_runtime.bus import Bus, Fate, open_bus
 
@@ -110,7 +110,7 @@ async def dispatch(bus: Bus, job_id: UUID) -> None:
         requested_at=datetime.now(UTC),
     )
     event = AttemptDispatched(id=str(uuid4()), source="test", data=data)
-    assert await bus.publish([letter_for(event)]) == [Fate.CONFIRMED]
+    assert await bus.publish([build_message(event)]) == [Fate.CONFIRMED]
 
 
 async def effects(url: str) -> list[str]:
@@ -157,7 +157,7 @@ async def outcomes(bus: Bus, count: int) -> list[AttemptSucceeded]:
     async for batch in subscription:
         for delivery in batch:
             for element in decode(delivery.body, delivery.content_type):
-                assert isinstance(element, Readable)
+                assert isinstance(element, DecodedEvent)
                 assert not isinstance(element.event, AttemptFailed), element.event
                 if isinstance(element.event, AttemptSucceeded):
                     told.append(element.event)
@@ -174,7 +174,7 @@ async def requests(bus: Bus, count: int) -> list[JobRequested]:
     async for batch in subscription:
         for delivery in batch:
             for element in decode(delivery.body, delivery.content_type):
-                assert isinstance(element, Readable)
+                assert isinstance(element, DecodedEvent)
                 if isinstance(element.event, JobRequested):
                     asked.append(element.event)
         await subscription.ack(batch)

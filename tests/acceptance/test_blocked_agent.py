@@ -10,7 +10,7 @@ import pytest
 from tests.acceptance.looking import buried, story
 from tests.acceptance.warren import ServiceProcess, Warren, until
 
-from warrener_client import JobDead, SyncClient, SyncJob
+from warrener_client import JobDied, SyncClient, SyncJob
 from warrener_runtime.lifecycle.serving import Exit
 
 MODULE = "tests.acceptance.blocked_handlers"
@@ -54,7 +54,7 @@ def test_4_a_coroutine_that_blocks_its_agent_is_quarantined_and_its_neighbours_f
         for attempt in range(1, DEATHS + 1):  # as systemd would, with Restart=on-failure
             check_end(warren.services[-1], hostile, attempt)
             warren.start("agent", MODULE)
-        with pytest.raises(JobDead):
+        with pytest.raises(JobDied):
             hostile.result(timeout=60)
         assert [job.result(timeout=60) for job in neighbours] == list(range(NEIGHBOURS))
     check_books(warren, hostile)

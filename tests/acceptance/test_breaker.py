@@ -12,8 +12,8 @@ from uuid import UUID
 from tests.acceptance.looking import rows_of
 from tests.acceptance.warren import Warren, until
 
-from warrener_client import Ask, SyncClient
-from warrener_contracts.breaking import BreakerState
+from warrener_client import JobSpec, SyncClient
+from warrener_contracts.circuit_breaker import BreakerState
 from warrener_contracts.states import JobState
 from warrener_store import open_store
 from warrener_store.rows import BreakerRow
@@ -69,7 +69,7 @@ def test_11_jobs_wait_uncharged_while_what_they_depend_on_is_down(warren: Warren
     down.touch()
     warren.start_all(MODULE)
     with SyncClient(warren.broker_url) as client:
-        asked = list(client.request_many(Ask("bill", {"number": n}) for n in range(300)))
+        asked = list(client.request_many(JobSpec("bill", {"number": n}) for n in range(300)))
         until(lambda: is_open(warren), "the breaker to open")
         mails = [client.request("mail", {"number": n}) for n in range(20)]
         assert [job.result(timeout=60) for job in mails] == list(range(20)), "others do not notice"

@@ -14,9 +14,9 @@ from tests.acceptance.warren import Warren, until
 from tests.faults.postgres_proxy import COMMIT, How, PostgresProxy, When, by_way_of
 from tests.servers.kinds import PostgresServer
 
-from warrener_client import Ask, SyncClient
-from warrener_contracts.events import SchedulePutData, TickFate
-from warrener_contracts.rules import IntervalRule
+from warrener_client import JobSpec, SyncClient
+from warrener_contracts.events import SchedulePutData, TickStatus
+from warrener_contracts.schedule_rules import IntervalRule
 from warrener_store import migrate
 
 EVER = datetime(2000, 1, 1, tzinfo=UTC)
@@ -80,7 +80,7 @@ def test_3_an_agent_cut_at_the_commit_of_a_handler_holds_up_no_other(
         assert proxy.wait_struck()
         cut.kill()
         warren.start("agent", MODULE, "--slots", "20")
-        others = client.request_many(Ask("written") for _ in range(40))
+        others = client.request_many(JobSpec("written") for _ in range(40))
         for job in others:
             job.result(timeout=20)
         first.result(timeout=40)  # once the database has ended the transaction of the agent that was cut off
@@ -103,7 +103,7 @@ def test_3_a_silent_connection_fences_nothing(on_postgres: Warren, proxy: Postgr
     )
     warren.wait_ready()
     with SyncClient(warren.broker_url) as client:
-        running = list(client.request_many(Ask("long") for _ in range(5)))
+        running = list(client.request_many(JobSpec("long") for _ in range(5)))
         until(lambda: all(began(warren, f"{job.job_id}-1") for job in running), "the handlers to run")
         lease = leases(warren)
         proxy.strike("UPDATE warrener_ledger AS held SET lease_until", When.BEFORE, How.SILENT)
@@ -156,7 +156,7 @@ def leases(warren: Warren) -> datetime:
 
 
 def fired(warren: Warren, schedule: str, after: datetime = EVER) -> bool:
-    return any(tick.fate is TickFate.FIRED and tick.nominal_at > after for tick in ledger(warren, schedule))
+    return any(tick.fate is TickStatus.FIRED and tick.nominal_at > after for tick in ledger(warren, schedule))
 
 
 def test_7_a_scheduler_without_its_database_gives_its_share_back_and_returns(
@@ -169,7 +169,7 @@ def test_7_a_scheduler_without_its_database_gives_its_share_back_and_returns(
     warren.wait_ready()
     proxy.blackhole()
     with SyncClient(warren.broker_url) as client:
-        jobs = list(client.request_many(Ask("tick") for _ in range(100)))
+        jobs = list(client.request_many(JobSpec("tick") for _ in range(100)))
         until(lambda: not cut.ready(), "the scheduler to say that it cannot work")
         warren.start("scheduler")
         for job in jobs:

@@ -14,8 +14,8 @@ from tests.acceptance.warren import Warren, until
 from tests.faults.swallowing_proxy import SwallowingProxy, by_way_of
 from tests.servers.kinds import RabbitMQServer
 
-from warrener_client import Ask, JobCancelled, SyncClient
-from warrener_contracts.events import AgentLost, ServiceDeaf
+from warrener_client import JobSpec, JobCancelled, SyncClient
+from warrener_contracts.events import AgentLost, ServiceUnresponsive
 from warrener_contracts.topology import (
     EVENTS,
     REQUESTS,
@@ -65,7 +65,7 @@ def test_3_a_consumer_that_lives_and_gets_nothing_is_noticed_by_its_service(
 
     proxy.swallow(exchange, 2)  # as many as it may have unacknowledged: it will never get another
     with SyncClient(warren.broker_url) as client:
-        jobs = list(client.request_many([Ask("quick")] * JOBS, batch=1))
+        jobs = list(client.request_many([JobSpec("quick")] * JOBS, batch=1))
         until(lambda: proxy.swallowed, "the consumer to be deaf")
         for job in jobs:
             job.result(timeout=60)
@@ -82,7 +82,7 @@ def test_3_consumers_whose_channels_are_killed_come_back(
     for _ in range(3):
         own_rabbitmq.evaluate(ALL_CONSUMERS)
         with SyncClient(warren.broker_url) as client:
-            for job in list(client.request_many([Ask("quick")] * JOBS)):
+            for job in list(client.request_many([JobSpec("quick")] * JOBS)):
                 job.result(timeout=60)
 
 
@@ -99,7 +99,7 @@ def test_3_services_whose_queues_are_deleted_come_back_and_every_job_is_done_onc
     for _ in range(2):
         delete(warren.broker_url, STATUS_QUEUE, REQUESTS_QUEUE, dispatch_queue("quick"))
         with SyncClient(warren.broker_url) as client:
-            jobs = list(client.request_many([Ask("quick")] * JOBS))
+            jobs = list(client.request_many([JobSpec("quick")] * JOBS))
             for job in jobs:
                 job.result(timeout=60)
             done += [str(job.job_id) for job in jobs]
@@ -125,13 +125,13 @@ def test_3_the_supervisor_raises_the_alarm_for_who_cannot_notice(warren: Warren)
         agent.kill()
         [lost] = until(lambda: said.heard(AgentLost), "the alarm that an agent is lost")
         assert lost.data.pid == agent.process.pid
-        waiting = list(client.request_many([Ask("quick")] * JOBS))
+        waiting = list(client.request_many([JobSpec("quick")] * JOBS))
         deaf = until(lambda: deaf_of(said, "agent"), "the alarm that nobody runs what waits")
         assert deaf.data.queue == dispatch_queue("quick").name
         assert deaf.data.waiting == JOBS
 
         scheduler.signal(signal.SIGSTOP)
-        waiting += client.request_many([Ask("quick")] * JOBS)
+        waiting += client.request_many([JobSpec("quick")] * JOBS)
         deaf = until(lambda: deaf_of(said, "scheduler"), "the alarm that the scheduler is deaf", within=90)
         assert deaf.data.queue == REQUESTS_QUEUE.name
 
@@ -144,8 +144,8 @@ def test_3_the_supervisor_raises_the_alarm_for_who_cannot_notice(warren: Warren)
     assert log.count("alert.service_deaf") == 2, "each thing is said once"
 
 
-def deaf_of(said: Ear, service: str) -> ServiceDeaf | None:
-    return next((event for event in said.heard(ServiceDeaf) if event.data.service == service), None)
+def deaf_of(said: Ear, service: str) -> ServiceUnresponsive | None:
+    return next((event for event in said.heard(ServiceUnresponsive) if event.data.service == service), None)
 
 
 def delete(url: str, *queues: Queue) -> None:

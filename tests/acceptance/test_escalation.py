@@ -15,7 +15,7 @@ from tests.acceptance.gate import make_gate
 from tests.acceptance.looking import rows_of
 from tests.acceptance.warren import ROOT, Warren, until
 
-from warrener_client import Ask, SyncClient
+from warrener_client import JobSpec, SyncClient
 from warrener_contracts.states import JobState
 from warrener_store import open_store
 from warrener_store.escalations import CaseRow
@@ -96,7 +96,7 @@ def test_10_a_thousand_dead_jobs_are_one_alert_and_a_thousand_compensations_each
         warren.start("agent", MODULE, "--slots", "50")
         warren.wait_ready()
         with SyncClient(warren.broker_url) as client:
-            asks = [Ask("bank.pay", {"order": number}) for number in range(JOBS)]
+            asks = [JobSpec("bank.pay", {"order": number}) for number in range(JOBS)]
             jobs = list(client.request_many(asks))
         until(cancelled.exists, "the first compensation")
         first.kill()  # while it asks for compensations, or is about to note that it has

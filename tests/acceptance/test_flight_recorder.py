@@ -9,7 +9,7 @@ import pytest
 from tests.acceptance.looking import buried, rows_of, story
 from tests.acceptance.warren import ROOT, Warren, until
 
-from warrener_client import JobCancelled, JobDead, SyncClient
+from warrener_client import JobCancelled, JobDied, SyncClient
 from warrener_contracts.events import FlightRecord
 from warrener_contracts.states import JobState
 
@@ -43,7 +43,7 @@ def test_5_what_was_seen_before_a_kill_is_in_the_attempt_the_dead_letter_and_the
         assert client.request("short").result(timeout=60), "a child is warm"
         spins, waits = client.request("hostile.spins"), client.request("hostile.waits")
         with subtests.test("killed for its time"):
-            with pytest.raises(JobDead):
+            with pytest.raises(JobDied):
                 spins.result(timeout=60)
             killed(warren, spins.job_id)
         with subtests.test("cancelled, and a coroutine"):

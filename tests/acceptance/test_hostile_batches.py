@@ -7,8 +7,8 @@ import aio_pika
 from tests.acceptance.looking import parked_in, rows_of
 from tests.acceptance.warren import Warren, until
 
-from warrener_client import Ask, SyncClient
-from warrener_contracts.letters import BATCH_TYPE
+from warrener_client import JobSpec, SyncClient
+from warrener_contracts.messages import BATCH_TYPE
 from warrener_contracts.states import JobState
 from warrener_contracts.topology import REQUESTS
 
@@ -33,7 +33,7 @@ def test_ten_batches_of_half_a_million_wrong_elements_are_ten_parked_messages(wa
 
     with SyncClient(warren.broker_url) as client:
         asyncio.run(publish(warren.broker_url, [batch(number) for number in range(BATCHES)]))
-        asked = [one.job_id for one in client.request_many(Ask("quick", {"number": n}) for n in range(JOBS))]
+        asked = [one.job_id for one in client.request_many(JobSpec("quick", {"number": n}) for n in range(JOBS))]
         until(
             lambda: all(row.state is JobState.SUCCEEDED for row in rows_of(warren, asked).values()),
             "the good jobs to succeed",

@@ -9,7 +9,7 @@ import pytest
 from tests.acceptance.looking import story
 from tests.acceptance.warren import Warren, until
 
-from warrener_client import JobDead, SyncClient, SyncJob
+from warrener_client import JobDied, SyncClient, SyncJob
 from warrener_contracts.events import ErrorInfo
 from warrener_store.rows import AttemptRow
 
@@ -19,7 +19,7 @@ LIMIT, GRACE = timedelta(seconds=5), timedelta(seconds=2)
 
 def end_of(warren: Warren, job: SyncJob) -> tuple[AttemptRow, ErrorInfo]:
     """How the only attempt of a job has ended, once the job is dead."""
-    with pytest.raises(JobDead):
+    with pytest.raises(JobDied):
         job.result(timeout=60)
     _, (attempt,), _ = story(warren, job.job_id)
     assert attempt.error is not None

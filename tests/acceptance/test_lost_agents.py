@@ -16,7 +16,7 @@ from tests.acceptance.warren import ServiceProcess, Warren, until
 from tests.faults.swallowing_proxy import SwallowingProxy, by_way_of
 from tests.servers.kinds import RabbitMQServer
 
-from warrener_client import Ask, SyncClient
+from warrener_client import JobSpec, SyncClient
 from warrener_client.sync import SyncJob
 from warrener_contracts.states import JobState
 
@@ -124,7 +124,7 @@ def start_other(warren: Warren) -> ServiceProcess:
 
 def begin_long(warren: Warren, client: SyncClient, agent: ServiceProcess) -> Sequence[SyncJob]:
     """A hundred jobs that run in `agent`."""
-    jobs = list(client.request_many([Ask("long")] * JOBS))
+    jobs = list(client.request_many([JobSpec("long")] * JOBS))
     until(lambda: len(runs(warren)) == JOBS, "all long ones to run")
     assert {run.pid for run in runs(warren)} == {agent.process.pid}
     return jobs
@@ -132,7 +132,7 @@ def begin_long(warren: Warren, client: SyncClient, agent: ServiceProcess) -> Seq
 
 def begin_quick(warren: Warren, client: SyncClient) -> Sequence[SyncJob]:
     """Many that are done at once; returns in the midst of them."""
-    jobs = list(client.request_many([Ask("quick")] * QUICK))
+    jobs = list(client.request_many([JobSpec("quick")] * QUICK))
     until(lambda: len(effects(warren)) > QUICK // 10, "some of the quick ones to be done")
     return jobs
 

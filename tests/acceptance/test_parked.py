@@ -10,7 +10,7 @@ from tests.acceptance.commanding import ask, start
 from tests.acceptance.looking import rows_of
 from tests.acceptance.warren import Warren, until
 
-from warrener_client import Ask, JobRejected, SyncClient
+from warrener_client import JobSpec, RequestRejected, SyncClient
 from warrener_contracts.codec import decode
 from warrener_contracts.states import JobState
 from warrener_contracts.topology import REQUESTS
@@ -59,11 +59,11 @@ def test_what_was_parked_is_sent_in_again_once_the_cause_is_mended(warren: Warre
     warren.start("supervisor")
     warren.wait_ready()
     with SyncClient(warren.broker_url) as client:
-        jobs = client.request_batch([Ask("many") for _ in range(EARLY)])
+        jobs = client.request_batch([JobSpec("many") for _ in range(EARLY)])
         asyncio.run(talk_nonsense(warren.broker_url))
         all_of_it = {"unknown_job_type": EARLY, "not_json": NONSENSE}
         until(lambda: counted(warren) == all_of_it, "all to be parked")
-        with pytest.raises(JobRejected):
+        with pytest.raises(RequestRejected):
             jobs[0].result(timeout=30)
         chosen = ("parked", "requeue", "--reason", "unknown_job_type")
         assert ask(warren, *chosen)["messages"]

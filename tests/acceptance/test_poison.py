@@ -11,7 +11,7 @@ import pytest
 from tests.acceptance.looking import buried, story
 from tests.acceptance.warren import ServiceProcess, Warren, until
 
-from warrener_client import JobDead, SyncClient, SyncJob
+from warrener_client import JobDied, SyncClient, SyncJob
 from warrener_contracts.topology import REQUESTS, dispatch_queue
 
 MODULE = "tests.acceptance.poison_handlers"
@@ -52,7 +52,7 @@ def finished(warren: Warren, job: SyncJob) -> datetime:
 
 def reason_of(warren: Warren, job: SyncJob) -> str:
     """Why it is dead, once it is."""
-    with pytest.raises(JobDead):
+    with pytest.raises(JobDied):
         job.result(timeout=90)
     return buried(warren, job.job_id).reason
 

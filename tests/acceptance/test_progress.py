@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from warrener.command.app import app
 from warrener_client import SyncClient
 from warrener_contracts import topology
-from warrener_contracts.codec import Readable, decode
+from warrener_contracts.codec import DecodedEvent, decode
 from warrener_contracts.events import AttemptProgressed
 
 MODULE = "tests.acceptance.steered_handlers"
@@ -69,7 +69,7 @@ async def heard(url: str, name: str, job_id: UUID) -> list[datetime]:
         queue = await channel.get_queue(name)
         while (message := await queue.get(no_ack=True, fail=False)) is not None:
             for found in decode(message.body, message.content_type):
-                if isinstance(found, Readable) and isinstance(found.event, AttemptProgressed):
+                if isinstance(found, DecodedEvent) and isinstance(found.event, AttemptProgressed):
                     assert found.event.data.job_id == job_id
                     assert found.event.time is not None
                     told.append(found.event.time)

@@ -9,7 +9,7 @@ from tests.acceptance.commanding import ask, start
 from tests.acceptance.test_dead_letters import MODULE, in_store, letters
 from tests.acceptance.warren import Warren, until
 
-from warrener_client import Ask, SyncClient
+from warrener_client import JobSpec, SyncClient
 from warrener_store.dead_letters import CampaignRow, CampaignState, LetterFilter, LetterGroup
 from warrener_store.rows import LetterState
 
@@ -17,7 +17,7 @@ from warrener_store.rows import LetterState
 def bury(warren: Warren, jobs: int) -> str:
     """So many jobs die of one cause; its fingerprint."""
     with SyncClient(warren.broker_url) as client:
-        asked = list(client.request_many(Ask("flights.load", {"number": number}) for number in range(jobs)))
+        asked = list(client.request_many(JobSpec("flights.load", {"number": number}) for number in range(jobs)))
     assert len(asked) == jobs
 
     def buried() -> LetterGroup | None:

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from tests.acceptance.warren import ROOT, Warren, until
 
-from warrener_client import Ask, SyncClient
+from warrener_client import JobSpec, SyncClient
 
 MODULE = "tests.acceptance.many_handlers"
 OLD = 4_000
@@ -41,7 +41,7 @@ def test_old_jobs_go_while_new_ones_run_though_the_scheduler_that_deletes_is_kil
     warren.start("agent", MODULE, "--slots", "50")
     warren.wait_ready()
     with SyncClient(warren.broker_url) as client:
-        asked = list(client.request_many(Ask("many", {"unlucky": False}) for _ in range(RUN)))
+        asked = list(client.request_many(JobSpec("many", {"unlucky": False}) for _ in range(RUN)))
     old = "finished_at < date('now', '-6 days')"
     until(lambda: _count(warren, old) < OLD, "the first batches to be deleted")
     first.kill()

@@ -19,10 +19,10 @@ from tests.servers.kinds import RabbitMQServer
 from warrener_client import SyncClient
 from warrener_client.sync import SyncJob
 from warrener_contracts.states import JobState
-from warrener_contracts.topology import RUNGS
+from warrener_contracts.topology import DELAY_LEVELS
 from warrener_store.rows import AttemptEnd, JobRow
 
-RUNG = next(rung.queue for rung in RUNGS if rung.name == "15s")  # that of the handler's own backoff
+RUNG = next(rung.queue for rung in DELAY_LEVELS if rung.name == "15s")  # that of the handler's own backoff
 JOBS = 20
 
 
@@ -64,7 +64,7 @@ def test_1_delays_survive_the_loss_of_the_ladders_messages(warren: Warren) -> No
         waiting = until_all_wait(warren, jobs)
         until(lambda: on_the_rung(warren) == JOBS, "the delays to be on a rung of the ladder")
 
-        for rung in RUNGS:
+        for rung in DELAY_LEVELS:
             purge(warren, rung.queue)
         assert on_the_rung(warren) == 0, "nothing will wake them but the store"
 

@@ -12,7 +12,7 @@ import pytest
 from tests.acceptance.looking import look, story
 from tests.acceptance.warren import Warren
 
-from warrener_client import Backoff, JobCancelled, JobDead, PolicyOverrides, SyncClient
+from warrener_client import Backoff, JobCancelled, JobDied, PolicyOverrides, SyncClient
 from warrener_contracts.states import JobState
 from warrener_store.rows import AttemptEnd
 
@@ -54,11 +54,11 @@ def test_1_policies_of_requests_replace_those_of_their_type_and_wait_by_their_cu
                 waited = gaps(warren, asked[name].job_id)
                 assert all(gap >= at_least - 0.3 for gap, at_least in zip(waited, least, strict=True)), waited
         once = client.request("shaky", policy={"max_attempts": 1})
-        with pytest.raises(JobDead):
+        with pytest.raises(JobDied):
             once.result(timeout=60)
         assert len(runs(warren, once.job_id)) == 1
         old = client.request("shaky", policy={"max_age": "10s"})  # the next attempt would begin after 15 s
-        with pytest.raises(JobDead):
+        with pytest.raises(JobDied):
             old.result(timeout=60)
         _, attempts, _ = story(warren, old.job_id)
         assert "past its greatest age" in attempts[-1].verdict
@@ -79,7 +79,7 @@ def test_1_errors_are_tried_again_or_not_by_class_and_by_name(
     with SyncClient(warren.broker_url) as client:
         asked = [client.request("named", {"error": error}, policy=policy) for error, policy, _, _ in cases]
         for job, (error, policy, times, why) in zip(asked, cases, strict=True):
-            with subtests.test(error, policy=policy), pytest.raises(JobDead):
+            with subtests.test(error, policy=policy), pytest.raises(JobDied):
                 job.result(timeout=60)
             row, attempts, _ = story(warren, job.job_id)
             assert (row.state, len(runs(warren, job.job_id))) == (JobState.DEAD, times)
@@ -108,11 +108,11 @@ def test_1_a_handler_snoozes_cancels_and_fails_its_own_job(warren: Warren) -> No
         assert (row.state, row.attempt) == (JobState.CANCELLED, 1)
         assert row.cancel_reason == "by its handler: the order was taken back"
 
-        with pytest.raises(JobDead, match="the account is closed"):
+        with pytest.raises(JobDied, match="the account is closed"):
             fails.result(timeout=60)
         assert len(runs(warren, fails.job_id)) == 1
 
-        with pytest.raises(JobDead, match="it has snoozed 2 times"):
+        with pytest.raises(JobDied, match="it has snoozed 2 times"):
             never.result(timeout=60)
         row, attempts, parked = story(warren, never.job_id)
         assert (row.attempt, row.failures) == (4, 2), "two for nothing, then charged until it was dead"

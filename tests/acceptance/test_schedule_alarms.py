@@ -16,8 +16,8 @@ from tests.acceptance.test_escalation import cases, escalation_file
 from tests.acceptance.warren import ServiceProcess, Warren, until
 
 from warrener_client import SyncClient
-from warrener_contracts.events import SchedulePutData, TickFate
-from warrener_contracts.rules import Choices, IntervalRule
+from warrener_contracts.events import SchedulePutData, TickStatus
+from warrener_contracts.schedule_rules import ScheduleChoices, IntervalRule
 from warrener_contracts.states import JobState
 from warrener_store import open_store
 from warrener_store.schedules.rows import ScheduleRow, TickRow
@@ -58,7 +58,7 @@ class Office:
             timezone="Europe/Berlin",
             job_type=job_type,
             arguments=arguments,
-            choices=Choices.model_validate(said),
+            choices=ScheduleChoices.model_validate(said),
         )
         with SyncClient(self.warren.broker_url) as client:
             client.put_schedules([data])
@@ -178,7 +178,7 @@ def test_2_a_schedule_whose_last_3_jobs_have_failed_is_paused_and_says_why_until
     office.put("moody", 1, "needs", arguments=arguments, pause_after_failures=3)
     alarm = office.until_alarmed("schedule.paused", "moody")
     assert "schedule moody is paused, because its last" in alarm["text"]
-    until(lambda: office.ledger("moody")[-1].fate is TickFate.SKIPPED, "a tick of the pause", within=PATIENCE)
+    until(lambda: office.ledger("moody")[-1].fate is TickStatus.SKIPPED, "a tick of the pause", within=PATIENCE)
     why = office.ledger("moody")[-1].reason
     assert why.startswith("the schedule is paused: its last ")
     assert why.endswith("jobs have failed")

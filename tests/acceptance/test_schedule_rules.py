@@ -10,7 +10,7 @@ import pytest
 from tests.acceptance.commanding import ask, say
 from tests.acceptance.warren import Warren, until
 
-from warrener_contracts.events import TickFate
+from warrener_contracts.events import TickStatus
 from warrener_store import open_store
 from warrener_store.schedules.rows import ScheduleRow, TickRow
 
@@ -50,7 +50,7 @@ def test_an_interval_that_rests_on_holidays_ticks_today_and_lint_sees_that_its_j
     say(warren, "schedule", "put", "naps", "nap", "--every", "1s", "--holidays", "holidays.txt")
     until(lambda: look(warren, "naps")[2] >= 3, "three jobs to be over", within=120)
     _, ticks, _ = look(warren, "naps")
-    times = [tick.nominal_at for tick in ticks if tick.fate is not TickFate.TRIGGERED]
+    times = [tick.nominal_at for tick in ticks if tick.fate is not TickStatus.TRIGGERED]
     assert len(set(times)) == len(times)
     assert all(tick.nominal_at.date() not in holidays for tick in ticks)
     (found,) = ask(warren, "schedule", "lint", "naps", code=1)

@@ -19,9 +19,9 @@ from tests.acceptance.warren import Warren, until
 
 from warrener_client import SyncClient
 from warrener_contracts.events import SchedulePutData, ScheduleTriggerRequested
-from warrener_contracts.rules import CronRule, Rule
+from warrener_contracts.schedule_rules import CronRule, Rule
 from warrener_contracts.states import JobState
-from warrener_contracts.triggers import AfterRule, Check, Condition, EventRule, Upstream
+from warrener_contracts.triggers import AfterRule, ConditionOperator, Condition, EventRule, Upstream
 from warrener_store import open_store
 from warrener_store.rows import JobRow
 
@@ -91,7 +91,7 @@ async def _is_put(warren: Warren, name: str) -> bool:
 
 def trigger(warren: Warren, name: str) -> None:
     with SyncClient(warren.broker_url) as client:
-        client.ask_of_schedule(ScheduleTriggerRequested, name, "the story begins")
+        client.send_schedule_command(ScheduleTriggerRequested, name, "the story begins")
 
 
 def publish(warren: Warren, exchange: str, key: str, flights: Iterable[tuple[int, str]]) -> None:
@@ -150,7 +150,7 @@ def until_done(warren: Warren, name: str, count: int) -> list[JobRow]:
 @pytest.mark.timeout(300)
 def test_each_event_of_a_plain_client_has_one_job_though_schedulers_are_killed(running: Warren) -> None:
     asyncio.run(_declare(running.broker_url, "airport"))
-    german = (Condition(path="data.country", check=Check.ONE_OF, value=["DE", "DDR"]),)
+    german = (Condition(path="data.country", check=ConditionOperator.ONE_OF, value=["DE", "DDR"]),)
     rule = EventRule(exchange="airport", key="landed.*", where=german, event_as="event")
     put(running, "landings", rule, "load")
     put(running, "notices", EventRule(key="notice.#", event_as="event"), "load")

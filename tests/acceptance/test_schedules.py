@@ -21,9 +21,9 @@ from tests.acceptance.looking import ledger, rows_of
 from tests.acceptance.warren import Warren, free_port, until
 
 from warrener_client import SyncClient
-from warrener_contracts.events import SchedulePutData, TickFate
+from warrener_contracts.events import SchedulePutData, TickStatus
 from warrener_contracts.identity import tick_job_id
-from warrener_contracts.rules import Choices, IntervalRule, OnceRule
+from warrener_contracts.schedule_rules import ScheduleChoices, IntervalRule, OnceRule
 from warrener_store import migrate, open_store
 from warrener_store.schedules.rows import TickRow
 
@@ -139,7 +139,7 @@ def until_fired(store: Store, meanwhile: Callable[[], None] = lambda: None) -> B
 def check_books(books: Books, expected: set[UUID]) -> None:
     assert books.jobs == expected, "each tick has its job, and there is no other"
     assert sum(books.fates.values()) == SCHEDULES
-    assert books.fates.keys() <= {TickFate.FIRED, TickFate.CAUGHT_UP}
+    assert books.fates.keys() <= {TickStatus.FIRED, TickStatus.CAUGHT_UP}
 
 
 @pytest.mark.timeout(300)
@@ -219,10 +219,10 @@ EVERY = timedelta(seconds=2)
 SELDOM = timedelta(seconds=6)
 """Seldom enough that no further tick is due while a scheduler comes back right behind one."""
 CHOICES = {
-    "skip": Choices.model_validate({"misfire": "skip"}),
-    "once": Choices.model_validate({"misfire": "once"}),
-    "all": Choices.model_validate({"misfire": "all", "catch_up_most": 2}),
-    "window": Choices.model_validate({"misfire": "window", "catch_up_window": 5}),
+    "skip": ScheduleChoices.model_validate({"misfire": "skip"}),
+    "once": ScheduleChoices.model_validate({"misfire": "once"}),
+    "all": ScheduleChoices.model_validate({"misfire": "all", "catch_up_most": 2}),
+    "window": ScheduleChoices.model_validate({"misfire": "window", "catch_up_window": 5}),
 }
 
 
@@ -255,7 +255,7 @@ def test_a_scheduler_that_comes_back_between_two_ticks_lets_the_last_missed_one_
 ) -> None:
     scheduler = warren.start("scheduler")
     announce(warren)
-    once = Choices.model_validate({"misfire": "once", "grace": 0.1})
+    once = ScheduleChoices.model_validate({"misfire": "once", "grace": 0.1})
     rule = IntervalRule(every=SELDOM)
     with SyncClient(warren.broker_url) as client:
         client.put_schedules([SchedulePutData(name="seldom", rule=rule, job_type="nothing", choices=once)])
@@ -269,17 +269,17 @@ def test_a_scheduler_that_comes_back_between_two_ticks_lets_the_last_missed_one_
     late = [tick for tick in ticks[before:] if tick.decided_at == ticks[before].decided_at]
     *earlier, stands = late
     assert len(late) >= 3
-    assert {tick.fate for tick in earlier} == {TickFate.COALESCED}
+    assert {tick.fate for tick in earlier} == {TickStatus.COALESCED}
     assert {tick.reason for tick in earlier} == {"missed: a later tick stands for it"}
     if stands.decided_at - stands.due_at > once.grace:  # else it came just in time
-        assert stands.fate is TickFate.CAUGHT_UP
+        assert stands.fate is TickStatus.CAUGHT_UP
         assert stands.reason.startswith("missed: ")
     check_jobs(warren, ticks)
 
 
 def check_jobs(warren: Warren, ticks: list[TickRow]) -> None:
     """What the ledger says of jobs is so: one for each tick that has asked for one, none for the others."""
-    asked = {TickFate.FIRED, TickFate.CAUGHT_UP}
+    asked = {TickStatus.FIRED, TickStatus.CAUGHT_UP}
     assert all((tick.job_id is not None) is (tick.fate in asked) for tick in ticks)
     ids = [tick.job_id for tick in ticks if tick.job_id is not None]
     derived = [tick_job_id(tick.schedule, tick.nominal_at) for tick in ticks if tick.fate in asked]
@@ -291,19 +291,19 @@ def check_jobs(warren: Warren, ticks: list[TickRow]) -> None:
 
 def check_ledger(name: str, ticks: list[TickRow]) -> None:
     assert [tick.nominal_at for tick in ticks] == [ticks[0].nominal_at + n * EVERY for n in range(len(ticks))]
-    assert all(tick.reason for tick in ticks if tick.fate is not TickFate.FIRED), "the ledger says why"
+    assert all(tick.reason for tick in ticks if tick.fate is not TickStatus.FIRED), "the ledger says why"
     missed = [tick for tick in ticks if tick.decided_at >= tick.nominal_at + EVERY]
     assert len(missed) >= 3
     fates = [tick.fate for tick in missed]
     match name:
         case "skip":
-            assert set(fates) == {TickFate.SKIPPED}
+            assert set(fates) == {TickStatus.SKIPPED}
         case "once":
-            assert set(fates) == {TickFate.COALESCED}
+            assert set(fates) == {TickStatus.COALESCED}
         case "all":
-            newest = [TickFate.CAUGHT_UP, TickFate.CAUGHT_UP]
-            assert fates == [TickFate.SKIPPED] * (len(missed) - 2) + newest
+            newest = [TickStatus.CAUGHT_UP, TickStatus.CAUGHT_UP]
+            assert fates == [TickStatus.SKIPPED] * (len(missed) - 2) + newest
         case _:
             young = [tick.decided_at - tick.nominal_at <= timedelta(seconds=5) for tick in missed]
-            assert [fate is TickFate.CAUGHT_UP for fate in fates] == young
-            assert set(fates) == {TickFate.SKIPPED, TickFate.CAUGHT_UP}
+            assert [fate is TickStatus.CAUGHT_UP for fate in fates] == young
+            assert set(fates) == {TickStatus.SKIPPED, TickStatus.CAUGHT_UP}

@@ -7,7 +7,7 @@ from threading import Event
 from tests.acceptance.looking import rows_of
 from tests.acceptance.warren import Warren, until
 
-from warrener_client import Ask, SyncClient
+from warrener_client import JobSpec, SyncClient
 from warrener_contracts.states import JobState
 
 HANDLERS = """
@@ -42,7 +42,7 @@ def test_g3_a_frozen_supervisor_swallows_no_heartbeats(warren: Warren) -> None:
     warren.start("supervisor")
     warren.start_all("reports", agents=2, slots=JOBS)
     with SyncClient(warren.broker_url) as client:
-        jobs = list(client.request_many([Ask("report.print")] * JOBS))
+        jobs = list(client.request_many([JobSpec("report.print")] * JOBS))
         until(lambda: len(starts(warren)) == JOBS, "all jobs to run")
         frozen.signal(signal.SIGSTOP)
         Event().wait(FROZEN)

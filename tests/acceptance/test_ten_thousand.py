@@ -11,7 +11,7 @@ import pytest
 from tests.acceptance.warren import Warren, until
 from tests.servers.kinds import RabbitMQServer
 
-from warrener_client import Ask, SyncClient
+from warrener_client import JobSpec, SyncClient
 
 MODULE = "tests.acceptance.many_handlers"
 JOBS = 10_000
@@ -59,7 +59,7 @@ def begin(warren: Warren, broker: RabbitMQServer) -> int:
     broker.settle()
     chance = random.Random(SEED)
     luck = [chance.random() < UNLUCKY for _ in range(JOBS)]
-    asks = [Ask("shared" if n % 2 else "many", {"unlucky": unlucky}) for n, unlucky in enumerate(luck)]
+    asks = [JobSpec("shared" if n % 2 else "many", {"unlucky": unlucky}) for n, unlucky in enumerate(luck)]
     with SyncClient(warren.broker_url) as client:
         assert sum(1 for _ in client.request_many(asks)) == JOBS
     return sum(luck)

@@ -17,7 +17,7 @@ from warrener_client import JobExpired, SyncClient
 from warrener_client.sync import SyncJob
 from warrener_contracts.events import (
     AttemptLost,
-    AttemptOverdue,
+    AttemptStartTimedOut,
     AttemptTimedOut,
     ErrorKind,
     JobDeadlinePassed,
@@ -75,7 +75,7 @@ def test_2_queued_too_long_it_is_named_and_waits_on(warren: Warren, start: Start
     said = Ear(warren.broker_url, STATUS)
     with SyncClient(warren.broker_url) as client:
         job = client.request("begins", policy={"start_timeout": "2s"})
-        until(lambda: said.heard(AttemptOverdue), "the watchdog to say that nobody takes it")
+        until(lambda: said.heard(AttemptStartTimedOut), "the watchdog to say that nobody takes it")
         start()
         assert job.result(timeout=60) == 1
     row, _, _ = story(warren, job.job_id)

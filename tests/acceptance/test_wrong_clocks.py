@@ -14,7 +14,7 @@ from tests.acceptance.looking import rows_of
 from tests.acceptance.warren import ServiceProcess, Warren, until
 from tests.faults.fake_time import FakeTime
 
-from warrener_client import Ask, SyncClient
+from warrener_client import JobSpec, SyncClient
 from warrener_client.sync import SyncJob
 from warrener_contracts.states import JobState
 from warrener_store import migrate
@@ -41,8 +41,8 @@ def test_4_with_clocks_a_minute_apart_nothing_is_lost_doubled_or_expired_early(s
     }
     begin(shared, wrong)
     with SyncClient(shared.broker_url) as client:
-        long = list(client.request_many([Ask("long", {"seconds": LONG})] * JOBS))
-        again = list(client.request_many([Ask("again", expires_after=40)] * JOBS))
+        long = list(client.request_many([JobSpec("long", {"seconds": LONG})] * JOBS))
+        again = list(client.request_many([JobSpec("again", expires_after=40)] * JOBS))
         began = time.monotonic()
         assert [job.result(timeout=60) for job in again] == [2] * JOBS
         assert time.monotonic() - began > DELAY - 0.5, "not retried before it was due by a true clock"
@@ -56,8 +56,8 @@ def test_4_with_clocks_a_minute_apart_nothing_is_lost_doubled_or_expired_early(s
 def test_4_a_step_of_the_wall_clock_loses_nothing_that_runs(shared: Warren) -> None:
     clocks = begin(shared, dict.fromkeys(("scheduler", "supervisor", "agent"), (0, 0)))
     with SyncClient(shared.broker_url) as client:
-        long = list(client.request_many([Ask("long", {"seconds": LONG})] * JOBS))
-        again = list(client.request_many([Ask("again")] * JOBS))
+        long = list(client.request_many([JobSpec("long", {"seconds": LONG})] * JOBS))
+        again = list(client.request_many([JobSpec("again")] * JOBS))
         until(lambda: len(runs(shared)) >= 2 * JOBS, "all to run")
         for name, step in (("supervisor", 10.0), ("agent", 60.0), ("scheduler", -60.0)):
             clocks[name][0].set(step)

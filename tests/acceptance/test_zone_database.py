@@ -10,7 +10,7 @@ from tests.acceptance.warren import Warren, until
 
 from warrener_client import SyncClient
 from warrener_contracts.events import SchedulePutData
-from warrener_contracts.rules import CronRule
+from warrener_contracts.schedule_rules import CronRule
 from warrener_store import open_store
 from warrener_store.schedules.rows import ScheduleRow
 

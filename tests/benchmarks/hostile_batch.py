@@ -28,8 +28,8 @@ from tests.benchmarks.processes import Workers, memory_megabytes
 from tests.benchmarks.systems.warrener_system import Warrener
 from tests.benchmarks.turns import say
 
-from warrener_client import Client, JobRejected
-from warrener_contracts.letters import BATCH_TYPE
+from warrener_client import Client, RequestRejected
+from warrener_contracts.messages import BATCH_TYPE
 from warrener_contracts.topology import REQUESTS
 
 ELEMENTS = 524_000  # and one more in each turn, so that no two batches are the same message
@@ -120,7 +120,7 @@ class Run:
             while True:
                 try:
                     await (await client.request("noop", {"payload": ""})).result()
-                except JobRejected:  # no agent has announced it yet
+                except RequestRejected:  # no agent has announced it yet
                     await asyncio.sleep(_LOOK)
                 else:
                     return

@@ -26,7 +26,7 @@ import uvloop
 from pamqp import commands
 
 from warrener_amqp import AmqpError, Channel, Confirmed, Delivered, Returned, Session, address
-from warrener_contracts.letters import Letter
+from warrener_contracts.messages import Message
 from warrener_contracts.topology import Binding, Exchange, Queue, Topology
 from warrener_runtime.bus import Fate, LaneName, open_bus
 from warrener_runtime.servers import PrivateRabbitMQ
@@ -96,9 +96,9 @@ class ByBus:
     async def close(self) -> None:
         await self._bus.close()
 
-    def _letters(self, number: int) -> list[Letter]:
+    def _letters(self, number: int) -> list[Message]:
         return [
-            Letter(
+            Message(
                 exchange="bench",
                 routing_key=self._queue,
                 body=BODY,

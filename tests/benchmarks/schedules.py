@@ -17,12 +17,12 @@ from tests.benchmarks.systems.clocks import put
 from tests.benchmarks.systems.warrener_system import Warrener
 
 from warrener_contracts.events import SchedulePutData
-from warrener_contracts.rules import Choices, IntervalRule, Misfire
+from warrener_contracts.schedule_rules import ScheduleChoices, IntervalRule, MisfirePolicy
 
 RATE = 50  # ticks a second, of all schedules together
 _SECONDS = 20.0
 _SETTLE = 5.0
-EVERY_TICK = Choices(misfire=Misfire.ALL, catch_up_most=1000, grace=timedelta(minutes=10))
+EVERY_TICK = ScheduleChoices(misfire=MisfirePolicy.ALL, catch_up_most=1000, grace=timedelta(minutes=10))
 """A schedule that ticks every 20 ms is often late for the next tick: none is left out for it."""
 _LATE = "SELECT count(*) FROM warrener_schedules WHERE wake_at < now() - interval '1 second'"
 _KEPT = "SELECT count(*) FROM warrener_schedules"

@@ -24,7 +24,7 @@ from tests.benchmarks.systems.port import Command
 from tests.benchmarks.systems.warrener_system import Warrener
 from tests.benchmarks.turns import say
 
-from warrener_client import Ask, Client
+from warrener_client import JobSpec, Client
 
 JOBS = 1_000_000
 START_TIMEOUT = 30.0  # seconds
@@ -94,8 +94,8 @@ class Run:
     def _ask(self, count: int, *, first: int = 0) -> None:
         async def ask() -> None:
             async with Client(self._place.broker_url) as client:
-                asks = (Ask("counted", {"number": first + number}) for number in range(count))
-                async for _ in client.request_many(asks, answers=False):
+                asks = (JobSpec("counted", {"number": first + number}) for number in range(count))
+                async for _ in client.request_many(asks, want_results=False):
                     pass
 
         began = time.perf_counter()

@@ -12,16 +12,16 @@ from tests.chaos.effects import stamp
 from tests.chaos.history import Expected, Request
 from tests.chaos.journal import Journal
 
-from warrener_client import Ask, Client
-from warrener_client.errors import ClientError, JobRejected
+from warrener_client import JobSpec, Client
+from warrener_client.errors import ClientError, RequestRejected
 from warrener_client.job import Job
 from warrener_contracts.events import SchedulePutData, ScheduleRemoveRequested
-from warrener_contracts.rules import Choices, IntervalRule, Overlap
+from warrener_contracts.schedule_rules import ScheduleChoices, IntervalRule, OverlapPolicy
 
-SCHEDULES: dict[str, tuple[float, Choices]] = {
-    "chaos.seconds": (2.0, Choices()),
-    "chaos.skipping": (3.0, Choices(overlap=Overlap.SKIP)),
-    "chaos.window": (5.0, Choices(grace=timedelta(seconds=2))),
+SCHEDULES: dict[str, tuple[float, ScheduleChoices]] = {
+    "chaos.seconds": (2.0, ScheduleChoices()),
+    "chaos.skipping": (3.0, ScheduleChoices(overlap=OverlapPolicy.SKIP)),
+    "chaos.window": (5.0, ScheduleChoices(grace=timedelta(seconds=2))),
 }
 """Name, seconds between two ticks, and choices of each schedule."""
 
@@ -43,7 +43,7 @@ _WATCHED = 0.1
 _MOST_AT_ONCE = 40  # batches that wait for their confirms
 
 Confirmed = Callable[[Request], None]
-Sample = tuple[Ask, Request]
+Sample = tuple[JobSpec, Request]
 
 
 def sample(dice: random.Random) -> Sample:
@@ -86,14 +86,14 @@ def build(
     not_before = None if delay is None else datetime.now(UTC) + timedelta(seconds=delay)
     watched = dice.random() < _WATCHED
     request = Request(str(job), job_type, 0.0, expected, children, due, watched, plain)
-    return Ask(job_type, given, id=job, not_before=not_before), request
+    return JobSpec(job_type, given, id=job, not_before=not_before), request
 
 
 class Workload:
     """Publishes what it is given, and keeps who waits for what."""
 
     def __init__(self, url: str, dice: random.Random, confirmed: Confirmed, journal: Journal) -> None:
-        self._client = Client(url, source="chaos", ask_again_after=10.0)
+        self._client = Client(url, source="chaos", resend_after=10.0)
         self._dice = dice
         self._confirmed = confirmed
         self._journal = journal
@@ -132,7 +132,7 @@ class Workload:
     async def end_schedules(self) -> None:
         """Remove the schedules; what has fired goes on."""
         for name in SCHEDULES:
-            await self._client.ask_of_schedule(ScheduleRemoveRequested, name)
+            await self._client.send_schedule_command(ScheduleRemoveRequested, name)
 
     async def quiesce(self, within: float) -> bool:
         """Wait until everything that was sent is confirmed, and each requester has its answer."""
@@ -154,7 +154,7 @@ class Workload:
                 some = [(ask, request) for ask, request in batch if request.watched == answers]
                 if not some:
                     continue
-                jobs = await self._client.request_patiently([ask for ask, _ in some], answers=answers)
+                jobs = await self._client.request_until_confirmed([ask for ask, _ in some], want_results=answers)
                 for job, (_, request) in zip(jobs, some, strict=True):
                     self._note(job, request)
         finally:
@@ -180,7 +180,7 @@ class Workload:
     async def _wait(self, job: Job) -> None:
         try:
             ended = await job.outcome()
-        except JobRejected as refused:
+        except RequestRejected as refused:
             answer = f"rejected: {refused.reason}"
         else:
             answer = ended.state.value

@@ -11,7 +11,7 @@ from uuid import uuid4
 import pytest
 from tests.servers.kinds import RabbitMQServer
 
-from warrener_contracts.letters import Letter
+from warrener_contracts.messages import Message
 from warrener_contracts.topology import DEAD_QUEUE, TOPOLOGY, UNROUTABLE_QUEUE, control_queue, dispatch_queue
 from warrener_runtime.bus import Bus, Delivery, Fate, Subscription, TopologyMismatch, open_bus
 from warrener_store.installation import ForeignBroker, belong
@@ -110,9 +110,9 @@ async def test_what_no_rung_takes_is_kept(bus: Bus) -> None:
     assert kept.body == b"1"
 
 
-def letter(name: str, exchange: str, key: str) -> Letter:
+def letter(name: str, exchange: str, key: str) -> Message:
     """A message of no meaning."""
-    return Letter(exchange, key, name.encode(), "text/plain", name, "test", {}, mandatory=True)
+    return Message(exchange, key, name.encode(), "text/plain", name, "test", {}, mandatory=True)
 
 
 async def receive(subscription: Subscription, count: int) -> list[Delivery]:

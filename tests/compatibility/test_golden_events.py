@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from warrener_contracts.codec import BY_TYPE, Readable, Unreadable, decode
+from warrener_contracts.codec import BY_TYPE, DecodedEvent, DecodeFailure, decode
 from warrener_contracts.events import JobRequested
-from warrener_contracts.letters import BATCH_TYPE, encode, letter_for
+from warrener_contracts.messages import BATCH_TYPE, encode, build_message
 from warrener_contracts.registry import REGISTRY
 
 WIRE = Path(__file__).resolve().parents[2] / "contracts" / "wire"
@@ -29,16 +29,16 @@ def test_there_is_a_release_and_an_example_of_every_event() -> None:
 @pytest.mark.parametrize("file", [*RELEASED, *CURRENT], ids=name_of)
 def test_a_golden_event_is_read_and_can_be_sent_on(file: Path) -> None:
     (found,) = decode(file.read_bytes())
-    assert isinstance(found, Readable), found
+    assert isinstance(found, DecodedEvent), found
     assert type(found.event) not in REGISTRY.upcasters  # it has become the current version
-    assert letter_for(found.event).body == encode(found.event)
+    assert build_message(found.event).body == encode(found.event)
     assert decode(encode(found.event)) == [found]
 
 
 @pytest.mark.parametrize("file", CURRENT, ids=name_of)
 def test_today_writes_what_the_golden_event_says(file: Path) -> None:
     (found,) = decode(file.read_bytes())
-    assert isinstance(found, Readable)
+    assert isinstance(found, DecodedEvent)
     assert json.loads(encode(found.event)) == json.loads(file.read_bytes())
 
 
@@ -57,7 +57,7 @@ def test_a_newer_neighbour_may_say_more(file: Path) -> None:
     event = json.loads(file.read_bytes())
     event["partition"], event["data"]["not_yet_invented"] = 7, {"a": [1]}
     (found,) = decode(json.dumps(event).encode())
-    assert isinstance(found, Readable)
+    assert isinstance(found, DecodedEvent)
     assert found.event == _only(file.read_bytes())
 
 
@@ -65,11 +65,11 @@ def test_a_version_of_the_future_is_parked_and_the_elements_beside_it_are_read()
     event = json.loads((WIRE / "golden" / "job.requested.v1.json").read_bytes())
     future = {**event, "type": "job.requested.v2"}
     found = decode(json.dumps([event, future, event]).encode(), BATCH_TYPE)
-    assert [type(one) for one in found] == [Readable, Unreadable, Readable]
+    assert [type(one) for one in found] == [DecodedEvent, DecodeFailure, DecodedEvent]
     assert isinstance(_only(json.dumps(event).encode()), JobRequested)
 
 
 def _only(body: bytes) -> object:
     (found,) = decode(body)
-    assert isinstance(found, Readable)
+    assert isinstance(found, DecodedEvent)
     return found.event

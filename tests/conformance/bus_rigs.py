@@ -8,7 +8,7 @@ from typing import Protocol, cast
 import aiormq
 from tests.servers.kinds import RabbitMQServer
 
-from warrener_contracts.letters import Letter
+from warrener_contracts.messages import Message
 from warrener_contracts.topology import Binding, Exchange, Queue
 from warrener_runtime.bus import Bus, Delivery, LaneName, Subscription, open_bus
 from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
@@ -100,8 +100,8 @@ async def _started(bus: Bus, closing: AsyncExitStack) -> Bus:
     return bus
 
 
-def letter(name: str, key: str = "job.x", exchange: str = "ask", *, mandatory: bool = True) -> Letter:
-    return Letter(
+def letter(name: str, key: str = "job.x", exchange: str = "ask", *, mandatory: bool = True) -> Message:
+    return Message(
         exchange=exchange,
         routing_key=key,
         body=name.encode(),
@@ -113,7 +113,7 @@ def letter(name: str, key: str = "job.x", exchange: str = "ask", *, mandatory: b
     )
 
 
-def letters(names: Iterable[object], key: str = "job.x") -> list[Letter]:
+def letters(names: Iterable[object], key: str = "job.x") -> list[Message]:
     return [letter(str(name), key) for name in names]
 
 

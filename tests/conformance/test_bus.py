@@ -24,7 +24,7 @@ from tests.conformance.bus_rigs import (
     receive_all,
 )
 
-from warrener_contracts.letters import Letter
+from warrener_contracts.messages import Message
 from warrener_contracts.topology import Binding, Exchange, Queue, Topology
 from warrener_runtime.bus import Bus, BusUnreachable, Delivery, Fate, Subscription, TopologyMismatch, open_bus
 from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
@@ -472,7 +472,7 @@ async def _survives(bus: Bus, subscription: Subscription, fault: Callable[[], Aw
     assert subscription.live
 
 
-async def _published_once_routable(bus: Bus, one: Letter) -> None:
+async def _published_once_routable(bus: Bus, one: Message) -> None:
     """A queue that is being declared again is not there for a moment."""
     while True:
         try:

@@ -8,7 +8,7 @@ from uuid import UUID, uuid4
 import pytest
 from tests.conformance.test_schedules import schedule, tick
 
-from warrener_contracts.events import TickFate
+from warrener_contracts.events import TickStatus
 from warrener_contracts.states import JobState
 from warrener_store.checkpoints import CheckpointRow
 from warrener_store.dead_letters import CampaignKind, CampaignRow, CampaignState, Move
@@ -247,7 +247,7 @@ async def test_the_runs_that_a_schedule_looks_back_at_are_in_use(store: Store) -
     await store.insert_jobs(jobs)
     await store.save_jobs([succeeded(row) if n in {1, 3} else died(row) for n, row in enumerate(jobs)])
     rows = [
-        tick("hourly", n, fate=TickFate.FIRED, job_id=row.job_id, wake_at=None, request=None)
+        tick("hourly", n, fate=TickStatus.FIRED, job_id=row.job_id, wake_at=None, request=None)
         for n, row in enumerate(jobs)
     ]
     await store.put_schedules([schedule(last_job_id=jobs[0].job_id)])

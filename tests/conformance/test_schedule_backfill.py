@@ -5,24 +5,24 @@ from uuid import uuid4
 
 from tests.conformance.test_schedules import schedule, tick
 
-from warrener_contracts.events import TickFate
+from warrener_contracts.events import TickStatus
 from warrener_store.schedules.rows import TickRow
 from warrener_store.store import Store
 from warrener_store.testing import after
 
 
-def passed_over(seconds: float, fate: TickFate = TickFate.SKIPPED) -> TickRow:
+def passed_over(seconds: float, fate: TickStatus = TickStatus.SKIPPED) -> TickRow:
     return tick(seconds=seconds, fate=fate, job_id=None, wake_at=None, request=None, reason="paused")
 
 
 def backfilled(seconds: float) -> TickRow:
-    return tick(seconds=seconds, fate=TickFate.CAUGHT_UP, reason="backfilled", wake_at=after(999))
+    return tick(seconds=seconds, fate=TickStatus.CAUGHT_UP, reason="backfilled", wake_at=after(999))
 
 
 async def test_what_is_new_or_has_no_job_is_asked_for_and_what_has_one_stays(store: Store) -> None:
     await store.put_schedules([schedule()])
-    fired, waits = tick(seconds=1), passed_over(3, TickFate.WAITING)
-    await store.add_ticks([fired, passed_over(2), waits, passed_over(4, TickFate.COALESCED)])
+    fired, waits = tick(seconds=1), passed_over(3, TickStatus.WAITING)
+    await store.add_ticks([fired, passed_over(2), waits, passed_over(4, TickStatus.COALESCED)])
     told = [backfilled(seconds) for seconds in range(5)]
     kept = await store.backfill_ticks(told)
     assert sorted(row.nominal_at for row in kept) == [after(0), after(2), after(4)]

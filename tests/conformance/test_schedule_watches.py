@@ -6,7 +6,7 @@ from uuid import UUID, uuid4
 
 from tests.conformance.test_schedules import schedule, tick
 
-from warrener_contracts.events import TickFate
+from warrener_contracts.events import TickStatus
 from warrener_contracts.states import JobState
 from warrener_store.schedules.watches import Watched, WatchRow
 from warrener_store.store import Store
@@ -93,7 +93,7 @@ class TestClaiming:
         await fired(store, 3)
         await fired(store, 4, JobState.RUNNING)
         await store.add_ticks(
-            [tick(seconds=5, fate=TickFate.SKIPPED, job_id=None, wake_at=None, request=None)]
+            [tick(seconds=5, fate=TickStatus.SKIPPED, job_id=None, wake_at=None, request=None)]
         )
         (found,) = await looked_at(store)
         assert [(run.nominal_at, run.state, run.finished_at) for run in found.runs] == [

@@ -8,8 +8,8 @@ from uuid import uuid4
 
 import pytest
 
-from warrener_contracts.events import SchedulePutData, TickFate
-from warrener_contracts.rules import Choices, CronRule, IntervalRule
+from warrener_contracts.events import SchedulePutData, TickStatus
+from warrener_contracts.schedule_rules import ScheduleChoices, CronRule, IntervalRule
 from warrener_contracts.states import JobState
 from warrener_store.schedules.port import Decide
 from warrener_store.schedules.rows import Advance, DueSchedule, ScheduleRow, TickRow
@@ -27,7 +27,7 @@ def schedule(name: str = "hourly", seconds: float = 0, **changes: object) -> Sch
         timezone="Europe/Berlin",
         job_type="flights.load",
         arguments={"path": "a\x1a.csv", "none": None},
-        choices=Choices(jitter=timedelta(seconds=5), start=NOON),
+        choices=ScheduleChoices(jitter=timedelta(seconds=5), start=NOON),
     )
     row = ScheduleRow(asked=asked, put_at=NOON, zone_version="2026a", next_at=NOON, wake_at=after(seconds))
     return replace(row, **changes)  # type: ignore[arg-type] # as many as a test needs
@@ -37,7 +37,7 @@ def tick(name: str = "hourly", seconds: float = 0, **changes: object) -> TickRow
     row = TickRow(
         schedule=name,
         nominal_at=after(seconds),
-        fate=TickFate.FIRED,
+        fate=TickStatus.FIRED,
         due_at=after(seconds),
         decided_at=after(seconds + 1),
         reason="none\x00 at all",
@@ -150,12 +150,12 @@ class TestAdvancing:
     async def test_a_batch_comes_back_as_it_went_whether_its_rows_say_the_same_or_not(
         self, store: Store
     ) -> None:
-        for fates in ([TickFate.FIRED] * 3, [TickFate.FIRED, TickFate.SKIPPED, TickFate.FIRED]):
+        for fates in ([TickStatus.FIRED] * 3, [TickStatus.FIRED, TickStatus.SKIPPED, TickStatus.FIRED]):
             names = [f"{'-'.join(fates)}.{number}" for number in range(3)]
             await store.put_schedules([schedule(name) for name in names])
             ticks = [tick(name, fate=fate) for name, fate in zip(names, fates, strict=True)]
             rows = [
-                schedule(name, 60, runs=fate is TickFate.FIRED)
+                schedule(name, 60, runs=fate is TickStatus.FIRED)
                 for name, fate in zip(names, fates, strict=True)
             ]
             advances = [Advance(row, (one,)) for row, one in zip(rows, ticks, strict=True)]
@@ -168,13 +168,13 @@ class TestAdvancing:
 
     async def test_a_tick_is_decided_once(self, store: Store) -> None:
         await store.put_schedules([schedule()])
-        first, again = tick(), tick(fate=TickFate.SKIPPED, wake_at=None, request=None)
+        first, again = tick(), tick(fate=TickStatus.SKIPPED, wake_at=None, request=None)
         assert await store.advance_schedules(NOON, 1, lambda _: [on_to(0, first)]) == [first]
         assert await store.advance_schedules(NOON, 1, lambda _: [on_to(60, again, tick(seconds=1))]) != []
         assert (await store.ticks_of("hourly"))[-1] == first
 
     async def test_a_waiting_tick_is_decided_once_more(self, store: Store) -> None:
-        waiting = tick(fate=TickFate.WAITING, wake_at=None, request=None)
+        waiting = tick(fate=TickStatus.WAITING, wake_at=None, request=None)
         other = replace(waiting, nominal_at=after(5))
         await store.put_schedules([schedule(waiting=2)])
         await store.add_ticks([other, waiting])

@@ -3,7 +3,7 @@
 import asyncio
 from dataclasses import replace
 
-from warrener_contracts.breaking import BreakerPolicy, BreakerState
+from warrener_contracts.circuit_breaker import BreakerPolicy, BreakerState
 from warrener_contracts.states import JobState
 from warrener_store import StateStore
 from warrener_store.rows import BreakerRow

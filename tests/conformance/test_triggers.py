@@ -7,8 +7,8 @@ from datetime import datetime, timedelta
 from itertools import count
 from uuid import UUID, uuid5
 
-from warrener_contracts.events import SchedulePutData, TickFate
-from warrener_contracts.rules import CronRule, Rule
+from warrener_contracts.events import SchedulePutData, TickStatus
+from warrener_contracts.schedule_rules import CronRule, Rule
 from warrener_contracts.triggers import AfterRule, EventRule, Upstream
 from warrener_store.schedules.rows import Advance, DueSchedule, ScheduleRow, TickRow
 from warrener_store.store import Store
@@ -40,7 +40,7 @@ def tick(number: int = 1) -> TickRow:
     return TickRow(
         schedule="on.file",
         nominal_at=after(number),
-        fate=TickFate.SKIPPED,
+        fate=TickStatus.SKIPPED,
         due_at=after(number),
         decided_at=after(60),
     )

@@ -97,7 +97,7 @@ def _is_poison(world: World, row: JobRow) -> bool:
     gives to the next agent before it is missed dies without a loss."""
     deaths = row.error.deaths if row.error is not None else ()
     killed = [death for death in deaths if any(agent in death for agent in world.killed_agents if agent)]
-    return len(killed) == len(deaths) >= row.policy.quarantined_after
+    return len(killed) == len(deaths) >= row.policy.quarantine_threshold
 
 
 def _check_wishes(world: World, rows: Mapping[UUID, JobRow]) -> None:

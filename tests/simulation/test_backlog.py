@@ -12,9 +12,9 @@ from tests.simulation.world import World
 
 from warrener_contracts import topology
 from warrener_contracts.backoff import Backoff
-from warrener_contracts.codec import Readable, decode
-from warrener_contracts.events import AttemptDispatched, AttemptOverdue, JobRequested, JobRequestedData
-from warrener_contracts.letters import Letter, letter_for
+from warrener_contracts.codec import DecodedEvent, decode
+from warrener_contracts.events import AttemptDispatched, AttemptStartTimedOut, JobRequested, JobRequestedData
+from warrener_contracts.messages import Message, build_message
 from warrener_contracts.policy import PolicyOverrides
 from warrener_contracts.states import JobState
 from warrener_contracts.topology import Binding, Queue, Topology
@@ -56,7 +56,7 @@ class Audit:
     def named(self) -> Counter[UUID]:
         """How often each job was named for waiting too long."""
         return Counter(
-            event.data.job_id for event in self._events(topology.STATUS) if isinstance(event, AttemptOverdue)
+            event.data.job_id for event in self._events(topology.STATUS) if isinstance(event, AttemptStartTimedOut)
         )
 
     def _events(self, exchange: str) -> list[object]:
@@ -64,14 +64,14 @@ class Audit:
             found.event
             for message in self._world.broker.peek(f"audit.{exchange}")
             for found in decode(message.body, message.content_type)
-            if isinstance(found, Readable)
+            if isinstance(found, DecodedEvent)
         ]
 
 
-def request(world: World, kind: str, policy: PolicyOverrides, **arguments: float) -> tuple[UUID, Letter]:
+def request(world: World, kind: str, policy: PolicyOverrides, **arguments: float) -> tuple[UUID, Message]:
     job_id = world.entropy.new_id()
     data = JobRequestedData(job_type=kind, arguments=arguments, policy=policy)
-    return job_id, letter_for(JobRequested(id=str(job_id), source="backlog", data=data))
+    return job_id, build_message(JobRequested(id=str(job_id), source="backlog", data=data))
 
 
 async def ask(world: World, jobs: int, kind: str, policy: PolicyOverrides, **arguments: float) -> list[UUID]:
@@ -306,7 +306,7 @@ async def ask_in(world: World, jobs: int, kind: str, queue: str, reply_to: str |
     ids = [world.entropy.new_id() for _ in range(jobs)]
     data = JobRequestedData(job_type=kind, arguments={"number": 1}, queue=queue, reply_to=reply_to)
     await world.publish(
-        *(letter_for(JobRequested(id=str(each), source="backlog", data=data)) for each in ids)
+        *(build_message(JobRequested(id=str(each), source="backlog", data=data)) for each in ids)
     )
     return ids
 
@@ -317,7 +317,7 @@ async def drain(world: World) -> None:
     await bus.start()
 
     async def move(delivery: Delivery) -> None:
-        letter = Letter(
+        letter = Message(
             exchange=topology.DISPATCH,
             routing_key=f"default.{delivery.routing_key.partition('.')[2]}",
             body=delivery.body,

@@ -17,7 +17,7 @@ from warrener_contracts.events import (
     JobRequested,
     JobRequestedData,
 )
-from warrener_contracts.letters import letter_for
+from warrener_contracts.messages import build_message
 from warrener_contracts.states import JobState
 
 _ENOUGH = 400  # calls; each story makes fewer, and ends the count itself
@@ -62,9 +62,9 @@ async def _story(kind: str, how: str, nth: int, *, effect_first: bool) -> bool:
             await _ask(world, "slow", seconds=30.0),
         ]
         root, unheard = await _ask(world, "grower", left=20), world.entropy.new_id()
-        await world.publish(letter_for(_cancel(unheard)))
+        await world.publish(build_message(_cancel(unheard)))
         await world.clock.advance(4)
-        await world.publish(letter_for(_cancel(jobs[-1])), letter_for(_cancel(root, tree=True)))
+        await world.publish(build_message(_cancel(jobs[-1])), build_message(_cancel(root, tree=True)))
         await _ask(world, "quick", job_id=unheard, number=7)
         await world.clock.run_until(
             lambda: {*jobs, root, unheard} <= world.store.jobs.keys() and world.settled(), within=400
@@ -96,7 +96,7 @@ async def _ask(
         delay=None if delay is None else timedelta(seconds=delay),
         reply_to="asker",
     )
-    await world.publish(letter_for(JobRequested(id=str(job_id), source="story", data=data)))
+    await world.publish(build_message(JobRequested(id=str(job_id), source="story", data=data)))
     return job_id
 
 

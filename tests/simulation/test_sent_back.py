@@ -9,7 +9,7 @@ from tests.simulation.world import World
 from warrener_agent.ledger import Claim
 from warrener_contracts import topology
 from warrener_contracts.events import AttemptDispatched, AttemptDispatchedData
-from warrener_contracts.letters import letter_for
+from warrener_contracts.messages import build_message
 from warrener_contracts.policy import Guarantee
 from warrener_contracts.topology import Binding, Queue, Topology
 from warrener_runtime.bus import Delivery
@@ -26,7 +26,7 @@ async def test_a_message_of_an_attempt_that_runs_elsewhere_comes_ever_more_seldo
         await world.ledger.claim([claim], agent_id="another", lease=lease)
         levels = await listen(world)
 
-        await world.publish(letter_for(event))
+        await world.publish(build_message(event))
         await world.clock.advance(RUNS_FOR - 60)
 
         assert levels[:8] == ["1s"] * 8, "its holder may have died: looked at until a lease is over"
@@ -45,11 +45,11 @@ async def test_what_waits_for_a_slot_comes_at_most_every_fifteen_seconds() -> No
     world.early_ack = 1.0
     async with world:
         long = [dispatched(world, "slow", seconds=RUNS_FOR) for _ in range(SLOTS)]
-        await world.publish(*map(letter_for, long))
+        await world.publish(*map(build_message, long))
         await world.clock.advance(10)  # they run, their messages are acknowledged, their slots are taken
         levels = await listen(world)
 
-        await world.publish(letter_for(dispatched(world, "quick", number=1)))
+        await world.publish(build_message(dispatched(world, "quick", number=1)))
         await world.clock.advance(600)
 
         assert levels[:7] == [*["1s"] * 5, "5s", "15s"]

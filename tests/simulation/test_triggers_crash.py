@@ -12,15 +12,15 @@ from tests.simulation.invariants import check
 from tests.simulation.world import World
 
 from warrener_contracts.events import SchedulePut, SchedulePutData
-from warrener_contracts.letters import EVENT_TYPE, Letter, letter_for
-from warrener_contracts.rules import Rule
+from warrener_contracts.messages import EVENT_TYPE, Message, build_message
+from warrener_contracts.schedule_rules import Rule
 from warrener_contracts.topology import EVENTS, TRIGGERS_QUEUE
-from warrener_contracts.triggers import AfterRule, Check, Condition, EventRule, Upstream
+from warrener_contracts.triggers import AfterRule, ConditionOperator, Condition, EventRule, Upstream
 
 _CALLS, _EACH = 48, 4  # so many calls; each of the four ways to go wrong has a quarter of them
 _HOUR = timedelta(hours=1)
 RULES: dict[str, Rule] = {
-    "note": EventRule(key="note.*", where=(Condition(path="data", check=Check.MORE, value=0),)),
+    "note": EventRule(key="note.*", where=(Condition(path="data", check=ConditionOperator.MORE, value=0),)),
     "burst": EventRule(key="burst", debounce=timedelta(seconds=8)),
     "after": AfterRule(upstreams=(Upstream(schedule="note"),)),
     "all": AfterRule(upstreams=(Upstream(schedule="after"), Upstream(schedule="burst")), within=_HOUR),
@@ -50,7 +50,7 @@ async def test_g9_a_scheduler_is_struck_at_its_calls_in_turn(
 async def _story(world: World, strike: Callable[[str], None]) -> None:
     """Events, told twice, and what follows from them."""
     strike("while they are put")
-    await world.publish(*(letter_for(_put(name, rule)) for name, rule in RULES.items()))
+    await world.publish(*(build_message(_put(name, rule)) for name, rule in RULES.items()))
     await world.clock.advance(6)
     notes = [_note(number) for number in range(3)]
     bursts = [_note(number, "burst") for number in range(3, 6)]
@@ -80,8 +80,8 @@ def _put(name: str, rule: Rule) -> SchedulePut:
     return SchedulePut(id=f"put-{name}", source="story", data=data)
 
 
-def _note(number: int, key: str = "note.x") -> Letter:
+def _note(number: int, key: str = "note.x") -> Message:
     body = {"specversion": "1.0", "id": str(number), "source": "story", "type": "note", "data": number}
-    return Letter(
+    return Message(
         EVENTS, key, json.dumps(body).encode(), EVENT_TYPE, f"note-{number}", "", {}, mandatory=False
     )

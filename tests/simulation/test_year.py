@@ -6,7 +6,7 @@ import pytest
 from tests.simulation.year import Year
 from tests.simulation.year_plan import BEGIN, END, Planned, count, the_thousand
 
-from warrener_contracts.events import TickFate
+from warrener_contracts.events import TickStatus
 from warrener_contracts.identity import tick_job_id
 from warrener_contracts.states import JobState
 
@@ -38,4 +38,4 @@ async def check_ledger(year: Year, planned: Planned) -> None:
     ticks = [tick for tick in found if tick.nominal_at < END]  # that of the end is decided a little ahead
     assert {tick.nominal_at for tick in ticks} == planned.times, planned.asked
     assert len(ticks) == len(planned.times)
-    assert {tick.fate for tick in ticks} <= {TickFate.FIRED}, planned.asked
+    assert {tick.fate for tick in ticks} <= {TickStatus.FIRED}, planned.asked

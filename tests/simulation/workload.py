@@ -17,7 +17,7 @@ from warrener_contracts.events import (
     JobRequestedData,
     Reason,
 )
-from warrener_contracts.letters import Letter, letter_for
+from warrener_contracts.messages import Message, build_message
 
 KINDS: tuple[tuple[str, Callable[[World], dict[str, Any]]], ...] = (
     ("quick", lambda world: {"number": world.dice.randint(0, 9)}),
@@ -48,7 +48,7 @@ POISON: dict[Reason, bytes] = {
     Reason.BAD_FIELDS: _event(id="p2"),
     Reason.UNKNOWN_JOB_TYPE: _event(id="p3", data={"job_type": "nobody.can"}),
     Reason.BAD_ARGUMENTS: _event(id="p4", data={"job_type": "quick", "arguments": {"number": "many"}}),
-    Reason.WRONG_DOOR: _event(
+    Reason.WRONG_QUEUE: _event(
         id="p5",
         type="job.dead.v1",
         data={"job_id": _NOBODYS_JOB, "job_type": "quick", "attempts": 1, "reason": "none"},
@@ -79,14 +79,14 @@ class Workload:
 
     async def _one(self) -> None:
         request = self._request()
-        await self._world.publish(letter_for(request))
+        await self._world.publish(build_message(request))
         job_id = UUID(request.id)
         self.accepted.add(job_id)
         if self._world.dice.random() < 0.2:
-            await self._world.publish(letter_for(request)._replace(message_id=f"again-{request.id}"))
+            await self._world.publish(build_message(request)._replace(message_id=f"again-{request.id}"))
         if self._world.dice.random() < 0.2:
             await self._world.clock.sleep(self._world.dice.choice((0.0, 0.5, 5.0)))
-            await self._world.publish(letter_for(self._cancel(job_id)))
+            await self._world.publish(build_message(self._cancel(job_id)))
             self.cancelled.add(job_id)
         elif self._world.dice.random() < 0.1:  # before its request, which may never have come by then
             await self._cancel_before()
@@ -94,9 +94,9 @@ class Workload:
     async def _cancel_before(self) -> None:
         request = self._request()
         job_id = UUID(request.id)
-        await self._world.publish(letter_for(self._cancel(job_id)))
+        await self._world.publish(build_message(self._cancel(job_id)))
         await self._world.clock.sleep(self._world.dice.choice((0.0, 0.5)))
-        await self._world.publish(letter_for(request))
+        await self._world.publish(build_message(request))
         self.accepted.add(job_id)
         self.cancelled.add(job_id)
 
@@ -119,8 +119,8 @@ class Workload:
         data = JobCancelRequestedData(job_id=job_id, tree=tree)
         return JobCancelRequested(id=f"cancel-{job_id}", source="simulation", data=data)
 
-    def _poisoned(self, body: bytes) -> Letter:
-        return Letter(
+    def _poisoned(self, body: bytes) -> Message:
+        return Message(
             exchange=topology.REQUESTS,
             routing_key="poison",
             body=body,

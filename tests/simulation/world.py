@@ -18,9 +18,9 @@ from warrener_agent.identity import fresh_id
 from warrener_agent.settings import AgentSettings
 from warrener_agent.wiring import assemble as assemble_agent
 from warrener_contracts import topology
-from warrener_contracts.codec import Readable, decode
+from warrener_contracts.codec import DecodedEvent, decode
 from warrener_contracts.events import Event
-from warrener_contracts.letters import Letter
+from warrener_contracts.messages import Message
 from warrener_contracts.topology import Binding, Queue, Topology
 from warrener_runtime.bus import Bus
 from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
@@ -45,7 +45,7 @@ WORK = tuple(
         topology.dispatch_queue("default"),
     )
 )
-RUNGS = tuple(rung.queue for rung in topology.RUNGS)
+DELAY_LEVELS = tuple(rung.queue for rung in topology.DELAY_LEVELS)
 _WRONG = (0.0, 0.0, 5.0, -5.0, 60.0, -60.0)
 """Seconds by which the wall clock of a host may be wrong."""
 _EAR = Queue("ear", (Binding(topology.EVENTS, "#"),))
@@ -145,7 +145,7 @@ class World:
 
     # -- what happens in it ---------------------------------------------------------------------------------
 
-    async def publish(self, *letters: Letter) -> None:
+    async def publish(self, *letters: Message) -> None:
         """As a producer: until the broker has confirmed. Needs the clock to move if the broker is away."""
         await publish_all(self.producer, letters, clock=self.clock)
 
@@ -153,12 +153,12 @@ class World:
         self.told += [
             found.event
             for found in decode(delivery.body, delivery.content_type)
-            if isinstance(found, Readable)
+            if isinstance(found, DecodedEvent)
         ]
 
     def settled(self) -> bool:
         """Whether every job is over and no message waits anywhere (invariant I11)."""
-        idle = not any(self.broker.ready(queue) for queue in (*WORK, *RUNGS))
+        idle = not any(self.broker.ready(queue) for queue in (*WORK, *DELAY_LEVELS))
         return idle and all(row.state.terminal for row in self.store.jobs.values())
 
     def process(self, kind: str) -> Process:

@@ -12,7 +12,7 @@ from warrener_agent import Agent, JobContext
 from warrener_agent.settings import AgentSettings
 from warrener_agent.wiring import assemble as assemble_agent
 from warrener_contracts.events import SchedulePut, SchedulePutData
-from warrener_contracts.letters import letter_for
+from warrener_contracts.messages import build_message
 from warrener_contracts.topology import TOPOLOGY
 from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
 from warrener_runtime.publishing import publish_all
@@ -89,7 +89,7 @@ class Year:
     async def put(self, schedules: list[SchedulePutData]) -> None:
         """As a producer does."""
         events = [SchedulePut(id=one.name, source="year", data=one) for one in schedules]
-        await publish_all(self._producer, [letter_for(event) for event in events], clock=self.clock)
+        await publish_all(self._producer, [build_message(event) for event in events], clock=self.clock)
         await self.clock.settle()
 
     async def live_before(self, end: datetime) -> None:

@@ -7,7 +7,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from zoneinfo import ZoneInfo
 
 from warrener_contracts.events import SchedulePutData
-from warrener_contracts.rules import CronRule, IntervalRule, OnceRule, Rule
+from warrener_contracts.schedule_rules import CronRule, IntervalRule, OnceRule, Rule
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 END = datetime(2027, 1, 1, tzinfo=UTC)

@@ -3,9 +3,9 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 
-from warrener_client import Ask, Client
+from warrener_client import JobSpec, Client
 from warrener_client.testing import StandIn
-from warrener_contracts.codec import Readable, decode
+from warrener_contracts.codec import DecodedEvent, decode
 from warrener_contracts.topology import REQUESTS_QUEUE
 from warrener_runtime.bus import Bus, Fate, Outgoing
 from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
@@ -13,8 +13,8 @@ from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
 Buses = Callable[[], Bus]
 
 
-def numbers(count: int) -> Iterator[Ask]:
-    return (Ask("number.square", {"n": n}) for n in range(count))
+def numbers(count: int) -> Iterator[JobSpec]:
+    return (JobSpec("number.square", {"n": n}) for n in range(count))
 
 
 async def test_handles_come_in_order_and_every_job_is_answered(client: Client, new_bus: Buses) -> None:
@@ -29,7 +29,7 @@ async def test_who_does_not_want_answers_gets_none_until_a_handle_is_waited_for(
     client: Client, new_bus: Buses
 ) -> None:
     async with StandIn(new_bus(), {"number.square": lambda given: given["n"] ** 2}) as warren:
-        jobs = [job async for job in client.request_many(numbers(20), batch=5, answers=False)]
+        jobs = [job async for job in client.request_many(numbers(20), batch=5, want_results=False)]
         while len(warren.requests) < 20:
             warren.more_requests.clear()
             await warren.more_requests.wait()
@@ -37,13 +37,13 @@ async def test_who_does_not_want_answers_gets_none_until_a_handle_is_waited_for(
         assert await jobs[7].result(timeout=60) == 49
     again = warren.requests[20:]
     assert {request.id for request in again} == {str(jobs[7].job_id)}
-    assert not any(job.over for job in jobs if job is not jobs[7])
+    assert not any(job.is_finished for job in jobs if job is not jobs[7])
 
 
 async def test_an_asynchronous_source_will_do_and_one_batch_may_be_all(client: Client) -> None:
-    async def source() -> AsyncIterator[Ask]:
-        for ask in numbers(3):
-            yield ask
+    async def source() -> AsyncIterator[JobSpec]:
+        for spec in numbers(3):
+            yield spec
 
     jobs = [job async for job in client.request_many(source())]
     assert len(jobs) == 3
@@ -52,9 +52,9 @@ async def test_an_asynchronous_source_will_do_and_one_batch_may_be_all(client: C
 
 
 async def test_the_same_id_twice_in_one_batch_is_one_job(client: Client, new_bus: Buses) -> None:
-    ask = Ask("number.square", {"n": 3}, id="three")
+    spec = JobSpec("number.square", {"n": 3}, id="three")
     async with StandIn(new_bus(), {"number.square": lambda given: given["n"] ** 2}):
-        first, second = await client.request_batch([ask, ask])
+        first, second = await client.request_batch([spec, spec])
         assert first.job_id == second.job_id
         assert await first.result(timeout=20) == await second.result(timeout=20) == 9
 
@@ -62,24 +62,24 @@ async def test_the_same_id_twice_in_one_batch_is_one_job(client: Client, new_bus
 async def test_the_source_is_read_no_further_than_a_few_batches_ahead(client: Client) -> None:
     read = 0
 
-    def source() -> Iterator[Ask]:
+    def source() -> Iterator[JobSpec]:
         nonlocal read
-        for ask in numbers(10_000):
+        for spec in numbers(10_000):
             read += 1
-            yield ask
+            yield spec
 
     stream = client.request_many(source(), batch=10)
     await anext(stream)
     assert read <= 60
 
 
-def kept_ids(broker: MemoryBroker) -> set[str]:
+def queued_ids(broker: MemoryBroker) -> set[str]:
     """The ids of the requests that the broker has."""
     return {
         found.event.id
         for message in broker.peek(REQUESTS_QUEUE.name)
         for found in decode(message.body, message.content_type)
-        if isinstance(found, Readable)
+        if isinstance(found, DecodedEvent)
     }
 
 
@@ -92,11 +92,11 @@ class ReluctantBus(MemoryBus):
         fresh = {message.message_id for message in messages} - self._seen
         self._seen |= fresh
         self.refused += len(fresh)
-        kept = [message for message in messages if message.message_id not in fresh]
+        accepted = [message for message in messages if message.message_id not in fresh]
         fates = dict(
             zip(
-                (message.message_id for message in kept),
-                await super().publish(kept, timeout=timeout),
+                (message.message_id for message in accepted),
+                await super().publish(accepted, timeout=timeout),
                 strict=True,
             )
         )
@@ -113,7 +113,7 @@ async def test_a_full_queue_slows_the_asker_and_loses_nothing() -> None:
     async with Client(bus=reluctant) as client:
         jobs = [job async for job in client.request_many(numbers(50), batch=10)]
     assert reluctant.refused == 5  # a batch is one message, refused and kept as a whole
-    assert kept_ids(broker) == {str(job.job_id) for job in jobs}
+    assert queued_ids(broker) == {str(job.job_id) for job in jobs}
 
 
 async def test_a_broker_that_goes_and_comes_back_costs_time_and_no_request() -> None:
@@ -124,7 +124,7 @@ async def test_a_broker_that_goes_and_comes_back_costs_time_and_no_request() -> 
         broker.lose_confirms(5)
         broker.restart()
         jobs += [job async for job in stream]
-    assert kept_ids(broker) == {str(job.job_id) for job in jobs}
+    assert queued_ids(broker) == {str(job.job_id) for job in jobs}
     assert len(jobs) == 50
 
 
@@ -134,4 +134,4 @@ async def test_leaving_a_stream_early_gives_up_what_was_begun() -> None:
         stream = client.request_many(numbers(100), batch=5)
         await anext(stream)
         await stream.aclose()
-        assert not [task for task in asyncio.all_tasks() if "request_patiently" in repr(task)]
+        assert not [task for task in asyncio.all_tasks() if "request_until_confirmed" in repr(task)]

@@ -10,19 +10,19 @@ import pytest
 from pydantic import BaseModel
 
 from warrener_client import (
-    Ask,
+    JobSpec,
     BadRequest,
     Client,
     ClientClosed,
     JobCancelled,
-    JobDead,
+    JobDied,
     JobFailed,
-    JobRejected,
+    RequestRejected,
     RequestTooLarge,
     ResultMismatch,
     ResultTimeout,
 )
-from warrener_client.testing import Reject, StandIn
+from warrener_client.testing import RejectRequest, StandIn
 from warrener_contracts.events import Reason
 from warrener_contracts.policy import Backoff, PolicyOverrides
 from warrener_runtime.bus import Bus, open_bus
@@ -40,13 +40,13 @@ async def test_a_request_is_answered_with_the_result(client: Client, new_bus: Bu
     async with StandIn(new_bus(), {"flights.load": lambda given: {"loaded": given["path"]}}) as warren:
         job = await client.request("flights.load", {"path": Path("2013-01-01.csv")})
         assert await job.result(timeout=20) == {"loaded": "2013-01-01.csv"}
-    assert job.over
+    assert job.is_finished
     assert not job.deduplicated
     assert warren.requests[0].id == str(job.job_id)
     assert warren.requests[0].source == "warrener.client"
 
 
-async def test_a_result_is_validated_as_the_model_that_is_asked_for(client: Client, new_bus: Buses) -> None:
+async def test_a_result_is_validated_as_the_requested_model(client: Client, new_bus: Buses) -> None:
     answer = {"rows": 842, "day": "2013-01-01T00:00:00Z"}
     async with StandIn(new_bus(), {"flights.load": lambda _: answer}):
         job = await client.request("flights.load")
@@ -73,12 +73,12 @@ async def test_everything_that_may_be_chosen_arrives(client: Client, new_bus: Bu
             parent_id=parent,
         )
         assert await job.result(timeout=20) is None
-    asked = warren.requests[0].data
+    received = warren.requests[0].data
     assert job.job_id == job_id
-    assert (asked.queue, asked.idempotency_key, asked.parent_id) == ("mails", "welcome-17", parent)
-    assert (asked.not_before, asked.deadline) == (moment, moment + timedelta(hours=1))
-    assert asked.policy is not None
-    assert asked.policy.max_attempts == 2
+    assert (received.queue, received.idempotency_key, received.parent_id) == ("mails", "welcome-17", parent)
+    assert (received.not_before, received.deadline) == (moment, moment + timedelta(hours=1))
+    assert received.policy is not None
+    assert received.policy.max_attempts == 2
 
 
 async def test_a_text_id_is_the_same_job_for_everybody_of_that_source(client: Client, new_bus: Buses) -> None:
@@ -93,14 +93,14 @@ async def test_a_text_id_is_the_same_job_for_everybody_of_that_source(client: Cl
     assert [request.id for request in warren.requests] == ["order-17", "order-17"]
 
 
-async def test_a_dead_job_tells_the_error(client: Client, new_bus: Buses) -> None:
+async def test_the_result_of_a_dead_job_raises_its_error(client: Client, new_bus: Buses) -> None:
     def fail(_: object) -> None:
         raise ValueError("line 3 has 7 columns")
 
     async with StandIn(new_bus(), {"flights.load": fail}):
         job = await client.request("flights.load")
         with pytest.raises(
-            JobDead, match=r"dead after attempt 1: ValueError: line 3 has 7 columns"
+            JobDied, match=r"dead after attempt 1: ValueError: line 3 has 7 columns"
         ) as caught:
             await job.result(timeout=20)
     assert isinstance(caught.value, JobFailed)
@@ -108,16 +108,16 @@ async def test_a_dead_job_tells_the_error(client: Client, new_bus: Buses) -> Non
     assert caught.value.job_id == job.job_id
 
 
-async def test_a_refused_request_tells_the_reason(client: Client, new_bus: Buses) -> None:
+async def test_a_rejected_request_raises_with_the_reason(client: Client, new_bus: Buses) -> None:
     def refuse(_: object) -> None:
-        raise Reject(Reason.BAD_ARGUMENTS, "path: expected a string, got 7")
+        raise RejectRequest(Reason.BAD_ARGUMENTS, "path: expected a string, got 7")
 
     async with StandIn(new_bus(), {"flights.load": refuse}):
         unknown = await client.request("no.such.type", id="x-1")
         wrong = await client.request("flights.load", {"path": 7})
-        with pytest.raises(JobRejected) as caught:
+        with pytest.raises(RequestRejected) as caught:
             await wrong.result(timeout=20)
-        with pytest.raises(JobRejected, match=r"no\.such\.type x-1 was rejected \(unknown_job_type\)"):
+        with pytest.raises(RequestRejected, match=r"no\.such\.type x-1 was rejected \(unknown_job_type\)"):
             await unknown.result(timeout=20)
     assert (caught.value.reason, caught.value.detail) == (
         Reason.BAD_ARGUMENTS,
@@ -147,14 +147,14 @@ async def test_a_used_idempotency_key_gives_the_handle_of_the_job_that_it_stands
     assert (first.deduplicated, second.deduplicated) == (False, True)
 
 
-async def test_a_cancelled_job_says_so(client: Client, new_bus: Buses) -> None:
+async def test_the_result_of_a_cancelled_job_raises_with_the_reason(client: Client, new_bus: Buses) -> None:
     async with StandIn(new_bus(), {"slow.work": lambda _: asyncio.Event().wait()}):
         job = await client.request("slow.work")
         waiting = asyncio.create_task(job.result(timeout=20))
         await client.cancel(job.job_id, "changed my mind")
-        with pytest.raises(JobCancelled, match="changed my mind") as told:
+        with pytest.raises(JobCancelled, match="changed my mind") as caught:
             await waiting
-        assert told.value.reason == "changed my mind"
+        assert caught.value.reason == "changed my mind"
 
 
 async def test_who_has_waited_long_enough_may_wait_again(client: Client, new_bus: Buses) -> None:
@@ -173,9 +173,9 @@ async def test_who_has_waited_long_enough_may_wait_again(client: Client, new_bus
         assert await job.result(timeout=20) == "late"
 
 
-async def test_a_request_is_kept_before_any_service_has_ever_run(client: Client, new_bus: Buses) -> None:
+async def test_a_request_is_stored_before_any_service_has_ever_run(client: Client, new_bus: Buses) -> None:
     job = await client.request("flights.load", {"path": "a.csv"})
-    assert not job.over
+    assert not job.is_finished
     async with StandIn(new_bus(), {"flights.load": lambda _: "loaded"}):
         assert await job.result(timeout=20) == "loaded"
 
@@ -205,7 +205,7 @@ async def test_other_content_under_the_id_of_a_request_that_is_held_is_refused(c
     assert isinstance(first.job_id, UUID)
 
 
-async def test_a_closed_client_says_so_to_those_who_wait_and_to_those_who_ask(new_bus: Buses) -> None:
+async def test_a_closed_client_raises_for_waiters_and_for_new_requests(new_bus: Buses) -> None:
     client = Client(bus=new_bus())
     with pytest.raises(ClientClosed, match="expected an open client"):
         await client.request("flights.load")
@@ -218,10 +218,10 @@ async def test_a_closed_client_says_so_to_those_who_wait_and_to_those_who_ask(ne
     with pytest.raises(ClientClosed, match="ask again with the same id"):
         await waiting
     with pytest.raises(ClientClosed):
-        await client.request_batch([Ask("flights.load")])
+        await client.request_batch([JobSpec("flights.load")])
 
 
-async def test_on_rabbitmq_an_answer_that_was_lost_with_its_connection_is_asked_for_again(
+async def test_on_rabbitmq_a_request_whose_reply_was_lost_with_its_connection_is_sent_again(
     broker: PrivateRabbitMQ, vhost_url: str
 ) -> None:
     gate = asyncio.Event()
@@ -231,7 +231,7 @@ async def test_on_rabbitmq_an_answer_that_was_lost_with_its_connection_is_asked_
         return "done"
 
     async with (
-        Client(vhost_url, ask_again_after=3600) as client,
+        Client(vhost_url, resend_after=3600) as client,
         StandIn(open_bus(vhost_url, name="stand-in"), {"slow.work": slow}) as warren,
     ):
         job = await client.request("slow.work")

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from warrener_client import Ask, Client, ClientClosed, Job, JobRejected, SyncClient, SyncJob
+from warrener_client import JobSpec, Client, ClientClosed, Job, RequestRejected, SyncClient, SyncJob
 from warrener_client.loop_thread import LoopThread
 from warrener_client.testing import StandIn
 from warrener_contracts.events import JsonObject
@@ -32,39 +32,39 @@ def test_a_request_and_its_result_without_an_event_loop(client: SyncClient) -> N
     job = client.request("number.square", {"n": 7})
     assert job.result(as_=int, timeout=20) == 49
     assert job.outcome().state == "succeeded"
-    assert (job.over, job.deduplicated, job.job_type) == (True, False, "number.square")
+    assert (job.is_finished, job.deduplicated, job.job_type) == (True, False, "number.square")
     assert repr(job) == f"<Job number.square {job.job_id}>"
     client.cancel(job.job_id)
-    with pytest.raises(JobRejected):
+    with pytest.raises(RequestRejected):
         client.request("no.such.type").result(timeout=20)
 
 
 def test_many_requests_come_in_order_from_a_source_that_is_read_in_the_callers_thread(
     client: SyncClient,
 ) -> None:
-    jobs = list(client.request_many((Ask("number.square", {"n": n}) for n in range(300)), batch=20))
+    jobs = list(client.request_many((JobSpec("number.square", {"n": n}) for n in range(300)), batch=20))
     assert [job.result(timeout=20) for job in jobs] == [n**2 for n in range(300)]
-    assert len(client.request_batch([Ask("number.square", {"n": 1})] * 2)) == 2
+    assert len(client.request_batch([JobSpec("number.square", {"n": 1})] * 2)) == 2
 
 
 def test_several_threads_may_use_one_client(client: SyncClient) -> None:
-    def ask(n: int) -> object:
+    def request(n: int) -> object:
         return client.request("number.square", {"n": n}).result(timeout=20)
 
     with ThreadPoolExecutor(8) as threads:
-        assert list(threads.map(ask, range(100))) == [n**2 for n in range(100)]
+        assert list(threads.map(request, range(100))) == [n**2 for n in range(100)]
 
 
 def test_the_twins_have_the_same_methods_and_parameters() -> None:
     twins: list[tuple[type, type]] = [(Client, SyncClient), (Job, SyncJob)]
     for one, other in twins:
         missing = {name for name in vars(one) if not name.startswith("_")} - set(vars(other))
-        assert missing <= {"request_patiently", "source", "address"}, f"{other.__name__} lacks {missing}"
+        assert missing <= {"request_until_confirmed", "source", "address"}, f"{other.__name__} lacks {missing}"
     assert inspect.signature(Client.request) == inspect.signature(SyncClient.request)
     assert inspect.signature(Client.cancel) == inspect.signature(SyncClient.cancel)
 
 
-def test_a_closed_client_says_so() -> None:
+def test_a_closed_client_raises_client_closed() -> None:
     client = SyncClient(bus=MemoryBus(MemoryBroker()))
     with pytest.raises(ClientClosed):
         client.request("number.square")

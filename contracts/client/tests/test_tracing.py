@@ -9,7 +9,7 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.trace import SpanKind
 
-from warrener_client import Ask, Client
+from warrener_client import JobSpec, Client
 from warrener_contracts.topology import REQUESTS_QUEUE
 from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
 from warrener_runtime.telemetry import Telemetry, TraceContext
@@ -26,7 +26,7 @@ def callers_tracer(monkeypatch: pytest.MonkeyPatch) -> trace.Tracer:
     return provider.get_tracer("shop")
 
 
-async def asked(client: Client, broker: MemoryBroker) -> tuple[str | None, str | None]:
+async def sent_trace_context(client: Client, broker: MemoryBroker) -> tuple[str | None, str | None]:
     """The trace context of one request, as the event and as the headers carry it."""
     await client.request("flights.load")
     message = broker.peek(REQUESTS_QUEUE.name)[-1]
@@ -37,8 +37,8 @@ async def asked(client: Client, broker: MemoryBroker) -> tuple[str | None, str |
 async def test_a_given_telemetry_gets_a_producer_span_for_each_request() -> None:
     broker, telemetry = MemoryBroker(), Telemetry.in_memory("shop")
     async with Client(bus=MemoryBus(broker), telemetry=telemetry) as client:
-        in_event, in_headers = await asked(client, broker)
-        await client.request_batch([Ask("mail.send"), Ask("mail.send")])
+        in_event, in_headers = await sent_trace_context(client, broker)
+        await client.request_batch([JobSpec("mail.send"), JobSpec("mail.send")])
     spans = telemetry.spans()
     assert sorted(span.name for span in spans) == [
         "request flights.load",
@@ -58,9 +58,9 @@ async def test_a_given_telemetry_gets_a_producer_span_for_each_request() -> None
 async def test_without_anybody_who_looks_the_trace_that_we_are_in_is_handed_on() -> None:
     broker = MemoryBroker()
     async with Client(bus=MemoryBus(broker)) as client:
-        assert await asked(client, broker) == (None, None)
+        assert await sent_trace_context(client, broker) == (None, None)
         with inside(TraceContext(OURS)):
-            assert await asked(client, broker) == (OURS, OURS)
+            assert await sent_trace_context(client, broker) == (OURS, OURS)
         await client.request("flights.load", traceparent=OURS)
         assert broker.peek(REQUESTS_QUEUE.name)[-1].headers == {"traceparent": OURS}
 
@@ -71,8 +71,8 @@ async def test_the_callers_opentelemetry_makes_the_span_where_it_is_configured(
     broker = MemoryBroker()
     async with Client(bus=MemoryBus(broker)) as client:
         with callers_tracer.start_as_current_span("checkout") as outer:
-            told, _ = await asked(client, broker)
-    context = TraceContext(told)
+            sent, _ = await sent_trace_context(client, broker)
+    context = TraceContext(sent)
     assert context.trace_id == f"{outer.get_span_context().trace_id:032x}"
     assert context.span_id != f"{outer.get_span_context().span_id:016x}"
 

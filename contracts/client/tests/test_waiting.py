@@ -3,10 +3,10 @@
 from datetime import UTC, datetime
 from uuid import UUID, uuid4
 
-from warrener_client.asking import Ask
-from warrener_client.desk import Desk
+from warrener_client.requests import JobSpec
+from warrener_client.reply_router import ReplyRouter
 from warrener_client.job import Job
-from warrener_client.writing import Writer
+from warrener_client.bulk_encoder import BulkEncoder
 from warrener_contracts.events import (
     JobDeduplicated,
     JobDeduplicatedData,
@@ -21,10 +21,10 @@ from warrener_runtime.telemetry import NO_CONTEXT
 NOON = datetime(2013, 1, 1, 12, tzinfo=UTC)
 
 
-def requested(desk: Desk) -> Job:
+def requested(reply_router: ReplyRouter) -> Job:
     job_id = uuid4()
-    letter = Writer("shop", NOON, "address").letter(Ask("flights.load"), str(job_id), NO_CONTEXT)
-    return Job("flights.load", desk.expect(job_id, letter, 0.0), desk)
+    message = BulkEncoder("shop", NOON, "address").encode(JobSpec("flights.load"), str(job_id), NO_CONTEXT)
+    return Job("flights.load", reply_router.register(job_id, message, 0.0), reply_router)
 
 
 def waiting(job_id: UUID) -> JobWaiting:
@@ -34,11 +34,11 @@ def waiting(job_id: UUID) -> JobWaiting:
     return JobWaiting(id="w", source="warrener/supervisor", data=data)
 
 
-def test_2_a_job_says_why_it_waits_until_it_is_over() -> None:
-    desk = Desk("address")
-    job, other = requested(desk), requested(desk)
+def test_2_a_job_shows_why_it_waits_until_it_is_finished() -> None:
+    reply_router = ReplyRouter("address")
+    job, other = requested(reply_router), requested(reply_router)
     assert job.waiting is None
-    assert desk.take(waiting(job.job_id))
+    assert reply_router.resolve(waiting(job.job_id))
     assert job.waiting is not None
     assert (job.waiting.queue, job.waiting.reason, job.waiting.since) == ("full", "it is full", NOON)
     assert other.waiting is None
@@ -50,16 +50,16 @@ def test_2_a_job_says_why_it_waits_until_it_is_over() -> None:
         requested_at=NOON,
         finished_at=NOON,
     )
-    desk.take(JobFinished(id="f", source="warrener/supervisor", data=data))
-    assert job.over
+    reply_router.resolve(JobFinished(id="f", source="warrener/supervisor", data=data))
+    assert job.is_finished
     assert job.waiting is None
 
 
 def test_2_so_does_a_job_that_stands_for_a_later_request() -> None:
-    desk = Desk("address")
-    job, first = requested(desk), uuid4()
+    reply_router = ReplyRouter("address")
+    job, first = requested(reply_router), uuid4()
     data = JobDeduplicatedData(requested_job_id=job.job_id, job_id=first, idempotency_key="k")
-    desk.take(JobDeduplicated(id="d", source="warrener/scheduler", data=data))
-    assert desk.take(waiting(first))
+    reply_router.resolve(JobDeduplicated(id="d", source="warrener/scheduler", data=data))
+    assert reply_router.resolve(waiting(first))
     assert job.waiting is not None
-    assert not desk.take(waiting(uuid4())), "nobody holds a handle of that one"
+    assert not reply_router.resolve(waiting(uuid4())), "nobody holds a handle of that one"

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 
 from warrener_contracts.backoff import Backoff
-from warrener_contracts.durations import LONGEST, Duration
+from warrener_contracts.durations import MAX_DURATION, Duration
 
-SPANS = st.timedeltas(timedelta(0), LONGEST)
+SPANS = st.timedeltas(timedelta(0), MAX_DURATION)
 FEW = st.timedeltas(timedelta(0), timedelta(days=2))
 
 
@@ -34,7 +34,7 @@ def backoffs(draw: st.DrawFn) -> Backoff:
 
 def seconds(backoff: Backoff, failures: int) -> list[float]:
     """The delays after the first so many failures, before they are spread."""
-    return [backoff.plain(n).total_seconds() for n in range(1, failures + 1)]
+    return [backoff.base_delay(n).total_seconds() for n in range(1, failures + 1)]
 
 
 @pytest.mark.parametrize(
@@ -50,20 +50,20 @@ def seconds(backoff: Backoff, failures: int) -> list[float]:
     ],
     ids=["default", "fixed", "linear", "linear by a step", "exponential", "listed", "listed downwards"],
 )
-def test_each_curve_waits_as_its_name_says(backoff: Backoff, expected: list[float]) -> None:
+def test_each_curve_waits_by_its_name(backoff: Backoff, expected: list[float]) -> None:
     assert seconds(backoff, len(expected)) == expected
-    assert backoff.delay(1, 0.5) == backoff.plain(1), "in the middle of the jitter nothing is added"
+    assert backoff.delay(1, 0.5) == backoff.base_delay(1), "in the middle of the jitter nothing is added"
 
 
 @given(backoffs(), st.integers(-1, 10**9), st.floats(0, 1, exclude_max=True))
 def test_no_delay_is_negative_or_overflows_and_jitter_keeps_its_share(
     backoff: Backoff, failures: int, chance: float
 ) -> None:
-    plain, delay = backoff.plain(failures), backoff.delay(failures, chance)
-    assert timedelta(0) <= plain <= LONGEST
-    assert timedelta(0) <= delay <= LONGEST
-    room = timedelta(seconds=plain.total_seconds() * backoff.jitter) + timedelta(milliseconds=1)
-    assert plain - room <= delay <= plain + room
+    base_delay, delay = backoff.base_delay(failures), backoff.delay(failures, chance)
+    assert timedelta(0) <= base_delay <= MAX_DURATION
+    assert timedelta(0) <= delay <= MAX_DURATION
+    room = timedelta(seconds=base_delay.total_seconds() * backoff.jitter) + timedelta(milliseconds=1)
+    assert base_delay - room <= delay <= base_delay + room
 
 
 @given(SPANS, SPANS, SPANS)
@@ -77,7 +77,7 @@ def test_what_is_written_is_read(backoff: Backoff) -> None:
     assert Backoff.model_validate_json(backoff.model_dump_json(), strict=True) == backoff
 
 
-def test_what_version_1_0_could_say_is_said_as_before() -> None:
+def test_the_fields_of_version_1_0_are_written_as_before() -> None:
     assert json.loads(Backoff().model_dump_json()) == {
         "first": "PT1S",
         "factor": 2.0,
@@ -107,7 +107,7 @@ class OldBackoff(BaseModel, frozen=True):
 def test_a_reader_of_version_1_0_takes_what_comes_nearest(backoff: Backoff, understood: list[float]) -> None:
     old = OldBackoff.model_validate_json(backoff.model_dump_json())
     assert seconds(Backoff(**dict(old)), 3) == understood
-    assert old.limit >= max(backoff.plain(n) for n in range(1, 4))
+    assert old.limit >= max(backoff.base_delay(n) for n in range(1, 4))
 
 
 @pytest.mark.parametrize(

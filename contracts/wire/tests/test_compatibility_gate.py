@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from warrener_contracts.events import JsonObject
-from warrener_contracts.reference.compatibility import breaks, gate
+from warrener_contracts.reference.compatibility import compare_schemas, find_breaking_changes
 from warrener_contracts.reference.schemas import schemas
 
 RELEASED = schemas()
@@ -119,7 +119,7 @@ def closed_to_the_unknown(schema: JsonObject) -> None:
     data_of(schema)["additionalProperties"] = False
 
 
-def a_keyword_unheard_of(schema: JsonObject) -> None:
+def an_unknown_keyword(schema: JsonObject) -> None:
     data_of(schema)["unevaluatedProperties"] = False
 
 
@@ -151,7 +151,7 @@ BREAKING: list[tuple[Callable[[JsonObject], None], str]] = [
     (another_default, "data.error.retryable: its default was True, is False"),
     (in_an_alternative, "data.retry_after_seconds: minimum was 0, is 1: narrower"),
     (closed_to_the_unknown, "data: additionalProperties was None, is False"),
-    (a_keyword_unheard_of, "data: unevaluatedProperties was None, is False"),
+    (an_unknown_keyword, "data: unevaluatedProperties was None, is False"),
     (another_version_in_place, "type: const was"),
 ]
 
@@ -160,7 +160,7 @@ BREAKING: list[tuple[Callable[[JsonObject], None], str]] = [
 def test_a_breaking_change_fails(change: Callable[[JsonObject], None], complaint: str) -> None:
     schema = copy.deepcopy(RELEASED[FAILED])
     change(schema)
-    assert any(found.startswith(complaint) for found in breaks(RELEASED[FAILED], schema)), breaks(
+    assert any(found.startswith(complaint) for found in compare_schemas(RELEASED[FAILED], schema)), compare_schemas(
         RELEASED[FAILED], schema
     )
 
@@ -169,7 +169,7 @@ def test_a_change_inside_of_an_array_fails() -> None:
     schema = copy.deepcopy(RELEASED[HEARTBEAT])
     schema["$defs"]["RunningAttempt"]["required"].append("since")
     schema["$defs"]["RunningAttempt"]["properties"]["since"] = {"type": "string"}
-    assert breaks(RELEASED[HEARTBEAT], schema) == [
+    assert compare_schemas(RELEASED[HEARTBEAT], schema) == [
         "data.running[].since: a new required field, narrower: a reader of this version refuses what one of "
         "the released version writes; make it optional"
     ]
@@ -178,30 +178,30 @@ def test_a_change_inside_of_an_array_fails() -> None:
 def test_a_change_of_the_elements_of_an_array_fails() -> None:
     schema = copy.deepcopy(RELEASED[HEARTBEAT])
     field(schema, "queues")["items"] = {"type": "integer"}
-    assert any("data.queues[]: its type was string" in found for found in breaks(RELEASED[HEARTBEAT], schema))
+    assert any("data.queues[]: its type was string" in found for found in compare_schemas(RELEASED[HEARTBEAT], schema))
     field(schema, "queues")["items"] = False
-    assert any("data.queues: its items were" in found for found in breaks(RELEASED[HEARTBEAT], schema))
+    assert any("data.queues: its items were" in found for found in compare_schemas(RELEASED[HEARTBEAT], schema))
 
 
 def test_a_change_behind_a_reference_fails_even_under_a_keyword_that_is_not_known() -> None:
     before: JsonObject = {"oneOf": [{"$ref": "#/$defs/Gate"}], "$defs": {"Gate": {"type": "string"}}}
     after = copy.deepcopy(before)
     after["$defs"]["Gate"]["type"] = "integer"
-    (complaint,) = breaks(before, after)
+    (complaint,) = compare_schemas(before, after)
     assert complaint.startswith("the event: oneOf was")
 
 
 def test_a_change_of_a_policy_that_a_request_may_hold_fails() -> None:
     schema = copy.deepcopy(RELEASED[REQUESTED])
     del schema["$defs"]["PolicyOverrides"]["properties"]["max_attempts"]
-    assert breaks(RELEASED[REQUESTED], schema) == [
+    assert compare_schemas(RELEASED[REQUESTED], schema) == [
         "data.policy.max_attempts: removed or renamed; the released version has it"
     ]
 
 
 @pytest.mark.parametrize("name", sorted(RELEASED))
 def test_nothing_breaks_where_nothing_changes(name: str) -> None:
-    assert breaks(RELEASED[name], copy.deepcopy(RELEASED[name])) == []
+    assert compare_schemas(RELEASED[name], copy.deepcopy(RELEASED[name])) == []
 
 
 def test_an_optional_field_and_better_words_may_come() -> None:
@@ -212,21 +212,21 @@ def test_an_optional_field_and_better_words_may_come() -> None:
     schema["$defs"]["Unused"] = {"type": "object"}
     data_of(schema)["description"] = "What went wrong, in better words."
     field(schema, "attempt")["examples"] = [1]
-    assert breaks(RELEASED[FAILED], schema) == []
+    assert compare_schemas(RELEASED[FAILED], schema) == []
 
 
 def test_a_released_event_that_is_gone_fails_and_a_new_one_does_not() -> None:
     now = {name: schema for name, schema in RELEASED.items() if name != FAILED}
     now["attempt.failed.v2"] = RELEASED[FAILED]
-    (complaint,) = gate({"1.0.0": RELEASED}, now)
+    (complaint,) = find_breaking_changes({"1.0.0": RELEASED}, now)
     assert complaint.startswith("attempt.failed.v1 (released in 1.0.0): gone")
 
 
-def test_every_release_is_kept_not_only_the_last_one() -> None:
+def test_every_release_is_compared_not_only_the_last_one() -> None:
     later = copy.deepcopy(RELEASED)
     data_of(later[FAILED])["properties"]["host"] = {"type": "string", "default": ""}
-    assert gate({"1.0.0": RELEASED, "1.1.0": later}, later) == []
-    (complaint,) = gate({"1.0.0": RELEASED, "1.1.0": later}, RELEASED)
+    assert find_breaking_changes({"1.0.0": RELEASED, "1.1.0": later}, later) == []
+    (complaint,) = find_breaking_changes({"1.0.0": RELEASED, "1.1.0": later}, RELEASED)
     assert complaint == "attempt.failed.v1 (released in 1.1.0): data.host: removed or renamed; " + (
         "the released version has it"
     )

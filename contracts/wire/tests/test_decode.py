@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from warrener_contracts.codec import MAX_UNREADABLE, Readable, Unreadable, decode
+from warrener_contracts.codec import MAX_DECODE_FAILURES, DecodedEvent, DecodeFailure, decode
 from warrener_contracts.events import Event, JobRequested, Reason
-from warrener_contracts.letters import BATCH_TYPE, EVENT_TYPE, encode
-from warrener_contracts.reference.examples import golden
+from warrener_contracts.messages import BATCH_TYPE, EVENT_TYPE, encode
+from warrener_contracts.reference.examples import golden_events
 from warrener_contracts.topology import MAX_BODY, MAX_EVENTS
 
 REQUEST: dict[str, Any] = {
@@ -36,9 +36,9 @@ def request_without(name: str) -> bytes:
     return json.dumps({key: value for key, value in REQUEST.items() if key != name}).encode()
 
 
-def the_unreadable(body: bytes, content_type: str | None = EVENT_TYPE, limit: int = MAX_BODY) -> Unreadable:
+def the_unreadable(body: bytes, content_type: str | None = EVENT_TYPE, limit: int = MAX_BODY) -> DecodeFailure:
     (found,) = decode(body, content_type, limit=limit)
-    assert isinstance(found, Unreadable), found
+    assert isinstance(found, DecodeFailure), found
     assert found.body == body
     return found
 
@@ -123,15 +123,15 @@ NOT_EVENTS = [
 ]
 
 
-@pytest.mark.parametrize(("body", "reason", "said"), NOT_EVENTS)
-def test_what_is_not_an_event_is_unreadable_with_its_reason(body: bytes, reason: Reason, said: str) -> None:
+@pytest.mark.parametrize(("body", "reason", "hint"), NOT_EVENTS)
+def test_what_is_not_an_event_is_unreadable_with_its_reason(body: bytes, reason: Reason, hint: str) -> None:
     found = the_unreadable(body)
     assert found.reason is reason, found.detail
-    assert said.replace("\\", "") in found.detail
+    assert hint.replace("\\", "") in found.detail
     assert found.detail.encode()  # it can be sent on, whatever came
 
 
-def test_too_large_a_body_is_told_its_limit_and_its_asker_is_known() -> None:
+def test_a_body_that_is_too_large_is_refused_with_the_limit_and_its_sender_is_known() -> None:
     found = the_unreadable(request_saying(arguments={"path": "x" * MAX_BODY}))
     assert found.reason is Reason.TOO_LARGE
     assert f"at most {MAX_BODY} bytes" in found.detail
@@ -163,7 +163,7 @@ def test_the_same_bytes_have_the_same_identity_and_others_have_another() -> None
 
 def test_fields_of_a_newer_neighbour_are_ignored() -> None:
     (found,) = decode(request_with(priority=3, data={**REQUEST["data"], "affinity": "gate-7"}))
-    assert isinstance(found, Readable)
+    assert isinstance(found, DecodedEvent)
     assert found.event == decode_one(request_with())
 
 
@@ -191,7 +191,7 @@ def test_each_element_of_a_batch_is_judged_by_itself() -> None:
         request_with(id="order-18"),
     )
     found = decode(body, "application/cloudevents-batch+json; charset=utf-8")
-    kinds = [one.event.id if isinstance(one, Readable) else one.reason for one in found]
+    kinds = [one.event.id if isinstance(one, DecodedEvent) else one.reason for one in found]
     assert kinds == ["order-17", Reason.MISSING_ID, Reason.NOT_AN_EVENT, Reason.NOT_AN_EVENT, "order-18"]
     assert [one.body for one in found] == [
         request_with(),
@@ -205,8 +205,8 @@ def test_each_element_of_a_batch_is_judged_by_itself() -> None:
 def test_a_nan_in_a_batch_parks_its_own_element_alone() -> None:
     body = b"[%s, %s]" % (request_with(), request_saying(arguments={"x": float("nan")}))
     good, bad = decode(body, BATCH_TYPE)
-    assert isinstance(good, Readable)
-    assert isinstance(bad, Unreadable)
+    assert isinstance(good, DecodedEvent)
+    assert isinstance(bad, DecodeFailure)
     assert bad.reason is Reason.BAD_FIELDS
 
 
@@ -233,7 +233,7 @@ def test_an_event_has_the_bytes_it_was_read_from(element: bytes) -> None:
     for rest in (request_with(), b"17"):  # all of them good, or each read by itself
         body = b" [\n%s ,\t%s,%s\r\n] " % (element, rest, element)
         first, _, last = decode(body, BATCH_TYPE)
-        assert isinstance(first, Readable)
+        assert isinstance(first, DecodedEvent)
         assert first.body == last.body == element
         assert first.identity == alone.identity
 
@@ -264,7 +264,7 @@ def test_the_commas_inside_of_events_do_not_count_as_elements() -> None:
 def test_how_many_events_a_message_may_hold_can_be_set(number: int) -> None:
     body = b"[" + b",".join([request_with()] * number) + b"]"
     found = decode(body, BATCH_TYPE, max_events=2)
-    assert [type(one) for one in found] == ([Readable] * 2 if number == 2 else [Unreadable])
+    assert [type(one) for one in found] == ([DecodedEvent] * 2 if number == 2 else [DecodeFailure])
 
 
 def test_a_batch_without_one_object_is_one_unreadable_message() -> None:
@@ -273,13 +273,13 @@ def test_a_batch_without_one_object_is_one_unreadable_message() -> None:
 
 
 def test_of_many_unreadable_events_the_first_stand_alone_and_the_others_together() -> None:
-    bad = [json.dumps({"number": number}).encode() for number in range(MAX_UNREADABLE + 300)]
+    bad = [json.dumps({"number": number}).encode() for number in range(MAX_DECODE_FAILURES + 300)]
     found = decode(b"[%s,%s,%s]" % (request_with(), b",".join(bad), request_with(id="order-18")), BATCH_TYPE)
-    assert [one.event.id for one in found if isinstance(one, Readable)] == ["order-17", "order-18"]
-    *alone, rest = [one for one in found if isinstance(one, Unreadable)]
-    assert [one.body for one in alone] == bad[:MAX_UNREADABLE]
+    assert [one.event.id for one in found if isinstance(one, DecodedEvent)] == ["order-17", "order-18"]
+    *alone, rest = [one for one in found if isinstance(one, DecodeFailure)]
+    assert [one.body for one in alone] == bad[:MAX_DECODE_FAILURES]
     assert {one.content_type for one in alone} == {EVENT_TYPE}
-    assert (rest.body, rest.content_type) == (b"[" + b",".join(bad[MAX_UNREADABLE:]) + b"]", BATCH_TYPE)
+    assert (rest.body, rest.content_type) == (b"[" + b",".join(bad[MAX_DECODE_FAILURES:]) + b"]", BATCH_TYPE)
     assert "300 more" in rest.detail
     assert "not_an_event 300" in rest.detail
 
@@ -288,16 +288,16 @@ def test_an_empty_batch_holds_nothing() -> None:
     assert decode(b"[]", BATCH_TYPE) == []
 
 
-@pytest.mark.parametrize("name", sorted(golden()))
+@pytest.mark.parametrize("name", sorted(golden_events()))
 def test_what_is_written_is_read_again(name: str) -> None:
-    event = golden()[name]
+    event = golden_events()[name]
     assert events_in(encode(event)) == [event]
 
 
 def test_a_batch_of_everything_is_read_again() -> None:
-    told = list(golden().values())
-    body = b"[" + b",".join(encode(event) for event in told) + b"]"
-    assert events_in(body, BATCH_TYPE) == told
+    written = list(golden_events().values())
+    body = b"[" + b",".join(encode(event) for event in written) + b"]"
+    assert events_in(body, BATCH_TYPE) == written
 
 
 def test_nulls_inside_of_arguments_survive_the_wire() -> None:
@@ -307,11 +307,11 @@ def test_nulls_inside_of_arguments_survive_the_wire() -> None:
 
 def events_in(body: bytes, content_type: str | None = None) -> list[Event[Any]]:
     found = decode(body, content_type)
-    return [one.event for one in found if isinstance(one, Readable)]
+    return [one.event for one in found if isinstance(one, DecodedEvent)]
 
 
 def decode_one(body: bytes) -> JobRequested:
     (found,) = decode(body)
-    assert isinstance(found, Readable), found
+    assert isinstance(found, DecodedEvent), found
     assert isinstance(found.event, JobRequested)
     return found.event

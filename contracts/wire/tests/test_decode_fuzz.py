@@ -6,10 +6,10 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from warrener_contracts.codec import RELEASED, Readable, Unreadable, decode, type_of
-from warrener_contracts.letters import BATCH_TYPE, EVENT_TYPE, encode, letter_for
-from warrener_contracts.portable import is_object
-from warrener_contracts.reference.examples import golden
+from warrener_contracts.codec import RELEASED, DecodedEvent, DecodeFailure, decode, type_of
+from warrener_contracts.messages import BATCH_TYPE, EVENT_TYPE, encode, build_message
+from warrener_contracts.json_safety import is_object
+from warrener_contracts.reference.examples import golden_events
 
 CONTENT_TYPES = st.sampled_from([None, EVENT_TYPE, BATCH_TYPE, "text/plain"])
 # Half surrogate pairs, NUL and NaN among them: json.dumps writes what JSON forbids.
@@ -19,12 +19,12 @@ ANYTHING = st.recursive(
     lambda inner: st.lists(inner, max_size=5) | st.dictionaries(TEXT, inner, max_size=5),
     max_leaves=20,
 )
-GOLDEN = {name: json.loads(encode(event)) for name, event in golden().items()}
+GOLDEN = {name: json.loads(encode(event)) for name, event in golden_events().items()}
 
 
 def check(body: bytes, content_type: str | None) -> None:
     for found in decode(body, content_type):
-        if isinstance(found, Unreadable):
+        if isinstance(found, DecodeFailure):
             for text in (
                 found.detail,
                 found.identity,
@@ -36,9 +36,9 @@ def check(body: bytes, content_type: str | None) -> None:
             assert found.reply_to is None or found.reply_to.isascii()
         else:
             assert decode(encode(found.event)) == decode(found.body) == [found]
-            letter = letter_for(found.event)
-            assert len(letter.routing_key) <= 255
-            assert len(letter.message_id.encode()) <= 255
+            message = build_message(found.event)
+            assert len(message.routing_key) <= 255
+            assert len(message.message_id.encode()) <= 255
 
 
 @given(st.binary(max_size=2000), CONTENT_TYPES)
@@ -71,5 +71,5 @@ def test_an_event_with_anything_in_place_of_one_of_its_fields(data: st.DataObjec
 def test_an_event_that_is_damaged_on_its_way(name: str, more: dict[str, Any], cut: int) -> None:
     body = json.dumps({**more, **GOLDEN[name]}).encode()
     check(body, EVENT_TYPE)
-    assert isinstance(decode(body[:-cut])[0], Unreadable)
-    assert isinstance(decode(encode(golden()[name]))[0], Readable)
+    assert isinstance(decode(body[:-cut])[0], DecodeFailure)
+    assert isinstance(decode(encode(golden_events()[name]))[0], DecodedEvent)

@@ -14,10 +14,10 @@ from jsonschema import Draft7Validator, Draft202012Validator, FormatChecker
 from warrener_contracts.addresses import address_of
 from warrener_contracts.codec import BY_TYPE, type_of
 from warrener_contracts.events import JsonObject
-from warrener_contracts.letters import encode, letter_for
+from warrener_contracts.messages import encode, build_message
 from warrener_contracts.reference.asyncapi import asyncapi
 from warrener_contracts.reference.documents import documents, wire_version
-from warrener_contracts.reference.examples import golden
+from warrener_contracts.reference.examples import golden_events
 from warrener_contracts.reference.fields_table import type_name
 from warrener_contracts.reference.routes import PARAMETERS, ROUTES, Route, routes_of
 from warrener_contracts.reference.schemas import schemas
@@ -74,18 +74,18 @@ def test_the_repository_is_up_to_date(generate: Any) -> None:
     assert generate(["--check"]) == 0
 
 
-def test_check_tells_what_differs(generate: Any, tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_prints_what_differs(generate: Any, tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
     page = tree / "docs" / "journey-of-a-job.md"
     page.write_text(page.read_text("utf-8").replace("waiting --> queued", "waiting --> dead"), "utf-8")
     (tree / "contracts" / "wire" / "schemas" / "job.forgotten.v1.json").write_text("{}", "utf-8")
     (tree / "contracts" / "wire" / "golden" / "job.dead.v1.json").unlink()
     assert generate(["--check"], root=tree) == 1
-    said = capsys.readouterr().err
-    assert "docs/journey-of-a-job.md is not up to date" in said
-    assert "-    waiting --> dead: due" in said
-    assert "+    waiting --> queued: due" in said
-    assert "job.forgotten.v1.json belongs to no event" in said
-    assert "golden/job.dead.v1.json is not up to date" in said
+    output = capsys.readouterr().err
+    assert "docs/journey-of-a-job.md is not up to date" in output
+    assert "-    waiting --> dead: due" in output
+    assert "+    waiting --> queued: due" in output
+    assert "job.forgotten.v1.json belongs to no event" in output
+    assert "golden/job.dead.v1.json is not up to date" in output
 
 
 def test_writing_mends_it_and_takes_away_what_belongs_to_nothing(generate: Any, tree: Path) -> None:
@@ -106,8 +106,8 @@ def test_a_breaking_change_fails_the_build(
     released.write_text(json.dumps(schema), "utf-8")
     for arguments in (["--check"], [], ["--release"]):
         assert generate(arguments, root=tree) == 1
-        said = capsys.readouterr().err
-        assert f"job.requested.v1 (released in {wire_version()}): data.priority: removed or renamed" in said
+        output = capsys.readouterr().err
+        assert f"job.requested.v1 (released in {wire_version()}): data.priority: removed or renamed" in output
 
 
 def test_a_release_is_written_once_and_never_again(
@@ -116,11 +116,11 @@ def test_a_release_is_written_once_and_never_again(
     folder = tree / "contracts" / "wire" / "released" / wire_version()
     shutil.rmtree(folder)
     assert generate(["--release"], root=tree) == 0
-    kept = {file.relative_to(folder): file.read_bytes() for file in folder.rglob("*.json")}
-    assert len(kept) == 2 * len(BY_TYPE)
+    snapshot = {file.relative_to(folder): file.read_bytes() for file in folder.rglob("*.json")}
+    assert len(snapshot) == 2 * len(BY_TYPE)
     assert generate(["--release"], root=tree) == 1
     assert "expected a version that is not released" in capsys.readouterr().err
-    assert {file.relative_to(folder): file.read_bytes() for file in folder.rglob("*.json")} == kept
+    assert {file.relative_to(folder): file.read_bytes() for file in folder.rglob("*.json")} == snapshot
 
 
 def test_the_same_code_gives_the_same_bytes() -> None:
@@ -132,13 +132,13 @@ def test_the_golden_example_fits_its_schema(name: str) -> None:
     schema = schemas()[name]
     Draft202012Validator.check_schema(schema)
     validator: Any = Draft202012Validator(schema, format_checker=FormatChecker())
-    validator.validate(json.loads(encode(golden()[name])))
+    validator.validate(json.loads(encode(golden_events()[name])))
 
 
 @pytest.mark.parametrize("name", sorted(BY_TYPE))
 def test_the_golden_example_shows_every_field(name: str) -> None:
     schema = schemas()[name]
-    assert list(_unseen(schema, schema, json.loads(encode(golden()[name])), ABSENT.get(name, set()))) == []
+    assert list(_unseen(schema, schema, json.loads(encode(golden_events()[name])), ABSENT.get(name, set()))) == []
 
 
 def _unseen(node: JsonObject, root: JsonObject, value: Any, absent: set[str]) -> Iterator[str]:
@@ -195,23 +195,23 @@ def test_the_asyncapi_document_names_everything_once() -> None:
     assert {name for route in ROUTES for name in re.findall(r"{(\w+)}", route.key)} == set(PARAMETERS)
 
 
-def test_every_event_goes_where_the_reference_says() -> None:
-    for name, event in golden().items():
+def test_every_event_goes_to_the_address_of_the_reference() -> None:
+    for name, event in golden_events().items():
         exchange, key = address_of(event)
         matching = [route for route in routes_of(BY_TYPE[name]) if route.exchange == exchange]
         assert [route for route in matching if _fits(route, key)], (name, exchange, key)
-        letter = letter_for(event)
-        assert (letter.mandatory, letter.persistent) == (matching[0].mandatory, matching[0].persistent)
+        message = build_message(event)
+        assert (message.mandatory, message.persistent) == (matching[0].mandatory, matching[0].persistent)
 
 
-def test_what_goes_elsewhere_too_is_told_by_name() -> None:
+def test_events_with_a_second_address_are_listed_by_name() -> None:
     """What is asked of the supervisor is passed on, agents hear of breakers, an attempt may take the
     ladder, an answer goes to its asker."""
     elsewhere = {
         (type_of(kind), route.exchange)
         for route in ROUTES
         for kind in route.kinds
-        if address_of(golden()[type_of(kind)])[0] != route.exchange
+        if address_of(golden_events()[type_of(kind)])[0] != route.exchange
     }
     assert elsewhere == {
         ("job.cancel_requested.v1", STATUS),

@@ -19,9 +19,9 @@ from warrener_contracts.events import (
     JobRequestedData,
     JobTypeDeclaration,
 )
-from warrener_contracts.events.fields import RESERVED
-from warrener_contracts.portable import legible, suspect, unportable
-from warrener_contracts.reference.examples import golden
+from warrener_contracts.events.fields import RESERVED_WORDS
+from warrener_contracts.json_safety import sanitize_text, may_be_unsafe, find_unsafe_value
+from warrener_contracts.reference.examples import golden_events
 
 
 def test_every_event_of_the_wire_is_released() -> None:
@@ -33,8 +33,8 @@ def test_every_event_of_the_wire_is_released() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(BY_TYPE))
-def test_events_and_what_they_say_are_frozen(name: str) -> None:
-    event = golden()[name]
+def test_events_and_their_data_are_frozen(name: str) -> None:
+    event = golden_events()[name]
     with pytest.raises(ValidationError, match="frozen"):
         event.id = "another"  # type: ignore[misc]  # that it is refused is what is tested
     data: EventData = event.data
@@ -49,7 +49,7 @@ def test_an_agent_may_declare_dotted_words(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [*sorted(RESERVED), "job.cancel_requested", "agent.announced", "schedule.put"]
+    "name", [*sorted(RESERVED_WORDS), "job.cancel_requested", "agent.announced", "schedule.put"]
 )
 def test_words_of_the_wire_are_no_job_types(name: str) -> None:
     """Their routing keys would be taken for those of Warrener's own requests."""
@@ -78,7 +78,7 @@ def test_a_schema_that_no_database_keeps_is_refused_where_it_is_declared() -> No
         JobTypeDeclaration(name="a", arguments_schema={"properties": {"x": {"default": float("nan")}}})
 
 
-def test_times_are_told_in_utc() -> None:
+def test_times_are_written_in_utc() -> None:
     eastern = timezone(timedelta(hours=-5))
     data = JobRequestedData(job_type="a", not_before=datetime(2013, 1, 1, 7, tzinfo=eastern))
     assert data.not_before == datetime(2013, 1, 1, 12, tzinfo=UTC)
@@ -86,7 +86,7 @@ def test_times_are_told_in_utc() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "kept"),
+    ("given", "accepted"),
     [
         ("00-5b8efff798038103d269b633813fc60c-eee19b7ec3c1b174-01", True),
         ("01-5b8efff798038103d269b633813fc60c-eee19b7ec3c1b174-01-more", True),
@@ -98,15 +98,15 @@ def test_times_are_told_in_utc() -> None:
         (None, False),
     ],
 )
-def test_a_trace_context_is_kept_if_it_is_one(given: Any, kept: bool) -> None:  # noqa: FBT001 - a table's column
+def test_only_a_valid_trace_context_is_accepted(given: Any, accepted: bool) -> None:  # noqa: FBT001 - a table's column
     event = JobRequested(
         id="1", source="s", traceparent=given, tracestate="a=1", data=JobRequestedData(job_type="a")
     )
-    assert event.traceparent == (given if kept else None)
+    assert event.traceparent == (given if accepted else None)
     assert event.tracestate == "a=1"
 
 
-def test_an_error_can_always_be_told() -> None:
+def test_an_error_can_always_be_sent() -> None:
     """A handler may raise anything: file names that are no Unicode, bytes of a foreign protocol, a whole
     book."""
     error = ErrorInfo(
@@ -122,10 +122,10 @@ def test_an_error_can_always_be_told() -> None:
 
 
 def test_text_is_cut_in_the_middle_where_both_ends_matter() -> None:
-    assert legible("a" * 10, 10) == "a" * 10
-    cut = legible("begin" + "x" * 100 + "end", 20)
+    assert sanitize_text("a" * 10, 10) == "a" * 10
+    cut = sanitize_text("begin" + "x" * 100 + "end", 20)
     assert (cut.startswith("begin"), cut.endswith("end"), len(cut) <= 20) == (True, True, True)
-    assert legible("\ud83d\ude00 \ud83d", 20) == "\U0001f600 \ufffd"
+    assert sanitize_text("\ud83d\ude00 \ud83d", 20) == "\U0001f600 \ufffd"
 
 
 @pytest.mark.parametrize(
@@ -139,18 +139,18 @@ def test_text_is_cut_in_the_middle_where_both_ends_matter() -> None:
     ],
 )
 def test_what_nobody_can_keep_is_found_where_it_stands(value: object, where: str) -> None:
-    assert where in (unportable(value) or "")
+    assert where in (find_unsafe_value(value) or "")
 
 
-def test_what_can_be_kept_is_kept() -> None:
+def test_a_safe_value_is_accepted() -> None:
     deep: list[object] = []
     for _ in range(100_000):
         deep = [deep]
     for value in (None, True, 17, 1.5, "é \U0001f600", {"a": [None, {"b": ""}]}, deep):
-        assert unportable(value) is None
-    assert not suspect(b'{"path": "flights.csv"}')
-    assert all(suspect(body) for body in (b'"\\u0000"', b"[NaN]", b"[-Infinity]"))
+        assert find_unsafe_value(value) is None
+    assert not may_be_unsafe(b'{"path": "flights.csv"}')
+    assert all(may_be_unsafe(body) for body in (b'"\\u0000"', b"[NaN]", b"[-Infinity]"))
 
 
 def test_an_agent_announces_what_its_handlers_take() -> None:
-    assert isinstance(golden()["agent.announced.v1"], AgentAnnounced)
+    assert isinstance(golden_events()["agent.announced.v1"], AgentAnnounced)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from warrener_contracts.backoff import Backoff
-from warrener_contracts.durations import duration
+from warrener_contracts.durations import parse_duration
 from warrener_contracts.policy import JobPolicy
 
 GUIDE = Path(__file__).resolve().parents[3] / "docs" / "howto" / "choose-a-retry-policy.md"
@@ -24,8 +24,8 @@ def test_the_table_of_delays_is_what_the_code_waits(line: str) -> None:
     written, *delays = cells(line)
     backoff = eval(written, {"Backoff": Backoff})
     assert isinstance(backoff, Backoff)
-    expected = [backoff.plain(failures) for failures in range(1, len(delays) + 1)]
-    assert [duration(delay.replace(" min", "m").replace(" ", "")) for delay in delays] == expected
+    expected = [backoff.base_delay(failures) for failures in range(1, len(delays) + 1)]
+    assert [parse_duration(delay.replace(" min", "m").replace(" ", "")) for delay in delays] == expected
 
 
 def test_the_table_has_every_curve() -> None:
@@ -33,7 +33,7 @@ def test_the_table_has_every_curve() -> None:
     assert names == {"Backoff", "Backoff.fixed", "Backoff.linear", "Backoff.exponential", "Backoff.listed"}
 
 
-def test_what_the_guide_writes_as_json_is_read_as_it_says() -> None:
+def test_the_json_of_the_guide_is_read_as_the_guide_claims() -> None:
     read = {cells(line)[0]: Backoff.model_validate_json(cells(line)[1]) for line in WIRE.values()}
     assert read == {
         "exponential": Backoff.exponential("2s", factor=3, limit="10m"),
@@ -50,4 +50,4 @@ def test_the_defaults_that_the_guide_names_are_those_of_the_code() -> None:
     assert f"| `max_losses` | {policy.max_losses} |" in text
     assert f"| `max_snoozes` | {policy.max_snoozes} |" in text
     assert policy.backoff == Backoff.exponential("1s", factor=2, limit="5m", jitter=0.1)
-    assert policy.backoff.plain(1) == timedelta(seconds=1)
+    assert policy.backoff.base_delay(1) == timedelta(seconds=1)

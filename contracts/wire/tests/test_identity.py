@@ -24,7 +24,7 @@ def test_an_id_of_any_form_makes_a_job_id(source: str, event_id: str, job_id: st
 
 
 @pytest.mark.parametrize("written", [str(JOB), str(JOB).upper(), JOB.hex])
-def test_a_uuid_is_the_job_id_whoever_asks(written: str) -> None:
+def test_a_uuid_is_the_job_id_for_every_source(written: str) -> None:
     assert job_id_of("airline", written) == job_id_of("harbour", written) == JOB
 
 
@@ -40,12 +40,12 @@ def test_source_and_id_are_not_run_together() -> None:
     assert job_id_of("a", "bc") != job_id_of("ab", "c")
 
 
-def test_a_follow_up_has_the_same_id_whichever_attempt_asks_for_it() -> None:
+def test_a_follow_up_has_the_same_id_in_every_attempt() -> None:
     assert str(follow_up_id(JOB, "index")) == "6b66363f-1ddf-58db-b1bf-708b83de8077"
     assert follow_up_id(JOB, "index") != follow_up_id(JOB, "archive")
 
 
-def test_the_job_of_an_event_is_the_same_whichever_scheduler_hears_it() -> None:
+def test_the_job_of_an_event_is_the_same_in_every_scheduler() -> None:
     event = event_identity("tower", "7")
     assert str(event) == "369122df-869c-54b6-b539-6062ef758576"
     assert str(event_job_id("landing", event)) == "e6e4172e-5ad7-58ad-912c-e2a5e7801443"

@@ -4,13 +4,13 @@ import asyncio
 import json
 from typing import NamedTuple
 
-from warrener_contracts.codec import Readable, Unreadable, decode
+from warrener_contracts.codec import DecodedEvent, DecodeFailure, decode
 from warrener_contracts.events import JobRequested, JobRequestedData
-from warrener_contracts.inbox import read_all
-from warrener_contracts.letters import BATCH_TYPE, EVENT_TYPE, encode
+from warrener_contracts.inbox import decode_all
+from warrener_contracts.messages import BATCH_TYPE, EVENT_TYPE, encode
 
 
-class Came(NamedTuple):
+class DeliveredMessage(NamedTuple):
     """A message as a queue delivers it."""
 
     body: bytes
@@ -22,13 +22,13 @@ def request(number: int) -> bytes:
     return encode(JobRequested(id=f"r-{number}", source="test", data=JobRequestedData(job_type="a.b")))
 
 
-GOOD = Came(b"[" + b",".join(request(number) for number in range(1000)) + b"]", BATCH_TYPE)
-BAD = Came(json.dumps([{"number": number} for number in range(2000)]).encode(), BATCH_TYPE)
+GOOD = DeliveredMessage(b"[" + b",".join(request(number) for number in range(1000)) + b"]", BATCH_TYPE)
+BAD = DeliveredMessage(json.dumps([{"number": number} for number in range(2000)]).encode(), BATCH_TYPE)
 
 
 async def test_all_are_read_as_decode_reads_them() -> None:
-    messages = [Came(request(0), EVENT_TYPE), GOOD, BAD, Came(b"", None)]
-    read = await read_all(messages)
+    messages = [DeliveredMessage(request(0), EVENT_TYPE), GOOD, BAD, DeliveredMessage(b"", None)]
+    read = await decode_all(messages)
     assert [message for message, _ in read] == messages
     for message, found in read:
         expected = decode(message.body, message.content_type)
@@ -36,17 +36,17 @@ async def test_all_are_read_as_decode_reads_them() -> None:
 
 
 async def test_the_limits_are_those_that_were_given() -> None:
-    ((_, found),) = await read_all([GOOD], max_events=999)
-    assert [type(one) for one in found] == [Unreadable]
-    ((_, found),) = await read_all([GOOD], limit=len(GOOD.body) - 1)
-    assert [type(one) for one in found] == [Unreadable]
-    ((_, found),) = await read_all([GOOD])
-    assert {type(one) for one in found} == {Readable}
+    ((_, found),) = await decode_all([GOOD], max_events=999)
+    assert [type(one) for one in found] == [DecodeFailure]
+    ((_, found),) = await decode_all([GOOD], limit=len(GOOD.body) - 1)
+    assert [type(one) for one in found] == [DecodeFailure]
+    ((_, found),) = await decode_all([GOOD])
+    assert {type(one) for one in found} == {DecodedEvent}
 
 
 async def test_the_event_loop_runs_meanwhile() -> None:
     turns = 0
-    reading = asyncio.create_task(read_all([BAD] * 3))
+    reading = asyncio.create_task(decode_all([BAD] * 3))
     while not reading.done():
         turns += 1
         await asyncio.sleep(0)

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from warrener_contracts.durations import LONGEST
+from warrener_contracts.durations import MAX_DURATION
 from warrener_contracts.policy import Backoff, JobPolicy, PolicyOverrides
 
-SPANS = st.timedeltas(timedelta(0), LONGEST)
+SPANS = st.timedeltas(timedelta(0), MAX_DURATION)
 BACKOFFS = st.builds(Backoff, first=SPANS, factor=st.floats(1, 100), limit=SPANS, jitter=st.floats(0, 1))
 CHANCE = st.floats(0, 1, exclude_max=True)
 
@@ -34,7 +34,7 @@ def test_it_never_overflows_is_never_negative_and_keeps_its_bounds(
     backoff: Backoff, failures: int, chance: float
 ) -> None:
     delay = backoff.delay(failures, chance)
-    most = min(backoff.limit * (1 + backoff.jitter), LONGEST)
+    most = min(backoff.limit * (1 + backoff.jitter), MAX_DURATION)
     assert timedelta(0) <= delay <= most + timedelta(milliseconds=1)
 
 
@@ -46,8 +46,8 @@ def test_it_never_gets_shorter_from_one_failure_to_the_next(backoff: Backoff, ch
 
 def test_a_request_replaces_what_it_chooses_and_nothing_else() -> None:
     policy = JobPolicy(max_attempts=7, timeout=timedelta(seconds=5), start_timeout=timedelta(seconds=6))
-    assert PolicyOverrides().over(policy) == policy
-    chosen = PolicyOverrides(max_attempts=1, backoff=Backoff(jitter=0)).over(policy)
+    assert PolicyOverrides().apply_to(policy) == policy
+    chosen = PolicyOverrides(max_attempts=1, backoff=Backoff(jitter=0)).apply_to(policy)
     assert chosen == JobPolicy(
         max_attempts=1,
         timeout=timedelta(seconds=5),
@@ -87,7 +87,7 @@ def test_a_request_may_choose_every_part_of_a_policy() -> None:
     assert PolicyOverrides.model_fields.keys() == JobPolicy.model_fields.keys() - of_the_type_alone
 
 
-def test_a_policy_says_no_more_than_in_version_1_0_until_more_is_chosen() -> None:
+def test_a_policy_has_the_fields_of_version_1_0_until_more_are_chosen() -> None:
     assert set(json.loads(JobPolicy().model_dump_json())) == {
         "max_attempts",
         "max_losses",
@@ -106,10 +106,10 @@ def test_a_policy_says_no_more_than_in_version_1_0_until_more_is_chosen() -> Non
 
 def test_the_age_of_a_job_that_waits_begins_when_it_is_due() -> None:
     policy = JobPolicy(max_age=timedelta(hours=1))
-    assert policy.begun_after(timedelta(days=7)).max_age == timedelta(days=7, hours=1)
-    assert policy.begun_after(timedelta(0)) is policy
-    assert JobPolicy().begun_after(timedelta(days=7)) == JobPolicy()
-    far = JobPolicy(max_age=LONGEST).begun_after(LONGEST)
+    assert policy.with_initial_wait(timedelta(days=7)).max_age == timedelta(days=7, hours=1)
+    assert policy.with_initial_wait(timedelta(0)) is policy
+    assert JobPolicy().with_initial_wait(timedelta(days=7)) == JobPolicy()
+    far = JobPolicy(max_age=MAX_DURATION).with_initial_wait(MAX_DURATION)
     assert JobPolicy.model_validate_json(far.model_dump_json()) == far
 
 

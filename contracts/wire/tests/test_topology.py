@@ -6,9 +6,9 @@ import pytest
 
 from warrener_contracts import topology
 from warrener_contracts.addresses import address_of
-from warrener_contracts.letters import delayed_letter, letter_for, parked_letter, reply_letter
-from warrener_contracts.reference.examples import golden
-from warrener_contracts.topology import DELAY, EXCHANGES, RUNGS, TOPOLOGY, Queue, dispatch_queue
+from warrener_contracts.messages import build_delayed_message, build_message, build_parked_message, build_reply
+from warrener_contracts.reference.examples import golden_events
+from warrener_contracts.topology import DELAY, EXCHANGES, DELAY_LEVELS, TOPOLOGY, Queue, dispatch_queue
 
 WORK = (
     topology.REQUESTS_QUEUE,
@@ -72,20 +72,20 @@ def test_the_last_resort_never_gives_a_message_up(queue: Queue) -> None:
     assert queue.arguments == {"x-queue-type": "quorum", "x-delivery-limit": 1_000_000}
 
 
-def test_a_rung_keeps_every_message_the_same_time_and_hands_it_on_at_least_once() -> None:
-    assert [rung.name for rung in RUNGS] == ["1s", "5s", "15s", "1m", "5m", "15m", "1h"]
-    for rung, queue in zip(RUNGS, topology.RUNG_QUEUES, strict=True):
-        assert queue.name == rung.queue == f"warrener.delay.{rung.name}"
+def test_a_delay_queue_holds_every_message_equally_long_and_forwards_it_at_least_once() -> None:
+    assert [level.name for level in DELAY_LEVELS] == ["1s", "5s", "15s", "1m", "5m", "15m", "1h"]
+    for level, queue in zip(DELAY_LEVELS, topology.DELAY_QUEUES, strict=True):
+        assert queue.name == level.queue == f"warrener.delay.{level.name}"
         assert queue.arguments == {
             "x-queue-type": "quorum",
-            "x-message-ttl": rung.delay.total_seconds() * 1000,
+            "x-message-ttl": level.delay.total_seconds() * 1000,
             "x-overflow": "reject-publish",
             "x-dead-letter-strategy": "at-least-once",
             "x-dead-letter-exchange": "warrener.return",
         }
 
 
-def test_what_comes_back_from_the_ladder_or_dies_has_somewhere_to_go() -> None:
+def test_every_dead_letter_exchange_has_an_alternate() -> None:
     """At-least-once dead-lettering keeps trying for ever where nothing is bound: an alternate exchange ends
     that."""
     alternates = {exchange.name: exchange.alternate for exchange in EXCHANGES}
@@ -96,7 +96,7 @@ def test_what_comes_back_from_the_ladder_or_dies_has_somewhere_to_go() -> None:
     assert {exchange.name for exchange in EXCHANGES if exchange.kind == "fanout"} == {"warrener.unroutable"}
 
 
-def test_the_publisher_is_told_where_it_waits_for_an_answer() -> None:
+def test_mandatory_exchanges_have_no_alternate_so_that_publishers_see_returns() -> None:
     """With an alternate exchange a mandatory message is never returned: those two must not have one."""
     assert [e.alternate for e in EXCHANGES if e.name in {"warrener.requests", "warrener.dispatch"}] == [
         None,
@@ -137,21 +137,21 @@ REACHED = {
 }
 
 
-@pytest.mark.parametrize("name", sorted(golden()))
+@pytest.mark.parametrize("name", sorted(golden_events()))
 def test_every_event_reaches_its_queue_and_no_other(name: str) -> None:
-    exchange, key = address_of(golden()[name])
+    exchange, key = address_of(golden_events()[name])
     assert list(reached(exchange, key)) == REACHED[exchange]
 
 
 def test_an_answer_reaches_its_asker() -> None:
-    letter = reply_letter(golden()["job.finished.v1"], "desk-4")
-    assert list(reached(letter.exchange, letter.routing_key)) == ["warrener.reply.desk-4"]
+    message = build_reply(golden_events()["job.finished.v1"], "desk-4")
+    assert list(reached(message.exchange, message.routing_key)) == ["warrener.reply.desk-4"]
 
 
-@pytest.mark.parametrize("rung", RUNGS, ids=lambda rung: rung.name)
-def test_an_attempt_goes_up_each_rung_and_comes_back_to_its_queue(rung: topology.Rung) -> None:
-    key = f"{rung.name}.{letter_for(golden()['attempt.dispatched.v1']).routing_key}"
-    assert list(reached(DELAY, key)) == [rung.queue]
+@pytest.mark.parametrize("level", DELAY_LEVELS, ids=lambda level: level.name)
+def test_an_attempt_passes_each_delay_queue_and_returns_to_its_own(level: topology.DelayLevel) -> None:
+    key = f"{level.name}.{build_message(golden_events()['attempt.dispatched.v1']).routing_key}"
+    assert list(reached(DELAY, key)) == [level.queue]
     assert list(reached("warrener.return", key)) == ["warrener.queue.loading"]
 
 
@@ -162,7 +162,7 @@ def test_a_queue_whose_name_begins_alike_gets_nothing_of_another() -> None:
 
 
 def test_dead_letters_and_parked_messages_reach_the_dead() -> None:
-    parked = parked_letter(
+    parked = build_parked_message(
         queue="warrener.status", body=b"", reason="", detail="", message_id="1", content_type=None
     )
     keys = [str(queue.arguments["x-dead-letter-routing-key"]) for queue in WORK]
@@ -177,7 +177,7 @@ def test_a_control_order_reaches_all_one_queue_or_one_agent() -> None:
     assert list(reached("warrener.control", "agent.loader-7c9f")) == []
 
 
-def test_a_delayed_letter_stays_within_the_ladder() -> None:
-    event = golden()["attempt.dispatched.v1"]
+def test_a_delayed_message_stays_within_the_delay_queues() -> None:
+    event = golden_events()["attempt.dispatched.v1"]
     assert event.time is not None
-    assert delayed_letter(event, event.time).exchange == DELAY  # type: ignore[arg-type]
+    assert build_delayed_message(event, event.time).exchange == DELAY  # type: ignore[arg-type]

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from warrener_contracts.codec import Readable, Unreadable, decode
+from warrener_contracts.codec import DecodedEvent, DecodeFailure, decode
 from warrener_contracts.events import Event, EventData, JobRequested, JobRequestedData, Reason
 from warrener_contracts.registry import REGISTRY, RELEASED, Registry, type_of
 
@@ -48,44 +48,44 @@ def _from_old(event: Event[Any]) -> Event[Any]:
 HISTORY = Registry((*RELEASED, Oldest, Old), {Oldest: _from_oldest, Old: _from_old})
 
 
-def told(version: str, **data: Any) -> bytes:
+def encode_request(version: str, **data: Any) -> bytes:
     event = {"specversion": "1.0", "id": "17", "source": "airline", "type": f"job.requested.{version}"}
     return json.dumps({**event, "data": data}).encode()
 
 
 def test_an_older_version_is_read_as_the_current_one() -> None:
-    (found,) = decode(told("v0", task="flights.load", delay_seconds=5), registry=HISTORY)
+    (found,) = decode(encode_request("v0", task="flights.load", delay_seconds=5), registry=HISTORY)
     data = JobRequestedData(job_type="flights.load", delay=timedelta(seconds=5))
-    assert isinstance(found, Readable)
+    assert isinstance(found, DecodedEvent)
     assert found.event == JobRequested(id="17", source="airline", data=data)
 
 
 def test_upcasters_follow_each_other() -> None:
-    (found,) = decode(told("v-1", task="flights.load"), registry=HISTORY)
-    assert isinstance(found, Readable)
+    (found,) = decode(encode_request("v-1", task="flights.load"), registry=HISTORY)
+    assert isinstance(found, DecodedEvent)
     assert isinstance(found.event, JobRequested)
     assert found.event.id == "17"
 
 
 def test_versions_stand_beside_each_other_in_one_batch() -> None:
-    body = b"[%s,%s]" % (told("v0", task="flights.load"), told("v1", job_type="flights.load"))
+    body = b"[%s,%s]" % (encode_request("v0", task="flights.load"), encode_request("v1", job_type="flights.load"))
     found = decode(body, "application/cloudevents-batch+json", registry=HISTORY)
-    assert [type(one.event) for one in found if isinstance(one, Readable)] == [JobRequested, JobRequested]
+    assert [type(one.event) for one in found if isinstance(one, DecodedEvent)] == [JobRequested, JobRequested]
 
 
 def test_bad_fields_of_an_older_version_are_explained_as_its_own() -> None:
-    (found,) = decode(told("v0", task="flights.load", delay_seconds=-1), registry=HISTORY)
-    assert isinstance(found, Unreadable)
+    (found,) = decode(encode_request("v0", task="flights.load", delay_seconds=-1), registry=HISTORY)
+    assert isinstance(found, DecodeFailure)
     assert found.reason is Reason.BAD_FIELDS
     assert "job.requested.v0: data.delay_seconds" in found.detail
 
 
 def test_what_has_no_place_in_the_current_version_is_unreadable_and_no_exception() -> None:
-    for body in (told("v0", task="flights *"), b"x"):
+    for body in (encode_request("v0", task="flights *"), b"x"):
         for content_type in (None, "application/cloudevents-batch+json"):
             sent = body if content_type is None else b"[" + body + b"]"
             (found,) = decode(sent, content_type, registry=HISTORY)
-            assert isinstance(found, Unreadable)
+            assert isinstance(found, DecodeFailure)
 
 
 def test_every_version_that_is_not_the_latest_leads_to_the_latest() -> None:

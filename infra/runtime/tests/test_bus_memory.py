@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 import pytest
 from tests.conformance.bus_rigs import WORK, letter, letters, names, receive
 
-from warrener_contracts.letters import Letter
+from warrener_contracts.messages import Message
 from warrener_contracts.topology import TOPOLOGY, Binding, Exchange, Queue, Topology, dispatch_queue
 from warrener_runtime.bus import Bus, BusUnreachable, Fate
 from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
@@ -38,7 +38,7 @@ async def bus(broker: MemoryBroker) -> AsyncIterator[Bus]:
     await bus.close()
 
 
-def climbing(name: str, rung: str) -> Letter:
+def climbing(name: str, rung: str) -> Message:
     return letter(name, f"{rung}.default.x", "warrener.delay", mandatory=False)
 
 

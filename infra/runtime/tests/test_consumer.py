@@ -57,7 +57,7 @@ TOPOLOGY = Topology(
 
 
 @dataclass(frozen=True)
-class Letter:
+class Message:
     message_id: str
     exchange: str = "post"
     routing_key: str = "a"
@@ -103,7 +103,7 @@ class Scene:
     consumer: Consumer
 
     async def send(self, *names: str) -> None:
-        fates = await self.bus.publish([Letter(name) for name in names])
+        fates = await self.bus.publish([Message(name) for name in names])
         assert set(fates) == {Fate.CONFIRMED}
         await self.clock.settle()
 

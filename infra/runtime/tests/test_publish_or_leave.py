@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from warrener_contracts.letters import Letter
+from warrener_contracts.messages import Message
 from warrener_contracts.topology import Binding, Exchange, Queue, Topology
 from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
 from warrener_runtime.bus.port import Outgoing
@@ -14,8 +14,8 @@ from warrener_runtime.virtual_clock import VirtualClock
 SMALL: dict[str, str | int] = {"x-max-length": 1, "x-overflow": "reject-publish"}
 
 
-def letter(queue: str, number: int) -> Letter:
-    return Letter("work", queue, b"{}", "text/plain", f"{queue}-{number}", "test", {}, mandatory=True)
+def letter(queue: str, number: int) -> Message:
+    return Message("work", queue, b"{}", "text/plain", f"{queue}-{number}", "test", {}, mandatory=True)
 
 
 def any_may(_: Outgoing) -> bool:

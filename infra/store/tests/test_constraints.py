@@ -7,7 +7,7 @@ from sqlalchemy import CheckConstraint, text
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from warrener_contracts.breaking import BreakerPolicy, BreakerState
+from warrener_contracts.circuit_breaker import BreakerPolicy, BreakerState
 from warrener_store import StateStore
 from warrener_store.rows import BreakerRow
 from warrener_store.rules import JOB_RULES

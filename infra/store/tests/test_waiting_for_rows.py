@@ -9,8 +9,8 @@ from typing import Any
 import asyncpg
 import pytest
 
-from warrener_contracts.events import SchedulePutData, TickFate
-from warrener_contracts.rules import CronRule
+from warrener_contracts.events import SchedulePutData, TickStatus
+from warrener_contracts.schedule_rules import CronRule
 from warrener_contracts.states import JobState
 from warrener_store import migrate, open_store
 from warrener_store.address import PostgresAddress, address_of
@@ -62,7 +62,7 @@ def schedule() -> ScheduleRow:
     return ScheduleRow(asked=asked, put_at=NOON, zone_version="2026a", next_at=NOON, wake_at=NOON)
 
 
-def tick(fate: TickFate = TickFate.SKIPPED) -> TickRow:
+def tick(fate: TickStatus = TickStatus.SKIPPED) -> TickRow:
     return TickRow(schedule="hourly", nominal_at=NOON, fate=fate, due_at=NOON, decided_at=NOON)
 
 
@@ -134,6 +134,6 @@ async def test_a_removal_skips_the_ticks_that_were_kept_while_it_waited(postgres
     await keeping.commit()
     await removing
     assert await store.schedules() == {}
-    assert [one.fate for one in await store.ticks_of("hourly")] == [TickFate.SKIPPED]
+    assert [one.fate for one in await store.ticks_of("hourly")] == [TickStatus.SKIPPED]
     await other.close()
     await store.close()

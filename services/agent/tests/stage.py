@@ -11,9 +11,9 @@ from warrener_agent import Agent, Fail, JobContext, RetryAfter
 from warrener_agent.ledger import Claim, Ledger, LedgerUnavailable, open_ledger
 from warrener_agent.settings import AgentSettings
 from warrener_agent.wiring import assemble
-from warrener_contracts.codec import Readable, decode
+from warrener_contracts.codec import DecodedEvent, decode
 from warrener_contracts.events import AttemptDispatched, AttemptDispatchedData, Event
-from warrener_contracts.letters import delayed_letter, gathered, letter_for
+from warrener_contracts.messages import build_delayed_message, batch_messages, build_message
 from warrener_contracts.policy import Guarantee
 from warrener_contracts.topology import DEAD_QUEUE, REQUESTS_QUEUE, STATUS_QUEUE, TOPOLOGY, heartbeats_queue
 from warrener_runtime.bus import Bus, Delivery, Fate, Outgoing, Subscription
@@ -84,13 +84,13 @@ class Stage:
     async def dispatch(self, job_type: str, arguments: dict[str, Any] | None = None, **told: Any) -> UUID:
         """What the scheduler sends (`told`: see `dispatched`); returns the job's id."""
         event = self.dispatched(job_type, arguments, **told)
-        letter = letter_for(event) if not event.data.not_before else delayed_letter(event, datetime.now(UTC))
+        letter = build_message(event) if not event.data.not_before else build_delayed_message(event, datetime.now(UTC))
         assert await self.bus.publish([letter]) == [Fate.CONFIRMED]
         return event.data.job_id
 
     async def dispatch_together(self, *events: AttemptDispatched) -> None:
         """What the scheduler sends of a job type that was declared so: all of these in one message."""
-        (letter,) = gathered(letter_for(event)._replace(per_message=len(events)) for event in events)
+        (letter,) = batch_messages(build_message(event)._replace(per_message=len(events)) for event in events)
         assert await self.bus.publish([letter]) == [Fate.CONFIRMED]
 
     def dispatched(
@@ -172,7 +172,7 @@ class Stage:
                         self.parked.append(delivery)
                         continue
                     for element in decode(delivery.body, delivery.content_type):
-                        assert isinstance(element, Readable), element
+                        assert isinstance(element, DecodedEvent), element
                         self.heard.append(element.event)
                 self.news.notify_all()
             await subscription.ack(batch)

@@ -31,7 +31,7 @@ from warrener_contracts.events import (
     JobRequestedData,
 )
 from warrener_contracts.identity import follow_up_id
-from warrener_contracts.letters import BATCH_TYPE, EVENT_TYPE, Letter, letter_for
+from warrener_contracts.messages import BATCH_TYPE, EVENT_TYPE, Message, build_message
 from warrener_contracts.topology import DISPATCH
 from warrener_runtime.telemetry import Telemetry
 
@@ -152,13 +152,13 @@ async def test_wrong_arguments_and_unknown_types_get_their_reason(stage: Stage, 
 
 async def test_g7_what_cannot_be_understood_is_parked_with_its_reason(stage: Stage, theatre: Theatre) -> None:
     one = await stage.enter(theatre.agent)
-    wrong_door = letter_for(JobRequested(id="x", source="test", data=JobRequestedData(job_type="greet")))
+    wrong_door = build_message(JobRequested(id="x", source="test", data=JobRequestedData(job_type="greet")))
     strange = b'{"priority": 3, ' + wrong_door.body[1:]
     batch = b"[17, " + strange + b"]"
     bodies = (b"{", b'{"specversion":"1.0"}', wrong_door.body, batch)
     for number, body in enumerate(bodies):
         content_type = BATCH_TYPE if body is batch else EVENT_TYPE
-        letter = Letter(DISPATCH, "default.greet", body, content_type, str(number), "x", {})
+        letter = Message(DISPATCH, "default.greet", body, content_type, str(number), "x", {})
         await stage.bus.publish([letter])
     await stage.until(lambda: len(stage.parked) == 5)
     assert [str(one.headers["warrener-reason"]) for one in stage.parked] == [
@@ -416,7 +416,7 @@ async def test_a_running_attempt_can_be_cancelled(stage: Stage, theatre: Theatre
     cancel = AttemptCancel(
         id=str(uuid4()), source="test", data=AttemptCancelData(job_id=job, reason="enough")
     )
-    await stage.bus.publish([letter_for(cancel)])
+    await stage.bus.publish([build_message(cancel)])
     assert (await stage.hear(AttemptCancelled, job)).data.reason == "enough"
     await stage.dispatch("wait", job_id=job, attempt=2)
     await stage.hear(AttemptCancelled, job, times=2)

@@ -14,7 +14,7 @@ from uuid import uuid4
 import pytest
 
 from warrener_agent.loading import AgentNotFound, load_agents
-from warrener_contracts.codec import Readable, decode
+from warrener_contracts.codec import DecodedEvent, decode
 from warrener_contracts.events import (
     AgentAnnounced,
     AttemptDispatched,
@@ -24,7 +24,7 @@ from warrener_contracts.events import (
     AttemptSucceeded,
     Event,
 )
-from warrener_contracts.letters import letter_for
+from warrener_contracts.messages import build_message
 from warrener_contracts.topology import REQUESTS_QUEUE, STATUS_QUEUE, TOPOLOGY
 from warrener_runtime.bus import Bus, Fate, open_bus
 
@@ -138,7 +138,7 @@ async def hear(bus: Bus, queue: str, kind: type[Event[Any]]) -> Event[Any]:
             await subscription.ack(batch)
             for delivery in batch:
                 for element in decode(delivery.body, delivery.content_type):
-                    if isinstance(element, Readable) and isinstance(element.event, kind):
+                    if isinstance(element, DecodedEvent) and isinstance(element.event, kind):
                         await subscription.stop()
                         return element.event
     raise AssertionError(f"expected {kind.__name__} in {queue}")
@@ -156,7 +156,7 @@ async def dispatch(bus: Bus, job_type: str, **arguments: str) -> None:
         requested_at=datetime.now(UTC),
     )
     event = AttemptDispatched(id=str(uuid4()), source="test", data=data)
-    assert await bus.publish([letter_for(event)]) == [Fate.CONFIRMED]
+    assert await bus.publish([build_message(event)]) == [Fate.CONFIRMED]
 
 
 async def test_a_real_agent_serves_what_it_announces_and_drains_on_sigterm(

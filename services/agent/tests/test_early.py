@@ -7,8 +7,8 @@ import pytest
 
 from warrener_agent.decide_receipt import time_of_arrival
 from warrener_contracts.events import AttemptDispatched, AttemptDispatchedData
-from warrener_contracts.letters import is_early
-from warrener_contracts.topology import rung_for
+from warrener_contracts.messages import is_early
+from warrener_contracts.topology import delay_level_for
 
 SENT = datetime(2026, 11, 20, 12, tzinfo=UTC)
 
@@ -35,7 +35,7 @@ def test_4_a_wake_up_ends_in_time_whatever_the_clock_of_the_agent_is_behind(
 ) -> None:
     event, true = delayed(delay), SENT
     for _ in range(12):
-        level = rung_for(event.data.not_before - (event.time or SENT)) if event.data.not_before else None
+        level = delay_level_for(event.data.not_before - (event.time or SENT)) if event.data.not_before else None
         true += level.delay if level else timedelta(0)
         now = time_of_arrival(event, true + timedelta(seconds=wrong), returned=True)
         if not is_early(event, now):

@@ -28,7 +28,7 @@ from warrener_contracts.events import (
     AttemptSucceeded,
     JobRequested,
 )
-from warrener_contracts.letters import letter_for
+from warrener_contracts.messages import build_message
 
 
 @pytest.fixture
@@ -117,7 +117,7 @@ async def test_a_child_that_hangs_is_killed_with_all_that_it_started(
     else:
         await asyncio.to_thread(wait_for_file, pids)
         data = AttemptCancelData(job_id=job, reason="enough")
-        await stage.bus.publish([letter_for(AttemptCancel(id="1", source="test", data=data))])
+        await stage.bus.publish([build_message(AttemptCancel(id="1", source="test", data=data))])
         await stage.hear(AttemptCancelled, job)
     for pid in map(int, pids.read_text().split()):
         psutil.wait_procs([psutil.Process(pid)] if psutil.pid_exists(pid) else [], timeout=10)

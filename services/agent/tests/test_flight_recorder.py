@@ -16,7 +16,7 @@ from warrener_contracts.events import (
     AttemptProgressed,
     FlightRecord,
 )
-from warrener_contracts.letters import letter_for
+from warrener_contracts.messages import build_message
 
 _log = logging.getLogger("shop.handlers")
 SHORT = timedelta(seconds=1)
@@ -92,7 +92,7 @@ async def test_what_is_cancelled_leaves_its_record_too(stage: Stage) -> None:
     job = await stage.dispatch("wait")
     await stage.hear(AttemptProgressed, job)
     cancel = AttemptCancel(id="1", source="test", data=AttemptCancelData(job_id=job, reason="enough"))
-    await stage.bus.publish([letter_for(cancel)])
+    await stage.bus.publish([build_message(cancel)])
     record = (await stage.hear(AttemptCancelled, job)).data.flight_record
     assert isinstance(record, FlightRecord)
     assert "in wait" in (record.stacks or "")

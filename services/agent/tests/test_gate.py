@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
 from warrener_agent.gate import Gate
-from warrener_contracts.breaking import BreakerState
+from warrener_contracts.circuit_breaker import BreakerState
 from warrener_contracts.events import AttemptDispatched, AttemptDispatchedData, BreakerChangedData
 from warrener_contracts.policy import Guarantee, JobPolicy
 

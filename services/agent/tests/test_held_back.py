@@ -10,7 +10,7 @@ from warrener_agent.decide_receipt import failure_to_record
 from warrener_agent.ledger import Claim, open_ledger
 from warrener_agent.outcomes import Failed
 from warrener_contracts import topology
-from warrener_contracts.breaking import BreakerState
+from warrener_contracts.circuit_breaker import BreakerState
 from warrener_contracts.events import (
     AttemptFailed,
     AttemptReleased,
@@ -20,7 +20,7 @@ from warrener_contracts.events import (
     ErrorInfo,
     ErrorKind,
 )
-from warrener_contracts.letters import letter_for
+from warrener_contracts.messages import build_message
 
 agent = Agent()
 
@@ -46,7 +46,7 @@ async def turn(stage: Stage, state: BreakerState) -> None:
             name="dependency:billing-api", state=state, since=datetime.now(UTC), reason="by the test"
         ),
     )
-    letter = letter_for(event)._replace(
+    letter = build_message(event)._replace(
         exchange=topology.CONTROL, routing_key="all", persistent=False, mandatory=False
     )
     await stage.bus.publish([letter])

@@ -26,7 +26,7 @@ from warrener_contracts.events import (
     ErrorInfo,
     FlightRecord,
 )
-from warrener_contracts.letters import letter_for
+from warrener_contracts.messages import build_message
 from warrener_runtime.cgroups import NoControlGroup, own_group
 
 GRACE = timedelta(seconds=2)
@@ -100,7 +100,7 @@ async def test_the_record_has_the_last_words_and_the_progress_of_what_was_cancel
     job = await stage.dispatch("spins", {}, timeout=timedelta(minutes=5))
     await stage.hear(AttemptProgressed, job)
     cancel = AttemptCancel(id="1", source="test", data=AttemptCancelData(job_id=job, reason="enough"))
-    await stage.bus.publish([letter_for(cancel)])
+    await stage.bus.publish([build_message(cancel)])
     record = (await stage.hear(AttemptCancelled, job)).data.flight_record
     assert record is not None
     assert (record.progress, record.progress_note) == (0.25, "spinning")

@@ -15,7 +15,7 @@ from warrener_contracts.events import (
     AttemptProgressed,
     AttemptSucceeded,
 )
-from warrener_contracts.letters import letter_for
+from warrener_contracts.messages import build_message
 
 
 class Nursery:
@@ -76,7 +76,7 @@ async def test_4_children_of_an_attempt_that_is_stopped_are_over_when_it_is_told
     job = await stage.dispatch("parent", {"how": "hangs"})
     await stage.hear(AttemptProgressed, job)
     stop = AttemptCancel(id="stop", source="test", data=AttemptCancelData(job_id=job, reason="enough"))
-    await stage.bus.publish([letter_for(stop)])
+    await stage.bus.publish([build_message(stop)])
     await stage.hear(AttemptCancelled, job)
     assert nursery.ends == ["child"]
     nursery.leave()

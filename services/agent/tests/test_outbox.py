@@ -10,7 +10,7 @@ from services.agent.tests.stage import Stage
 from warrener_agent import Agent, JobContext
 from warrener_contracts import topology
 from warrener_contracts.events import AgentHeartbeat, AttemptSucceeded, JobRequested, JobRequestedData
-from warrener_contracts.letters import Letter, letter_for
+from warrener_contracts.messages import Message, build_message
 from warrener_contracts.topology import Binding, Queue, Topology, dispatch_queue
 from warrener_runtime.bus import Fate
 from warrener_runtime.bus.memory import MemoryBus
@@ -49,7 +49,7 @@ async def fill(stage: Stage, exchange: str, key: str) -> MemoryBus:
     arguments: dict[str, str | int] = {"x-max-length": 1, "x-overflow": "reject-publish"}
     await bus.declare(Topology((), (Queue("full", (Binding(exchange, key),), arguments),)))
     event = JobRequested(id=str(uuid4()), source="test", data=JobRequestedData(job_type="child"))
-    letter = letter_for(event)._replace(exchange=exchange, routing_key=key)
+    letter = build_message(event)._replace(exchange=exchange, routing_key=key)
     while (await bus.publish([letter]))[0] is Fate.CONFIRMED:
         pass
     return bus
@@ -109,7 +109,7 @@ async def test_3_a_message_that_cannot_be_parked_holds_up_no_attempt(stage: Stag
     queue = dispatch_queue("default").name
     room = await fill(stage, topology.DEAD, f"parked.{queue}")
     one = await stage.enter(family())
-    bad = Letter(topology.DISPATCH, "default.x", b"{", "application/cloudevents+json", "bad", "x", {})
+    bad = Message(topology.DISPATCH, "default.x", b"{", "application/cloudevents+json", "bad", "x", {})
     assert await stage.bus.publish([bad]) == [Fate.CONFIRMED]
     for _ in range(5):
         other = await stage.dispatch("other")

@@ -26,7 +26,7 @@ from warrener_contracts.events import (
     AttemptSucceeded,
     ErrorInfo,
 )
-from warrener_contracts.letters import letter_for
+from warrener_contracts.messages import build_message
 
 
 class Words(BaseModel):
@@ -227,7 +227,7 @@ time.sleep(600)
     else:
         await asyncio.to_thread(wait_for_lines, pids, 3)
         cancel = AttemptCancel(id="1", source="test", data=AttemptCancelData(job_id=job, reason="enough"))
-        await stage.bus.publish([letter_for(cancel)])
+        await stage.bus.publish([build_message(cancel)])
         record = (await stage.hear(AttemptCancelled, job)).data.flight_record
     assert record is not None
     assert record.processes == 3

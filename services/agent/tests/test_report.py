@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from warrener_agent.ledger import Completion, FollowUp
 from warrener_agent.status_events import Speaker
-from warrener_contracts.codec import Readable, decode
+from warrener_contracts.codec import DecodedEvent, decode
 from warrener_contracts.events import (
     AttemptDispatchedData,
     AttemptSucceeded,
     AttemptSucceededData,
 )
-from warrener_contracts.letters import letter_for
+from warrener_contracts.messages import build_message
 from warrener_contracts.policy import Guarantee
 from warrener_runtime.telemetry import TraceContext
 
@@ -77,11 +77,11 @@ def test_a_success_is_written_as_its_model_would_write_it(
             follow_ups=len(completion.follow_ups),
         ),
     )
-    modelled = letter_for(event)
+    modelled = build_message(event)
     (found,) = decode(told.body, told.content_type)
     (expected,) = decode(modelled.body, modelled.content_type)
-    assert isinstance(found, Readable), found
-    assert isinstance(expected, Readable), expected
+    assert isinstance(found, DecodedEvent), found
+    assert isinstance(expected, DecodedEvent), expected
     assert found.event == expected.event
     assert _without_body(told) == _without_body(modelled)
 

@@ -8,7 +8,7 @@ import pytest
 from warrener_agent import Agent, JobDefinitionError, Program
 from warrener_agent.schedules import ScheduleOptions
 from warrener_contracts.events import SchedulePutData
-from warrener_contracts.rules import Choices, CronRule, IntervalRule, Overlap
+from warrener_contracts.schedule_rules import ScheduleChoices, CronRule, IntervalRule, OverlapPolicy
 from warrener_contracts.triggers import EventRule
 
 
@@ -27,7 +27,7 @@ def an_agent(**options: object) -> Agent:
 
 
 def test_a_schedule_stands_above_its_handler() -> None:
-    choices = Choices(overlap=Overlap.SKIP)
+    choices = ScheduleChoices(overlap=OverlapPolicy.SKIP)
     agent = an_agent(
         cron="30 * * * *", timezone="Europe/Berlin", arguments={"path": "a.csv"}, choices=choices, edition=2
     )

@@ -14,7 +14,7 @@ from warrener_agent.ledger import Claim
 from warrener_agent.receipts import Receipt
 from warrener_agent.running import Run, Running
 from warrener_contracts.events import AttemptFailed, AttemptSucceeded
-from warrener_contracts.letters import BATCH_TYPE, letter_for
+from warrener_contracts.messages import BATCH_TYPE, build_message
 from warrener_contracts.topology import Topology, dispatch_queue
 from warrener_runtime.telemetry import NO_CONTEXT
 
@@ -94,7 +94,7 @@ async def test_one_that_cannot_be_read_is_parked_and_one_that_fails_fails_alone(
     good, bad = stage.dispatched("greet", {"name": "x"}), stage.dispatched("fail", {"how": "somehow"})
     bodies = [good.model_dump_json(exclude_none=True), '{"id": 5}', bad.model_dump_json(exclude_none=True)]
     body = f"[{','.join(bodies)}]".encode()
-    await stage.bus.publish([letter_for(good)._replace(body=body, content_type=BATCH_TYPE, type="batch")])
+    await stage.bus.publish([build_message(good)._replace(body=body, content_type=BATCH_TYPE, type="batch")])
     await stage.hear(AttemptSucceeded, good.data.job_id)
     await stage.hear(AttemptFailed, bad.data.job_id)
     await stage.until(lambda: [found.body for found in stage.parked] == [b'{"id": 5}'], "it to be parked")

@@ -11,9 +11,9 @@ import aiormq
 import pytest
 from typer.testing import Result
 
-from warrener_contracts.codec import Readable, decode
-from warrener_contracts.events import SchedulePut, SchedulePutData, TickFate
-from warrener_contracts.rules import Choices, CronRule, Misfire
+from warrener_contracts.codec import DecodedEvent, decode
+from warrener_contracts.events import SchedulePut, SchedulePutData, TickStatus
+from warrener_contracts.schedule_rules import ScheduleChoices, CronRule, MisfirePolicy
 from warrener_contracts.topology import REQUESTS_QUEUE
 from warrener_store import open_store
 from warrener_store.schedules.rows import ScheduleRow, TickRow
@@ -41,7 +41,7 @@ def kept(store_url: str) -> str:
         fired = TickRow(
             schedule="nightly",
             nominal_at=PUT_AT,
-            fate=TickFate.FIRED,
+            fate=TickStatus.FIRED,
             due_at=PUT_AT,
             decided_at=PUT_AT,
             job_id=uuid4(),
@@ -49,7 +49,7 @@ def kept(store_url: str) -> str:
         skipped = TickRow(
             schedule="nightly",
             nominal_at=PUT_AT + timedelta(minutes=1),
-            fate=TickFate.SKIPPED,
+            fate=TickStatus.SKIPPED,
             due_at=PUT_AT,
             decided_at=PUT_AT,
             reason="the schedule is paused",
@@ -71,7 +71,7 @@ def heard(url: str) -> list[object]:
             found: list[object] = []
             while (message := await channel.basic_get(REQUESTS_QUEUE.name, no_ack=True)).body:
                 kind = message.header.properties.content_type
-                found += [one.event for one in decode(message.body, kind) if isinstance(one, Readable)]
+                found += [one.event for one in decode(message.body, kind) if isinstance(one, DecodedEvent)]
             return found
         finally:
             await connection.close()
@@ -90,7 +90,7 @@ def test_put_asks_for_the_schedule_and_shows_its_next_ticks(run: Run, vhost_url:
     assert isinstance(event, SchedulePut)
     assert event.data.rule == CronRule(expression="30 2 * * *")
     assert (event.data.arguments, event.data.timezone) == ({"path": "a.csv"}, "Europe/Berlin")
-    assert event.data.choices == Choices(misfire=Misfire.ALL, catch_up_most=3)
+    assert event.data.choices == ScheduleChoices(misfire=MisfirePolicy.ALL, catch_up_most=3)
 
 
 def test_put_says_what_is_expected(run: Run, vhost_url: str) -> None:
@@ -103,7 +103,7 @@ def test_put_says_what_is_expected(run: Run, vhost_url: str) -> None:
     (event,) = heard(vhost_url)
     assert isinstance(event, SchedulePut)
     assert event.data.arguments == {"path": "{{ tick.local_at | %Y-%m-%d }}.csv"}
-    assert event.data.choices == Choices(
+    assert event.data.choices == ScheduleChoices(
         pause_after_failures=3,
         expect_success_within=timedelta(hours=26),
         overdue_after=timedelta(minutes=5),

@@ -12,7 +12,7 @@ from typer.testing import Result
 
 from warrener.command import schedule_apply
 from warrener_contracts.events import SchedulePut, SchedulePutData, ScheduleRemoveRequested
-from warrener_contracts.rules import CronRule
+from warrener_contracts.schedule_rules import CronRule
 from warrener_store import open_store
 from warrener_store.schedules.rows import ScheduleRow
 

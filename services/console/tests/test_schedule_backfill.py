@@ -15,9 +15,9 @@ from typer.testing import Result
 from warrener.exits import CommandError
 from warrener.scheduling.backfilling import look_on
 from warrener.scheduling.span import Standing, moment_of, rate_of, span_of, still_to_come
-from warrener_contracts.events import ScheduleBackfillRequested, SchedulePutData, TickFate
+from warrener_contracts.events import ScheduleBackfillRequested, SchedulePutData, TickStatus
 from warrener_contracts.identity import tick_job_id
-from warrener_contracts.rules import CronRule
+from warrener_contracts.schedule_rules import CronRule
 from warrener_contracts.triggers import EventRule
 from warrener_store import open_store
 from warrener_store.schedules.rows import ScheduleRow, TickRow
@@ -27,7 +27,7 @@ PUT_AT = datetime(2026, 3, 5, 12, tzinfo=UTC)
 DAYS = [datetime(2026, 3, day, 6, tzinfo=UTC) for day in range(1, 6)]
 
 
-def tick(nominal_at: datetime, fate: TickFate, job_id: UUID | None = None) -> TickRow:
+def tick(nominal_at: datetime, fate: TickStatus, job_id: UUID | None = None) -> TickRow:
     return TickRow(
         schedule="daily",
         nominal_at=nominal_at,
@@ -39,9 +39,9 @@ def tick(nominal_at: datetime, fate: TickFate, job_id: UUID | None = None) -> Ti
 
 
 LEDGER = [
-    tick(DAYS[1], TickFate.FIRED, uuid4()),
-    tick(DAYS[2], TickFate.SKIPPED),
-    tick(DAYS[3], TickFate.WAITING),
+    tick(DAYS[1], TickStatus.FIRED, uuid4()),
+    tick(DAYS[2], TickStatus.SKIPPED),
+    tick(DAYS[3], TickStatus.WAITING),
 ]
 
 
@@ -111,7 +111,7 @@ def test_what_was_asked_for_before_is_looked_on_until_it_is_published(
     store: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same command again, as the one that was interrupted advised. A clock publishes meanwhile."""
-    kept = replace(tick(DAYS[0], TickFate.CAUGHT_UP, uuid4()), request="{}", wake_at=DAYS[0])
+    kept = replace(tick(DAYS[0], TickStatus.CAUGHT_UP, uuid4()), request="{}", wake_at=DAYS[0])
     span = span_of("daily", DAYS[:1], [kept])
     assert (span.asked, span.awaited) == ([], DAYS[:1])
 
@@ -136,7 +136,7 @@ def test_what_was_asked_for_before_is_looked_on_until_it_is_published(
 
 
 def test_what_is_on_its_way_is_told_apart(run: Run, store: tuple[str, str]) -> None:
-    kept = replace(tick(DAYS[0], TickFate.CAUGHT_UP, uuid4()), request="{}", wake_at=DAYS[0])
+    kept = replace(tick(DAYS[0], TickStatus.CAUGHT_UP, uuid4()), request="{}", wake_at=DAYS[0])
 
     async def keep() -> None:
         open_one = open_store(store[1])
@@ -175,7 +175,7 @@ class TestSpans:
         assert [one.standing for one in span.ticks][-1] is Standing.BEYOND_LIMIT
 
     def test_what_is_still_to_come(self) -> None:
-        waiting = tick(DAYS[0], TickFate.CAUGHT_UP, uuid4())
+        waiting = tick(DAYS[0], TickStatus.CAUGHT_UP, uuid4())
         assert still_to_come(DAYS[:3], [waiting]) == (2, 0)
         assert still_to_come(DAYS[:1], [waiting]) == (0, 0)
         assert still_to_come(DAYS[3:4], LEDGER) == (0, 0), "it waits for an earlier job, and comes by itself"

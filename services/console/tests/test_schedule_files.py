@@ -15,15 +15,15 @@ from warrener.scheduling.plan import Action, Difference, plan_of
 from warrener.scheduling.toml_text import file_text
 from warrener_contracts.events import SchedulePutData
 from warrener_contracts.policy import Backoff, PolicyOverrides
-from warrener_contracts.rules import (
-    Choices,
+from warrener_contracts.schedule_rules import (
+    ScheduleChoices,
     CronRule,
     IntervalRule,
-    Misfire,
+    MisfirePolicy,
     OnceRule,
-    Overlap,
-    RepeatedHour,
-    SkippedHour,
+    OverlapPolicy,
+    DstOverlap,
+    DstGap,
 )
 
 FILE = Path("schedules.toml")
@@ -37,14 +37,14 @@ EVERYTHING = SchedulePutData(
     arguments={"path": 'a "b" \\ \x7f é\n.csv', "odd key.": [1, 2.5, True, {"x": []}], "empty": {}},
     queue="loading",
     policy=PolicyOverrides(max_attempts=3, backoff=Backoff(first=timedelta(seconds=5))),
-    choices=Choices(
-        skipped_hour=SkippedHour.SKIP,
-        repeated_hour=RepeatedHour.BOTH,
-        misfire=Misfire.WINDOW,
+    choices=ScheduleChoices(
+        skipped_hour=DstGap.SKIP,
+        repeated_hour=DstOverlap.BOTH,
+        misfire=MisfirePolicy.WINDOW,
         catch_up_most=3,
         catch_up_window=timedelta(hours=2),
         grace=timedelta(seconds=30),
-        overlap=Overlap.QUEUE_ONE,
+        overlap=OverlapPolicy.QUEUE_ONE,
         jitter=timedelta(seconds=5),
         start=NOON,
         end=NOON + timedelta(days=365),
@@ -97,7 +97,7 @@ timezone = "UTC"
         first, second, third = told.schedules
         assert told.owner == first.owner == "airport"
         assert (first.timezone, third.timezone) == ("Europe/Berlin", "UTC")
-        assert first.choices == Choices(overlap=Overlap.SKIP, grace=timedelta(minutes=1), misfire=Misfire.ALL)
+        assert first.choices == ScheduleChoices(overlap=OverlapPolicy.SKIP, grace=timedelta(minutes=1), misfire=MisfirePolicy.ALL)
         assert second.rule == OnceRule(at=datetime(2026, 12, 24, 17, tzinfo=UTC))
         assert third.rule == IntervalRule(every=timedelta(seconds=90))
         assert told.lines == (8, 15, 20)
@@ -159,8 +159,8 @@ def test_the_file_of_the_guide_says_what_the_guide_says() -> None:
     hourly, sweep = told.schedules
     assert problems_of(told.schedules) == [None, None]
     assert (told.owner, hourly.timezone, sweep.timezone) == ("airport", "Europe/Berlin", "UTC")
-    assert sweep.choices.overlap is Overlap.SKIP
-    assert sweep.choices.misfire is Misfire.WINDOW
+    assert sweep.choices.overlap is OverlapPolicy.SKIP
+    assert sweep.choices.misfire is MisfirePolicy.WINDOW
 
 
 def test_what_a_scheduler_would_refuse_is_known_before_it_is_asked() -> None:
@@ -201,7 +201,7 @@ class TestPlans:
     def test_each_schedule_has_a_step_and_each_field_that_differs_is_named(self) -> None:
         new, same = (EVERYTHING.model_copy(update={"name": name}) for name in ("new", "same"))
         changed = EVERYTHING.model_copy(
-            update={"arguments": {"path": "b.csv"}, "choices": Choices(), "owner": "airport"}
+            update={"arguments": {"path": "b.csv"}, "choices": ScheduleChoices(), "owner": "airport"}
         )
         held = {
             "flights.hourly": EVERYTHING.model_copy(update={"arguments": {"path": "a.csv"}}),

@@ -15,7 +15,7 @@ from warrener.scheduling.carried import Carried, Loss
 from warrener.scheduling.celery_source import of_json, of_python
 from warrener.scheduling.file import parse
 from warrener_contracts.events import SchedulePutData
-from warrener_contracts.rules import CronRule, IntervalRule
+from warrener_contracts.schedule_rules import CronRule, IntervalRule
 from warrener_scheduler.clock.templating import mistakes_in, render
 from warrener_scheduler.clock.tick_names import KNOWN
 

@@ -10,7 +10,7 @@ from uuid import uuid4
 import pytest
 from typer.testing import Result
 
-from warrener_contracts.events import SchedulePutData, TickFate
+from warrener_contracts.events import SchedulePutData, TickStatus
 from warrener_contracts.states import JobState
 from warrener_store import open_store
 from warrener_store.schedules.rows import ScheduleRow, TickRow
@@ -37,7 +37,7 @@ def keep(store_url: str, name: str, rule: Any, timezone: str = "UTC", took: Sequ
             TickRow(
                 schedule=name,
                 nominal_at=NOW + number * MINUTE,
-                fate=TickFate.FIRED,
+                fate=TickStatus.FIRED,
                 due_at=NOW,
                 decided_at=NOW,
                 job_id=job.job_id,

@@ -12,8 +12,8 @@ from typer.testing import Result
 
 from warrener.asked_triggers import condition
 from warrener_contracts.events import SchedulePut, SchedulePutData
-from warrener_contracts.rules import Rule
-from warrener_contracts.triggers import AfterRule, Check, Condition, EventRule, Upstream, UpstreamEnd
+from warrener_contracts.schedule_rules import Rule
+from warrener_contracts.triggers import AfterRule, ConditionOperator, Condition, EventRule, Upstream, UpstreamEnd
 from warrener_store import open_store
 from warrener_store.schedules.rows import ScheduleRow
 
@@ -45,8 +45,8 @@ def test_put_on_an_event(run: Run, vhost_url: str) -> None:
     )
     rule = put(run, vhost_url, *ON_EVENT, *words, "--event-as", "event").data.rule
     where = (
-        Condition(path="data.country", check=Check.ONE_OF, value=["DE", "FR"]),
-        Condition(path="data.error", check=Check.ABSENT),
+        Condition(path="data.country", check=ConditionOperator.ONE_OF, value=["DE", "FR"]),
+        Condition(path="data.error", check=ConditionOperator.ABSENT),
     )
     more: Any = {"debounce": "5s", "longest_wait": "1m", "event_as": "event"}
     assert rule == EventRule(**LANDED, where=where, **more)
@@ -113,7 +113,7 @@ def test_conditions_as_people_write_them(text: str, expected: dict[str, object])
     [
         (
             EventRule(
-                **LANDED, where=(Condition(path="data.x", value=[1]), Condition(path="y", check=Check.EXISTS))
+                **LANDED, where=(Condition(path="data.x", value=[1]), Condition(path="y", check=ConditionOperator.EXISTS))
             ),
             "on landed.* by airport, data.x=[1], y",
             "it ticks whenever a message comes by airport under landed.* and passes data.x=[1], y.",

@@ -5,12 +5,12 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 from zoneinfo import ZoneInfo
 
-from warrener_contracts.rules import RepeatedHour, SkippedHour
+from warrener_contracts.schedule_rules import DstOverlap, DstGap
 
 MINUTE = timedelta(minutes=1)
 Span = tuple[datetime, datetime]
 Reading = tuple[datetime, datetime]
-Choice = tuple[SkippedHour, RepeatedHour]
+Choice = tuple[DstGap, DstOverlap]
 
 
 def slow_moments(
@@ -55,19 +55,19 @@ def chosen(found: Iterable[Reading], span: Span, choices: Choice) -> list[dateti
 
 
 def _of_reading(
-    early: datetime, late: datetime, skipped: SkippedHour, repeated: RepeatedHour
+    early: datetime, late: datetime, skipped: DstGap, repeated: DstOverlap
 ) -> Iterator[datetime]:
     if early == late:
         yield early
     elif early > late:  # the clock never shows it
-        if skipped is SkippedHour.AFTER:
+        if skipped is DstGap.AFTER:
             yield early
-        elif skipped is SkippedHour.BEFORE:
+        elif skipped is DstGap.BEFORE:
             yield late
     else:
-        if repeated is not RepeatedHour.LAST:
+        if repeated is not DstOverlap.LAST:
             yield early
-        if repeated is not RepeatedHour.FIRST:
+        if repeated is not DstOverlap.FIRST:
             yield late
 
 

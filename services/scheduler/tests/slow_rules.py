@@ -5,8 +5,8 @@ from calendar import monthrange
 from collections.abc import Iterator
 from datetime import date, datetime, timedelta
 
-from warrener_contracts.day_rules import BusinessDaysRule, DaysRule, Roll, Weekday
-from warrener_contracts.rules import AllOfRule, AnyOfRule, CronRule, ExceptRule, Rule, RulePart
+from warrener_contracts.day_rules import BusinessDaysRule, DaysRule, BusinessDayConvention, Weekday
+from warrener_contracts.schedule_rules import AllOfRule, AnyOfRule, CronRule, ExceptRule, Rule, RulePart
 
 _DAY = timedelta(days=1)
 _NAMES = list(Weekday)
@@ -106,11 +106,11 @@ def _goes_to(rule: BusinessDaysRule, target: date) -> date | None:
     near = [target + n * _DAY for n in range(-31, 32) if _is_business(rule, target + n * _DAY)]
     before, after = [day for day in near if day < target], [day for day in near if day > target]
     match rule.roll:
-        case Roll.SKIP:
+        case BusinessDayConvention.SKIP:
             return None
-        case Roll.BEFORE:
+        case BusinessDayConvention.BEFORE:
             return max(before, default=None)
-        case Roll.AFTER:
+        case BusinessDayConvention.AFTER:
             return min(after, default=None)
-        case Roll.NEAREST:
+        case BusinessDayConvention.NEAREST:
             return min(near, key=lambda day: (abs(day - target), day), default=None)

@@ -6,7 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from warrener_contracts import topology
-from warrener_contracts.codec import Readable, decode
+from warrener_contracts.codec import DecodedEvent, decode
 from warrener_contracts.events import (
     AgentAnnounced,
     AgentAnnouncedData,
@@ -16,7 +16,7 @@ from warrener_contracts.events import (
     JobRequestedData,
     JobTypeDeclaration,
 )
-from warrener_contracts.letters import BATCH_TYPE, EVENT_TYPE, Letter, letter_for
+from warrener_contracts.messages import BATCH_TYPE, EVENT_TYPE, Message, build_message
 from warrener_contracts.topology import Binding, Queue, Topology
 from warrener_runtime.bus import Delivery
 from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
@@ -63,7 +63,7 @@ class Stage:
         await self.bus.declare(Topology((), _EARS))
         for ear in _EARS:
             await self.bus.listen(ear.name, self._hear)
-        await self.say(letter_for(announcement(declaration())))
+        await self.say(build_message(announcement(declaration())))
 
     async def close(self) -> None:
         """Stop everything."""
@@ -74,20 +74,20 @@ class Stage:
     async def _hear(self, delivery: Delivery) -> None:
         self.heard.setdefault(delivery.exchange, []).append(delivery)
 
-    async def say(self, *letters: Letter, then: float = 1.0) -> None:
+    async def say(self, *letters: Message, then: float = 1.0) -> None:
         """Publish, and let `then` seconds pass."""
         await publish_all(self.bus, letters, clock=self.clock)
         await self.clock.advance(then)
 
     async def ask(self, *requests: JobRequested, then: float = 1.0) -> None:
         """Publish requests, and let `then` seconds pass."""
-        await self.say(*(letter_for(request) for request in requests), then=then)
+        await self.say(*(build_message(request) for request in requests), then=then)
 
     async def say_raw(self, body: bytes | Mapping[str, Any] | list[Any]) -> None:
         """Publish what a plain AMQP tool would."""
         raw = body if isinstance(body, bytes) else json.dumps(body).encode()
         kind = BATCH_TYPE if isinstance(body, list) else EVENT_TYPE
-        await self.say(Letter(topology.REQUESTS, "x", raw, kind, f"raw-{len(raw)}", "raw", {}))
+        await self.say(Message(topology.REQUESTS, "x", raw, kind, f"raw-{len(raw)}", "raw", {}))
 
     def told(self, exchange: str) -> list[Event[Any]]:
         """The events that were published there, in order."""
@@ -95,7 +95,7 @@ class Stage:
             found.event
             for delivery in self.heard.get(exchange, [])
             for found in decode(delivery.body, delivery.content_type)
-            if isinstance(found, Readable)
+            if isinstance(found, DecodedEvent)
         ]
 
     def answers(self, address: str) -> list[Event[Any]]:
@@ -105,7 +105,7 @@ class Stage:
             for delivery in self.heard.get(topology.EVENTS, [])
             if delivery.routing_key == topology.reply_key(address)
             for found in decode(delivery.body, delivery.content_type)
-            if isinstance(found, Readable)
+            if isinstance(found, DecodedEvent)
         ]
 
     def dispatched(self) -> list[AttemptDispatched]:

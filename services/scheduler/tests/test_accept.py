@@ -9,7 +9,7 @@ import pytest
 from services.scheduler.tests.stage import Stage, announcement, declaration, job_id, request
 
 from warrener_contracts import topology
-from warrener_contracts.codec import MAX_UNREADABLE
+from warrener_contracts.codec import MAX_DECODE_FAILURES
 from warrener_contracts.events import (
     JobCancelRequested,
     JobCancelRequestedData,
@@ -18,9 +18,9 @@ from warrener_contracts.events import (
     JobRejected,
     Reason,
 )
-from warrener_contracts.letters import letter_for
+from warrener_contracts.messages import build_message
 from warrener_contracts.policy import PolicyOverrides
-from warrener_contracts.portable import is_array
+from warrener_contracts.json_safety import is_array
 from warrener_contracts.states import JobState
 from warrener_store.port import Save
 from warrener_store.rows import JobRow
@@ -92,7 +92,7 @@ async def test_an_idempotency_key_stands_for_the_first_job(stage: Stage) -> None
 
 async def test_an_announcement_in_the_same_batch_comes_before_the_request(stage: Stage) -> None:
     new = announcement(declaration(name="flights.sum", queue="sums"))
-    await stage.say(letter_for(request(job_type="flights.sum")), letter_for(new))
+    await stage.say(build_message(request(job_type="flights.sum")), build_message(new))
     assert (await _row(stage)).queue == "sums"
 
 
@@ -178,7 +178,7 @@ async def test_g7_a_thousand_bad_elements_are_few_parked_messages_and_answers(st
     good = {**_RAW, "id": "a", "data": {"job_type": "flights.load", "arguments": {"path": "a"}}}
     await stage.say_raw([*({**_RAW, "n": n} for n in range(500)), good, *([17] * 500)])
     assert len(stage.dispatched()) == 1
-    assert len(stage.parked()) == MAX_UNREADABLE + 1
+    assert len(stage.parked()) == MAX_DECODE_FAILURES + 1
     kept = [json.loads(body) for _, body in stage.parked()]
     assert sum(len(one) if is_array(one) else 1 for one in kept) == 1000, "none is lost"
     assert len([one for one in stage.told(topology.EVENTS) if isinstance(one, JobRejected)]) == len(kept)
@@ -204,7 +204,7 @@ async def test_a_schema_that_cannot_be_used_stops_nothing(stage: Stage) -> None:
         [{"type": "objekt"}, {"$ref": "http://nowhere.invalid/x"}, {"$ref": "#/y"}]
     ):
         name = f"odd-{number}"
-        await stage.say(letter_for(announcement(declaration(name=name, arguments_schema=schema))))
+        await stage.say(build_message(announcement(declaration(name=name, arguments_schema=schema))))
         await stage.ask(request(10 + number, job_type=name, arguments={"anything": 1}))
         assert (await _row(stage, 10 + number)).state is JobState.QUEUED
 
@@ -212,7 +212,7 @@ async def test_a_schema_that_cannot_be_used_stops_nothing(stage: Stage) -> None:
 async def test_a_request_that_was_accepted_stays_so_when_its_type_has_changed(stage: Stage) -> None:
     await stage.ask(request())
     stricter = declaration(arguments_schema={"type": "object", "required": ["day"]})
-    await stage.say(letter_for(announcement(stricter)))
+    await stage.say(build_message(announcement(stricter)))
     await stage.ask(request(reply_to="me"))
     assert not stage.parked()
     assert (await _row(stage)).watchers == ("me",)
@@ -220,7 +220,7 @@ async def test_a_request_that_was_accepted_stays_so_when_its_type_has_changed(st
 
 async def test_a_cancel_goes_to_the_one_who_judges(stage: Stage) -> None:
     data = JobCancelRequestedData(job_id=job_id(1))
-    await stage.say(letter_for(JobCancelRequested(id="ß" * 200, source="test", data=data)))
+    await stage.say(build_message(JobCancelRequested(id="ß" * 200, source="test", data=data)))
     (forwarded,) = stage.told(topology.STATUS)
     assert isinstance(forwarded, JobCancelRequested)
     assert stage.heard[topology.STATUS][0].routing_key == "job.cancel_requested"

@@ -15,7 +15,7 @@ from warrener_contracts.events import (
     SchedulePutData,
     ScheduleRemoveRequested,
 )
-from warrener_contracts.rules import Choices, CronRule, IntervalRule, Overlap
+from warrener_contracts.schedule_rules import ScheduleChoices, CronRule, IntervalRule, OverlapPolicy
 from warrener_scheduler.clock.adoption import fingerprint_of
 from warrener_store.schedules.rows import ScheduleRow
 
@@ -135,7 +135,7 @@ async def test_one_that_cannot_be_kept_does_not_keep_the_others_away(stage: Stag
 
 class TestFingerprints:
     def test_what_is_as_usual_says_nothing(self) -> None:
-        assert fingerprint_of(declares()) == fingerprint_of(declares(choices=Choices(overlap=Overlap.ALLOW)))
+        assert fingerprint_of(declares()) == fingerprint_of(declares(choices=ScheduleChoices(overlap=OverlapPolicy.ALLOW)))
         assert fingerprint_of(declares()) == fingerprint_of(declares(owner="someone", reply_to="desk"))
 
     def test_everything_else_counts(self) -> None:
@@ -145,6 +145,6 @@ class TestFingerprints:
             declares(2 * MINUTE),
             declares(arguments={"path": "b.csv"}),
             declares(timezone="Europe/Berlin"),
-            declares(choices=Choices(overlap=Overlap.SKIP)),
+            declares(choices=ScheduleChoices(overlap=OverlapPolicy.SKIP)),
         ]
         assert len({fingerprint_of(one) for one in said}) == len(said)

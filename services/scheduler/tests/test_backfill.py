@@ -11,7 +11,7 @@ from services.scheduler.tests.test_templating import paths
 
 from warrener_contracts import topology
 from warrener_contracts.events import (
-    MOST_BACKFILLED,
+    MAX_BACKFILL_TICKS,
     JobRejected,
     ScheduleBackfillRequested,
     ScheduleBackfillRequestedData,
@@ -21,7 +21,7 @@ from warrener_contracts.events import (
     ScheduleTicked,
 )
 from warrener_contracts.identity import tick_job_id
-from warrener_contracts.rules import IntervalRule, OnceRule
+from warrener_contracts.schedule_rules import IntervalRule, OnceRule
 from warrener_contracts.triggers import EventRule
 from warrener_scheduler.clock.backfill import PORTION, is_backfilled, portion, times_of
 from warrener_scheduler.clock.deciding import LONGEST_UNHEARD, advance, first_time
@@ -112,7 +112,7 @@ class TestRefusals:
         ("name", "rule", "hours", "expected"),
         [
             ("unknown", HOURLY, 1, "expected the name of a schedule, got 'unknown': put it first"),
-            ("tick", IntervalRule(every=SECOND), 24, f"expected a span with at most {MOST_BACKFILLED} ticks"),
+            ("tick", IntervalRule(every=SECOND), 24, f"expected a span with at most {MAX_BACKFILL_TICKS} ticks"),
             ("tick", EventRule(key="job.dead.#"), 1, "got 'tick', which waits for events"),
         ],
     )

@@ -13,14 +13,14 @@ from services.scheduler.tests.slow_calendar import changes, slow_moments
 from services.scheduler.tests.zones import YEARS, ZONES, around
 
 from warrener_contracts.events import SchedulePutData
-from warrener_contracts.rules import (
-    Choices,
+from warrener_contracts.schedule_rules import (
+    ScheduleChoices,
     CronRule,
     IntervalRule,
     OnceRule,
-    RepeatedHour,
+    DstOverlap,
     Rule,
-    SkippedHour,
+    DstGap,
 )
 from warrener_scheduler.calendar import cron
 from warrener_scheduler.calendar.ticks import NeverTicks, check, due_at, nominal_times
@@ -36,7 +36,7 @@ def put(rule: Rule, timezone: str = "UTC", **choices: object) -> SchedulePutData
         rule=rule,
         timezone=timezone,
         job_type="noop",
-        choices=Choices.model_validate(choices),
+        choices=ScheduleChoices.model_validate(choices),
     )
 
 
@@ -45,7 +45,7 @@ def first(asked: SchedulePutData, after: datetime, count: int) -> list[str]:
 
 
 def fast_moments(
-    zone: str, expression: str, span: tuple[datetime, datetime], choices: tuple[SkippedHour, RepeatedHour]
+    zone: str, expression: str, span: tuple[datetime, datetime], choices: tuple[DstGap, DstOverlap]
 ) -> list[datetime]:
     begin, end = span
     found: list[datetime] = []
@@ -57,7 +57,7 @@ def fast_moments(
 
 
 def one_by_one(
-    zone: str, expression: str, span: tuple[datetime, datetime], choices: tuple[SkippedHour, RepeatedHour]
+    zone: str, expression: str, span: tuple[datetime, datetime], choices: tuple[DstGap, DstOverlap]
 ) -> list[datetime]:
     """As a scheduler asks: the one behind the last one, each time anew."""
     last, end = span
@@ -73,14 +73,14 @@ def one_by_one(
     year=st.sampled_from(YEARS),
     minutes=st.frozensets(st.integers(0, 59), min_size=1, max_size=4),
     hours=st.frozensets(st.integers(0, 23), min_size=1, max_size=24),
-    choices=st.tuples(st.sampled_from(SkippedHour), st.sampled_from(RepeatedHour)),
+    choices=st.tuples(st.sampled_from(DstGap), st.sampled_from(DstOverlap)),
 )
 def test_no_tick_is_missing_and_none_comes_twice_whatever_the_clock_does(
     zone: str,
     year: int,
     minutes: frozenset[int],
     hours: frozenset[int],
-    choices: tuple[SkippedHour, RepeatedHour],
+    choices: tuple[DstGap, DstOverlap],
 ) -> None:
     expression = f"{_list(minutes)} {_list(hours)} * * *"
     here = ZoneInfo(zone)

@@ -10,9 +10,9 @@ import pytest
 from services.scheduler.tests.stage import Stage, job_id, request
 
 from warrener_contracts.events import (
-    CampaignChangeRequested,
-    CampaignChangeRequestedData,
-    DeadSelection,
+    RedriveChangeRequested,
+    RedriveChangeRequestedData,
+    DeadLetterSelection,
     ErrorInfo,
     ErrorKind,
     JobDropRequested,
@@ -21,7 +21,7 @@ from warrener_contracts.events import (
     JobRedriveRequestedData,
 )
 from warrener_contracts.identity import redrive_id
-from warrener_contracts.letters import letter_for
+from warrener_contracts.messages import build_message
 from warrener_contracts.states import JobState
 from warrener_store.dead_letters import CampaignRow, CampaignState, LetterFilter
 from warrener_store.rows import DeadLetter, JobRow, LetterState
@@ -65,16 +65,16 @@ async def end(stage: Stage, ids: Sequence[UUID], cause: str | None) -> None:
 
 
 async def redrive(stage: Stage, then: float = 3.0, **terms: Any) -> None:
-    plain: dict[str, Any] = {"which": DeadSelection(fingerprint=CAUSE), "by": "ann", "canary": 3, "rate": 5.0}
+    plain: dict[str, Any] = {"which": DeadLetterSelection(fingerprint=CAUSE), "by": "ann", "canary": 3, "rate": 5.0}
     data = JobRedriveRequestedData(**(plain | terms))
     event = JobRedriveRequested(id=str(CAMPAIGN), source="test", time=stage.clock.now(), data=data)
-    await stage.say(letter_for(event), then=then)
+    await stage.say(build_message(event), then=then)
 
 
 async def change(stage: Stage, what: Any, campaign: UUID = CAMPAIGN) -> None:
-    data = CampaignChangeRequestedData(campaign_id=campaign, change=what, by="bob", reason="because")
-    event = CampaignChangeRequested(id=str(uuid4()), source="test", time=stage.clock.now(), data=data)
-    await stage.say(letter_for(event), then=3.0)
+    data = RedriveChangeRequestedData(campaign_id=campaign, change=what, by="bob", reason="because")
+    event = RedriveChangeRequested(id=str(uuid4()), source="test", time=stage.clock.now(), data=data)
+    await stage.say(build_message(event), then=3.0)
 
 
 async def the_campaign(stage: Stage) -> CampaignRow:
@@ -303,8 +303,8 @@ async def test_a_request_that_was_lost_is_published_again_under_its_id(
 async def test_dropped_letters_are_kept_with_who_said_so_and_why(stage: Stage) -> None:
     await dead_jobs(stage, 1100)
     await dead_jobs(stage, 1, first=2000, cause=OTHER)
-    data = JobDropRequestedData(which=DeadSelection(fingerprint=CAUSE), by="ann", reason="withdrawn")
-    await stage.say(letter_for(JobDropRequested(id=str(CAMPAIGN), source="test", data=data)))
+    data = JobDropRequestedData(which=DeadLetterSelection(fingerprint=CAUSE), by="ann", reason="withdrawn")
+    await stage.say(build_message(JobDropRequested(id=str(CAMPAIGN), source="test", data=data)))
     row = await the_campaign(stage)
     assert (row.state, row.counts) == (CampaignState.DONE, {"dropped": 1100})
     assert {each.note for each in await letters(stage, LetterState.DROPPED)} == {"dropped by ann: withdrawn"}

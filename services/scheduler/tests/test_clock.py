@@ -17,7 +17,7 @@ from warrener_contracts.events import (
     JobCancelRequested,
     JobRejected,
     JobRequested,
-    ScheduleNamedData,
+    ScheduleCommandData,
     SchedulePauseRequested,
     SchedulePut,
     SchedulePutData,
@@ -25,11 +25,11 @@ from warrener_contracts.events import (
     ScheduleResumeRequested,
     ScheduleTicked,
     ScheduleTriggerRequested,
-    TickFate,
+    TickStatus,
 )
 from warrener_contracts.identity import tick_job_id
-from warrener_contracts.letters import letter_for
-from warrener_contracts.rules import Choices, CronRule, IntervalRule, Misfire, OnceRule
+from warrener_contracts.messages import build_message
+from warrener_contracts.schedule_rules import ScheduleChoices, CronRule, IntervalRule, MisfirePolicy, OnceRule
 from warrener_contracts.states import JobState
 from warrener_scheduler.clock.deciding import LEAD, PORTION, advance, first_time
 from warrener_store.port import Save
@@ -49,7 +49,7 @@ def put(name: str = "tick", **choices: Any) -> SchedulePut:
         job_type="flights.load",
         arguments={"path": "a.csv"},
         timezone=choices.pop("timezone", "UTC"),
-        choices=Choices.model_validate(choices),
+        choices=ScheduleChoices.model_validate(choices),
         reply_to="desk",
     )
     return SchedulePut(id=f"put-{name}", source="test", data=data)
@@ -61,11 +61,11 @@ Wish = type[
 
 
 def named(kind: Wish, name: str = "tick", event_id: str = "1") -> Event[Any]:
-    return kind(id=event_id, source="test", data=ScheduleNamedData(name=name))
+    return kind(id=event_id, source="test", data=ScheduleCommandData(name=name))
 
 
 async def say(stage: Stage, *events: Event[Any], then: float = 0.0) -> None:
-    await stage.say(*map(letter_for, events), then=then)
+    await stage.say(*map(build_message, events), then=then)
 
 
 async def ledger(stage: Stage, name: str = "tick") -> list[TickRow]:
@@ -91,7 +91,7 @@ class TestOnTime:
         ticks = await ledger(stage)
         assert [tick.nominal_at for tick in ticks] == [begun + SECOND * n for n in range(4)]
         assert job_ids(stage) == [tick_job_id("tick", tick.nominal_at) for tick in ticks]
-        assert {tick.fate for tick in ticks} == {TickFate.FIRED}
+        assert {tick.fate for tick in ticks} == {TickStatus.FIRED}
         assert all(tick.fired_at == tick.due_at and tick.request is None for tick in ticks)
 
     async def test_it_sleeps_until_the_next_tick_and_no_longer(self, stage: Stage) -> None:
@@ -122,7 +122,7 @@ class TestOnTime:
     async def test_ticks_are_told_to_the_world(self, stage: Stage) -> None:
         await say(stage, put(), then=0.5)
         told = [event for event in stage.told(topology.EVENTS) if isinstance(event, ScheduleTicked)]
-        assert [event.data.fate for event in told] == [TickFate.FIRED]
+        assert [event.data.fate for event in told] == [TickStatus.FIRED]
         assert told[0].data.job_id == job_ids(stage)[0]
 
     async def test_the_job_is_as_the_schedule_says(self, stage: Stage) -> None:
@@ -172,7 +172,7 @@ class TestWishes:
         trigger = named(ScheduleTriggerRequested)
         await say(stage, trigger, trigger, then=1)
         assert len(job_ids(stage)) == 1
-        assert [tick.fate for tick in await ledger(stage)] == [TickFate.TRIGGERED]
+        assert [tick.fate for tick in await ledger(stage)] == [TickStatus.TRIGGERED]
         assert (await ledger(stage))[0].fired_at is not None
 
     async def test_triggers_told_in_whole_seconds_take_no_place_of_a_tick_or_of_each_other(
@@ -318,7 +318,7 @@ class TestCrash:
         decided = await stage.store.advance_schedules(
             stage.clock.now(), 5, lambda due: [advance(one, stage.clock.now(), ZONES) for one in due]
         )
-        assert [tick.fate for tick in decided] == [TickFate.FIRED]  # and here it dies
+        assert [tick.fate for tick in decided] == [TickStatus.FIRED]  # and here it dies
         await stage.clock.advance(0.9)
         assert job_ids(stage) == []
         await stage.clock.advance(6)
@@ -364,18 +364,18 @@ def test_a_schedule_that_was_not_looked_at_over_3_ticks(choices: dict[str, Any],
     assert [tick.fate.value for tick in ticks] == expected
     assert [tick.nominal_at for tick in ticks] == [at(n) for n in range(4)]
     assert row.next_at == at(4)
-    assert all(tick.reason for tick in ticks if tick.fate is not TickFate.FIRED), "the ledger says why"
+    assert all(tick.reason for tick in ticks if tick.fate is not TickStatus.FIRED), "the ledger says why"
     assert all((tick.request is None) == (tick.fate.value in (S, C)) for tick in ticks)
 
 
 @settings(max_examples=50, deadline=None)
 @given(
-    misfire=st.sampled_from(Misfire),
+    misfire=st.sampled_from(MisfirePolicy),
     most=st.integers(1, 5),
     pauses=st.lists(st.floats(0.1, 20), min_size=1, max_size=8),
 )
 def test_every_nominal_time_has_one_row_whenever_somebody_looks(
-    misfire: Misfire, most: int, pauses: Sequence[float]
+    misfire: MisfirePolicy, most: int, pauses: Sequence[float]
 ) -> None:
     row = scheduled(START, misfire=misfire, catch_up_most=most, catch_up_window=3)
     looks = [at(sum(pauses[: n + 1])) for n in range(len(pauses))]
@@ -390,9 +390,9 @@ def test_every_nominal_time_has_one_row_whenever_somebody_looks(
 def test_a_tick_is_not_missed_before_the_next_one_is_due() -> None:
     row = scheduled(START, rule=IntervalRule(every=timedelta(milliseconds=100)))
     step = advance(DueSchedule(row), at(0.099), ZONES)
-    assert [(tick.nominal_at, tick.fate) for tick in step.ticks] == [(START, TickFate.FIRED)]
+    assert [(tick.nominal_at, tick.fate) for tick in step.ticks] == [(START, TickStatus.FIRED)]
     step = advance(DueSchedule(step.row), at(0.099), ZONES)
-    assert [(tick.nominal_at, tick.fate) for tick in step.ticks] == [(at(0.1), TickFate.FIRED)]
+    assert [(tick.nominal_at, tick.fate) for tick in step.ticks] == [(at(0.1), TickStatus.FIRED)]
 
 
 @pytest.mark.parametrize(("misfire", "jobs"), [("skip", 1), ("once", 1), ("all", 11), ("window", 6)])
@@ -405,7 +405,7 @@ def test_a_long_absence_is_caught_up_with_in_portions(misfire: str, jobs: int) -
     row, ticks = decided(row, at(count))
     assert [tick.nominal_at for tick in ticks] == [at(n) for n in range(count + 1)]
     assert sum(tick.request is not None for tick in ticks) == jobs
-    assert ticks[-1].fate is TickFate.FIRED
+    assert ticks[-1].fate is TickStatus.FIRED
 
 
 def test_another_zone_database_plans_anew() -> None:

@@ -18,7 +18,7 @@ from services.scheduler.tests.slow_rules import ticks_at
 from services.scheduler.tests.zones import YEARS, ZONES, around
 
 from warrener_contracts.events import SchedulePutData
-from warrener_contracts.rules import RepeatedHour, SkippedHour
+from warrener_contracts.schedule_rules import DstOverlap, DstGap
 from warrener_scheduler.calendar.preview import preview
 from warrener_scheduler.calendar.ticks import NeverTicks, check, nominal_times
 from warrener_scheduler.calendar.wall_rules import BadCombination
@@ -313,10 +313,10 @@ ticking = st.recursive(
     zone=st.sampled_from(ZONES),
     year=st.sampled_from(YEARS),
     rule=ticking,
-    choices=st.tuples(st.sampled_from(SkippedHour), st.sampled_from(RepeatedHour)),
+    choices=st.tuples(st.sampled_from(DstGap), st.sampled_from(DstOverlap)),
 )
 def test_no_tick_of_combined_rules_is_missing_and_none_comes_twice_whatever_the_clock_does(
-    zone: str, year: int, rule: Any, choices: tuple[SkippedHour, RepeatedHour]
+    zone: str, year: int, rule: Any, choices: tuple[DstGap, DstOverlap]
 ) -> None:
     skipped, repeated = choices
     asked = put(rule, zone, skipped_hour=skipped, repeated_hour=repeated)

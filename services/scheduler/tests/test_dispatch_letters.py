@@ -7,9 +7,9 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from warrener_contracts.codec import Readable, decode
+from warrener_contracts.codec import DecodedEvent, decode
 from warrener_contracts.events import AttemptDispatched
-from warrener_contracts.letters import letter_for
+from warrener_contracts.messages import build_message
 from warrener_contracts.policy import Backoff, Guarantee, JobPolicy
 from warrener_contracts.states import JobState
 from warrener_scheduler.dispatch_letters import SOURCE, dispatch_letter
@@ -77,9 +77,9 @@ def validated(row: JobRow, now: datetime) -> AttemptDispatched:
 def test_it_is_the_letter_that_the_contracts_write(row: JobRow, now: datetime) -> None:
     event = validated(row, now)
     letter = dispatch_letter(row, now)
-    assert letter == letter_for(event)
+    assert letter == build_message(event)
     (read,) = decode(letter.body, letter.content_type)
-    assert isinstance(read, Readable)
+    assert isinstance(read, DecodedEvent)
     assert read.event == event
 
 

@@ -9,7 +9,7 @@ from services.scheduler.tests.stage import Stage, job_id, request
 
 from warrener_contracts import topology
 from warrener_contracts.events import JobCancelRequested, JobCancelRequestedData
-from warrener_contracts.letters import letter_for
+from warrener_contracts.messages import build_message
 from warrener_contracts.states import JobState
 from warrener_store.trees import CancelledTree
 
@@ -62,7 +62,7 @@ async def test_whoever_died_between_the_insert_and_the_look_looks_again(stage: S
 async def test_what_is_cancelled_in_the_batch_of_its_request_is_not_dispatched(stage: Stage) -> None:
     data = JobCancelRequestedData(job_id=job_id(2), reason="wrong file")
     cancel = JobCancelRequested(id="cancel", source="test", data=data)
-    asked = [letter.body for letter in (letter_for(cancel), letter_for(request(2)))]
+    asked = [letter.body for letter in (build_message(cancel), build_message(request(2)))]
     await stage.say_raw([json.loads(body) for body in asked])
     assert job_id(2) not in {event.data.job_id for event in stage.dispatched()}
     assert _cancelled(stage) == [(job_id(2), "wrong file", False)]

@@ -20,7 +20,7 @@ from services.scheduler.tests.slow_calendar import Span, changes, slow_walls
 from services.scheduler.tests.slow_rules import ticks_at
 from services.scheduler.tests.zones import YEARS, ZONES
 
-from warrener_contracts.rules import CronRule, RepeatedHour, SkippedHour
+from warrener_contracts.schedule_rules import CronRule, DstOverlap, DstGap
 from warrener_scheduler.calendar import cron
 from warrener_scheduler.calendar.wall_clock import moments
 
@@ -32,7 +32,7 @@ CUTOFF = timedelta(hours=3)
 
 
 def ours(
-    zone: str, expression: str, span: Span, skipped: SkippedHour, repeated: RepeatedHour
+    zone: str, expression: str, span: Span, skipped: DstGap, repeated: DstOverlap
 ) -> list[datetime]:
     begin, end = span
     ticks = moments(zone, partial(cron.wall_times, expression), begin, skipped, repeated)
@@ -80,9 +80,9 @@ def compare(zone: str, expression: str, change: datetime) -> None:
         assert cronsim_ticks(here, expression, span) == debian
     assert croniter_ticks(here, expression, span) == croniter_model(here, expression, named, span)
     if not is_fixed(expression):
-        assert ours(zone, expression, span, SkippedHour.SKIP, RepeatedHour.BOTH) == debian
+        assert ours(zone, expression, span, DstGap.SKIP, DstOverlap.BOTH) == debian
     elif moved < timedelta(0):
-        assert ours(zone, expression, span, SkippedHour.SKIP, RepeatedHour.FIRST) == debian
+        assert ours(zone, expression, span, DstGap.SKIP, DstOverlap.FIRST) == debian
 
 
 def test_cronsim_by_itself_loses_ticks_where_a_clock_changes_by_half_an_hour() -> None:
@@ -91,7 +91,7 @@ def test_cronsim_by_itself_loses_ticks_where_a_clock_changes_by_half_an_hour() -
     here, span = ZoneInfo("Australia/Lord_Howe"), (change - A_WHILE, change + A_WHILE)
     debian = debian_ticks(here, "30 * * * *", walls("30 * * * *", span), span)
     assert len(cronsim_ticks(here, "30 * * * *", span)) == len(debian) - 1
-    assert ours("Australia/Lord_Howe", "30 * * * *", span, SkippedHour.SKIP, RepeatedHour.BOTH) == debian
+    assert ours("Australia/Lord_Howe", "30 * * * *", span, DstGap.SKIP, DstOverlap.BOTH) == debian
 
 
 SPRING = datetime(2026, 3, 29, 0, 20, tzinfo=UTC)  # Berlin: 02:00 → 03:00, at 01:00 UTC
@@ -127,8 +127,8 @@ def test_the_table_of_the_docs(expression: str, night: datetime, cells: tuple[st
     found = (
         cronsim_ticks(berlin, expression, span),
         croniter_ticks(berlin, expression, span),
-        ours("Europe/Berlin", expression, span, SkippedHour.SKIP, RepeatedHour.FIRST),
-        ours("Europe/Berlin", expression, span, SkippedHour.AFTER, RepeatedHour.BOTH),
+        ours("Europe/Berlin", expression, span, DstGap.SKIP, DstOverlap.FIRST),
+        ours("Europe/Berlin", expression, span, DstGap.AFTER, DstOverlap.BOTH),
     )
     assert dict(zip(CELLS, map(shown, found), strict=True)) == dict(zip(CELLS, cells, strict=True))
     assert shown(debian_ticks(berlin, expression, walls(expression, span), span)) == cells[0]

@@ -12,8 +12,8 @@ from services.scheduler.tests.stage import Stage
 from services.scheduler.tests.test_clock import put, say
 from tests.conformance.test_schedules import schedule, tick
 
-from warrener_contracts.events import TickFate
-from warrener_contracts.rules import IntervalRule
+from warrener_contracts.events import TickStatus
+from warrener_contracts.schedule_rules import IntervalRule
 from warrener_contracts.states import JobState
 from warrener_runtime.settings import SettingsError, load
 from warrener_runtime.virtual_clock import VirtualClock
@@ -208,7 +208,7 @@ async def test_the_last_success_of_a_schedule_stays_however_old(scene: Scene) ->
     await scene.store.put_schedules([schedule()])
     await scene.store.add_ticks(
         [
-            tick("hourly", n, fate=TickFate.FIRED, job_id=job_id, wake_at=None, request=None)
+            tick("hourly", n, fate=TickStatus.FIRED, job_id=job_id, wake_at=None, request=None)
             for n, job_id in enumerate((first, last))
         ]
     )

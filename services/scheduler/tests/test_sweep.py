@@ -24,7 +24,7 @@ from services.scheduler.tests.test_day_rules import all_of, any_of, business_day
 from services.scheduler.tests.test_other_crons import compare
 from services.scheduler.tests.zones import DISTINCT, YEARS, ZONES, around
 
-from warrener_contracts.rules import RepeatedHour, Rule, SkippedHour
+from warrener_contracts.schedule_rules import DstOverlap, Rule, DstGap
 from warrener_scheduler.calendar.ticks import nominal_times
 
 pytestmark = [
@@ -45,7 +45,7 @@ _RULES: dict[str, Any] = {
 }
 RULES: dict[str, Rule] = {name: put(rule).rule for name, rule in _RULES.items()}
 ZONES_SEEN = f"{len(ZONES)} zones ({len(DISTINCT)} distinct)"
-CHOICES = list(product(SkippedHour, RepeatedHour))
+CHOICES = list(product(DstGap, DstOverlap))
 
 
 @lru_cache(maxsize=5000)
@@ -79,7 +79,7 @@ def test_around_every_clock_change(name: str, told: Callable[[str], None]) -> No
 
 
 def test_each_night_of_all_these_years(told: Callable[[str], None]) -> None:
-    choices = SkippedHour.AFTER, RepeatedHour.FIRST
+    choices = DstGap.AFTER, DstOverlap.FIRST
     span = datetime(YEARS[0], 1, 1, tzinfo=UTC), datetime(YEARS[-1] + 1, 1, 1, tzinfo=UTC)
     ticks = 0
     for zone in DISTINCT:

@@ -14,9 +14,9 @@ from warrener_contracts.events import (
     SchedulePutData,
     ScheduleRemoveRequested,
     ScheduleTriggerRequested,
-    TickFate,
+    TickStatus,
 )
-from warrener_contracts.rules import Choices, CronRule, IntervalRule, Rule
+from warrener_contracts.schedule_rules import ScheduleChoices, CronRule, IntervalRule, Rule
 from warrener_contracts.states import JobState
 from warrener_scheduler.calendar.ticks import previous_nominal
 from warrener_scheduler.clock.templating import mistakes_in, render
@@ -96,7 +96,7 @@ def test_2_the_tick_before_a_tick_is_found_by_the_rule(rule: Rule, seconds: int,
 
 
 def templated(**arguments: Any) -> SchedulePut:
-    every, choices = arguments.pop("every", 1), Choices.model_validate(arguments.pop("choices", {}))
+    every, choices = arguments.pop("every", 1), ScheduleChoices.model_validate(arguments.pop("choices", {}))
     data = SchedulePutData(
         name="tick",
         rule=IntervalRule(every=timedelta(seconds=every)),
@@ -170,10 +170,10 @@ async def test_2_a_tick_that_waited_has_the_names_of_its_own_time(stage: Stage) 
 
 async def test_5_a_removed_schedule_leaves_no_tick_that_waits(stage: Stage) -> None:
     await say(stage, templated(path="a.csv", every=10, choices={"overlap": "queue_all"}), then=40)
-    assert [tick.fate for tick in await ledger(stage)][1:] == [TickFate.WAITING] * 3
+    assert [tick.fate for tick in await ledger(stage)][1:] == [TickStatus.WAITING] * 3
     await say(stage, named(ScheduleRemoveRequested), then=30)
     left = (await ledger(stage))[1:]
-    assert [tick.fate for tick in left] == [TickFate.SKIPPED] * 3
+    assert [tick.fate for tick in left] == [TickStatus.SKIPPED] * 3
     assert {tick.reason for tick in left} == {"the schedule was removed while the tick waited"}
 
 

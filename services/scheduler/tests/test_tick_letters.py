@@ -7,18 +7,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from services.scheduler.tests.test_dispatch_letters import MOMENTS, VALUES, WORDS
 
-from warrener_contracts.codec import Readable, decode
+from warrener_contracts.codec import DecodedEvent, decode
 from warrener_contracts.events import (
     JobRequested,
     JobRequestedData,
     SchedulePutData,
     ScheduleTicked,
     ScheduleTickedData,
-    TickFate,
+    TickStatus,
 )
-from warrener_contracts.letters import letter_for
+from warrener_contracts.messages import build_message
 from warrener_contracts.policy import Backoff, PolicyOverrides
-from warrener_contracts.rules import Choices, OnceRule, Overlap
+from warrener_contracts.schedule_rules import ScheduleChoices, OnceRule, OverlapPolicy
 from warrener_scheduler.clock.requests import request_letters, request_text, ticked_letter
 from warrener_scheduler.dispatch_letters import SOURCE
 from warrener_store.schedules.rows import TickRow
@@ -44,7 +44,7 @@ TICKS = st.builds(
     TickRow,
     schedule=NAMES,
     nominal_at=MOMENTS,
-    fate=st.sampled_from(TickFate),
+    fate=st.sampled_from(TickStatus),
     due_at=MOMENTS,
     decided_at=MOMENTS,
     reason=st.sampled_from(["", "missed: 2.0 s late", 'because of "\u00fc"\n']),
@@ -56,7 +56,7 @@ def fired(asked: SchedulePutData, request: str, job_id: UUID) -> TickRow:
     return TickRow(
         schedule=asked.name,
         nominal_at=NOON,
-        fate=TickFate.FIRED,
+        fate=TickStatus.FIRED,
         due_at=NOON,
         decided_at=NOON,
         job_id=job_id,
@@ -76,13 +76,13 @@ def test_the_request_of_a_tick_is_what_the_contracts_write(
     )
     source = f"warrener/schedule/{asked.name}"
     expected = JobRequested(id=str(job_id), source=source, time=moment, subject=str(job_id), data=data)
-    assert request_letters(tick, asked) == [letter_for(expected)]
-    assert request_letters(tick) == [letter_for(expected)], "and when it is published again"
+    assert request_letters(tick, asked) == [build_message(expected)]
+    assert request_letters(tick) == [build_message(expected)], "and when it is published again"
 
 
 def test_the_request_behind_a_cancel_is_two_letters() -> None:
     asked = SchedulePutData(
-        name="n", rule=OnceRule(at=NOON), job_type="t", choices=Choices(overlap=Overlap.CANCEL)
+        name="n", rule=OnceRule(at=NOON), job_type="t", choices=ScheduleChoices(overlap=OverlapPolicy.CANCEL)
     )
     job_id = uuid4()
     for text, letters in (
@@ -96,7 +96,7 @@ def test_the_request_behind_a_cancel_is_two_letters() -> None:
 
 def test_without_a_request_there_is_no_letter() -> None:
     asked = SchedulePutData(name="n", rule=OnceRule(at=NOON), job_type="t")
-    tick = TickRow(schedule="n", nominal_at=NOON, fate=TickFate.SKIPPED, due_at=NOON, decided_at=NOON)
+    tick = TickRow(schedule="n", nominal_at=NOON, fate=TickStatus.SKIPPED, due_at=NOON, decided_at=NOON)
     assert request_letters(tick, asked) == []
     assert request_letters(tick) == []
 
@@ -119,9 +119,9 @@ def test_what_is_told_of_a_tick_is_what_the_contracts_write(tick: TickRow) -> No
         ),
     )
     letter = ticked_letter(tick)
-    assert letter == letter_for(event)
+    assert letter == build_message(event)
     (found,) = decode(letter.body, letter.content_type)
-    assert isinstance(found, Readable)
+    assert isinstance(found, DecodedEvent)
 
 
 def test_a_time_of_any_zone_is_told_in_utc() -> None:

@@ -15,18 +15,18 @@ from warrener_contracts.events import (
     JobFinished,
     JobFinishedData,
     JobRejected,
-    ScheduleNamedData,
+    ScheduleCommandData,
     SchedulePauseRequested,
     SchedulePut,
     SchedulePutData,
     ScheduleRemoveRequested,
     ScheduleTriggerRequested,
 )
-from warrener_contracts.letters import BATCH_TYPE, EVENT_TYPE, Letter, letter_for
-from warrener_contracts.rules import Choices, CronRule, Rule
+from warrener_contracts.messages import BATCH_TYPE, EVENT_TYPE, Message, build_message
+from warrener_contracts.schedule_rules import ScheduleChoices, CronRule, Rule
 from warrener_contracts.states import JobState
 from warrener_contracts.topology import TRIGGERS_QUEUE, Exchange, Topology
-from warrener_contracts.triggers import AfterRule, Check, Condition, EventRule, Upstream, UpstreamEnd
+from warrener_contracts.triggers import AfterRule, ConditionOperator, Condition, EventRule, Upstream, UpstreamEnd
 from warrener_runtime.bus.memory import MemoryBus
 from warrener_runtime.seeded_entropy import SeededEntropy
 from warrener_scheduler.settings import SchedulerSettings
@@ -45,7 +45,7 @@ def put(name: str, rule: Rule, job_type: str = "flights.load", **choices: Any) -
         rule=rule,
         job_type=job_type,
         arguments={"path": "a.csv"},
-        choices=Choices.model_validate(choices),
+        choices=ScheduleChoices.model_validate(choices),
     )
     return SchedulePut(id=f"put-{name}-{rule!r}"[:200], source="test", data=data)
 
@@ -57,7 +57,7 @@ def message(
     *,
     exchange: str = "airport",
     **changes: Any,
-) -> Letter:
+) -> Message:
     """A CloudEvent as a plain AMQP client says it."""
     body = {"specversion": "1.0", "id": f"event-{number}", "source": "tower", "type": "landed", "data": data}
     return letter(json.dumps(body | changes).encode(), key, EVENT_TYPE, exchange=exchange)
@@ -69,19 +69,19 @@ def letter(
     kind: str = "text/json",
     message_id: str = "",
     exchange: str = "airport",
-) -> Letter:
-    return Letter(exchange, key, body, kind, message_id, "", {}, mandatory=False)
+) -> Message:
+    return Message(exchange, key, body, kind, message_id, "", {}, mandatory=False)
 
 
 def finished(
     job: UUID, job_type: str = "flights.load", state: JobState = JobState.SUCCEEDED, **changes: Any
-) -> Letter:
+) -> Message:
     at = changes.pop("at")
     data = JobFinishedData(
         job_id=job, job_type=job_type, state=state, attempt=1, requested_at=at, finished_at=at
     )
     event = JobFinished(id=f"{job}:finished", source="warrener/supervisor", time=at, data=data)
-    return letter_for(event)
+    return build_message(event)
 
 
 @pytest.fixture
@@ -92,7 +92,7 @@ async def airport(stage: Stage) -> Stage:
 
 
 async def ask(stage: Stage, *events: Event[Any], then: float = 0.5) -> None:
-    await stage.say(*map(letter_for, events), then=then)
+    await stage.say(*map(build_message, events), then=then)
 
 
 async def ledger(stage: Stage, name: str) -> list[TickRow]:
@@ -116,7 +116,7 @@ class TestEvents:
     async def test_each_event_that_passes_asks_for_one_job_and_a_repeat_for_none(self, stage: Stage) -> None:
         await stage.bus.declare(Topology((AIRPORT,), ()))
         rule = LANDED.model_copy(
-            update={"where": (Condition(path="data.country", check=Check.ONE_OF, value=["DE", "FR"]),)}
+            update={"where": (Condition(path="data.country", check=ConditionOperator.ONE_OF, value=["DE", "FR"]),)}
         )
         await ask(stage, put("landing", rule))
         told = [message(1, data={"country": "DE"}), message(2, data={"country": "US"})]
@@ -139,7 +139,7 @@ class TestEvents:
     async def test_any_json_with_a_message_id_is_an_event_and_what_cannot_be_read_is_parked(
         self, airport: Stage
     ) -> None:
-        where = (Condition(path="data.rows.1.n", check=Check.AT_LEAST, value=2),)
+        where = (Condition(path="data.rows.1.n", check=ConditionOperator.AT_LEAST, value=2),)
         await ask(airport, put("landing", LANDED.model_copy(update={"where": where, "event_as": None})))
         good = b'{"rows": [0, {"n": 2}]}'
         await airport.say(letter(good, message_id="m1"), letter(good, message_id="m1"), letter(good))
@@ -185,7 +185,7 @@ class TestEvents:
             put("queue", rule, overlap="queue_all"),
             put("not.yet", rule, start=later),
             put("paused", rule),
-            SchedulePauseRequested(id="p", source="test", data=ScheduleNamedData(name="paused")),
+            SchedulePauseRequested(id="p", source="test", data=ScheduleCommandData(name="paused")),
         )
         await airport.say(*(message(number) for number in range(3)), then=0.5)
         assert await fates(airport, "twice") == ["fired", "fired"]
@@ -266,7 +266,7 @@ class TestAfter:
         first = put("first", CronRule(expression="0 0 1 1 *"))
         second = put("second", AfterRule(upstreams=(Upstream(schedule="first"),)), job_type="flights.load")
         await ask(stage, second)  # the other is not there yet
-        trigger = ScheduleTriggerRequested(id="now", source="test", data=ScheduleNamedData(name="first"))
+        trigger = ScheduleTriggerRequested(id="now", source="test", data=ScheduleCommandData(name="first"))
         await ask(stage, first, trigger, then=2)
         (job,) = jobs_of(stage)
         now = stage.clock.now()
@@ -316,7 +316,7 @@ class TestBindings:
 
     async def remove(self, stage: Stage, name: str) -> None:
         await ask(
-            stage, ScheduleRemoveRequested(id=f"r-{name}", source="test", data=ScheduleNamedData(name=name))
+            stage, ScheduleRemoveRequested(id=f"r-{name}", source="test", data=ScheduleCommandData(name=name))
         )
 
     async def routed(self, stage: Stage, key: str) -> bool:
@@ -382,7 +382,7 @@ class TestLoops:
         await ask(stage, put("all", EventRule(key="#")), then=1)
         await ask(
             stage,
-            ScheduleTriggerRequested(id="t", source="test", data=ScheduleNamedData(name="all")),
+            ScheduleTriggerRequested(id="t", source="test", data=ScheduleCommandData(name="all")),
             then=1,
         )
         (job,) = jobs_of(stage)

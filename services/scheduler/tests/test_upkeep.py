@@ -6,8 +6,8 @@ from typing import Any
 from services.scheduler.tests.stage import Stage
 from services.scheduler.tests.test_clock import at, ledger, named, put, say
 
-from warrener_contracts.events import ScheduleNamedData, SchedulePauseRequested, ScheduleResumeRequested
-from warrener_contracts.rules import IntervalRule
+from warrener_contracts.events import ScheduleCommandData, SchedulePauseRequested, ScheduleResumeRequested
+from warrener_contracts.schedule_rules import IntervalRule
 from warrener_scheduler.clock.upkeep import Upkeep
 from warrener_store.schedules.watches import WatchRow
 
@@ -52,7 +52,7 @@ async def test_6_what_owners_expect_is_kept_in_step_with_their_schedules(stage: 
 
 async def test_2_a_pause_says_why_in_the_ledger_and_its_end_counts_failures_anew(stage: Stage) -> None:
     why = "its last 3 jobs have failed"
-    pause = SchedulePauseRequested(id="p", source="test", data=ScheduleNamedData(name="tick", reason=why))
+    pause = SchedulePauseRequested(id="p", source="test", data=ScheduleCommandData(name="tick", reason=why))
     await say(stage, put(pause_after_failures=3), then=0.5)
     await say(stage, pause, then=1)
     assert (await ledger(stage))[1].reason == f"the schedule is paused: {why}"

@@ -5,9 +5,9 @@ from typing import Any
 from services.supervisor.tests.words import NOW
 
 from warrener_contracts import topology
-from warrener_contracts.codec import Readable, decode
+from warrener_contracts.codec import DecodedEvent, decode
 from warrener_contracts.events import Event
-from warrener_contracts.letters import Letter, letter_for
+from warrener_contracts.messages import Message, build_message
 from warrener_contracts.topology import TOPOLOGY, Binding, Queue
 from warrener_runtime.bus import Delivery
 from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
@@ -65,9 +65,9 @@ class Stage:
     async def _hear(self, delivery: Delivery) -> None:
         self.heard.setdefault(delivery.exchange, []).append(delivery)
 
-    async def say(self, *words: Event[Any] | Letter, then: float = 0.0) -> None:
+    async def say(self, *words: Event[Any] | Message, then: float = 0.0) -> None:
         """Publish, and let `then` seconds pass."""
-        letters = [word if isinstance(word, Letter) else letter_for(word) for word in words]
+        letters = [word if isinstance(word, Message) else build_message(word) for word in words]
         await publish_all(self.bus, letters, clock=self.clock)
         await self.clock.advance(then)
 
@@ -78,7 +78,7 @@ class Stage:
             for exchange in exchanges
             for delivery in self.heard.get(exchange, [])
             for found in decode(delivery.body, delivery.content_type)
-            if isinstance(found, Readable)
+            if isinstance(found, DecodedEvent)
         ]
 
     def addresses(self, exchange: str) -> list[str]:

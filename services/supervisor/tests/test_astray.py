@@ -5,11 +5,11 @@ from collections.abc import Sequence
 import pytest
 from services.supervisor.tests.words import NOW
 
-from warrener_contracts.letters import Letter
+from warrener_contracts.messages import Message
 from warrener_contracts.topology import (
     DELAY,
     RETURN,
-    RUNGS,
+    DELAY_LEVELS,
     STATUS,
     STATUS_QUEUE,
     TOPOLOGY,
@@ -25,7 +25,7 @@ from warrener_store.parked import ParkedMessage
 from warrener_supervisor.astray import missing_queue
 from warrener_supervisor.bury import Bury
 
-NEWS = Letter(
+NEWS = Message(
     exchange=STATUS,
     routing_key="attempt.succeeded.flights.load",
     body=b"{}",
@@ -113,7 +113,7 @@ async def test_13_what_found_no_delay_queue_is_published_again_and_comes_down_it
     bus = MemoryBus(broker)
     await bus.start()
     await bus.declare(TOPOLOGY.with_queues([dispatch_queue("default")]))
-    broker.delete_queue(RUNGS[1].queue)
+    broker.delete_queue(DELAY_LEVELS[1].queue)
     delayed = [
         NEWS._replace(exchange=DELAY, routing_key="5s.default.x", message_id=f"delayed-{number}")
         for number in range(80)
@@ -125,7 +125,7 @@ async def test_13_what_found_no_delay_queue_is_published_again_and_comes_down_it
 
     assert not await store.parked()
     assert stray.empty_handed
-    assert broker.ready(RUNGS[1].queue) == 80
+    assert broker.ready(DELAY_LEVELS[1].queue) == 80
     await clock.advance(5)
     assert broker.ready(dispatch_queue("default").name) == 80
     await bus.close()

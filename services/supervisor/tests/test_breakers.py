@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from services.supervisor.tests.words import BOOM, NOW, failed, make, overdue, released
 
-from warrener_contracts.breaking import BreakerPolicy, BreakerState
+from warrener_contracts.circuit_breaker import BreakerPolicy, BreakerState
 from warrener_contracts.events import BreakerSetRequestedData, ErrorInfo, ErrorKind
 from warrener_contracts.policy import JobPolicy
 from warrener_contracts.states import JobState

@@ -8,7 +8,7 @@ from services.supervisor.tests import words
 from services.supervisor.tests.words import NOW, make
 
 from warrener_contracts.events import Event
-from warrener_contracts.journey import Signal
+from warrener_contracts.state_machine import Signal
 from warrener_contracts.states import JobState
 from warrener_store.rows import JobRow
 from warrener_supervisor.fold import Case, fold

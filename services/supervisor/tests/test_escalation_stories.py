@@ -10,17 +10,17 @@ import pytest
 from services.supervisor.tests.stage import Stage
 from services.supervisor.tests.words import BOOM, NOW, failed, make
 
-from warrener_contracts.codec import Readable, decode
+from warrener_contracts.codec import DecodedEvent, decode
 from warrener_contracts.events import (
-    CaseAcknowledgeRequested,
-    CaseAcknowledgeRequestedData,
-    CaseCloseRequested,
-    CaseCloseRequestedData,
-    CaseSnoozeRequested,
-    CaseSnoozeRequestedData,
+    IncidentAcknowledgeRequested,
+    IncidentAcknowledgeRequestedData,
+    IncidentCloseRequested,
+    IncidentCloseRequestedData,
+    IncidentSnoozeRequested,
+    IncidentSnoozeRequestedData,
     JobRequested,
 )
-from warrener_contracts.letters import Letter
+from warrener_contracts.messages import Message
 from warrener_contracts.policy import JobPolicy
 from warrener_contracts.states import JobState
 from warrener_runtime.seeded_entropy import SeededEntropy
@@ -58,10 +58,10 @@ class Office:
             entropy=SeededEntropy(1),
         )
 
-    async def _ask(self, letters: Sequence[Letter]) -> None:
+    async def _ask(self, letters: Sequence[Message]) -> None:
         for letter in letters:
             for found in decode(letter.body, letter.content_type):
-                assert isinstance(found, Readable)
+                assert isinstance(found, DecodedEvent)
                 assert isinstance(found.event, JobRequested)
                 self.asked.append(found.event)
 
@@ -238,17 +238,17 @@ async def test_a_death_is_a_case_and_people_are_heard_about_it(capsys: pytest.Ca
     name = row.fingerprint
     until = stage.clock.now() + timedelta(hours=1)
     await stage.say(
-        CaseAcknowledgeRequested(**_named(), data=CaseAcknowledgeRequestedData(fingerprint=name, by="ann")),
-        CaseSnoozeRequested(
-            **_named(), data=CaseSnoozeRequestedData(fingerprint=name, by="ann", until=until)
+        IncidentAcknowledgeRequested(**_named(), data=IncidentAcknowledgeRequestedData(fingerprint=name, by="ann")),
+        IncidentSnoozeRequested(
+            **_named(), data=IncidentSnoozeRequestedData(fingerprint=name, by="ann", until=until)
         ),
-        CaseCloseRequested(**_named(), data=CaseCloseRequestedData(fingerprint="unknown", by="ann")),
+        IncidentCloseRequested(**_named(), data=IncidentCloseRequestedData(fingerprint="unknown", by="ann")),
         then=2,
     )
     (row,) = await stage.store.escalations.cases()
     assert (row.acknowledged_by, row.snoozed_until) == ("ann", until)
     await stage.say(
-        CaseCloseRequested(**_named(), data=CaseCloseRequestedData(fingerprint=name, by="ann", reason="so")),
+        IncidentCloseRequested(**_named(), data=IncidentCloseRequestedData(fingerprint=name, by="ann", reason="so")),
         then=2,
     )
     assert await stage.store.escalations.cases() == []

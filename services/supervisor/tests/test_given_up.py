@@ -8,7 +8,7 @@ from services.supervisor.tests.words import JOB, NOW, make
 
 from warrener_contracts import topology
 from warrener_contracts.events import AgentHeartbeat, AgentHeartbeatData, AttemptDispatched
-from warrener_contracts.letters import BATCH_TYPE, letter_for
+from warrener_contracts.messages import BATCH_TYPE, build_message
 from warrener_contracts.states import JobState
 from warrener_store.rows import JobRow
 from warrener_supervisor.settings import SupervisorSettings
@@ -103,8 +103,8 @@ async def test_5_heartbeats_beyond_the_batch_limit_are_parked_as_one_message() -
         )
         for number in range(3)
     ]
-    bodies = b",".join(letter_for(beat).body for beat in beats)
-    together = letter_for(beats[0])._replace(body=b"[" + bodies + b"]", content_type=BATCH_TYPE)
+    bodies = b",".join(build_message(beat).body for beat in beats)
+    together = build_message(beats[0])._replace(body=b"[" + bodies + b"]", content_type=BATCH_TYPE)
     await stage.say(together, then=1)
     assert not await stage.store.agents()
     (message,) = await stage.store.parked()

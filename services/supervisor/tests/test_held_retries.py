@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from services.supervisor.tests.words import JOB, NOW, failed, make, overdue, snoozed
 
-from warrener_contracts.breaking import BreakerPolicy, BreakerState
+from warrener_contracts.circuit_breaker import BreakerPolicy, BreakerState
 from warrener_contracts.policy import JobPolicy
 from warrener_contracts.states import JobState
 from warrener_store.holding import PUT_OFF, Holding

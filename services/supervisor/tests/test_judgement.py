@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from services.supervisor.tests import words
 from services.supervisor.tests.words import JOB, NOW, OF_SIGNAL, MakeRow
 
-from warrener_contracts import journey
+from warrener_contracts import state_machine
 from warrener_contracts.events import ErrorInfo, ErrorKind, Event, Reason
-from warrener_contracts.journey import OF_AN_ATTEMPT, Fence, Signal, To
+from warrener_contracts.state_machine import ATTEMPT_SIGNALS, Fence, Signal, Transition
 from warrener_contracts.policy import Guarantee, JobPolicy
 from warrener_contracts.states import JobState
 from warrener_store.becoming import become
@@ -36,7 +36,7 @@ SIGNALS = sorted(OF_SIGNAL)
         for state in JobState
         for signal in SIGNALS
         for where in Fence
-        if state is not JobState.WAITING or where is Fence.NEWER or signal not in OF_AN_ATTEMPT
+        if state is not JobState.WAITING or where is Fence.NEWER or signal not in ATTEMPT_SIGNALS
     ],  # what waits has no attempt that anybody could tell of
 )
 def test_the_judge_does_what_the_journey_says(
@@ -50,15 +50,15 @@ def test_the_judge_does_what_the_journey_says(
 
     ruling = judge(row, OF_SIGNAL[signal](told), AT)
 
-    step = journey.step(state, signal, where if signal in OF_AN_ATTEMPT else Fence.CURRENT)
+    step = state_machine.effect_of(state, signal, where if signal in ATTEMPT_SIGNALS else Fence.CURRENT)
     match step:
-        case To(states=states):
+        case Transition(states=states):
             assert isinstance(ruling, Judgement)
             assert ruling.row.state in states
             assert broken_job_rule(ruling.row) is None
-        case journey.Ignored():
+        case state_machine.Ignore():
             assert isinstance(ruling, Ignored)
-        case journey.Impossible():
+        case state_machine.Reject():
             assert isinstance(ruling, Parked)
             assert ruling.reason is Reason.IMPOSSIBLE
 
@@ -377,7 +377,7 @@ def test_an_event_whose_effect_is_saved_repeats_what_there_was_to_tell(make_row:
 
 def test_a_stale_word_tells_nothing_once_the_next_attempt_runs(make_row: MakeRow) -> None:
     ruling = judge(make_row(JobState.RUNNING, attempt=2), words.failed(1), AT)
-    assert ruling == Ignored(journey.STALE.why)
+    assert ruling == Ignored(state_machine.STALE.why)
 
 
 # -- a success that the ledger has recorded ------------------------------------------------------------------

@@ -7,7 +7,7 @@ import pytest
 from services.supervisor.tests.words import JOB, NOW, MakeRow
 
 from warrener_contracts.events import AgentHeartbeat, AgentHeartbeatData
-from warrener_contracts.events import RunningAttempt as Running
+from warrener_contracts.events import HeartbeatAttempt as Running
 from warrener_contracts.states import JobState
 from warrener_store.running import RunningAttempt
 from warrener_supervisor.listing import Line, Listings, confirms, listed

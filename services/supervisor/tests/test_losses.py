@@ -15,7 +15,7 @@ from warrener_contracts.events import (
     AgentHeartbeatData,
     AgentHeartbeatRequested,
     AttemptCancel,
-    RunningAttempt,
+    HeartbeatAttempt,
 )
 from warrener_contracts.states import JobState
 from warrener_runtime.bus.memory import MemoryBus
@@ -54,7 +54,7 @@ def beat(agent: str, *running: tuple[UUID, int]) -> AgentHeartbeat:
         pid=1,
         queues=("default",),
         slots=4,
-        running=tuple(RunningAttempt(job_id=job_id, attempt=attempt) for job_id, attempt in running),
+        running=tuple(HeartbeatAttempt(job_id=job_id, attempt=attempt) for job_id, attempt in running),
         started_at=NOW,
     )
     return AgentHeartbeat(id=f"beat-{agent}", source=agent, data=data)

@@ -10,7 +10,7 @@ from services.supervisor.tests.words import JOB, NOW, failed, make
 from warrener_contracts import topology
 from warrener_contracts.events import ErrorInfo, ErrorKind
 from warrener_contracts.policy import JobPolicy
-from warrener_contracts.retrying import UNKNOWN_JOB_TYPE
+from warrener_contracts.retryability import UNKNOWN_JOB_TYPE
 from warrener_contracts.states import JobState
 from warrener_store.escalations import MIXED_QUEUE
 from warrener_store.rows import AttemptEnd, JobRow

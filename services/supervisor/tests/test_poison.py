@@ -92,7 +92,7 @@ def test_an_agent_cannot_say_how_often_a_job_has_died(make_row: MakeRow) -> None
     ],
 )
 def test_how_many_deaths_are_too_many(policy: JobPolicy, deaths: int) -> None:
-    assert policy.quarantined_after == deaths
+    assert policy.quarantine_threshold == deaths
 
 
 def test_a_job_of_which_agents_were_lost_once_too_often_dies_of_that(make_row: MakeRow) -> None:

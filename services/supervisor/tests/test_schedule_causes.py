@@ -6,8 +6,8 @@ from datetime import timedelta
 import pytest
 from services.supervisor.tests.test_schedule_troubles import at
 
-from warrener_contracts.breaking import BreakerPolicy, BreakerState
-from warrener_contracts.events import ErrorInfo, ErrorKind, TickFate
+from warrener_contracts.circuit_breaker import BreakerPolicy, BreakerState
+from warrener_contracts.events import ErrorInfo, ErrorKind, TickStatus
 from warrener_contracts.policy import JobPolicy
 from warrener_contracts.states import JobState
 from warrener_runtime.bus.port import Backlog
@@ -20,7 +20,7 @@ from warrener_supervisor.schedules.causes import of_no_success, of_no_tick
 FIRED = TickRow(
     schedule="hourly",
     nominal_at=at(0),
-    fate=TickFate.FIRED,
+    fate=TickStatus.FIRED,
     due_at=at(0),
     decided_at=at(0),
     fired_at=at(0),

@@ -8,7 +8,7 @@ import pytest
 from services.supervisor.tests.words import NOW
 
 from warrener_contracts.events import SchedulePutData
-from warrener_contracts.rules import Choices, CronRule
+from warrener_contracts.schedule_rules import ScheduleChoices, CronRule
 from warrener_contracts.states import JobState
 from warrener_contracts.triggers import EventRule
 from warrener_store.schedules.overdue import is_over, overdue_since
@@ -35,7 +35,7 @@ def schedule(name: str = "hourly", due: float | None = 0, **choices: Any) -> Sch
         name=name,
         rule=CronRule(expression="@hourly"),
         job_type="flights.load",
-        choices=Choices.model_validate(choices),
+        choices=ScheduleChoices.model_validate(choices),
     )
     next_at = None if due is None else at(due)
     return ScheduleRow(asked=asked, put_at=NOW - HOUR, zone_version="x", next_at=next_at, wake_at=next_at)

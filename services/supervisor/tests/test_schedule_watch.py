@@ -11,7 +11,7 @@ from services.supervisor.tests.stage import Stage
 from services.supervisor.tests.test_schedule_troubles import at, schedule
 
 from warrener_contracts import topology
-from warrener_contracts.events import SchedulePauseRequested, TickFate
+from warrener_contracts.events import SchedulePauseRequested, TickStatus
 from warrener_contracts.states import JobState
 from warrener_contracts.topology import Binding, Queue, Topology
 from warrener_contracts.triggers import EventRule
@@ -62,7 +62,7 @@ async def ran(stage: Stage, seconds: float, state: JobState, name: str = "hourly
             TickRow(
                 schedule=name,
                 nominal_at=moment,
-                fate=TickFate.FIRED,
+                fate=TickStatus.FIRED,
                 due_at=moment,
                 decided_at=moment,
                 job_id=job_id,

@@ -16,7 +16,7 @@ from warrener_contracts.events import (
     JobCancelRequestedData,
     JobFinished,
 )
-from warrener_contracts.letters import Letter, judged_letter
+from warrener_contracts.messages import Message, to_supervisor
 from warrener_contracts.states import JobState
 from warrener_store.rows import JobRow
 from warrener_supervisor.unheard import JOB_TYPE
@@ -37,9 +37,9 @@ def job(number: int, parent: UUID | None = JOB, state: JobState = JobState.QUEUE
     return make(state, job_id=UUID(int=number), parent_id=parent, **more)
 
 
-def cancel(job_id: UUID = JOB, *, tree: bool = True, **more: Any) -> Letter:
+def cancel(job_id: UUID = JOB, *, tree: bool = True, **more: Any) -> Message:
     data = JobCancelRequestedData(job_id=job_id, reason="wrong file", tree=tree, **more)
-    return judged_letter(JobCancelRequested(id=f"cancel {job_id}", source="test", data=data))
+    return to_supervisor(JobCancelRequested(id=f"cancel {job_id}", source="test", data=data))
 
 
 async def state(stage: Stage, number: int) -> tuple[JobState, str | None]:

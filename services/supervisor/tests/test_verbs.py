@@ -20,14 +20,14 @@ from warrener_contracts.events import (
     AttemptDispatched,
     AttemptDispatchedData,
     AttemptLost,
-    AttemptOverdue,
+    AttemptStartTimedOut,
     Event,
     JobDead,
     JobFinished,
     JobRetrying,
-    RunningAttempt,
+    HeartbeatAttempt,
 )
-from warrener_contracts.letters import BATCH_TYPE, Letter, letter_for, parked_letter
+from warrener_contracts.messages import BATCH_TYPE, Message, build_message, build_parked_message
 from warrener_contracts.states import JobState
 from warrener_contracts.topology import Topology
 from warrener_store.port import Save, StoreRefused
@@ -66,7 +66,7 @@ def _heartbeat(*running: tuple[Any, int], agent: str = "agent-1", number: int = 
         pid=1,
         queues=("default",),
         slots=4,
-        running=tuple(RunningAttempt(job_id=job_id, attempt=attempt) for job_id, attempt in running),
+        running=tuple(HeartbeatAttempt(job_id=job_id, attempt=attempt) for job_id, attempt in running),
         started_at=NOW,
     )
     return AgentHeartbeat(id=f"beat-{agent}-{number}", source=agent, data=data)
@@ -107,7 +107,7 @@ async def test_what_the_ladder_loses_is_dispatched_again(stage: Stage) -> None:
 
 async def test_a_delay_beyond_the_ladder_waits_in_the_store(stage: Stage) -> None:
     await stage.say(words.failed(retry_after_seconds=7200))
-    assert not any(stage.broker.ready(rung.queue) for rung in topology.RUNGS)
+    assert not any(stage.broker.ready(rung.queue) for rung in topology.DELAY_LEVELS)
     await stage.clock.advance(7202)
     assert len(stage.dispatched()) == 1
 
@@ -121,9 +121,9 @@ async def test_a_dead_job_leaves_a_dead_letter_and_says_so(stage: Stage) -> None
     assert kinds == [JobFinished, JobDead, JobFinished]
 
 
-def in_one_message(events: Sequence[Event[Any]]) -> Letter:
+def in_one_message(events: Sequence[Event[Any]]) -> Message:
     """As a neighbour may write it that gathers more than one routing key."""
-    letters = [letter_for(event) for event in events]
+    letters = [build_message(event) for event in events]
     body = b"[" + b",".join(letter.body for letter in letters) + b"]"
     return letters[0]._replace(body=body, content_type=BATCH_TYPE, headers={}, type="batch")
 
@@ -149,8 +149,8 @@ async def test_i12_what_cannot_be_judged_is_parked_alone_with_its_reason(stage: 
     stranger = words.succeeded(job_id=UUID(int=7))
     impossible = words.started(9)
     wrong_door = _heartbeat()
-    garbage = Letter(topology.STATUS, "x", b"{", "application/json", "garbage", "x", {})
-    lost_its_way = letter_for(wrong_door)._replace(exchange=topology.STATUS)
+    garbage = Message(topology.STATUS, "x", b"{", "application/json", "garbage", "x", {})
+    lost_its_way = build_message(wrong_door)._replace(exchange=topology.STATUS)
     await stage.say(garbage, lost_its_way, stranger, impossible, words.succeeded())
     await stage.clock.advance(1)
     assert await _reasons(stage) == ["impossible", "not_json", "unknown_job", "wrong_door"]
@@ -188,7 +188,7 @@ async def test_a_bug_in_the_judge_stops_nobody_else(stage: Stage, monkeypatch: p
 
 
 async def test_cancelling_what_runs_tells_its_agents_and_waits_for_them(stage: Stage) -> None:
-    cancel = letter_for(words.cancel("you"))._replace(exchange=topology.STATUS)
+    cancel = build_message(words.cancel("you"))._replace(exchange=topology.STATUS)
     await stage.say(cancel)
     (control,) = stage.told(topology.CONTROL)
     assert isinstance(control, AttemptCancel)
@@ -267,7 +267,7 @@ async def test_a_heartbeat_is_a_sign_of_life_of_what_nobody_announced() -> None:
 
 
 async def test_a_stop_that_was_not_heard_is_repeated_with_every_heartbeat(stage: Stage) -> None:
-    await stage.say(letter_for(words.cancel())._replace(exchange=topology.STATUS))
+    await stage.say(build_message(words.cancel())._replace(exchange=topology.STATUS))
     await stage.say(_heartbeat((JOB, 1)), _heartbeat((JOB, 1), number=2))
     assert len(stage.told(topology.CONTROL)) >= 2
 
@@ -300,7 +300,7 @@ async def test_1_a_job_that_waits_longer_than_its_start_timeout_is_named_once() 
     await stage.say(dispatch_letter(row, NOW), then=1)
     dispatched = len(stage.dispatched())
     await stage.clock.advance(400)
-    named = [event for event in stage.told(topology.STATUS) if isinstance(event, AttemptOverdue)]
+    named = [event for event in stage.told(topology.STATUS) if isinstance(event, AttemptStartTimedOut)]
     assert [(event.data.job_id, event.data.attempt) for event in named] == [(JOB, 1)]
     assert len(stage.dispatched()) == dispatched, "it waits in its queue"
     assert (await _row(stage)).attempt == 1
@@ -311,7 +311,7 @@ async def test_1_a_job_that_waits_longer_than_its_start_timeout_is_named_once() 
 
 
 async def test_a_parked_message_is_kept_once_with_its_reason(stage: Stage) -> None:
-    parked = parked_letter(
+    parked = build_parked_message(
         queue="warrener.requests",
         body=b"{",
         reason="not_json",
@@ -348,7 +348,7 @@ async def test_a_dispatch_that_the_broker_gives_up_is_a_lost_attempt() -> None:
 
 
 async def test_what_is_bound_nowhere_is_kept(stage: Stage) -> None:
-    nowhere = Letter(topology.DEAD, "x", json.dumps({}).encode(), "application/json", "n", "x", {})
+    nowhere = Message(topology.DEAD, "x", json.dumps({}).encode(), "application/json", "n", "x", {})
     await stage.say(nowhere._replace(exchange=topology.RETURN, routing_key="1s.nobody.flights.load"), then=1)
     (message,) = await stage.store.parked()
     assert message.reason == "unroutable"

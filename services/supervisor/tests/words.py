@@ -12,8 +12,8 @@ from warrener_contracts.events import (
     AttemptFailedData,
     AttemptLost,
     AttemptLostData,
-    AttemptOverdue,
-    AttemptOverdueData,
+    AttemptStartTimedOut,
+    AttemptStartTimedOutData,
     AttemptProgressed,
     AttemptProgressedData,
     AttemptReleased,
@@ -32,7 +32,7 @@ from warrener_contracts.events import (
     JobDeadlinePassed,
     JobDeadlinePassedData,
 )
-from warrener_contracts.journey import Signal
+from warrener_contracts.state_machine import Signal
 from warrener_contracts.policy import Backoff, Guarantee, JobPolicy
 from warrener_contracts.states import JobState
 from warrener_store.rows import JobRow
@@ -115,8 +115,8 @@ def lost(attempt: int = 1) -> AttemptLost:
     return AttemptLost(**_name("lost", attempt), data=AttemptLostData(**_of(attempt), last_seen_at=STARTED))
 
 
-def overdue(attempt: int = 1) -> AttemptOverdue:
-    return AttemptOverdue(**_name("overdue", attempt), data=AttemptOverdueData(**_of(attempt)))
+def overdue(attempt: int = 1) -> AttemptStartTimedOut:
+    return AttemptStartTimedOut(**_name("overdue", attempt), data=AttemptStartTimedOutData(**_of(attempt)))
 
 
 def cancel(reply_to: str | None = None, job_id: UUID = JOB) -> JobCancelRequested:

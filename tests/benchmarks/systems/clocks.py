@@ -13,7 +13,7 @@ from tests.benchmarks.systems.warrener_system import Warrener
 
 from warrener_client import Client
 from warrener_contracts.events import SchedulePutData
-from warrener_contracts.rules import IntervalRule
+from warrener_contracts.schedule_rules import IntervalRule
 
 
 class TickingSystem(Protocol):

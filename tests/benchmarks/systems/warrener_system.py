@@ -10,7 +10,7 @@ from pathlib import Path
 from tests.benchmarks.place import ROOT, Place
 from tests.benchmarks.systems.port import Command
 
-from warrener_client import Ask, Client
+from warrener_client import JobSpec, Client
 
 _JOBS = "tests.benchmarks.apps.warrener_jobs"
 
@@ -85,8 +85,8 @@ class _Asker:
         self._client = client
 
     async def ask(self, count: int, payload: str) -> None:
-        asks = (Ask("noop", {"payload": payload}) for _ in range(count))
-        async for _ in self._client.request_many(asks, answers=False):
+        asks = (JobSpec("noop", {"payload": payload}) for _ in range(count))
+        async for _ in self._client.request_many(asks, want_results=False):
             pass
 
     async def ask_and_wait(self) -> None:

@@ -8,29 +8,29 @@
 (guarantee G1). `SyncClient` is the same client for code without an event loop.
 """
 
-from warrener_client.asking import Ask
+from warrener_client.requests import JobSpec
 from warrener_client.client import Client
 from warrener_client.errors import (
     BadRequest,
     ClientClosed,
     ClientError,
     JobCancelled,
-    JobDead,
+    JobDied,
     JobExpired,
     JobFailed,
-    JobRejected,
+    RequestRejected,
     NotConfirmed,
     RequestTooLarge,
     ResultMismatch,
     ResultTimeout,
-    Unroutable,
+    RequestUnroutable,
 )
 from warrener_client.job import Job
 from warrener_client.sync import SyncClient, SyncJob
 from warrener_contracts.policy import Backoff, PolicyOverrides
 
 __all__ = [
-    "Ask",
+    "JobSpec",
     "Backoff",
     "BadRequest",
     "Client",
@@ -38,10 +38,10 @@ __all__ = [
     "ClientError",
     "Job",
     "JobCancelled",
-    "JobDead",
+    "JobDied",
     "JobExpired",
     "JobFailed",
-    "JobRejected",
+    "RequestRejected",
     "NotConfirmed",
     "PolicyOverrides",
     "RequestTooLarge",
@@ -49,5 +49,5 @@ __all__ = [
     "ResultTimeout",
     "SyncClient",
     "SyncJob",
-    "Unroutable",
+    "RequestUnroutable",
 ]

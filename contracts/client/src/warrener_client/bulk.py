@@ -17,24 +17,24 @@ from typing import TypeVar
 A = TypeVar("A")
 J = TypeVar("J")
 
-AT_ONCE = 500  # requests in a batch: what one wait for confirms is worth
-ON_THE_WAY = 4  # batches: one is confirmed while the next are written
+BATCH_SIZE = 500  # requests in a batch: what one wait for confirms is worth
+MAX_BATCHES_IN_FLIGHT = 4  # batches: one is confirmed while the next are written
 
 
-async def pipelined(
-    asks: Iterable[A] | AsyncIterable[A],
+async def pipeline(
+    items: Iterable[A] | AsyncIterable[A],
     send: Callable[[Sequence[A]], Awaitable[list[J]]],
     batch: int,
-    on_the_way: int = ON_THE_WAY,
+    max_in_flight: int = MAX_BATCHES_IN_FLIGHT,
 ) -> AsyncGenerator[J]:
-    """Send all in batches of `batch`, at most `on_the_way` unconfirmed; yield what `send` returns, in order.
+    """Send all in batches of `batch`, at most `max_in_flight` unconfirmed; yield the results in order.
 
     When the caller leaves early, what was begun is given up (it may or may not have been sent).
     """
     sending: deque[asyncio.Task[list[J]]] = deque()
     try:
-        async for some in _batches(asks, batch):
-            if len(sending) >= on_the_way:
+        async for some in _batches(items, batch):
+            if len(sending) >= max_in_flight:
                 for each in await sending[0]:
                     yield each
                 sending.popleft()
@@ -54,15 +54,15 @@ async def _run(send: Callable[[Sequence[A]], Awaitable[list[J]]], some: Sequence
     return await send(some)
 
 
-async def _batches(asks: Iterable[A] | AsyncIterable[A], size: int) -> AsyncIterator[list[A]]:
-    if not isinstance(asks, AsyncIterable):
-        source = iter(asks)
+async def _batches(items: Iterable[A] | AsyncIterable[A], size: int) -> AsyncIterator[list[A]]:
+    if not isinstance(items, AsyncIterable):
+        source = iter(items)
         while portion := list(islice(source, size)):
             yield portion
         return
     some: list[A] = []
-    async for ask in asks:
-        some.append(ask)
+    async for item in items:
+        some.append(item)
         if len(some) >= size:
             yield some
             some = []

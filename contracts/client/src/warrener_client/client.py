@@ -8,30 +8,30 @@ from types import TracebackType
 from typing import Any, Literal, Self
 from uuid import UUID
 
-from warrener_client.asking import Arguments, Ask, Span
-from warrener_client.attendant import GLANCE, Attendant
-from warrener_client.bulk import AT_ONCE, pipelined
-from warrener_client.desk import Desk
+from warrener_client.requests import Arguments, JobSpec, DurationLike
+from warrener_client.retry_poller import POLL_INTERVAL, RetryPoller
+from warrener_client.bulk import BATCH_SIZE, pipeline
+from warrener_client.reply_router import ReplyRouter
 from warrener_client.errors import ClientClosed, NotConfirmed
 from warrener_client.job import Job
-from warrener_client.post import Post
+from warrener_client.publisher import RequestPublisher
 from warrener_client.tracing import RequestSpans
-from warrener_client.writing import Writer
-from warrener_contracts.breaking import BreakerState
-from warrener_contracts.codec import Readable, decode
+from warrener_client.bulk_encoder import BulkEncoder
+from warrener_contracts.circuit_breaker import BreakerState
+from warrener_contracts.codec import DecodedEvent, decode
 from warrener_contracts.events import (
     BreakerSetRequested,
     BreakerSetRequestedData,
-    CaseAcknowledgeRequested,
-    CaseAcknowledgeRequestedData,
-    CaseCloseRequested,
-    CaseCloseRequestedData,
-    CaseSnoozeRequested,
-    CaseSnoozeRequestedData,
+    IncidentAcknowledgeRequested,
+    IncidentAcknowledgeRequestedData,
+    IncidentCloseRequested,
+    IncidentCloseRequestedData,
+    IncidentSnoozeRequested,
+    IncidentSnoozeRequestedData,
     Event,
     JobCancelRequested,
     JobCancelRequestedData,
-    ScheduleNamedData,
+    ScheduleCommandData,
     SchedulePauseRequested,
     SchedulePut,
     SchedulePutData,
@@ -40,7 +40,7 @@ from warrener_contracts.events import (
     ScheduleTriggerRequested,
 )
 from warrener_contracts.identity import job_id_of
-from warrener_contracts.letters import Letter, letter_for
+from warrener_contracts.messages import Message, build_message
 from warrener_contracts.policy import PolicyOverrides
 from warrener_contracts.topology import TOPOLOGY, reply_queue
 from warrener_runtime.bus.namespace import DEFAULT_NAMESPACE, checked_namespace
@@ -51,7 +51,7 @@ from warrener_runtime.telemetry import Telemetry, TraceContext, ambient
 
 DEFAULT_URL = "amqp://guest:guest@127.0.0.1:5672/"
 _PREFETCH = 1000
-ScheduleWish = type[
+ScheduleCommandEvent = type[
     SchedulePauseRequested | ScheduleResumeRequested | ScheduleRemoveRequested | ScheduleTriggerRequested
 ]
 """What may be asked of a schedule by its name."""
@@ -66,7 +66,7 @@ class Client:
     - `namespace`: the first word of all exchanges and queues; None: WARRENER_NAMESPACE, else `warrener`.
     - `source`: who asks, in every event. A text id is unique for its source; a UUID is unique by itself.
     - `confirm_timeout`: seconds that `request`, `request_batch` and `cancel` wait for the broker's confirm.
-    - `ask_again_after`: seconds after which what is still awaited is asked for again.
+    - `resend_after`: seconds after which what is still awaited is asked for again.
     - `telemetry`: makes a span for each request; None: the caller's OpenTelemetry does, if it is configured.
     """
 
@@ -78,7 +78,7 @@ class Client:
         namespace: str | None = None,
         source: str = "warrener.client",
         confirm_timeout: float | None = 30.0,
-        ask_again_after: float = 60.0,
+        resend_after: float = 60.0,
         telemetry: Telemetry | None = None,
         clock: Clock | None = None,
         entropy: Entropy | None = None,
@@ -88,20 +88,20 @@ class Client:
         self._entropy = entropy or SystemEntropy()
         self._confirm_timeout = confirm_timeout
         self._spans = RequestSpans(telemetry)
-        self._bus = bus or _open(url, source, namespace)
+        self._bus = bus or _open_bus(url, source, namespace)
         self.address = self._entropy.new_id().hex
-        ear_queue = reply_queue(self.address)
-        self._topology = TOPOLOGY.with_queues([ear_queue])
-        self._post = Post(self._bus, TOPOLOGY, self._clock)
-        self._desk = Desk(self.address)
-        ear = Consumer(
-            "answers", self._bus, ear_queue.name, _PREFETCH, self._hear, clock=self._clock, own_queue=True
+        replies_queue = reply_queue(self.address)
+        self._topology = TOPOLOGY.with_queues([replies_queue])
+        self._publisher = RequestPublisher(self._bus, TOPOLOGY, self._clock)
+        self._reply_router = ReplyRouter(self.address)
+        replies = Consumer(
+            "answers", self._bus, replies_queue.name, _PREFETCH, self._receive_replies, clock=self._clock, own_queue=True
         )
-        self._attendant = Attendant(ear, self._desk, self._post, self._clock, ask_again_after)
-        self._life = Group(
+        self._retry_poller = RetryPoller(replies, self._reply_router, self._publisher, self._clock, resend_after)
+        self._components = Group(
             Resource("bus", self._connect, self._bus.close),
-            ear,
-            Loop("attendant", self._attendant.glance, every=GLANCE, clock=self._clock),
+            replies,
+            Loop("retry-poller", self._retry_poller.tick, every=POLL_INTERVAL, clock=self._clock),
             name="client",
         )
         self._open = False
@@ -109,15 +109,15 @@ class Client:
     async def start(self) -> None:
         """Connect, patiently, and declare what requests need: they are kept even while no service runs
         yet."""
-        await self._life.start()
+        await self._components.start()
         self._open = True
 
     async def close(self) -> None:
         """Disconnect. What waits gets ClientClosed; the jobs go on. May be called twice, or never started."""
         self._open = False
-        await self._post.close()
-        self._desk.close()
-        await self._life.stop()
+        await self._publisher.close()
+        self._reply_router.close()
+        await self._components.stop()
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -136,10 +136,10 @@ class Client:
         id: UUID | str | None = None,  # noqa: A002 - the word of the wire
         idempotency_key: str | None = None,
         queue: str | None = None,
-        delay: Span | None = None,
+        delay: DurationLike | None = None,
         not_before: datetime | None = None,
         deadline: datetime | None = None,
-        expires_after: Span | None = None,
+        expires_after: DurationLike | None = None,
         policy: PolicyOverrides | dict[str, Any] | None = None,
         parent_id: UUID | None = None,
         traceparent: str | None = None,
@@ -149,7 +149,7 @@ class Client:
         Raises BadRequest (RequestTooLarge among them) before anything is sent, NotConfirmed, ClientClosed.
         Whether the scheduler accepts it is told by the handle: JobRejected.
         """
-        ask = Ask(
+        spec = JobSpec(
             job_type=job_type,
             arguments={} if arguments is None else arguments,
             id=id,
@@ -163,29 +163,29 @@ class Client:
             parent_id=parent_id,
             traceparent=traceparent,
         )
-        return (await self.request_batch([ask]))[0]
+        return (await self.request_batch([spec]))[0]
 
-    async def request_batch(self, asks: Sequence[Ask]) -> list[Job]:
+    async def request_batch(self, specs: Sequence[JobSpec]) -> list[Job]:
         """Ask for several jobs with one wait for the confirms; handles in order. One bad ask sends none."""
-        return await self._request(asks, self._confirm_timeout)
+        return await self._request(specs, self._confirm_timeout)
 
     def request_many(
-        self, asks: Iterable[Ask] | AsyncIterable[Ask], *, batch: int = AT_ONCE, answers: bool = True
+        self, specs: Iterable[JobSpec] | AsyncIterable[JobSpec], *, batch: int = BATCH_SIZE, want_results: bool = True
     ) -> AsyncGenerator[Job]:
         """Ask for any number of jobs: batches are pipelined, handles come in order as they are confirmed.
 
         A full queue or a lost connection slows this down and loses nothing: it waits for as long as it
         takes. Reads ahead of what is confirmed by a few batches at most.
 
-        `answers=False`: we are not told how these jobs end, which saves the warren as many messages. A handle
-        that is waited for all the same asks for its own answer then, which takes a quarter of a second.
+        `want_results=False`: skips reply messages. Awaiting a handle later requests its result again
+        (about 250 ms).
         """
-        return pipelined(asks, partial(self.request_patiently, answers=answers), batch)
+        return pipeline(specs, partial(self.request_until_confirmed, want_results=want_results), batch)
 
-    async def request_patiently(self, asks: Sequence[Ask], *, answers: bool = True) -> list[Job]:
-        """As request_batch, waiting for the confirms for as long as it takes. `answers`: see
+    async def request_until_confirmed(self, specs: Sequence[JobSpec], *, want_results: bool = True) -> list[Job]:
+        """As request_batch, waiting for the confirms for as long as it takes. `want_results`: see
         request_many."""
-        return await self._request(asks, None, answers=answers)
+        return await self._request(specs, None, want_results=want_results)
 
     async def cancel(self, job_id: UUID, reason: str = "asked for", *, tree: bool = False) -> None:
         """Ask to stop a job; returns when the broker has confirmed. What is cancelled never succeeds later;
@@ -201,7 +201,7 @@ class Client:
             subject=str(job_id),
             data=JobCancelRequestedData(job_id=job_id, reason=reason, tree=tree),
         )
-        await self._send([letter_for(event)], self._confirm_timeout, job_id)
+        await self._send([build_message(event)], self._confirm_timeout, job_id)
 
     async def open_breaker(
         self, name: str, *, for_: timedelta | None = None, reason: str = "asked for"
@@ -228,21 +228,21 @@ class Client:
         data = BreakerSetRequestedData(name=name, state=state, open_for=open_for, reason=reason)
         await self.send(BreakerSetRequested(**self._envelope(name), data=data))
 
-    async def acknowledge_case(self, fingerprint: str, *, by: str) -> None:
+    async def acknowledge_incident(self, fingerprint: str, *, by: str) -> None:
         """Say that somebody is on it: no further alerts of this case; all else of its ladder goes on. Returns
         when the broker has confirmed."""
-        data = CaseAcknowledgeRequestedData(fingerprint=fingerprint, by=by)
-        await self.send(CaseAcknowledgeRequested(**self._envelope(fingerprint), data=data))
+        data = IncidentAcknowledgeRequestedData(fingerprint=fingerprint, by=by)
+        await self.send(IncidentAcknowledgeRequested(**self._envelope(fingerprint), data=data))
 
-    async def snooze_case(self, fingerprint: str, until: datetime, *, by: str) -> None:
+    async def snooze_incident(self, fingerprint: str, until: datetime, *, by: str) -> None:
         """Say that nothing of this case's ladder is to happen until then; a time that has passed wakes it."""
-        data = CaseSnoozeRequestedData(fingerprint=fingerprint, by=by, until=until)
-        await self.send(CaseSnoozeRequested(**self._envelope(fingerprint), data=data))
+        data = IncidentSnoozeRequestedData(fingerprint=fingerprint, by=by, until=until)
+        await self.send(IncidentSnoozeRequested(**self._envelope(fingerprint), data=data))
 
-    async def close_case(self, fingerprint: str, *, by: str, reason: str = "asked for") -> None:
+    async def close_incident(self, fingerprint: str, *, by: str, reason: str = "asked for") -> None:
         """Say that this case is over; raised again, it begins anew."""
-        data = CaseCloseRequestedData(fingerprint=fingerprint, by=by, reason=reason)
-        await self.send(CaseCloseRequested(**self._envelope(fingerprint), data=data))
+        data = IncidentCloseRequestedData(fingerprint=fingerprint, by=by, reason=reason)
+        await self.send(IncidentCloseRequested(**self._envelope(fingerprint), data=data))
 
     def _envelope(self, subject: str) -> dict[str, Any]:
         event_id, time = str(self._entropy.new_id()), self._clock.now()
@@ -251,7 +251,7 @@ class Client:
     async def send(self, event: Event[Any]) -> None:
         """Publish a request of the wire for which there is no method here; returns when the broker has
         confirmed that it keeps it."""
-        await self._send([letter_for(event)], self._confirm_timeout, job_id_of(event.source, event.id))
+        await self._send([build_message(event)], self._confirm_timeout, job_id_of(event.source, event.id))
 
     async def put_schedules(self, schedules: Sequence[SchedulePutData]) -> None:
         """Make these schedules be as they are said; returns when the broker has confirmed. Saying the same
@@ -259,73 +259,73 @@ class Client:
         now = self._clock.now()
         puts = [
             SchedulePut(
-                id=str(self._entropy.new_id()), source=self.source, time=now, subject=asked.name, data=asked
+                id=str(self._entropy.new_id()), source=self.source, time=now, subject=schedule.name, data=schedule
             )
-            for asked in schedules
+            for schedule in schedules
         ]
         if puts:
-            await self._send([letter_for(put) for put in puts], self._confirm_timeout, UUID(puts[0].id))
+            await self._send([build_message(put) for put in puts], self._confirm_timeout, UUID(puts[0].id))
 
-    async def ask_of_schedule(self, wish: ScheduleWish, name: str, reason: str = "asked for") -> UUID:
+    async def send_schedule_command(self, command: ScheduleCommandEvent, name: str, reason: str = "asked for") -> UUID:
         """Pause, resume, remove or trigger a schedule; returns when the broker has confirmed. The id of what
         was asked: that of the job, of a trigger."""
-        wish_id = self._entropy.new_id()
-        event = wish(
-            id=str(wish_id),
+        command_id = self._entropy.new_id()
+        event = command(
+            id=str(command_id),
             source=self.source,
             time=self._clock.now(),
             subject=name,
-            data=ScheduleNamedData(name=name, reason=reason),
+            data=ScheduleCommandData(name=name, reason=reason),
         )
         await self.send(event)
-        return wish_id
+        return command_id
 
     async def _request(
-        self, asks: Sequence[Ask], patience: float | None, *, answers: bool = True
+        self, specs: Sequence[JobSpec], confirm_timeout: float | None, *, want_results: bool = True
     ) -> list[Job]:
         around = ambient()
-        writer = Writer(self.source, self._clock.now(), self.address if answers else None)
-        with self._spans.together() as span:
-            letters: list[tuple[Ask, UUID, Letter]] = []
-            for ask in asks:
-                given = ask.id or self._entropy.new_id()
+        encoder = BulkEncoder(self.source, self._clock.now(), self.address if want_results else None)
+        with self._spans.open_spans() as span:
+            messages: list[tuple[JobSpec, UUID, Message]] = []
+            for spec in specs:
+                given = spec.id or self._entropy.new_id()
                 event_id = str(given)
                 job_id = given if isinstance(given, UUID) else job_id_of(self.source, event_id)
-                parent = TraceContext(ask.traceparent) if ask.traceparent else around
-                context = span(ask.job_type, job_id, parent)
-                letters.append((ask, job_id, writer.letter(ask, event_id, context)))
+                parent = TraceContext(spec.traceparent) if spec.traceparent else around
+                context = span(spec.job_type, job_id, parent)
+                messages.append((spec, job_id, encoder.encode(spec, event_id, context)))
             now = self._clock.monotonic()
             jobs = [
-                Job(ask.job_type, self._desk.expect(job_id, letter, now, answered=answers), self._desk)
-                for ask, job_id, letter in letters
+                Job(spec.job_type, self._reply_router.register(job_id, message, now, wants_reply=want_results), self._reply_router)
+                for spec, job_id, message in messages
             ]
-            if letters:
-                await self._send([letter for _, _, letter in letters], patience, letters[0][1])
+            if messages:
+                await self._send([message for _, _, message in messages], confirm_timeout, messages[0][1])
         return jobs
 
-    async def _send(self, letters: list[Letter], patience: float | None, first: UUID) -> None:
+    async def _send(self, messages: list[Message], confirm_timeout: float | None, first: UUID) -> None:
         if not self._open:
             raise ClientClosed(
                 "expected an open client, got a closed one: use `async with Client(…) as client`"
             )
         try:
-            await self._post.send(letters, patience)
+            await self._publisher.send(messages, confirm_timeout)
         except TimeoutError:
-            raise NotConfirmed(first, len(letters) - 1, patience or 0) from None
+            raise NotConfirmed(first, len(messages) - 1, confirm_timeout or 0) from None
 
     async def _connect(self) -> None:
         await self._bus.start()
         await self._bus.declare(self._topology)
 
-    async def _hear(self, ear: Subscription, batch: list[Delivery]) -> None:
+    async def _receive_replies(self, replies: Subscription, batch: list[Delivery]) -> None:
         for delivery in batch:
             for found in decode(delivery.body, delivery.content_type):
-                if isinstance(found, Readable):
-                    self._desk.take(found.event)
-        await ear.ack(batch)
+                if isinstance(found, DecodedEvent):
+                    self._reply_router.resolve(found.event)
+        await replies.ack(batch)
 
 
-def _open(url: str | None, name: str, namespace: str | None) -> Bus:
+def _open_bus(url: str | None, name: str, namespace: str | None) -> Bus:
     from warrener_runtime.bus import open_bus  # noqa: PLC0415 - who brings a bus need not load RabbitMQ's client
 
     namespace = namespace or os.environ.get("WARRENER_NAMESPACE") or DEFAULT_NAMESPACE

@@ -54,7 +54,7 @@ class NotConfirmed(ClientError):
         )
 
 
-class Unroutable(ClientError):
+class RequestUnroutable(ClientError):
     """The broker has no queue for requests, even after it was declared again."""
 
 
@@ -62,7 +62,7 @@ class ClientClosed(ClientError):
     """The client is not open (any more)."""
 
 
-class JobRejected(ClientError):
+class RequestRejected(ClientError):
     """The request was refused; no job exists for it unless it existed before."""
 
     def __init__(self, data: JobRejectedData) -> None:
@@ -104,13 +104,13 @@ class JobFailed(ClientError):
 
     @staticmethod
     def _sentence(data: JobFinishedData) -> str:
-        told = f"{data.job_type} {data.job_id} is {data.state.value} after attempt {data.attempt}"
+        summary = f"{data.job_type} {data.job_id} is {data.state.value} after attempt {data.attempt}"
         if data.reason is not None:
-            return f"{told}: {data.reason}"
-        return f"{told}: {data.error.type}: {data.error.message}" if data.error else told
+            return f"{summary}: {data.reason}"
+        return f"{summary}: {data.error.type}: {data.error.message}" if data.error else summary
 
 
-class JobDead(JobFailed):
+class JobDied(JobFailed):
     """Its attempts are used up, or it met an error that no retry can mend."""
 
 

@@ -6,24 +6,24 @@ from uuid import UUID
 
 from pydantic import TypeAdapter, ValidationError
 
-from warrener_client.desk import Desk
+from warrener_client.reply_router import ReplyRouter
 from warrener_client.errors import (
     JobCancelled,
-    JobDead,
+    JobDied,
     JobExpired,
     JobFailed,
-    JobRejected,
+    RequestRejected,
     ResultMismatch,
     ResultTimeout,
 )
-from warrener_client.pending import Pending
+from warrener_client.pending_requests import PendingRequest
 from warrener_contracts.events import JobFinishedData, JobRejectedData, JobWaitingData
 from warrener_contracts.states import JobState
 
 T = TypeVar("T")
 
-_ENDS: dict[JobState, type[JobFailed]] = {
-    JobState.DEAD: JobDead,
+_EXCEPTIONS: dict[JobState, type[JobFailed]] = {
+    JobState.DEAD: JobDied,
     JobState.CANCELLED: JobCancelled,
     JobState.EXPIRED: JobExpired,
 }
@@ -32,12 +32,12 @@ _ENDS: dict[JobState, type[JobFailed]] = {
 class Job:
     """A job that was asked for; the broker has the request safe. Several tasks may wait on one handle."""
 
-    __slots__ = ("_desk", "_pending", "job_type")
+    __slots__ = ("_reply_router", "_pending", "job_type")
 
-    def __init__(self, job_type: str, pending: Pending, desk: Desk) -> None:
+    def __init__(self, job_type: str, pending: PendingRequest, reply_router: ReplyRouter) -> None:
         self.job_type = job_type
         self._pending = pending
-        self._desk = desk
+        self._reply_router = reply_router
 
     def __repr__(self) -> str:
         return f"<Job {self.job_type} {self.job_id}>"
@@ -55,7 +55,7 @@ class Job:
         return self._pending.deduplicated
 
     @property
-    def over(self) -> bool:
+    def is_finished(self) -> bool:
         """Whether its end is known here; it may be over without our having heard."""
         return self._pending.answer is not None
 
@@ -63,17 +63,17 @@ class Job:
     def waiting(self) -> JobWaitingData | None:
         """Why the job waits and since when, if its dispatch queue took no messages for some time; None once
         the job is over. It stays until then, also where the job runs by now."""
-        return None if self.over else self._pending.waiting
+        return None if self.is_finished else self._pending.waiting
 
     async def outcome(self, *, timeout: float | None = None) -> JobFinishedData:
         """How it ended, whichever way. Raises JobRejected, ResultTimeout, ClientClosed."""
         try:
             async with asyncio.timeout(timeout):
-                answer = await self._desk.wait(self._pending)
+                answer = await self._reply_router.wait(self._pending)
         except TimeoutError:
             raise ResultTimeout(self.job_id, timeout or 0) from None
         if isinstance(answer, JobRejectedData):
-            raise JobRejected(answer)
+            raise RequestRejected(answer)
         return answer
 
     @overload
@@ -93,7 +93,7 @@ class Job:
 
 def read_result(ended: JobFinishedData, as_: Any) -> Any:
     """The result of a job that is over; raises where it has none, or one of another shape."""
-    if failed := _ENDS.get(ended.state):
+    if failed := _EXCEPTIONS.get(ended.state):
         raise failed(ended)
     if as_ is None:
         return ended.result

@@ -13,8 +13,8 @@ from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar, overload
 from uuid import UUID
 
-from warrener_client.asking import Ask
-from warrener_client.bulk import AT_ONCE, ON_THE_WAY
+from warrener_client.requests import JobSpec
+from warrener_client.bulk import BATCH_SIZE, MAX_BATCHES_IN_FLIGHT
 from warrener_client.client import Client
 from warrener_client.job import Job
 from warrener_client.loop_thread import LoopThread
@@ -52,9 +52,9 @@ class SyncJob:
         return self._job.deduplicated
 
     @property
-    def over(self) -> bool:
+    def is_finished(self) -> bool:
         """See Job.over."""
-        return self._job.over
+        return self._job.is_finished
 
     @property
     def waiting(self) -> JobWaitingData | None:
@@ -75,34 +75,34 @@ class SyncJob:
         return self._loop.run(self._job.result(as_=as_, timeout=timeout))
 
 
-def _one_job(
+def _blocking_job(
     method: Callable[Concatenate[Client, P], Coroutine[Any, Any, Job]],
 ) -> Callable[Concatenate["SyncClient", P], SyncJob]:
     @wraps(method)
-    def twin(self: "SyncClient", /, *args: P.args, **kwargs: P.kwargs) -> SyncJob:
+    def blocking(self: "SyncClient", /, *args: P.args, **kwargs: P.kwargs) -> SyncJob:
         return self._handle(self._loop.run(method(self._client, *args, **kwargs)))
 
-    return twin
+    return blocking
 
 
-def _jobs(
+def _blocking_jobs(
     method: Callable[Concatenate[Client, P], Coroutine[Any, Any, list[Job]]],
 ) -> Callable[Concatenate["SyncClient", P], list[SyncJob]]:
     @wraps(method)
-    def twin(self: "SyncClient", /, *args: P.args, **kwargs: P.kwargs) -> list[SyncJob]:
+    def blocking(self: "SyncClient", /, *args: P.args, **kwargs: P.kwargs) -> list[SyncJob]:
         return [self._handle(job) for job in self._loop.run(method(self._client, *args, **kwargs))]
 
-    return twin
+    return blocking
 
 
-def _same(
+def _blocking(
     method: Callable[Concatenate[Client, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate["SyncClient", P], T]:
     @wraps(method)
-    def twin(self: "SyncClient", /, *args: P.args, **kwargs: P.kwargs) -> T:
+    def blocking(self: "SyncClient", /, *args: P.args, **kwargs: P.kwargs) -> T:
         return self._loop.run(method(self._client, *args, **kwargs))
 
-    return twin
+    return blocking
 
 
 class SyncClient:
@@ -111,13 +111,13 @@ class SyncClient:
     def __init__(self, url: str | None = None, **options: Any) -> None:
         self._loop = LoopThread("warrener-client")
         self._url, self._options = url, options
-        self._made: Client | None = None
+        self._created: Client | None = None
 
     @property
     def _client(self) -> Client:
-        if self._made is None:
-            self._made = Client(self._url, **self._options)
-        return self._made
+        if self._created is None:
+            self._created = Client(self._url, **self._options)
+        return self._created
 
     def start(self) -> None:
         """See Client.start."""
@@ -127,8 +127,8 @@ class SyncClient:
     def close(self) -> None:
         """See Client.close."""
         if self._loop.running:
-            if self._made is not None:
-                self._loop.run(self._made.close())
+            if self._created is not None:
+                self._loop.run(self._created.close())
             self._loop.stop()
 
     def __enter__(self) -> Self:
@@ -144,30 +144,30 @@ class SyncClient:
     ) -> None:
         self.close()
 
-    request = _one_job(Client.request)
-    request_batch = _jobs(Client.request_batch)
-    cancel = _same(Client.cancel)
-    send = _same(Client.send)
-    open_breaker = _same(Client.open_breaker)
-    close_breaker = _same(Client.close_breaker)
-    acknowledge_case = _same(Client.acknowledge_case)
-    snooze_case = _same(Client.snooze_case)
-    close_case = _same(Client.close_case)
-    put_schedules = _same(Client.put_schedules)
-    ask_of_schedule = _same(Client.ask_of_schedule)
+    request = _blocking_job(Client.request)
+    request_batch = _blocking_jobs(Client.request_batch)
+    cancel = _blocking(Client.cancel)
+    send = _blocking(Client.send)
+    open_breaker = _blocking(Client.open_breaker)
+    close_breaker = _blocking(Client.close_breaker)
+    acknowledge_incident = _blocking(Client.acknowledge_incident)
+    snooze_incident = _blocking(Client.snooze_incident)
+    close_incident = _blocking(Client.close_incident)
+    put_schedules = _blocking(Client.put_schedules)
+    send_schedule_command = _blocking(Client.send_schedule_command)
 
     def request_many(
-        self, asks: Iterable[Ask], *, batch: int = AT_ONCE, answers: bool = True
+        self, specs: Iterable[JobSpec], *, batch: int = BATCH_SIZE, want_results: bool = True
     ) -> Iterator[SyncJob]:
-        """See Client.request_many. `asks` is read in the caller's thread."""
+        """See Client.request_many. `specs` is read in the caller's thread."""
         sending: deque[Future[list[Job]]] = deque()
-        source = iter(asks)
+        source = iter(specs)
         try:
             while some := list(islice(source, batch)):
-                if len(sending) >= ON_THE_WAY:
+                if len(sending) >= MAX_BATCHES_IN_FLIGHT:
                     yield from self._handles(sending[0])
                     sending.popleft()
-                sending.append(self._loop.submit(self._client.request_patiently(some, answers=answers)))
+                sending.append(self._loop.submit(self._client.request_until_confirmed(some, want_results=want_results)))
             while sending:
                 yield from self._handles(sending[0])
                 sending.popleft()

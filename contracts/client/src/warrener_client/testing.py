@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any, Self
 from uuid import UUID
 
-from warrener_contracts.codec import Readable, decode
+from warrener_contracts.codec import DecodedEvent, decode
 from warrener_contracts.events import (
     ErrorInfo,
     ErrorKind,
@@ -33,7 +33,7 @@ from warrener_contracts.events import (
     Reason,
 )
 from warrener_contracts.identity import job_id_of
-from warrener_contracts.letters import reply_letter
+from warrener_contracts.messages import build_reply
 from warrener_contracts.states import JobState
 from warrener_contracts.topology import REQUESTS_QUEUE, TOPOLOGY
 from warrener_runtime.bus.port import Bus, Delivery, Subscription
@@ -44,7 +44,7 @@ from warrener_runtime.publishing import publish_all
 Handler = Callable[[JsonObject], Any | Awaitable[Any]]
 
 
-class Reject(Exception):
+class RejectRequest(Exception):
     """Raised by a handler: the request is refused."""
 
     def __init__(self, reason: Reason, detail: str) -> None:
@@ -70,13 +70,13 @@ class StandIn:
         self._answers: dict[UUID, asyncio.Future[Event[Any]]] = {}
         self._keys: dict[str, UUID] = {}
         self._work: set[asyncio.Task[None]] = set()
-        self._life = Group(
+        self._components = Group(
             Resource("bus", self._connect, bus.close),
             Consumer("requests", bus, REQUESTS_QUEUE.name, 100, self._receive, clock=clock),
         )
 
     async def __aenter__(self) -> Self:
-        await self._life.start()
+        await self._components.start()
         return self
 
     async def __aexit__(
@@ -85,7 +85,7 @@ class StandIn:
         for task in self._work:
             task.cancel()
         await asyncio.gather(*self._work, return_exceptions=True)
-        await self._life.stop()
+        await self._components.stop()
 
     async def _connect(self) -> None:
         await self._bus.start()
@@ -94,9 +94,9 @@ class StandIn:
     async def _receive(self, requests: Subscription, batch: list[Delivery]) -> None:
         for delivery in batch:
             for found in decode(delivery.body, delivery.content_type):
-                if isinstance(found, Readable) and isinstance(found.event, JobRequested):
+                if isinstance(found, DecodedEvent) and isinstance(found.event, JobRequested):
                     self._begin(self._reply(found.event))
-                elif isinstance(found, Readable) and isinstance(found.event, JobCancelRequested):
+                elif isinstance(found, DecodedEvent) and isinstance(found.event, JobCancelRequested):
                     self._cancel(found.event.data.job_id, found.event.data.reason)
         await requests.ack(batch)
 
@@ -108,15 +108,15 @@ class StandIn:
     async def _reply(self, request: JobRequested) -> None:
         self.requests.append(request)
         self.more_requests.set()
-        asked_for = job_id_of(request.source, request.id)
-        job_id = self._keys.setdefault(request.data.idempotency_key or str(asked_for), asked_for)
-        if job_id != asked_for:
-            await self._tell(request, self._deduplicated(request, asked_for, job_id))
+        requested_id = job_id_of(request.source, request.id)
+        job_id = self._keys.setdefault(request.data.idempotency_key or str(requested_id), requested_id)
+        if job_id != requested_id:
+            await self._publish_reply(request, self._deduplicated(request, requested_id, job_id))
         answer = self._answers.get(job_id)
         if answer is None:
             answer = self._answers[job_id] = asyncio.get_running_loop().create_future()
             self._begin(self._perform(request, job_id, answer))
-        await self._tell(request, await asyncio.shield(answer))
+        await self._publish_reply(request, await asyncio.shield(answer))
 
     async def _perform(
         self, request: JobRequested, job_id: UUID, answer: "asyncio.Future[Event[Any]]"
@@ -129,13 +129,13 @@ class StandIn:
         job_type = request.data.job_type
         handler = self._handlers.get(job_type)
         if handler is None:
-            unknown = Reject(Reason.UNKNOWN_JOB_TYPE, f"no agent announced {job_type}")
+            unknown = RejectRequest(Reason.UNKNOWN_JOB_TYPE, f"no agent announced {job_type}")
             return self._rejected(request, job_id, unknown)
         try:
             result = handler(request.data.arguments)
             if inspect.isawaitable(result):
                 result = await result
-        except Reject as refusal:
+        except RejectRequest as refusal:
             return self._rejected(request, job_id, refusal)
         except Exception as error:  # noqa: BLE001 - whatever the handler raises is the job's error
             info = ErrorInfo(kind=ErrorKind.ERROR, type=type(error).__name__, message=str(error))
@@ -147,9 +147,9 @@ class StandIn:
         if answer is not None and not answer.done():
             answer.set_result(self._finished(job_id, "unknown", JobState.CANCELLED, reason=reason))
 
-    async def _tell(self, request: JobRequested, event: Event[Any]) -> None:
+    async def _publish_reply(self, request: JobRequested, event: Event[Any]) -> None:
         if request.data.reply_to:
-            await publish_all(self._bus, [reply_letter(event, request.data.reply_to)], clock=self._clock)
+            await publish_all(self._bus, [build_reply(event, request.data.reply_to)], clock=self._clock)
 
     def _finished(
         self,
@@ -175,7 +175,7 @@ class StandIn:
         )
         return JobFinished(id=str(self._entropy.new_id()), source="stand-in", time=now, data=data)
 
-    def _rejected(self, request: JobRequested, job_id: UUID, refusal: Reject) -> JobRejected:
+    def _rejected(self, request: JobRequested, job_id: UUID, refusal: RejectRequest) -> JobRejected:
         data = JobRejectedData(
             request_id=request.id,
             request_source=request.source,
@@ -188,9 +188,9 @@ class StandIn:
             id=str(self._entropy.new_id()), source="stand-in", time=self._clock.now(), data=data
         )
 
-    def _deduplicated(self, request: JobRequested, asked_for: UUID, job_id: UUID) -> JobDeduplicated:
+    def _deduplicated(self, request: JobRequested, requested_id: UUID, job_id: UUID) -> JobDeduplicated:
         data = JobDeduplicatedData(
-            requested_job_id=asked_for, job_id=job_id, idempotency_key=request.data.idempotency_key or ""
+            requested_job_id=requested_id, job_id=job_id, idempotency_key=request.data.idempotency_key or ""
         )
         return JobDeduplicated(
             id=str(self._entropy.new_id()), source="stand-in", time=self._clock.now(), data=data

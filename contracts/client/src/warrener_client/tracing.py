@@ -16,7 +16,7 @@ OpenSpan = Callable[[str, UUID, TraceContext], TraceContext]
 """Job type, job and the context around to the context to send along."""
 
 _NAME = "warrener.client"
-_NOBODY_LOOKS = (trace.NoOpTracer, trace.ProxyTracer)  # OpenTelemetry's without an SDK
+_TRACERS_WITHOUT_SDK = (trace.NoOpTracer, trace.ProxyTracer)  # OpenTelemetry's without an SDK
 _W3C = TraceContextTextMapPropagator()
 
 
@@ -31,21 +31,21 @@ class RequestSpans:
         self._telemetry = telemetry
 
     @contextmanager
-    def together(self) -> Generator[OpenSpan]:
+    def open_spans(self) -> Generator[OpenSpan]:
         """Opens spans that all end with the block."""
-        if self._telemetry is None and isinstance(trace.get_tracer(_NAME), _NOBODY_LOOKS):
-            yield _handed_on
+        if self._telemetry is None and isinstance(trace.get_tracer(_NAME), _TRACERS_WITHOUT_SDK):
+            yield _pass_through
             return
         with ExitStack() as spans:
 
-            def opened(job_type: str, job_id: UUID, around: TraceContext) -> TraceContext:
-                return spans.enter_context(self.over(job_type, job_id, around))
+            def opened(job_type: str, job_id: UUID, parent: TraceContext) -> TraceContext:
+                return spans.enter_context(self.open_span(job_type, job_id, parent))
 
             yield opened
 
     @contextmanager
-    def over(self, job_type: str, job_id: UUID, around: TraceContext) -> Generator[TraceContext]:
-        """The context to send along; the span is a child of `around` and ends with the block."""
+    def open_span(self, job_type: str, job_id: UUID, parent: TraceContext) -> Generator[TraceContext]:
+        """The context to send along; the span is a child of `parent` and ends with the block."""
         name = names.request(job_type)
         attributes = {
             names.JOB_ID: str(job_id),
@@ -53,25 +53,25 @@ class RequestSpans:
             names.MESSAGING_SYSTEM: names.RABBITMQ,
         }
         if self._telemetry is not None:
-            with self._telemetry.span(name, kind="producer", parent=around, attributes=attributes) as span:
+            with self._telemetry.span(name, kind="producer", parent=parent, attributes=attributes) as span:
                 yield span.context
             return
         tracer = trace.get_tracer(_NAME)
         with tracer.start_as_current_span(
-            name, context=_parent(around), kind=trace.SpanKind.PRODUCER, attributes=attributes
+            name, context=_parent(parent), kind=trace.SpanKind.PRODUCER, attributes=attributes
         ):
             yield _context_in(None)
 
 
-def _handed_on(job_type: str, job_id: UUID, around: TraceContext) -> TraceContext:
+def _pass_through(job_type: str, job_id: UUID, parent: TraceContext) -> TraceContext:
     del job_type, job_id
-    return _as_opentelemetry_reads(around)
+    return _normalized(parent)
 
 
 @lru_cache(maxsize=1024)
-def _as_opentelemetry_reads(around: TraceContext) -> TraceContext:
+def _normalized(parent: TraceContext) -> TraceContext:
     """What is malformed is left out, as where there are spans."""
-    return _context_in(_parent(around))
+    return _context_in(_parent(parent))
 
 
 def _context_in(context: Context | None) -> TraceContext:
@@ -80,7 +80,7 @@ def _context_in(context: Context | None) -> TraceContext:
     return TraceContext(carrier.get("traceparent"), carrier.get("tracestate"))
 
 
-def _parent(around: TraceContext) -> Context:
+def _parent(parent: TraceContext) -> Context:
     """OpenTelemetry's form of our context; never its current one, which in a batch is the span before."""
-    carrier = {"traceparent": around.traceparent or "", "tracestate": around.tracestate or ""}
+    carrier = {"traceparent": parent.traceparent or "", "tracestate": parent.tracestate or ""}
     return _W3C.extract(carrier, context=Context())

@@ -16,10 +16,10 @@ from warrener_contracts.events import (
     AttemptDispatched,
     BreakerChanged,
     BreakerSetRequested,
-    CampaignChangeRequested,
-    CaseAcknowledgeRequested,
-    CaseCloseRequested,
-    CaseSnoozeRequested,
+    RedriveChangeRequested,
+    IncidentAcknowledgeRequested,
+    IncidentCloseRequested,
+    IncidentSnoozeRequested,
     Event,
     JobCancelRequested,
     JobDead,
@@ -41,7 +41,7 @@ from warrener_contracts.events import (
     ScheduleResumeRequested,
     ScheduleTicked,
     ScheduleTriggerRequested,
-    ServiceDeaf,
+    ServiceUnresponsive,
 )
 from warrener_contracts.events.fields import JobType
 
@@ -66,7 +66,7 @@ def _(event: JobRequested) -> tuple[str, str]:
 @address_of.register(BreakerSetRequested)
 @address_of.register(JobRedriveRequested)
 @address_of.register(JobDropRequested)
-@address_of.register(CampaignChangeRequested)
+@address_of.register(RedriveChangeRequested)
 @address_of.register(SchedulePut)
 @address_of.register(SchedulePauseRequested)
 @address_of.register(ScheduleResumeRequested)
@@ -78,9 +78,9 @@ def _(event: Event[Any]) -> tuple[str, str]:
 
 
 @address_of.register(JobDeadlinePassed)
-@address_of.register(CaseAcknowledgeRequested)
-@address_of.register(CaseSnoozeRequested)
-@address_of.register(CaseCloseRequested)
+@address_of.register(IncidentAcknowledgeRequested)
+@address_of.register(IncidentSnoozeRequested)
+@address_of.register(IncidentCloseRequested)
 @address_of.register(ParkedDropRequested)
 @address_of.register(ParkedRequeueRequested)
 def _(event: Event[Any]) -> tuple[str, str]:
@@ -158,7 +158,7 @@ def _(event: AgentLost) -> tuple[str, str]:
 
 
 @address_of.register
-def _(event: ServiceDeaf) -> tuple[str, str]:
+def _(event: ServiceUnresponsive) -> tuple[str, str]:
     return topology.EVENTS, f"service.deaf.{event.data.service}"
 
 

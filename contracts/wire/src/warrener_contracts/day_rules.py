@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, Field, model_validator
 
-MOST_DATES = 5000
+MAX_DATES = 5000
 
 
 class Weekday(StrEnum):
@@ -25,7 +25,7 @@ class Weekday(StrEnum):
 WORKING_WEEK = (Weekday.MON, Weekday.TUE, Weekday.WED, Weekday.THU, Weekday.FRI)
 
 
-class Roll(StrEnum):
+class BusinessDayConvention(StrEnum):
     """Where a tick goes whose day of the month is no business day."""
 
     SKIP = "skip"  # nowhere
@@ -34,7 +34,7 @@ class Roll(StrEnum):
     NEAREST = "nearest"  # to the nearer of the two; the one before where both are as near
 
 
-def _plain(value: time) -> time:
+def _check_whole_seconds(value: time) -> time:
     if value.tzinfo is not None or value.microsecond:
         raise ValueError(
             f'expected a time of day in whole seconds and without a zone, such as "09:00", got {value}'
@@ -42,9 +42,9 @@ def _plain(value: time) -> time:
     return value
 
 
-WallTime = Annotated[time, AfterValidator(_plain), Field(examples=["09:00"])]
+WallTime = Annotated[time, AfterValidator(_check_whole_seconds), Field(examples=["09:00"])]
 Date = Annotated[date, Field(examples=["2026-12-25"])]
-Dates = Annotated[tuple[Date, ...], Field(max_length=MOST_DATES)]
+Dates = Annotated[tuple[Date, ...], Field(max_length=MAX_DATES)]
 Months = Annotated[tuple[Annotated[int, Field(ge=1, le=12)], ...], Field(max_length=12)]
 
 
@@ -62,7 +62,7 @@ class BusinessDaysRule(BaseModel, frozen=True):
     days: Annotated[tuple[Annotated[int, Field(ge=1, le=31)], ...], Field(max_length=31)] = Field(
         default=(), description="Days of the month; one that the month lacks is left out."
     )
-    roll: Roll = Field(default=Roll.AFTER, description="For `days` that are no business days.")
+    roll: BusinessDayConvention = Field(default=BusinessDayConvention.AFTER, description="For `days` that are no business days.")
 
     @model_validator(mode="after")
     def _choice(self) -> "BusinessDaysRule":

@@ -5,14 +5,14 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from typing import Protocol, TypeVar
 
-from warrener_contracts.codec import Readable, Unreadable, decode_parts
+from warrener_contracts.codec import DecodedEvent, DecodeFailure, decode_parts
 from warrener_contracts.topology import MAX_EVENTS, MAX_MESSAGE
 
-_STEP = 250
+_EVENTS_PER_STEP = 250
 """Events that are decoded before the event loop may run."""
 
 
-class Message(Protocol):
+class ReceivedMessage(Protocol):
     """What a queue delivers."""
 
     @property
@@ -21,22 +21,22 @@ class Message(Protocol):
     def content_type(self) -> str | None: ...
 
 
-M = TypeVar("M", bound=Message)
+M = TypeVar("M", bound=ReceivedMessage)
 
 
-async def read_all(
+async def decode_all(
     messages: Iterable[M], *, limit: int = MAX_MESSAGE, max_events: int = MAX_EVENTS
-) -> list[tuple[M, Sequence[Readable | Unreadable]]]:
+) -> list[tuple[M, Sequence[DecodedEvent | DecodeFailure]]]:
     """The events of each of these messages, as `decode` reads them, in order."""
-    read: list[tuple[M, Sequence[Readable | Unreadable]]] = []
+    read: list[tuple[M, Sequence[DecodedEvent | DecodeFailure]]] = []
     events = 0
     for message in messages:
-        found: list[Readable | Unreadable] = []
+        found: list[DecodedEvent | DecodeFailure] = []
         parts = decode_parts(message.body, message.content_type, limit=limit, max_events=max_events)
-        for place, part in enumerate(parts):
+        for index, part in enumerate(parts):
             found += part
             events += len(part)
-            if place or events >= _STEP:  # what comes in parts is judged one by one, which takes long
+            if index or events >= _EVENTS_PER_STEP:  # parts are decoded one by one, which is slow
                 events = 0
                 await asyncio.sleep(0)
         read.append((message, found))

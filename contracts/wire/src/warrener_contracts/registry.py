@@ -12,15 +12,15 @@ from pydantic_core import CoreSchema, core_schema
 from warrener_contracts import events
 from warrener_contracts.events import Event
 
-Kind = type[Event[Any]]
-UpCaster = Callable[[Event[Any]], Event[Any]]
+EventClass = type[Event[Any]]
+Upcaster = Callable[[Event[Any]], Event[Any]]
 """From an event of an older released version to the next version's. It gets a valid event and keeps id,
 source, time and trace context: the event stays the same event."""
 
-_NOTHING: Mapping[Kind, UpCaster] = MappingProxyType({})
+_NO_UPCASTERS: Mapping[EventClass, Upcaster] = MappingProxyType({})
 
 
-def type_of(kind: Kind) -> str:
+def type_of(kind: EventClass) -> str:
     """The CloudEvents `type` of an event class: `job.requested.v1`."""
     return str(kind.model_fields["type"].default)
 
@@ -29,7 +29,7 @@ def type_of(kind: Kind) -> str:
 class _OneOf:
     """Reads one of several events by its `type`, in one pass over the bytes."""
 
-    kinds: tuple[Kind, ...]
+    kinds: tuple[EventClass, ...]
 
     def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
         choices = {type_of(kind): handler.generate_schema(kind) for kind in self.kinds}
@@ -40,11 +40,11 @@ class _OneOf:
 class Registry:
     """The events that a reader knows."""
 
-    kinds: tuple[Kind, ...]
-    upcasters: Mapping[Kind, UpCaster] = field(default_factory=lambda: _NOTHING)
+    kinds: tuple[EventClass, ...]
+    upcasters: Mapping[EventClass, Upcaster] = field(default_factory=lambda: _NO_UPCASTERS)
 
     @cached_property
-    def by_type(self) -> Mapping[str, Kind]:
+    def by_type(self) -> Mapping[str, EventClass]:
         """The event classes by their CloudEvents `type`."""
         return MappingProxyType({type_of(kind): kind for kind in self.kinds})
 
@@ -65,7 +65,7 @@ class Registry:
         return event
 
 
-RELEASED: tuple[Kind, ...] = (
+RELEASED: tuple[EventClass, ...] = (
     events.AgentAnnounced,
     events.AgentHeartbeat,
     events.AgentHeartbeatRequested,
@@ -76,7 +76,7 @@ RELEASED: tuple[Kind, ...] = (
     events.AttemptDispatched,
     events.AttemptFailed,
     events.AttemptLost,
-    events.AttemptOverdue,
+    events.AttemptStartTimedOut,
     events.AttemptProgressed,
     events.AttemptReleased,
     events.AttemptStarted,
@@ -84,10 +84,10 @@ RELEASED: tuple[Kind, ...] = (
     events.AttemptTimedOut,
     events.BreakerChanged,
     events.BreakerSetRequested,
-    events.CaseAcknowledgeRequested,
-    events.CaseCloseRequested,
-    events.CaseSnoozeRequested,
-    events.CampaignChangeRequested,
+    events.IncidentAcknowledgeRequested,
+    events.IncidentCloseRequested,
+    events.IncidentSnoozeRequested,
+    events.RedriveChangeRequested,
     events.JobCancelRequested,
     events.JobDead,
     events.JobDeadlinePassed,
@@ -101,7 +101,7 @@ RELEASED: tuple[Kind, ...] = (
     events.JobWaiting,
     events.ParkedDropRequested,
     events.ParkedRequeueRequested,
-    events.ServiceDeaf,
+    events.ServiceUnresponsive,
     events.ScheduleBackfillRequested,
     events.SchedulePauseRequested,
     events.SchedulePut,
@@ -112,7 +112,7 @@ RELEASED: tuple[Kind, ...] = (
 )
 """Every released version of every event: what stands here can be read for ever."""
 
-UPCASTERS: Mapping[Kind, UpCaster] = _NOTHING
+UPCASTERS: Mapping[EventClass, Upcaster] = _NO_UPCASTERS
 """Every event is in its first version."""
 
 REGISTRY = Registry(RELEASED, UPCASTERS)

@@ -32,7 +32,7 @@ MAX_EVENTS = 10_000  # of one message; a setting of each service
 # Nothing here may be dropped after too many deliveries; -1 drops at the first one on RabbitMQ 3.10.
 _UNLIMITED_DELIVERIES = 1_000_000
 _DISPATCH_DELIVERIES = 20
-_BACKLOG = 10_000_000  # messages; beyond it publishers are refused and keep what they have
+_MAX_QUEUE_LENGTH = 10_000_000  # messages; beyond it publishers are refused and keep what they have
 
 Argument = str | int
 Arguments = Mapping[str, Argument]
@@ -79,7 +79,7 @@ class Topology:
 
 
 @dataclass(frozen=True, slots=True)
-class Rung:
+class DelayLevel:
     """One step of the delay ladder: a queue in which every message waits the same time."""
 
     name: str
@@ -91,23 +91,23 @@ class Rung:
         return f"warrener.delay.{self.name}"
 
 
-RUNGS = (
-    Rung("1s", timedelta(seconds=1)),
-    Rung("5s", timedelta(seconds=5)),
-    Rung("15s", timedelta(seconds=15)),
-    Rung("1m", timedelta(minutes=1)),
-    Rung("5m", timedelta(minutes=5)),
-    Rung("15m", timedelta(minutes=15)),
-    Rung("1h", timedelta(hours=1)),
+DELAY_LEVELS = (
+    DelayLevel("1s", timedelta(seconds=1)),
+    DelayLevel("5s", timedelta(seconds=5)),
+    DelayLevel("15s", timedelta(seconds=15)),
+    DelayLevel("1m", timedelta(minutes=1)),
+    DelayLevel("5m", timedelta(minutes=5)),
+    DelayLevel("15m", timedelta(minutes=15)),
+    DelayLevel("1h", timedelta(hours=1)),
 )
 
 
 # A wake-up up to this much early counts as on time: the rungs end on whole seconds, clocks do not.
-_ON_TIME = timedelta(milliseconds=250)
-_LATEST = timedelta(seconds=5)
+_EARLY_TOLERANCE = timedelta(milliseconds=250)
+_MAX_LATENESS = timedelta(seconds=5)
 
 
-def rung_for(delay: timedelta) -> Rung | None:
+def delay_level_for(delay: timedelta) -> DelayLevel | None:
     """The rung on which a message with `delay` still to go waits next; None where it may go at once.
 
     That is the shortest rung that ends in time or a little late (a tenth of the delay, at most 5 s), else the
@@ -116,12 +116,12 @@ def rung_for(delay: timedelta) -> Rung | None:
     early, and what is shorter than the shortest rung waits there: sent back at once it would run in a circle
     until its time has come.
     """
-    if delay <= _ON_TIME:
+    if delay <= _EARLY_TOLERANCE:
         return None
-    late = max(min(delay * 0.1, _LATEST), _ON_TIME)
-    early = [rung for rung in RUNGS if rung.delay <= delay]
-    over = next((rung for rung in RUNGS if delay - _ON_TIME <= rung.delay <= delay + late), None)
-    return over or (early[-1] if early else RUNGS[0])
+    late = max(min(delay * 0.1, _MAX_LATENESS), _EARLY_TOLERANCE)
+    early = [level for level in DELAY_LEVELS if level.delay <= delay]
+    over = next((level for level in DELAY_LEVELS if delay - _EARLY_TOLERANCE <= level.delay <= delay + late), None)
+    return over or (early[-1] if early else DELAY_LEVELS[0])
 
 
 EXCHANGES = (
@@ -149,7 +149,7 @@ def _work_queue(
     arguments: dict[str, Argument] = {
         "x-queue-type": "quorum",
         "x-overflow": "reject-publish",
-        "x-max-length": _BACKLOG,
+        "x-max-length": _MAX_QUEUE_LENGTH,
         "x-dead-letter-exchange": DEAD,
         "x-dead-letter-routing-key": dead_key,
         "x-dead-letter-strategy": "at-least-once",
@@ -165,15 +165,15 @@ def _last_resort(name: str, exchange: str) -> Queue:
     return Queue(name, (Binding(exchange, "#"),), MappingProxyType(arguments))
 
 
-def _rung_queue(rung: Rung) -> Queue:
+def _delay_queue(level: DelayLevel) -> Queue:
     arguments: dict[str, Argument] = {
         "x-queue-type": "quorum",
-        "x-message-ttl": int(rung.delay.total_seconds() * 1000),
+        "x-message-ttl": int(level.delay.total_seconds() * 1000),
         "x-overflow": "reject-publish",
         "x-dead-letter-strategy": "at-least-once",
         "x-dead-letter-exchange": RETURN,  # no routing key: `<rung>.<where it returns to>` is kept
     }
-    return Queue(rung.queue, (Binding(DELAY, f"{rung.name}.#"),), MappingProxyType(arguments))
+    return Queue(level.queue, (Binding(DELAY, f"{level.name}.#"),), MappingProxyType(arguments))
 
 
 REQUESTS_QUEUE = _work_queue("warrener.requests", "dead.requests", Binding(REQUESTS, "#"))
@@ -182,7 +182,7 @@ TRIGGERS_QUEUE = _work_queue("warrener.triggers", "dead.triggers")
 """What schedules wait for. Its bindings come and go with them: without such a schedule it has none."""
 DEAD_QUEUE = _last_resort("warrener.dead", DEAD)
 UNROUTABLE_QUEUE = _last_resort("warrener.unroutable", UNROUTABLE)
-RUNG_QUEUES = tuple(_rung_queue(rung) for rung in RUNGS)
+DELAY_QUEUES = tuple(_delay_queue(level) for level in DELAY_LEVELS)
 
 TOPOLOGY = Topology(
     EXCHANGES,
@@ -192,7 +192,7 @@ TOPOLOGY = Topology(
         TRIGGERS_QUEUE,
         DEAD_QUEUE,
         UNROUTABLE_QUEUE,
-        *RUNG_QUEUES,
+        *DELAY_QUEUES,
     ),
 )
 

@@ -7,23 +7,23 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, model_validator
 
-from warrener_contracts.durations import Span
+from warrener_contracts.durations import PositiveDuration
 from warrener_contracts.events.fields import JobType
-from warrener_contracts.portable import is_array, unportable
+from warrener_contracts.json_safety import is_array, find_unsafe_value
 
-MOST_CONDITIONS = 20
-MOST_UPSTREAMS = 20
-_MOST_VALUES = 100
+MAX_CONDITIONS = 20
+MAX_UPSTREAMS = 20
+_MAX_VALUES = 100
 _EVENTS = "warrener.events"  # as topology.EVENTS
 
 ArgumentName = Annotated[str, Field(min_length=1, max_length=120)]
-EventAs = Annotated[
+EventArgument = Annotated[
     ArgumentName | None,
     Field(description="The argument of the job that gets the event: id, source, type, time, key, data."),
 ]
 
 
-class Check(StrEnum):
+class ConditionOperator(StrEnum):
     """How the value at a path is looked at. What is not there passes `absent` and `differs` alone."""
 
     EXISTS = "exists"
@@ -37,7 +37,7 @@ class Check(StrEnum):
     AT_LEAST = "at_least"
 
 
-ORDERED = frozenset({Check.LESS, Check.AT_MOST, Check.MORE, Check.AT_LEAST})
+ORDERING_OPERATORS = frozenset({ConditionOperator.LESS, ConditionOperator.AT_MOST, ConditionOperator.MORE, ConditionOperator.AT_LEAST})
 
 
 class Condition(BaseModel, frozen=True):
@@ -52,12 +52,12 @@ class Condition(BaseModel, frozen=True):
             examples=["data.country", "data.legs.0.origin", "type"],
         ),
     ]
-    check: Check = Check.EQUALS
+    check: ConditionOperator = ConditionOperator.EQUALS
     value: Any = Field(default=None, description="What it is compared with; none for exists and absent.")
 
     @model_validator(mode="after")
     def _fits(self) -> "Condition":
-        if problem := _misfit(self.check, self.value) or unportable(self.value):
+        if problem := _explain_mismatch(self.check, self.value) or find_unsafe_value(self.value):
             raise ValueError(problem)
         return self
 
@@ -75,14 +75,14 @@ class EventRule(BaseModel, frozen=True):
             examples=["job.dead.#", "flights.landed"],
         ),
     ] = "#"
-    where: Annotated[tuple[Condition, ...], Field(max_length=MOST_CONDITIONS)] = ()
-    debounce: Span | None = Field(
+    where: Annotated[tuple[Condition, ...], Field(max_length=MAX_CONDITIONS)] = ()
+    debounce: PositiveDuration | None = Field(
         default=None, description="Tick once no event has come for so long; the last of them counts."
     )
-    longest_wait: Span | None = Field(
+    longest_wait: PositiveDuration | None = Field(
         default=None, description="But no later than this after the first. None: ten times the debounce."
     )
-    event_as: EventAs = None
+    event_as: EventArgument = None
 
     @model_validator(mode="after")
     def _bindable(self) -> "EventRule":
@@ -96,7 +96,7 @@ class EventRule(BaseModel, frozen=True):
         return self
 
     @property
-    def longest(self) -> timedelta:
+    def max_wait(self) -> timedelta:
         """From the first event of a burst until its tick, whatever still comes."""
         return self.longest_wait or 10 * (self.debounce or timedelta(0))
 
@@ -132,11 +132,11 @@ class AfterRule(BaseModel, frozen=True):
     """Whenever a job of the upstream has ended so; of several: when each has, within a window."""
 
     kind: Literal["after"] = "after"
-    upstreams: Annotated[tuple[Upstream, ...], Field(min_length=1, max_length=MOST_UPSTREAMS)]
-    within: Span | None = Field(
+    upstreams: Annotated[tuple[Upstream, ...], Field(min_length=1, max_length=MAX_UPSTREAMS)]
+    within: PositiveDuration | None = Field(
         default=None, description="From the first end to the last; needed where there are several upstreams."
     )
-    event_as: EventAs = None
+    event_as: EventArgument = None
 
     @model_validator(mode="after")
     def _window(self) -> "AfterRule":
@@ -150,14 +150,14 @@ class AfterRule(BaseModel, frozen=True):
 TriggerRule = EventRule | AfterRule
 
 
-def _misfit(check: Check, value: object) -> str | None:
+def _explain_mismatch(check: ConditionOperator, value: object) -> str | None:
     """Why a value cannot be compared with in this way."""
     match check:
-        case Check.EXISTS | Check.ABSENT if value is not None:
+        case ConditionOperator.EXISTS | ConditionOperator.ABSENT if value is not None:
             return f"expected no value for {check}, got {value!r}"
-        case Check.ONE_OF if not is_array(value) or not 1 <= len(value) <= _MOST_VALUES:
-            return f"expected a list of 1 to {_MOST_VALUES} values for one_of"
-        case _ if check in ORDERED and (isinstance(value, bool) or not isinstance(value, int | float | str)):
+        case ConditionOperator.ONE_OF if not is_array(value) or not 1 <= len(value) <= _MAX_VALUES:
+            return f"expected a list of 1 to {_MAX_VALUES} values for one_of"
+        case _ if check in ORDERING_OPERATORS and (isinstance(value, bool) or not isinstance(value, int | float | str)):
             return f"expected a number or a text for {check}, got {value!r}"
         case _:
             return None

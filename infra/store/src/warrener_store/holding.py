@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
-from warrener_contracts.breaking import BreakerState, before
+from warrener_contracts.circuit_breaker import BreakerState, breakers_for
 from warrener_contracts.policy import JobPolicy
 from warrener_store.rows import BreakerRow, JobRow
 
@@ -21,7 +21,7 @@ class Holding:
         """The breaker that jobs of this type and policy have to wait for; an open one before a half open."""
         if not self._rows:
             return None
-        found = [self._rows[name] for name in before(job_type, policy.depends_on) if name in self._rows]
+        found = [self._rows[name] for name in breakers_for(job_type, policy.depends_on) if name in self._rows]
         return min(found, key=lambda row: row.state is not BreakerState.OPEN, default=None)
 
     def shut(self, job_type: str, policy: JobPolicy) -> BreakerRow | None:

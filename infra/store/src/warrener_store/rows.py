@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
-from warrener_contracts.breaking import BreakerPolicy, BreakerState
+from warrener_contracts.circuit_breaker import BreakerPolicy, BreakerState
 from warrener_contracts.events import AttemptDispatchedData, ErrorInfo, JobFinishedData, JsonObject
 from warrener_contracts.policy import Guarantee, JobPolicy
 from warrener_contracts.states import JobState

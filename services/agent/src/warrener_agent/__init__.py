@@ -6,7 +6,7 @@ from warrener_agent.failures import Cancel, Fail, JobDefinitionError, RetryAfter
 from warrener_agent.isolation import Limits, Recycle
 from warrener_agent.ledger.port import Transaction
 from warrener_agent.program import Program
-from warrener_contracts.breaking import BreakerPolicy
+from warrener_contracts.circuit_breaker import BreakerPolicy
 from warrener_contracts.policy import Backoff
 
 __all__ = [

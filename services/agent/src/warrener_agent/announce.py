@@ -6,7 +6,7 @@ from warrener_agent.kinds import JobKind
 from warrener_agent.outbox import AgentOutbox, Shipment
 from warrener_agent.workplace import Workplace
 from warrener_contracts.events import AgentAnnounced, AgentAnnouncedData, ScheduleDeclaration
-from warrener_contracts.letters import letter_for
+from warrener_contracts.messages import build_message
 from warrener_contracts.topology import TOPOLOGY, dispatch_queue
 from warrener_runtime.lifecycle import Managed
 from warrener_runtime.logs import get_logger
@@ -42,7 +42,7 @@ class Announcer(Managed):
                 schedules=self._schedules,
             ),
         )
-        sent = await self._outbox.send([Shipment([letter_for(event)])])
+        sent = await self._outbox.send([Shipment([build_message(event)])])
         _log.info(
             "The agent has announced its job types."
             if sent

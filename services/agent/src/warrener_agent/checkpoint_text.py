@@ -5,7 +5,7 @@ from typing import Any
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from warrener_contracts.events import MAX_CHECKPOINT
-from warrener_contracts.portable import suspect, unportable
+from warrener_contracts.json_safety import may_be_unsafe, find_unsafe_value
 
 
 def checkpoint_text(state: Any) -> str:
@@ -21,6 +21,6 @@ def checkpoint_text(state: Any) -> str:
             f"expected a checkpoint of at most {MAX_CHECKPOINT} bytes of JSON, got {len(text)}: "
             "keep the data elsewhere, and save where it is"
         )
-    if suspect(text) and (finding := unportable(from_json(text))):
+    if may_be_unsafe(text) and (finding := find_unsafe_value(from_json(text))):
         raise ValueError(f"expected a checkpoint that everybody can keep, {finding}")
     return text.decode()

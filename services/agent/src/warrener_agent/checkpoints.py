@@ -7,7 +7,7 @@ from warrener_agent.ledger.checkpoints import Saved
 from warrener_agent.ledger.port import LedgerUnavailable
 from warrener_agent.running import Run
 from warrener_agent.workplace import Workplace
-from warrener_contracts.letters import gathered, letter_for
+from warrener_contracts.messages import batch_messages, build_message
 from warrener_runtime.logs import get_logger
 
 _log = get_logger("agent.checkpoints")
@@ -87,4 +87,4 @@ class CheckpointLine:
         for run in told:
             run.announced = True  # a supervisor that hears of it knows that it runs
         if events:
-            await self._at.bus.publish(gathered(map(letter_for, events)))
+            await self._at.bus.publish(batch_messages(map(build_message, events)))

@@ -10,7 +10,7 @@ from pydantic_core import to_jsonable_python
 
 from warrener_agent.checkpoint_text import checkpoint_text
 from warrener_agent.ledger.port import Transaction
-from warrener_contracts.durations import duration
+from warrener_contracts.durations import parse_duration
 
 Parameters = Mapping[str, Any] | Sequence[Mapping[str, Any]]
 
@@ -132,7 +132,7 @@ class JobContext:
         Without one they are told apart by their order, so ask in the same order in each attempt.
         """
         plain: dict[str, Any] = to_jsonable_python(dict(arguments or {}))
-        seconds = None if delay is None else duration(delay).total_seconds()
+        seconds = None if delay is None else parse_duration(delay).total_seconds()
         return self._desk.request(Wish(job_type, plain, key, queue, seconds))
 
     def progress(self, fraction: float, note: str = "") -> None:

@@ -3,14 +3,14 @@
 from warrener_agent.presence import Presence
 from warrener_agent.running import Stop
 from warrener_agent.workplace import Workplace
-from warrener_contracts.codec import Readable, decode
+from warrener_contracts.codec import DecodedEvent, decode
 from warrener_contracts.events import (
     AgentHeartbeatRequested,
     AttemptCancel,
     BreakerChanged,
     BreakerChangedData,
 )
-from warrener_contracts.letters import BATCH_TYPE, EVENT_TYPE
+from warrener_contracts.messages import BATCH_TYPE, EVENT_TYPE
 from warrener_runtime.bus.port import Delivery
 from warrener_runtime.logs import get_logger
 
@@ -31,7 +31,7 @@ class Control:
         ignored = 0
         found = decode(delivery.body, delivery.content_type, max_events=self._at.settings.batch_limit)
         for element in found:
-            event = element.event if isinstance(element, Readable) else None
+            event = element.event if isinstance(element, DecodedEvent) else None
             if isinstance(event, AttemptCancel):
                 await self._cancel(event)
             elif isinstance(event, AgentHeartbeatRequested):

@@ -9,10 +9,10 @@ from warrener_agent.failures import Instead
 from warrener_agent.ledger.checkpoints import Saved
 from warrener_agent.ledger.port import Claim, Completion, Failure, Grant, Granted
 from warrener_agent.outcomes import Cancelled, Doubtful, Dropped, Failed, Released, Settled, Succeeded
-from warrener_contracts.codec import Readable, Unreadable
+from warrener_contracts.codec import DecodedEvent, DecodeFailure
 from warrener_contracts.events import AttemptDispatched, Checkpoint, ErrorInfo, Reason
-from warrener_contracts.letters import is_early
-from warrener_contracts.topology import RUNGS, Rung, rung_for
+from warrener_contracts.messages import is_early
+from warrener_contracts.topology import DELAY_LEVELS, DelayLevel, delay_level_for
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +45,13 @@ class Then(StrEnum):
     TELL_CANCELLED = "tell_cancelled"
 
 
-def dispatched(element: Readable | Unreadable) -> AttemptDispatched | Park:
+def dispatched(element: DecodedEvent | DecodeFailure) -> AttemptDispatched | Park:
     """An element of a message, if it is for this door."""
-    if isinstance(element, Unreadable):
+    if isinstance(element, DecodeFailure):
         return Park(element.reason, element.detail)
     if not isinstance(element.event, AttemptDispatched):
         return Park(
-            Reason.WRONG_DOOR, f"expected attempt.dispatched in a dispatch queue, got {element.event.type}"
+            Reason.WRONG_QUEUE, f"expected attempt.dispatched in a dispatch queue, got {element.event.type}"
         )
     return element.event
 
@@ -78,14 +78,14 @@ def time_of_arrival(event: AttemptDispatched, now: datetime, *, returned: bool) 
     due, sent = event.data.not_before, event.time
     if due is None or sent is None or due <= now:
         return now
-    level = rung_for(due - sent) if returned else None
+    level = delay_level_for(due - sent) if returned else None
     return max(now, sent if level is None else sent + level.delay)
 
 
-def back_by(returned: int, patience: int, longest: timedelta) -> Rung:
+def back_by(returned: int, patience: int, longest: timedelta) -> DelayLevel:
     """The delay level of a message that was sent back `returned` times before: the shortest for the first
     `patience` times, then a longer one each time, up to `longest`."""
-    levels = [level for level in RUNGS if level.delay <= longest]
+    levels = [level for level in DELAY_LEVELS if level.delay <= longest]
     return levels[min(max(returned + 1 - patience, 0), len(levels) - 1)]
 
 

@@ -10,7 +10,7 @@ from warrener_agent.executors.port import Ended
 from warrener_agent.outcomes import Cancelled, Doubtful, Failed, Outcome, Released
 from warrener_agent.running import Run, Stop
 from warrener_contracts.events import AttemptDispatchedData, ErrorInfo, ErrorKind, FlightRecord
-from warrener_contracts.retrying import UNKNOWN_JOB_TYPE
+from warrener_contracts.retryability import UNKNOWN_JOB_TYPE
 
 _LONGEST = timedelta(days=3650)
 

@@ -4,7 +4,7 @@ handler."""
 from datetime import timedelta
 from enum import StrEnum
 
-from warrener_contracts.durations import duration
+from warrener_contracts.durations import parse_duration
 
 
 class Fail(Exception):
@@ -15,7 +15,7 @@ class RetryAfter(Exception):
     """Try again, but not before `delay` has passed (seconds, a timedelta, or such as "90s", "5m")."""
 
     def __init__(self, delay: timedelta | float | str, message: str = "") -> None:
-        self.delay = duration(delay)
+        self.delay = parse_duration(delay)
         super().__init__(message or f"asked to be tried again after {self.delay.total_seconds():g} s")
 
 
@@ -26,7 +26,7 @@ class Snooze(Exception):
     """
 
     def __init__(self, delay: timedelta | float | str, message: str = "") -> None:
-        self.delay = duration(delay)
+        self.delay = parse_duration(delay)
         super().__init__(message or f"asked to be run again after {self.delay.total_seconds():g} s")
 
 

@@ -9,7 +9,7 @@ from warrener_agent.context import Wish
 from warrener_agent.ledger.port import FollowUp
 from warrener_contracts.events import JobRequested, JobRequestedData
 from warrener_contracts.identity import follow_up_id
-from warrener_contracts.letters import encode
+from warrener_contracts.messages import encode
 from warrener_contracts.topology import MAX_BODY
 from warrener_runtime.telemetry import TraceContext
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import NamedTuple
 
-from warrener_contracts.breaking import BreakerState, before
+from warrener_contracts.circuit_breaker import BreakerState, breakers_for
 from warrener_contracts.events import AttemptDispatched, BreakerChangedData
 from warrener_contracts.policy import JobPolicy
 
@@ -34,7 +34,7 @@ class Gate:
     def __init__(self, policies: Mapping[str, JobPolicy]) -> None:
         self._behind: dict[str, list[str]] = {}  # job types by the breakers before them
         for job_type, policy in policies.items():
-            for name in before(job_type, policy.depends_on):
+            for name in breakers_for(job_type, policy.depends_on):
                 self._behind.setdefault(name, []).append(job_type)
         self._barriers: dict[str, _Barrier] = {}
         self._held: dict[str, list[_Barrier]] = {}  # by job type

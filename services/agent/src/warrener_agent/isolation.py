@@ -11,7 +11,7 @@ from typing import Any, Literal, TypedDict, get_args
 from pydantic import ByteSize, TypeAdapter, ValidationError
 
 from warrener_agent.failures import JobDefinitionError
-from warrener_contracts.durations import duration
+from warrener_contracts.durations import parse_duration
 
 _BYTES = TypeAdapter[int](ByteSize)
 _PROCESSES = ("process", "command")
@@ -63,7 +63,7 @@ class Limits:
 
     @property
     def cpu_seconds(self) -> float | None:
-        return None if self.cpu is None else duration(self.cpu).total_seconds()
+        return None if self.cpu is None else parse_duration(self.cpu).total_seconds()
 
     @property
     def file_bytes(self) -> int | None:

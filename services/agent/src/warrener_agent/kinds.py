@@ -16,7 +16,7 @@ from warrener_agent.errors import ErrorRules
 from warrener_agent.failures import JobDefinitionError
 from warrener_agent.isolation import Isolation, IsolationOptions, isolation_of
 from warrener_agent.signature import Handler, Signature, signature_of
-from warrener_contracts.breaking import BreakerPolicy
+from warrener_contracts.circuit_breaker import BreakerPolicy
 from warrener_contracts.events import JobTypeDeclaration
 from warrener_contracts.policy import Backoff, Guarantee, JobPolicy
 

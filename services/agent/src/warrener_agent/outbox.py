@@ -9,7 +9,7 @@ from typing import NamedTuple
 from warrener_agent.receipts import Receipt, acknowledge
 from warrener_agent.running import Run
 from warrener_agent.workplace import Workplace
-from warrener_contracts.letters import Letter, gathered, parked_together
+from warrener_contracts.messages import Message, batch_messages, batch_parked
 from warrener_runtime.lifecycle import Managed, NotReady
 from warrener_runtime.lifecycle.vitals import Vitals, vitals_here
 from warrener_runtime.logs import get_logger
@@ -31,7 +31,7 @@ Target = tuple[str, str]
 class Shipment(NamedTuple):
     """Messages, and what is settled once the broker has them all: deliveries, and the slot of a run."""
 
-    letters: Sequence[Letter]
+    letters: Sequence[Message]
     receipts: Sequence[Receipt] = ()
     run: Run | None = None
 
@@ -111,7 +111,7 @@ class AgentOutbox(Managed):
         letters = [*chain.from_iterable(one.letters for one in shipments)]
         if not letters:
             return set()
-        together = gathered(parked_together(letters))
+        together = batch_messages(batch_parked(letters))
         try:
             left = await publish_or_leave(
                 self._at.bus, together, clock=self._at.clock, may_leave=lambda _: True

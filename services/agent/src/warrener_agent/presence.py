@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 from warrener_agent.workplace import Workplace
 from warrener_contracts import topology
-from warrener_contracts.events import AgentHeartbeat, AgentHeartbeatData, RunningAttempt
-from warrener_contracts.letters import Letter, letter_for
+from warrener_contracts.events import AgentHeartbeat, AgentHeartbeatData, HeartbeatAttempt
+from warrener_contracts.messages import Message, build_message
 from warrener_runtime.lifecycle import Managed
 from warrener_runtime.logs import get_logger
 
@@ -58,18 +58,18 @@ class Presence:
             return
         self.silent = False
         self._patient_until = 0.0
-        await self._at.bus.publish([letter_for(self._heartbeat())])
+        await self._at.bus.publish([build_message(self._heartbeat())])
 
     async def leave(self) -> None:
         """Say that the agent ends: its silence, later, means no harm."""
         self.draining = True
-        await self._at.bus.publish([letter_for(self._heartbeat())], timeout=_FAREWELL)
+        await self._at.bus.publish([build_message(self._heartbeat())], timeout=_FAREWELL)
 
     async def answer(self) -> None:
         """A supervisor misses the heartbeats: send one at once. The request has arrived, so no pulse is
         needed."""
         if self.open and (self.draining or self._hears_work()):
-            await self._at.bus.publish([letter_for(self._heartbeat())], timeout=_FAREWELL)
+            await self._at.bus.publish([build_message(self._heartbeat())], timeout=_FAREWELL)
 
     def _say_deaf(self) -> None:
         if self._at.clock.monotonic() < self._patient_until:
@@ -90,8 +90,8 @@ class Presence:
             hearing.cancel()
             patience.cancel()
 
-    def _pulse(self) -> Letter:
-        return Letter(
+    def _pulse(self) -> Message:
+        return Message(
             exchange=topology.CONTROL,
             routing_key=f"agent.{self._at.agent_id}",
             body=b"",
@@ -105,7 +105,7 @@ class Presence:
     def _heartbeat(self) -> AgentHeartbeat:
         since = self._at.clock.monotonic() - self._worth_telling
         running = tuple(
-            RunningAttempt(job_id=run.data.job_id, attempt=run.data.attempt)
+            HeartbeatAttempt(job_id=run.data.job_id, attempt=run.data.attempt)
             for run in self._at.running
             if run.announced or run.began <= since
         )

@@ -15,7 +15,7 @@ from uuid import UUID
 
 from pydantic_core import to_json
 
-from warrener_contracts.durations import duration
+from warrener_contracts.durations import parse_duration
 
 _PLAIN = (str, int, float, Decimal, PurePath, UUID, date, time, datetime)
 _MANY = (list, tuple, set, frozenset)
@@ -74,7 +74,7 @@ class Program:
         if any(_names(self.argv[0])):
             raise ValueError(f"expected one program, got a template: {self.argv[0]}")
         for delay in self.retry_after.values():
-            duration(delay)
+            parse_duration(delay)
 
     @property
     def names(self) -> set[str]:
@@ -96,7 +96,7 @@ class Program:
     def delay_after(self, code: int) -> float | None:
         """Seconds, where this exit code asks to be tried again later."""
         delay = self.retry_after.get(code)
-        return None if delay is None else duration(delay).total_seconds()
+        return None if delay is None else parse_duration(delay).total_seconds()
 
     def _filled(self, arguments: Mapping[str, Any]) -> Iterator[str]:
         may_be_option = True

@@ -8,7 +8,7 @@ from contextvars import Context
 from warrener_agent.running import Run
 from warrener_agent.status_events import HowFar
 from warrener_agent.workplace import Workplace
-from warrener_contracts.letters import gathered, letter_for
+from warrener_contracts.messages import batch_messages, build_message
 from warrener_runtime.lifecycle import Managed
 
 _PACE = 1.0
@@ -43,7 +43,7 @@ class ProgressLine(Managed):
         ]
         for run in runs:
             run.announced = True
-        await self._at.bus.publish(gathered(map(letter_for, events)))
+        await self._at.bus.publish(batch_messages(map(build_message, events)))
 
     def of(self, run: Run) -> "Progress":
         """Where the handler of `run` says how far it is."""
@@ -63,7 +63,7 @@ class ProgressLine(Managed):
                 self._at.entropy.new_id(), run.data, self._at.clock.now(), run.context, how_far
             )
             run.announced = True
-            await self._at.bus.publish([letter_for(event)])
+            await self._at.bus.publish([build_message(event)])
             await self._at.clock.sleep(_PACE)
 
     async def _on_stop(self) -> None:

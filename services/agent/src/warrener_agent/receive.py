@@ -32,18 +32,18 @@ from warrener_agent.running import Run, Stop
 from warrener_agent.status_events import Times
 from warrener_agent.workplace import Workplace
 from warrener_contracts import topology
-from warrener_contracts.codec import Readable, Unreadable
+from warrener_contracts.codec import DecodedEvent, DecodeFailure
 from warrener_contracts.events import AttemptDispatched
-from warrener_contracts.inbox import read_all
-from warrener_contracts.letters import (
+from warrener_contracts.inbox import decode_all
+from warrener_contracts.messages import (
     EVENT_TYPE,
-    Letter,
-    by_rung,
-    delayed_letter,
-    letter_for,
-    parked_letter,
+    Message,
+    delayed_by,
+    build_delayed_message,
+    build_message,
+    build_parked_message,
 )
-from warrener_contracts.unreadable import counts
+from warrener_contracts.decode_failures import format_reason_counts
 from warrener_runtime.bus.port import Delivery, Subscription
 from warrener_runtime.logs import get_logger
 from warrener_runtime.telemetry import TraceContext
@@ -71,7 +71,7 @@ class Batch:
     adopted: list[tuple[Run, Receipt]] = field(default_factory=list[tuple[Run, Receipt]])
     parked: list[Park] = field(default_factory=list[Park])
 
-    def send_away(self, letter: Letter, receipts: Sequence[Receipt]) -> None:
+    def send_away(self, letter: Message, receipts: Sequence[Receipt]) -> None:
         """Somebody else keeps it from now on."""
         self.away.append(Shipment([letter], receipts))
 
@@ -91,7 +91,7 @@ class Receiver:
 
     async def handle(self, queue: str, subscription: Subscription, deliveries: list[Delivery]) -> None:
         """Take in one batch. Raises LedgerUnavailable with nothing done, and may then be called again."""
-        read = await read_all(deliveries, max_events=self._at.settings.batch_limit)
+        read = await decode_all(deliveries, max_events=self._at.settings.batch_limit)
         batch = Batch(self._at.clock.now(), self._at.clock.monotonic())
         self._sort(batch, queue, subscription, read)
         if batch.parked:
@@ -115,7 +115,7 @@ class Receiver:
         batch: Batch,
         queue: str,
         subscription: Subscription,
-        read: Sequence[tuple[Delivery, Sequence[Readable | Unreadable]]],
+        read: Sequence[tuple[Delivery, Sequence[DecodedEvent | DecodeFailure]]],
     ) -> None:
         claims, free = batch.claims, self._at.running.free(queue)
         for delivery, elements in read:
@@ -146,7 +146,7 @@ class Receiver:
                 batch.send_away(_sent_back(event, [receipt], self._patience, _HELD_LONGEST), [receipt])
                 return
             before.ask_to_stop(Stop.FENCED, f"attempt {claim.attempt} was dispatched")
-            batch.send_away(by_rung(letter_for(event), topology.RUNGS[0]), [receipt])  # until that has ended
+            batch.send_away(delayed_by(build_message(event), topology.DELAY_LEVELS[0]), [receipt])  # until that has ended
             return
         # What may have been begun before is claimed all the same: the ledger knows whether it runs elsewhere.
         known = self._performer.knows(event.data.job_type) or _had_before(event, [receipt])
@@ -158,21 +158,21 @@ class Receiver:
                 assert run is not None
                 batch.adopted.append((run, receipt))
             case Way.DELAY:
-                batch.send_away(delayed_letter(event.model_copy(update={"time": now}), now), [receipt])
+                batch.send_away(build_delayed_message(event.model_copy(update={"time": now}), now), [receipt])
             case Way.UNKNOWN:
                 batch.send_away(self._unknown(event, batch.now), [receipt])
             case Way.NO_SLOT:
                 batch.send_away(_sent_back(event, [receipt], _SLOT_PATIENCE, _SLOT_LONGEST), [receipt])
             case Way.APART:  # it comes back alone, so once
-                batch.send_away(by_rung(letter_for(event), topology.RUNGS[0]), [receipt])
+                batch.send_away(delayed_by(build_message(event), topology.DELAY_LEVELS[0]), [receipt])
 
-    def _unknown(self, event: AttemptDispatched, now: datetime) -> Letter:
+    def _unknown(self, event: AttemptDispatched, now: datetime) -> Message:
         """Tell the supervisor that another agent has to run it. Nothing was claimed, so nothing is
         recorded."""
         context = TraceContext(event.traceparent, event.tracestate)
         failed = Failed(self._performer.unknown(event.data))
         event_id = self._at.entropy.new_id()
-        return letter_for(self._at.speaker.ended(event_id, event.data, Times(now, now), context, failed))
+        return build_message(self._at.speaker.ended(event_id, event.data, Times(now, now), context, failed))
 
     async def _claim(self, batch: Batch) -> None:
         lease = self._at.lease
@@ -228,19 +228,19 @@ def _say_parked(queue: str, parked: Sequence[Park]) -> None:
         action="agent.parked",
         queue=queue,
         messages=len(parked),
-        reasons=counts(Counter(park.reason for park in parked)),
+        reasons=format_reason_counts(Counter(park.reason for park in parked)),
         detail=parked[0].detail,
     )
 
 
-def _parked(queue: str, found: Readable | Unreadable, park: Park) -> Letter:
-    return parked_letter(
+def _parked(queue: str, found: DecodedEvent | DecodeFailure, park: Park) -> Message:
+    return build_parked_message(
         queue=topology.dispatch_queue(queue).name,
         body=found.body,
         reason=park.reason,
         detail=park.detail,
         message_id=found.identity,
-        content_type=found.content_type if isinstance(found, Unreadable) else EVENT_TYPE,
+        content_type=found.content_type if isinstance(found, DecodeFailure) else EVENT_TYPE,
     )
 
 
@@ -255,9 +255,9 @@ def _had_before(event: AttemptDispatched, receipts: Sequence[Receipt]) -> bool:
 
 def _sent_back(
     event: AttemptDispatched, receipts: Sequence[Receipt], patience: int, longest: timedelta
-) -> Letter:
+) -> Message:
     """The same attempt again, later each time: how often it was sent back stands in the message's header."""
     told = [receipt.delivery.headers.get(_SENT_BACK) for receipt in receipts]
     returned = max(int(text) if isinstance(text, str) and text.isdecimal() else 0 for text in told)
-    letter = by_rung(letter_for(event), back_by(returned, patience, longest))
+    letter = delayed_by(build_message(event), back_by(returned, patience, longest))
     return letter._replace(headers={**letter.headers, _SENT_BACK: str(returned + 1)})

@@ -11,8 +11,8 @@ from warrener_agent.outcomes import Dropped, Settled, Succeeded, Told
 from warrener_agent.record import Recorder, Report
 from warrener_agent.status_events import Times
 from warrener_agent.workplace import Workplace
-from warrener_contracts.codec import Readable, decode
-from warrener_contracts.letters import Letter, letter_for
+from warrener_contracts.codec import DecodedEvent, decode
+from warrener_contracts.messages import Message, build_message
 from warrener_runtime.lifecycle import Managed
 from warrener_runtime.logs import get_logger
 
@@ -118,7 +118,7 @@ class Reporter(Managed):
             ]
         )
 
-    def _letters(self, report: Report, end: Settled) -> list[Letter]:
+    def _letters(self, report: Report, end: Settled) -> list[Message]:
         if isinstance(end, Succeeded):
             told = self._at.speaker.succeeded(
                 self._at.entropy.new_text(), report.about, report.context, end.completion
@@ -136,13 +136,13 @@ class Reporter(Managed):
             return []
         return [self._otherwise(report, end)]
 
-    def _otherwise(self, report: Report, end: Told) -> Letter:
+    def _otherwise(self, report: Report, end: Told) -> Message:
         times = Times(report.started_at, self._at.clock.now())
         event_id = self._at.entropy.new_id()
-        return letter_for(self._at.speaker.ended(event_id, report.about, times, report.context, end))
+        return build_message(self._at.speaker.ended(event_id, report.about, times, report.context, end))
 
 
-def _request(follow_up: FollowUp) -> Letter:
+def _request(follow_up: FollowUp) -> Message:
     (read,) = decode(follow_up.request)
-    assert isinstance(read, Readable), follow_up.request
-    return letter_for(read.event)._replace(body=follow_up.request)
+    assert isinstance(read, DecodedEvent), follow_up.request
+    return build_message(read.event)._replace(body=follow_up.request)

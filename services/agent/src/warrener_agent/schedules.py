@@ -11,8 +11,8 @@ from warrener_agent.failures import JobDefinitionError
 from warrener_agent.kinds import JobKind
 from warrener_contracts.events import ScheduleDeclaration, SchedulePutData
 from warrener_contracts.policy import PolicyOverrides
-from warrener_contracts.rules import Choices, Rule
-from warrener_contracts.short_rules import SHORT_RULES, long_rule
+from warrener_contracts.schedule_rules import ScheduleChoices, Rule
+from warrener_contracts.short_rules import SHORT_RULE_FIELDS, expand_short_rule
 from warrener_contracts.triggers import TriggerRule
 
 
@@ -35,7 +35,7 @@ class ScheduleOptions(When, total=False):
     arguments: Mapping[str, Any]
     queue: str
     policy: PolicyOverrides
-    choices: Choices
+    choices: ScheduleChoices
 
 
 def declaration_of(name: str, kind: JobKind, edition: int, options: ScheduleOptions) -> ScheduleDeclaration:
@@ -46,8 +46,8 @@ def declaration_of(name: str, kind: JobKind, edition: int, options: ScheduleOpti
         )
     said = dict(options)
     try:
-        asked = {word: value for word, value in said.items() if word not in SHORT_RULES}
-        asked |= {"name": name, "job_type": kind.name, "rule": long_rule(said)}
+        asked = {word: value for word, value in said.items() if word not in SHORT_RULE_FIELDS}
+        asked |= {"name": name, "job_type": kind.name, "rule": expand_short_rule(said)}
         declaration = ScheduleDeclaration.model_validate({"schedule": asked, "edition": edition})
         if not _is_filled_later(declaration.schedule):
             kind.signature.read(declaration.schedule.arguments)

@@ -7,11 +7,11 @@ from typing import Annotated, ClassVar
 from pydantic import Field, field_validator
 
 from warrener_contracts.events.fields import QueueName
-from warrener_contracts.topology import RUNGS
+from warrener_contracts.topology import DELAY_LEVELS
 from warrener_runtime.settings import ServiceSettings
 
 Seconds = Annotated[float, Field(gt=0)]
-_SHORTEST_MEMORY = 2 * RUNGS[-1].delay
+_SHORTEST_MEMORY = 2 * DELAY_LEVELS[-1].delay
 
 
 class AgentSettings(ServiceSettings):

@@ -28,7 +28,7 @@ from warrener_contracts.events import (
     Checkpoint,
     Event,
 )
-from warrener_contracts.letters import EVENT_TYPE, Letter
+from warrener_contracts.messages import EVENT_TYPE, Message
 from warrener_contracts.topology import STATUS
 from warrener_runtime.telemetry import TraceContext
 
@@ -84,7 +84,7 @@ class Speaker:
 
     def succeeded(
         self, event_id: str, about: AttemptDispatchedData, context: TraceContext, completion: Completion
-    ) -> Letter:
+    ) -> Message:
         """`attempt.succeeded`, ready to be published.
 
         Most of what an agent says is this, and all of it is from our own hands: so it is written as text,
@@ -102,7 +102,7 @@ class Speaker:
             f'"finished_at":"{finished_at}","result":{completion.result_text},'
             f'"recorded_attempt":{completion.attempt},"follow_ups":{len(completion.follow_ups)}}}}}'
         )
-        return Letter(
+        return Message(
             STATUS,
             f"attempt.succeeded.{about.job_type}",
             body.encode(),

@@ -30,7 +30,7 @@ from warrener_agent.executors.thread import ThreadExecutor
 from warrener_agent.failures import Instead
 from warrener_agent.kinds import ExecutorName, JobKind
 from warrener_agent.ledger import Claim, Completion, Grant, Ledger, open_ledger
-from warrener_contracts.codec import Readable, decode
+from warrener_contracts.codec import DecodedEvent, decode
 from warrener_contracts.events import ErrorInfo, JobRequested
 from warrener_runtime.clock import SystemClock, SystemEntropy
 from warrener_runtime.telemetry import NO_CONTEXT
@@ -150,6 +150,6 @@ async def _run(
 
 def _request(body: bytes) -> JobRequested:
     (read,) = decode(body)
-    assert isinstance(read, Readable)
+    assert isinstance(read, DecodedEvent)
     assert isinstance(read.event, JobRequested)
     return read.event

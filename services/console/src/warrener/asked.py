@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from warrener.exits import CommandError, Exit
-from warrener_client import Ask
+from warrener_client import JobSpec
 from warrener_contracts.events import JsonObject
 
 
@@ -17,7 +17,7 @@ def arguments_of(words: Sequence[str]) -> JsonObject:
     return dict(_pair(word) for word in words)
 
 
-def asks_of(lines: Iterable[str], template: Ask) -> Iterator[Ask]:
+def asks_of(lines: Iterable[str], template: JobSpec) -> Iterator[JobSpec]:
     """One ask per line, each a JSON object of arguments; the template's id, if it has one, begins each
     line's."""
     for number, line in enumerate(lines, start=1):

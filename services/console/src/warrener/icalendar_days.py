@@ -9,7 +9,7 @@ from dateutil.rrule import rrule, rruleset, rrulestr
 from icalendar import Calendar
 
 from warrener.no_dates import NoDates
-from warrener_contracts.portable import is_array
+from warrener_contracts.json_safety import is_array
 
 YEARS_AHEAD = 10
 """So far events are repeated that say no end themselves."""

@@ -7,7 +7,7 @@ from typing import Any, cast
 from pydantic import ValidationError
 
 from warrener.exits import CommandError, Exit
-from warrener_contracts.policy import PolicyOverrides, unknown_part
+from warrener_contracts.policy import PolicyOverrides, find_unknown_field
 
 
 def policy_of(
@@ -36,7 +36,7 @@ def policy_of(
 
 
 def _read(chosen: Mapping[str, Any]) -> PolicyOverrides:
-    if wrong := unknown_part(chosen):
+    if wrong := find_unknown_field(chosen):
         raise _wrong(wrong)
     try:
         return PolicyOverrides.model_validate(chosen)

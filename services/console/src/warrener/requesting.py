@@ -16,7 +16,7 @@ from warrener.places import Places
 from warrener.running import client_at
 from warrener.shown.screen import err, print_json, print_json_line
 from warrener.shown.states import state_text
-from warrener_client import Ask, BadRequest, Client, Job, JobRejected, ResultTimeout
+from warrener_client import JobSpec, BadRequest, Client, Job, RequestRejected, ResultTimeout
 from warrener_contracts.events import JobFinishedData
 from warrener_contracts.states import JobState
 
@@ -24,7 +24,7 @@ _REFUSED_WITHIN = 0.5  # seconds; a running scheduler says within that why it do
 
 
 async def request_one(
-    places: Places, shared: Ask, words: Sequence[str], *, wait: bool, timeout: float | None, as_json: bool
+    places: Places, shared: JobSpec, words: Sequence[str], *, wait: bool, timeout: float | None, as_json: bool
 ) -> bool:
     """One job; whether it was successful, as far as was waited for."""
     ask = replace(shared, arguments=arguments_of(words))
@@ -44,7 +44,7 @@ async def request_one(
 
 
 async def request_lines(
-    places: Places, shared: Ask, source: str, *, wait: bool, timeout: float | None, as_json: bool
+    places: Places, shared: JobSpec, source: str, *, wait: bool, timeout: float | None, as_json: bool
 ) -> bool:
     """One job per line; whether all were successful, as far as was waited for."""
     jobs: list[Job] = []
@@ -52,7 +52,7 @@ async def request_lines(
         try:
             with _opened(source) as lines, _progress("kept by the broker") as progress:
                 task = progress.add_task("", total=None)
-                async for job in client.request_many(asks_of(lines, shared), answers=wait):
+                async for job in client.request_many(asks_of(lines, shared), want_results=wait):
                     jobs.append(job)
                     progress.advance(task)
                     if not wait:
@@ -64,7 +64,7 @@ async def request_lines(
         return await _tell_ends(jobs, timeout, as_json=as_json) if wait else True
 
 
-async def _request(client: Client, ask: Ask) -> Job:
+async def _request(client: Client, ask: JobSpec) -> Job:
     try:
         return (await client.request_batch([ask]))[0]
     except BadRequest as error:
@@ -74,13 +74,13 @@ async def _request(client: Client, ask: Ask) -> Job:
 async def _early_end(job: Job) -> BaseException | None:
     try:
         await job.outcome(timeout=_REFUSED_WITHIN)
-    except (JobRejected, ResultTimeout) as answer:
+    except (RequestRejected, ResultTimeout) as answer:
         return answer
     return None
 
 
 def _raise_if_refused(answer: BaseException | None) -> None:
-    if isinstance(answer, JobRejected):
+    if isinstance(answer, RequestRejected):
         raise CommandError(str(answer), do="see `warrener types` for what agents can run") from answer
 
 
@@ -88,7 +88,7 @@ async def _end(job: Job, timeout: float | None) -> JobFinishedData:
     try:
         with err().status(f"[soft]{job.job_type} {job.job_id}[/]"):
             return await job.outcome(timeout=timeout)
-    except JobRejected as refusal:
+    except RequestRejected as refusal:
         raise CommandError(
             str(refusal), do="see `warrener types` for what agents can run", code=Exit.NOT_SUCCESSFUL
         ) from refusal
@@ -144,7 +144,7 @@ async def _tell_ends(jobs: Sequence[Job], timeout: float | None, *, as_json: boo
 async def _line_of(job: Job, timeout: float | None) -> dict[str, Any]:
     try:
         ended = await job.outcome(timeout=timeout)
-    except JobRejected as refusal:
+    except RequestRejected as refusal:
         return {"job_id": job.job_id, "state": "rejected", "reason": refusal.reason, "detail": refusal.detail}
     except ResultTimeout:
         return {"job_id": job.job_id, "state": "unknown", "detail": "not waited for any more; it goes on"}
@@ -152,7 +152,7 @@ async def _line_of(job: Job, timeout: float | None) -> dict[str, Any]:
     return told if ended.reason is None else told | {"reason": ended.reason}
 
 
-def _say_where_it_stopped(kept: int, shared: Ask) -> None:
+def _say_where_it_stopped(kept: int, shared: JobSpec) -> None:
     screen = err()
     screen.print(
         f"[odd]![/] stopped: the broker keeps the first {kept:,} requests, and a few more may be on their way"

@@ -13,8 +13,8 @@ from pydantic import ValidationError
 
 from warrener.exits import CommandError, Exit
 from warrener.finding import find_job
-from warrener_contracts.durations import duration
-from warrener_contracts.events import DeadSelection
+from warrener_contracts.durations import parse_duration
+from warrener_contracts.events import DeadLetterSelection
 from warrener_store import StateStore
 from warrener_store.dead_letters import LetterFilter
 
@@ -39,7 +39,7 @@ async def selection(
     job_type: str | None = None,
     since: str | None = None,
     everything: bool = False,
-) -> DeadSelection:
+) -> DeadLetterSelection:
     """What was said, with whole ids. Raises CommandError where nothing was, and that was not meant."""
     if not (ids or cause or job_type or since or everything):
         raise CommandError(
@@ -49,7 +49,7 @@ async def selection(
         )
     found = [(await find_job(store, text)).job_id for text in ids]
     with telling_what_is_wrong():
-        return DeadSelection(
+        return DeadLetterSelection(
             job_ids=tuple(found),
             fingerprint=await whole_cause(store, cause),
             job_type=job_type,
@@ -68,7 +68,7 @@ def telling_what_is_wrong() -> Generator[None]:
         raise CommandError(f"{field}: {first['msg']}, got {first['input']!r}", code=Exit.USAGE) from error
 
 
-def filter_of(which: DeadSelection) -> LetterFilter:
+def filter_of(which: DeadLetterSelection) -> LetterFilter:
     """The same as a question to the store."""
     return LetterFilter(
         job_ids=which.job_ids,
@@ -110,7 +110,7 @@ def moment_before(span: str | None) -> datetime | None:
     if span is None:
         return None
     try:
-        return datetime.now(UTC) - duration(span)
+        return datetime.now(UTC) - parse_duration(span)
     except ValueError as error:
         raise CommandError(
             f"expected a time such as 90s, 2h or P1D, got {span!r}", code=Exit.USAGE

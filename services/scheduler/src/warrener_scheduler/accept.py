@@ -9,13 +9,13 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from datetime import datetime
 from uuid import UUID
 
-from warrener_contracts.codec import Unreadable
+from warrener_contracts.codec import DecodeFailure
 from warrener_contracts.events import JobRequested, Reason
-from warrener_contracts.inbox import read_all
-from warrener_contracts.letters import Letter, judged_letter, parked_together
+from warrener_contracts.inbox import decode_all
+from warrener_contracts.messages import Message, to_supervisor, batch_parked
 from warrener_contracts.states import JobState
 from warrener_contracts.topology import DISPATCH, MAX_BODY, MAX_EVENTS
-from warrener_contracts.unreadable import counts
+from warrener_contracts.decode_failures import format_reason_counts
 from warrener_runtime.bus.port import Bus, Delivery, Subscription
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
@@ -85,7 +85,7 @@ class Accept:
 
         Announcements come first: a request may stand in the same batch as the first word of its agent.
         """
-        intake = take_in(await read_all(deliveries, limit=MAX_BODY, max_events=self._max_events))
+        intake = take_in(await decode_all(deliveries, limit=MAX_BODY, max_events=self._max_events))
         if intake.announcements:
             await self._announce.carry_out(intake.announcements)
             self._job_types.forget()
@@ -93,27 +93,27 @@ class Accept:
         letters, rows = await self._accept(intake.requests, cancelled)
         if intake.wishes:
             letters += await self._keeping.carry_out(intake.wishes)
-        letters += [judged_letter(event) for event in (*intake.cancels, *intake.handed_on)]
+        letters += [to_supervisor(event) for event in (*intake.cancels, *intake.handed_on)]
         letters += intake.strayed
         letters += await self._campaigns.carry_out(intake.orders)
-        refused = await publish(self._bus, parked_together(letters), self._clock)
+        refused = await publish(self._bus, batch_parked(letters), self._clock)
         await self._congestion.leave(refused, rows)
         if intake.unreadable:
             await self._turn_away(intake.unreadable)
         await subscription.ack(deliveries)
         _log.debug("Requests were accepted.", action="accept.done", requests=len(intake.requests))
 
-    async def _turn_away(self, unreadable: Sequence[Unreadable]) -> None:
+    async def _turn_away(self, unreadable: Sequence[DecodeFailure]) -> None:
         """Answer and park what cannot be read: after the others, which do not wait for it."""
         _warn(Counter(found.reason for found in unreadable), unreadable[0].detail)
         for begin in range(0, len(unreadable), _TURNED_AWAY):
             part, now = unreadable[begin : begin + _TURNED_AWAY], self._clock.now()
             letters = [letter for found in part for letter in answers.unreadable(found, now)]
-            await publish(self._bus, parked_together(letters), self._clock)
+            await publish(self._bus, batch_parked(letters), self._clock)
 
     async def _accept(
         self, requests: Sequence[Asked], cancelled: Set[UUID]
-    ) -> tuple[list[Letter], list[JobRow]]:
+    ) -> tuple[list[Message], list[JobRow]]:
         """Insert these; what follows from it, and their jobs. What is cancelled in the same batch is not
         dispatched: its cancel goes to the judge with the rest."""
         if not requests:
@@ -244,7 +244,7 @@ def _row(outcome: Outcome) -> JobRow | None:
     return outcome if isinstance(outcome, JobRow) else None
 
 
-def _letters(asked: Asked, outcome: Outcome, over: Mapping[UUID, JobRow], now: datetime) -> list[Letter]:
+def _letters(asked: Asked, outcome: Outcome, over: Mapping[UUID, JobRow], now: datetime) -> list[Message]:
     event = asked.event
     match outcome:
         case JobRow() as row:
@@ -258,7 +258,7 @@ def _letters(asked: Asked, outcome: Outcome, over: Mapping[UUID, JobRow], now: d
 
 def _repeat_letters(
     event: JobRequested, repeat: Repeat, over: Mapping[UUID, JobRow], now: datetime
-) -> list[Letter]:
+) -> list[Message]:
     letters = [dispatch_letter(repeat.row, now)] if repeat.dispatch else []
     address = event.data.reply_to
     if address and repeat.instead_of is not None:
@@ -286,7 +286,7 @@ def _warn(reasons: Counter[Reason], detail: str, **context: object) -> None:
         "Requests were rejected.",
         action="accept.rejected",
         requests=reasons.total(),
-        reasons=counts(reasons),
+        reasons=format_reason_counts(reasons),
         detail=detail,
         **context,
     )

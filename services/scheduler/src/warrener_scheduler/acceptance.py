@@ -52,7 +52,7 @@ def decide(event: JobRequested, job_type: JobTypeRow | None, problem: str | None
 
 def _row(event: JobRequested, job_type: JobTypeRow, now: datetime) -> JobRow:
     data = event.data
-    policy = data.policy.over(job_type.policy) if data.policy else job_type.policy
+    policy = data.policy.apply_to(job_type.policy) if data.policy else job_type.policy
     due_at, deadline_at = _due_at(data, now), _deadline_at(data, now)
     waits = due_at > now or _hopeless(deadline_at, now)
     return JobRow(
@@ -61,7 +61,7 @@ def _row(event: JobRequested, job_type: JobTypeRow, now: datetime) -> JobRow:
         queue=data.queue or job_type.queue,
         arguments=data.arguments,
         guarantee=job_type.guarantee,
-        policy=policy.begun_after(due_at - now) if waits else policy,
+        policy=policy.with_initial_wait(due_at - now) if waits else policy,
         source=event.source,
         idempotency_key=data.idempotency_key,
         parent_id=data.parent_id,

@@ -5,7 +5,7 @@ from typing import Any
 from uuid import UUID, uuid5
 
 from warrener_contracts import topology
-from warrener_contracts.codec import Readable, Unreadable
+from warrener_contracts.codec import DecodedEvent, DecodeFailure
 from warrener_contracts.events import (
     Event,
     JobDeduplicated,
@@ -17,7 +17,7 @@ from warrener_contracts.events import (
     Reason,
 )
 from warrener_contracts.identity import job_id_of
-from warrener_contracts.letters import EVENT_TYPE, Letter, letter_for, parked_letter, reply_letter
+from warrener_contracts.messages import EVENT_TYPE, Message, build_message, build_parked_message, build_reply
 from warrener_scheduler.acceptance import Rejected, job_of
 from warrener_scheduler.dispatch_letters import SOURCE
 from warrener_store.rows import JobRow
@@ -25,7 +25,7 @@ from warrener_store.rows import JobRow
 _QUEUE = topology.REQUESTS_QUEUE.name
 
 
-def finished_letter(row: JobRow, address: str) -> Letter:
+def finished_letter(row: JobRow, address: str) -> Message:
     """The end of a job, to one who asks when it is over."""
     event = JobFinished(
         id=f"{row.job_id}:finished",
@@ -36,10 +36,10 @@ def finished_letter(row: JobRow, address: str) -> Letter:
         tracestate=row.tracestate,
         data=row.finished_data(),
     )
-    return reply_letter(event, address)
+    return build_reply(event, address)
 
 
-def deduplicated_letter(event: JobRequested, row: JobRow, address: str, now: datetime) -> Letter:
+def deduplicated_letter(event: JobRequested, row: JobRow, address: str, now: datetime) -> Message:
     """Another job stands for the one that was asked for."""
     told = JobDeduplicated(
         id=f"{job_of(event)}:deduplicated",
@@ -54,10 +54,10 @@ def deduplicated_letter(event: JobRequested, row: JobRow, address: str, now: dat
             idempotency_key=event.data.idempotency_key or "",
         ),
     )
-    return reply_letter(told, address)
+    return build_reply(told, address)
 
 
-def rejection(event: JobRequested, came: Readable, why: Rejected, now: datetime) -> list[Letter]:
+def rejection(event: JobRequested, came: DecodedEvent, why: Rejected, now: datetime) -> list[Message]:
     """To the asker, to the world, and, as it came, to the parking place."""
     told = JobRejected(
         id=f"{job_of(event)}:rejected:{why.reason.value}",
@@ -77,7 +77,7 @@ def rejection(event: JobRequested, came: Readable, why: Rejected, now: datetime)
     return [*_told(told, event.data.reply_to), parked_event(came, why.reason, why.detail)]
 
 
-def schedule_rejection(event: Event[Any], came: Readable, detail: str, now: datetime) -> list[Letter]:
+def schedule_rejection(event: Event[Any], came: DecodedEvent, detail: str, now: datetime) -> list[Message]:
     """The same for what is asked of a schedule."""
     told = JobRejected(
         id=str(
@@ -99,7 +99,7 @@ def schedule_rejection(event: Event[Any], came: Readable, detail: str, now: date
     return [*_told(told, address), parked_event(came, Reason.BAD_FIELDS, detail)]
 
 
-def unreadable(found: Unreadable, now: datetime) -> list[Letter]:
+def unreadable(found: DecodeFailure, now: datetime) -> list[Message]:
     """The same for what could not be read; whatever could be read of it says where the answer goes."""
     told = JobRejected(
         id=f"{found.identity}:rejected",
@@ -114,7 +114,7 @@ def unreadable(found: Unreadable, now: datetime) -> list[Letter]:
             detail=found.detail,
         ),
     )
-    parked = parked_letter(
+    parked = build_parked_message(
         queue=_QUEUE,
         body=found.body,
         reason=found.reason.value,
@@ -125,9 +125,9 @@ def unreadable(found: Unreadable, now: datetime) -> list[Letter]:
     return [*_told(told, found.reply_to), parked]
 
 
-def parked_event(came: Readable, reason: Reason, detail: str) -> Letter:
+def parked_event(came: DecodedEvent, reason: Reason, detail: str) -> Message:
     """What was read and is not carried out, as it came, to the parking place."""
-    return parked_letter(
+    return build_parked_message(
         queue=_QUEUE,
         body=came.body,
         reason=reason.value,
@@ -137,5 +137,5 @@ def parked_event(came: Readable, reason: Reason, detail: str) -> Letter:
     )
 
 
-def _told(event: JobRejected, address: str | None) -> list[Letter]:
-    return [letter_for(event), *([reply_letter(event, address)] if address else [])]
+def _told(event: JobRejected, address: str | None) -> list[Message]:
+    return [build_message(event), *([build_reply(event, address)] if address else [])]

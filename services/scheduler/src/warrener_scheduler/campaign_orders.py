@@ -6,9 +6,9 @@ from typing import Any
 from uuid import UUID
 
 from warrener_contracts.events import (
-    CampaignChangeRequested,
-    CampaignChangeRequestedData,
-    DeadSelection,
+    RedriveChangeRequested,
+    RedriveChangeRequestedData,
+    DeadLetterSelection,
     Event,
     JobDropRequested,
     JobRedriveRequested,
@@ -17,7 +17,7 @@ from warrener_contracts.identity import job_id_of
 from warrener_store.dead_letters import CampaignKind, CampaignRow, CampaignState, JournalEntry, LetterFilter
 
 Beginning = JobRedriveRequested | JobDropRequested
-Order = Beginning | CampaignChangeRequested
+Order = Beginning | RedriveChangeRequested
 
 MOST_ENTRIES = 100
 
@@ -45,7 +45,7 @@ def campaign_of(event: Beginning, now: datetime) -> CampaignRow:
     )
 
 
-def changed(row: CampaignRow, event: CampaignChangeRequested, now: datetime) -> CampaignRow | None:
+def changed(row: CampaignRow, event: RedriveChangeRequested, now: datetime) -> CampaignRow | None:
     """The campaign as the event wants it; None where that changes nothing, as when it is heard again."""
     data = event.data
     entry = JournalEntry(
@@ -75,7 +75,7 @@ def noted(row: CampaignRow, entry: JournalEntry) -> CampaignRow:
 def selected(row: CampaignRow, **more: Any) -> LetterFilter:
     """The letters that a campaign is about: of those that nobody has dealt with, those that had died when it
     began. What dies of it is for the next one."""
-    which = DeadSelection.model_validate(row.told["which"])
+    which = DeadLetterSelection.model_validate(row.told["which"])
     return LetterFilter(
         job_ids=which.job_ids,
         fingerprint=which.fingerprint,
@@ -87,7 +87,7 @@ def selected(row: CampaignRow, **more: Any) -> LetterFilter:
     )
 
 
-def target(event: Event[CampaignChangeRequestedData]) -> UUID:
+def target(event: Event[RedriveChangeRequestedData]) -> UUID:
     """The campaign that a change is about."""
     return event.data.campaign_id
 

@@ -10,9 +10,9 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from warrener_contracts.codec import Readable
-from warrener_contracts.events import CampaignChangeRequested, JobRedriveRequestedData, JobRequested, Reason
-from warrener_contracts.letters import Letter, letter_for
+from warrener_contracts.codec import DecodedEvent
+from warrener_contracts.events import RedriveChangeRequested, JobRedriveRequestedData, JobRequested, Reason
+from warrener_contracts.messages import Message, build_message
 from warrener_runtime.bus.port import Bus
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
@@ -53,18 +53,18 @@ class Campaigns:
         self._clock = clock
         self._job_types = JobTypes(store, clock)
 
-    async def carry_out(self, orders: Iterable[tuple[Order, Readable]]) -> list[Letter]:
+    async def carry_out(self, orders: Iterable[tuple[Order, DecodedEvent]]) -> list[Message]:
         """Keep what is asked for; the looks do it. What cannot be meant is parked."""
-        parked: list[Letter] = []
+        parked: list[Message] = []
         for event, came in orders:
-            if not isinstance(event, CampaignChangeRequested):
+            if not isinstance(event, RedriveChangeRequested):
                 await self._letters.put_campaign(campaign_of(event, self._clock.now()))
             elif not await self._change(event):
                 detail = f"expected the id of a campaign, got {target(event)}: see `warrener dead campaigns`"
                 parked.append(parked_event(came, Reason.UNKNOWN_JOB, detail))
         return parked
 
-    async def _change(self, event: CampaignChangeRequested) -> bool:
+    async def _change(self, event: RedriveChangeRequested) -> bool:
         """Whether there is such a campaign. Again where a step was faster."""
         for _ in range(_MOST_ROUNDS):
             rows = await self._letters.campaigns([target(event)])
@@ -133,7 +133,7 @@ class Campaigns:
 
     async def _ask_again(
         self, row: CampaignRow, order: JobRedriveRequestedData, heirs: Sequence[Heir], now: datetime
-    ) -> tuple[list[Move], list[Letter]]:
+    ) -> tuple[list[Move], list[Message]]:
         """Requests of which no scheduler has heard: the word of them was lost, or they are refused by now."""
         unheard = [heir.letter for heir in heirs if heir.state is None]
         refused = [
@@ -148,7 +148,7 @@ class Campaigns:
 
     async def _requests(
         self, row: CampaignRow, order: JobRedriveRequestedData, letters: Sequence[DeadLetter], now: datetime
-    ) -> tuple[list[Move], list[Letter]]:
+    ) -> tuple[list[Move], list[Message]]:
         if not letters:
             return [], []
         dead = await self._store.jobs_by_id([letter.job_id for letter in letters])
@@ -157,7 +157,7 @@ class Campaigns:
             redriving.request_of(move.letter, dead[move.letter.job_id], order, row.campaign_id, now)
             for move in moves
         ]
-        return moves, [letter_for(request) for request in requests]
+        return moves, [build_message(request) for request in requests]
 
     # -- looking before it is asked for -------------------------------------------------------------------
 

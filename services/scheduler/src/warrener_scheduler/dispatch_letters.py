@@ -12,7 +12,7 @@ from pydantic_core import to_json
 
 from warrener_contracts import topology
 from warrener_contracts.events import AttemptDispatched
-from warrener_contracts.letters import EVENT_TYPE, Letter
+from warrener_contracts.messages import EVENT_TYPE, Message
 from warrener_contracts.policy import Guarantee
 from warrener_contracts.registry import type_of
 from warrener_contracts.states import JobState
@@ -22,11 +22,11 @@ SOURCE = "warrener/scheduler"
 _TYPE = type_of(AttemptDispatched)
 
 
-def dispatch_letter(row: JobRow, now: datetime) -> Letter:
+def dispatch_letter(row: JobRow, now: datetime) -> Message:
     """The current attempt of a job; under the row's trace, as every attempt."""
     job_id = str(row.job_id)
     event_id = f"{job_id}:{row.attempt}"
-    return Letter(
+    return Message(
         exchange=topology.DISPATCH,
         routing_key=f"{row.queue}.{row.job_type}",
         body=_body(row, job_id, event_id, now),

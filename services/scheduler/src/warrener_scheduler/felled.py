@@ -5,7 +5,7 @@ from datetime import datetime
 from uuid import UUID
 
 from warrener_contracts.events import JobCancelRequested, JobCancelRequestedData
-from warrener_contracts.letters import Letter, judged_letter
+from warrener_contracts.messages import Message, to_supervisor
 from warrener_scheduler.dispatch_letters import SOURCE
 from warrener_store.port import StateStore
 from warrener_store.rows import JobRow
@@ -22,7 +22,7 @@ async def felled_among(store: StateStore, rows: Sequence[JobRow]) -> Mapping[UUI
     return {job_id: trees[parent].reason for job_id, parent in parents.items() if parent in trees}
 
 
-def cancels(reasons: Mapping[UUID, str], now: datetime) -> Iterable[Letter]:
+def cancels(reasons: Mapping[UUID, str], now: datetime) -> Iterable[Message]:
     """To the judge, each with what may have followed from it."""
     for job_id, reason in reasons.items():
         event = JobCancelRequested(
@@ -32,4 +32,4 @@ def cancels(reasons: Mapping[UUID, str], now: datetime) -> Iterable[Letter]:
             subject=str(job_id),
             data=JobCancelRequestedData(job_id=job_id, reason=reason, tree=True),
         )
-        yield judged_letter(event)
+        yield to_supervisor(event)

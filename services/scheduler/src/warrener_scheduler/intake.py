@@ -4,11 +4,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from warrener_contracts.codec import Readable, Unreadable
+from warrener_contracts.codec import DecodedEvent, DecodeFailure
 from warrener_contracts.events import (
     AgentAnnounced,
     BreakerSetRequested,
-    CampaignChangeRequested,
+    RedriveChangeRequested,
     Event,
     JobCancelRequested,
     JobDropRequested,
@@ -16,7 +16,7 @@ from warrener_contracts.events import (
     JobRequested,
     Reason,
 )
-from warrener_contracts.letters import Letter
+from warrener_contracts.messages import Message
 from warrener_runtime.bus.port import Delivery
 from warrener_scheduler.answers import parked_event
 from warrener_scheduler.campaign_orders import Order
@@ -27,7 +27,7 @@ class Asked(NamedTuple):
     """A request, and what it was read from: that is what is parked should it be rejected."""
 
     event: JobRequested
-    came: Readable
+    came: DecodedEvent
 
 
 @dataclass(slots=True)
@@ -39,17 +39,17 @@ class Intake:
     cancels: list[JobCancelRequested] = field(default_factory=list[JobCancelRequested])
     handed_on: list[Event[Any]] = field(default_factory=list[Event[Any]])  # to the supervisor
     announcements: list[AgentAnnounced] = field(default_factory=list[AgentAnnounced])
-    orders: list[tuple[Order, Readable]] = field(default_factory=list[tuple[Order, Readable]])
-    unreadable: list[Unreadable] = field(default_factory=list[Unreadable])
-    strayed: list[Letter] = field(default_factory=list[Letter])
+    orders: list[tuple[Order, DecodedEvent]] = field(default_factory=list[tuple[Order, DecodedEvent]])
+    unreadable: list[DecodeFailure] = field(default_factory=list[DecodeFailure])
+    strayed: list[Message] = field(default_factory=list[Message])
 
 
-def take_in(read: Iterable[tuple[Delivery, Sequence[Readable | Unreadable]]]) -> Intake:
+def take_in(read: Iterable[tuple[Delivery, Sequence[DecodedEvent | DecodeFailure]]]) -> Intake:
     """Sort the events of these messages; each is judged by itself, also within one message."""
     intake = Intake()
     for _, events in read:
         for found in events:
-            if isinstance(found, Unreadable):
+            if isinstance(found, DecodeFailure):
                 intake.unreadable.append(found)
                 continue
             match found.event:
@@ -61,11 +61,11 @@ def take_in(read: Iterable[tuple[Delivery, Sequence[Readable | Unreadable]]]) ->
                     intake.handed_on.append(event)
                 case AgentAnnounced() as event:
                     intake.announcements.append(event)
-                case JobRedriveRequested() | JobDropRequested() | CampaignChangeRequested() as event:
+                case JobRedriveRequested() | JobDropRequested() | RedriveChangeRequested() as event:
                     intake.orders.append((event, found))
                 case event if isinstance(event, ScheduleEvent):
                     intake.wishes.append(Wish(event, found))
                 case event:
                     detail = f"expected a request here, got {event.type}"
-                    intake.strayed.append(parked_event(found, Reason.WRONG_DOOR, detail))
+                    intake.strayed.append(parked_event(found, Reason.WRONG_QUEUE, detail))
     return intake

@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from uuid import UUID
 
-from warrener_contracts.codec import attempts_in
-from warrener_contracts.letters import Letter, gathered
+from warrener_contracts.codec import dispatched_attempts
+from warrener_contracts.messages import Message, batch_messages
 from warrener_contracts.topology import DISPATCH, EVENTS, Topology, dispatch_queue
 from warrener_runtime.bus.port import Bus, Outgoing
 from warrener_runtime.clock import Clock
@@ -14,13 +14,13 @@ from warrener_runtime.publishing import Unroutable, publish_or_leave
 _log = get_logger("publishing")
 
 
-async def publish(bus: Bus, letters: Iterable[Letter], clock: Clock) -> list[tuple[UUID, int]]:
+async def publish(bus: Bus, letters: Iterable[Message], clock: Clock) -> list[tuple[UUID, int]]:
     """Return once the broker has confirmed these, in as few messages as they fit; the attempts whose queue
     did not take their dispatch.
 
     A dispatch waits for its agent even if no agent has served its queue yet: the queue is declared.
     """
-    unique = gathered({letter.message_id: letter for letter in letters}.values())
+    unique = batch_messages({letter.message_id: letter for letter in letters}.values())
     if not unique:
         return []
     try:
@@ -32,7 +32,7 @@ async def publish(bus: Bus, letters: Iterable[Letter], clock: Clock) -> list[tup
         again = await publish_or_leave(bus, homeless, clock=clock, may_leave=_may_leave)
         left = [*stray.left, *again]
     dispatches = (letter for letter in left if letter.exchange == DISPATCH)
-    return [each for letter in dispatches for each in attempts_in(letter.body, letter.content_type)]
+    return [each for letter in dispatches for each in dispatched_attempts(letter.body, letter.content_type)]
 
 
 async def declare_queues(bus: Bus, queues: Iterable[str]) -> None:
@@ -47,5 +47,5 @@ def _may_leave(letter: Outgoing) -> bool:
     return letter.exchange in {DISPATCH, EVENTS}
 
 
-def _queue_of(dispatch: Letter) -> str:
+def _queue_of(dispatch: Message) -> str:
     return dispatch.routing_key.partition(".")[0]

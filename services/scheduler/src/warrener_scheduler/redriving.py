@@ -7,7 +7,7 @@ from uuid import UUID
 
 from warrener_contracts.events import JobRedriveRequestedData, JobRequested, JobRequestedData, JsonObject
 from warrener_contracts.identity import redrive_id
-from warrener_contracts.letters import letter_for
+from warrener_contracts.messages import build_message
 from warrener_contracts.topology import MAX_BODY
 from warrener_scheduler.acceptance import Rejected, decide
 from warrener_scheduler.arguments import problem
@@ -64,7 +64,7 @@ def refusal(event: JobRequested, known: KnownType | None, now: datetime) -> str 
         decision = decide(event, known.row, wrong, now)
     if isinstance(decision, Rejected):
         return decision.detail
-    size = len(letter_for(event).body)
+    size = len(build_message(event).body)
     return f"expected a request of at most {MAX_BODY:,} bytes, got {size:,}" if size > MAX_BODY else None
 
 

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Sequence
 from uuid import UUID
 
-from warrener_contracts.codec import attempts_in
-from warrener_contracts.letters import Letter, gathered
+from warrener_contracts.codec import dispatched_attempts
+from warrener_contracts.messages import Message, batch_messages
 from warrener_contracts.topology import DELAY, DISPATCH, EVENTS, Topology, dispatch_queue
 from warrener_runtime.bus.port import Bus, Outgoing
 from warrener_runtime.clock import Clock
@@ -16,13 +16,13 @@ from warrener_supervisor.fold import Folded
 _log = get_logger("act")
 
 
-async def publish(bus: Bus, letters: Iterable[Letter], clock: Clock) -> list[tuple[UUID, int]]:
+async def publish(bus: Bus, letters: Iterable[Message], clock: Clock) -> list[tuple[UUID, int]]:
     """Return once the broker has confirmed these, in as few messages as they fit; the attempts whose queue
     did not take their dispatch (`keep_unpublished`). The queue of a dispatch is declared if it is missing.
 
     Raises what `publish_or_leave` raises; nothing may be acknowledged then.
     """
-    unique = gathered({letter.message_id: letter for letter in letters}.values())
+    unique = batch_messages({letter.message_id: letter for letter in letters}.values())
     if not unique:
         return []
     try:
@@ -38,7 +38,7 @@ async def publish(bus: Bus, letters: Iterable[Letter], clock: Clock) -> list[tup
         again = await publish_or_leave(bus, homeless, clock=clock, may_leave=_may_leave)
         left = [*stray.left, *again]
     dispatches = (letter for letter in left if letter.exchange != EVENTS)
-    return [each for letter in dispatches for each in attempts_in(letter.body, letter.content_type)]
+    return [each for letter in dispatches for each in dispatched_attempts(letter.body, letter.content_type)]
 
 
 async def keep_unpublished(store: StateStore, refused: Sequence[tuple[UUID, int]], clock: Clock) -> None:
@@ -83,5 +83,5 @@ def _may_leave(letter: Outgoing) -> bool:
     return letter.exchange in {DISPATCH, DELAY, EVENTS}
 
 
-def _queue_of(dispatch: Letter) -> str:
+def _queue_of(dispatch: Message) -> str:
     return dispatch.routing_key.partition(".")[0]

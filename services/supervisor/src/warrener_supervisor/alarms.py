@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Literal, NamedTuple
 
-from warrener_contracts.events import AgentLost, AgentLostData, ServiceDeaf, ServiceDeafData
+from warrener_contracts.events import AgentLost, AgentLostData, ServiceUnresponsive, ServiceUnresponsiveData
 from warrener_contracts.topology import REQUESTS_QUEUE, TRIGGERS_QUEUE, dispatch_queue
 from warrener_runtime.bus.port import Backlog
 from warrener_store.rows import AgentRow
@@ -57,7 +57,7 @@ class Alarms:
         self._lost = set(silent)
         return [_lost(agent, now) for agent in fresh]
 
-    def deaf(self, backlogs: Mapping[Ear, Backlog], now: datetime) -> list[ServiceDeaf]:
+    def deaf(self, backlogs: Mapping[Ear, Backlog], now: datetime) -> list[ServiceUnresponsive]:
         """The queues in which messages have waited for long, and nobody has consumed them."""
         waiting = {
             ear: found.waiting for ear, found in backlogs.items() if found.waiting and not found.consumers
@@ -91,11 +91,11 @@ def _lost(agent: AgentRow, now: datetime) -> AgentLost:
     )
 
 
-def _deaf(ear: Ear, waiting: int, since: datetime, now: datetime) -> ServiceDeaf:
-    return ServiceDeaf(
+def _deaf(ear: Ear, waiting: int, since: datetime, now: datetime) -> ServiceUnresponsive:
+    return ServiceUnresponsive(
         id=f"{ear.queue}:deaf:{since.isoformat()}",
         source=SOURCE,
         time=now,
         subject=ear.queue,
-        data=ServiceDeafData(service=ear.service, queue=ear.queue, waiting=waiting, since=since),
+        data=ServiceUnresponsiveData(service=ear.service, queue=ear.queue, waiting=waiting, since=since),
     )

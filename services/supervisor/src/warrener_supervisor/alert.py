@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from warrener_contracts.events import AgentLost, Event, ServiceDeaf
-from warrener_contracts.letters import Letter, letter_for
+from warrener_contracts.events import AgentLost, Event, ServiceUnresponsive
+from warrener_contracts.messages import Message, build_message
 from warrener_runtime.bus.port import Backlog, Bus, BusUnreachable
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
@@ -40,7 +40,7 @@ class Alert:
         self._bus, self._store, self._clock = bus, store, clock
         self._hearing, self._intake = hearing, intake
         self._alarms = Alarms(rules)
-        self._untold: list[Letter] = []
+        self._untold: list[Message] = []
 
     async def look(self) -> None:
         """One look at all of them. What could not be told is told by a later one."""
@@ -57,7 +57,7 @@ class Alert:
         _log_deaf(deaf)
         await self._intake.raise_cases([*map(_of_lost, lost), *map(_of_deaf, deaf)])
         news: list[Event[Any]] = [*lost, *deaf]
-        self._untold += map(letter_for, news)
+        self._untold += map(build_message, news)
         await act.publish(self._bus, self._untold, self._clock)
         self._untold = []
 
@@ -75,7 +75,7 @@ def _of_lost(event: AgentLost) -> Raised:
     return _raised(event, data.agent_id, ",".join(sorted(data.queues)), text, data.last_seen_at)
 
 
-def _of_deaf(event: ServiceDeaf) -> Raised:
+def _of_deaf(event: ServiceUnresponsive) -> Raised:
     data = event.data
     text = (
         f"{data.waiting} messages wait in {data.queue} since {data.since.isoformat()}, and nobody consumes "
@@ -109,7 +109,7 @@ def _log_lost(lost: Iterable[AgentLost]) -> None:
         )
 
 
-def _log_deaf(deaf: Iterable[ServiceDeaf]) -> None:
+def _log_deaf(deaf: Iterable[ServiceUnresponsive]) -> None:
     for unheard in deaf:
         _log.error(
             "Messages wait in a queue that nobody consumes. Look at the service that should.",

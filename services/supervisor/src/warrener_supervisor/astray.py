@@ -3,11 +3,11 @@ is declared, and they are published again. Pure."""
 
 from collections.abc import Mapping
 
-from warrener_contracts.letters import Letter
-from warrener_contracts.topology import DELAY, RUNG_QUEUES, RUNGS, STATUS, STATUS_QUEUE, Queue
+from warrener_contracts.messages import Message
+from warrener_contracts.topology import DELAY, DELAY_QUEUES, DELAY_LEVELS, STATUS, STATUS_QUEUE, Queue
 from warrener_runtime.bus.port import Delivery
 
-_LEVELS: Mapping[str, Queue] = {level.name: queue for level, queue in zip(RUNGS, RUNG_QUEUES, strict=True)}
+_LEVELS: Mapping[str, Queue] = {level.name: queue for level, queue in zip(DELAY_LEVELS, DELAY_QUEUES, strict=True)}
 
 
 def missing_queue(delivery: Delivery) -> Queue | None:
@@ -21,9 +21,9 @@ def missing_queue(delivery: Delivery) -> Queue | None:
     return None
 
 
-def sent_again(delivery: Delivery) -> Letter:
+def sent_again(delivery: Delivery) -> Message:
     """The same message, as it was published; whoever reads it may have read it before."""
-    return Letter(
+    return Message(
         exchange=delivery.exchange,
         routing_key=delivery.routing_key,
         body=delivery.body,

@@ -5,12 +5,12 @@ from typing import Any
 
 from warrener_contracts.events import (
     AttemptCheckpointed,
-    AttemptOverdue,
+    AttemptStartTimedOut,
     AttemptProgressed,
     AttemptStarted,
     Event,
 )
-from warrener_contracts.journey import Signal
+from warrener_contracts.state_machine import Signal
 from warrener_contracts.states import JobState
 from warrener_store.becoming import become
 from warrener_store.holding import PUT_OFF
@@ -92,7 +92,7 @@ def watched_from(row: JobRow, started_at: datetime, rules: Rules) -> datetime:
     return started_at + row.policy.timeout + rules.timeout_grace
 
 
-def queued_again(row: JobRow, _: AttemptOverdue, at: Moment) -> Judgement:
+def queued_again(row: JobRow, _: AttemptStartTimedOut, at: Moment) -> Judgement:
     """Queue a retry whose time has passed; its attempt number stays.
 
     Its dispatch left the delay queue at its time, and waits in its queue or is lost: `redispatch` compares

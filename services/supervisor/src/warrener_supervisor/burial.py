@@ -5,11 +5,11 @@ from datetime import datetime
 from typing import Any, NamedTuple, cast
 from uuid import uuid5
 
-from warrener_contracts.codec import Unreadable, decode
+from warrener_contracts.codec import DecodeFailure, decode
 from warrener_contracts.events import AttemptDispatched, AttemptLost, AttemptLostData, Reason
 from warrener_contracts.identity import job_id_of
-from warrener_contracts.letters import CAME_EXCHANGE, CAME_ID, CAME_KEY, Letter, by_rung, kept_of, letter_for
-from warrener_contracts.topology import RUNGS
+from warrener_contracts.messages import ORIGINAL_EXCHANGE, ORIGINAL_MESSAGE_ID, ORIGINAL_ROUTING_KEY, Message, delayed_by, truncate_parked, build_message
+from warrener_contracts.topology import DELAY_LEVELS
 from warrener_runtime.bus.port import Delivery
 from warrener_store.parked import ParkedMessage
 from warrener_store.queued import DISPATCHED
@@ -21,14 +21,14 @@ _BROKERS_WORDS = {"delivery_limit": Reason.DELIVERY_LIMIT.value}
 are."""
 _GIVEN_UP = "warrener-given-up"
 """The header of a dispatch that the broker has given up: how often."""
-_PAUSES = RUNGS[1:4]
+_PAUSES = DELAY_LEVELS[1:4]
 """Delays until a dispatch that was given up is in its queue again."""
 
 
 def burial(delivery: Delivery, now: datetime) -> ParkedMessage:
     """The row that keeps this message."""
     queue, reason, story = _story(delivery)
-    body, detail = kept_of(delivery.body, story)
+    body, detail = truncate_parked(delivery.body, story)
     named = delivery.message_id or str(uuid5(job_id_of(queue, "parked"), delivery.body.hex()))
     parked_by_us = "warrener-reason" in delivery.headers
     exchange, key, message_id = _origin(delivery)
@@ -68,12 +68,12 @@ def given_up_dispatches(delivery: Delivery, max_events: int) -> list[GivenUp] | 
         return None
     times = _given_up_before(delivery) + 1 if death.get("reason") == "delivery_limit" else 0
     found = decode(delivery.body, delivery.content_type, max_events=max_events)
-    events = [None if isinstance(each, Unreadable) else each.event for each in found]
+    events = [None if isinstance(each, DecodeFailure) else each.event for each in found]
     dispatches = [GivenUp(event, times) for event in events if isinstance(event, AttemptDispatched)]
     return dispatches if dispatches and len(dispatches) == len(events) else None
 
 
-def judge_given_up(given_up: GivenUp, row: JobRow | None, now: datetime) -> Letter | None:
+def judge_given_up(given_up: GivenUp, row: JobRow | None, now: datetime) -> Message | None:
     """What follows from a dispatch that the broker gave up; None if its job does not need it.
 
     A count of returns is no evidence of a loss: a lost connection returns what its agent holds. An attempt
@@ -85,8 +85,8 @@ def judge_given_up(given_up: GivenUp, row: JobRow | None, now: datetime) -> Lett
     if row is not None and (row.attempt != event.data.attempt or row.state not in DISPATCHED):
         return None  # it runs, is over, or a later attempt waits
     if row is None or not 0 < times <= len(_PAUSES):
-        return letter_for(_lost(event, now))
-    again = by_rung(letter_for(event), _PAUSES[times - 1])
+        return build_message(_lost(event, now))
+    again = delayed_by(build_message(event), _PAUSES[times - 1])
     return again._replace(headers={**again.headers, _GIVEN_UP: str(times)})
 
 
@@ -138,8 +138,8 @@ def _story(delivery: Delivery) -> tuple[str, str, str]:
 def _origin(delivery: Delivery) -> tuple[str | None, str | None, str | None]:
     """Exchange, routing key and message id by which it first came, as far as that is known."""
     headers = delivery.headers
-    if "warrener-reason" in headers or CAME_EXCHANGE in headers:
-        found = (headers.get(name) for name in (CAME_EXCHANGE, CAME_KEY, CAME_ID))
+    if "warrener-reason" in headers or ORIGINAL_EXCHANGE in headers:
+        found = (headers.get(name) for name in (ORIGINAL_EXCHANGE, ORIGINAL_ROUTING_KEY, ORIGINAL_MESSAGE_ID))
         exchange, key, message_id = (value if isinstance(value, str) else None for value in found)
         return exchange, key, message_id
     if (death := _death(delivery)) is None:

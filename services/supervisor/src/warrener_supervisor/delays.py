@@ -2,11 +2,11 @@
 
 from datetime import datetime, timedelta
 
-from warrener_contracts.topology import RUNGS
+from warrener_contracts.topology import DELAY_LEVELS
 from warrener_store.rows import JobRow
 from warrener_supervisor.moment import Moment
 
-_UNTIL_KNOWN = tuple(rung.delay for rung in RUNGS if rung.delay <= timedelta(minutes=5))
+_UNTIL_KNOWN = tuple(rung.delay for rung in DELAY_LEVELS if rung.delay <= timedelta(minutes=5))
 _LONGEST_WISH = timedelta(days=366)  # a handler may ask for a delay, but not for the end of time
 
 

@@ -6,7 +6,7 @@ from functools import cache
 from typing import Any
 
 from warrener_contracts.events import AttemptSucceeded, JobCancelRequested, JobDeadlinePassed
-from warrener_contracts.journey import Signal
+from warrener_contracts.state_machine import Signal
 from warrener_contracts.states import JobState
 from warrener_store.becoming import become
 from warrener_store.last_attempt import VERDICT

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from warrener_contracts.codec import Readable
+from warrener_contracts.codec import DecodedEvent
 from warrener_contracts.events import Event
 from warrener_store.becoming import become
 from warrener_store.port import Save
@@ -20,7 +20,7 @@ class Case(NamedTuple):
 
     event: Event[Any]
     chance: float
-    came: Readable | None = None
+    came: DecodedEvent | None = None
 
 
 @dataclass(slots=True)

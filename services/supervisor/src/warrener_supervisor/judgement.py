@@ -1,12 +1,12 @@
-"""The judge: what an event means for a job. Pure; `journey.step` says what may happen, policy chooses among
+"""The judge: what an event means for a job. Pure; `effect_of` says what may happen, policy chooses among
 it."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from warrener_contracts import journey
+from warrener_contracts import state_machine
 from warrener_contracts.events import Event, JobCancelRequested, Reason
-from warrener_contracts.journey import Fence, Signal, Step, To
+from warrener_contracts.state_machine import Fence, Signal, Effect, Transition
 from warrener_contracts.states import JobState
 from warrener_store.rows import JobRow
 from warrener_supervisor import beginnings, ends, poison, timeouts, trials
@@ -22,14 +22,14 @@ def judge(row: JobRow, event: Event[Any], at: Moment) -> Ruling:
     A judgement's state is always one that the journey allows for this state, signal and fence.
     """
     signal, where = signal_of(event), fence_of(row, event)
-    step = journey.step(row.state, signal, where)
-    if isinstance(step, journey.Impossible):
+    step = state_machine.effect_of(row.state, signal, where)
+    if isinstance(step, state_machine.Reject):
         return Parked(Reason.IMPOSSIBLE, _contradiction(row, event, step.why))
     if where is Fence.OLDER and (spared := trials.not_lost(row, event, at)) is not None:
-        if isinstance(step, journey.Ignored):
+        if isinstance(step, state_machine.Ignore):
             return spared._replace(tells=_told_again(row, signal, where, event))
         row = spared.row  # and its success ends the job
-    if isinstance(step, journey.Ignored):
+    if isinstance(step, state_machine.Ignore):
         return Ignored(step.why, _told_again(row, signal, where, event), _late_asker(event))
     if why := overtaken(row, event, at):
         return Ignored(why, _told_again(row, signal, where, event))
@@ -54,8 +54,8 @@ _DECIDE: Mapping[Signal, Callable[[JobRow, Any, Moment], Judgement | Ignored]] =
 }
 
 
-def _allowed(step: Step, state: JobState) -> bool:
-    return isinstance(step, To) and state in step.states
+def _allowed(step: Effect, state: JobState) -> bool:
+    return isinstance(step, Transition) and state in step.states
 
 
 def _contradiction(row: JobRow, event: Event[Any], why: str) -> str:
@@ -68,8 +68,8 @@ def _contradiction(row: JobRow, event: Event[Any], why: str) -> str:
 _BRINGS_ABOUT: Mapping[Signal, frozenset[JobState]] = {
     signal: frozenset(
         state
-        for (_, of), step in journey.JOURNEY.items()
-        if of is signal and isinstance(step, To)
+        for (_, of), step in state_machine.STATE_MACHINE.items()
+        if of is signal and isinstance(step, Transition)
         for state in step.states
     )
     for signal in Signal

@@ -11,7 +11,7 @@ from typing import Any
 from uuid import UUID
 
 from warrener_contracts.events import AgentHeartbeatRequested, AgentHeartbeatRequestedData, Event
-from warrener_contracts.letters import letter_for
+from warrener_contracts.messages import build_message
 from warrener_runtime.bus.port import Bus, Fate
 from warrener_runtime.clock import Clock, Entropy
 from warrener_runtime.logs import get_logger
@@ -119,7 +119,7 @@ class Losses:
             action="losses.asked",
             agents=sorted(agents),
         )
-        await self._bus.publish([letter_for(self._request(agent_id)) for agent_id in agents])
+        await self._bus.publish([build_message(self._request(agent_id)) for agent_id in agents])
 
     def _request(self, agent_id: str) -> AgentHeartbeatRequested:
         return AgentHeartbeatRequested(
@@ -146,7 +146,7 @@ class Losses:
 
     async def _publish(self, events: Iterable[Event[Any]]) -> None:
         """Once, and not until it succeeds: what was true before an outage need not be true after it."""
-        letters = [letter_for(event) for event in events]
+        letters = [build_message(event) for event in events]
         if not letters:
             return
         fates = await self._bus.publish(letters)

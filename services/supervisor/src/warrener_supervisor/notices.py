@@ -10,8 +10,8 @@ from typing import Any
 from warrener_contracts.events import (
     AttemptLost,
     AttemptLostData,
-    AttemptOverdue,
-    AttemptOverdueData,
+    AttemptStartTimedOut,
+    AttemptStartTimedOutData,
     AttemptTimedOut,
     AttemptTimedOutData,
     Event,
@@ -71,14 +71,14 @@ def lost(row: JobRow, last_seen_at: datetime, now: datetime, *, unlisted: bool =
 
 
 def _overdue(row: JobRow, now: datetime) -> Event[Any]:
-    return AttemptOverdue(
+    return AttemptStartTimedOut(
         id=f"{row.job_id}:{row.attempt}:overdue",
         source=SOURCE,
         time=now,
         subject=str(row.job_id),
         traceparent=row.traceparent,
         tracestate=row.tracestate,
-        data=AttemptOverdueData(
+        data=AttemptStartTimedOutData(
             job_id=row.job_id,
             attempt=row.attempt,
             job_type=row.job_type,

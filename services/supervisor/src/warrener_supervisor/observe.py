@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID
 
-from warrener_contracts.codec import Readable, Unreadable
+from warrener_contracts.codec import DecodedEvent, DecodeFailure
 from warrener_contracts.events import AttemptLost, BreakerSetRequested, Checkpoint, JobCancelRequested, Reason
-from warrener_contracts.inbox import read_all
-from warrener_contracts.letters import Letter, encode, parked_together
+from warrener_contracts.inbox import decode_all
+from warrener_contracts.messages import Message, encode, batch_parked
 from warrener_contracts.states import JobState
 from warrener_contracts.topology import DEAD, MAX_EVENTS, STATUS_QUEUE
-from warrener_contracts.unreadable import counts
+from warrener_contracts.decode_failures import format_reason_counts
 from warrener_runtime.bus.port import Bus, Delivery, Subscription
 from warrener_runtime.clock import Clock, Entropy
 from warrener_runtime.logs import get_logger
@@ -57,7 +57,7 @@ class Heard:
     orders: list[BreakerSetRequested] = field(default_factory=list[BreakerSetRequested])
     wishes: list[CaseWish] = field(default_factory=list[CaseWish])
     commands: list[ParkedCommand] = field(default_factory=list[ParkedCommand])
-    parked: list[Letter] = field(default_factory=list[Letter])
+    parked: list[Message] = field(default_factory=list[Message])
 
 
 class Observe:
@@ -100,7 +100,7 @@ class Observe:
         await self._requeue.carry_out(heard.commands)
         await self._trees.fell(_with_trees(heard.cases))
         _say_parked(letters)
-        refused = await act.publish(self._bus, parked_together(letters), self._clock)
+        refused = await act.publish(self._bus, batch_parked(letters), self._clock)
         await act.keep_unpublished(self._store, refused, self._clock)
         await subscription.ack(deliveries)
         _log.debug(
@@ -112,9 +112,9 @@ class Observe:
 
     async def _read(self, deliveries: Iterable[Delivery]) -> Heard:
         heard = Heard()
-        for _, events in await read_all(deliveries, max_events=self._max_events):
+        for _, events in await decode_all(deliveries, max_events=self._max_events):
             for found in events:
-                if isinstance(found, Unreadable):
+                if isinstance(found, DecodeFailure):
                     heard.parked.append(parked_bytes(found, STATUS_QUEUE.name))
                 elif type(found.event) in SIGNALS:
                     heard.cases.append(Case(found.event, self._entropy.chance(), found))
@@ -125,10 +125,10 @@ class Observe:
                 elif isinstance(found.event, ParkedCommand):
                     heard.commands.append(found.event)
                 else:
-                    heard.parked.append(_park(found, Reason.WRONG_DOOR, "expected news of attempts here"))
+                    heard.parked.append(_park(found, Reason.WRONG_QUEUE, "expected news of attempts here"))
         return heard
 
-    async def _settle(self, cases: Sequence[Case]) -> list[Letter]:
+    async def _settle(self, cases: Sequence[Case]) -> list[Message]:
         """Judge and save until every case counts; what there is to tell."""
         left: dict[UUID, list[Case]] = {}
         for case in cases:
@@ -142,7 +142,7 @@ class Observe:
             raise Contended(f"expected to save {len(left)} jobs in {_MOST_ROUNDS} rounds, others were faster")
         return letters
 
-    async def _round(self, left: dict[UUID, list[Case]]) -> list[Letter]:
+    async def _round(self, left: dict[UUID, list[Case]]) -> list[Message]:
         rows = await self._store.jobs_by_id(left.keys())
         if len(rows) < len(left):
             rows |= await self._cancelled_unheard(left, rows)
@@ -195,7 +195,7 @@ class Observe:
         inserted = await self._store.insert_jobs([unheard_of(event, now) for event in cancels])
         return {one.row.job_id: one.row for one in inserted}
 
-    def _tell(self, folded: Folded, checkpoint: Checkpoint | None) -> list[Letter]:
+    def _tell(self, folded: Folded, checkpoint: Checkpoint | None) -> list[Message]:
         letters = letters_of(
             folded.row,
             folded.tells,
@@ -246,22 +246,22 @@ def _dead(judged: Iterable[Folded], applied: Set[UUID]) -> list[JobRow]:
     ]
 
 
-def _unknown(cases: Iterable[Case]) -> list[Letter]:
+def _unknown(cases: Iterable[Case]) -> list[Message]:
     return [
         _park(_came(case), Reason.UNKNOWN_JOB, f"no job {job_of(case.event)} is in the store")
         for case in cases
     ]
 
 
-def _came(case: Case) -> Readable:
-    return case.came or Readable(case.event, encode(case.event))
+def _came(case: Case) -> DecodedEvent:
+    return case.came or DecodedEvent(case.event, encode(case.event))
 
 
-def _park(found: Readable, reason: Reason, detail: str) -> Letter:
+def _park(found: DecodedEvent, reason: Reason, detail: str) -> Message:
     return parked_event(found, STATUS_QUEUE.name, reason, detail)
 
 
-def _say_parked(letters: Iterable[Letter]) -> None:
+def _say_parked(letters: Iterable[Message]) -> None:
     """One line for a batch, however many there are."""
     if not (parked := [letter.headers for letter in letters if letter.exchange == DEAD]):
         return
@@ -269,7 +269,7 @@ def _say_parked(letters: Iterable[Letter]) -> None:
         "Status events cannot be used and are parked.",
         action="observe.parked",
         events=len(parked),
-        reasons=counts(Counter(Reason(headers["warrener-reason"]) for headers in parked)),
+        reasons=format_reason_counts(Counter(Reason(headers["warrener-reason"]) for headers in parked)),
         detail=parked[0]["warrener-detail"],
     )
 

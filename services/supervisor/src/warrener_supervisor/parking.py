@@ -2,14 +2,14 @@
 
 from uuid import UUID, uuid5
 
-from warrener_contracts.codec import Readable, Unreadable
+from warrener_contracts.codec import DecodedEvent, DecodeFailure
 from warrener_contracts.events import Reason
-from warrener_contracts.letters import EVENT_TYPE, Letter, parked_letter
+from warrener_contracts.messages import EVENT_TYPE, Message, build_parked_message
 
 
-def parked_bytes(found: Unreadable, queue: str) -> Letter:
+def parked_bytes(found: DecodeFailure, queue: str) -> Message:
     """What could not be read, as it came; of a batch, the unreadable element alone."""
-    return parked_letter(
+    return build_parked_message(
         queue=queue,
         body=found.body,
         reason=found.reason.value,
@@ -19,9 +19,9 @@ def parked_bytes(found: Unreadable, queue: str) -> Letter:
     )
 
 
-def parked_event(found: Readable, queue: str, reason: Reason, detail: str) -> Letter:
+def parked_event(found: DecodedEvent, queue: str, reason: Reason, detail: str) -> Message:
     """What was read and cannot be used, as it came."""
-    return parked_letter(
+    return build_parked_message(
         queue=queue,
         body=found.body,
         reason=reason.value,

@@ -94,7 +94,7 @@ def quarantined(charged: JobRow) -> str | None:
     """Why no further attempt is made, if there were too many deaths; `charged` has the error that `told`
     made."""
     deaths = _deaths_in(charged.error)
-    if deaths.total < charged.policy.quarantined_after:
+    if deaths.total < charged.policy.quarantine_threshold:
         return None
     return f"quarantined as poison: {deaths.total} attempts ended with their process: {deaths}"
 

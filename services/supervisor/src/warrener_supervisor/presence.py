@@ -5,9 +5,9 @@ store."""
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 
-from warrener_contracts.codec import Unreadable, decode
+from warrener_contracts.codec import DecodeFailure, decode
 from warrener_contracts.events import AgentHeartbeat, Reason
-from warrener_contracts.letters import Letter
+from warrener_contracts.messages import Message
 from warrener_contracts.topology import HEARTBEATS, MAX_EVENTS
 from warrener_runtime.bus.port import Bus, Delivery, Subscription
 from warrener_runtime.clock import Clock
@@ -79,7 +79,7 @@ class Presence:
         await act.publish(self._bus, letters, self._clock)
         await subscription.ack(deliveries)
 
-    async def _look_up(self, fresh: Mapping[str, Iterable[Line]], now: datetime) -> list[Letter]:
+    async def _look_up(self, fresh: Mapping[str, Iterable[Line]], now: datetime) -> list[Message]:
         lines = [(agent_id, line) for agent_id, some in fresh.items() for line in some]
         if not lines:
             return []
@@ -129,26 +129,26 @@ def _taken_back(spared: JobRow, line: Line, now: datetime) -> Folded:
     return Folded(row, saves=[Save(row)])
 
 
-def _stops(row: JobRow, line: Line, each: Listed, now: datetime) -> Iterable[Letter]:
+def _stops(row: JobRow, line: Line, each: Listed, now: datetime) -> Iterable[Message]:
     if each.unwanted:
         yield cancel_letter(row, now, TraceContext(row.traceparent, row.tracestate))
     elif each.superseded:
         yield superseded_letter(row, line.attempt, now)
 
 
-def _read(deliveries: Iterable[Delivery], max_events: int) -> tuple[list[AgentHeartbeat], list[Letter]]:
+def _read(deliveries: Iterable[Delivery], max_events: int) -> tuple[list[AgentHeartbeat], list[Message]]:
     """The newest heartbeat of each agent, and what is to be parked."""
     beats: dict[str, AgentHeartbeat] = {}
-    parked: list[Letter] = []
+    parked: list[Message] = []
     for delivery in deliveries:
         for found in decode(delivery.body, delivery.content_type, max_events=max_events):
-            if isinstance(found, Unreadable):
+            if isinstance(found, DecodeFailure):
                 parked.append(parked_bytes(found, HEARTBEATS))
             elif isinstance(found.event, AgentHeartbeat):
                 beats[found.event.data.agent_id] = found.event
             else:
                 detail = "expected heartbeats here"
-                parked.append(parked_event(found, HEARTBEATS, Reason.WRONG_DOOR, detail))
+                parked.append(parked_event(found, HEARTBEATS, Reason.WRONG_QUEUE, detail))
     if parked:
         _log.error(
             "Messages that are no heartbeats are parked.", action="presence.parked", messages=len(parked)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from warrener_contracts.states import JobState
-from warrener_contracts.topology import RUNGS, STATUS_QUEUE, dispatch_queue
+from warrener_contracts.topology import DELAY_LEVELS, STATUS_QUEUE, dispatch_queue
 from warrener_runtime.bus.port import Bus, BusUnreachable
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
@@ -168,7 +168,7 @@ class Redispatch:
         An agent without a free slot puts a message into the shortest one. In the longer ones wait retries;
         more messages than those are counted as queued jobs'.
         """
-        shortest, *longer = [(await self._bus.backlog(rung.queue)).waiting for rung in RUNGS]
+        shortest, *longer = [(await self._bus.backlog(rung.queue)).waiting for rung in DELAY_LEVELS]
         counts = await self._store.count_jobs()
         retries = sum(count.jobs for count in counts if count.state is JobState.RETRYING)
         return Delayed(shortest, max(0, sum(longer) - retries))

@@ -7,7 +7,7 @@ sent once more when the request comes again; consumers recognise a repeat by the
 from collections.abc import Sequence
 
 from warrener_contracts.events import ParkedDropRequested, ParkedRequeueRequested
-from warrener_contracts.letters import CAME_EXCHANGE, CAME_ID, CAME_KEY, Letter, is_whole
+from warrener_contracts.messages import ORIGINAL_EXCHANGE, ORIGINAL_MESSAGE_ID, ORIGINAL_ROUTING_KEY, Message, is_complete
 from warrener_runtime.bus.port import Bus, Fate
 from warrener_runtime.logs import get_logger
 from warrener_store.parked import ParkedFilter, ParkedMessage
@@ -45,20 +45,20 @@ class Requeue:
                 )
 
     async def _sent(self, found: Sequence[ParkedMessage]) -> list[ParkedMessage]:
-        whole = [one for one in found if is_whole(one.detail)]
+        whole = [one for one in found if is_complete(one.detail)]
         if not whole:
             return []
         fates = await self._bus.publish([resent(one) for one in whole])
         return [one for one, fate in zip(whole, fates, strict=True) if fate is Fate.CONFIRMED]
 
 
-def resent(message: ParkedMessage) -> Letter:
+def resent(message: ParkedMessage) -> Message:
     """The message as it is sent in again: straight to the queue in which it was, so that no other queue of
     its exchange gets it twice. One that found no queue takes the way by which it came. Pure."""
     exchange, key = message.exchange, message.routing_key
     unroutable = exchange is not None and key is not None and message.queue == f"{exchange}:{key}"
-    came = {CAME_EXCHANGE: exchange, CAME_KEY: key, CAME_ID: message.message_id}
-    return Letter(
+    came = {ORIGINAL_EXCHANGE: exchange, ORIGINAL_ROUTING_KEY: key, ORIGINAL_MESSAGE_ID: message.message_id}
+    return Message(
         exchange=(exchange or _NAMELESS) if unroutable else _NAMELESS,
         routing_key=(key or message.queue) if unroutable else message.queue,
         body=message.body,

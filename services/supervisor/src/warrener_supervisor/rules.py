@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from datetime import timedelta
 
-from warrener_contracts.topology import RUNGS
+from warrener_contracts.topology import DELAY_LEVELS
 
 _ANSWER = timedelta(seconds=2)
 
@@ -19,8 +19,8 @@ class Rules:
     timeout_grace: timedelta = timedelta(
         seconds=10
     )  # an agent stops its attempts itself, and is given time for it
-    longest_ladder: timedelta = RUNGS[-1].delay  # what waits longer waits in the store alone
-    shortest_delay: timedelta = RUNGS[0].delay  # no rung is shorter: a shorter delay would spin
+    longest_ladder: timedelta = DELAY_LEVELS[-1].delay  # what waits longer waits in the store alone
+    shortest_delay: timedelta = DELAY_LEVELS[0].delay  # no rung is shorter: a shorter delay would spin
     compare: timedelta = timedelta(seconds=20)  # an agent's whole list is compared with the store
     claim: timedelta = timedelta(seconds=10)  # the watchdog's word is repeated after it, if it was not heard
     settled: timedelta = timedelta(seconds=10)  # a dispatch is in its queue by then, or lost

@@ -10,7 +10,7 @@ from typing import Any, TypeGuard
 from uuid import UUID
 
 from warrener_contracts.events import AttemptSucceeded, Event
-from warrener_contracts.letters import Letter, addressed_to
+from warrener_contracts.messages import Message, as_reply
 from warrener_runtime.clock import Clock
 from warrener_runtime.telemetry import Telemetry, TraceContext
 from warrener_store.last_attempt import VERDICT
@@ -31,7 +31,7 @@ class ShortWay:
         self._telemetry = telemetry
         self._breakers = breakers
 
-    async def take(self, left: dict[UUID, list[Case]]) -> list[Letter]:
+    async def take(self, left: dict[UUID, list[Case]]) -> list[Message]:
         """End those of these jobs that it applies to; what there is to tell of them. They are in `left` no
         more."""
         told = {
@@ -40,7 +40,7 @@ class ShortWay:
             if len(cases) == 1 and _plain(event := cases[0].event)
         }
         ended = await self._end(told)
-        letters: list[Letter] = []
+        letters: list[Message] = []
         for job_id, job in ended.items():
             del left[job_id]
             self._breakers.note_success(job.job_type, job.policy)
@@ -55,10 +55,10 @@ class ShortWay:
         except StoreRefused:
             return {}  # one of them is poisonous: the judge's saves find out which
 
-    def _tell(self, job: SucceededJob, event: AttemptSucceeded) -> Sequence[Letter]:
+    def _tell(self, job: SucceededJob, event: AttemptSucceeded) -> Sequence[Message]:
         own = TraceContext(job.traceparent, job.tracestate)
         to_all = success_letter(job, judged(self._telemetry, job, event, VERDICT, otherwise=own))
-        return [to_all, *(addressed_to(to_all, address) for address in dict.fromkeys(job.watchers))]
+        return [to_all, *(as_reply(to_all, address) for address in dict.fromkeys(job.watchers))]
 
 
 def _plain(event: Event[Any]) -> TypeGuard[AttemptSucceeded]:

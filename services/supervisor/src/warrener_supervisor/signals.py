@@ -10,7 +10,7 @@ from warrener_contracts.events import (
     AttemptData,
     AttemptFailed,
     AttemptLost,
-    AttemptOverdue,
+    AttemptStartTimedOut,
     AttemptProgressed,
     AttemptReleased,
     AttemptStarted,
@@ -22,7 +22,7 @@ from warrener_contracts.events import (
     JobDeadlinePassed,
     JobDeadlinePassedData,
 )
-from warrener_contracts.journey import OF_AN_ATTEMPT, Fence, Signal, fence
+from warrener_contracts.state_machine import ATTEMPT_SIGNALS, Fence, Signal, compare_attempts
 from warrener_store.rows import JobRow
 
 SIGNALS: Mapping[type[Event[Any]], Signal] = {
@@ -35,7 +35,7 @@ SIGNALS: Mapping[type[Event[Any]], Signal] = {
     AttemptReleased: Signal.RELEASED,
     AttemptTimedOut: Signal.TIMED_OUT,
     AttemptLost: Signal.LOST,
-    AttemptOverdue: Signal.OVERDUE,
+    AttemptStartTimedOut: Signal.OVERDUE,
     JobCancelRequested: Signal.CANCEL_REQUESTED,
     JobDeadlinePassed: Signal.DEADLINE_PASSED,
 }
@@ -67,6 +67,6 @@ def attempt_of(event: Event[Any]) -> int | None:
 def fence_of(row: JobRow, event: Event[Any]) -> Fence:
     """How the event stands to the job's current attempt; what is about the whole job is always current."""
     told = attempt_of(event)
-    if told is None or SIGNALS[type(event)] not in OF_AN_ATTEMPT:
+    if told is None or SIGNALS[type(event)] not in ATTEMPT_SIGNALS:
         return Fence.CURRENT
-    return fence(row.attempt, told)
+    return compare_attempts(row.attempt, told)

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic_core import to_json
 
 from warrener_contracts.events import JobFinished
-from warrener_contracts.letters import EVENT_TYPE, Letter
+from warrener_contracts.messages import EVENT_TYPE, Message
 from warrener_contracts.registry import type_of
 from warrener_contracts.states import JobState
 from warrener_contracts.topology import EVENTS
@@ -22,7 +22,7 @@ _TYPE = type_of(JobFinished)
 _STATE = JobState.SUCCEEDED.value
 
 
-def success_letter(row: JobRow | SucceededJob, trace: TraceContext) -> Letter:
+def success_letter(row: JobRow | SucceededJob, trace: TraceContext) -> Message:
     """The job of `row` has succeeded: to all who bind a queue to it."""
     job_id = str(row.job_id)
     headers = {} if trace == NO_CONTEXT else _headers(trace)
@@ -37,7 +37,7 @@ def success_letter(row: JobRow | SucceededJob, trace: TraceContext) -> Letter:
         **headers,
         "data": _data(row, job_id),
     }
-    return Letter(
+    return Message(
         exchange=EVENTS,
         routing_key=f"job.finished.{_STATE}.{row.job_type}",
         body=to_json(event, inf_nan_mode="null"),

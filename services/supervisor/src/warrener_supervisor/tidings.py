@@ -18,7 +18,7 @@ from warrener_contracts.events import (
     JobRetrying,
     JobRetryingData,
 )
-from warrener_contracts.letters import Letter, addressed_to, delayed_letter, letter_for
+from warrener_contracts.messages import Message, as_reply, build_delayed_message, build_message
 from warrener_contracts.states import JobState
 from warrener_runtime.telemetry import TraceContext
 from warrener_store.rows import JobRow
@@ -38,18 +38,18 @@ def letters_of(
     trace: TraceContext,
     rules: Rules,
     checkpoint: Checkpoint | None = None,
-) -> list[Letter]:
+) -> list[Message]:
     """Everything that `tells` asks to be said of `row`, and `answers` to those who asked when it was over.
 
     What was to be said before the job went on in the same batch is left out.
     """
     over = row.state.terminal
-    letters: list[Letter] = []
+    letters: list[Message] = []
     if not over and row.state in (JobState.QUEUED, JobState.RETRYING):
         if Tell.DISPATCH in tells and not kept_in_store(row, now, rules):
             letters.append(dispatch_letter(row, now, checkpoint))
         if Tell.RETRYING in tells and row.state is JobState.RETRYING:
-            letters.extend(letter_for(event) for event in _retrying(row, now, trace))
+            letters.extend(build_message(event) for event in _retrying(row, now, trace))
     if Tell.CANCEL in tells:
         letters.append(cancel_letter(row, now, trace))
     if over:
@@ -57,7 +57,7 @@ def letters_of(
     return letters
 
 
-def dispatch_letter(row: JobRow, now: datetime, checkpoint: Checkpoint | None = None) -> Letter:
+def dispatch_letter(row: JobRow, now: datetime, checkpoint: Checkpoint | None = None) -> Message:
     """The current attempt: by the ladder while it is to wait, else straight. Hangs under the row's trace, so
     that all attempts of a job are siblings."""
     event = AttemptDispatched(
@@ -69,15 +69,15 @@ def dispatch_letter(row: JobRow, now: datetime, checkpoint: Checkpoint | None = 
         tracestate=row.tracestate,
         data=row.dispatched_data().model_copy(update={"checkpoint": checkpoint}),
     )
-    letter = delayed_letter(event, now)
+    letter = build_delayed_message(event, now)
     if letter.exchange == topology.DISPATCH and event.data.not_before is not None:
         # No rung is short enough for what is left: it is due as good as now.
         due = event.model_copy(update={"data": event.data.model_copy(update={"not_before": None})})
-        return letter_for(due)
+        return build_message(due)
     return letter
 
 
-def cancel_letter(row: JobRow, now: datetime, trace: TraceContext) -> Letter:
+def cancel_letter(row: JobRow, now: datetime, trace: TraceContext) -> Message:
     """To every agent that serves the job's queue: stop all attempts of what is over or was cancelled, else
     the one that runs, or those before the one that waits."""
     over = row.state.terminal or row.cancel_reason is not None
@@ -98,7 +98,7 @@ def cancel_letter(row: JobRow, now: datetime, trace: TraceContext) -> Letter:
     return control_letter(event, row.queue)
 
 
-def superseded_letter(row: JobRow, attempt: int, now: datetime) -> Letter:
+def superseded_letter(row: JobRow, attempt: int, now: datetime) -> Message:
     """To every agent that serves the job's queue: stop this earlier attempt, a later one runs."""
     event = AttemptCancel(
         id=f"{row.job_id}:{attempt}:superseded",
@@ -114,10 +114,10 @@ def superseded_letter(row: JobRow, attempt: int, now: datetime) -> Letter:
     return control_letter(event, row.queue)
 
 
-def control_letter(event: AttemptCancel, queue: str) -> Letter:
+def control_letter(event: AttemptCancel, queue: str) -> Message:
     """`event` to the agents that serve `queue` alone."""
-    whole = letter_for(event)
-    return Letter(
+    whole = build_message(event)
+    return Message(
         exchange=whole.exchange,
         routing_key=f"queue.{queue}",
         body=whole.body,
@@ -131,24 +131,24 @@ def control_letter(event: AttemptCancel, queue: str) -> Letter:
 
 def _endings(
     row: JobRow, tells: Set[Tell], answers: Iterable[str], now: datetime, trace: TraceContext
-) -> list[Letter]:
+) -> list[Message]:
     addresses = [*answers]
-    letters: list[Letter] = []
+    letters: list[Message] = []
     to_all = _finished(row, trace)
     if Tell.FINISHED in tells:
         letters.append(to_all)
         addresses.extend(row.watchers)
     if Tell.DEAD in tells and row.state is JobState.DEAD:
-        letters.append(letter_for(_dead(row, now, trace)))
-    letters.extend(addressed_to(to_all, address) for address in dict.fromkeys(addresses))
+        letters.append(build_message(_dead(row, now, trace)))
+    letters.extend(as_reply(to_all, address) for address in dict.fromkeys(addresses))
     return letters
 
 
-def _finished(row: JobRow, trace: TraceContext) -> Letter:
+def _finished(row: JobRow, trace: TraceContext) -> Message:
     return success_letter(row, trace) if row.state is JobState.SUCCEEDED else end_letter(row, trace)
 
 
-def end_letter(row: JobRow, trace: TraceContext) -> Letter:
+def end_letter(row: JobRow, trace: TraceContext) -> Message:
     """`job.finished` of a job that is over in whatever way, as the event's model writes it."""
     event = JobFinished(
         id=f"{row.job_id}:finished",
@@ -159,7 +159,7 @@ def end_letter(row: JobRow, trace: TraceContext) -> Letter:
         tracestate=trace.tracestate,
         data=row.finished_data(),
     )
-    return letter_for(event)
+    return build_message(event)
 
 
 def _dead(row: JobRow, now: datetime, trace: TraceContext) -> Event[Any]:

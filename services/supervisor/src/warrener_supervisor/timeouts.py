@@ -9,7 +9,7 @@ stop.
 from datetime import datetime
 
 from warrener_contracts.events import AttemptTimedOut, ErrorInfo, ErrorKind
-from warrener_contracts.events.flight import FlightRecord
+from warrener_contracts.events.flight_record import FlightRecord
 from warrener_contracts.states import JobState
 from warrener_store.becoming import become
 from warrener_store.rows import JobRow

@@ -14,8 +14,8 @@ from warrener_contracts.events import (
     ErrorKind,
     Event,
 )
-from warrener_contracts.journey import Signal
-from warrener_contracts.retrying import is_unknown, not_again_because
+from warrener_contracts.state_machine import Signal
+from warrener_contracts.retryability import is_unknown_job_type, non_retryable_reason
 from warrener_contracts.states import JobState
 from warrener_store.becoming import become
 from warrener_store.rows import AttemptEnd, AttemptRow, JobRow
@@ -30,7 +30,7 @@ def failed(row: JobRow, event: AttemptFailed, at: Moment) -> Judgement:
     """The handler failed; the attempt is charged. Whether it may be tried again say its error and the policy,
     unless the handler itself has asked for it."""
     data = event.data
-    if is_unknown(data.error):
+    if is_unknown_job_type(data.error):
         return _unknown_there(row, event, at)
     charged = become(row, failures=row.failures + 1, error=poison.told(row, data.error))
     record = _record(row, AttemptEnd.FAILED, at, data.agent_id, data.error)
@@ -39,7 +39,7 @@ def failed(row: JobRow, event: AttemptFailed, at: Moment) -> Judgement:
         return _last(charged, record, why, at)
     wish = None if data.retry_after_seconds is None else delays.wished(data.retry_after_seconds)
     wishes = data.error.retryable and wish is not None
-    if not wishes and (why := not_again_because(data.error, row.policy)):
+    if not wishes and (why := non_retryable_reason(data.error, row.policy)):
         return _last(charged, record, why, at)
     return _tried(row, charged, record, at, wish)
 
@@ -62,7 +62,7 @@ def _timed_out(row: JobRow, record: AttemptRow, error: ErrorInfo, at: Moment) ->
     """It ran too long and is dead now; charged like a failure."""
     charged = become(row, failures=row.failures + 1, error=error)
     record = replace(record, end=AttemptEnd.TIMED_OUT, error=error)
-    if why := not_again_because(error, row.policy):
+    if why := non_retryable_reason(error, row.policy):
         return _last(charged, record, why, at)
     return _tried(row, charged, record, at)
 

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from warrener_contracts.events import JobWaiting, JobWaitingData
-from warrener_contracts.letters import Letter, addressed_to, letter_for
+from warrener_contracts.messages import Message, as_reply, build_message
 from warrener_runtime.bus.port import Bus
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
@@ -93,7 +93,7 @@ class WaitingNotices:
         )
 
 
-def _letters(row: JobRow, since: datetime, now: datetime) -> list[Letter]:
+def _letters(row: JobRow, since: datetime, now: datetime) -> list[Message]:
     """`job.waiting` to subscribers, and to each reply address."""
     event = JobWaiting(
         id=f"{row.job_id}:{row.attempt}:waiting",
@@ -114,5 +114,5 @@ def _letters(row: JobRow, since: datetime, now: datetime) -> list[Letter]:
             since=since,
         ),
     )
-    to_all = letter_for(event)
-    return [to_all, *(addressed_to(to_all, address) for address in row.watchers)]
+    to_all = build_message(event)
+    return [to_all, *(as_reply(to_all, address) for address in row.watchers)]

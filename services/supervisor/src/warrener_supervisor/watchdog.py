@@ -4,7 +4,7 @@ there."""
 from collections.abc import Iterable
 from datetime import datetime
 
-from warrener_contracts.letters import Letter, gathered, letter_for
+from warrener_contracts.messages import Message, batch_messages, build_message
 from warrener_contracts.states import JobState
 from warrener_runtime.bus.port import Bus, Fate
 from warrener_runtime.clock import Clock
@@ -54,7 +54,7 @@ class Watchdog:
         late = await self._store.claim_deadlines(now, until, self._limit)
         events = [notice(row, now, self._rules) for row in due]
         events += [deadline_notice(row, now) for row in late]
-        await self._publish([letter_for(event) for event in events if event is not None])
+        await self._publish([build_message(event) for event in events if event is not None])
         await self._watch_later([row for row in due if row.state is JobState.RUNNING], now)
         return max(len(due), len(late))
 
@@ -65,7 +65,7 @@ class Watchdog:
         """
         due = await self._store.claim_due([JobState.QUEUED], now, now + self._rules.named_again, self._limit)
         events = [event for row in due if (event := notice(row, now, self._rules)) is not None]
-        if due and await self._publish(gathered(map(letter_for, events))):
+        if due and await self._publish(batch_messages(map(build_message, events))):
             named = [become(row, version=row.version + 1, wake_at=NAMED) for row in due]
             await self._store.save_jobs([Save(row) for row in named])
 
@@ -86,7 +86,7 @@ class Watchdog:
         if saves:
             await self._store.save_jobs(saves)
 
-    async def _publish(self, letters: list[Letter]) -> bool:
+    async def _publish(self, letters: list[Message]) -> bool:
         """Publish once, and not until it succeeds: what was true before an outage need not be true after it.
         True if the broker has all."""
         if not letters:

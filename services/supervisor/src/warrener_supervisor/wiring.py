@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from functools import partial
 
-from warrener_contracts.letters import Letter
+from warrener_contracts.messages import Message
 from warrener_contracts.topology import (
     DEAD_QUEUE,
     STATUS_QUEUE,
@@ -120,7 +120,7 @@ def assemble(  # noqa: PLR0917 - the same six for every service
     alert = Alert(bus, store, clock, rules, hearing, intake)
     schedules = ScheduleWatch(bus, store, clock, rules=rules, intake=intake)
 
-    async def publish(letters: Sequence[Letter]) -> None:
+    async def publish(letters: Sequence[Message]) -> None:
         await act.publish(bus, letters, clock)
 
     escalation = Runner(

@@ -1,7 +1,7 @@
 """The events of the wire, by who speaks them. Each class is one released version of one event."""
 
-from warrener_contracts.events.alarms import AgentLost, AgentLostData, ServiceDeaf, ServiceDeafData
-from warrener_contracts.events.answers import (
+from warrener_contracts.events.alarms import AgentLost, AgentLostData, ServiceUnresponsive, ServiceUnresponsiveData
+from warrener_contracts.events.outbound_events import (
     JobDead,
     JobDeadData,
     JobDeduplicated,
@@ -17,7 +17,7 @@ from warrener_contracts.events.answers import (
     Reason,
 )
 from warrener_contracts.events.backfills import (
-    MOST_BACKFILLED,
+    MAX_BACKFILL_TICKS,
     ScheduleBackfillRequested,
     ScheduleBackfillRequestedData,
 )
@@ -34,9 +34,9 @@ from warrener_contracts.events.checkpoints import (
     Checkpoint,
 )
 from warrener_contracts.events.dead_letters import (
-    CampaignChangeRequested,
-    CampaignChangeRequestedData,
-    DeadSelection,
+    RedriveChangeRequested,
+    RedriveChangeRequestedData,
+    DeadLetterSelection,
     JobDropRequested,
     JobDropRequestedData,
     JobRedriveRequested,
@@ -52,16 +52,16 @@ from warrener_contracts.events.dispatch import (
 )
 from warrener_contracts.events.envelope import Event, EventData
 from warrener_contracts.events.escalation import (
-    CaseAcknowledgeRequested,
-    CaseAcknowledgeRequestedData,
-    CaseCloseRequested,
-    CaseCloseRequestedData,
-    CaseSnoozeRequested,
-    CaseSnoozeRequestedData,
+    IncidentAcknowledgeRequested,
+    IncidentAcknowledgeRequestedData,
+    IncidentCloseRequested,
+    IncidentCloseRequestedData,
+    IncidentSnoozeRequested,
+    IncidentSnoozeRequestedData,
 )
-from warrener_contracts.events.fields import Instant, JsonObject
-from warrener_contracts.events.flight import FlightRecord
-from warrener_contracts.events.parked import (
+from warrener_contracts.events.fields import Timestamp, JsonObject
+from warrener_contracts.events.flight_record import FlightRecord
+from warrener_contracts.events.parked_messages import (
     ParkedDropRequested,
     ParkedDropRequestedData,
     ParkedRequeueRequested,
@@ -78,7 +78,7 @@ from warrener_contracts.events.requests import (
     ScheduleDeclaration,
 )
 from warrener_contracts.events.schedules import (
-    ScheduleNamedData,
+    ScheduleCommandData,
     SchedulePauseRequested,
     SchedulePut,
     SchedulePutData,
@@ -87,7 +87,7 @@ from warrener_contracts.events.schedules import (
     ScheduleTicked,
     ScheduleTickedData,
     ScheduleTriggerRequested,
-    TickFate,
+    TickStatus,
 )
 from warrener_contracts.events.status import (
     AgentHeartbeat,
@@ -99,8 +99,8 @@ from warrener_contracts.events.status import (
     AttemptFailedData,
     AttemptLost,
     AttemptLostData,
-    AttemptOverdue,
-    AttemptOverdueData,
+    AttemptStartTimedOut,
+    AttemptStartTimedOutData,
     AttemptProgressed,
     AttemptProgressedData,
     AttemptReleased,
@@ -115,12 +115,12 @@ from warrener_contracts.events.status import (
     ErrorKind,
     JobDeadlinePassed,
     JobDeadlinePassedData,
-    RunningAttempt,
+    HeartbeatAttempt,
 )
 
 __all__ = [
     "MAX_CHECKPOINT",
-    "MOST_BACKFILLED",
+    "MAX_BACKFILL_TICKS",
     "AgentAnnounced",
     "AgentAnnouncedData",
     "AgentHeartbeat",
@@ -142,8 +142,8 @@ __all__ = [
     "AttemptFailedData",
     "AttemptLost",
     "AttemptLostData",
-    "AttemptOverdue",
-    "AttemptOverdueData",
+    "AttemptStartTimedOut",
+    "AttemptStartTimedOutData",
     "AttemptProgressed",
     "AttemptProgressedData",
     "AttemptReleased",
@@ -158,22 +158,22 @@ __all__ = [
     "BreakerChangedData",
     "BreakerSetRequested",
     "BreakerSetRequestedData",
-    "CampaignChangeRequested",
-    "CampaignChangeRequestedData",
-    "CaseAcknowledgeRequested",
-    "CaseAcknowledgeRequestedData",
-    "CaseCloseRequested",
-    "CaseCloseRequestedData",
-    "CaseSnoozeRequested",
-    "CaseSnoozeRequestedData",
+    "RedriveChangeRequested",
+    "RedriveChangeRequestedData",
+    "IncidentAcknowledgeRequested",
+    "IncidentAcknowledgeRequestedData",
+    "IncidentCloseRequested",
+    "IncidentCloseRequestedData",
+    "IncidentSnoozeRequested",
+    "IncidentSnoozeRequestedData",
     "Checkpoint",
-    "DeadSelection",
+    "DeadLetterSelection",
     "ErrorInfo",
     "ErrorKind",
     "Event",
     "EventData",
     "FlightRecord",
-    "Instant",
+    "Timestamp",
     "JobCancelRequested",
     "JobCancelRequestedData",
     "JobDead",
@@ -203,11 +203,11 @@ __all__ = [
     "ParkedRequeueRequested",
     "ParkedRequeueRequestedData",
     "Reason",
-    "RunningAttempt",
+    "HeartbeatAttempt",
     "ScheduleBackfillRequested",
     "ScheduleBackfillRequestedData",
     "ScheduleDeclaration",
-    "ScheduleNamedData",
+    "ScheduleCommandData",
     "SchedulePauseRequested",
     "SchedulePut",
     "SchedulePutData",
@@ -216,7 +216,7 @@ __all__ = [
     "ScheduleTicked",
     "ScheduleTickedData",
     "ScheduleTriggerRequested",
-    "ServiceDeaf",
-    "ServiceDeafData",
-    "TickFate",
+    "ServiceUnresponsive",
+    "ServiceUnresponsiveData",
+    "TickStatus",
 ]

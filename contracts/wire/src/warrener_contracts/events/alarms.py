@@ -5,7 +5,7 @@ from typing import Literal
 from pydantic import Field
 
 from warrener_contracts.events.envelope import Event, EventData
-from warrener_contracts.events.fields import AgentId, Instant, QueueName, Sentence
+from warrener_contracts.events.fields import AgentId, Timestamp, QueueName, Sentence
 
 
 class AgentLostData(EventData, frozen=True):
@@ -16,7 +16,7 @@ class AgentLostData(EventData, frozen=True):
     pid: int = Field(ge=0)
     queues: tuple[QueueName, ...]
     running: int = Field(ge=0, description="How many attempts its last heartbeat named.")
-    last_seen_at: Instant
+    last_seen_at: Timestamp
 
 
 class AgentLost(Event[AgentLostData], frozen=True):
@@ -25,16 +25,16 @@ class AgentLost(Event[AgentLostData], frozen=True):
     type: Literal["agent.lost.v1"] = "agent.lost.v1"
 
 
-class ServiceDeafData(EventData, frozen=True):
+class ServiceUnresponsiveData(EventData, frozen=True):
     """Messages wait in a queue, and none of the service that should consume it does."""
 
     service: Literal["scheduler", "agent"]
     queue: Sentence = Field(description="Its name in the broker.")
     waiting: int = Field(ge=0, description="How many messages are ready in it.")
-    since: Instant = Field(description="Seen first.")
+    since: Timestamp = Field(description="Seen first.")
 
 
-class ServiceDeaf(Event[ServiceDeafData], frozen=True):
+class ServiceUnresponsive(Event[ServiceUnresponsiveData], frozen=True):
     """`service.deaf.<service>`; once for each time that it happens, from each supervisor that notices it."""
 
     type: Literal["service.deaf.v1"] = "service.deaf.v1"

@@ -5,11 +5,11 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from warrener_contracts.events.envelope import Event, EventData
-from warrener_contracts.events.fields import Instant, ReplyAddress, Sentence
+from warrener_contracts.events.fields import Timestamp, ReplyAddress, Sentence
 from warrener_contracts.events.schedules import ScheduleName
-from warrener_contracts.unsaid import nothing
+from warrener_contracts.omit_defaults import is_unset
 
-MOST_BACKFILLED = 50_000
+MAX_BACKFILL_TICKS = 50_000
 """Nominal times of one span: more are asked for one span after the other."""
 
 
@@ -17,20 +17,20 @@ class ScheduleBackfillRequestedData(EventData, frozen=True):
     """The nominal times of a schedule from `begin` to `end`, both included, that have no job yet."""
 
     name: ScheduleName
-    begin: Instant
-    end: Instant = Field(
+    begin: Timestamp
+    end: Timestamp = Field(
         description="Later ones than the present, and what the clock has yet to decide, are left."
     )
     rate: Annotated[float, Field(gt=0, le=1000, description="Jobs a second.")] = 10.0
     reason: Sentence = "asked for"
-    not_before: Instant | None = Field(
+    not_before: Timestamp | None = Field(
         default=None,
-        exclude_if=nothing,
+        exclude_if=is_unset,
         description="When its first job is asked for; set where a scheduler goes on with the rest.",
     )
     reply_to: ReplyAddress | None = Field(
         default=None,
-        exclude_if=nothing,
+        exclude_if=is_unset,
         description="Where a job.rejected goes if there is no such schedule.",
     )
 

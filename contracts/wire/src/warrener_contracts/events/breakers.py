@@ -4,9 +4,9 @@ from typing import Literal
 
 from pydantic import Field
 
-from warrener_contracts.breaking import BreakerName, BreakerState
+from warrener_contracts.circuit_breaker import BreakerName, BreakerState
 from warrener_contracts.events.envelope import Event, EventData
-from warrener_contracts.events.fields import Instant, JobType, Sentence
+from warrener_contracts.events.fields import Timestamp, JobType, Sentence
 from warrener_contracts.policy import Duration
 
 
@@ -33,8 +33,8 @@ class BreakerChangedData(EventData, frozen=True):
 
     name: BreakerName
     state: BreakerState
-    since: Instant
-    until: Instant | None = Field(
+    since: Timestamp
+    until: Timestamp | None = Field(
         default=None, description="Open: when the first probe follows. None: when somebody closes it."
     )
     reason: Sentence

@@ -5,7 +5,7 @@ from typing import Any, Final, Literal
 from pydantic import Field
 
 from warrener_contracts.events.envelope import Event, EventData
-from warrener_contracts.events.fields import Instant
+from warrener_contracts.events.fields import Timestamp
 from warrener_contracts.events.status import AttemptData
 
 MAX_CHECKPOINT: Final = 16 * 1024
@@ -22,7 +22,7 @@ class Checkpoint(EventData, frozen=True):
 class AttemptCheckpointedData(AttemptData, frozen=True):
     """It has saved its state; also a sign of life."""
 
-    saved_at: Instant
+    saved_at: Timestamp
     checkpoint: Checkpoint
 
 

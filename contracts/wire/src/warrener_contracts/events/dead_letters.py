@@ -7,30 +7,30 @@ from uuid import UUID
 from pydantic import Field
 
 from warrener_contracts.events.envelope import Event, EventData
-from warrener_contracts.events.fields import Instant, JobType, PortableObject, QueueName, Sentence
+from warrener_contracts.events.fields import Timestamp, JobType, JsonSafeObject, QueueName, Sentence
 from warrener_contracts.policy import PolicyOverrides
 
 Fingerprint = Annotated[str, Field(pattern=r"^[0-9a-f]{12}$")]
 """What has one cause has one of these."""
 
 
-class DeadSelection(EventData, frozen=True):
+class DeadLetterSelection(EventData, frozen=True):
     """Which dead letters: those that nobody has dealt with yet, and of which all that is said here holds."""
 
     job_ids: tuple[UUID, ...] = Field(default=(), max_length=1000, description="Empty: any.")
     fingerprint: Fingerprint | None = None
     job_type: JobType | None = None
-    died_after: Instant | None = None
-    died_before: Instant | None = None
+    died_after: Timestamp | None = None
+    died_before: Timestamp | None = None
 
 
 class JobRedriveRequestedData(EventData, frozen=True):
     """Ask for dead jobs again: first a canary of them, then the others at a rate; it stops by itself when
     what they died of comes back."""
 
-    which: DeadSelection
+    which: DeadLetterSelection
     limit: int | None = Field(default=None, ge=1, description="At most so many, the first that died first.")
-    edits: PortableObject = Field(
+    edits: JsonSafeObject = Field(
         default_factory=dict, description="A JSON merge patch (RFC 7396) of each job's arguments."
     )
     queue: QueueName | None = Field(default=None, description="None: the queue of the dead job.")
@@ -58,7 +58,7 @@ class JobRedriveRequested(Event[JobRedriveRequestedData], frozen=True):
 class JobDropRequestedData(EventData, frozen=True):
     """Dead jobs that nobody will ask for again. They stay readable, with who said so and why."""
 
-    which: DeadSelection
+    which: DeadLetterSelection
     by: Sentence = Field(description="Who asks; it is kept.")
     reason: Sentence = Field(min_length=1, description="Why; it is kept with each of them.")
 
@@ -69,7 +69,7 @@ class JobDropRequested(Event[JobDropRequestedData], frozen=True):
     type: Literal["job.drop_requested.v1"] = "job.drop_requested.v1"
 
 
-class CampaignChangeRequestedData(EventData, frozen=True):
+class RedriveChangeRequestedData(EventData, frozen=True):
     """Stop a campaign, or go on with one that was stopped, by a person or by itself."""
 
     campaign_id: UUID
@@ -78,7 +78,7 @@ class CampaignChangeRequestedData(EventData, frozen=True):
     reason: Sentence = ""
 
 
-class CampaignChangeRequested(Event[CampaignChangeRequestedData], frozen=True):
+class RedriveChangeRequested(Event[RedriveChangeRequestedData], frozen=True):
     """What was asked for already goes on; a campaign that is resumed begins with a canary again."""
 
     type: Literal["job.campaign_change_requested.v1"] = "job.campaign_change_requested.v1"

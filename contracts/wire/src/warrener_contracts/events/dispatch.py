@@ -10,14 +10,14 @@ from warrener_contracts.events.envelope import Event, EventData
 from warrener_contracts.events.fields import (
     AgentId,
     AttemptNumber,
-    Instant,
+    Timestamp,
     JobType,
     JsonObject,
     QueueName,
     Sentence,
 )
 from warrener_contracts.policy import Duration, Guarantee
-from warrener_contracts.unsaid import nothing
+from warrener_contracts.omit_defaults import is_unset
 
 
 class AttemptDispatchedData(EventData, frozen=True):
@@ -31,15 +31,15 @@ class AttemptDispatchedData(EventData, frozen=True):
     guarantee: Guarantee = Guarantee.IDEMPOTENT
     timeout: Duration
     max_attempts: int = Field(ge=1, le=1000)
-    deadline: Instant | None = None
-    requested_at: Instant
-    not_before: Instant | None = Field(
+    deadline: Timestamp | None = None
+    requested_at: Timestamp
+    not_before: Timestamp | None = Field(
         default=None,
         description="It waits in the delay ladder until then; an agent that gets it early puts it back.",
     )
     checkpoint: Checkpoint | None = Field(
         default=None,
-        exclude_if=nothing,
+        exclude_if=is_unset,
         description="What an earlier attempt has saved of its state, as far as it was heard of.",
     )
 

@@ -4,7 +4,7 @@ from typing import Annotated, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, Field
 
-from warrener_contracts.events.fields import Instant, TraceParent, TraceState
+from warrener_contracts.events.fields import Timestamp, TraceParent, TraceState
 
 D = TypeVar("D", bound="EventData")
 
@@ -27,7 +27,7 @@ class Event(BaseModel, Generic[D], frozen=True):
         str, Field(min_length=1, max_length=200, description="Who says it: a URI reference of the speaker.")
     ]
     type: str
-    time: Annotated[Instant | None, Field(description="When it happened.")] = None
+    time: Annotated[Timestamp | None, Field(description="When it happened.")] = None
     subject: Annotated[str | None, Field(description="The job or the agent it is about.")] = None
     datacontenttype: Literal["application/json"] = "application/json"
     traceparent: Annotated[

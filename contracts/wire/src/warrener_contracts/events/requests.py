@@ -9,23 +9,23 @@ from warrener_contracts.events.envelope import Event, EventData
 from warrener_contracts.events.fields import (
     AgentId,
     DeclaredJobType,
-    Instant,
+    Timestamp,
     JobType,
-    PortableObject,
+    JsonSafeObject,
     QueueName,
     ReplyAddress,
     Sentence,
 )
 from warrener_contracts.events.schedules import SchedulePutData
 from warrener_contracts.policy import Duration, Guarantee, JobPolicy, PolicyOverrides
-from warrener_contracts.unsaid import nothing
+from warrener_contracts.omit_defaults import is_unset
 
 
 class JobRequestedData(EventData, frozen=True):
     """One job, please. The event's `id` makes it: a repeat with the same id asks for the same job."""
 
     job_type: JobType
-    arguments: PortableObject = Field(default_factory=dict)
+    arguments: JsonSafeObject = Field(default_factory=dict)
     queue: QueueName | None = Field(default=None, description="None: the queue that the job type declares.")
     idempotency_key: str | None = Field(
         default=None,
@@ -33,11 +33,11 @@ class JobRequestedData(EventData, frozen=True):
         max_length=200,
         description="A second request with this key makes no second job.",
     )
-    not_before: Instant | None = Field(default=None, description="Not dispatched before then.")
+    not_before: Timestamp | None = Field(default=None, description="Not dispatched before then.")
     delay: Duration | None = Field(
         default=None, description="Counted from acceptance; with not_before too, the later of both counts."
     )
-    deadline: Instant | None = Field(default=None, description="Not finished by then: expired.")
+    deadline: Timestamp | None = Field(default=None, description="Not finished by then: expired.")
     expires_after: Duration | None = Field(
         default=None, description="Counted from acceptance; with deadline too, the earlier of both counts."
     )
@@ -63,7 +63,7 @@ class JobCancelRequestedData(EventData, frozen=True):
     reply_to: ReplyAddress | None = None
     tree: bool = Field(
         default=False,
-        exclude_if=nothing,
+        exclude_if=is_unset,
         description="The job with its follow-ups and theirs; those yet to come are cancelled as they come.",
     )
 
@@ -79,10 +79,10 @@ class JobTypeDeclaration(EventData, frozen=True):
 
     name: DeclaredJobType
     queue: QueueName = "default"
-    arguments_schema: PortableObject = Field(
+    arguments_schema: JsonSafeObject = Field(
         description="JSON Schema; a request with other arguments is rejected."
     )
-    result_schema: PortableObject | None = Field(default=None, description="JSON Schema of the result.")
+    result_schema: JsonSafeObject | None = Field(default=None, description="JSON Schema of the result.")
     guarantee: Guarantee = Guarantee.IDEMPOTENT
     policy: JobPolicy = JobPolicy()
     description: Sentence = ""
@@ -104,7 +104,7 @@ class AgentAnnouncedData(EventData, frozen=True):
     queues: tuple[QueueName, ...]
     job_types: tuple[JobTypeDeclaration, ...]
     schedules: tuple[ScheduleDeclaration, ...] = Field(
-        default=(), exclude_if=nothing, description="Each is taken up once, when it is new."
+        default=(), exclude_if=is_unset, description="Each is taken up once, when it is new."
     )
 
 

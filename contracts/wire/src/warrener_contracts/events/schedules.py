@@ -9,21 +9,21 @@ from pydantic import Field
 
 from warrener_contracts.events.envelope import Event, EventData
 from warrener_contracts.events.fields import (
-    Instant,
+    Timestamp,
     JobType,
-    PortableObject,
+    JsonSafeObject,
     QueueName,
     ReplyAddress,
     Sentence,
 )
 from warrener_contracts.policy import PolicyOverrides
-from warrener_contracts.rules import Choices, Rule
-from warrener_contracts.unsaid import nothing
+from warrener_contracts.schedule_rules import ScheduleChoices, Rule
+from warrener_contracts.omit_defaults import is_unset
 
 ScheduleName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$", max_length=120)]
 """Dotted words, as a job type: they become part of a routing key."""
 
-CODE = "code"
+CODE_OWNER = "code"
 """The owner of what is declared in an agent's code."""
 
 ZoneName = Annotated[
@@ -38,16 +38,16 @@ class SchedulePutData(EventData, frozen=True):
     rule: Rule
     timezone: ZoneName = Field(default="UTC", description="A name of the IANA time zone database.")
     job_type: JobType
-    arguments: PortableObject = Field(default_factory=dict)
+    arguments: JsonSafeObject = Field(default_factory=dict)
     queue: QueueName | None = Field(default=None, description="None: the queue that the job type declares.")
     policy: PolicyOverrides | None = Field(default=None, description="What its jobs choose for themselves.")
-    choices: Choices = Choices()
+    choices: ScheduleChoices = ScheduleChoices()
     reply_to: ReplyAddress | None = Field(
         default=None, description="Where a job.rejected goes if it cannot be kept."
     )
     owner: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]+$", max_length=60)] | None = Field(
         default=None,
-        exclude_if=nothing,
+        exclude_if=is_unset,
         description="Who keeps it, such as a file of schedules; `code`: it is declared by an agent.",
     )
 
@@ -58,38 +58,38 @@ class SchedulePut(Event[SchedulePutData], frozen=True):
     type: Literal["schedule.put.v1"] = "schedule.put.v1"
 
 
-class ScheduleNamedData(EventData, frozen=True):
+class ScheduleCommandData(EventData, frozen=True):
     """The schedule of this name."""
 
     name: ScheduleName
     reason: Sentence = "asked for"
 
 
-class SchedulePauseRequested(Event[ScheduleNamedData], frozen=True):
+class SchedulePauseRequested(Event[ScheduleCommandData], frozen=True):
     """Its ticks are skipped until it is resumed; each of them is in the ledger."""
 
     type: Literal["schedule.pause_requested.v1"] = "schedule.pause_requested.v1"
 
 
-class ScheduleResumeRequested(Event[ScheduleNamedData], frozen=True):
+class ScheduleResumeRequested(Event[ScheduleCommandData], frozen=True):
     """It ticks again, from the next tick on."""
 
     type: Literal["schedule.resume_requested.v1"] = "schedule.resume_requested.v1"
 
 
-class ScheduleRemoveRequested(Event[ScheduleNamedData], frozen=True):
+class ScheduleRemoveRequested(Event[ScheduleCommandData], frozen=True):
     """It ticks no more; its ledger stays."""
 
     type: Literal["schedule.remove_requested.v1"] = "schedule.remove_requested.v1"
 
 
-class ScheduleTriggerRequested(Event[ScheduleNamedData], frozen=True):
+class ScheduleTriggerRequested(Event[ScheduleCommandData], frozen=True):
     """Ask for its job now, beside its ticks. A repeat of the event asks for the same job."""
 
     type: Literal["schedule.trigger_requested.v1"] = "schedule.trigger_requested.v1"
 
 
-class TickFate(StrEnum):
+class TickStatus(StrEnum):
     """What became of a tick."""
 
     FIRED = "fired"
@@ -104,8 +104,8 @@ class ScheduleTickedData(EventData, frozen=True):
     """What became of one nominal time of a schedule."""
 
     name: ScheduleName
-    nominal_at: Instant
-    fate: TickFate
+    nominal_at: Timestamp
+    fate: TickStatus
     reason: Sentence = Field(default="", description="Why, where it is not plain.")
     job_id: UUID | None = Field(default=None, description="The job that it asked for.")
     late_seconds: float = Field(default=0.0, description="From when it was due until it was decided.")

@@ -6,19 +6,19 @@ from uuid import UUID
 
 from pydantic import Field
 
-from warrener_contracts.durations import LONGEST
+from warrener_contracts.durations import MAX_DURATION
 from warrener_contracts.events.envelope import Event, EventData
 from warrener_contracts.events.fields import (
     AgentId,
     AttemptNumber,
-    Instant,
+    Timestamp,
     JobType,
     QueueName,
     Sentence,
-    Trace,
+    StackTrace,
 )
-from warrener_contracts.events.flight import FlightRecord
-from warrener_contracts.unsaid import nothing, zero
+from warrener_contracts.events.flight_record import FlightRecord
+from warrener_contracts.omit_defaults import is_unset, is_zero
 
 
 class ErrorKind(StrEnum):
@@ -39,35 +39,35 @@ class ErrorInfo(EventData, frozen=True):
     kind: ErrorKind
     type: Sentence = Field(description="The exception's class, or what ended its process, or the kind again.")
     message: Sentence
-    stack: Trace | None = None
+    stack: StackTrace | None = None
     retryable: bool = Field(default=True, description="False: no retry can mend it.")
     flight_record: FlightRecord | None = Field(
         default=None,
-        exclude_if=nothing,
+        exclude_if=is_unset,
         description="Where it was stopped, or its process died: what was seen of it before.",
     )
     by_class: bool = Field(
         default=False,
-        exclude_if=nothing,
+        exclude_if=is_unset,
         description="It is called not retryable for its class, by the policy of its job type: "
         "the policy of the job decides.",
     )
     bases: tuple[Sentence, ...] = Field(
         default=(),
         max_length=20,
-        exclude_if=nothing,
+        exclude_if=is_unset,
         description="The classes that the exception's class derives from, the nearest first.",
     )
     deaths: tuple[Sentence, ...] = Field(
         default=(),
-        exclude_if=nothing,
+        exclude_if=is_unset,
         description="How attempts of the job have ended with their executor or their agent so far: "
         "said by the supervisor.",
     )
     deaths_unnamed: int = Field(
         default=0,
         ge=0,
-        exclude_if=zero,
+        exclude_if=is_zero,
         description="So many more of `deaths` there were, after the first of those that are named.",
     )
 
@@ -84,7 +84,7 @@ class AttemptData(EventData, frozen=True):
 class AttemptStartedData(AttemptData, frozen=True):
     """It runs. Sent for attempts that outlive a short announcement delay, and at once for exclusive ones."""
 
-    started_at: Instant
+    started_at: Timestamp
 
 
 class AttemptStarted(Event[AttemptStartedData], frozen=True):
@@ -106,14 +106,14 @@ class AttemptProgressed(Event[AttemptProgressedData], frozen=True):
     type: Literal["attempt.progressed.v1"] = "attempt.progressed.v1"
 
 
-class EndedData(AttemptData, frozen=True):
+class AttemptEndedData(AttemptData, frozen=True):
     """When it ran."""
 
-    started_at: Instant
-    finished_at: Instant
+    started_at: Timestamp
+    finished_at: Timestamp
 
 
-class AttemptSucceededData(EndedData, frozen=True):
+class AttemptSucceededData(AttemptEndedData, frozen=True):
     """The recorded result. `recorded_attempt` differs from `attempt` where an earlier attempt had completed
     and its word was lost: the work is not done twice, its outcome is told again."""
 
@@ -128,16 +128,16 @@ class AttemptSucceeded(Event[AttemptSucceededData], frozen=True):
     type: Literal["attempt.succeeded.v1"] = "attempt.succeeded.v1"
 
 
-class AttemptFailedData(EndedData, frozen=True):
+class AttemptFailedData(AttemptEndedData, frozen=True):
     """It ran and did not succeed; nothing of its transaction stays."""
 
     error: ErrorInfo
     retry_after_seconds: float | None = Field(
-        default=None, ge=0, le=LONGEST.total_seconds(), description="The handler's own wish."
+        default=None, ge=0, le=MAX_DURATION.total_seconds(), description="The handler's own wish."
     )
     snoozed: bool = Field(
         default=False,
-        exclude_if=nothing,
+        exclude_if=is_unset,
         description="Nothing went wrong: the handler asks to be run again after retry_after_seconds, "
         "and it is not charged.",
     )
@@ -149,17 +149,17 @@ class AttemptFailed(Event[AttemptFailedData], frozen=True):
     type: Literal["attempt.failed.v1"] = "attempt.failed.v1"
 
 
-class AttemptCancelledData(EndedData, frozen=True):
+class AttemptCancelledData(AttemptEndedData, frozen=True):
     """It was stopped because somebody asked, or its handler has ended the job itself."""
 
     reason: Sentence
     by_handler: bool = Field(
         default=False,
-        exclude_if=nothing,
+        exclude_if=is_unset,
         description="Its handler wants the job to end cancelled; nobody else has asked.",
     )
     flight_record: FlightRecord | None = Field(
-        default=None, exclude_if=nothing, description="What was seen of it before it was stopped."
+        default=None, exclude_if=is_unset, description="What was seen of it before it was stopped."
     )
 
 
@@ -196,10 +196,10 @@ class AttemptTimedOut(Event[AttemptTimedOutData], frozen=True):
 class AttemptLostData(AttemptData, frozen=True):
     """There was no sign of it since `last_seen_at`: its agent is silent, or no longer lists it."""
 
-    last_seen_at: Instant
+    last_seen_at: Timestamp
     unlisted: bool = Field(
         default=False,
-        exclude_if=nothing,
+        exclude_if=is_unset,
         description="True if the agent sends heartbeats, and they no longer list the attempt.",
     )
 
@@ -210,15 +210,15 @@ class AttemptLost(Event[AttemptLostData], frozen=True):
     type: Literal["attempt.lost.v1"] = "attempt.lost.v1"
 
 
-class AttemptOverdueData(AttemptData, frozen=True):
+class AttemptStartTimedOutData(AttemptData, frozen=True):
     """The watchdog's word: no agent has shown a sign of it, and the time for that is over."""
 
-    dispatched_at: Instant | None = Field(
+    dispatched_at: Timestamp | None = Field(
         default=None, description="None: it is not certain that it was dispatched at all."
     )
 
 
-class AttemptOverdue(Event[AttemptOverdueData], frozen=True):
+class AttemptStartTimedOut(Event[AttemptStartTimedOutData], frozen=True):
     """`attempt.overdue.<job type>`."""
 
     type: Literal["attempt.overdue.v1"] = "attempt.overdue.v1"
@@ -228,7 +228,7 @@ class JobDeadlinePassedData(EventData, frozen=True):
     """The watchdog's word: the job is not over, and its deadline is."""
 
     job_id: UUID
-    deadline: Instant
+    deadline: Timestamp
 
 
 class JobDeadlinePassed(Event[JobDeadlinePassedData], frozen=True):
@@ -237,7 +237,7 @@ class JobDeadlinePassed(Event[JobDeadlinePassedData], frozen=True):
     type: Literal["job.deadline_passed.v1"] = "job.deadline_passed.v1"
 
 
-class RunningAttempt(EventData, frozen=True):
+class HeartbeatAttempt(EventData, frozen=True):
     """One line of a heartbeat."""
 
     job_id: UUID
@@ -252,8 +252,8 @@ class AgentHeartbeatData(EventData, frozen=True):
     pid: int = Field(ge=0)
     queues: tuple[QueueName, ...]
     slots: int = Field(ge=0)
-    running: tuple[RunningAttempt, ...] = ()
-    started_at: Instant
+    running: tuple[HeartbeatAttempt, ...] = ()
+    started_at: Timestamp
     draining: bool = False
 
 

@@ -8,11 +8,11 @@ import json
 
 from warrener_contracts import topology
 from warrener_contracts.events import JsonObject
-from warrener_contracts.letters import BATCH_TYPE, EVENT_TYPE, encode
-from warrener_contracts.reference.examples import golden
+from warrener_contracts.messages import BATCH_TYPE, EVENT_TYPE, encode
+from warrener_contracts.reference.examples import golden_events
 from warrener_contracts.reference.routes import PARAMETERS, ROUTES, Party, Route
 from warrener_contracts.reference.schemas import shared_schemas
-from warrener_contracts.registry import RELEASED, Kind, type_of
+from warrener_contracts.registry import RELEASED, EventClass, type_of
 
 _BINDING = "0.3.0"  # of the AsyncAPI binding for AMQP 0-9-1
 _EXCHANGES = {exchange.name: exchange for exchange in topology.EXCHANGES}
@@ -130,8 +130,8 @@ def _messages(route: Route) -> list[JsonObject]:
     return [_to("channels", route.name, "messages", type_of(kind)) for kind in route.kinds]
 
 
-def _message(kind: Kind) -> JsonObject:
-    name, example = type_of(kind), json.loads(encode(golden()[type_of(kind)]))
+def _message(kind: EventClass) -> JsonObject:
+    name, example = type_of(kind), json.loads(encode(golden_events()[type_of(kind)]))
     message: JsonObject = {
         "name": name,
         "title": name,

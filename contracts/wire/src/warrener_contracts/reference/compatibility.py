@@ -11,17 +11,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from warrener_contracts.events import JsonObject
-from warrener_contracts.portable import is_array, is_object
+from warrener_contracts.json_safety import is_array, is_object
 
-_SAYS_NOTHING = frozenset({"title", "description", "examples", "$defs", "$id", "$schema", "$comment"})
-_COMPARED_APART = frozenset({"properties", "required", "enum", "anyOf", "items", "type", "default"})
+_ANNOTATIONS = frozenset({"title", "description", "examples", "$defs", "$id", "$schema", "$comment"})
+_COMPARED_SEPARATELY = frozenset({"properties", "required", "enum", "anyOf", "items", "type", "default"})
 _LOWER = frozenset({"minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties"})
 _UPPER = frozenset({"maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties"})
 _NARROWER = "narrower: a reader of this version refuses what one of the released version writes"
 _WIDER = "wider: a reader of the released version refuses what one of this version writes"
 
 
-def gate(released: Mapping[str, Mapping[str, JsonObject]], schemas: Mapping[str, JsonObject]) -> list[str]:
+def find_breaking_changes(released: Mapping[str, Mapping[str, JsonObject]], schemas: Mapping[str, JsonObject]) -> list[str]:
     """What `schemas` (by event type) would break of the releases (by release, then by event type)."""
     return [
         complaint
@@ -30,9 +30,9 @@ def gate(released: Mapping[str, Mapping[str, JsonObject]], schemas: Mapping[str,
     ]
 
 
-def breaks(released: JsonObject, schema: JsonObject) -> list[str]:
+def compare_schemas(released: JsonObject, schema: JsonObject) -> list[str]:
     """What is incompatible in `schema` with the released schema of the same event; empty if nothing is."""
-    return list(_compare("", _Tree(released), _Tree(schema)))
+    return list(_compare("", _SchemaNode(released), _SchemaNode(schema)))
 
 
 def _against(
@@ -42,11 +42,11 @@ def _against(
         if name not in schemas:
             yield f"{name} (released in {release}): gone; keep it in RELEASED, with an up-caster from it"
             continue
-        for complaint in breaks(released[name], schemas[name]):
+        for complaint in compare_schemas(released[name], schemas[name]):
             yield f"{name} (released in {release}): {complaint}"
 
 
-class _Tree:
+class _SchemaNode:
     """A place in a schema, with references followed."""
 
     def __init__(self, node: JsonObject, root: JsonObject | None = None) -> None:
@@ -59,7 +59,7 @@ class _Tree:
         self.node = node
 
     def below(self, node: JsonObject) -> "_Tree":
-        return _Tree(node, self.root)
+        return _SchemaNode(node, self.root)
 
     def children(self, key: str) -> dict[str, "_Tree"]:
         return {name: self.below(node) for name, node in self.node.get(key, {}).items()}
@@ -83,7 +83,7 @@ class _Tree:
         return [self._whole(inner, inside) for inner in value] if is_array(value) else value
 
 
-def _compare(path: str, old: _Tree, new: _Tree) -> Iterator[str]:
+def _compare(path: str, old: _SchemaNode, new: _SchemaNode) -> Iterator[str]:
     where = path or "the event"
     yield from _fields(path, old, new)
     yield from _choices(where, old, new)
@@ -100,7 +100,7 @@ def _compare(path: str, old: _Tree, new: _Tree) -> Iterator[str]:
     yield from _limits(where, old, new)
 
 
-def _fields(path: str, old: _Tree, new: _Tree) -> Iterator[str]:
+def _fields(path: str, old: _SchemaNode, new: _SchemaNode) -> Iterator[str]:
     before, after = old.children("properties"), new.children("properties")
     must_before: set[str] = set(old.get("required") or [])
     must_after: set[str] = set(new.get("required") or [])
@@ -119,7 +119,7 @@ def _fields(path: str, old: _Tree, new: _Tree) -> Iterator[str]:
         yield f"{where}: a new required field, {_NARROWER}; make it optional"
 
 
-def _choices(where: str, old: _Tree, new: _Tree) -> Iterator[str]:
+def _choices(where: str, old: _SchemaNode, new: _SchemaNode) -> Iterator[str]:
     before, after = old.get("enum"), new.get("enum")
     if before == after:
         return
@@ -134,34 +134,34 @@ def _choices(where: str, old: _Tree, new: _Tree) -> Iterator[str]:
             yield f"{where}: the choice {value!r} is new, {_WIDER}"
 
 
-def _branches(where: str, old: _Tree, new: _Tree) -> Iterator[str]:
+def _branches(where: str, old: _SchemaNode, new: _SchemaNode) -> Iterator[str]:
     """Alternatives are told apart by type and kept in order: each is compared with its counterpart."""
     before, after = old.branches(), new.branches()
     for branch in _unmatched(before, after):
-        yield f"{where}: no longer {_shown(branch)}, {_NARROWER}"
+        yield f"{where}: no longer {_type_label(branch)}, {_NARROWER}"
     for branch in _unmatched(after, before):
-        yield f"{where}: {_shown(branch)} too, {_WIDER}"
+        yield f"{where}: {_type_label(branch)} too, {_WIDER}"
     for branch in before:
         for counterpart in _counterparts(branch, after):
             yield from _compare(where, branch, counterpart)
 
 
-def _unmatched(these: Sequence[_Tree], those: Sequence[_Tree]) -> list[_Tree]:
+def _unmatched(these: Sequence[_SchemaNode], those: Sequence[_SchemaNode]) -> list[_SchemaNode]:
     return [tree for tree in these if not _counterparts(tree, those)]
 
 
-def _counterparts(tree: _Tree, others: Sequence[_Tree]) -> list[_Tree]:
-    return [other for other in others if _shown(other) == _shown(tree)][:1]
+def _counterparts(tree: _SchemaNode, others: Sequence[_SchemaNode]) -> list[_SchemaNode]:
+    return [other for other in others if _type_label(other) == _type_label(tree)][:1]
 
 
-def _shown(tree: _Tree) -> str:
+def _type_label(tree: _SchemaNode) -> str:
     return str(tree.get("type") or tree.get("const") or "anything")
 
 
-def _limits(where: str, old: _Tree, new: _Tree) -> Iterator[str]:
+def _limits(where: str, old: _SchemaNode, new: _SchemaNode) -> Iterator[str]:
     """Everything else that restricts a value. A keyword that is not known here counts as a break when it
     changes."""
-    keys = (old.node.keys() | new.node.keys()) - _SAYS_NOTHING - _COMPARED_APART
+    keys = (old.node.keys() | new.node.keys()) - _ANNOTATIONS - _COMPARED_SEPARATELY
     for key in sorted(keys):
         before, after = old.whole(key), new.whole(key)
         if before == after:

@@ -4,11 +4,11 @@ import json
 from importlib.metadata import version
 from pathlib import PurePosixPath
 
-from warrener_contracts.letters import encode
+from warrener_contracts.messages import encode
 from warrener_contracts.reference.asyncapi import asyncapi
 from warrener_contracts.reference.events_page import events_page
-from warrener_contracts.reference.examples import golden
-from warrener_contracts.reference.journey_page import journey_page
+from warrener_contracts.reference.examples import golden_events
+from warrener_contracts.reference.state_machine_page import state_machine_page
 from warrener_contracts.reference.schemas import schemas
 from warrener_contracts.reference.topology_page import topology_page
 
@@ -21,18 +21,18 @@ def documents() -> dict[PurePosixPath, str]:
     """The text of each file, by its path in the repository. The same code gives the same bytes."""
     return {
         **{WIRE / "schemas" / f"{name}.json": _json(schema) for name, schema in schemas().items()},
-        **{WIRE / "golden" / f"{name}.json": _json(json.loads(encode(e))) for name, e in golden().items()},
+        **{WIRE / "golden" / f"{name}.json": _json(json.loads(encode(e))) for name, e in golden_events().items()},
         PurePosixPath("docs/reference/asyncapi.json"): _json(asyncapi(wire_version())),
         PurePosixPath("docs/reference/events.md"): events_page(),
         PurePosixPath("docs/reference/topology.md"): topology_page(),
-        PurePosixPath("docs/journey-of-a-job.md"): journey_page(),
+        PurePosixPath("docs/journey-of-a-job.md"): state_machine_page(),
     }
 
 
 def snapshot() -> dict[PurePosixPath, str]:
     """What a release keeps, by its path in the folder of the release."""
-    kept = ("schemas", "golden")
-    return {path.relative_to(WIRE): text for path, text in documents().items() if path.parent.name in kept}
+    folders = ("schemas", "golden")
+    return {path.relative_to(WIRE): text for path, text in documents().items() if path.parent.name in folders}
 
 
 def wire_version() -> str:

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from warrener_contracts.events import Event, EventData, JsonObject
-from warrener_contracts.letters import encode
+from warrener_contracts.messages import encode
 from warrener_contracts.reference import GENERATED
-from warrener_contracts.reference.examples import golden
+from warrener_contracts.reference.examples import golden_events
 from warrener_contracts.reference.fields_table import fields_table
 from warrener_contracts.reference.routes import Route, routes_of
 from warrener_contracts.reference.schemas import shared_schemas
-from warrener_contracts.registry import RELEASED, Kind, type_of
+from warrener_contracts.registry import RELEASED, EventClass, type_of
 from warrener_contracts.topology import MAX_BODY
 
 _HEAD = f"""{GENERATED}
@@ -53,7 +53,7 @@ def _linked(page: str) -> str:
 
 
 def _lines() -> Iterator[str]:
-    schemas, examples = shared_schemas("#/{model}"), golden()
+    schemas, examples = shared_schemas("#/{model}"), golden_events()
     yield _HEAD.rstrip()
     yield ""
     envelope = schemas["JobRequested"]
@@ -74,7 +74,7 @@ def _lines() -> Iterator[str]:
         yield from _part(name, schemas[name])
 
 
-def _event(kind: Kind, schemas: dict[str, JsonObject], example: Event[Any]) -> Iterator[str]:
+def _event(kind: EventClass, schemas: dict[str, JsonObject], example: Event[Any]) -> Iterator[str]:
     data = _data_of(kind)
     yield ""
     yield f"## {type_of(kind)}"
@@ -130,7 +130,7 @@ def _without_data(schema: JsonObject) -> JsonObject:
     return {"properties": properties, "required": schema["required"]}
 
 
-def _data_of(kind: Kind) -> type[EventData]:
+def _data_of(kind: EventClass) -> type[EventData]:
     annotation: object = kind.model_fields["data"].annotation
     assert isinstance(annotation, type)
     assert issubclass(annotation, EventData)

@@ -9,11 +9,11 @@ from typing import Any
 from uuid import UUID
 
 from warrener_contracts import events as e
-from warrener_contracts.breaking import BreakerState
+from warrener_contracts.circuit_breaker import BreakerState
 from warrener_contracts.identity import tick_job_id
 from warrener_contracts.policy import Backoff, Guarantee, JobPolicy, PolicyOverrides
 from warrener_contracts.registry import type_of
-from warrener_contracts.rules import Choices, CronRule, Misfire, Overlap
+from warrener_contracts.schedule_rules import ScheduleChoices, CronRule, MisfirePolicy, OverlapPolicy
 from warrener_contracts.states import JobState
 
 _NOON = datetime(2013, 1, 1, 12, 0, tzinfo=UTC)
@@ -203,9 +203,9 @@ def _status() -> list[e.Event[Any]]:
             **_envelope(13, _SUPERVISOR, 95),
             data=e.AttemptLostData(**_attempt(), last_seen_at=_at(64), unlisted=True),
         ),
-        e.AttemptOverdue(
+        e.AttemptStartTimedOut(
             **_envelope(14, _SUPERVISOR, 1860),
-            data=e.AttemptOverdueData(**_attempt(), dispatched_at=_at(60)),
+            data=e.AttemptStartTimedOutData(**_attempt(), dispatched_at=_at(60)),
         ),
         e.JobDeadlinePassed(
             **_envelope(15, _SUPERVISOR, 7201),
@@ -219,7 +219,7 @@ def _status() -> list[e.Event[Any]]:
                 pid=4121,
                 queues=("loading", "default"),
                 slots=4,
-                running=(e.RunningAttempt(job_id=_JOB, attempt=1),),
+                running=(e.HeartbeatAttempt(job_id=_JOB, attempt=1),),
                 started_at=_at(-60),
                 draining=False,
             ),
@@ -319,9 +319,9 @@ def _alarms() -> list[e.Event[Any]]:
                 last_seen_at=_at(80),
             ),
         ),
-        e.ServiceDeaf(
+        e.ServiceUnresponsive(
             **_envelope(51, _SUPERVISOR, 120),
-            data=e.ServiceDeafData(
+            data=e.ServiceUnresponsiveData(
                 service="agent", queue="warrener.queue.loading", waiting=17, since=_at(100)
             ),
         ),
@@ -330,7 +330,7 @@ def _alarms() -> list[e.Event[Any]]:
 
 def _dead_letters() -> list[e.Event[Any]]:
     campaign = UUID("019440f7-9d20-7f31-8a64-4c1be07d25a9")
-    which = e.DeadSelection(
+    which = e.DeadLetterSelection(
         job_ids=(_JOB,),
         fingerprint="9f86d081884c",
         job_type="flights.load",
@@ -366,9 +366,9 @@ def _dead_letters() -> list[e.Event[Any]]:
                 which=which, by="ann@operations", reason="the airline has withdrawn these files"
             ),
         ),
-        e.CampaignChangeRequested(
+        e.RedriveChangeRequested(
             **_envelope(24, "airline/operations", 90_120, campaign),
-            data=e.CampaignChangeRequestedData(
+            data=e.RedriveChangeRequestedData(
                 campaign_id=campaign, change="stop", by="ann@operations", reason="the database is slow today"
             ),
         ),
@@ -376,14 +376,14 @@ def _dead_letters() -> list[e.Event[Any]]:
 
 
 def _schedules() -> list[e.Event[Any]]:
-    named = e.ScheduleNamedData(name="flights.hourly", reason="the airport is closed")
+    named = e.ScheduleCommandData(name="flights.hourly", reason="the airport is closed")
 
-    def asked(number: int) -> dict[str, Any]:
+    def request_envelope(number: int) -> dict[str, Any]:
         return _envelope(number, "airline/operations", 10, "flights.hourly")
 
     return [
         e.SchedulePut(
-            **asked(52),
+            **request_envelope(52),
             data=e.SchedulePutData(
                 name="flights.hourly",
                 rule=CronRule(expression="30 * * * MON-FRI"),
@@ -392,10 +392,10 @@ def _schedules() -> list[e.Event[Any]]:
                 arguments=_ARGUMENTS,
                 queue="loading",
                 policy=_CHOSEN,
-                choices=Choices(
-                    misfire=Misfire.WINDOW,
+                choices=ScheduleChoices(
+                    misfire=MisfirePolicy.WINDOW,
                     catch_up_window=timedelta(hours=2),
-                    overlap=Overlap.QUEUE_ONE,
+                    overlap=OverlapPolicy.QUEUE_ONE,
                     jitter=timedelta(seconds=5),
                     start=_NOON,
                     end=_at(31_536_000),
@@ -404,12 +404,12 @@ def _schedules() -> list[e.Event[Any]]:
                 reply_to="operations-desk-4",
             ),
         ),
-        e.SchedulePauseRequested(**asked(53), data=named),
-        e.ScheduleResumeRequested(**asked(54), data=named),
-        e.ScheduleRemoveRequested(**asked(55), data=named),
-        e.ScheduleTriggerRequested(**asked(56), data=named),
+        e.SchedulePauseRequested(**request_envelope(53), data=named),
+        e.ScheduleResumeRequested(**request_envelope(54), data=named),
+        e.ScheduleRemoveRequested(**request_envelope(55), data=named),
+        e.ScheduleTriggerRequested(**request_envelope(56), data=named),
         e.ScheduleBackfillRequested(
-            **asked(65),
+            **request_envelope(65),
             data=e.ScheduleBackfillRequestedData(
                 name="flights.hourly",
                 begin=_at(-86_400),
@@ -425,7 +425,7 @@ def _schedules() -> list[e.Event[Any]]:
             data=e.ScheduleTickedData(
                 name="flights.hourly",
                 nominal_at=_at(1800),
-                fate=e.TickFate.CAUGHT_UP,
+                fate=e.TickStatus.CAUGHT_UP,
                 reason="it was due while no scheduler ran",
                 job_id=tick_job_id("flights.hourly", _at(1800)),
                 late_seconds=0.004,
@@ -437,17 +437,17 @@ def _schedules() -> list[e.Event[Any]]:
 def _cases() -> list[e.Event[Any]]:
     case, ann, console = "3f9a1c77e0b2", "ann@airline.example", "airline/console"
     return [
-        e.CaseAcknowledgeRequested(
+        e.IncidentAcknowledgeRequested(
             **_envelope(41, console, 300, case),
-            data=e.CaseAcknowledgeRequestedData(fingerprint=case, by=ann),
+            data=e.IncidentAcknowledgeRequestedData(fingerprint=case, by=ann),
         ),
-        e.CaseSnoozeRequested(
+        e.IncidentSnoozeRequested(
             **_envelope(42, console, 301, case),
-            data=e.CaseSnoozeRequestedData(fingerprint=case, by=ann, until=_at(7200)),
+            data=e.IncidentSnoozeRequestedData(fingerprint=case, by=ann, until=_at(7200)),
         ),
-        e.CaseCloseRequested(
+        e.IncidentCloseRequested(
             **_envelope(43, console, 302, case),
-            data=e.CaseCloseRequestedData(fingerprint=case, by=ann, reason="the disk has been replaced"),
+            data=e.IncidentCloseRequestedData(fingerprint=case, by=ann, reason="the disk has been replaced"),
         ),
     ]
 
@@ -466,9 +466,9 @@ def _parked() -> list[e.Event[Any]]:
 
 
 @cache
-def golden() -> Mapping[str, e.Event[Any]]:
+def golden_events() -> Mapping[str, e.Event[Any]]:
     """The example of each event, by its CloudEvents `type`."""
-    told = [
+    examples = [
         *_requests(),
         *_dispatch(),
         *_status(),
@@ -479,4 +479,4 @@ def golden() -> Mapping[str, e.Event[Any]]:
         *_dead_letters(),
         *_schedules(),
     ]
-    return MappingProxyType({type_of(type(event)): event for event in told})
+    return MappingProxyType({type_of(type(event)): event for event in examples})

@@ -33,16 +33,16 @@ def type_name(field: JsonObject) -> str:
 
 
 def _limits(field: JsonObject) -> str:
-    said: list[str] = []
+    limits: list[str] = []
     if "minimum" in field or "maximum" in field:
-        said.append(f"{_number(field.get('minimum', ''))}…{_number(field.get('maximum', ''))}")
+        limits.append(f"{_number(field.get('minimum', ''))}…{_number(field.get('maximum', ''))}")
     if "maxLength" in field:
-        said.append(f"at most {field['maxLength']} characters")
+        limits.append(f"at most {field['maxLength']} characters")
     if "pattern" in field:
-        said.append(f"`{field['pattern']}`")
+        limits.append(f"`{field['pattern']}`")
     if "examples" in field:
-        said.append("such as " + ", ".join(f"`{example}`" for example in field["examples"]))
-    return f" ({'; '.join(said)})" if said else ""
+        limits.append("such as " + ", ".join(f"`{example}`" for example in field["examples"]))
+    return f" ({'; '.join(limits)})" if limits else ""
 
 
 def _number(value: Any) -> str:

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from warrener_contracts import events as e
 from warrener_contracts import topology
-from warrener_contracts.registry import Kind
+from warrener_contracts.registry import EventClass
 
 
 class Party(StrEnum):
@@ -30,7 +30,7 @@ class Route:
     key: str
     senders: tuple[Party, ...]
     receivers: tuple[Party, ...]
-    kinds: tuple[Kind, ...]
+    kinds: tuple[EventClass, ...]
     about: str
     persistent: bool = True
 
@@ -52,10 +52,10 @@ PARAMETERS: Mapping[str, str] = {
     "schedule": "The name of a schedule: dotted words.",
     "verb": "What is asked for: put, pause_requested, resume_requested, remove_requested, trigger_requested.",
     "fate": "What became of the tick: fired, caught_up, coalesced, skipped, waiting or triggered.",
-    "rung": "The step of the delay ladder: " + ", ".join(rung.name for rung in topology.RUNGS) + ".",
+    "rung": "The step of the delay ladder: " + ", ".join(level.name for level in topology.DELAY_LEVELS) + ".",
 }
 
-_ATTEMPT_EVENTS: tuple[Kind, ...] = (
+_ATTEMPT_EVENTS: tuple[EventClass, ...] = (
     e.AttemptStarted,
     e.AttemptProgressed,
     e.AttemptSucceeded,
@@ -65,7 +65,7 @@ _ATTEMPT_EVENTS: tuple[Kind, ...] = (
     e.AttemptCheckpointed,
     e.AttemptTimedOut,
     e.AttemptLost,
-    e.AttemptOverdue,
+    e.AttemptStartTimedOut,
 )
 
 ROUTES: tuple[Route, ...] = (
@@ -111,7 +111,7 @@ ROUTES: tuple[Route, ...] = (
         "job.campaign_change_requested",
         (ANYONE,),
         (SCHEDULER,),
-        (e.CampaignChangeRequested,),
+        (e.RedriveChangeRequested,),
         "A campaign over dead letters is stopped or resumed.",
     ),
     Route(
@@ -192,7 +192,7 @@ ROUTES: tuple[Route, ...] = (
         "case.acknowledge_requested",
         (ANYONE,),
         (SUPERVISOR,),
-        (e.CaseAcknowledgeRequested,),
+        (e.IncidentAcknowledgeRequested,),
         "Somebody is on it: no further alerts of this case.",
     ),
     Route(
@@ -201,7 +201,7 @@ ROUTES: tuple[Route, ...] = (
         "case.snooze_requested",
         (ANYONE,),
         (SUPERVISOR,),
-        (e.CaseSnoozeRequested,),
+        (e.IncidentSnoozeRequested,),
         "Nothing of this case's ladder until then.",
     ),
     Route(
@@ -210,7 +210,7 @@ ROUTES: tuple[Route, ...] = (
         "case.close_requested",
         (ANYONE,),
         (SUPERVISOR,),
-        (e.CaseCloseRequested,),
+        (e.IncidentCloseRequested,),
         "The case is over; raised again, it begins anew.",
     ),
     Route(
@@ -375,7 +375,7 @@ ROUTES: tuple[Route, ...] = (
         "service.deaf.{service}",
         (SUPERVISOR,),
         (ANYONE,),
-        (e.ServiceDeaf,),
+        (e.ServiceUnresponsive,),
         "Messages wait in a queue that nobody consumes.",
     ),
     Route(
@@ -390,6 +390,6 @@ ROUTES: tuple[Route, ...] = (
 )
 
 
-def routes_of(kind: Kind) -> list[Route]:
+def routes_of(kind: EventClass) -> list[Route]:
     """Where an event may be met."""
     return [route for route in ROUTES if kind in route.kinds]

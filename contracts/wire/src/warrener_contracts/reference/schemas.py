@@ -5,10 +5,10 @@ from typing import Any
 from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 
 from warrener_contracts.events import JsonObject
-from warrener_contracts.registry import RELEASED, Kind, type_of
+from warrener_contracts.registry import RELEASED, EventClass, type_of
 
 # Our reader fills these in; who writes an event by hand must not leave them out, as CloudEvents asks.
-_ASKED_FOR = ("specversion", "type")
+_ALWAYS_REQUIRED = ("specversion", "type")
 
 
 class _Plain(GenerateJsonSchema):
@@ -24,7 +24,7 @@ class _Plain(GenerateJsonSchema):
         return found
 
 
-def schema_of(kind: Kind) -> JsonObject:
+def schema_of(kind: EventClass) -> JsonObject:
     """The JSON Schema (draft 2020-12) of one event."""
     schema = _complete(kind, kind.model_json_schema(schema_generator=_Plain))
     return {
@@ -49,6 +49,6 @@ def shared_schemas(reference: str) -> dict[str, JsonObject]:
     return {**parts, **{kind.__name__: _complete(kind, parts[kind.__name__]) for kind in RELEASED}}
 
 
-def _complete(kind: Kind, schema: JsonObject) -> JsonObject:
-    required = [*_ASKED_FOR, *schema["required"]]
+def _complete(kind: EventClass, schema: JsonObject) -> JsonObject:
+    required = [*_ALWAYS_REQUIRED, *schema["required"]]
     return {**schema, "title": type_of(kind), "required": required}

@@ -64,8 +64,8 @@ def _lines() -> Iterator[str]:
     yield ""
     yield "| rung | waits | queue |"
     yield "|---|---|---|"
-    for rung in topology.RUNGS:
-        yield f"| `{rung.name}` | {int(rung.delay.total_seconds())} s | `{rung.queue}` |"
+    for level in topology.DELAY_LEVELS:
+        yield f"| `{level.name}` | {int(level.delay.total_seconds())} s | `{level.queue}` |"
 
 
 def _queues() -> tuple[Queue, ...]:

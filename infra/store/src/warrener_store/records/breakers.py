@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from warrener_contracts.breaking import BreakerPolicy, BreakerState
+from warrener_contracts.circuit_breaker import BreakerPolicy, BreakerState
 from warrener_store.encoding import escape, unescape
 from warrener_store.records.form import Form, texts_in, texts_out
 from warrener_store.rows import BreakerRow

@@ -6,7 +6,7 @@ from operator import attrgetter
 from typing import Any
 from uuid import UUID
 
-from warrener_contracts.journey import JOURNEY, Signal, To
+from warrener_contracts.state_machine import STATE_MACHINE, Signal, Transition
 from warrener_contracts.states import JobState
 from warrener_store.arrays import once
 from warrener_store.encoding import unescape
@@ -26,7 +26,7 @@ SUCCEEDED_COLUMNS = (
 )
 """What a statement tells of each job that was ended, in the order of `succeeded_in`."""
 
-IN_FLIGHT = tuple(state for state in JobState if isinstance(JOURNEY[state, Signal.SUCCEEDED], To))
+IN_FLIGHT = tuple(state for state in JobState if isinstance(STATE_MACHINE[state, Signal.SUCCEEDED], Transition))
 """The states from which the journey leads to a success."""
 
 _NUMBER = attrgetter("job_id.int")  # in one order: whoever locks in it cannot meet a deadlock

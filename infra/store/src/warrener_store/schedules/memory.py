@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import datetime
 from uuid import UUID
 
-from warrener_contracts.events import TickFate
+from warrener_contracts.events import TickStatus
 from warrener_store.newest import newest
 from warrener_store.rows import JobRow
 from warrener_store.schedules.declarations import DeclarationRow, Declarations
@@ -75,7 +75,7 @@ class MemorySchedules(Schedules, Declarations):
             self._triggers.removed(name)
             self._watches.pop(name, None)
             for tick in self._ticks.waiting(name):
-                self._ticks.put(replace(tick, fate=TickFate.SKIPPED, reason=REMOVED, decided_at=now))
+                self._ticks.put(replace(tick, fate=TickStatus.SKIPPED, reason=REMOVED, decided_at=now))
 
     async def schedules(self, names: Collection[str] | None = None) -> dict[str, ScheduleRow]:
         asked = self._schedules if names is None else self._schedules.keys() & set(names)
@@ -118,7 +118,7 @@ class MemorySchedules(Schedules, Declarations):
         if held is None:
             self._ticks.put(tick)
             return True
-        if held.fate is not TickFate.WAITING or tick.fate is TickFate.WAITING:
+        if held.fate is not TickStatus.WAITING or tick.fate is TickStatus.WAITING:
             return False
         self._ticks.put(replace(tick, due_at=held.due_at, fired_at=held.fired_at))
         return True
@@ -172,7 +172,7 @@ class MemorySchedules(Schedules, Declarations):
 
     def _backfill(self, tick: TickRow) -> bool:
         held = self._ticks.get(tick.key)
-        if held is not None and (held.job_id is not None or held.fate is TickFate.WAITING):
+        if held is not None and (held.job_id is not None or held.fate is TickStatus.WAITING):
             return False
         self._ticks.put(tick if held is None else replace(tick, due_at=held.due_at))
         return True

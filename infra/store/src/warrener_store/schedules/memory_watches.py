@@ -6,7 +6,7 @@ from datetime import datetime
 from itertools import islice
 from uuid import UUID
 
-from warrener_contracts.events import TickFate
+from warrener_contracts.events import TickStatus
 from warrener_contracts.states import JobState
 from warrener_store.rows import JobRow
 from warrener_store.schedules.memory_ticks import MemoryTicks
@@ -109,7 +109,7 @@ class MemoryWatches(Watches, TickUpkeep):
         old = [
             tick
             for tick in map(self._ticks.get, keys)
-            if tick is not None and tick.fate is not TickFate.WAITING and tick.wake_at is None
+            if tick is not None and tick.fate is not TickStatus.WAITING and tick.wake_at is None
         ]
         self._ticks.remove(old)
         return len(old)
@@ -122,7 +122,7 @@ class MemoryWatches(Watches, TickUpkeep):
         return [
             tick
             for tick in reversed(behind)
-            if tick.nominal_at < before and tick.fate is not TickFate.WAITING and tick.wake_at is None
+            if tick.nominal_at < before and tick.fate is not TickStatus.WAITING and tick.wake_at is None
         ]
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
-from warrener_contracts.events import SchedulePutData, TickFate
+from warrener_contracts.events import SchedulePutData, TickStatus
 from warrener_contracts.states import JobState
 from warrener_store.encoding import escape, unescape
 from warrener_store.records.form import Form, text_in, text_out
@@ -111,7 +111,7 @@ def tick_in(values: Sequence[Any], form: Form) -> TickRow:
     return TickRow(
         schedule=values[0],
         nominal_at=form.moment_in(values[1]),
-        fate=TickFate(values[2]),
+        fate=TickStatus(values[2]),
         due_at=form.moment_in(values[3]),
         decided_at=form.moment_in(values[4]),
         reason=unescape(values[5]),

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from warrener_contracts.events import SchedulePutData, TickFate
+from warrener_contracts.events import SchedulePutData, TickStatus
 from warrener_contracts.states import JobState
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class TickRow:
 
     schedule: str
     nominal_at: datetime
-    fate: TickFate
+    fate: TickStatus
     due_at: datetime
     decided_at: datetime
     reason: str = ""

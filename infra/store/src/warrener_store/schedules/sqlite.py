@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from warrener_contracts.events import TickFate
+from warrener_contracts.events import TickStatus
 from warrener_store.encoding import encode, escape
 from warrener_store.newest import newest
 from warrener_store.records.form import TEXTUAL
@@ -128,7 +128,7 @@ async def _put(transaction: Transaction, ticks: Sequence[TickRow]) -> list[TickR
 
 
 def _changes(tick: TickRow, held: str | None) -> bool:
-    return held is None or (held == TickFate.WAITING and tick.fate is not TickFate.WAITING)
+    return held is None or (held == TickStatus.WAITING and tick.fate is not TickStatus.WAITING)
 
 
 def _text(moment: datetime) -> str:

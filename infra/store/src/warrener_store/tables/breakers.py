@@ -2,7 +2,7 @@
 
 from sqlalchemy import Boolean, Column, Integer, Table, Text
 
-from warrener_contracts.breaking import BreakerState
+from warrener_contracts.circuit_breaker import BreakerState
 from warrener_store.tables.columns import METADATA, moment, one_of, rule, text
 
 breakers = Table(

@@ -3,7 +3,7 @@
 from sqlalchemy import Boolean, Column, Index, Integer, Table, Text
 from sqlalchemy import text as sql
 
-from warrener_contracts.events import TickFate
+from warrener_contracts.events import TickStatus
 from warrener_store.tables.columns import ID, METADATA, moment, one_of, rule, text
 
 schedules = Table(
@@ -45,7 +45,7 @@ ticks = Table(
     moment("fired_at"),
     moment("wake_at"),
     text("request", nullable=True),
-    rule("fate_known", one_of("fate", TickFate)),
+    rule("fate_known", one_of("fate", TickStatus)),
     rule("request_until_fired", "(request IS NULL) = (wake_at IS NULL)"),
 )
 declarations = Table(

@@ -14,7 +14,7 @@ from warrener_agent.executors.port import Ended, Raised, Returned
 from warrener_agent.failures import WISHES
 from warrener_agent.kinds import JobKind
 from warrener_contracts.events import ErrorKind
-from warrener_contracts.portable import suspect, unportable
+from warrener_contracts.json_safety import may_be_unsafe, find_unsafe_value
 from warrener_contracts.topology import MAX_BODY
 
 
@@ -72,7 +72,7 @@ def result_of(kind: JobKind, value: Any) -> Ended:
     try:
         # Written once: this text is recorded and told. Past this door nobody can refuse it any more.
         text = kind.signature.write(value)
-        if suspect(text) and (finding := unportable(from_json(text))):
+        if may_be_unsafe(text) and (finding := find_unsafe_value(from_json(text))):
             return _unportable(kind, finding)
     except ValidationError as error:
         return refusal(ErrorKind.BAD_RESULT, f"{kind.name} returned what it did not declare: {_lines(error)}")
@@ -93,7 +93,7 @@ def result_of(kind: JobKind, value: Any) -> Ended:
 def _finding(kind: JobKind, value: Any) -> str | None:
     """Half a surrogate pair cannot be written as JSON at all: where one stands."""
     try:
-        return unportable(kind.signature.plain(value))
+        return find_unsafe_value(kind.signature.plain(value))
     except (PydanticSerializationError, ValueError, TypeError):
         return None
 

@@ -9,7 +9,7 @@ from warrener_agent.executors.port import Raised
 from warrener_agent.failures import Cancel, Fail, Instead, RetryAfter, Snooze
 from warrener_contracts.events import ErrorInfo, ErrorKind, FlightRecord
 from warrener_contracts.policy import JobPolicy
-from warrener_contracts.retrying import not_again_because
+from warrener_contracts.retryability import non_retryable_reason
 
 _MESSAGE = 4_000
 _STACK = 16_000
@@ -28,7 +28,7 @@ def failure(error: BaseException, policy: JobPolicy | None = None) -> Raised:
         bases=_bases(type(error)),
     )
     delay = error.delay.total_seconds() if isinstance(error, RetryAfter | Snooze) else None
-    if delay is None and info.retryable and policy is not None and not_again_because(info, policy):
+    if delay is None and info.retryable and policy is not None and non_retryable_reason(info, policy):
         # A supervisor of before 1.1 knows no names of errors, and believes what stands here.
         info = info.model_copy(update={"retryable": False, "by_class": True})
     return Raised(info, delay, _instead(error))

@@ -12,8 +12,8 @@ from warrener.places import Places, find_places
 from warrener.running import client_at, run, store_at
 from warrener.shown.breakers import breaker_page, breakers_table
 from warrener.shown.screen import err, out, print_json
-from warrener_contracts.breaking import before
-from warrener_contracts.durations import duration
+from warrener_contracts.circuit_breaker import breakers_for
+from warrener_contracts.durations import parse_duration
 from warrener_store import StateStore
 
 LIST_EXAMPLES = """
@@ -138,7 +138,7 @@ async def _find(store: StateStore, text: str) -> tuple[str, list[str]]:
     """The breaker that is meant, and the job types behind it."""
     behind: dict[str, list[str]] = {}
     for job_type, row in sorted((await store.job_types()).items()):
-        for name in before(job_type, row.policy.depends_on):
+        for name in breakers_for(job_type, row.policy.depends_on):
             behind.setdefault(name, []).append(job_type)
     found = [name for name in (text, f"job:{text}", f"dependency:{text}") if name in behind]
     if len(found) == 1:
@@ -161,6 +161,6 @@ def _time(text: str | None) -> timedelta | None:
     if text is None:
         return None
     try:
-        return duration(text)
+        return parse_duration(text)
     except ValueError as error:
         raise CommandError(f"--for: {error}", code=Exit.USAGE) from error

@@ -31,8 +31,8 @@ from warrener.selecting import (
 from warrener.shown.dead_letters import campaign_page, campaigns_table
 from warrener.shown.screen import err, out, print_json
 from warrener_contracts.events import (
-    CampaignChangeRequested,
-    CampaignChangeRequestedData,
+    RedriveChangeRequested,
+    RedriveChangeRequestedData,
     JobDropRequestedData,
     JobRedriveRequestedData,
 )
@@ -249,8 +249,8 @@ async def _change(
     places = find_places(*where)
     async with store_at(places) as open_store:
         campaign_id = await whole_campaign(open_store, text)
-    data = CampaignChangeRequestedData(campaign_id=campaign_id, change=change, by=by or who(), reason=reason)
-    event = CampaignChangeRequested(
+    data = RedriveChangeRequestedData(campaign_id=campaign_id, change=change, by=by or who(), reason=reason)
+    event = RedriveChangeRequested(
         id=str(SystemEntropy().new_id()),
         source=SOURCE,
         time=datetime.now(UTC),

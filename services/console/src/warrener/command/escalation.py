@@ -17,7 +17,7 @@ from warrener.selecting import who as here
 from warrener.shown.cases import cases_table
 from warrener.shown.screen import err, print_json
 from warrener_client import Client
-from warrener_contracts.durations import duration
+from warrener_contracts.durations import parse_duration
 from warrener_store.escalations import CaseRow, Escalations
 
 EXAMPLES = """
@@ -80,7 +80,7 @@ def ack(
     """
 
     async def tell(client: Client, found: CaseRow, who: str) -> None:
-        await client.acknowledge_case(found.fingerprint, by=who)
+        await client.acknowledge_incident(found.fingerprint, by=who)
 
     run(_say(case, find_places(broker, store), by, "ack", tell, as_json=as_json))
 
@@ -96,12 +96,12 @@ def snooze(
 ) -> None:
     """Let nothing of this case's ladder happen for a while."""
     try:
-        until = datetime.now(UTC) + duration(for_)
+        until = datetime.now(UTC) + parse_duration(for_)
     except ValueError as error:
         raise CommandError(f"--for: {error}", code=Exit.USAGE) from error
 
     async def tell(client: Client, found: CaseRow, who: str) -> None:
-        await client.snooze_case(found.fingerprint, until, by=who)
+        await client.snooze_incident(found.fingerprint, until, by=who)
 
     run(_say(case, find_places(broker, store), by, "snooze", tell, as_json=as_json))
 
@@ -118,7 +118,7 @@ def close(
     """Say that a case is over. Raised again, it begins anew."""
 
     async def tell(client: Client, found: CaseRow, who: str) -> None:
-        await client.close_case(found.fingerprint, by=who, reason=reason)
+        await client.close_incident(found.fingerprint, by=who, reason=reason)
 
     run(_say(case, find_places(broker, store), by, "close", tell, as_json=as_json))
 

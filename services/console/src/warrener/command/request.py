@@ -10,7 +10,7 @@ from warrener.places import find_places
 from warrener.policies import policy_of
 from warrener.requesting import request_lines, request_one
 from warrener.running import run
-from warrener_client import Ask
+from warrener_client import JobSpec
 
 EXAMPLES = """
 warrener request flights.load path=2013-01-01.csv
@@ -80,7 +80,7 @@ def request(
     --wait the result.
     """
     places = find_places(broker)
-    shared = Ask(
+    shared = JobSpec(
         job_type,
         id=given_id,
         idempotency_key=key,

@@ -31,7 +31,7 @@ from warrener.running import client_at, run, store_at
 from warrener.shown.schedules import preview_table, schedules_table, ticks_table
 from warrener.shown.screen import err, out, print_json
 from warrener.shown.triggers import no_times_line
-from warrener_client.client import ScheduleWish
+from warrener_client.client import ScheduleCommandEvent
 from warrener_contracts.events import (
     SchedulePauseRequested,
     SchedulePutData,
@@ -39,7 +39,7 @@ from warrener_contracts.events import (
     ScheduleResumeRequested,
     ScheduleTriggerRequested,
 )
-from warrener_contracts.rules import Misfire, Overlap, RepeatedHour, SkippedHour
+from warrener_contracts.schedule_rules import MisfirePolicy, OverlapPolicy, DstOverlap, DstGap
 from warrener_store import Store as OpenStore
 from warrener_store.schedules.rows import ScheduleRow, TickRow
 
@@ -141,18 +141,18 @@ def put(
     holidays: Holidays = None,
     except_cron: ExceptCron = None,
     timezone: Annotated[str, typer.Option(help="An IANA name; for what goes by the wall clock.")] = "UTC",
-    skipped_hour: Annotated[SkippedHour, typer.Option(help="A wall time that the clock jumps over.")] = (
-        SkippedHour.AFTER
+    skipped_hour: Annotated[DstGap, typer.Option(help="A wall time that the clock jumps over.")] = (
+        DstGap.AFTER
     ),
-    repeated_hour: Annotated[RepeatedHour, typer.Option(help="A wall time that the clock shows twice.")] = (
-        RepeatedHour.FIRST
+    repeated_hour: Annotated[DstOverlap, typer.Option(help="A wall time that the clock shows twice.")] = (
+        DstOverlap.FIRST
     ),
-    misfire: Annotated[Misfire, typer.Option(help="Ticks that were missed.")] = Misfire.ONCE,
+    misfire: Annotated[MisfirePolicy, typer.Option(help="Ticks that were missed.")] = MisfirePolicy.ONCE,
     catch_up_most: Annotated[int, typer.Option(help="For --misfire all.")] = 10,
     catch_up_window: Annotated[str | None, _option("--catch-up-window", "For --misfire window.")] = None,
     grace: Annotated[str, typer.Option(help="Later than that is missed.")] = "10s",
-    overlap: Annotated[Overlap, typer.Option(help="While the job of an earlier tick is not over.")] = (
-        Overlap.ALLOW
+    overlap: Annotated[OverlapPolicy, typer.Option(help="While the job of an earlier tick is not over.")] = (
+        OverlapPolicy.ALLOW
     ),
     jitter: Annotated[str | None, _option("--jitter", "Each tick is late by up to this.")] = None,
     start: Annotated[datetime | None, _option("--start", "No tick before (UTC).")] = None,
@@ -316,11 +316,11 @@ def trigger(
 
 
 def _wish(
-    kind: ScheduleWish, verb: str, name: str, reason: str, broker: str | None, *, as_json: bool
+    kind: ScheduleCommandEvent, verb: str, name: str, reason: str, broker: str | None, *, as_json: bool
 ) -> None:
     async def ask() -> UUID:
         async with client_at(find_places(broker)) as client:
-            return await client.ask_of_schedule(kind, name, reason)
+            return await client.send_schedule_command(kind, name, reason)
 
     wish_id = run(ask())
     if as_json:

@@ -143,7 +143,7 @@ async def _carry_out(places: Places, found: Plan) -> list[str]:
     async with client_at(places) as client:
         await client.put_schedules(found.puts)
         for name in found.removed:
-            await client.ask_of_schedule(ScheduleRemoveRequested, name, "it is not in the file any more")
+            await client.send_schedule_command(ScheduleRemoveRequested, name, "it is not in the file any more")
     async with store_at(places) as open_store:
         return await _not_taken_up(open_store, found)
 

@@ -9,7 +9,7 @@ import typer
 
 from warrener.exits import CommandError, Exit
 from warrener.holidays import holidays_of, today
-from warrener_contracts.day_rules import Roll
+from warrener_contracts.day_rules import BusinessDayConvention
 
 
 def _option(name: str, about: str, metavar: str | None = None) -> Any:
@@ -28,7 +28,7 @@ Nth = Annotated[
 DaysOfMonth = Annotated[
     list[int] | None, _option("--day-of-month", "This day, or the business day --roll says; repeatable.")
 ]
-RollTo = Annotated[Roll | None, _option("--roll", "From a day that is no business day; else after.")]
+RollTo = Annotated[BusinessDayConvention | None, _option("--roll", "From a day that is no business day; else after.")]
 RuleJson = Annotated[
     str | None, _option("--rule", "Any rule as JSON, or @FILE: any_of, all_of, except.", "JSON")
 ]
@@ -46,7 +46,7 @@ def business_days_rule(
     weekdays: str | None,
     nth: Sequence[int] | None,
     days: Sequence[int] | None,
-    roll: Roll | None,
+    roll: BusinessDayConvention | None,
 ) -> dict[str, Any] | None:
     """The fields of the rule; None where it was not asked for."""
     fields = {"weekdays": _words(weekdays), "nth": nth, "days": days, "roll": roll}

@@ -13,7 +13,7 @@ from warrener.running import client_at
 from warrener.scheduling.span import Span, span_of, still_to_come
 from warrener.shown.screen import err
 from warrener_contracts.events import (
-    MOST_BACKFILLED,
+    MAX_BACKFILL_TICKS,
     ScheduleBackfillRequested,
     ScheduleBackfillRequestedData,
 )
@@ -39,10 +39,10 @@ async def find_span(
     last = min(end, row.next_at or end, datetime.now(UTC))
     if last < begin:
         return Span(row.name, ())
-    times = times_between(row.asked, row.put_at, begin, last, MOST_BACKFILLED + 1)
-    if len(times) > MOST_BACKFILLED:
+    times = times_between(row.asked, row.put_at, begin, last, MAX_BACKFILL_TICKS + 1)
+    if len(times) > MAX_BACKFILL_TICKS:
         raise CommandError(
-            f"expected a span with at most {MOST_BACKFILLED:,} ticks, got more",
+            f"expected a span with at most {MAX_BACKFILL_TICKS:,} ticks, got more",
             do=f"ask for it in several: the first ends at {times[-2].isoformat()}",
             code=Exit.USAGE,
         )

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from warrener.scheduling.carried import Carried, Finding, Loss
 from warrener.scheduling.literal import literal
 from warrener_contracts.events import SchedulePutData
-from warrener_contracts.rules import CronRule, IntervalRule
+from warrener_contracts.schedule_rules import CronRule, IntervalRule
 
 Names = Callable[[str], Sequence[str] | None]
 """The names of a task's arguments, in their order; None: nobody knows the task."""

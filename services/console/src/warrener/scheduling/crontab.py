@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from warrener.scheduling.carried import Carried, Finding, Loss
 from warrener.scheduling.literal import literal
 from warrener_contracts.events import SchedulePutData
-from warrener_contracts.rules import CronRule
+from warrener_contracts.schedule_rules import CronRule
 
 _VARIABLE = re.compile(r"""\s*(?P<name>[A-Za-z_]\w*|"[^"]*"|'[^']*')\s*=\s*(?P<value>.*?)\s*$""")
 _MACRO = re.compile(r"\s*(?P<when>@\w+)\s+(?P<rest>\S.*)$")

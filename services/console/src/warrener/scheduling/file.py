@@ -11,14 +11,14 @@ from pydantic import BaseModel, ValidationError
 from warrener.exits import CommandError
 from warrener.scheduling.lines import Lines
 from warrener_contracts.events import SchedulePutData
-from warrener_contracts.events.schedules import CODE
-from warrener_contracts.portable import is_array, is_object
-from warrener_contracts.short_rules import SHORT_RULES, long_rule
+from warrener_contracts.events.schedules import CODE_OWNER
+from warrener_contracts.json_safety import is_array, is_object
+from warrener_contracts.short_rules import SHORT_RULE_FIELDS, expand_short_rule
 
 TABLE = "schedule"
 _TOP = ("owner", "defaults", TABLE)
 _OF_THE_FILE = frozenset({"owner", "reply_to", "rule"})
-_KEYS = (SchedulePutData.model_fields.keys() | SHORT_RULES | {"rule"}) - (_OF_THE_FILE - {"rule"})
+_KEYS = (SchedulePutData.model_fields.keys() | SHORT_RULE_FIELDS | {"rule"}) - (_OF_THE_FILE - {"rule"})
 _DEFAULTS = ("timezone", "queue", "policy", "choices")
 
 
@@ -80,8 +80,8 @@ class _Reader:
 
     def _owner(self) -> str | None:
         owner = self._told.get("owner")
-        if owner == CODE:
-            raise self._error(None, "owner", f"expected another label than {CODE!r}: it means agents' code")
+        if owner == CODE_OWNER:
+            raise self._error(None, "owner", f"expected another label than {CODE_OWNER!r}: it means agents' code")
         return None if owner is None else str(owner)
 
     def _defaults(self) -> Mapping[str, Any]:
@@ -105,9 +105,9 @@ class _Reader:
         for key in table:
             if key not in _KEYS:
                 raise self._error(place, key, f"expected one of {', '.join(sorted(_KEYS))}, got {key!r}")
-        said = {word: value for word, value in table.items() if word not in SHORT_RULES}
+        said = {word: value for word, value in table.items() if word not in SHORT_RULE_FIELDS}
         try:
-            fields = {**_merged(defaults, said), "rule": long_rule(table), "owner": owner}
+            fields = {**_merged(defaults, said), "rule": expand_short_rule(table), "owner": owner}
         except ValueError as error:
             raise self._error(place, "", str(error)) from None
         try:

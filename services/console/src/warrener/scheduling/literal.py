@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, cast
 
-from warrener_contracts.portable import is_array
+from warrener_contracts.json_safety import is_array
 
 
 def literal(value: Any) -> Any:

@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from warrener_contracts.events import SchedulePutData
-from warrener_contracts.portable import is_object
+from warrener_contracts.json_safety import is_object
 
 
 class Action(StrEnum):

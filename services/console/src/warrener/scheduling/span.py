@@ -9,12 +9,12 @@ from uuid import UUID
 from pydantic import TypeAdapter
 
 from warrener.exits import CommandError, Exit
-from warrener_contracts.events import TickFate
-from warrener_contracts.events.fields import Instant
+from warrener_contracts.events import TickStatus
+from warrener_contracts.events.fields import Timestamp
 from warrener_contracts.identity import tick_job_id
 from warrener_store.schedules.rows import TickRow
 
-_INSTANT: TypeAdapter[datetime] = TypeAdapter(Instant)
+_INSTANT: TypeAdapter[datetime] = TypeAdapter(Timestamp)
 
 
 class Standing(StrEnum):
@@ -80,7 +80,7 @@ def _standing(nominal_at: datetime, known: Mapping[datetime, TickRow]) -> Standi
     tick = known.get(nominal_at)
     if tick is None:
         return Standing.ASKED_FOR
-    if tick.fate is TickFate.WAITING:
+    if tick.fate is TickStatus.WAITING:
         return Standing.WAITS
     if tick.job_id is None:
         return Standing.ASKED_FOR
@@ -90,7 +90,7 @@ def _standing(nominal_at: datetime, known: Mapping[datetime, TickRow]) -> Standi
 def still_to_come(asked: Iterable[datetime], held: Iterable[TickRow]) -> tuple[int, int]:
     """How many of these ticks nobody has taken up yet, and how many of the others are not published yet."""
     known = {
-        tick.nominal_at: tick for tick in held if tick.job_id is not None or tick.fate is TickFate.WAITING
+        tick.nominal_at: tick for tick in held if tick.job_id is not None or tick.fate is TickStatus.WAITING
     }
     rows = [known.get(nominal_at) for nominal_at in asked]
     return rows.count(None), sum(row is not None and row.request is not None for row in rows)

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from warrener_contracts.events import JsonObject, SchedulePutData
-from warrener_contracts.portable import is_array, is_object
+from warrener_contracts.json_safety import is_array, is_object
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _SHORT = {"cron": ("expression", "cron"), "interval": ("every", "every")}

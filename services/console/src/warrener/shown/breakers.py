@@ -10,7 +10,7 @@ from rich.text import Text
 
 from warrener.shown.tables import one_line, table
 from warrener.shown.times import ago, clock, span
-from warrener_contracts.breaking import BreakerState
+from warrener_contracts.circuit_breaker import BreakerState
 from warrener_store.rows import BreakerRow
 
 _SIGNS: dict[BreakerState, tuple[str, str]] = {

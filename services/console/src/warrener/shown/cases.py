@@ -8,7 +8,7 @@ from rich.text import Text
 
 from warrener.shown.tables import one_line, table
 from warrener.shown.times import ago, clock
-from warrener_contracts.portable import is_object
+from warrener_contracts.json_safety import is_object
 from warrener_store.escalations import CaseRow
 
 

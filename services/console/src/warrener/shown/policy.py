@@ -24,10 +24,10 @@ def job_retries_text(row: JobRow) -> str:
 
 def curve_text(backoff: Backoff) -> str:
     """`30 s` always, `10 s +10 s to 5 min`, `1 s x2 to 5 min`, or the list: `1 s, 1 min, 1 h`."""
-    first = _span(backoff.plain(1))
+    first = _span(backoff.base_delay(1))
     if backoff.delays is not None:
         return ", ".join(map(_span, backoff.delays[:6])) + (" …" if len(backoff.delays) > 6 else "")
-    if backoff.plain(2) == backoff.plain(1):
+    if backoff.base_delay(2) == backoff.base_delay(1):
         return first
     step = f"x{backoff.factor:g}" if backoff.step is None else f"+{_span(backoff.step)}"
     return f"{first} {step} to {_span(backoff.limit)}"

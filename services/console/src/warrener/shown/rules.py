@@ -5,8 +5,8 @@ from datetime import time
 
 from warrener.shown.times import span
 from warrener.shown.triggers import trigger_text
-from warrener_contracts.day_rules import WORKING_WEEK, BusinessDaysRule, DaysRule, Roll
-from warrener_contracts.rules import (
+from warrener_contracts.day_rules import WORKING_WEEK, BusinessDaysRule, DaysRule, BusinessDayConvention
+from warrener_contracts.schedule_rules import (
     AllOfRule,
     AnyOfRule,
     CronRule,
@@ -20,10 +20,10 @@ from warrener_contracts.triggers import AfterRule, EventRule
 
 _MOST_NAMED = 3
 _ROLLS = {
-    Roll.SKIP: "if it is a business day",
-    Roll.BEFORE: "or the business day before",
-    Roll.AFTER: "or the business day after",
-    Roll.NEAREST: "or the nearest business day",
+    BusinessDayConvention.SKIP: "if it is a business day",
+    BusinessDayConvention.BEFORE: "or the business day before",
+    BusinessDayConvention.AFTER: "or the business day after",
+    BusinessDayConvention.NEAREST: "or the nearest business day",
 }
 
 

@@ -11,17 +11,17 @@ from warrener.scheduling.span import Span, Standing
 from warrener.shown.rules import rule_text
 from warrener.shown.tables import table
 from warrener.shown.times import ago, clock, span
-from warrener_contracts.events import TickFate
+from warrener_contracts.events import TickStatus
 from warrener_store.schedules.overdue import is_over, overdue_since
 from warrener_store.schedules.rows import ScheduleRow, TickRow
 
 _STYLES = {
-    TickFate.FIRED: "good",
-    TickFate.CAUGHT_UP: "good",
-    TickFate.TRIGGERED: "good",
-    TickFate.WAITING: "live",
-    TickFate.COALESCED: "soft",
-    TickFate.SKIPPED: "odd",
+    TickStatus.FIRED: "good",
+    TickStatus.CAUGHT_UP: "good",
+    TickStatus.TRIGGERED: "good",
+    TickStatus.WAITING: "live",
+    TickStatus.COALESCED: "soft",
+    TickStatus.SKIPPED: "odd",
 }
 
 

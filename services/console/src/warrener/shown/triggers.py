@@ -3,11 +3,11 @@
 from rich.text import Text
 
 from warrener.shown.times import span
-from warrener_contracts.rules import Rule
+from warrener_contracts.schedule_rules import Rule
 from warrener_contracts.topology import EVENTS
 from warrener_contracts.triggers import (
     AfterRule,
-    Check,
+    ConditionOperator,
     Condition,
     EventRule,
     TriggerRule,
@@ -16,12 +16,12 @@ from warrener_contracts.triggers import (
 )
 
 _SIGNS = {
-    Check.EQUALS: "=",
-    Check.DIFFERS: "!=",
-    Check.LESS: "<",
-    Check.AT_MOST: "<=",
-    Check.MORE: ">",
-    Check.AT_LEAST: ">=",
+    ConditionOperator.EQUALS: "=",
+    ConditionOperator.DIFFERS: "!=",
+    ConditionOperator.LESS: "<",
+    ConditionOperator.AT_MOST: "<=",
+    ConditionOperator.MORE: ">",
+    ConditionOperator.AT_LEAST: ">=",
 }
 _ENDS = {UpstreamEnd.SUCCEEDED: "succeeded", UpstreamEnd.FAILED: "failed", UpstreamEnd.FINISHED: "ended"}
 
@@ -53,8 +53,8 @@ def _whenever(rule: TriggerRule) -> str:
             came = f"a message comes by {rule.exchange} under {rule.key}{passing}"
             if rule.debounce is None:
                 return f"whenever {came}"
-            quiet, longest = span(rule.debounce), span(rule.longest)
-            return f"once {came}, and none for {quiet} since, or {longest} after the first"
+            quiet, max_wait = span(rule.debounce), span(rule.max_wait)
+            return f"once {came}, and none for {quiet} since, or {max_wait} after the first"
         case AfterRule(upstreams=(only,)):
             return f"whenever a job of {_upstream(only)}"
         case AfterRule():
@@ -68,11 +68,11 @@ def _upstream(upstream: Upstream) -> str:
 
 def _condition(condition: Condition) -> str:
     match condition.check:
-        case Check.EXISTS:
+        case ConditionOperator.EXISTS:
             return condition.path
-        case Check.ABSENT:
+        case ConditionOperator.ABSENT:
             return f"!{condition.path}"
-        case Check.ONE_OF:
+        case ConditionOperator.ONE_OF:
             return f"{condition.path}={'|'.join(map(str, condition.value))}"
         case check:
             return f"{condition.path}{_SIGNS[check]}{condition.value}"

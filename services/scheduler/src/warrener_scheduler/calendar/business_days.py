@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from datetime import date, timedelta
 from functools import lru_cache
 
-from warrener_contracts.day_rules import BusinessDaysRule, Roll, Weekday
+from warrener_contracts.day_rules import BusinessDaysRule, BusinessDayConvention, Weekday
 
 _DAY = timedelta(days=1)
 _LONGEST_ROLL = 31  # days; a business day that far away stands for no other
@@ -70,18 +70,18 @@ def _rolled_of_month(rule: BusinessDaysRule, business: _Business, year: int, mon
             yield rolled
 
 
-def _rolled(roll: Roll, business: _Business, day: date) -> date | None:
+def _rolled(roll: BusinessDayConvention, business: _Business, day: date) -> date | None:
     if business(day):
         return day
     before, after = _first(business, day, -_DAY), _first(business, day, _DAY)
     match roll:
-        case Roll.SKIP:
+        case BusinessDayConvention.SKIP:
             return None
-        case Roll.BEFORE:
+        case BusinessDayConvention.BEFORE:
             return before
-        case Roll.AFTER:
+        case BusinessDayConvention.AFTER:
             return after
-        case Roll.NEAREST:
+        case BusinessDayConvention.NEAREST:
             if before is None or after is None:
                 return before or after
             return before if day - before <= after - day else after

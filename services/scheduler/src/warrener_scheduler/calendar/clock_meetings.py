@@ -8,7 +8,7 @@ from itertools import islice, takewhile
 from typing import NamedTuple
 
 from warrener_contracts.events import SchedulePutData
-from warrener_contracts.rules import CronRule, Rule, RulePart, parts_of
+from warrener_contracts.schedule_rules import CronRule, Rule, RulePart, child_rules
 from warrener_scheduler.calendar import cron
 from warrener_scheduler.calendar.times_of_day import wall_times
 from warrener_scheduler.calendar.wall_clock import WallTimes, moments
@@ -49,7 +49,7 @@ def _by_wall_clock(rule: Rule | RulePart) -> Iterator[Rule | RulePart]:
         case Nature.WALL:
             yield rule
         case Nature.ELAPSED:
-            for part in parts_of(rule):
+            for part in child_rules(rule):
                 yield from _by_wall_clock(part)
         case Nature.DAYS:
             pass

@@ -8,18 +8,18 @@ from heapq import merge
 from itertools import groupby
 from typing import NamedTuple
 
-from warrener_contracts.rules import (
+from warrener_contracts.schedule_rules import (
     AllOfRule,
     AnyOfRule,
     CronRule,
     ExceptRule,
     IntervalRule,
     OnceRule,
-    RepeatedHour,
+    DstOverlap,
     Rule,
     RulePart,
-    SkippedHour,
-    parts_of,
+    DstGap,
+    child_rules,
 )
 from warrener_scheduler.calendar import cron, intervals
 from warrener_scheduler.calendar.instant import INSTANT
@@ -43,8 +43,8 @@ class Clockwork(NamedTuple):
     """What the ticks of a rule depend on beside the rule."""
 
     zone: str
-    skipped: SkippedHour
-    repeated: RepeatedHour
+    skipped: DstGap
+    repeated: DstOverlap
     put_at: datetime
 
 
@@ -64,7 +64,7 @@ def check(rule: Rule | RulePart) -> None:
 
 def leaves(rule: Rule | RulePart) -> Iterator[Rule | RulePart]:
     """The rules that it is made of in the end; itself, if it is not combined."""
-    parts = parts_of(rule)
+    parts = child_rules(rule)
     if not parts:
         yield rule
     for part in parts:
@@ -129,7 +129,7 @@ def _met(rule: IntervalRule, clockwork: Clockwork, after: datetime, days: TimesO
             yield moment
             last, leaps = moment, 0
             continue
-        opening = next(_moments(clockwork, days, moment, SkippedHour.SKIP, RepeatedHour.BOTH), None)
+        opening = next(_moments(clockwork, days, moment, DstGap.SKIP, DstOverlap.BOTH), None)
         if opening is None:
             return
         last, leaps = opening - INSTANT, leaps + 1
@@ -140,7 +140,7 @@ def _holds(days: TimesOfDay, clockwork: Clockwork, moment: datetime) -> bool:
 
 
 def _moments(
-    clockwork: Clockwork, times: TimesOfDay, after: datetime, skipped: SkippedHour, repeated: RepeatedHour
+    clockwork: Clockwork, times: TimesOfDay, after: datetime, skipped: DstGap, repeated: DstOverlap
 ) -> Iterator[datetime]:
     since = max(after, intervals.EPOCH)
     return moments(clockwork.zone, partial(wall_times, times), since, skipped, repeated)

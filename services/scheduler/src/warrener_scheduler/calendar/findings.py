@@ -7,7 +7,7 @@ from itertools import groupby, islice, pairwise
 
 from warrener_contracts.day_rules import BusinessDaysRule, DaysRule
 from warrener_contracts.events import SchedulePutData
-from warrener_contracts.rules import Choices, Misfire, OnceRule, Overlap, RepeatedHour, SkippedHour
+from warrener_contracts.schedule_rules import ScheduleChoices, MisfirePolicy, OnceRule, OverlapPolicy, DstOverlap, DstGap
 from warrener_contracts.triggers import TriggerRule
 from warrener_scheduler.calendar.clock_meetings import Meeting, meetings
 from warrener_scheduler.calendar.combined import leaves
@@ -93,7 +93,7 @@ def _holidays(asked: SchedulePutData, now: datetime) -> Iterator[Finding]:
             )
 
 
-def _jitter(choices: Choices, gap: timedelta | None) -> Iterator[Finding]:
+def _jitter(choices: ScheduleChoices, gap: timedelta | None) -> Iterator[Finding]:
     if choices.jitter and gap is not None and choices.jitter > gap:
         yield Finding(
             "jitter",
@@ -102,30 +102,30 @@ def _jitter(choices: Choices, gap: timedelta | None) -> Iterator[Finding]:
         )
 
 
-def _catching_up(choices: Choices) -> Iterator[Finding]:
+def _catching_up(choices: ScheduleChoices) -> Iterator[Finding]:
     window, misfire = choices.catch_up_window, choices.misfire
-    if misfire is Misfire.WINDOW and window is not None and window <= choices.grace:
+    if misfire is MisfirePolicy.WINDOW and window is not None and window <= choices.grace:
         yield Finding(
             "catch-up",
             f"its catch-up window of {_seconds(window)} is not longer than its grace of "
             f"{_seconds(choices.grace)}: what is missed is too old for it already",
         )
-    if misfire is not Misfire.WINDOW and window is not None:
+    if misfire is not MisfirePolicy.WINDOW and window is not None:
         yield Finding("catch-up", f"it has a catch-up window, which misfire={misfire} does not look at")
-    if misfire is not Misfire.ALL and choices.catch_up_most != Choices().catch_up_most:
+    if misfire is not MisfirePolicy.ALL and choices.catch_up_most != ScheduleChoices().catch_up_most:
         yield Finding("catch-up", f"it has catch_up_most, which misfire={misfire} does not look at")
 
 
 _WHEN_LONGER = {
-    Overlap.ALLOW: "they run side by side",
-    Overlap.SKIP: "ticks are skipped",
-    Overlap.QUEUE_ONE: "ticks wait, and some are skipped",
-    Overlap.QUEUE_ALL: "ticks wait, ever longer where most jobs take so long",
-    Overlap.CANCEL: "jobs are cancelled before they are done",
+    OverlapPolicy.ALLOW: "they run side by side",
+    OverlapPolicy.SKIP: "ticks are skipped",
+    OverlapPolicy.QUEUE_ONE: "ticks wait, and some are skipped",
+    OverlapPolicy.QUEUE_ALL: "ticks wait, ever longer where most jobs take so long",
+    OverlapPolicy.CANCEL: "jobs are cancelled before they are done",
 }
 
 
-def _overlaps(choices: Choices, gap: timedelta | None, durations: Sequence[timedelta]) -> Iterator[Finding]:
+def _overlaps(choices: ScheduleChoices, gap: timedelta | None, durations: Sequence[timedelta]) -> Iterator[Finding]:
     longer = sorted(one for one in durations if gap is not None and one > gap)
     if gap is not None and longer:
         yield Finding(
@@ -161,14 +161,14 @@ def _clock_change(asked: SchedulePutData, found: Sequence[Meeting], *, skipped: 
 
 
 _SKIPPED = {
-    SkippedHour.SKIP: "there is no tick then (skipped_hour=skip)",
-    SkippedHour.AFTER: "it ticks as much later as the clock jumps (skipped_hour=after)",
-    SkippedHour.BEFORE: "it ticks as much earlier as the clock jumps (skipped_hour=before)",
+    DstGap.SKIP: "there is no tick then (skipped_hour=skip)",
+    DstGap.AFTER: "it ticks as much later as the clock jumps (skipped_hour=after)",
+    DstGap.BEFORE: "it ticks as much earlier as the clock jumps (skipped_hour=before)",
 }
 _REPEATED = {
-    RepeatedHour.FIRST: "it ticks the first time alone (repeated_hour=first)",
-    RepeatedHour.LAST: "it ticks the last time alone (repeated_hour=last)",
-    RepeatedHour.BOTH: "it ticks twice (repeated_hour=both)",
+    DstOverlap.FIRST: "it ticks the first time alone (repeated_hour=first)",
+    DstOverlap.LAST: "it ticks the last time alone (repeated_hour=last)",
+    DstOverlap.BOTH: "it ticks twice (repeated_hour=both)",
 }
 
 

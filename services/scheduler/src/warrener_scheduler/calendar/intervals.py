@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
-from warrener_contracts.rules import IntervalRule
+from warrener_contracts.schedule_rules import IntervalRule
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 END = datetime(2190, 1, 1, tzinfo=UTC)

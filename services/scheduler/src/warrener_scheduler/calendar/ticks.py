@@ -8,7 +8,7 @@ from itertools import takewhile
 from uuid import NAMESPACE_OID, uuid5
 
 from warrener_contracts.events import SchedulePutData
-from warrener_contracts.rules import CronRule
+from warrener_contracts.schedule_rules import CronRule
 from warrener_contracts.triggers import AfterRule, EventRule, TriggerRule
 from warrener_scheduler.calendar import combined, cron, intervals
 from warrener_scheduler.calendar.combined import Clockwork

@@ -12,7 +12,7 @@ from heapq import merge
 from itertools import takewhile
 from typing import NamedTuple
 
-from warrener_contracts.rules import RepeatedHour, SkippedHour
+from warrener_contracts.schedule_rules import DstOverlap, DstGap
 from warrener_scheduler.calendar.instant import INSTANT
 from warrener_scheduler.calendar.zones import ClockChange, last_change, next_change, offset_at
 
@@ -44,7 +44,7 @@ class _Stretch(NamedTuple):
 
 
 def moments(
-    zone: str, wall_times: WallTimes, after: datetime, skipped: SkippedHour, repeated: RepeatedHour
+    zone: str, wall_times: WallTimes, after: datetime, skipped: DstGap, repeated: DstOverlap
 ) -> Iterator[datetime]:
     """The moments later than `after` at which the rule ticks, in order, each once."""
     last = after
@@ -79,24 +79,24 @@ def _next_start(stretch: _Stretch, wall_times: WallTimes, last: datetime) -> dat
 
 
 def _ticks(
-    stretch: _Stretch, wall_times: WallTimes, after: datetime, skipped: SkippedHour, repeated: RepeatedHour
+    stretch: _Stretch, wall_times: WallTimes, after: datetime, skipped: DstGap, repeated: DstOverlap
 ) -> Iterator[datetime]:
     return merge(
         _ordinary(stretch, wall_times, after, repeated),
-        _moved_behind(stretch, wall_times, after) if skipped is SkippedHour.AFTER else (),
-        _moved_before(stretch, wall_times) if skipped is SkippedHour.BEFORE else (),
+        _moved_behind(stretch, wall_times, after) if skipped is DstGap.AFTER else (),
+        _moved_before(stretch, wall_times) if skipped is DstGap.BEFORE else (),
     )
 
 
 def _ordinary(
-    stretch: _Stretch, wall_times: WallTimes, after: datetime, repeated: RepeatedHour
+    stretch: _Stretch, wall_times: WallTimes, after: datetime, repeated: DstOverlap
 ) -> Iterator[datetime]:
     """Wall times that the clock shows in this stretch, but for those that another one has."""
     low = _wall(after, stretch.offset)
-    if repeated is RepeatedHour.FIRST and stretch.begun is not None and stretch.skipped_before < _NOTHING:
+    if repeated is DstOverlap.FIRST and stretch.begun is not None and stretch.skipped_before < _NOTHING:
         low = max(low, _wall(stretch.begun.at, stretch.begun.before) - INSTANT)
     end = _wall(stretch.ended.at, stretch.offset)
-    if repeated is RepeatedHour.LAST and stretch.skipped_after < _NOTHING:
+    if repeated is DstOverlap.LAST and stretch.skipped_after < _NOTHING:
         end += stretch.skipped_after
     times = takewhile(lambda wall: wall < end, wall_times(low))
     return (wall.replace(tzinfo=UTC) - stretch.offset for wall in times)

@@ -6,7 +6,7 @@ from datetime import date
 from enum import Enum
 
 from warrener_contracts.day_rules import BusinessDaysRule, DaysRule, Weekday
-from warrener_contracts.rules import AllOfRule, AnyOfRule, CronRule, ExceptRule, Rule, RulePart, parts_of
+from warrener_contracts.schedule_rules import AllOfRule, AnyOfRule, CronRule, ExceptRule, Rule, RulePart, child_rules
 from warrener_scheduler.calendar import cron
 from warrener_scheduler.calendar.business_days import days_of
 from warrener_scheduler.calendar.times_of_day import ALL_DAY, NO_TIME, TimesOfDay, between, product, these
@@ -28,7 +28,7 @@ class Nature(Enum):
 
 def nature(rule: Rule | RulePart) -> Nature:
     """Raises BadCombination where its parts do not go together."""
-    natures = [nature(part) for part in parts_of(rule)]
+    natures = [nature(part) for part in child_rules(rule)]
     match rule:
         case DaysRule():
             return Nature.DAYS
@@ -78,7 +78,7 @@ def _of_except(natures: Sequence[Nature]) -> Nature:
 
 def times_of_day(rule: Rule | RulePart) -> TimesOfDay:
     """Its times on each day; of a set of days, those that it holds. For rules that are not ELAPSED."""
-    parts = [times_of_day(part) for part in parts_of(rule)]
+    parts = [times_of_day(part) for part in child_rules(rule)]
     match rule:
         case CronRule(expression=expression):
             return _of_cron(cron.parsed(expression))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 
 from warrener_contracts.events import AgentAnnounced, ScheduleDeclaration
-from warrener_contracts.events.schedules import CODE
+from warrener_contracts.events.schedules import CODE_OWNER
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
 from warrener_scheduler.clock.adoption import Adoption, adoption, declared, fingerprint_of
@@ -53,7 +53,7 @@ class Adopting:
             elif what is Adoption.OPERATORS:
                 _tell_operators(row, held[row.name].asked.owner)
         await self._keep(new, noted, event.data.agent_id)
-        _tell_vanished(event, [name for name in vanished if name in held and held[name].asked.owner == CODE])
+        _tell_vanished(event, [name for name in vanished if name in held and held[name].asked.owner == CODE_OWNER])
 
     async def _keep(self, new: Sequence[Put], noted: Sequence[DeclarationRow], agent_id: str) -> None:
         refusals = await self._putting.refusals(new)

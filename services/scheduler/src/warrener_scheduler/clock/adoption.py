@@ -11,7 +11,7 @@ from hashlib import sha256
 from pydantic_core import to_json
 
 from warrener_contracts.events import ScheduleDeclaration, SchedulePutData
-from warrener_contracts.events.schedules import CODE
+from warrener_contracts.events.schedules import CODE_OWNER
 
 
 class Adoption(StrEnum):
@@ -28,14 +28,14 @@ def adoption(
     """What to do about the declaration of this schedule, `held` being what is asked for now."""
     if (name, fingerprint) in known:
         return Adoption.KNOWN
-    if held is not None and held.owner != CODE:
+    if held is not None and held.owner != CODE_OWNER:
         return Adoption.OPERATORS
     return Adoption.TAKEN_UP
 
 
 def declared(declaration: ScheduleDeclaration) -> SchedulePutData:
     """What is asked for where the declaration is taken up."""
-    return declaration.schedule.model_copy(update={"owner": CODE, "reply_to": None})
+    return declaration.schedule.model_copy(update={"owner": CODE_OWNER, "reply_to": None})
 
 
 def fingerprint_of(declaration: ScheduleDeclaration) -> str:

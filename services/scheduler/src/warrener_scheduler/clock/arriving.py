@@ -8,7 +8,7 @@ one, the later of them is moved.
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from warrener_contracts.events import TickFate
+from warrener_contracts.events import TickStatus
 from warrener_contracts.identity import event_job_id
 from warrener_contracts.triggers import AfterRule, EventRule
 from warrener_scheduler.calendar.instant import INSTANT
@@ -77,8 +77,8 @@ class _Ticks:
             elif outcome.paused:
                 outcome.skip_paused(nominal_at)
             else:
-                outcome.run(nominal_at, TickFate.FIRED, step.reason)
-            waits = nominal_at if outcome.ticks[-1].fate is TickFate.WAITING else None
+                outcome.run(nominal_at, TickStatus.FIRED, step.reason)
+            waits = nominal_at if outcome.ticks[-1].fate is TickStatus.WAITING else None
         self.settled.append(Settled(self._name, step.row.event_id, waits))
 
     def _nominal(self, row: ArrivalRow) -> datetime:

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from itertools import chain, islice, repeat, takewhile
 from typing import Any
 
-from warrener_contracts.events import MOST_BACKFILLED, ScheduleBackfillRequestedData, TickFate
+from warrener_contracts.events import MAX_BACKFILL_TICKS, ScheduleBackfillRequestedData, TickStatus
 from warrener_contracts.identity import tick_job_id
 from warrener_contracts.triggers import TriggerRule
 from warrener_scheduler.calendar.instant import INSTANT
@@ -40,7 +40,7 @@ class Portion:
 
 def is_backfilled(tick: TickRow) -> bool:
     """Whether somebody has asked for it after its time."""
-    return tick.fate is TickFate.CAUGHT_UP and tick.reason.startswith(_BACKFILLED)
+    return tick.fate is TickStatus.CAUGHT_UP and tick.reason.startswith(_BACKFILLED)
 
 
 def why_not(row: ScheduleRow, data: ScheduleBackfillRequestedData, now: datetime) -> str:
@@ -51,10 +51,10 @@ def why_not(row: ScheduleRow, data: ScheduleBackfillRequestedData, now: datetime
         return f"expected a rate of at least one job a day, got {data.rate} a second"
     if data.not_before is not None:
         return ""  # the rest of one that was looked at
-    if next(islice(_nominal_times(row, data, now), MOST_BACKFILLED, None), None) is None:
+    if next(islice(_nominal_times(row, data, now), MAX_BACKFILL_TICKS, None), None) is None:
         return ""
     return (
-        f"expected a span with at most {MOST_BACKFILLED} ticks of {row.name}, got more: ask for it in several"
+        f"expected a span with at most {MAX_BACKFILL_TICKS} ticks of {row.name}, got more: ask for it in several"
     )
 
 
@@ -82,7 +82,7 @@ def portion(
     ticks = list[TickRow]()
     for nominal_at, before in zip(times[:PORTION], _befores(row, times), strict=False):
         found = held.get(nominal_at)
-        if found is not None and (found.job_id is not None or found.fate is TickFate.WAITING):
+        if found is not None and (found.job_id is not None or found.fate is TickStatus.WAITING):
             continue
         asked = _asked(row, nominal_at, _reason(data, found), now, turn)
         text = request_text(
@@ -114,7 +114,7 @@ def _asked(row: ScheduleRow, nominal_at: datetime, reason: str, now: datetime, t
     return TickRow(
         schedule=row.name,
         nominal_at=nominal_at,
-        fate=TickFate.CAUGHT_UP,
+        fate=TickStatus.CAUGHT_UP,
         due_at=due_at(row.asked, nominal_at),
         decided_at=now,
         reason=reason,

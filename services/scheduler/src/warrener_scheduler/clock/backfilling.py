@@ -7,7 +7,7 @@ brings the same portion again, which then finds its ticks asked for.
 from uuid import NAMESPACE_OID, uuid5
 
 from warrener_contracts.events import ScheduleBackfillRequested
-from warrener_contracts.letters import Letter, letter_for
+from warrener_contracts.messages import Message, build_message
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
 from warrener_scheduler.clock.backfill import portion, times_of, why_not
@@ -26,7 +26,7 @@ class Backfilling:
         self._schedules = schedules
         self._clock = clock
 
-    async def carry_out(self, event: ScheduleBackfillRequested, row: ScheduleRow) -> list[Letter]:
+    async def carry_out(self, event: ScheduleBackfillRequested, row: ScheduleRow) -> list[Message]:
         """Keep the next portion; returns the request for the rest. Raises ValueError for what is too much or
         has no times."""
         data, now = event.data, self._clock.now()
@@ -57,4 +57,4 @@ class Backfilling:
                 "data": found.rest,
             }
         )
-        return [letter_for(again)]
+        return [build_message(again)]

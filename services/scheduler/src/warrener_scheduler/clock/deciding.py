@@ -6,8 +6,8 @@ from datetime import datetime, timedelta
 from itertools import chain
 from typing import NamedTuple
 
-from warrener_contracts.events import SchedulePutData, TickFate
-from warrener_contracts.rules import Misfire, OnceRule, Overlap
+from warrener_contracts.events import SchedulePutData, TickStatus
+from warrener_contracts.schedule_rules import MisfirePolicy, OnceRule, OverlapPolicy
 from warrener_contracts.triggers import TriggerRule
 from warrener_scheduler.calendar.instant import INSTANT
 from warrener_scheduler.calendar.ticks import due_at, nominal_times
@@ -59,7 +59,7 @@ def first_time(row: ScheduleRow, now: datetime) -> ScheduleRow:
 
 def _lead(asked: SchedulePutData) -> timedelta:
     """Nothing where the decision hangs on whether the last job is over when the tick is due."""
-    return LEAD if asked.choices.overlap is Overlap.ALLOW else _NOTHING
+    return LEAD if asked.choices.overlap is OverlapPolicy.ALLOW else _NOTHING
 
 
 def _until(row: ScheduleRow, now: datetime) -> datetime:
@@ -125,26 +125,26 @@ def _decide(outcome: Outcome, nominal_at: datetime, behind: _Behind) -> None:
     if outcome.paused:
         outcome.skip_paused(nominal_at)
     elif not behind.due and late <= choices.grace:
-        outcome.run(nominal_at, TickFate.FIRED)
+        outcome.run(nominal_at, TickStatus.FIRED)
     elif reason := _dropped(outcome, nominal_at, behind):
-        fate = TickFate.COALESCED if choices.misfire is Misfire.ONCE else TickFate.SKIPPED
+        fate = TickStatus.COALESCED if choices.misfire is MisfirePolicy.ONCE else TickStatus.SKIPPED
         outcome.leave(nominal_at, fate, reason)
     else:
-        outcome.run(nominal_at, TickFate.CAUGHT_UP, f"missed: {_seconds(late)} late")
+        outcome.run(nominal_at, TickStatus.CAUGHT_UP, f"missed: {_seconds(late)} late")
 
 
 def _dropped(outcome: Outcome, nominal_at: datetime, behind: _Behind) -> str:
     """Why a tick that was missed asks for no job; empty where it does."""
     choices, age = outcome.choices, outcome.now - nominal_at
     match choices.misfire:
-        case Misfire.SKIP:
+        case MisfirePolicy.SKIP:
             return f"missed: {_seconds(age)} late"
-        case Misfire.ONCE:
+        case MisfirePolicy.ONCE:
             return "missed: a later tick stands for it" if behind.due else ""
-        case Misfire.ALL:
+        case MisfirePolicy.ALL:
             too_many = behind.missed >= choices.catch_up_most
             return f"missed: more than {choices.catch_up_most} were" if too_many else ""
-        case Misfire.WINDOW:
+        case MisfirePolicy.WINDOW:
             window = choices.catch_up_window
             too_old = window is not None and age > window
             return f"missed: {_seconds(age)} late, more than the window" if too_old else ""

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from warrener_contracts.events import TickFate
-from warrener_contracts.portable import legible
+from warrener_contracts.events import TickStatus
+from warrener_contracts.json_safety import sanitize_text
 from warrener_contracts.triggers import AfterRule, EventRule
 from warrener_store.encoding import decode
 from warrener_store.triggers.rows import ArrivalRow
@@ -28,7 +28,7 @@ class Passed(NamedTuple):
     """It asks for none, and why."""
 
     row: ArrivalRow
-    fate: TickFate
+    fate: TickStatus
     reason: str
 
 
@@ -48,7 +48,7 @@ class Gathered:
 
     def pass_over(self, row: ArrivalRow, reason: str) -> None:
         """A later one stands for it."""
-        self.steps.append(Passed(row, TickFate.COALESCED, reason))
+        self.steps.append(Passed(row, TickStatus.COALESCED, reason))
 
 
 def bursts(
@@ -69,7 +69,7 @@ def bursts(
         elif last is not None:
             gathered.steps.append(Call(last, end, why(last)))
         if deadline is None or (last is not None and row.heard_at >= end):
-            latest = deadline = row.heard_at + rule.longest
+            latest = deadline = row.heard_at + rule.max_wait
         last, end = row, min(row.heard_at + debounce, latest)
     if last is not None and end <= now and not more:
         gathered.steps.append(Call(last, end, why(last)))
@@ -82,7 +82,7 @@ def why(row: ArrivalRow) -> str:
     """What the ledger says of a tick that is an arrival's own."""
     if row.upstream:
         return f"after {row.upstream}"
-    return f"event {legible(str(decode(row.event or '{}').get('id')), 200)}"
+    return f"event {sanitize_text(str(decode(row.event or '{}').get('id')), 200)}"
 
 
 def complete(rule: AfterRule, rows: Sequence[ArrivalRow], now: datetime) -> Gathered:
@@ -94,7 +94,7 @@ def complete(rule: AfterRule, rows: Sequence[ArrivalRow], now: datetime) -> Gath
     held: dict[str, ArrivalRow] = {}
     for row in rows:
         if row.upstream not in wanted:
-            gathered.steps.append(Passed(row, TickFate.SKIPPED, f"the rule does not name {row.upstream} now"))
+            gathered.steps.append(Passed(row, TickStatus.SKIPPED, f"the rule does not name {row.upstream} now"))
             continue
         _expire(gathered, held, wanted, row.told_at - within)
         if (earlier := held.pop(row.upstream, None)) is not None:
@@ -118,4 +118,4 @@ def _expire(gathered: Gathered, held: dict[str, ArrivalRow], wanted: set[str], e
 
 def _alone(row: ArrivalRow, wanted: set[str]) -> Passed:
     others = ", ".join(sorted(wanted - {row.upstream}))
-    return Passed(row, TickFate.SKIPPED, f"after {row.upstream}, but not within the window after {others}")
+    return Passed(row, TickStatus.SKIPPED, f"after {row.upstream}, but not within the window after {others}")

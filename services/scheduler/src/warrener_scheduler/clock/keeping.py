@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import Any
 from uuid import UUID
 
-from warrener_contracts.codec import Readable
+from warrener_contracts.codec import DecodedEvent
 from warrener_contracts.events import (
     Event,
     ScheduleBackfillRequested,
@@ -16,10 +16,10 @@ from warrener_contracts.events import (
     ScheduleRemoveRequested,
     ScheduleResumeRequested,
     ScheduleTriggerRequested,
-    TickFate,
+    TickStatus,
 )
 from warrener_contracts.identity import job_id_of
-from warrener_contracts.letters import Letter
+from warrener_contracts.messages import Message
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
 from warrener_scheduler import answers
@@ -48,7 +48,7 @@ class Wish:
     """What is asked of a schedule, and what it was read from: that is parked should it be rejected."""
 
     event: ScheduleEvent
-    came: Readable
+    came: DecodedEvent
 
 
 class Keeping:
@@ -70,9 +70,9 @@ class Keeping:
         self._changed = changed
         self._backfilling = Backfilling(schedules, clock)
 
-    async def carry_out(self, wishes: Sequence[Wish]) -> list[Letter]:
+    async def carry_out(self, wishes: Sequence[Wish]) -> list[Message]:
         """In their order, those of one kind together. Returns the answers to what cannot be kept."""
-        letters: list[Letter] = []
+        letters: list[Message] = []
         for kind, some in groupby(wishes, key=lambda wish: type(wish.event)):
             letters += await self._some(kind, list(some))
         if wishes:
@@ -80,7 +80,7 @@ class Keeping:
             _log.info("Schedules were asked for.", action="schedules.kept", events=len(wishes))
         return letters
 
-    async def _some(self, kind: type[Event[Any]], wishes: list[Wish]) -> list[Letter]:
+    async def _some(self, kind: type[Event[Any]], wishes: list[Wish]) -> list[Message]:
         names = {wish.event.data.name for wish in wishes}
         if kind is SchedulePut:
             return await self._put(wishes)
@@ -97,7 +97,7 @@ class Keeping:
             await self._resume(names)
         return []
 
-    async def _put(self, wishes: Sequence[Wish]) -> list[Letter]:
+    async def _put(self, wishes: Sequence[Wish]) -> list[Message]:
         now = self._clock.now()
         puts = [
             Put(wish.event.data, _told_at(wish.event, now))
@@ -128,10 +128,10 @@ class Keeping:
         await self._schedules.restart_watches(names, self._clock.now())
         await self._schedules.pause_schedules(names, paused=False)
 
-    async def _trigger(self, wishes: Sequence[Wish]) -> list[Letter]:
+    async def _trigger(self, wishes: Sequence[Wish]) -> list[Message]:
         now = self._clock.now()
         known = await self._schedules.schedules({wish.event.data.name for wish in wishes})
-        ticks, letters = list[TickRow](), list[Letter]()
+        ticks, letters = list[TickRow](), list[Message]()
         for wish in wishes:
             row = known.get(wish.event.data.name)
             if row is None:
@@ -146,9 +146,9 @@ class Keeping:
         await self._schedules.add_ticks(ticks)
         return letters
 
-    async def _backfill(self, wishes: Sequence[Wish]) -> list[Letter]:
+    async def _backfill(self, wishes: Sequence[Wish]) -> list[Message]:
         known = await self._schedules.schedules({wish.event.data.name for wish in wishes})
-        letters = list[Letter]()
+        letters = list[Message]()
         for wish in wishes:
             row = known.get(wish.event.data.name)
             if row is None:
@@ -160,7 +160,7 @@ class Keeping:
                     letters += self._refuse(wish, str(error))
         return letters
 
-    def _refuse(self, wish: Wish, detail: str) -> list[Letter]:
+    def _refuse(self, wish: Wish, detail: str) -> list[Message]:
         _log.warning("A request about a schedule was rejected.", action="schedules.rejected", detail=detail)
         return answers.schedule_rejection(wish.event, wish.came, detail, self._clock.now())
 
@@ -183,7 +183,7 @@ def _triggered(
     return TickRow(
         schedule=row.name,
         nominal_at=_between_ticks(told_at, job_id),
-        fate=TickFate.TRIGGERED,
+        fate=TickStatus.TRIGGERED,
         due_at=told_at,
         decided_at=now,
         reason=event.data.reason if isinstance(event, ScheduleTriggerRequested) else "",

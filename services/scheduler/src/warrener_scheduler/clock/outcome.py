@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from warrener_contracts.events import TickFate
+from warrener_contracts.events import TickStatus
 from warrener_contracts.events.fields import JsonObject
 from warrener_contracts.identity import tick_job_id
-from warrener_contracts.rules import Overlap
+from warrener_contracts.schedule_rules import OverlapPolicy
 from warrener_scheduler.calendar.ticks import due_at, previous_nominal
 from warrener_scheduler.clock.requests import request_text
 from warrener_scheduler.clock.templating import has_places
@@ -81,38 +81,38 @@ class Outcome:
             self.waiting -= 1
             self._fire(
                 nominal_at,
-                TickFate.FIRED,
+                TickStatus.FIRED,
                 "it waited for the end of an earlier job",
                 run=run,
                 previous=lambda: previous_nominal(self.asked, self._row.put_at, nominal_at),
             )
 
-    def run(self, nominal_at: datetime, fate: TickFate, reason: str = "") -> None:
+    def run(self, nominal_at: datetime, fate: TickStatus, reason: str = "") -> None:
         """Ask for its job, unless that of an earlier tick stands in the way."""
         blocked = self._busy or self.waiting > 0
         match self.choices.overlap:
-            case Overlap.SKIP if blocked:
+            case OverlapPolicy.SKIP if blocked:
                 self.skip(nominal_at, "the job of an earlier tick is not over")
-            case Overlap.QUEUE_ONE if self.waiting:
+            case OverlapPolicy.QUEUE_ONE if self.waiting:
                 self.skip(nominal_at, "the job of an earlier tick is not over, and another waits")
-            case Overlap.QUEUE_ONE | Overlap.QUEUE_ALL if blocked:
+            case OverlapPolicy.QUEUE_ONE | OverlapPolicy.QUEUE_ALL if blocked:
                 self._runs += 1
                 self.waiting += 1
-                self.leave(nominal_at, TickFate.WAITING, "the job of an earlier tick is not over")
+                self.leave(nominal_at, TickStatus.WAITING, "the job of an earlier tick is not over")
             case _:
                 self._runs += 1
                 self._fire(nominal_at, fate, reason, run=self._runs, previous=lambda: self._last_at)
 
     def skip(self, nominal_at: datetime, reason: str) -> None:
         """No job, and why."""
-        self.leave(nominal_at, TickFate.SKIPPED, reason)
+        self.leave(nominal_at, TickStatus.SKIPPED, reason)
 
     def skip_paused(self, nominal_at: datetime) -> None:
         """No job, because the schedule is paused."""
         why = f": {self.paused_why}" if self.paused_why else ""
         self.skip(nominal_at, f"the schedule is paused{why}")
 
-    def leave(self, nominal_at: datetime, fate: TickFate, reason: str) -> None:
+    def leave(self, nominal_at: datetime, fate: TickStatus, reason: str) -> None:
         """A row of the ledger without a request."""
         self._last_at = max(self._last_at or nominal_at, nominal_at)
         cause = self.causes.get(nominal_at)
@@ -130,7 +130,7 @@ class Outcome:
     def _fire(
         self,
         nominal_at: datetime,
-        fate: TickFate,
+        fate: TickStatus,
         reason: str,
         *,
         run: int,
@@ -140,7 +140,7 @@ class Outcome:
         cause = self.causes.get(nominal_at)
         job_id = cause.job_id if cause else tick_job_id(self._row.name, nominal_at)
         event = cause.event if cause else None
-        cancelled = self._last_job if self.choices.overlap is Overlap.CANCEL and self._busy else None
+        cancelled = self._last_job if self.choices.overlap is OverlapPolicy.CANCEL and self._busy else None
         names = None
         if self._templated:
             names = names_of(self.asked, Tick(nominal_at, run, previous(), self._last_success))
@@ -153,11 +153,11 @@ class Outcome:
             request=request_text(self.asked, job_id, asked_at, cancelled, names=names, event=event),
         )
         self._last_fired_at = self.now
-        if self.choices.overlap is not Overlap.ALLOW:
+        if self.choices.overlap is not OverlapPolicy.ALLOW:
             self._busy, self._last_job = True, job_id
 
     def _is_busy(self, due: DueSchedule) -> bool:
-        if self.choices.overlap is Overlap.ALLOW or due.row.last_job_id is None:
+        if self.choices.overlap is OverlapPolicy.ALLOW or due.row.last_job_id is None:
             return False
         if due.last_job is not None:
             return not due.last_job.terminal

@@ -6,11 +6,11 @@ from typing import Any
 from uuid import UUID, uuid5
 
 from warrener_contracts import topology
-from warrener_contracts.codec import Readable, decode
+from warrener_contracts.codec import DecodedEvent, decode
 from warrener_contracts.events import JobCancelRequested, JobCancelRequestedData, SchedulePutData
 from warrener_contracts.events.fields import JsonObject
-from warrener_contracts.letters import BATCH_TYPE, EVENT_TYPE, Letter, encode, letter_for, message_id
-from warrener_contracts.rules import Overlap, Rule
+from warrener_contracts.messages import BATCH_TYPE, EVENT_TYPE, Message, encode, build_message, message_id
+from warrener_contracts.schedule_rules import OverlapPolicy, Rule
 from warrener_contracts.triggers import TriggerRule
 from warrener_scheduler.clock.templating import render
 from warrener_scheduler.clock.tick_events import REQUESTED, TICKED, requested_json, ticked_json
@@ -63,23 +63,23 @@ def _said(rule: Rule, event: JsonObject | None) -> JsonObject:
     return {rule.event_as: event}
 
 
-def request_letters(tick: TickRow, asked: SchedulePutData | None = None) -> list[Letter]:
+def request_letters(tick: TickRow, asked: SchedulePutData | None = None) -> list[Message]:
     """The requests of a tick, ready to be published; the same whenever they are published again.
 
     `asked`: its schedule, where it has just been decided. What is a single event is not read again then.
     """
     if tick.request is None:
         return []
-    if asked is not None and asked.choices.overlap is not Overlap.CANCEL:
+    if asked is not None and asked.choices.overlap is not OverlapPolicy.CANCEL:
         return [_request_letter(tick, tick.request[1:-1], asked.job_type)]
     found = decode(tick.request.encode(), BATCH_TYPE)
-    return [letter_for(one.event) for one in found if isinstance(one, Readable)]
+    return [build_message(one.event) for one in found if isinstance(one, DecodedEvent)]
 
 
-def ticked_letter(tick: TickRow) -> Letter:
+def ticked_letter(tick: TickRow) -> Message:
     """What became of a tick, for whoever listens."""
     event_id = f"{tick.schedule}:{tick.nominal_at.isoformat()}:{tick.fate.value}"
-    return Letter(
+    return Message(
         exchange=topology.EVENTS,
         routing_key=f"schedule.ticked.{tick.fate.value}.{tick.schedule}",
         body=ticked_json(tick, event_id).encode(),
@@ -90,8 +90,8 @@ def ticked_letter(tick: TickRow) -> Letter:
     )
 
 
-def _request_letter(tick: TickRow, text: str, job_type: str) -> Letter:
-    return Letter(
+def _request_letter(tick: TickRow, text: str, job_type: str) -> Message:
+    return Message(
         exchange=topology.REQUESTS,
         routing_key=job_type,
         body=text.encode(),

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import datetime
 from typing import Any, cast
 
-from warrener_contracts.portable import is_array
+from warrener_contracts.json_safety import is_array
 
 _PLACE = re.compile(r"\{\{\{\{|\{\{([^{}]*)\}\}")
 _NAME = re.compile(r"[A-Za-z_]\w*(?:\.\w+)*", re.ASCII)

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from warrener_contracts.events import SchedulePutData, TickFate
+from warrener_contracts.events import SchedulePutData, TickStatus
 from warrener_runtime.bus.port import Bus
 from warrener_runtime.clock import Clock
 from warrener_runtime.lifecycle import Loop
@@ -96,7 +96,7 @@ class Ticking:
         in time. Whether there was any."""
         now = self._clock.now()
         found = await self._schedules.claim_ticks(now, now + PUBLISHED_WITHIN, _AT_ONCE)
-        late = sum(tick.fate is not TickFate.TRIGGERED and not is_backfilled(tick) for tick in found)
+        late = sum(tick.fate is not TickStatus.TRIGGERED and not is_backfilled(tick) for tick in found)
         if late:
             _log.warning("Ticks are published again.", action="clock.again", ticks=late)
         await self._publish(found, {})

@@ -6,7 +6,7 @@ from typing import Annotated, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from warrener_contracts.durations import Span, duration
+from warrener_contracts.durations import PositiveDuration, parse_duration
 from warrener_contracts.states import TERMINAL, JobState
 from warrener_runtime.settings import ServiceSettings
 
@@ -15,7 +15,7 @@ _NEVER = "never"
 
 
 def _keep(value: object) -> timedelta | None:
-    return None if value is None or value == _NEVER else duration(value)
+    return None if value is None or value == _NEVER else parse_duration(value)
 
 
 Keep = Annotated[timedelta | None, BeforeValidator(_keep)]
@@ -44,7 +44,7 @@ class RetentionSettings(ServiceSettings):
     """The same of expired jobs."""
     scheduler_retention_by_job_type: dict[str, dict[OverState, Keep]] = Field(default_factory=dict)
     """Other retention for some job types: `{"flights.load": {"succeeded": "1d", "dead": "never"}}`."""
-    scheduler_idempotency_window: Span | None = None
+    scheduler_idempotency_window: PositiveDuration | None = None
     """How long an idempotency key stands for its job after it was accepted. None: as long as the job is kept.
     Longer: jobs with a key are kept that long. Shorter: the first repeat after it begins a new job."""
     scheduler_parked_retention: Keep = timedelta(days=30)

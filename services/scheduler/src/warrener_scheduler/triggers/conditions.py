@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from warrener_contracts.portable import is_array, is_object
-from warrener_contracts.triggers import Check, Condition
+from warrener_contracts.json_safety import is_array, is_object
+from warrener_contracts.triggers import ConditionOperator, Condition
 
 _NOTHING = object()
 
@@ -29,11 +29,11 @@ def _at(document: object, path: str) -> object:
 
 def _holds(condition: Condition, found: object) -> bool:
     match condition.check:
-        case Check.EXISTS | Check.ABSENT as check:
-            return (found is not _NOTHING) == (check is Check.EXISTS)
-        case Check.EQUALS | Check.DIFFERS as check:
-            return _same(found, condition.value) == (check is Check.EQUALS)
-        case Check.ONE_OF:
+        case ConditionOperator.EXISTS | ConditionOperator.ABSENT as check:
+            return (found is not _NOTHING) == (check is ConditionOperator.EXISTS)
+        case ConditionOperator.EQUALS | ConditionOperator.DIFFERS as check:
+            return _same(found, condition.value) == (check is ConditionOperator.EQUALS)
+        case ConditionOperator.ONE_OF:
             return any(_same(found, one) for one in condition.value)
         case check:
             return _in_order(check, found, condition.value)
@@ -44,16 +44,16 @@ def _same(found: object, wanted: object) -> bool:
     return isinstance(found, bool) == isinstance(wanted, bool) and found == wanted
 
 
-def _in_order(check: Check, found: Any, wanted: Any) -> bool:
+def _in_order(check: ConditionOperator, found: Any, wanted: Any) -> bool:
     numbers = _number(found) and _number(wanted)
     if not numbers and not (isinstance(found, str) and isinstance(wanted, str)):
         return False
     match check:
-        case Check.LESS:
+        case ConditionOperator.LESS:
             return bool(found < wanted)
-        case Check.AT_MOST:
+        case ConditionOperator.AT_MOST:
             return bool(found <= wanted)
-        case Check.MORE:
+        case ConditionOperator.MORE:
             return bool(found > wanted)
         case _:
             return bool(found >= wanted)

@@ -11,18 +11,18 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from warrener_contracts.events import Reason, SchedulePutData
-from warrener_contracts.letters import (
-    CAME_EXCHANGE,
-    CAME_ID,
-    CAME_KEY,
+from warrener_contracts.messages import (
+    ORIGINAL_EXCHANGE,
+    ORIGINAL_MESSAGE_ID,
+    ORIGINAL_ROUTING_KEY,
     EVENT_TYPE,
-    Letter,
-    parked_letter,
-    parked_together,
+    Message,
+    build_parked_message,
+    batch_parked,
 )
-from warrener_contracts.portable import unportable
+from warrener_contracts.json_safety import find_unsafe_value
 from warrener_contracts.topology import MAX_BODY, MAX_EVENTS, TRIGGERS_QUEUE
-from warrener_contracts.unreadable import counts, identity_of
+from warrener_contracts.decode_failures import format_reason_counts, identity_of
 from warrener_runtime.bus.port import Bus, Delivery, Subscription
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
@@ -67,7 +67,7 @@ class Known:
         if not waited:
             return []
         document = event.document()
-        if finding := unportable(document):
+        if finding := find_unsafe_value(document):
             raise NoCarrier(Reason.BAD_FIELDS, finding)
         text = encode(document)
         if len(text) > _MOST:
@@ -113,7 +113,7 @@ class Listen:
         asked = [row.asked for row in await self._store.triggers.waiting_schedules()]
         arrivals: list[ArrivalRow] = []
         foreign: list[Foreign] = []
-        parked: list[Letter] = []
+        parked: list[Message] = []
         for delivery in map(
             as_it_came, deliveries
         ):  # what nobody waits for came by a binding that is about to go
@@ -127,7 +127,7 @@ class Listen:
             self._changed()
         if foreign:
             _say_parked(foreign)
-            await publish(self._bus, parked_together(parked), self._clock)
+            await publish(self._bus, batch_parked(parked), self._clock)
         await subscription.ack(deliveries)
         _log.debug("Events were heard.", action="triggers.heard", arrivals=len(arrivals))
 
@@ -177,7 +177,7 @@ def _say_parked(foreign: Sequence[Foreign]) -> None:
         "Messages that schedules wait for cannot be read and are parked.",
         action="triggers.parked",
         messages=len(foreign),
-        reasons=counts(Counter(one.reason for one in foreign)),
+        reasons=format_reason_counts(Counter(one.reason for one in foreign)),
         detail=foreign[0].detail,
     )
 
@@ -185,14 +185,14 @@ def _say_parked(foreign: Sequence[Foreign]) -> None:
 def as_it_came(delivery: Delivery) -> Delivery:
     """A message that was parked and is sent in again, by the exchange and the key by which it first came."""
     headers = delivery.headers
-    exchange, key = headers.get(CAME_EXCHANGE), headers.get(CAME_KEY)
+    exchange, key = headers.get(ORIGINAL_EXCHANGE), headers.get(ORIGINAL_ROUTING_KEY)
     if delivery.exchange or not isinstance(exchange, str) or not isinstance(key, str):
         return delivery
     return delivery._replace(exchange=exchange, routing_key=key)
 
 
-def _parked(foreign: Foreign, delivery: Delivery) -> Letter:
-    return parked_letter(
+def _parked(foreign: Foreign, delivery: Delivery) -> Message:
+    return build_parked_message(
         queue=TRIGGERS_QUEUE.name,
         body=foreign.body,
         reason=foreign.reason.value,
@@ -200,8 +200,8 @@ def _parked(foreign: Foreign, delivery: Delivery) -> Letter:
         message_id=identity_of(foreign.body),
         content_type=delivery.content_type if foreign.body == delivery.body else foreign.content_type,
         came={
-            CAME_EXCHANGE: delivery.exchange,
-            CAME_KEY: delivery.routing_key,
-            **({CAME_ID: delivery.message_id} if delivery.message_id else {}),
+            ORIGINAL_EXCHANGE: delivery.exchange,
+            ORIGINAL_ROUTING_KEY: delivery.routing_key,
+            **({ORIGINAL_MESSAGE_ID: delivery.message_id} if delivery.message_id else {}),
         },
     )

@@ -6,7 +6,7 @@ break the circle is not asked: it is decided by addresses alone, so that the ans
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from warrener_contracts.events import SchedulePutData, TickFate
+from warrener_contracts.events import SchedulePutData, TickStatus
 from warrener_contracts.states import TERMINAL
 from warrener_contracts.topology import EVENTS
 from warrener_contracts.triggers import AfterRule, EventRule
@@ -57,6 +57,6 @@ def _started_by(asked: SchedulePutData, known: Mapping[str, SchedulePutData]) ->
 
 def _told_of(asked: SchedulePutData) -> Iterator[str]:
     """The routing keys of all that is told of a tick and of its job."""
-    yield from (f"schedule.ticked.{fate}.{asked.name}" for fate in TickFate)
+    yield from (f"schedule.ticked.{fate}.{asked.name}" for fate in TickStatus)
     yield from (f"job.finished.{state}.{asked.job_type}" for state in TERMINAL)
     yield from (f"job.{what}.{asked.job_type}" for what in ("retrying", "dead", "rejected"))

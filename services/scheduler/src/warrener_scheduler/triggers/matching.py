@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from uuid import UUID
 
 from warrener_contracts.events import SchedulePutData
-from warrener_contracts.portable import is_object
+from warrener_contracts.json_safety import is_object
 from warrener_contracts.states import JobState
 from warrener_contracts.topology import EVENTS
 from warrener_contracts.triggers import AfterRule, EventRule, Upstream, UpstreamEnd

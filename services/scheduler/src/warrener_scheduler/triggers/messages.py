@@ -13,16 +13,16 @@ from uuid import UUID
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import from_json
 
-from warrener_contracts.elements import Elements, exceeds
+from warrener_contracts.json_array import JsonArrayElements, has_more_elements_than
 from warrener_contracts.events import Reason
-from warrener_contracts.events.fields import Instant
+from warrener_contracts.events.fields import Timestamp
 from warrener_contracts.identity import event_identity
-from warrener_contracts.letters import BATCH_TYPE, EVENT_TYPE
-from warrener_contracts.portable import is_array, is_object
+from warrener_contracts.messages import BATCH_TYPE, EVENT_TYPE
+from warrener_contracts.json_safety import is_array, is_object
 from warrener_contracts.topology import MAX_BODY, MAX_EVENTS
 from warrener_runtime.bus.port import Delivery
 
-_INSTANT: TypeAdapter[datetime] = TypeAdapter(Instant)
+_INSTANT: TypeAdapter[datetime] = TypeAdapter(Timestamp)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Heard:
     exchange: str
     key: str
     data: Any
-    origin: bytes | Elements = field(compare=False, repr=False)
+    origin: bytes | JsonArrayElements = field(compare=False, repr=False)
     place: int = field(default=0, compare=False, repr=False)
 
     @property
@@ -88,7 +88,7 @@ def events_in(delivery: Delivery, now: datetime, max_events: int = MAX_EVENTS) -
             detail = f"expected a JSON array of events, got {len(value)} other values"
             yield Foreign(Reason.NOT_AN_EVENT, detail, delivery.body, delivery.content_type)
             return
-        texts = Elements(delivery.body)
+        texts = JsonArrayElements(delivery.body)
         for place, element in enumerate(value):
             found = _cloud_event(element, delivery, now, texts, place)
             yield found or _no_event(texts[place], EVENT_TYPE)
@@ -115,13 +115,13 @@ def _too_large(body: bytes, max_events: int | None) -> str | None:
     """Why a message is not read at all. What it holds would not fit into a request anyway."""
     if len(body) > MAX_BODY:
         return f"expected at most {MAX_BODY} bytes, got {len(body)}: put the data elsewhere and send its URL"
-    if max_events is not None and exceeds(body, max_events):
+    if max_events is not None and has_more_elements_than(body, max_events):
         return f"expected at most {max_events} events in one message, got more: send several messages"
     return None
 
 
 def _cloud_event(
-    value: object, delivery: Delivery, now: datetime, origin: bytes | Elements, place: int = 0
+    value: object, delivery: Delivery, now: datetime, origin: bytes | JsonArrayElements, place: int = 0
 ) -> Heard | None:
     if not is_object(value):
         return None

@@ -4,19 +4,19 @@ from datetime import datetime
 
 from warrener_contracts import topology
 from warrener_contracts.events import BreakerChanged, BreakerChangedData
-from warrener_contracts.letters import Letter, letter_for
+from warrener_contracts.messages import Message, build_message
 from warrener_store.rows import BreakerRow
 from warrener_supervisor.source import SOURCE
 
 
-def changed(row: BreakerRow) -> list[Letter]:
+def changed(row: BreakerRow) -> list[Message]:
     """A breaker has turned: to the world, and to the agents."""
-    return [letter_for(_event(row, row.since)), to_agents(row, row.since)]
+    return [build_message(_event(row, row.since)), to_agents(row, row.since)]
 
 
-def to_agents(row: BreakerRow, now: datetime) -> Letter:
+def to_agents(row: BreakerRow, now: datetime) -> Message:
     """How it stands, to every agent. Not kept: who misses it hears the next one."""
-    return letter_for(_event(row, now))._replace(
+    return build_message(_event(row, now))._replace(
         exchange=topology.CONTROL, routing_key="all", persistent=False, mandatory=False
     )
 

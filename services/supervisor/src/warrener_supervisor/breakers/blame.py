@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from warrener_contracts.breaking import USUAL, BreakerPolicy, of_dependency, of_job_type
+from warrener_contracts.circuit_breaker import DEFAULT_BREAKER_POLICY, BreakerPolicy, dependency_breaker, job_type_breaker
 from warrener_contracts.events import ErrorKind
 from warrener_contracts.policy import JobPolicy
 from warrener_store.rows import AttemptEnd, AttemptRow
@@ -37,6 +37,6 @@ def ended(attempt: AttemptRow | None) -> Ended | None:
 def counted_by(job_type: str, policy: JobPolicy) -> Iterable[tuple[str, BreakerPolicy]]:
     """The breakers that count a job's attempts: its dependencies', and its own where its type has one."""
     for dependency in policy.depends_on:
-        yield of_dependency(dependency), policy.breaker or USUAL
+        yield dependency_breaker(dependency), policy.breaker or DEFAULT_BREAKER_POLICY
     if policy.breaker is not None:
-        yield of_job_type(job_type), policy.breaker
+        yield job_type_breaker(job_type), policy.breaker

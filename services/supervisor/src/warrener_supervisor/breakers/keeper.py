@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from warrener_contracts.breaking import USUAL, BreakerPolicy, BreakerState, before
+from warrener_contracts.circuit_breaker import DEFAULT_BREAKER_POLICY, BreakerPolicy, BreakerState, breakers_for
 from warrener_contracts.events import BreakerSetRequested
 from warrener_contracts.policy import JobPolicy
 from warrener_runtime.bus.port import Bus
@@ -145,9 +145,9 @@ class Breakers:
     async def _policy(self, name: str) -> BreakerPolicy:
         types = await self._store.job_types()
         chosen = (
-            row.policy.breaker for row in types.values() if name in before(row.name, row.policy.depends_on)
+            row.policy.breaker for row in types.values() if name in breakers_for(row.name, row.policy.depends_on)
         )
-        return next((policy for policy in chosen if policy is not None), USUAL)
+        return next((policy for policy in chosen if policy is not None), DEFAULT_BREAKER_POLICY)
 
     # -- keeping ------------------------------------------------------------------------------------------
 
@@ -173,7 +173,7 @@ class Breakers:
 def _behind(row: BreakerRow, types: Mapping[str, JobTypeRow]) -> tuple[str, ...]:
     """The job types whose jobs have to pass it."""
     return tuple(
-        sorted(name for name, each in types.items() if row.name in before(name, each.policy.depends_on))
+        sorted(name for name, each in types.items() if row.name in breakers_for(name, each.policy.depends_on))
     )
 
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from warrener_contracts.breaking import BreakerPolicy, BreakerState
+from warrener_contracts.circuit_breaker import BreakerPolicy, BreakerState
 from warrener_contracts.events import BreakerSetRequestedData
 from warrener_store.rows import BreakerRow
 from warrener_supervisor.breakers.blame import Ended

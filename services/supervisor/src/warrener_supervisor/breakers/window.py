@@ -3,7 +3,7 @@
 from collections import deque
 from datetime import datetime, timedelta
 
-from warrener_contracts.breaking import BreakerPolicy
+from warrener_contracts.circuit_breaker import BreakerPolicy
 from warrener_supervisor.breakers.blame import Ended
 
 _SLICES = 10

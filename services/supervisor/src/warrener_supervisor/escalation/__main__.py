@@ -11,8 +11,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from warrener_contracts.durations import duration
-from warrener_contracts.portable import is_object
+from warrener_contracts.durations import parse_duration
+from warrener_contracts.json_safety import is_object
 from warrener_runtime.settings import SettingsError
 from warrener_supervisor.escalation.loading import read
 from warrener_supervisor.escalation.rehearsal import Happening, Rehearsal, Scene, merged
@@ -66,7 +66,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _span(text: str) -> timedelta:
     try:
-        return duration(text)
+        return parse_duration(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
 

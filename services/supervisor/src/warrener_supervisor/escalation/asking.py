@@ -7,7 +7,7 @@ from datetime import datetime
 from uuid import UUID, uuid5
 
 from warrener_contracts.events import JobRequested, JobRequestedData, JsonObject
-from warrener_contracts.letters import Letter, letter_for
+from warrener_contracts.messages import Message, build_message
 from warrener_contracts.policy import PolicyOverrides
 from warrener_contracts.topology import MAX_BODY
 from warrener_store.escalations import CaseRow
@@ -41,7 +41,7 @@ def first_of(row: JobRow) -> UUID:
     return row.parent_id if row.source == RETRIES and row.parent_id else row.job_id
 
 
-def retry(row: JobRow, now: datetime) -> Letter:
+def retry(row: JobRow, now: datetime) -> Message:
     """The dead job once more, as it was asked for but for its deadline, which may have passed."""
     policy = {name: getattr(row.policy, name) for name in PolicyOverrides.model_fields}
     data = JobRequestedData(
@@ -54,7 +54,7 @@ def retry(row: JobRow, now: datetime) -> Letter:
     return _letter(retried_as(row.job_id), RETRIES, row, data, now)
 
 
-def compensation(row: JobRow, case: CaseRow, step: Compensate, now: datetime) -> Letter:
+def compensation(row: JobRow, case: CaseRow, step: Compensate, now: datetime) -> Message:
     """A job of another type with the dead job's data. Raises NothingThere where its template names what the
     job does not have, TooLarge where no scheduler would take it."""
     facts = facts_of_job(row, case)
@@ -71,7 +71,7 @@ def _given(facts: JsonObject) -> JsonObject:
     return {name: facts[name] for name in ("job_id", "job_type", "arguments", "error")}
 
 
-def _letter(job_id: UUID, source: str, row: JobRow, data: JobRequestedData, now: datetime) -> Letter:
+def _letter(job_id: UUID, source: str, row: JobRow, data: JobRequestedData, now: datetime) -> Message:
     event = JobRequested(
         id=str(job_id),
         source=source,
@@ -81,7 +81,7 @@ def _letter(job_id: UUID, source: str, row: JobRow, data: JobRequestedData, now:
         tracestate=row.tracestate,
         data=data,
     )
-    letter = letter_for(event)
+    letter = build_message(event)
     if len(letter.body) > MAX_BODY:
         raise TooLarge(f"expected a request of at most {MAX_BODY} bytes, got {len(letter.body)}")
     return letter

@@ -6,7 +6,7 @@ from typing import Any
 from pydantic_core import to_jsonable_python
 
 from warrener_contracts.events import JsonObject
-from warrener_contracts.portable import is_object
+from warrener_contracts.json_safety import is_object
 from warrener_store.escalations import CaseRow
 from warrener_store.rows import JobRow
 

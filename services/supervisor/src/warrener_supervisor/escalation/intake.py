@@ -4,9 +4,9 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 from warrener_contracts.events import (
-    CaseAcknowledgeRequested,
-    CaseCloseRequested,
-    CaseSnoozeRequested,
+    IncidentAcknowledgeRequested,
+    IncidentCloseRequested,
+    IncidentSnoozeRequested,
     JsonObject,
 )
 from warrener_runtime.clock import Clock
@@ -20,7 +20,7 @@ from warrener_supervisor.fingerprint import fingerprint as cause_of
 
 _log = get_logger("escalation")
 
-CaseWish = CaseAcknowledgeRequested | CaseSnoozeRequested | CaseCloseRequested
+CaseWish = IncidentAcknowledgeRequested | IncidentSnoozeRequested | IncidentCloseRequested
 
 
 class Intake:
@@ -107,11 +107,11 @@ class Intake:
 def _change(wish: CaseWish, now: datetime) -> CaseChange:
     data = wish.data
     match wish:
-        case CaseAcknowledgeRequested():
+        case IncidentAcknowledgeRequested():
             return CaseChange(fingerprint=data.fingerprint, at=now, acknowledged_by=data.by)
-        case CaseSnoozeRequested():
+        case IncidentSnoozeRequested():
             return CaseChange(fingerprint=data.fingerprint, at=now, snoozed_until=wish.data.until)
-        case CaseCloseRequested():
+        case IncidentCloseRequested():
             return CaseChange(
                 fingerprint=data.fingerprint, at=now, closed_why=f"by {data.by}: {wish.data.reason}"
             )

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from pydantic import ValidationError
 
-from warrener_contracts.portable import is_object
+from warrener_contracts.json_safety import is_object
 from warrener_runtime.settings import SettingsError, mask
 from warrener_supervisor.escalation.model import (
     LOG,

@@ -9,7 +9,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 from warrener_contracts.durations import Duration
 from warrener_contracts.events import JsonObject
 from warrener_contracts.events.fields import DeclaredJobType, QueueName
-from warrener_contracts.portable import is_array, is_object
+from warrener_contracts.json_safety import is_array, is_object
 
 LOG = "log"
 """The sink that is always there."""

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
-from warrener_contracts.letters import Letter
+from warrener_contracts.messages import Message
 from warrener_contracts.states import JobState
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
@@ -35,7 +35,7 @@ class PerJob:
     """Page by page: asked for, confirmed by the broker, and only then noted."""
 
     def __init__(
-        self, store: StateStore, ask: Callable[[Sequence[Letter]], Awaitable[None]], clock: Clock
+        self, store: StateStore, ask: Callable[[Sequence[Message]], Awaitable[None]], clock: Clock
     ) -> None:
         self._store = store
         self._cases = store.escalations
@@ -64,7 +64,7 @@ class PerJob:
         """Ask for what one page of entries needs; what kept some of them from it."""
         rows = await self._jobs_of(entries)
         await self._settle_mended(case, entries, rows)
-        letters: list[Letter] = []
+        letters: list[Message] = []
         bad: dict[str, str] = {}
         waiting: set[str] = set()
         for entry in entries:
@@ -84,7 +84,7 @@ class PerJob:
         await self._cases.settle(case.fingerprint, done, place + 1)
         return _Page(bad, len(waiting))
 
-    def _letters(self, case: CaseRow, step: Step, row: JobRow) -> list[Letter]:
+    def _letters(self, case: CaseRow, step: Step, row: JobRow) -> list[Message]:
         now = self._clock.now()
         if isinstance(step, Compensate):
             return [asking.compensation(row, case, step, now)]

@@ -10,9 +10,9 @@ from heapq import heappop, heappush
 from typing import Any
 from uuid import NAMESPACE_OID, uuid5
 
-from warrener_contracts.codec import Readable, decode
+from warrener_contracts.codec import DecodedEvent, decode
 from warrener_contracts.events import ErrorInfo, ErrorKind, JobRequested, JsonObject
-from warrener_contracts.letters import Letter
+from warrener_contracts.messages import Message
 from warrener_contracts.policy import Guarantee, JobPolicy
 from warrener_contracts.states import JobState
 from warrener_runtime.clock import SystemEntropy
@@ -152,10 +152,10 @@ class Rehearsal:
         states = [row for row in await self._cases.cases() if row.kind != DIGEST]
         return "the case stays open until somebody closes it" if states else "the case is closed"
 
-    async def _ask(self, letters: Sequence[Letter]) -> None:
+    async def _ask(self, letters: Sequence[Message]) -> None:
         for letter in letters:
             for found in decode(letter.body, letter.content_type):
-                if isinstance(found, Readable) and isinstance(found.event, JobRequested):
+                if isinstance(found, DecodedEvent) and isinstance(found.event, JobRequested):
                     what = found.event.source.rpartition("/")[2]
                     about = f"asks for {found.event.data.job_type}"
                     self._told.append(Happening(self._clock.now(), what, about, found.event.data.arguments))

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from datetime import timedelta
 
-from warrener_contracts.letters import Letter
+from warrener_contracts.messages import Message
 from warrener_runtime.clock import Clock, Entropy
 from warrener_runtime.logs import get_logger
 from warrener_store.escalations import CaseRow
@@ -44,7 +44,7 @@ class Runner:
     def __init__(
         self,
         store: StateStore,
-        ask: Callable[[Sequence[Letter]], Awaitable[None]],
+        ask: Callable[[Sequence[Message]], Awaitable[None]],
         ladders: Callable[[], Escalation],
         *,
         rack: Rack,

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
-from warrener_contracts.portable import is_array
+from warrener_contracts.json_safety import is_array
 
 _PLACE = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 _NAME = re.compile(r"[A-Za-z_]\w*(\.\w+)*", re.ASCII)

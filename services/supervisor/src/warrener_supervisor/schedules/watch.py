@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from uuid import NAMESPACE_OID, uuid5
 
-from warrener_contracts.events import ScheduleNamedData, SchedulePauseRequested
-from warrener_contracts.letters import Letter, letter_for
+from warrener_contracts.events import ScheduleCommandData, SchedulePauseRequested
+from warrener_contracts.messages import Message, build_message
 from warrener_contracts.topology import REQUESTS_QUEUE
 from warrener_runtime.bus.port import Backlog, Bus, BusUnreachable
 from warrener_runtime.clock import Clock
@@ -130,13 +130,13 @@ def _possible(standings: Iterable[Standing]) -> set[str]:
     }
 
 
-def _pause_letter(trouble: Trouble, now: datetime) -> Letter:
+def _pause_letter(trouble: Trouble, now: datetime) -> Message:
     """The same from each supervisor that sees it."""
     event = SchedulePauseRequested(
         id=str(uuid5(NAMESPACE_OID, f"{trouble.kind}\n{trouble.occurrence}")),
         source=SOURCE,
         time=now,
         subject=trouble.schedule,
-        data=ScheduleNamedData(name=trouble.schedule, reason=trouble.why),
+        data=ScheduleCommandData(name=trouble.schedule, reason=trouble.why),
     )
-    return letter_for(event)
+    return build_message(event)

@@ -6,9 +6,9 @@ from typing import Any
 from uuid import UUID
 from weakref import WeakSet, WeakValueDictionary
 
-from warrener_client.asking import answerable
+from warrener_client.requests import with_reply_to
 from warrener_client.errors import BadRequest
-from warrener_client.pending import UNANSWERED, Answer, Pending
+from warrener_client.pending_requests import NO_REPLY, Answer, PendingRequest
 from warrener_contracts.events import (
     Event,
     JobDeduplicatedData,
@@ -18,37 +18,37 @@ from warrener_contracts.events import (
     JsonObject,
 )
 from warrener_contracts.identity import job_id_of
-from warrener_contracts.letters import Letter
+from warrener_contracts.messages import Message
 
 
-class Desk:
+class ReplyRouter:
     """Knows every request whose handle somebody still holds."""
 
     def __init__(self, address: str) -> None:
         self._address = address  # where answers come to
         self.generation = 0
-        self._requested: WeakValueDictionary[UUID, Pending] = WeakValueDictionary()
-        self._stand_ins: dict[UUID, WeakSet[Pending]] = {}
-        self._awaited: set[Pending] = set()
-        self._restless: set[Pending] = set()
+        self._requested: WeakValueDictionary[UUID, PendingRequest] = WeakValueDictionary()
+        self._deduplicated: dict[UUID, WeakSet[PendingRequest]] = {}
+        self._awaited: set[PendingRequest] = set()
+        self._uncertain: set[PendingRequest] = set()
 
-    def expect(self, job_id: UUID, letter: Letter, now: float, *, answered: bool = True) -> Pending:
+    def register(self, job_id: UUID, message: Message, now: float, *, wants_reply: bool = True) -> PendingRequest:
         """The pending entry of this request; a repeat under the same id shares that of the first.
 
-        `answered`: the request says where its answer goes.
+        `wants_reply`: the request says where its answer goes.
         """
         known = self._requested.get(job_id)
         if known is None:
-            known = Pending(job_id, letter, self.generation if answered else UNANSWERED, now)
+            known = PendingRequest(job_id, message, self.generation if wants_reply else NO_REPLY, now)
             self._requested[job_id] = known
-        elif _content(known.letter) != _content(letter):
+        elif _content(known.message) != _content(message):
             raise BadRequest(
                 f"expected the same content under the same id, got another request under {job_id}: "
                 "leave the id out, or ask for the same thing"
             )
         return known
 
-    def take(self, event: Event[Any]) -> bool:
+    def resolve(self, event: Event[Any]) -> bool:
         """Match one answer; False where nobody asks for it any more, or it is no answer."""
         data: object = event.data
         if isinstance(data, JobFinishedData):
@@ -61,41 +61,41 @@ class Desk:
             return self._note_waiting(data)
         return False
 
-    async def wait(self, pending: Pending) -> Answer:
+    async def wait(self, pending: PendingRequest) -> Answer:
         """The answer to one request; while somebody waits, the request is asked again where that may help."""
         if pending.answer is None:
             self._awaited.add(pending)
-            if pending.told_under == UNANSWERED:
-                pending.letter = answerable(pending.letter, self._address)
-            if pending.told_under < self.generation:
-                self._restless.add(pending)
+            if pending.reply_generation == NO_REPLY:
+                pending.message = with_reply_to(pending.message, self._address)
+            if pending.reply_generation < self.generation:
+                self._uncertain.add(pending)
         try:
             return await pending.wait()
         finally:
             if pending.answer is not None or not pending.waiters:
                 self._awaited.discard(pending)
-                self._restless.discard(pending)
+                self._uncertain.discard(pending)
 
-    def doubt(self) -> None:
+    def mark_uncertain(self) -> None:
         """The reply queue was made anew: answers to what was asked before may have gone with the old one."""
         self.generation += 1
-        self._restless |= self._awaited
+        self._uncertain |= self._awaited
 
-    def to_ask_again(self, asked_before: float) -> list[Pending]:
+    def due_for_resend(self, sent_before: float) -> list[PendingRequest]:
         """What is awaited and either in doubt, or was last asked before that moment."""
-        overdue = {pending for pending in self._awaited if pending.asked_at <= asked_before}
-        return [pending for pending in self._restless | overdue if pending.answer is None]
+        overdue = {pending for pending in self._awaited if pending.sent_at <= sent_before}
+        return [pending for pending in self._uncertain | overdue if pending.answer is None]
 
     @property
-    def restless(self) -> bool:
+    def has_uncertain(self) -> bool:
         """Whether anything awaited is in doubt."""
-        return bool(self._restless)
+        return bool(self._uncertain)
 
-    def asked(self, again: Iterable[Pending], now: float) -> None:
+    def mark_resent(self, again: Iterable[PendingRequest], now: float) -> None:
         """These were asked again, and the broker has the question."""
         for pending in again:
-            pending.told_under, pending.asked_at = self.generation, now
-            self._restless.discard(pending)
+            pending.reply_generation, pending.sent_at = self.generation, now
+            self._uncertain.discard(pending)
 
     def close(self) -> None:
         """Nobody brings answers any more."""
@@ -103,15 +103,15 @@ class Desk:
             pending.abandon()
 
     def _settle(self, job_id: UUID, answer: Answer) -> bool:
-        asked = [*self._stand_ins.pop(job_id, ())]
+        matched = [*self._deduplicated.pop(job_id, ())]
         if (pending := self._requested.get(job_id)) is not None:
-            asked.append(pending)
-        for pending in asked:
+            matched.append(pending)
+        for pending in matched:
             pending.settle(answer)
-        return bool(asked)
+        return bool(matched)
 
     def _note_waiting(self, data: JobWaitingData) -> bool:
-        concerned = [*self._stand_ins.get(data.job_id, ())]
+        concerned = [*self._deduplicated.get(data.job_id, ())]
         if (pending := self._requested.get(data.job_id)) is not None:
             concerned.append(pending)
         for pending in concerned:
@@ -123,12 +123,12 @@ class Desk:
         if pending is None or pending.answer is not None:
             return False
         pending.deduplicated, pending.job_id = True, data.job_id
-        self._stand_ins.setdefault(data.job_id, WeakSet()).add(pending)
+        self._deduplicated.setdefault(data.job_id, WeakSet()).add(pending)
         return True
 
 
-def _content(letter: Letter) -> JsonObject:
+def _content(message: Message) -> JsonObject:
     """What was asked for, without when, under which trace and with what wish to hear of it."""
-    content: JsonObject = json.loads(letter.body)["data"]
+    content: JsonObject = json.loads(message.body)["data"]
     content.pop("reply_to", None)
     return content

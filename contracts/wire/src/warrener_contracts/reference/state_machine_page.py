@@ -2,17 +2,17 @@
 
 from collections.abc import Iterator
 
-from warrener_contracts.journey import (
-    JOURNEY,
+from warrener_contracts.state_machine import (
+    STATE_MACHINE,
     LATE_SUCCESS,
-    OF_AN_ATTEMPT,
+    ATTEMPT_SIGNALS,
     STALE,
-    UNHEARD_OF,
-    Ignored,
-    Impossible,
+    UNKNOWN_ATTEMPT,
+    Ignore,
+    Reject,
     Signal,
-    Step,
-    To,
+    Effect,
+    Transition,
 )
 from warrener_contracts.reference import GENERATED
 from warrener_contracts.states import TERMINAL, JobState
@@ -61,7 +61,7 @@ supervisor: an agent's word about an attempt finds that attempt in the store.
 """
 
 
-def journey_page() -> str:
+def state_machine_page() -> str:
     """The whole page."""
     return "\n".join(_lines()).rstrip() + "\n"
 
@@ -73,8 +73,8 @@ def _lines() -> Iterator[str]:
     yield "stateDiagram-v2"
     yield "    [*] --> waiting: requested, and it must wait"
     yield "    [*] --> queued: requested"
-    for (state, signal), step in JOURNEY.items():
-        if isinstance(step, To):
+    for (state, signal), step in STATE_MACHINE.items():
+        if isinstance(step, Transition):
             for target in step.states:
                 yield f"    {state} --> {target}: {signal}"
     for state in _in_order(TERMINAL):
@@ -86,21 +86,21 @@ def _lines() -> Iterator[str]:
     yield "| signal | | brought by |"
     yield "|---|---|---|"
     for signal in Signal:
-        yield f"| `{signal}` | {'attempt' if signal in OF_AN_ATTEMPT else 'job'} | {_BROUGHT_BY[signal]} |"
+        yield f"| `{signal}` | {'attempt' if signal in ATTEMPT_SIGNALS else 'job'} | {_BROUGHT_BY[signal]} |"
     yield ""
     yield _FENCE.format(
         late=f"→ `succeeded`: {LATE_SUCCESS.why}",
         older=f"ignored: {STALE.why}",
-        newer=f"**impossible**: {UNHEARD_OF.why}",
+        newer=f"**impossible**: {UNKNOWN_ATTEMPT.why}",
     ).rstrip()
     yield ""
-    yield f"## Every pair ({len(JOURNEY)})"
+    yield f"## Every pair ({len(STATE_MACHINE)})"
     yield ""
     yield "| state | signal | what happens | why |"
     yield "|---|---|---|---|"
     for state in JobState:
         for signal in Signal:
-            step = JOURNEY[state, signal]
+            step = STATE_MACHINE[state, signal]
             yield f"| `{state}` | `{signal}` | {_step(step)} | {step.why} |"
 
 
@@ -108,11 +108,11 @@ def _in_order(states: frozenset[JobState]) -> list[JobState]:
     return [state for state in JobState if state in states]
 
 
-def _step(step: Step) -> str:
+def _step(step: Effect) -> str:
     match step:
-        case To(states):
+        case Transition(states):
             return "→ " + " or ".join(f"`{state}`" for state in states)
-        case Ignored():
+        case Ignore():
             return "ignored"
-        case Impossible():
+        case Reject():
             return "**impossible**"

@@ -10,19 +10,19 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails, PydanticSerializationError
 
 from warrener_client.errors import BadRequest, RequestTooLarge
-from warrener_contracts.codec import Readable, decode
+from warrener_contracts.codec import DecodedEvent, decode
 from warrener_contracts.events import JobRequested, JobRequestedData
-from warrener_contracts.letters import Letter, letter_for
-from warrener_contracts.policy import PolicyOverrides, unknown_part
+from warrener_contracts.messages import Message, build_message
+from warrener_contracts.policy import PolicyOverrides, find_unknown_field
 from warrener_contracts.topology import MAX_BODY
 
 Arguments = Mapping[str, Any] | BaseModel
-Span = timedelta | float | str
+DurationLike = timedelta | float | str
 """Seconds, a timedelta, or text such as "90s", "2m", "PT2M"."""
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class JobSpec:
     """One job, please. `id` is the same whenever the same thing is asked for again: a UUID, or a text that is
     unique for the client's `source`; None makes a new one. `traceparent` continues that trace, not the one
     around."""
@@ -32,82 +32,82 @@ class Ask:
     id: UUID | str | None = None
     idempotency_key: str | None = None
     queue: str | None = None
-    delay: Span | None = None
+    delay: DurationLike | None = None
     not_before: datetime | None = None
     deadline: datetime | None = None
-    expires_after: Span | None = None
+    expires_after: DurationLike | None = None
     policy: PolicyOverrides | Mapping[str, Any] | None = None
     parent_id: UUID | None = None
     traceparent: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Envelope:
+class RequestEnvelope:
     """What the client adds to an ask: who asks, where the answer goes, and the trace."""
 
     event_id: str
     source: str
-    asked_at: datetime
+    requested_at: datetime
     reply_to: str | None  # None: nobody waits for the answer
     traceparent: str | None = None
     tracestate: str | None = None
 
 
-def event_of(ask: Ask, envelope: Envelope) -> JobRequested:
+def build_event(spec: JobSpec, envelope: RequestEnvelope) -> JobRequested:
     """The event; raises BadRequest that names each field, what was expected and what came."""
-    if isinstance(ask.policy, Mapping) and (wrong := unknown_part(ask.policy)):
+    if isinstance(spec.policy, Mapping) and (wrong := find_unknown_field(spec.policy)):
         raise BadRequest(f"the request cannot be sent: {wrong}")
     try:
         return JobRequested(
             id=envelope.event_id,
             source=envelope.source,
-            time=envelope.asked_at,
-            subject=str(ask.job_type),
+            time=envelope.requested_at,
+            subject=str(spec.job_type),
             traceparent=envelope.traceparent,
             tracestate=envelope.tracestate,
-            data=JobRequestedData.model_validate(_fields(ask, envelope.reply_to)),
+            data=JobRequestedData.model_validate(_fields(spec, envelope.reply_to)),
         )
     except ValidationError as error:
         raise BadRequest(_explain(error)) from error
 
 
-def sealed(event: JobRequested) -> Letter:
+def encode_event(event: JobRequested) -> Message:
     """The event as a message; raises BadRequest where JSON cannot carry it, RequestTooLarge over 1 MiB."""
     try:
-        letter = letter_for(event)
+        message = build_message(event)
     except PydanticSerializationError as error:
         raise BadRequest(
             f"expected arguments of {event.data.job_type} that JSON can carry, got: {error}"
         ) from error
-    if len(letter.body) > MAX_BODY:
-        raise RequestTooLarge(event.data.job_type, len(letter.body), MAX_BODY)
-    return letter
+    if len(message.body) > MAX_BODY:
+        raise RequestTooLarge(event.data.job_type, len(message.body), MAX_BODY)
+    return message
 
 
-def answerable(letter: Letter, reply_to: str) -> Letter:
+def with_reply_to(message: Message, reply_to: str) -> Message:
     """The same request with an address for its answer: asked again, it is the question what became of it."""
-    (found,) = decode(letter.body)
-    assert isinstance(found, Readable), "what we wrote can be read"
+    (found,) = decode(message.body)
+    assert isinstance(found, DecodedEvent), "what we wrote can be read"
     assert isinstance(found.event, JobRequested), "a request was asked for"
     data = found.event.data.model_copy(update={"reply_to": reply_to})
-    return letter_for(found.event.model_copy(update={"data": data}))
+    return build_message(found.event.model_copy(update={"data": data}))
 
 
-def _fields(ask: Ask, reply_to: str | None) -> dict[str, Any]:
-    arguments = ask.arguments
+def _fields(spec: JobSpec, reply_to: str | None) -> dict[str, Any]:
+    arguments = spec.arguments
     named = {
-        "job_type": ask.job_type,
+        "job_type": spec.job_type,
         "arguments": arguments.model_dump(mode="json")
         if isinstance(arguments, BaseModel)
         else dict(arguments),
-        "queue": ask.queue,
-        "idempotency_key": ask.idempotency_key,
-        "delay": ask.delay,
-        "not_before": ask.not_before,
-        "deadline": ask.deadline,
-        "expires_after": ask.expires_after,
-        "policy": ask.policy,
-        "parent_id": ask.parent_id,
+        "queue": spec.queue,
+        "idempotency_key": spec.idempotency_key,
+        "delay": spec.delay,
+        "not_before": spec.not_before,
+        "deadline": spec.deadline,
+        "expires_after": spec.expires_after,
+        "policy": spec.policy,
+        "parent_id": spec.parent_id,
         "reply_to": reply_to,
     }
     return {name: value for name, value in named.items() if value is not None}
@@ -119,5 +119,5 @@ def _explain(error: ValidationError) -> str:
 
 def _problem(found: ErrorDetails) -> str:
     where = ".".join(str(part) for part in found["loc"]) or "request"
-    said = found["msg"].removeprefix("Value error, ")
-    return f"{where}: {said}" if ", got " in said else f"{where}: {said}, got {found['input']!r:.100}"
+    problem = found["msg"].removeprefix("Value error, ")
+    return f"{where}: {problem}" if ", got " in problem else f"{where}: {problem}, got {found['input']!r:.100}"

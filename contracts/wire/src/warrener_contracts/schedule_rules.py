@@ -8,14 +8,14 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, Field, model_validator
 
 from warrener_contracts.day_rules import BusinessDaysRule, DaysRule
-from warrener_contracts.durations import Duration, Span
-from warrener_contracts.instants import Instant
+from warrener_contracts.durations import Duration, PositiveDuration
+from warrener_contracts.timestamps import Timestamp
 from warrener_contracts.triggers import AfterRule, EventRule
 
-MOST_CAUGHT_UP = 1000
-MOST_FAILURES = 100
-MOST_PARTS = 30
-DEEPEST = 5
+MAX_CATCH_UP = 1000
+MAX_PAUSE_AFTER_FAILURES = 100
+MAX_RULE_PARTS = 30
+MAX_RULE_DEPTH = 5
 
 
 class CronRule(BaseModel, frozen=True):
@@ -37,8 +37,8 @@ class IntervalRule(BaseModel, frozen=True):
     """Every so often, counted from an anchor: a tick that comes late moves none of those behind it."""
 
     kind: Literal["interval"] = "interval"
-    every: Span
-    anchor: Instant | None = Field(default=None, description="None: 1970-01-01T00:00Z.")
+    every: PositiveDuration
+    anchor: Timestamp | None = Field(default=None, description="None: 1970-01-01T00:00Z.")
     offset: Duration | None = Field(default=None, description="Added to the anchor.")
 
 
@@ -46,7 +46,7 @@ class OnceRule(BaseModel, frozen=True):
     """One single tick."""
 
     kind: Literal["once"] = "once"
-    at: Instant | None = None
+    at: Timestamp | None = None
     after: Duration | None = Field(default=None, description="Counted from the time of the schedule.put.")
 
     @model_validator(mode="after")
@@ -60,11 +60,11 @@ class AnyOfRule(BaseModel, frozen=True):
     """Ticks whenever one of these does; at one time once."""
 
     kind: Literal["any_of"] = "any_of"
-    rules: Annotated[tuple["RulePart", ...], Field(min_length=1, max_length=MOST_PARTS)]
+    rules: Annotated[tuple["RulePart", ...], Field(min_length=1, max_length=MAX_RULE_PARTS)]
 
     @model_validator(mode="after")
     def _size(self) -> "AnyOfRule":
-        _bounded(self)
+        _check_size(self)
         return self
 
 
@@ -72,11 +72,11 @@ class AllOfRule(BaseModel, frozen=True):
     """Ticks when all of these do. Sets of days let all times through that they hold."""
 
     kind: Literal["all_of"] = "all_of"
-    rules: Annotated[tuple["RulePart", ...], Field(min_length=1, max_length=MOST_PARTS)]
+    rules: Annotated[tuple["RulePart", ...], Field(min_length=1, max_length=MAX_RULE_PARTS)]
 
     @model_validator(mode="after")
     def _size(self) -> "AllOfRule":
-        _bounded(self)
+        _check_size(self)
         return self
 
 
@@ -85,11 +85,11 @@ class ExceptRule(BaseModel, frozen=True):
 
     kind: Literal["except"] = "except"
     rule: "RulePart"
-    without: Annotated[tuple["RulePart", ...], Field(min_length=1, max_length=MOST_PARTS)]
+    without: Annotated[tuple["RulePart", ...], Field(min_length=1, max_length=MAX_RULE_PARTS)]
 
     @model_validator(mode="after")
     def _size(self) -> "ExceptRule":
-        _bounded(self)
+        _check_size(self)
         return self
 
 
@@ -113,7 +113,7 @@ Rule = Annotated[
 ]
 
 
-def parts_of(rule: Rule | RulePart) -> tuple[RulePart, ...]:
+def child_rules(rule: Rule | RulePart) -> tuple[RulePart, ...]:
     """Those that a rule is combined of; none if it is not."""
     match rule:
         case AnyOfRule() | AllOfRule():
@@ -124,20 +124,20 @@ def parts_of(rule: Rule | RulePart) -> tuple[RulePart, ...]:
             return ()
 
 
-def _bounded(rule: RulePart) -> None:
+def _check_size(rule: RulePart) -> None:
     """A scheduler computes ticks between those of others: what one rule may cost has a limit."""
     depth, count, level = 0, 0, [rule]
     while level:
         depth, count = depth + 1, count + len(level)
-        level = [part for one in level for part in parts_of(one)]
-    if depth > DEEPEST or count > MOST_PARTS:
+        level = [part for one in level for part in child_rules(one)]
+    if depth > MAX_RULE_DEPTH or count > MAX_RULE_PARTS:
         raise ValueError(
-            f"expected a rule of at most {MOST_PARTS} parts in {DEEPEST} levels, got {count} in {depth}: "
+            f"expected a rule of at most {MAX_RULE_PARTS} parts in {MAX_RULE_DEPTH} levels, got {count} in {depth}: "
             "make several schedules of it"
         )
 
 
-class SkippedHour(StrEnum):
+class DstGap(StrEnum):
     """What becomes of a wall time that the clock jumps over, such as 02:30 on the last Sunday of March."""
 
     SKIP = "skip"  # no tick
@@ -145,7 +145,7 @@ class SkippedHour(StrEnum):
     BEFORE = "before"  # as much earlier: 01:30
 
 
-class RepeatedHour(StrEnum):
+class DstOverlap(StrEnum):
     """Which of the two moments counts where the clock shows a wall time twice."""
 
     FIRST = "first"
@@ -153,7 +153,7 @@ class RepeatedHour(StrEnum):
     BOTH = "both"
 
 
-class Misfire(StrEnum):
+class MisfirePolicy(StrEnum):
     """What becomes of ticks that no scheduler has handled in time."""
 
     SKIP = "skip"  # none of them asks for a job
@@ -162,7 +162,7 @@ class Misfire(StrEnum):
     WINDOW = "window"  # those no older than `catch_up_window` do
 
 
-class Overlap(StrEnum):
+class OverlapPolicy(StrEnum):
     """What becomes of a tick while the job of an earlier one is not over."""
 
     ALLOW = "allow"
@@ -172,41 +172,41 @@ class Overlap(StrEnum):
     CANCEL = "cancel"  # the running one is cancelled, and does not keep this one from starting
 
 
-class Choices(BaseModel, frozen=True):
+class ScheduleChoices(BaseModel, frozen=True):
     """What the owner of a schedule chooses."""
 
-    skipped_hour: SkippedHour = SkippedHour.AFTER
-    repeated_hour: RepeatedHour = RepeatedHour.FIRST
-    misfire: Misfire = Misfire.ONCE
-    catch_up_most: Annotated[int, Field(ge=1, le=MOST_CAUGHT_UP)] = 10
-    catch_up_window: Span | None = Field(default=None, description="Needed for misfire=window.")
-    grace: Span = Field(
+    skipped_hour: DstGap = DstGap.AFTER
+    repeated_hour: DstOverlap = DstOverlap.FIRST
+    misfire: MisfirePolicy = MisfirePolicy.ONCE
+    catch_up_most: Annotated[int, Field(ge=1, le=MAX_CATCH_UP)] = 10
+    catch_up_window: PositiveDuration | None = Field(default=None, description="Needed for misfire=window.")
+    grace: PositiveDuration = Field(
         default=timedelta(seconds=10),
         description="A tick that is handled later than that, or after the next one is due, is missed.",
     )
-    overlap: Overlap = Overlap.ALLOW
+    overlap: OverlapPolicy = OverlapPolicy.ALLOW
     jitter: Duration | None = Field(
         default=None, description="Each tick is late by up to this, derived from its name and time."
     )
-    start: Instant | None = Field(default=None, description="No tick before.")
-    end: Instant | None = Field(default=None, description="No tick after.")
+    start: Timestamp | None = Field(default=None, description="No tick before.")
+    end: Timestamp | None = Field(default=None, description="No tick after.")
     max_runs: Annotated[int, Field(ge=1)] | None = Field(
         default=None, description="After so many jobs the schedule is over."
     )
-    pause_after_failures: Annotated[int, Field(ge=1, le=MOST_FAILURES)] | None = Field(
+    pause_after_failures: Annotated[int, Field(ge=1, le=MAX_PAUSE_AFTER_FAILURES)] | None = Field(
         default=None, description="When so many of its jobs have failed in a row, it is paused."
     )
-    expect_success_within: Span | None = Field(
+    expect_success_within: PositiveDuration | None = Field(
         default=None, description="No job of it has succeeded for so long: an alarm."
     )
-    overdue_after: Span | None = Field(
+    overdue_after: PositiveDuration | None = Field(
         default=None,
         description="A tick that nobody has handled so long after it was due is an alarm. "
         "None: 20 s after the grace is over.",
     )
 
     @model_validator(mode="after")
-    def _window(self) -> "Choices":
-        if self.misfire is Misfire.WINDOW and self.catch_up_window is None:
+    def _window(self) -> "ScheduleChoices":
+        if self.misfire is MisfirePolicy.WINDOW and self.catch_up_window is None:
             raise ValueError("expected a catch_up_window with misfire=window, got none")
         return self

@@ -12,7 +12,7 @@ UNKNOWN_JOB_TYPE = "UnknownJobType"
 fault, so the attempt is not charged; another agent may know it."""
 
 
-def not_again_because(error: ErrorInfo, policy: JobPolicy) -> str | None:
+def non_retryable_reason(error: ErrorInfo, policy: JobPolicy) -> str | None:
     """Why no further attempt is to be made after `error`; None where one may.
 
     What the handler itself calls final stays so. What the agent has judged by class is judged again here, for
@@ -20,25 +20,25 @@ def not_again_because(error: ErrorInfo, policy: JobPolicy) -> str | None:
     """
     if not error.retryable and not error.by_class:
         return "no retry can mend it"
-    if named(policy.no_retry, error):
+    if matches_any(policy.no_retry, error):
         return f"no_retry names {error.type}"
-    if policy.retry_on and _of_the_handler(error) and not named(policy.retry_on, error):
+    if policy.retry_on and _is_handler_error(error) and not matches_any(policy.retry_on, error):
         return f"retry_on does not name {error.type}"
     return None
 
 
-def is_unknown(error: ErrorInfo) -> bool:
+def is_unknown_job_type(error: ErrorInfo) -> bool:
     """True if the agent could not run the attempt because it does not know the job type."""
     return error.kind is ErrorKind.ERROR and error.type == UNKNOWN_JOB_TYPE
 
 
-def named(names: Iterable[str], error: ErrorInfo) -> bool:
+def matches_any(names: Iterable[str], error: ErrorInfo) -> bool:
     """Whether one of `names` is that of the error's class, or of a class that it derives from."""
     return any(_pattern(name).fullmatch(each) for name in names for each in (error.type, *error.bases))
 
 
-def _of_the_handler(error: ErrorInfo) -> bool:
-    return error.kind is ErrorKind.ERROR and not is_unknown(error)
+def _is_handler_error(error: ErrorInfo) -> bool:
+    return error.kind is ErrorKind.ERROR and not is_unknown_job_type(error)
 
 
 @lru_cache(maxsize=1024)

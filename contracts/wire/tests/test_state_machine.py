@@ -5,21 +5,21 @@ from pathlib import Path
 
 import pytest
 
-from warrener_contracts.journey import (
-    JOURNEY,
+from warrener_contracts.state_machine import (
+    STATE_MACHINE,
     LATE_SUCCESS,
-    OF_AN_ATTEMPT,
+    ATTEMPT_SIGNALS,
     STALE,
-    UNHEARD_OF,
+    UNKNOWN_ATTEMPT,
     Fence,
-    Ignored,
-    Impossible,
+    Ignore,
+    Reject,
     Signal,
-    To,
-    fence,
-    step,
+    Transition,
+    compare_attempts,
+    effect_of,
 )
-from warrener_contracts.reference.journey_page import journey_page
+from warrener_contracts.reference.state_machine_page import state_machine_page
 from warrener_contracts.states import TERMINAL, JobState
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "journey-of-a-job.md"
@@ -28,10 +28,10 @@ PAIRS = list(itertools.product(JobState, Signal))
 
 
 def test_every_pair_of_state_and_signal_has_exactly_one_step() -> None:
-    assert set(JOURNEY) == set(PAIRS)
+    assert set(STATE_MACHINE) == set(PAIRS)
     assert len(PAIRS) == 112
-    for found in JOURNEY.values():
-        assert isinstance(found, To | Ignored | Impossible)
+    for found in STATE_MACHINE.values():
+        assert isinstance(found, Transition | Ignore | Reject)
         assert found.why
 
 
@@ -39,14 +39,14 @@ def test_every_pair_of_state_and_signal_has_exactly_one_step() -> None:
 def test_g2_a_terminal_state_is_never_left(state: JobState) -> None:
     assert state.terminal
     for signal, where in itertools.product(Signal, Fence):
-        assert not isinstance(step(state, signal, where), To)
+        assert not isinstance(effect_of(state, signal, where), Transition)
 
 
 def test_every_state_can_be_reached_and_every_job_can_end() -> None:
     edges = {
         (state, target)
-        for (state, _), found in JOURNEY.items()
-        if isinstance(found, To)
+        for (state, _), found in STATE_MACHINE.items()
+        if isinstance(found, Transition)
         for target in found.states
     }
     assert reachable({JobState.WAITING, JobState.QUEUED}, edges) == set(JobState)
@@ -63,14 +63,14 @@ def reachable(start: set[JobState], edges: set[tuple[JobState, JobState]]) -> se
 
 
 def test_a_transition_names_its_states_once() -> None:
-    for found in JOURNEY.values():
-        if isinstance(found, To):
+    for found in STATE_MACHINE.values():
+        if isinstance(found, Transition):
             assert found.states
             assert len(set(found.states)) == len(found.states)
 
 
 @pytest.mark.parametrize(
-    ("current", "told", "expected"),
+    ("current", "reported", "expected"),
     [
         (2, 1, Fence.OLDER),
         (2, 2, Fence.CURRENT),
@@ -79,19 +79,19 @@ def test_a_transition_names_its_states_once() -> None:
         (1000, 1, Fence.OLDER),
     ],
 )
-def test_the_fence_compares_attempts(current: int, told: int, expected: Fence) -> None:
-    assert fence(current, told) is expected
+def test_the_fence_compares_attempts(current: int, reported: int, expected: Fence) -> None:
+    assert compare_attempts(current, reported) is expected
 
 
 @pytest.mark.parametrize(("state", "signal"), PAIRS)
 def test_g3_the_fence_stands_before_the_table(state: JobState, signal: Signal) -> None:
-    if signal in OF_AN_ATTEMPT:
+    if signal in ATTEMPT_SIGNALS:
         late = signal is Signal.SUCCEEDED and state in IN_FLIGHT
-        assert step(state, signal, Fence.OLDER) is (LATE_SUCCESS if late else STALE)
-        assert step(state, signal, Fence.NEWER) is UNHEARD_OF
+        assert effect_of(state, signal, Fence.OLDER) is (LATE_SUCCESS if late else STALE)
+        assert effect_of(state, signal, Fence.NEWER) is UNKNOWN_ATTEMPT
     else:  # the word about a job holds whatever its attempt is
-        assert {id(step(state, signal, where)) for where in Fence} == {id(JOURNEY[state, signal])}
-    assert step(state, signal) is JOURNEY[state, signal]
+        assert {id(effect_of(state, signal, where)) for where in Fence} == {id(STATE_MACHINE[state, signal])}
+    assert effect_of(state, signal) is STATE_MACHINE[state, signal]
 
 
 def test_who_is_cancelled_while_it_runs_is_never_tried_again_without_need() -> None:
@@ -104,15 +104,15 @@ def test_who_is_cancelled_while_it_runs_is_never_tried_again_without_need() -> N
         Signal.RELEASED,
         Signal.LOST,
     ):
-        found = JOURNEY[JobState.RUNNING, signal]
-        assert isinstance(found, To)
+        found = STATE_MACHINE[JobState.RUNNING, signal]
+        assert isinstance(found, Transition)
         assert JobState.CANCELLED in found.states
 
 
 def test_the_page_is_the_journey() -> None:
     page = PAGE.read_text("utf-8")
-    assert page == journey_page()
-    for (state, signal), found in JOURNEY.items():
+    assert page == state_machine_page()
+    for (state, signal), found in STATE_MACHINE.items():
         assert f"| `{state}` | `{signal}` |" in page
-        for target in found.states if isinstance(found, To) else ():
+        for target in found.states if isinstance(found, Transition) else ():
             assert f"    {state} --> {target}: {signal}\n" in page

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
-from warrener_client import Client, Job, NotConfirmed, Unroutable
+from warrener_client import Client, Job, NotConfirmed, RequestUnroutable
 from warrener_client.testing import StandIn
 from warrener_contracts.topology import REQUESTS_QUEUE
 from warrener_runtime.bus import Fate, Outgoing
@@ -26,7 +26,7 @@ def broker(clock: VirtualClock) -> MemoryBroker:
 
 @pytest.fixture
 async def client(broker: MemoryBroker, clock: VirtualClock) -> AsyncIterator[Client]:
-    async with Client(bus=MemoryBus(broker), clock=clock, ask_again_after=60) as opened:
+    async with Client(bus=MemoryBus(broker), clock=clock, resend_after=60) as opened:
         yield opened
 
 
@@ -52,7 +52,7 @@ def waits(job: Job) -> "asyncio.Task[str]":
     return asyncio.create_task(job.result())
 
 
-async def test_after_a_reconnect_what_is_awaited_is_asked_for_again(
+async def test_after_a_reconnect_awaited_requests_are_sent_again(
     client: Client, broker: MemoryBroker, clock: VirtualClock
 ) -> None:
     gate = Gate()
@@ -86,7 +86,7 @@ async def test_a_reconnect_too_quick_to_be_seen_is_noticed_all_the_same(
         assert await until_settled(clock, waiting, within=5) == "done"
 
 
-async def test_what_was_asked_before_the_reconnect_and_is_awaited_after_it_is_asked_for_again(
+async def test_a_request_from_before_the_reconnect_that_is_awaited_after_it_is_sent_again(
     client: Client, broker: MemoryBroker, clock: VirtualClock
 ) -> None:
     async with StandIn(MemoryBus(broker), {"quick.work": lambda _: "done"}, clock=clock):
@@ -97,11 +97,11 @@ async def test_what_was_asked_before_the_reconnect_and_is_awaited_after_it_is_as
         await clock.advance(1)
         broker.start()
         await clock.advance(1)
-        assert not job.over
+        assert not job.is_finished
         assert await until_settled(clock, waits(job), within=5) == "done"
 
 
-async def test_an_answer_that_never_came_is_asked_for_at_long_intervals(
+async def test_a_request_without_a_reply_is_sent_again_at_long_intervals(
     client: Client, broker: MemoryBroker, clock: VirtualClock
 ) -> None:
     gate = Gate()
@@ -120,14 +120,14 @@ async def test_an_answer_that_never_came_is_asked_for_at_long_intervals(
     assert len(warren.requests) == 2
 
 
-async def test_nobody_asks_again_for_what_nobody_awaits(
+async def test_a_request_that_nobody_awaits_is_not_sent_again(
     client: Client, broker: MemoryBroker, clock: VirtualClock
 ) -> None:
     job = await client.request("slow.work")
     broker.restart()
     await clock.advance(300)
     assert len(broker.peek(REQUESTS_QUEUE.name)) == 1
-    assert not job.over
+    assert not job.is_finished
 
 
 async def test_a_deleted_queue_of_requests_is_made_again(client: Client, broker: MemoryBroker) -> None:
@@ -136,7 +136,7 @@ async def test_a_deleted_queue_of_requests_is_made_again(client: Client, broker:
     assert [message.message_id for message in broker.peek(REQUESTS_QUEUE.name)] == [str(job.job_id)]
 
 
-async def test_without_a_confirm_in_time_the_asker_learns_what_to_do(broker: MemoryBroker) -> None:
+async def test_without_a_confirm_in_time_the_error_names_the_remedy(broker: MemoryBroker) -> None:
     async with Client(bus=MemoryBus(broker), confirm_timeout=0.05) as client:
         broker.stop()
         with pytest.raises(NotConfirmed, match=r"within 0\.05 s, got none: ask again with the same id"):
@@ -145,14 +145,14 @@ async def test_without_a_confirm_in_time_the_asker_learns_what_to_do(broker: Mem
         assert await client.request("flights.load")
 
 
-class Homeless(MemoryBus):
+class UnroutableBus(MemoryBus):
     """A broker on which whatever is declared is gone at once."""
 
     async def publish(self, messages: Sequence[Outgoing], *, timeout: float = 10.0) -> list[Fate]:
         return [Fate.UNROUTABLE] * len(messages)
 
 
-async def test_where_nothing_can_keep_requests_the_asker_is_told(broker: MemoryBroker) -> None:
-    async with Client(bus=Homeless(broker)) as client:
-        with pytest.raises(Unroutable, match="warrener topology --check"):
+async def test_without_a_queue_for_requests_the_caller_gets_an_error(broker: MemoryBroker) -> None:
+    async with Client(bus=UnroutableBus(broker)) as client:
+        with pytest.raises(RequestUnroutable, match="warrener topology --check"):
             await client.request("flights.load")

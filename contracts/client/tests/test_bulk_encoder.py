@@ -14,10 +14,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
-from warrener_client import Ask, BadRequest, RequestTooLarge
-from warrener_client.asking import Envelope, event_of, sealed
-from warrener_client.writing import Writer
-from warrener_contracts.letters import Letter
+from warrener_client import JobSpec, BadRequest, RequestTooLarge
+from warrener_client.requests import RequestEnvelope, build_event, encode_event
+from warrener_client.bulk_encoder import BulkEncoder
+from warrener_contracts.messages import Message
 from warrener_contracts.policy import Backoff, PolicyOverrides
 from warrener_runtime.telemetry import TraceContext
 
@@ -25,7 +25,7 @@ NOON = datetime(2013, 1, 1, 12, tzinfo=UTC)
 TRACE = TraceContext("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "shop=1")
 SOURCE, ADDRESS = "shop/web", "0af7651916cd43dd8448eb211c80319c"
 
-Outcome = Letter | tuple[type[Exception], str]
+Outcome = Message | tuple[type[Exception], str]
 
 
 class Plane(StrEnum):
@@ -83,7 +83,7 @@ names = st.text(min_size=1, max_size=8) | st.sampled_from(["x" * 200, "x" * 201,
 ids = st.uuids().map(str) | names
 keys: st.SearchStrategy[Any] = st.none() | names | st.sampled_from(["", b"bytes", 7, Plane.JET])
 kinds = st.builds(
-    Ask,
+    JobSpec,
     st.sampled_from(["flights.load", Plane.JET, "flights load", "job.x", "\uf8ff the request's id", b"a", 7]),
     queue=st.sampled_from([None, "hot", "no queue", "\uf8ff the request's key"]),
     delay=st.sampled_from([None, 0, 1, 1.0, True, False, "90s", "soon", timedelta(seconds=1), math.nan]),
@@ -112,43 +112,43 @@ kinds = st.builds(
 contexts = st.sampled_from([TraceContext(), TRACE, TraceContext("malformed", "\0")])
 
 
-def validated(ask: Ask, event_id: str, context: TraceContext) -> Letter:
-    return sealed(event_of(ask, Envelope(event_id, SOURCE, NOON, ADDRESS, *context)))
+def validated(spec: JobSpec, event_id: str, context: TraceContext) -> Message:
+    return encode_event(build_event(spec, RequestEnvelope(event_id, SOURCE, NOON, ADDRESS, *context)))
 
 
 def outcome(
-    way: Callable[[Ask, str, TraceContext], Letter], ask: Ask, name: str, context: TraceContext
+    way: Callable[[JobSpec, str, TraceContext], Message], spec: JobSpec, name: str, context: TraceContext
 ) -> Outcome:
     try:
-        return way(ask, name, context)
+        return way(spec, name, context)
     except Exception as error:  # noqa: BLE001 - whatever one way raises, the other has to raise
         return type(error), str(error)
 
 
 @given(kinds, contexts, st.lists(st.tuples(arguments, ids, keys), min_size=1, max_size=4))
-@example(Ask("a.b"), TraceContext(), [({"a": None}, "1", None), ({"b": [1.5, "\ud800"]}, "2", None)])
-@example(Ask("a.b", delay=1), TraceContext(), [({}, "1", "k"), ({"a": math.inf}, "2", "\0")])
+@example(JobSpec("a.b"), TraceContext(), [({"a": None}, "1", None), ({"b": [1.5, "\ud800"]}, "2", None)])
+@example(JobSpec("a.b", delay=1), TraceContext(), [({}, "1", "k"), ({"a": math.inf}, "2", "\0")])
 @example(
-    Ask("a.b"), TraceContext(), [({1: 1}, "1", None), ({Plane.JET: 1}, "2", None), ({b"a": 1}, "3", None)]
+    JobSpec("a.b"), TraceContext(), [({1: 1}, "1", None), ({Plane.JET: 1}, "2", None), ({b"a": 1}, "3", None)]
 )
 def test_each_request_is_written_as_its_event_would_be_and_refused_alike(
-    kind: Ask, context: TraceContext, different: Sequence[tuple[Any, str, Any]]
+    kind: JobSpec, context: TraceContext, different: Sequence[tuple[Any, str, Any]]
 ) -> None:
-    writer = Writer(SOURCE, NOON, ADDRESS)
+    encoder = BulkEncoder(SOURCE, NOON, ADDRESS)
     for given_arguments, name, key in different:
-        ask = replace(kind, arguments=given_arguments, idempotency_key=key)
-        assert outcome(writer.letter, ask, name, context) == outcome(validated, ask, name, context)
+        spec = replace(kind, arguments=given_arguments, idempotency_key=key)
+        assert outcome(encoder.encode, spec, name, context) == outcome(validated, spec, name, context)
 
 
 def test_one_is_not_true_even_after_one_was_allowed() -> None:
-    writer = Writer(SOURCE, NOON, ADDRESS)
-    writer.letter(Ask("mail.send", delay=1), "first", TraceContext())
+    encoder = BulkEncoder(SOURCE, NOON, ADDRESS)
+    encoder.encode(JobSpec("mail.send", delay=1), "first", TraceContext())
     with pytest.raises(BadRequest, match=r"delay: expected a duration .*, got True"):
-        writer.letter(Ask("mail.send", delay=True), "second", TraceContext())
+        encoder.encode(JobSpec("mail.send", delay=True), "second", TraceContext())
 
 
-def test_what_is_too_large_says_so_however_it_is_written() -> None:
-    writer = Writer(SOURCE, NOON, ADDRESS)
+def test_a_request_that_is_too_large_is_refused_on_both_paths() -> None:
+    encoder = BulkEncoder(SOURCE, NOON, ADDRESS)
     for _ in range(2):
         with pytest.raises(RequestTooLarge, match=r"at most 1048576 bytes, got \d+ for flights.load"):
-            writer.letter(Ask("flights.load", {"csv": "x" * 1024 * 1024}), "1", TraceContext())
+            encoder.encode(JobSpec("flights.load", {"csv": "x" * 1024 * 1024}), "1", TraceContext())

@@ -38,7 +38,7 @@ class Signal(StrEnum):
     LOST = "lost"
 
 
-OF_AN_ATTEMPT = frozenset(
+ATTEMPT_SIGNALS = frozenset(
     {
         Signal.OVERDUE,
         Signal.ALIVE,
@@ -64,7 +64,7 @@ class Fence(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class To:
+class Transition:
     """The job goes to one of these states (its own among them: something about it changes)."""
 
     states: tuple[JobState, ...]
@@ -72,104 +72,104 @@ class To:
 
 
 @dataclass(frozen=True, slots=True)
-class Ignored:
+class Ignore:
     """Nothing changes, for this reason."""
 
     why: str
 
 
 @dataclass(frozen=True, slots=True)
-class Impossible:
+class Reject:
     """Cannot happen unless something is broken: the message is parked and an alarm is raised."""
 
     why: str
 
 
-Step = To | Ignored | Impossible
+Effect = Transition | Ignore | Reject
 
 
-def _to(*states: JobState, why: str) -> To:
-    return To(states, why)
+def _transition(*states: JobState, why: str) -> Transition:
+    return Transition(states, why)
 
 
-_NO_ATTEMPT = Impossible("no attempt has been dispatched yet")
-_REPEAT = Ignored("a repeat of the request: it is answered with the state, and a dispatch is told again")
+_NO_ATTEMPT = Reject("no attempt has been dispatched yet")
+_REPEAT = Ignore("a repeat of the request: it is answered with the state, and a dispatch is told again")
 _TRIED_AGAIN = (
     "attempts are left: another one after a delay; none are left, it is too old, or no retry can mend it: "
     "dead; "
     "somebody asked to cancel it: cancelled"
 )
 
-_IN_FLIGHT: Mapping[Signal, Step] = {
+_IN_FLIGHT: Mapping[Signal, Effect] = {
     Signal.REQUESTED: _REPEAT,
-    Signal.ALIVE: _to(RUNNING, why="its agent says that it runs"),
-    Signal.SUCCEEDED: _to(SUCCEEDED, why="the result of the current attempt"),
-    Signal.FAILED: _to(RETRYING, DEAD, CANCELLED, why=_TRIED_AGAIN),
-    Signal.SNOOZED: _to(
+    Signal.ALIVE: _transition(RUNNING, why="its agent says that it runs"),
+    Signal.SUCCEEDED: _transition(SUCCEEDED, why="the result of the current attempt"),
+    Signal.FAILED: _transition(RETRYING, DEAD, CANCELLED, why=_TRIED_AGAIN),
+    Signal.SNOOZED: _transition(
         RETRYING,
         DEAD,
         CANCELLED,
         why="its handler asks to be run again later: not charged, unless it has snoozed too often; too old, "
         "or then no attempt left: dead; somebody asked to cancel it: cancelled",
     ),
-    Signal.STOPPED: _to(
+    Signal.STOPPED: _transition(
         CANCELLED, RETRYING, why="stopped because somebody asked; if nobody did: tried again"
     ),
-    Signal.WITHDRAWN: _to(CANCELLED, why="its handler has no more use for it"),
-    Signal.RELEASED: _to(
+    Signal.WITHDRAWN: _transition(CANCELLED, why="its handler has no more use for it"),
+    Signal.RELEASED: _transition(
         RETRYING, CANCELLED, why="given back unharmed: tried again at once, uncharged; cancelled if asked for"
     ),
-    Signal.TIMED_OUT: Ignored("it does not run: what ran too long has ended"),
-    Signal.LOST: _to(RETRYING, DEAD, CANCELLED, why="its agent is gone; tried elsewhere, counted as a loss"),
-    Signal.DEADLINE_PASSED: _to(EXPIRED, why="it cannot finish in time any more"),
+    Signal.TIMED_OUT: Ignore("it does not run: what ran too long has ended"),
+    Signal.LOST: _transition(RETRYING, DEAD, CANCELLED, why="its agent is gone; tried elsewhere, counted as a loss"),
+    Signal.DEADLINE_PASSED: _transition(EXPIRED, why="it cannot finish in time any more"),
 }
 
-_WAITING: Mapping[Signal, Step] = {
-    **dict.fromkeys(OF_AN_ATTEMPT, _NO_ATTEMPT),
+_WAITING: Mapping[Signal, Effect] = {
+    **dict.fromkeys(ATTEMPT_SIGNALS, _NO_ATTEMPT),
     Signal.REQUESTED: _REPEAT,
-    Signal.DUE: _to(QUEUED, why="its time has come: attempt 1 is dispatched"),
-    Signal.CANCEL_REQUESTED: _to(CANCELLED, why="it has not begun"),
-    Signal.DEADLINE_PASSED: _to(EXPIRED, why="it cannot finish in time any more"),
-    Signal.OVERDUE: Ignored("the scheduler watches what waits"),
+    Signal.DUE: _transition(QUEUED, why="its time has come: attempt 1 is dispatched"),
+    Signal.CANCEL_REQUESTED: _transition(CANCELLED, why="it has not begun"),
+    Signal.DEADLINE_PASSED: _transition(EXPIRED, why="it cannot finish in time any more"),
+    Signal.OVERDUE: Ignore("the scheduler watches what waits"),
 }
 
-_QUEUED: Mapping[Signal, Step] = {
+_QUEUED: Mapping[Signal, Effect] = {
     **_IN_FLIGHT,
-    Signal.DUE: Ignored("it is dispatched already"),
-    Signal.CANCEL_REQUESTED: _to(
+    Signal.DUE: Ignore("it is dispatched already"),
+    Signal.CANCEL_REQUESTED: _transition(
         CANCELLED, why="no agent has said that it runs; those that hold it are told"
     ),
-    Signal.OVERDUE: Ignored(
+    Signal.OVERDUE: Ignore(
         "it waits longer than its start_timeout, which only names it: a backlog is not a loss, and a "
         "dispatch that is gone is found by comparing the store with the queue"
     ),
 }
 
-_RUNNING: Mapping[Signal, Step] = {
+_RUNNING: Mapping[Signal, Effect] = {
     **_IN_FLIGHT,
-    Signal.DUE: Ignored("it runs already"),
-    Signal.ALIVE: _to(
+    Signal.DUE: Ignore("it runs already"),
+    Signal.ALIVE: _transition(
         RUNNING, DEAD, why="its agent says that it runs; it has ended too many agents before that one: dead"
     ),
-    Signal.STOPPED: _to(
+    Signal.STOPPED: _transition(
         CANCELLED,
         RETRYING,
         DEAD,
         why="stopped because somebody asked; if nobody did: tried again; because it ran too long: tried "
         "again if attempts are left, else dead",
     ),
-    Signal.TIMED_OUT: _to(
+    Signal.TIMED_OUT: _transition(
         RUNNING, why="its agent is told to stop it; it is over when the agent says so, or names it no more"
     ),
-    Signal.CANCEL_REQUESTED: _to(RUNNING, why="its agent is told to stop it; it ends when the agent says so"),
-    Signal.OVERDUE: Ignored("it runs: its lease and its timeout are watched instead"),
+    Signal.CANCEL_REQUESTED: _transition(RUNNING, why="its agent is told to stop it; it ends when the agent says so"),
+    Signal.OVERDUE: Ignore("it runs: its lease and its timeout are watched instead"),
 }
 
-_RETRYING: Mapping[Signal, Step] = {
+_RETRYING: Mapping[Signal, Effect] = {
     **_IN_FLIGHT,
-    Signal.DUE: _to(QUEUED, why="its delay is over: the next attempt is dispatched"),
-    Signal.CANCEL_REQUESTED: _to(CANCELLED, why="the next attempt has not begun; agents are told"),
-    Signal.OVERDUE: _to(
+    Signal.DUE: _transition(QUEUED, why="its delay is over: the next attempt is dispatched"),
+    Signal.CANCEL_REQUESTED: _transition(CANCELLED, why="the next attempt has not begun; agents are told"),
+    Signal.OVERDUE: _transition(
         QUEUED,
         RETRYING,
         why="its time has passed: the same attempt is queued, and dispatched if its dispatch was kept in the "
@@ -186,11 +186,11 @@ _OVER: Mapping[JobState, str] = {
 }
 
 
-def _over(state: JobState) -> Mapping[Signal, Step]:
-    return dict.fromkeys(Signal, Ignored(_OVER[state]))
+def _over(state: JobState) -> Mapping[Signal, Effect]:
+    return dict.fromkeys(Signal, Ignore(_OVER[state]))
 
 
-JOURNEY: Mapping[tuple[JobState, Signal], Step] = MappingProxyType(
+STATE_MACHINE: Mapping[tuple[JobState, Signal], Effect] = MappingProxyType(
     {
         (state, signal): step
         for state, steps in (
@@ -205,28 +205,28 @@ JOURNEY: Mapping[tuple[JobState, Signal], Step] = MappingProxyType(
 )
 """Complete: every pair of state and signal has one step."""
 
-STALE = Ignored("the word of an earlier attempt: the fence refuses it")
-LATE_SUCCESS = _to(
+STALE = Ignore("the word of an earlier attempt: the fence refuses it")
+LATE_SUCCESS = _transition(
     SUCCEEDED,
     why="an earlier attempt has succeeded: only a success that the ledger has recorded is published",
 )
 """While the job is not over, this counts whatever attempt waits."""
-UNHEARD_OF = Impossible("the word of an attempt that was never made")
+UNKNOWN_ATTEMPT = Reject("the word of an attempt that was never made")
 
 
-def fence(current: int, told: int) -> Fence:
+def compare_attempts(current: int, reported: int) -> Fence:
     """How the attempt that an event tells of stands to the job's current one."""
-    if told < current:
+    if reported < current:
         return Fence.OLDER
-    return Fence.CURRENT if told == current else Fence.NEWER
+    return Fence.CURRENT if reported == current else Fence.NEWER
 
 
-def step(state: JobState, signal: Signal, where: Fence = Fence.CURRENT) -> Step:
+def effect_of(state: JobState, signal: Signal, fence: Fence = Fence.CURRENT) -> Effect:
     """What `signal` does to a job in `state`."""
-    if signal in OF_AN_ATTEMPT:
-        if where is Fence.OLDER:
-            late = signal is Signal.SUCCEEDED and isinstance(JOURNEY[state, signal], To)
+    if signal in ATTEMPT_SIGNALS:
+        if fence is Fence.OLDER:
+            late = signal is Signal.SUCCEEDED and isinstance(STATE_MACHINE[state, signal], Transition)
             return LATE_SUCCESS if late else STALE
-        if where is Fence.NEWER:
-            return UNHEARD_OF
-    return JOURNEY[state, signal]
+        if fence is Fence.NEWER:
+            return UNKNOWN_ATTEMPT
+    return STATE_MACHINE[state, signal]

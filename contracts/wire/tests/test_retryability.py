@@ -4,7 +4,7 @@ import pytest
 
 from warrener_contracts.events import ErrorInfo, ErrorKind
 from warrener_contracts.policy import JobPolicy, PolicyOverrides
-from warrener_contracts.retrying import UNKNOWN_JOB_TYPE, named, not_again_because
+from warrener_contracts.retryability import UNKNOWN_JOB_TYPE, matches_any, non_retryable_reason
 
 
 def error(
@@ -30,39 +30,39 @@ def error(
     ],
 )
 def test_a_name_means_the_class_and_what_derives_from_it(name: str, *, found: bool) -> None:
-    assert named([name], error("requests.exceptions.ConnectTimeout", "OSError", "Exception")) is found
+    assert matches_any([name], error("requests.exceptions.ConnectTimeout", "OSError", "Exception")) is found
 
 
 def test_without_names_every_error_is_tried_again() -> None:
-    assert not_again_because(error(), JobPolicy()) is None
+    assert non_retryable_reason(error(), JobPolicy()) is None
 
 
 def test_no_retry_counts_before_retry_on() -> None:
     policy = JobPolicy(retry_on=("requests.*",), no_retry=("*Timeout",))
-    assert not_again_because(error(), policy) == "no_retry names requests.exceptions.ConnectTimeout"
-    assert not_again_because(error("requests.HTTPError"), policy) is None
-    assert not_again_because(error("KeyError"), policy) == "retry_on does not name KeyError"
+    assert non_retryable_reason(error(), policy) == "no_retry names requests.exceptions.ConnectTimeout"
+    assert non_retryable_reason(error("requests.HTTPError"), policy) is None
+    assert non_retryable_reason(error("KeyError"), policy) == "retry_on does not name KeyError"
 
 
 def test_only_what_a_handler_raises_must_be_named_by_retry_on() -> None:
     policy = JobPolicy(retry_on=("requests.*",))
     for kind in (ErrorKind.TIMEOUT, ErrorKind.CRASH, ErrorKind.LOST):
-        assert not_again_because(error(kind.value, kind=kind), policy) is None
-    assert not_again_because(error(UNKNOWN_JOB_TYPE), policy) is None, "another agent may know it"
+        assert non_retryable_reason(error(kind.value, kind=kind), policy) is None
+    assert non_retryable_reason(error(UNKNOWN_JOB_TYPE), policy) is None, "another agent may know it"
 
 
 def test_a_timeout_may_be_named_as_what_no_retry_mends() -> None:
     policy = JobPolicy(no_retry=("timeout",))
-    assert not_again_because(error("timeout", kind=ErrorKind.TIMEOUT), policy) == "no_retry names timeout"
+    assert non_retryable_reason(error("timeout", kind=ErrorKind.TIMEOUT), policy) == "no_retry names timeout"
 
 
 def test_what_the_handler_calls_final_is_final() -> None:
     final = ErrorInfo(kind=ErrorKind.ERROR, type="app.Closed", message="", retryable=False)
-    assert not_again_because(final, JobPolicy()) == "no retry can mend it"
+    assert non_retryable_reason(final, JobPolicy()) == "no retry can mend it"
 
 
 def test_what_its_job_type_calls_final_a_request_may_try_again() -> None:
     of_the_type = JobPolicy(no_retry=("app.Closed",))
-    told = ErrorInfo(kind=ErrorKind.ERROR, type="app.Closed", message="", retryable=False, by_class=True)
-    assert not_again_because(told, of_the_type) == "no_retry names app.Closed"
-    assert not_again_because(told, PolicyOverrides(no_retry=()).over(of_the_type)) is None
+    by_agent = ErrorInfo(kind=ErrorKind.ERROR, type="app.Closed", message="", retryable=False, by_class=True)
+    assert non_retryable_reason(by_agent, of_the_type) == "no_retry names app.Closed"
+    assert non_retryable_reason(by_agent, PolicyOverrides(no_retry=()).apply_to(of_the_type)) is None

@@ -2,16 +2,16 @@
 somebody uses what came later."""
 
 
-def nothing(value: object) -> bool:
+def is_unset(value: object) -> bool:
     """None, False, or empty: the same as silence."""
     return value is None or value is False or value == ()
 
 
-def none(value: object) -> bool:
+def is_none(value: object) -> bool:
     """None alone: an empty list says something."""
     return value is None
 
 
-def zero(value: object) -> bool:
+def is_zero(value: object) -> bool:
     """A count of nothing."""
     return value == 0

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from warrener_contracts import letters, topology
-from warrener_contracts.codec import Readable, decode
+from warrener_contracts import messages, topology
+from warrener_contracts.codec import DecodedEvent, decode
 from warrener_contracts.events import (
     AttemptDispatched,
     Event,
@@ -21,21 +21,21 @@ from warrener_contracts.events import (
     JobRequestedData,
     Reason,
 )
-from warrener_contracts.letters import (
+from warrener_contracts.messages import (
     EVENT_TYPE,
-    MAX_GATHERED,
-    Letter,
-    delayed_letter,
-    gathered,
+    MAX_BATCH_BYTES,
+    Message,
+    build_delayed_message,
+    batch_messages,
     is_early,
-    letter_for,
-    reply_letter,
+    build_message,
+    build_reply,
 )
-from warrener_contracts.reference.examples import golden
-from warrener_contracts.topology import RUNGS
+from warrener_contracts.reference.examples import golden_events
+from warrener_contracts.topology import DELAY_LEVELS
 
 NOON = datetime(2013, 1, 1, 12, tzinfo=UTC)
-EXAMPLES = golden()
+EXAMPLES = golden_events()
 
 
 def dispatched(after: float | None) -> AttemptDispatched:
@@ -98,11 +98,11 @@ ADDRESSES = {
 
 @pytest.mark.parametrize("name", sorted(EXAMPLES))
 def test_an_event_has_one_address(name: str) -> None:
-    letter = letter_for(EXAMPLES[name])
-    assert (letter.exchange, letter.routing_key) == ADDRESSES[name]
-    assert (letter.type, letter.message_id) == (name, EXAMPLES[name].id)
-    assert letter.content_type == "application/cloudevents+json"
-    assert letter.headers == {
+    message = build_message(EXAMPLES[name])
+    assert (message.exchange, message.routing_key) == ADDRESSES[name]
+    assert (message.type, message.message_id) == (name, EXAMPLES[name].id)
+    assert message.content_type == "application/cloudevents+json"
+    assert message.headers == {
         "traceparent": EXAMPLES[name].traceparent,
         "tracestate": "airline=ops",
     }
@@ -110,19 +110,19 @@ def test_an_event_has_one_address(name: str) -> None:
 
 def test_an_event_from_nowhere_has_no_address() -> None:
     with pytest.raises(TypeError, match=r"expected an event of the wire, got 'flight\.landed\.v1'"):
-        letter_for(
+        build_message(
             Event(id="1", source="airline", type="flight.landed.v1", data=JobRequestedData(job_type="a"))
         )
 
 
-def test_only_what_nobody_must_hear_is_fleeting_and_requests_and_dispatches_must_arrive() -> None:
-    told = {name: letter_for(event) for name, event in EXAMPLES.items()}
-    assert {name for name, letter in told.items() if not letter.persistent} == {
+def test_only_control_and_heartbeats_are_transient_and_requests_and_dispatches_are_mandatory() -> None:
+    events = {name: build_message(event) for name, event in EXAMPLES.items()}
+    assert {name for name, message in events.items() if not message.persistent} == {
         "agent.heartbeat.v1",
         "agent.heartbeat_requested.v1",
         "attempt.cancel.v1",
     }
-    assert {name for name, letter in told.items() if letter.mandatory} == {
+    assert {name for name, message in events.items() if message.mandatory} == {
         "job.requested.v1",
         "job.cancel_requested.v1",
         "breaker.set_requested.v1",
@@ -144,7 +144,7 @@ def test_an_id_longer_than_amqp_takes_becomes_a_uuid_of_it() -> None:
     """A cancel is passed on under its own id: an id that AMQP refuses would come back for ever."""
     data = JobCancelRequestedData(job_id=UUID(int=7))
     names = ["é" * 200, "é" * 199 + "e", "short", "i" * 200]
-    ids = [letter_for(JobCancelRequested(id=name, source="airline", data=data)).message_id for name in names]
+    ids = [build_message(JobCancelRequested(id=name, source="airline", data=data)).message_id for name in names]
     assert ids == ["e6550cf9-ac6c-5c6b-aaa7-86216249f28f", ids[1], "short", "i" * 200]
     assert ids[0] != ids[1]
     assert all(len(found.encode()) <= 255 for found in ids)
@@ -152,11 +152,11 @@ def test_an_id_longer_than_amqp_takes_becomes_a_uuid_of_it() -> None:
 
 def test_an_answer_goes_to_its_asker_under_an_id_of_its_own() -> None:
     event = EXAMPLES["job.finished.v1"]
-    letter = reply_letter(event, "desk-4")
-    assert (letter.exchange, letter.routing_key) == ("warrener.events", "reply.desk-4")
-    assert letter.message_id == f"{event.id}>desk-4"
-    assert letter.body == letter_for(event).body
-    longest = reply_letter(event.model_copy(update={"id": "i" * 200}), "a" * 80)
+    message = build_reply(event, "desk-4")
+    assert (message.exchange, message.routing_key) == ("warrener.events", "reply.desk-4")
+    assert message.message_id == f"{event.id}>desk-4"
+    assert message.body == build_message(event).body
+    longest = build_reply(event.model_copy(update={"id": "i" * 200}), "a" * 80)
     assert len(longest.message_id) == 36
 
 
@@ -165,97 +165,97 @@ def test_a_rejection_of_what_is_no_job_type_is_addressed_all_the_same(job_type: 
     data = JobRejectedData(
         request_id="", request_source="", job_type=job_type, reason=Reason.BAD_FIELDS, detail="no"
     )
-    assert letter_for(JobRejected(id="1", source="s", data=data)).routing_key == "job.rejected.unknown"
+    assert build_message(JobRejected(id="1", source="s", data=data)).routing_key == "job.rejected.unknown"
 
 
 def test_a_batch_is_one_message_and_each_element_keeps_its_trace() -> None:
-    told = [
+    events = [
         requested("1"),
         requested("2").model_copy(update={"traceparent": EXAMPLES["job.dead.v1"].traceparent}),
     ]
-    (letter,) = gathered(letter_for(event) for event in told)
-    found = decode(letter.body, letter.content_type)
-    assert [one.event for one in found if isinstance(one, Readable)] == told
-    assert (letter.exchange, letter.routing_key) == ("warrener.requests", "flights.load")
-    assert letter.headers == {}
-    assert letter.mandatory
-    assert letter.message_id != letter_for(told[0]).message_id
+    (message,) = batch_messages(build_message(event) for event in events)
+    found = decode(message.body, message.content_type)
+    assert [one.event for one in found if isinstance(one, DecodedEvent)] == events
+    assert (message.exchange, message.routing_key) == ("warrener.requests", "flights.load")
+    assert message.headers == {}
+    assert message.mandatory
+    assert message.message_id != build_message(events[0]).message_id
 
 
 def test_events_of_one_address_are_gathered_in_their_order_and_nothing_else_is() -> None:
-    dispatch = letter_for(dispatched(None))
+    dispatch = build_message(dispatched(None))
     mixed = [
-        letter_for(requested("1")),
+        build_message(requested("1")),
         dispatch,
-        letter_for(EXAMPLES["job.cancel_requested.v1"]),
-        letter_for(requested("2")),
+        build_message(EXAMPLES["job.cancel_requested.v1"]),
+        build_message(requested("2")),
         dispatch._replace(message_id="the next one"),
     ]
-    told = gathered(mixed)
-    assert told[1:] == [dispatch, mixed[2], mixed[4]]
-    first = told[0]
+    events = batch_messages(mixed)
+    assert events[1:] == [dispatch, mixed[2], mixed[4]]
+    first = events[0]
     assert (first.exchange, first.routing_key, first.message_id) == (
         "warrener.requests",
         "flights.load",
         "1+1",
     )
     assert (first.mandatory, first.persistent, first.headers) == (True, True, {})
-    assert [one.event for one in decode(first.body, first.content_type) if isinstance(one, Readable)] == [
+    assert [one.event for one in decode(first.body, first.content_type) if isinstance(one, DecodedEvent)] == [
         requested("1"),
         requested("2"),
     ]
-    assert gathered(told) == told  # what is a batch already stays as it is
+    assert batch_messages(events) == events  # what is a batch already stays as it is
 
 
-def test_dispatches_share_messages_where_they_say_so_and_no_more_than_they_say() -> None:
-    dispatch = letter_for(dispatched(None))
+def test_dispatches_share_messages_up_to_the_number_that_they_allow() -> None:
+    dispatch = build_message(dispatched(None))
     several = [dispatch._replace(message_id=str(n), per_message=3) for n in range(7)]
-    found = gathered([*several, dispatch])
-    assert [len(decode(letter.body, letter.content_type)) for letter in found] == [3, 3, 1, 1]
-    assert [letter.message_id for letter in found] == ["0+2", "3+2", "6", dispatch.message_id]
-    assert all(letter.mandatory and letter.routing_key == dispatch.routing_key for letter in found)
+    found = batch_messages([*several, dispatch])
+    assert [len(decode(message.body, message.content_type)) for message in found] == [3, 3, 1, 1]
+    assert [message.message_id for message in found] == ["0+2", "3+2", "6", dispatch.message_id]
+    assert all(message.mandatory and message.routing_key == dispatch.routing_key for message in found)
 
 
 def test_each_asker_gets_answers_of_its_own() -> None:
     event = EXAMPLES["job.finished.v1"]
-    told = [reply_letter(event, "a"), letter_for(event), reply_letter(event, "b"), reply_letter(event, "a")]
-    found = gathered(told)
-    assert [letter.routing_key for letter in found] == ["reply.a", told[1].routing_key, "reply.b"]
-    assert len({letter.message_id for letter in found}) == 3
+    events = [build_reply(event, "a"), build_message(event), build_reply(event, "b"), build_reply(event, "a")]
+    found = batch_messages(events)
+    assert [message.routing_key for message in found] == ["reply.a", events[1].routing_key, "reply.b"]
+    assert len({message.message_id for message in found}) == 3
 
 
-@given(st.lists(st.integers(1, 2 * MAX_GATHERED), max_size=30))
+@given(st.lists(st.integers(1, 2 * MAX_BATCH_BYTES), max_size=30))
 def test_no_gathered_message_is_large_and_none_is_empty(sizes: list[int]) -> None:
     """What is larger by itself goes alone; nothing is lost, doubled or reordered."""
-    plain = letter_for(requested("1"))
+    plain = build_message(requested("1"))
     whole = [
         plain._replace(body=b'"%s"' % (b"x" * size), message_id=str(at)) for at, size in enumerate(sizes)
     ]
-    found = gathered(whole)
-    assert len({letter.message_id for letter in found}) == len(found)
-    for letter in found:
-        assert letter.content_type == EVENT_TYPE or len(letter.body) <= MAX_GATHERED
-    assert b",".join(letter.body.strip(b"[]") for letter in found) == b",".join(one.body for one in whole)
+    found = batch_messages(whole)
+    assert len({message.message_id for message in found}) == len(found)
+    for message in found:
+        assert message.content_type == EVENT_TYPE or len(message.body) <= MAX_BATCH_BYTES
+    assert b",".join(message.body.strip(b"[]") for message in found) == b",".join(one.body for one in whole)
 
 
 @pytest.mark.parametrize(
-    ("after", "rung"),
+    ("after", "level"),
     [(None, None), (-60, None), (0, None), (0.25, None), (0.3, "1s"), (4.7, "5s"), (70, "1m"), (7200, "1h")],
 )
-def test_an_early_attempt_takes_the_ladder(after: float | None, rung: str | None) -> None:
+def test_an_early_attempt_takes_the_delay_queues(after: float | None, level: str | None) -> None:
     event = dispatched(after)
-    letter = delayed_letter(event, NOON)
-    assert is_early(event, NOON) == (rung is not None)
-    if rung is None:
-        assert letter == letter_for(event)
+    message = build_delayed_message(event, NOON)
+    assert is_early(event, NOON) == (level is not None)
+    if level is None:
+        assert message == build_message(event)
     else:
-        assert (letter.exchange, letter.routing_key) == ("warrener.delay", f"{rung}.loading.flights.load")
-        assert not letter.mandatory  # the ladder has an alternate exchange: nothing comes back
+        assert (message.exchange, message.routing_key) == ("warrener.delay", f"{level}.loading.flights.load")
+        assert not message.mandatory  # the ladder has an alternate exchange: nothing comes back
 
 
-def test_an_attempt_can_be_put_on_any_rung() -> None:
-    letter = letters.by_rung(letter_for(dispatched(None)), RUNGS[0])
-    assert (letter.exchange, letter.routing_key) == (topology.DELAY, "1s.loading.flights.load")
+def test_an_attempt_can_be_put_on_any_delay_level() -> None:
+    message = messages.delayed_by(build_message(dispatched(None)), DELAY_LEVELS[0])
+    assert (message.exchange, message.routing_key) == (topology.DELAY, "1s.loading.flights.load")
 
 
 def test_no_attempt_comes_to_its_agent_early_twice_at_the_same_moment() -> None:
@@ -263,55 +263,55 @@ def test_no_attempt_comes_to_its_agent_early_twice_at_the_same_moment() -> None:
     for tenths in range(1, 900):
         now, hops, event = NOON, 0, dispatched(tenths / 10)
         while is_early(event, now):
-            rung = delayed_letter(event, now).routing_key.partition(".")[0]
-            now += next(found.delay for found in RUNGS if found.name == rung)
+            level = build_delayed_message(event, now).routing_key.partition(".")[0]
+            now += next(found.delay for found in DELAY_LEVELS if found.name == level)
             hops += 1
         late = (now - NOON).total_seconds() - tenths / 10
         assert -0.25 <= late <= max(1, min(5, tenths / 100)), (tenths, late)
         assert hops <= 9, (tenths, hops)
 
 
-def parked(number: int, reason: Reason = Reason.BAD_FIELDS, body: bytes = b"{}") -> Letter:
-    return letters.parked_letter(
+def parked(number: int, reason: Reason = Reason.BAD_FIELDS, body: bytes = b"{}") -> Message:
+    return messages.build_parked_message(
         queue="warrener.requests",
         body=body,
         reason=reason,
         detail="why",
         message_id=f"parked-{number}",
-        content_type=letters.EVENT_TYPE,
+        content_type=messages.EVENT_TYPE,
     )
 
 
 def test_what_is_parked_in_great_number_is_parked_together() -> None:
-    other = letters.letter_for(dispatched(0))
-    few = [parked(number) for number in range(letters.PARKED_ALONE)]
-    assert letters.parked_together([other, *few]) == [other, *few]
+    other = messages.build_message(dispatched(0))
+    few = [parked(number) for number in range(messages.MAX_PARKED_SINGLY)]
+    assert messages.batch_parked([other, *few]) == [other, *few]
 
     many = [parked(number, body=b'{"n":%d}' % number) for number in range(20_000)]
-    first, *kept = letters.parked_together([other, *many])
+    first, *parked_messages = messages.batch_parked([other, *many])
     assert first == other
-    assert kept[: letters.PARKED_ALONE] == many[: letters.PARKED_ALONE]
-    together = kept[letters.PARKED_ALONE :]
+    assert parked_messages[: messages.MAX_PARKED_SINGLY] == many[: messages.MAX_PARKED_SINGLY]
+    together = parked_messages[messages.MAX_PARKED_SINGLY :]
     assert len(together) == 1
-    assert json.loads(together[0].body) == [{"n": n} for n in range(letters.PARKED_ALONE, 20_000)]
-    assert together[0].content_type == letters.BATCH_TYPE
+    assert json.loads(together[0].body) == [{"n": n} for n in range(messages.MAX_PARKED_SINGLY, 20_000)]
+    assert together[0].content_type == messages.BATCH_TYPE
     assert together[0].headers == many[0].headers
 
 
 def test_what_is_no_json_is_parked_alone() -> None:
     many = [parked(number, Reason.NOT_JSON, b"{") for number in range(200)]
-    assert letters.parked_together(many) == many
+    assert messages.batch_parked(many) == many
 
 
-def test_of_a_parked_message_that_is_too_large_for_us_the_beginning_is_kept() -> None:
-    letter = parked(1, Reason.TOO_LARGE, b"x" * (topology.MAX_MESSAGE + 1))
-    assert letter.body == b"x" * 64 * 1024
-    assert f"of {topology.MAX_MESSAGE + 1} bytes" in letter.headers["warrener-detail"]
+def test_a_parked_message_that_is_too_large_is_truncated() -> None:
+    message = parked(1, Reason.TOO_LARGE, b"x" * (topology.MAX_MESSAGE + 1))
+    assert message.body == b"x" * 64 * 1024
+    assert f"of {topology.MAX_MESSAGE + 1} bytes" in message.headers["warrener-detail"]
     assert parked(1, body=b"x" * topology.MAX_MESSAGE).body == b"x" * topology.MAX_MESSAGE
 
 
-def test_a_parked_message_is_kept_as_it_came_with_the_reason() -> None:
-    letter = letters.parked_letter(
+def test_a_parked_message_is_stored_unchanged_with_the_reason() -> None:
+    message = messages.build_parked_message(
         queue="warrener.requests",
         body=b"\xff",
         reason=Reason.NOT_JSON,
@@ -319,7 +319,7 @@ def test_a_parked_message_is_kept_as_it_came_with_the_reason() -> None:
         message_id="17",
         content_type=None,
     )
-    assert letter == Letter(
+    assert message == Message(
         exchange="warrener.dead",
         routing_key="parked.warrener.requests",
         body=b"\xff",
@@ -328,8 +328,8 @@ def test_a_parked_message_is_kept_as_it_came_with_the_reason() -> None:
         type="parked",
         headers={
             "warrener-reason": "not_json",
-            "warrener-detail": letter.headers["warrener-detail"],
+            "warrener-detail": message.headers["warrener-detail"],
             "warrener-queue": "warrener.requests",
         },
     )
-    assert len(letter.headers["warrener-detail"].encode()) <= 2010
+    assert len(message.headers["warrener-detail"].encode()) <= 2010

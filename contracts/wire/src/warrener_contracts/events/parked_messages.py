@@ -10,14 +10,14 @@ from warrener_contracts.events.fields import Sentence
 
 ParkedId = Annotated[str, Field(min_length=1, max_length=1000, description="As the store has it.")]
 ParkedIds = Annotated[tuple[ParkedId, ...], Field(min_length=1, max_length=200)]
-By = Annotated[Sentence, Field(description="Who asks: a person, or what acts for one.")]
+Actor = Annotated[Sentence, Field(description="Who asks: a person, or what acts for one.")]
 
 
 class ParkedRequeueRequestedData(EventData, frozen=True):
     """Which messages; more than 200 go in several events."""
 
     ids: ParkedIds
-    by: By
+    by: Actor
 
 
 class ParkedRequeueRequested(Event[ParkedRequeueRequestedData], frozen=True):
@@ -31,7 +31,7 @@ class ParkedDropRequestedData(EventData, frozen=True):
     """Which messages; more than 200 go in several events."""
 
     ids: ParkedIds
-    by: By
+    by: Actor
     reason: Sentence = "asked for"
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import BaseModel, Field
 
-from warrener_contracts.durations import Span
+from warrener_contracts.durations import PositiveDuration
 
 BreakerName = Annotated[
     str, Field(pattern=r"^(job|dependency):[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$", max_length=132)
@@ -18,7 +18,7 @@ DependencyName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+
 """What a handler needs and others run: dotted words."""
 
 
-_Written = timedelta | float | str
+_DurationLike = timedelta | float | str
 
 
 class BreakerState(StrEnum):
@@ -35,15 +35,15 @@ class BreakerPolicy(BaseModel, frozen=True):
     failure_rate: float = Field(
         default=0.5, gt=0, le=1, description="Of the attempts that ended within the window: opens from there."
     )
-    window: Span = Field(default=timedelta(minutes=1), description="How far back attempts count.")
+    window: PositiveDuration = Field(default=timedelta(minutes=1), description="How far back attempts count.")
     at_least: int = Field(
         default=10, ge=1, le=1_000_000, description="Fewer attempts within the window say nothing."
     )
-    cooldown: Span = Field(
+    cooldown: PositiveDuration = Field(
         default=timedelta(seconds=30),
         description="Held back so long before the first probe, and twice as long each time one fails.",
     )
-    longest_cooldown: Span = timedelta(minutes=10)
+    longest_cooldown: PositiveDuration = timedelta(minutes=10)
     probes: int = Field(
         default=1, ge=1, le=1000, description="So many jobs are let through as probes, and have to succeed."
     )
@@ -54,28 +54,28 @@ class BreakerPolicy(BaseModel, frozen=True):
             self,
             *,
             failure_rate: float = 0.5,
-            window: _Written = ...,
+            window: _DurationLike = ...,
             at_least: int = 10,
-            cooldown: _Written = ...,
-            longest_cooldown: _Written = ...,
+            cooldown: _DurationLike = ...,
+            longest_cooldown: _DurationLike = ...,
             probes: int = 1,
         ) -> None: ...
 
 
-USUAL = BreakerPolicy()
+DEFAULT_BREAKER_POLICY = BreakerPolicy()
 """The policy of a dependency's breaker where the job type chooses none."""
 
 
-def of_job_type(job_type: str) -> str:
+def job_type_breaker(job_type: str) -> str:
     """The name of a job type's own breaker."""
     return f"job:{job_type}"
 
 
-def of_dependency(dependency: str) -> str:
+def dependency_breaker(dependency: str) -> str:
     """The name of a dependency's breaker."""
     return f"dependency:{dependency}"
 
 
-def before(job_type: str, depends_on: Iterable[str]) -> tuple[str, ...]:
+def breakers_for(job_type: str, depends_on: Iterable[str]) -> tuple[str, ...]:
     """The breakers that jobs of this type have to pass: their own, and that of each dependency."""
-    return (of_job_type(job_type), *map(of_dependency, depends_on))
+    return (job_type_breaker(job_type), *map(dependency_breaker, depends_on))

@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from functools import cached_property
 from json import JSONDecoder
 
-_BLANK = " \t\n\r"
+_WHITESPACE = " \t\n\r"
 # Numbers are left as text: what is looked for is where a value ends, not what it is.
 _DECODER = JSONDecoder(strict=False, parse_int=str, parse_float=str)
 
 
-class Elements:
+class JsonArrayElements:
     """The elements of the array in `body`; looked for when the first of them is asked for, and once.
 
     `body` must have been read as an array before.
@@ -18,17 +18,17 @@ class Elements:
     def __init__(self, body: bytes) -> None:
         self.body = body
 
-    def __getitem__(self, place: int) -> bytes:
-        return self.texts[place]
+    def __getitem__(self, index: int) -> bytes:
+        return self.texts[index]
 
     @cached_property
     def texts(self) -> list[bytes]:
         """All of them, in order."""
         text = self.body.decode(errors="surrogateescape")
-        return [text[at:end].encode(errors="surrogateescape") for at, end in _spans(text)]
+        return [text[at:end].encode(errors="surrogateescape") for at, end in _element_bounds(text)]
 
 
-def exceeds(body: bytes, limit: int) -> bool:
+def has_more_elements_than(body: bytes, limit: int) -> bool:
     """True if the JSON array in `body` has more than `limit` elements.
 
     One element is read at a time and none is kept, and reading stops at the limit; False for other JSON and
@@ -38,23 +38,23 @@ def exceeds(body: bytes, limit: int) -> bool:
         return False
     text = body.decode(errors="surrogateescape")
     try:
-        return text[_skip(text, 0)] == "[" and any(place >= limit for place, _ in enumerate(_spans(text)))
+        return text[_skip_whitespace(text, 0)] == "[" and any(index >= limit for index, _ in enumerate(_element_bounds(text)))
     except (ValueError, IndexError, RecursionError):
         return False  # not JSON; its reader says where
 
 
-def _spans(text: str) -> Iterator[tuple[int, int]]:
+def _element_bounds(text: str) -> Iterator[tuple[int, int]]:
     """Where each element of the array in `text` begins and ends."""
-    at = _skip(text, text.index("[") + 1)
+    at = _skip_whitespace(text, text.index("[") + 1)
     while text[at] != "]":
         _, end = _DECODER.raw_decode(text, at)
         yield at, end
-        at = _skip(text, end)
+        at = _skip_whitespace(text, end)
         if text[at] == ",":
-            at = _skip(text, at + 1)
+            at = _skip_whitespace(text, at + 1)
 
 
-def _skip(text: str, at: int) -> int:
-    while text[at] in _BLANK:
+def _skip_whitespace(text: str, at: int) -> int:
+    while text[at] in _WHITESPACE:
         at += 1
     return at

@@ -12,5 +12,5 @@ def _in_utc(moment: datetime) -> datetime:
     return moment if moment.tzinfo is UTC else moment.astimezone(UTC)
 
 
-Instant = Annotated[AwareDatetime, AfterValidator(_in_utc)]
+Timestamp = Annotated[AwareDatetime, AfterValidator(_in_utc)]
 """A moment in UTC, RFC 3339 on the wire; a time without an offset is refused."""

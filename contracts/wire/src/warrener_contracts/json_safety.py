@@ -13,7 +13,7 @@ _NUL = "\0"
 _BACKSLASH, _N, _I = b"\\NI"
 
 
-def suspect(body: bytes) -> bool:
+def may_be_unsafe(body: bytes) -> bool:
     """Whether JSON `body` may hold U+0000 or NaN: cheap, and right when it says no."""
     # One byte is found many times faster than several, and most bodies hold none of these.
     return (
@@ -23,9 +23,9 @@ def suspect(body: bytes) -> bool:
     )
 
 
-def unportable(value: object) -> str | None:
+def find_unsafe_value(value: object) -> str | None:
     """Where in a JSON-like `value` something stands that not everybody can keep, and what; None: nowhere."""
-    return None if _portable(value) else next(_findings(value), None)
+    return None if _is_safe(value) else next(_find_problems(value), None)
 
 
 def is_object(value: object) -> TypeGuard[dict[str, Any]]:
@@ -38,24 +38,24 @@ def is_array(value: object) -> TypeGuard[list[Any] | tuple[Any, ...]]:
     return isinstance(value, list | tuple)
 
 
-def legible(text: str, limit: int) -> str:
+def sanitize_text(text: str, limit: int) -> str:
     """`text` with what cannot be sent replaced by U+FFFD, and cut in the middle to `limit` characters."""
     if len(text) > limit:
         half = limit // 2 - 2
         text = f"{text[:half]} … {text[-half:]}"
-    if _clean(text):
+    if _is_clean(text):
         return text
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace").replace(_NUL, "\ufffd")
 
 
-def _portable(value: object) -> bool:
+def _is_safe(value: object) -> bool:
     # A list of what is still to be looked at, not recursion: the depth is the sender's choice. It runs for
     # every request, so strings, the most of what there is, come first and without a call.
     left: list[object] = [value]
     while left:
         item = left.pop()
         if isinstance(item, str):
-            if (not item.isascii() or _NUL in item) and not _clean(item):
+            if (not item.isascii() or _NUL in item) and not _is_clean(item):
                 return False
         elif isinstance(item, float):
             if not math.isfinite(item):
@@ -68,28 +68,28 @@ def _portable(value: object) -> bool:
     return True
 
 
-def _clean(text: str) -> bool:
-    return _NUL not in text and (text.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in text))
+def _is_clean(text: str) -> bool:
+    return _NUL not in text and (text.isascii() or not any("\ud800" <= char <= "\udfff" for char in text))
 
 
-def _findings(value: object) -> Iterator[str]:
+def _find_problems(value: object) -> Iterator[str]:
     left: list[tuple[str, object]] = [("", value)]
     while left:
         path, item = left.pop()
         if is_object(item):
             for key, inner in item.items():
-                yield from _complaints(f"{path}.{key!r}", key)
+                yield from _problems_of(f"{path}.{key!r}", key)
                 left.append((f"{path}.{key}", inner))
         elif is_array(item):
             left.extend((f"{path}.{index}", inner) for index, inner in enumerate(item))
         else:
-            yield from _complaints(path, item)
+            yield from _problems_of(path, item)
 
 
-def _complaints(path: str, item: object) -> Iterator[str]:
+def _problems_of(path: str, item: object) -> Iterator[str]:
     where = f"at {path.removeprefix('.')!r}" if path else "here"
     if isinstance(item, float) and not math.isfinite(item):
         yield f"{where}: expected a finite number, got {item}: JSON has no such number"
-    if isinstance(item, str) and not _clean(item):
+    if isinstance(item, str) and not _is_clean(item):
         what = "the character U+0000" if _NUL in item else "half a surrogate pair, which is no character"
         yield f"{where}: expected text that every database can keep, got {what}"

@@ -8,10 +8,10 @@ from uuid import UUID
 from pydantic import Field
 
 from warrener_contracts.events.envelope import Event, EventData
-from warrener_contracts.events.fields import AttemptNumber, Instant, JobType, QueueName, Sentence
+from warrener_contracts.events.fields import AttemptNumber, Timestamp, JobType, QueueName, Sentence
 from warrener_contracts.events.status import ErrorInfo
 from warrener_contracts.states import JobState
-from warrener_contracts.unsaid import nothing
+from warrener_contracts.omit_defaults import is_unset
 
 
 class Reason(StrEnum):
@@ -28,7 +28,7 @@ class Reason(StrEnum):
     BAD_ARGUMENTS = "bad_arguments"
     UNKNOWN_JOB = "unknown_job"
     CONFLICTING_REPEAT = "conflicting_repeat"  # the id of an earlier request, but another content
-    WRONG_DOOR = "wrong_door"  # a known event in a queue that is not for it
+    WRONG_QUEUE = "wrong_door"  # a known event in a queue that is not for it
     IMPOSSIBLE = "impossible"  # the journey says that it cannot happen: alarm
     UNROUTABLE = "unroutable"
     DELIVERY_LIMIT = "delivery_limit"  # the broker gave it up after too many deliveries
@@ -75,10 +75,10 @@ class JobFinishedData(EventData, frozen=True):
     result: Any = Field(default=None, description="Any JSON value; of a job that succeeded.")
     error: ErrorInfo | None = None
     parent_id: UUID | None = None
-    requested_at: Instant
-    finished_at: Instant
+    requested_at: Timestamp
+    finished_at: Timestamp
     reason: Sentence | None = Field(
-        default=None, exclude_if=nothing, description="Of a job that was cancelled: why."
+        default=None, exclude_if=is_unset, description="Of a job that was cancelled: why."
     )
 
 
@@ -94,7 +94,7 @@ class JobRetryingData(EventData, frozen=True):
     job_id: UUID
     job_type: JobType
     next_attempt: AttemptNumber
-    due_at: Instant
+    due_at: Timestamp
     error: ErrorInfo
 
 
@@ -112,7 +112,7 @@ class JobWaitingData(EventData, frozen=True):
     attempt: AttemptNumber = Field(description="The attempt that waits.")
     queue: QueueName
     reason: Sentence = Field(description="Why it waits.")
-    since: Instant = Field(description="When the queue first refused; not later than this event.")
+    since: Timestamp = Field(description="When the queue first refused; not later than this event.")
 
 
 class JobWaiting(Event[JobWaitingData], frozen=True):

@@ -5,16 +5,16 @@ from uuid import UUID
 
 from warrener_client.errors import ClientClosed
 from warrener_contracts.events import JobFinishedData, JobRejectedData, JobWaitingData
-from warrener_contracts.letters import Letter
+from warrener_contracts.messages import Message
 
 Answer = JobFinishedData | JobRejectedData
-UNANSWERED = -1
+NO_REPLY = -1
 
 
-class Pending:
+class PendingRequest:
     """Kept alive by the handles of the callers alone: what nobody can ask about any more is forgotten.
 
-    `told_under` is the generation of the reply queue under which it was last asked: an answer to an older
+    `reply_generation` is the generation of the reply queue when the request was last sent: a reply to an older
     one may have been lost with the queue. UNANSWERED: it was asked for without a wish to hear of it.
     """
 
@@ -23,20 +23,20 @@ class Pending:
         "_arrived",
         "_closed",
         "answer",
-        "asked_at",
+        "sent_at",
         "deduplicated",
         "job_id",
-        "letter",
-        "told_under",
+        "message",
+        "reply_generation",
         "waiters",
         "waiting",
     )
 
-    def __init__(self, job_id: UUID, letter: Letter, told_under: int, asked_at: float) -> None:
+    def __init__(self, job_id: UUID, message: Message, reply_generation: int, sent_at: float) -> None:
         self.job_id = job_id
-        self.letter = letter
-        self.told_under = told_under
-        self.asked_at = asked_at
+        self.message = message
+        self.reply_generation = reply_generation
+        self.sent_at = sent_at
         self.deduplicated = False
         self.answer: Answer | None = None
         self.waiters = 0
