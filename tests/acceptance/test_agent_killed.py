@@ -26,7 +26,7 @@ from warrener_contracts.events import (
 )
 from warrener_contracts.messages import build_message
 from warrener_contracts.topology import REQUESTS_QUEUE, STATUS_QUEUE, TOPOLOGY, dispatch_queue
-from warrener_runtime.bus import Bus, Fate, open_bus
+from warrener_runtime.bus import Bus, PublishResult, open_bus
 
 AGENT = '''
 import asyncio, os, signal, sys
@@ -72,7 +72,7 @@ async def main(broker, ledger_url, when):
     await bus.start()
     await ledger.start()
     clock, entropy, settings = SystemClock(), SystemEntropy(), AgentSettings(agent_slots=2)
-    await assemble(agent, bus, ledger, clock, entropy, Telemetry.silent(), settings).start()
+    await assemble(agent, bus, ledger, clock, entropy, Telemetry.disabled(), settings).start()
     await asyncio.Event().wait()
 
 asyncio.run(main(*sys.argv[1:]))
@@ -110,7 +110,7 @@ async def dispatch(bus: Bus, job_id: UUID) -> None:
         requested_at=datetime.now(UTC),
     )
     event = AttemptDispatched(id=str(uuid4()), source="test", data=data)
-    assert await bus.publish([build_message(event)]) == [Fate.CONFIRMED]
+    assert await bus.publish([build_message(event)]) == [PublishResult.CONFIRMED]
 
 
 async def effects(url: str) -> list[str]:

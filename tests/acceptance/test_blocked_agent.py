@@ -11,7 +11,7 @@ from tests.acceptance.looking import buried, story
 from tests.acceptance.warren import ServiceProcess, Warren, until
 
 from warrener_client import JobDied, SyncClient, SyncJob
-from warrener_runtime.lifecycle.serving import Exit
+from warrener_runtime.lifecycle.runner import ServiceExitCode
 
 MODULE = "tests.acceptance.blocked_handlers"
 QUICK = {
@@ -34,7 +34,7 @@ def last_word(agent: ServiceProcess) -> dict[str, Any]:
 def check_end(agent: ServiceProcess, hostile: SyncJob, attempt: int) -> None:
     """It ends by itself, with a code of its own, and its log names the job and shows the place."""
     until(lambda: agent.process.poll() is not None, "the blocked agent to end itself")
-    assert agent.process.returncode == Exit.BLOCKED
+    assert agent.process.returncode == ServiceExitCode.BLOCKED
     word = last_word(agent)
     assert (word["job_id"], word["job_type"], word["attempt"]) == (str(hostile.job_id), "hostile", attempt)
     assert "in spin\n" in word["stacks"]

@@ -21,7 +21,7 @@ from tests.servers.kinds import PostgresServer
 
 from warrener_client import SyncClient, SyncJob
 from warrener_contracts.states import JobState
-from warrener_runtime.lifecycle.serving import Exit
+from warrener_runtime.lifecycle.runner import ServiceExitCode
 
 MODULE = "tests.acceptance.slow_handlers"
 LEASE = 3
@@ -117,7 +117,7 @@ def test_g3_a_blocked_agent_that_cannot_renew_ends_before_its_lease(
         assert spans(warren)[0].last < asyncio.run(lease_in(postgres_url)).timestamp()
         proxy.heal()
         job.result(timeout=60)
-    assert first.process.returncode == Exit.BLOCKED
+    assert first.process.returncode == ServiceExitCode.BLOCKED
     assert '"agent.blocked"' in first.log.read_text()
     assert len(spans(warren)) == 2
     check_one_at_a_time(warren)

@@ -15,7 +15,7 @@ import uvloop
 from pamqp import commands
 from tests.benchmarks.place import here
 
-from warrener_amqp import AmqpError, Confirmed, Delivered, Returned, Session, address
+from warrener_amqp import AmqpError, Confirmed, Delivered, PublishReturned, Session, parse_address
 
 SETTINGS = (
     "one quorum queue, persistent messages of 350 bytes as a request has, 2000 publishes outstanding, "
@@ -35,13 +35,13 @@ class _Silent:
     def on_confirm(self, confirm: Confirmed) -> None:
         del confirm
 
-    def on_return(self, returned: Returned) -> None:
+    def on_return(self, returned: PublishReturned) -> None:
         raise RuntimeError(f"expected a queue for {returned.routing_key}, got {returned.reason}")
 
     def on_cancel(self, consumer: str) -> None:
         raise RuntimeError(f"expected to consume to the end, got {consumer} cancelled")
 
-    def on_heard(self) -> None:
+    def on_read_complete(self) -> None:
         """Nothing is passed on."""
 
     def on_closed(self, reason: AmqpError) -> None:
@@ -71,7 +71,7 @@ class _Publisher(_Silent):
         else:
             del self._open[confirm.tag]
 
-    def on_heard(self) -> None:
+    def on_read_complete(self) -> None:
         self._fill()
         if not self._open and not self._left:
             self.done.set()
@@ -114,7 +114,7 @@ class _Consumer(_Silent):
         self._last = delivery.tag
         self._left -= 1
 
-    def on_heard(self) -> None:
+    def on_read_complete(self) -> None:
         self._session.core.ack(self._number, self._last, multiple=True)
         self._session.transport.flush_soon()
         if self._left <= 0:
@@ -123,7 +123,7 @@ class _Consumer(_Silent):
 
 async def run(count: int) -> dict[str, float]:
     """Messages a second through the queue, and into it alone."""
-    session = Session(address(here().broker_url).named("floor"))
+    session = Session(parse_address(here().broker_url).with_name("floor"))
     await session.open()
     setup = await session.channel()
     declare = commands.Queue.Declare(queue=_QUEUE, durable=True, arguments={"x-queue-type": "quorum"})

@@ -25,10 +25,10 @@ import psutil
 import uvloop
 from pamqp import commands
 
-from warrener_amqp import AmqpError, Channel, Confirmed, Delivered, Returned, Session, address
+from warrener_amqp import AmqpError, Channel, Confirmed, Delivered, PublishReturned, Session, parse_address
 from warrener_contracts.messages import Message
 from warrener_contracts.topology import Binding, Exchange, Queue, Topology
-from warrener_runtime.bus import Fate, LaneName, open_bus
+from warrener_runtime.bus import PublishResult, LaneName, open_bus
 from warrener_runtime.servers import PrivateRabbitMQ
 
 BODY = b"x" * 300
@@ -81,7 +81,7 @@ class ByBus:
     async def _publish_some(self, numbers: Iterator[int]) -> None:
         for number in numbers:
             fates = await self._bus.publish(self._letters(number), timeout=60)
-            assert fates == [Fate.CONFIRMED] * BATCH
+            assert fates == [PublishResult.CONFIRMED] * BATCH
 
     async def consume(self, count: int) -> None:
         subscription = await self._bus.subscribe(self._queue, prefetch=PREFETCH)
@@ -118,7 +118,7 @@ class Raw:
 
     def __init__(self, url: str) -> None:
         self._queue = f"bench-{uuid4().hex}"
-        self._publishing, self._consuming = Session(address(url)), Session(address(url))
+        self._publishing, self._consuming = Session(parse_address(url)), Session(parse_address(url))
 
     async def open(self) -> None:
         await self._publishing.open()
@@ -167,9 +167,9 @@ class _Deaf:
 
     def on_delivery(self, delivery: Delivered) -> None: ...
     def on_confirm(self, confirm: Confirmed) -> None: ...
-    def on_return(self, returned: Returned) -> None: ...
+    def on_return(self, returned: PublishReturned) -> None: ...
     def on_cancel(self, consumer: str) -> None: ...
-    def on_heard(self) -> None: ...
+    def on_read_complete(self) -> None: ...
     def on_closed(self, reason: AmqpError) -> None: ...
 
 
@@ -208,7 +208,7 @@ class _Taker(_Deaf):
         self._left -= 1
         self._last = delivery.tag
 
-    def on_heard(self) -> None:
+    def on_read_complete(self) -> None:
         self._session.core.ack(self.channel.number, self._last, multiple=True)
         self._session.transport.flush_soon()
         if not self._left:

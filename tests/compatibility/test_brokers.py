@@ -13,7 +13,7 @@ from tests.servers.kinds import RabbitMQServer
 
 from warrener_contracts.messages import Message
 from warrener_contracts.topology import DEAD_QUEUE, TOPOLOGY, UNROUTABLE_QUEUE, control_queue, dispatch_queue
-from warrener_runtime.bus import Bus, Delivery, Fate, Subscription, TopologyMismatch, open_bus
+from warrener_runtime.bus import Bus, Delivery, PublishResult, Subscription, TopologyMismatch, open_bus
 from warrener_store.installation import ForeignBroker, belong
 from warrener_store.memory import MemoryStore
 
@@ -69,7 +69,7 @@ async def test_a_dispatch_reaches_its_queue_or_comes_back(bus: Bus) -> None:
         letter("1", "warrener.dispatch", "etl.load"),
         letter("2", "warrener.dispatch", "gpu.load"),
     )
-    assert await bus.publish([served, unserved]) == [Fate.CONFIRMED, Fate.UNROUTABLE]
+    assert await bus.publish([served, unserved]) == [PublishResult.CONFIRMED, PublishResult.UNROUTABLE]
     work = await bus.subscribe("warrener.queue.etl", prefetch=10)
     (arrived,) = await receive(work, 1)
     assert arrived.body == b"1"
@@ -77,14 +77,14 @@ async def test_a_dispatch_reaches_its_queue_or_comes_back(bus: Bus) -> None:
 
 
 async def test_what_climbs_a_rung_comes_back_to_its_queue(bus: Bus) -> None:
-    assert await bus.publish([letter("1", "warrener.delay", "1s.etl.load")]) == [Fate.CONFIRMED]
+    assert await bus.publish([letter("1", "warrener.delay", "1s.etl.load")]) == [PublishResult.CONFIRMED]
     work = await bus.subscribe("warrener.queue.etl", prefetch=10)
     (arrived,) = await receive(work, 1)
     assert arrived.body == b"1"
 
 
 async def test_what_an_agent_gives_up_is_buried(bus: Bus) -> None:
-    assert await bus.publish([letter("1", "warrener.dispatch", "etl.load")]) == [Fate.CONFIRMED]
+    assert await bus.publish([letter("1", "warrener.dispatch", "etl.load")]) == [PublishResult.CONFIRMED]
     work = await bus.subscribe("warrener.queue.etl", prefetch=10)
     await work.reject(await receive(work, 1), requeue=False)
     dead = await bus.subscribe(DEAD_QUEUE.name, prefetch=10)
@@ -93,7 +93,7 @@ async def test_what_an_agent_gives_up_is_buried(bus: Bus) -> None:
 
 
 async def test_a_message_given_back_for_ever_ends_with_the_dead(bus: Bus) -> None:
-    assert await bus.publish([letter("poison", "warrener.dispatch", "etl.load")]) == [Fate.CONFIRMED]
+    assert await bus.publish([letter("poison", "warrener.dispatch", "etl.load")]) == [PublishResult.CONFIRMED]
     work = await bus.subscribe("warrener.queue.etl", prefetch=1)
     dead = await bus.subscribe(DEAD_QUEUE.name, prefetch=1)
     burial = asyncio.create_task(receive(dead, 1))
@@ -104,7 +104,7 @@ async def test_a_message_given_back_for_ever_ends_with_the_dead(bus: Bus) -> Non
 
 
 async def test_what_no_rung_takes_is_kept(bus: Bus) -> None:
-    assert await bus.publish([letter("1", "warrener.delay", "no-such-rung.etl.load")]) == [Fate.CONFIRMED]
+    assert await bus.publish([letter("1", "warrener.delay", "no-such-rung.etl.load")]) == [PublishResult.CONFIRMED]
     unroutable = await bus.subscribe(UNROUTABLE_QUEUE.name, prefetch=10)
     (kept,) = await receive(unroutable, 1)
     assert kept.body == b"1"

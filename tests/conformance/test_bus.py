@@ -26,10 +26,10 @@ from tests.conformance.bus_rigs import (
 
 from warrener_contracts.messages import Message
 from warrener_contracts.topology import Binding, Exchange, Queue, Topology
-from warrener_runtime.bus import Bus, BusUnreachable, Delivery, Fate, Subscription, TopologyMismatch, open_bus
+from warrener_runtime.bus import Bus, BusUnreachable, Delivery, PublishResult, Subscription, TopologyMismatch, open_bus
 from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
 from warrener_runtime.clock import SystemClock
-from warrener_runtime.publishing import Unroutable, publish_all
+from warrener_runtime.publishing import UnroutableMessages, publish_all
 
 
 class TestPublishing:
@@ -37,7 +37,7 @@ class TestPublishing:
         subscription = await bus.subscribe("jobs", prefetch=10)
         sent = letter("one", "job.flights.load")
 
-        assert await bus.publish([sent]) == [Fate.CONFIRMED]
+        assert await bus.publish([sent]) == [PublishResult.CONFIRMED]
 
         [delivery] = await receive(subscription, 1)
         assert delivery.body == b"one"
@@ -60,7 +60,7 @@ class TestPublishing:
             ]
         )
 
-        confirmed, unroutable = Fate.CONFIRMED, Fate.UNROUTABLE
+        confirmed, unroutable = PublishResult.CONFIRMED, PublishResult.UNROUTABLE
         assert fates == [confirmed, unroutable, confirmed, unroutable, confirmed]
 
     async def test_a_missing_exchange_does_not_harm_what_others_publish(self, bus: Bus) -> None:
@@ -68,39 +68,39 @@ class TestPublishing:
 
         good, lost = await asyncio.gather(bus.publish(letters(range(200))), bus.publish(bad))
 
-        assert set(good) == {Fate.CONFIRMED}
-        assert set(lost) == {Fate.UNROUTABLE}
+        assert set(good) == {PublishResult.CONFIRMED}
+        assert set(lost) == {PublishResult.UNROUTABLE}
 
     async def test_two_messages_with_one_id_have_a_fate_each(self, bus: Bus) -> None:
         twins = [letter("twin", "unknown"), letter("twin", "job.x"), letter("twin", "unknown")]
 
         for _ in range(10):
-            assert await bus.publish(twins) == [Fate.UNROUTABLE, Fate.CONFIRMED, Fate.UNROUTABLE]
+            assert await bus.publish(twins) == [PublishResult.UNROUTABLE, PublishResult.CONFIRMED, PublishResult.UNROUTABLE]
 
     async def test_the_same_id_from_two_callers_at_once_has_a_fate_each(self, bus: Bus) -> None:
         routed, stray = [letter("twin", "job.x")], [letter("twin", "unknown")]
 
         fates = await asyncio.gather(*(bus.publish(one) for one in [routed, stray] * 20))
 
-        assert fates == [[Fate.CONFIRMED], [Fate.UNROUTABLE]] * 20
+        assert fates == [[PublishResult.CONFIRMED], [PublishResult.UNROUTABLE]] * 20
 
     async def test_large_and_empty_bodies_arrive_whole(self, bus: Bus) -> None:
         subscription = await bus.subscribe("jobs", prefetch=10)
         bodies = [b"x" * 600_000, b"", b"y" * 600_000]
         sent = [letter(str(n))._replace(body=body) for n, body in enumerate(bodies)]
 
-        assert set(await bus.publish(sent)) == {Fate.CONFIRMED}
+        assert set(await bus.publish(sent)) == {PublishResult.CONFIRMED}
 
         assert [one.body for one in await receive(subscription, 3)] == bodies
 
     async def test_a_full_queue_refuses_until_there_is_room(self, bus: Bus) -> None:
         limits: dict[str, str | int] = {**WORK, "x-max-length": 5, "x-overflow": "reject-publish"}
         await bus.declare(Topology((), (Queue("small", (Binding("ask", "small"),), limits),)))
-        fates: list[Fate] = []
-        while Fate.REFUSED not in fates:  # the limit of RabbitMQ is soft
+        fates: list[PublishResult] = []
+        while PublishResult.REFUSED not in fates:  # the limit of RabbitMQ is soft
             fates += await bus.publish([letter(f"{len(fates)}", "small")])
             assert len(fates) < 50
-        kept = fates.count(Fate.CONFIRMED)
+        kept = fates.count(PublishResult.CONFIRMED)
         assert kept >= 5
 
         subscription = await bus.subscribe("small", prefetch=kept)
@@ -113,16 +113,16 @@ class TestPublishing:
     async def test_publish_all_tells_what_nobody_is_bound_for_and_confirms_the_rest(self, bus: Bus) -> None:
         subscription = await bus.subscribe("jobs", prefetch=10)
 
-        with pytest.raises(Unroutable) as told:
+        with pytest.raises(UnroutableMessages) as told:
             await publish_all(bus, [letter("a"), letter("b", "unknown"), letter("c")], clock=SystemClock())
 
-        assert [one.message_id for one in told.value.letters] == ["b"]
+        assert [one.message_id for one in told.value.messages] == ["b"]
         assert names(await receive(subscription, 2)) == ["a", "c"]
 
     async def test_a_closed_bus_is_certain_of_nothing(self, bus: Bus) -> None:
         await bus.close()
 
-        assert await bus.publish([letter("late")], timeout=1) == [Fate.UNKNOWN]
+        assert await bus.publish([letter("late")], timeout=1) == [PublishResult.UNKNOWN]
 
 
 class TestRouting:
@@ -153,7 +153,7 @@ class TestRouting:
 
         [fate] = await bus.publish([letter("x", key)])
 
-        assert (fate is Fate.CONFIRMED) == brings
+        assert (fate is PublishResult.CONFIRMED) == brings
 
     async def test_fanout_brings_a_copy_to_each_queue_and_direct_compares(self, bus: Bus) -> None:
         queues = tuple(Queue(name, (Binding("all", ""), Binding("one", name))) for name in ("left", "right"))
@@ -179,7 +179,7 @@ class TestRouting:
         await bus.declare(Topology((), (Queue("strays", (Binding("stray", "#"),)),)))
         strays = await bus.subscribe("strays", prefetch=10)
 
-        assert await bus.publish([letter("lost", "unknown", "told")]) == [Fate.CONFIRMED]
+        assert await bus.publish([letter("lost", "unknown", "told")]) == [PublishResult.CONFIRMED]
 
         [delivery] = await receive(strays, 1)
         assert (delivery.exchange, delivery.routing_key) == ("told", "unknown")
@@ -191,7 +191,7 @@ class TestRouting:
             await bus.declare(Topology((), (Queue("jobs", (), {**WORK, "x-max-length": 3}),)))
         with pytest.raises(TopologyMismatch, match="ask"):
             await bus.declare(Topology((Exchange("ask", kind="fanout"),), ()))
-        assert await bus.publish([letter("still there")]) == [Fate.CONFIRMED]
+        assert await bus.publish([letter("still there")]) == [PublishResult.CONFIRMED]
 
 
 class TestBindingToTheExchangesOfOthers:
@@ -206,13 +206,13 @@ class TestBindingToTheExchangesOfOthers:
         await bus.unbind("ear", [Binding("ask", "ear.*")])
         await bus.unbind("ear", [Binding("ask", "ear.*")])
         fates = await bus.publish([letter("nobody", "ear.x"), letter("third", "ear")])
-        assert fates == [Fate.UNROUTABLE, Fate.CONFIRMED]
+        assert fates == [PublishResult.UNROUTABLE, PublishResult.CONFIRMED]
         assert names(await receive(subscription, 1)) == ["third"]
 
     async def test_a_missing_exchange_is_told_and_keeps_no_other_binding_away(self, bus: Bus) -> None:
         missing, there = Binding("theirs", "#"), Binding("ask", "ear")
         assert await bus.bind(Queue("ear", (missing, there), WORK)) == [missing]
-        assert await bus.publish([letter("heard", "ear")]) == [Fate.CONFIRMED]
+        assert await bus.publish([letter("heard", "ear")]) == [PublishResult.CONFIRMED]
         await bus.unbind("ear", [missing])
 
 
@@ -439,11 +439,11 @@ class TestRecovery:
         with pytest.raises(TopologyMismatch, match="ear"):
             await bus.declare(Topology((), (ear,)))
         to_ear = letter("hello", "ear", "")
-        assert await bus.publish([to_ear]) == [Fate.CONFIRMED]
+        assert await bus.publish([to_ear]) == [PublishResult.CONFIRMED]
 
         await owner.close()
 
-        with pytest.raises(Unroutable):  # refused at first, while the broker is still deleting it
+        with pytest.raises(UnroutableMessages):  # refused at first, while the broker is still deleting it
             await publish_all(bus, [to_ear], clock=SystemClock())
 
     async def test_exclusive_queues_come_back_with_their_bus(self, rig: Rig, bus: Bus) -> None:
@@ -477,7 +477,7 @@ async def _published_once_routable(bus: Bus, one: Message) -> None:
     while True:
         try:
             await publish_all(bus, [one], clock=SystemClock())
-        except Unroutable:
+        except UnroutableMessages:
             continue
         return
 

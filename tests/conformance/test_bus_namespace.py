@@ -20,7 +20,7 @@ from warrener_contracts.topology import (
     Queue,
     Topology,
 )
-from warrener_runtime.bus import Bus, Delivery, Fate
+from warrener_runtime.bus import Bus, Delivery, PublishResult
 
 QUEUES = (REQUESTS_QUEUE, DEAD_QUEUE, UNROUTABLE_QUEUE)
 
@@ -36,7 +36,7 @@ async def two(rig: Rig) -> Mapping[str, Bus]:
 
 async def test_what_is_requested_of_one_system_reaches_it_and_no_other(two: Mapping[str, Bus]) -> None:
     for space, bus in two.items():
-        assert await bus.publish([letter(f"for {space}", "flights.load", REQUESTS)]) == [Fate.CONFIRMED]
+        assert await bus.publish([letter(f"for {space}", "flights.load", REQUESTS)]) == [PublishResult.CONFIRMED]
     for space, bus in two.items():
         assert (await bus.backlog(REQUESTS_QUEUE.name)).waiting == 1
         subscription = await bus.subscribe(REQUESTS_QUEUE.name, prefetch=10)
@@ -44,7 +44,7 @@ async def test_what_is_requested_of_one_system_reaches_it_and_no_other(two: Mapp
         assert (delivery.body, delivery.exchange) == (f"for {space}".encode(), REQUESTS)
         await subscription.ack([delivery])
         assert subscription.live
-        assert subscription.has_room
+        assert subscription.has_capacity
 
 
 async def test_a_system_keeps_its_dead_letters_by_the_names_that_code_knows(two: Mapping[str, Bus]) -> None:
@@ -64,7 +64,7 @@ async def test_a_system_keeps_its_dead_letters_by_the_names_that_code_knows(two:
 async def test_what_has_no_queue_goes_to_the_alternate_of_its_own_system(two: Mapping[str, Bus]) -> None:
     shop = two["shop-2"]
     stray, homeless = letter("stray", "x", STATUS, mandatory=False), letter("homeless", "x", DISPATCH)
-    assert await shop.publish([stray, homeless]) == [Fate.CONFIRMED, Fate.UNROUTABLE]
+    assert await shop.publish([stray, homeless]) == [PublishResult.CONFIRMED, PublishResult.UNROUTABLE]
     found = await shop.subscribe(UNROUTABLE_QUEUE.name, prefetch=10)
     assert [(one.exchange, one.body) for one in await receive(found, 1)] == [(STATUS, b"stray")]
     assert (await two["warrener"].backlog(UNROUTABLE_QUEUE.name)).waiting == 0
@@ -81,7 +81,7 @@ async def test_exchanges_of_others_keep_their_names(two: Mapping[str, Bus], rig:
     await outside.publish([letter("an order", "new", "orders")])
     assert [(one.exchange, one.body) for one in await receive(subscription, 1)] == [("orders", b"an order")]
     await shop.unbind("warrener.triggers", [there])
-    assert await outside.publish([letter("another", "new", "orders")]) == [Fate.UNROUTABLE]
+    assert await outside.publish([letter("another", "new", "orders")]) == [PublishResult.UNROUTABLE]
 
 
 async def test_one_message_at_a_time_and_the_nameless_exchange_know_the_namespace_too(

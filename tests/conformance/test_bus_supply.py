@@ -4,10 +4,10 @@ import asyncio
 
 from tests.conformance.bus_rigs import WITHIN, letters, names, receive
 
-from warrener_runtime.bus import Backlog, Bus
+from warrener_runtime.bus import QueueStats, Bus
 
 
-async def until_waiting(bus: Bus, expected: Backlog) -> None:
+async def until_waiting(bus: Bus, expected: QueueStats) -> None:
     """A quorum queue's count may come a moment late."""
     async with asyncio.timeout(WITHIN):
         while await bus.backlog("jobs") != expected:  # noqa: ASYNC110 - nobody is told when it changes
@@ -15,40 +15,40 @@ async def until_waiting(bus: Bus, expected: Backlog) -> None:
 
 
 async def test_what_waits_and_who_consumes_can_be_asked(bus: Bus) -> None:
-    assert await bus.backlog("jobs") == Backlog(0, 0)
+    assert await bus.backlog("jobs") == QueueStats(0, 0)
     await bus.publish(letters(range(5)))
-    await until_waiting(bus, Backlog(5, 0))
+    await until_waiting(bus, QueueStats(5, 0))
     subscription = await bus.subscribe("jobs", prefetch=2)
-    await until_waiting(bus, Backlog(3, 1))
+    await until_waiting(bus, QueueStats(3, 1))
     await subscription.stop()
 
 
 async def test_a_queue_that_does_not_exist_has_nothing(bus: Bus) -> None:
-    assert await bus.backlog("nowhere") == Backlog(0, 0)
-    assert await bus.backlog("jobs") == Backlog(0, 0), "and asking for it has broken nothing"
+    assert await bus.backlog("nowhere") == QueueStats(0, 0)
+    assert await bus.backlog("jobs") == QueueStats(0, 0), "and asking for it has broken nothing"
 
 
 async def test_a_consumer_knows_what_has_come_and_whether_more_may(bus: Bus) -> None:
     subscription = await bus.subscribe("jobs", prefetch=2)
-    assert (subscription.heard, subscription.has_room) == (0, True)
+    assert (subscription.received_count, subscription.has_capacity) == (0, True)
     await bus.publish(letters(range(2)))
     came = await receive(subscription, 2)
-    assert (subscription.heard, subscription.has_room) == (2, False)
+    assert (subscription.received_count, subscription.has_capacity) == (2, False)
     await subscription.ack(came)
-    assert (subscription.heard, subscription.has_room) == (2, True)
+    assert (subscription.received_count, subscription.has_capacity) == (2, True)
 
 
 async def test_a_renewed_consumer_gets_what_was_unacknowledged_once_more(bus: Bus) -> None:
     subscription = await bus.subscribe("jobs", prefetch=10)
     await bus.publish(letters(range(3)))
     came = await receive(subscription, 3)
-    subscription.renew()
+    subscription.resubscribe()
     again = await receive(subscription, 3)
     assert names(again) == names(came)
     assert all(delivery.redelivered for delivery in again)
     await subscription.ack(came)  # of the life before: passed over
     await subscription.ack(again)
-    await until_waiting(bus, Backlog(0, 1))
+    await until_waiting(bus, QueueStats(0, 1))
     assert subscription.live
 
 
@@ -57,7 +57,7 @@ async def test_7_what_is_unacknowledged_goes_back_when_a_consumer_is_closed(bus:
     await bus.publish(letters(range(3)))
     came = await receive(subscription, 2)
     await subscription.close()
-    await until_waiting(bus, Backlog(3, 0))
+    await until_waiting(bus, QueueStats(3, 0))
     await subscription.ack(came)  # it is over: passed over
     await subscription.close()
     again = await bus.subscribe("jobs", prefetch=10)

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from typing import Any, TypeVar, cast
 
-from warrener_runtime.bus import Backlog, Bus, Delivery, Fate, Outgoing, Subscription, TopologySpec
+from warrener_runtime.bus import QueueStats, Bus, Delivery, PublishResult, OutgoingMessage, Subscription, TopologySpec
 from warrener_runtime.bus.port import BindingSpec, Handler, QueueSpec
 
 T = TypeVar("T")
@@ -106,7 +106,7 @@ class MortalBus:
     async def unbind(self, queue: str, bindings: Sequence[BindingSpec]) -> None:
         await self._life.call(lambda: self._bus.unbind(queue, bindings))
 
-    async def publish(self, messages: Sequence[Outgoing], *, timeout: float = 10.0) -> list[Fate]:
+    async def publish(self, messages: Sequence[OutgoingMessage], *, timeout: float = 10.0) -> list[PublishResult]:
         return await self._life.call(lambda: self._bus.publish(messages, timeout=timeout))
 
     async def subscribe(self, queue: str, *, prefetch: int) -> Subscription:
@@ -115,7 +115,7 @@ class MortalBus:
     async def listen(self, queue: str, handler: Handler) -> Subscription:
         return await self._bus.listen(queue, handler)
 
-    async def backlog(self, queue: str) -> Backlog:
+    async def backlog(self, queue: str) -> QueueStats:
         return await self._bus.backlog(queue)
 
     async def ping(self, *, timeout: float = 5.0) -> None:
@@ -137,19 +137,19 @@ class MortalSubscription:
         return self._subscription.epoch
 
     @property
-    def heard(self) -> int:
-        return self._subscription.heard
+    def received_count(self) -> int:
+        return self._subscription.received_count
 
     @property
-    def has_room(self) -> bool:
-        return self._subscription.has_room
+    def has_capacity(self) -> bool:
+        return self._subscription.has_capacity
 
     @property
-    def empty_handed(self) -> bool:
-        return self._subscription.empty_handed
+    def nothing_unacked(self) -> bool:
+        return self._subscription.nothing_unacked
 
-    def renew(self) -> None:
-        self._subscription.renew()
+    def resubscribe(self) -> None:
+        self._subscription.resubscribe()
 
     def __aiter__(self) -> AsyncIterator[list[Delivery]]:
         return self._subscription.__aiter__()

@@ -238,11 +238,11 @@ async def test_2_an_ill_queue_holds_up_only_its_own_jobs() -> None:
     """It confirms nothing, as a queue without a quorum."""
     async with World(8) as world:
         await declare_small(world)
-        world.broker.ail(topology.dispatch_queue(FULL).name)
+        world.broker.lose_quorum(topology.dispatch_queue(FULL).name)
         ill = await ask_in(world, 20, "quick", FULL)
         other = await ask(world, 60, "quick", PolicyOverrides(), number=1)
         await world.clock.run_until(lambda: over(world, other), within=60)
-        world.broker.ail(topology.dispatch_queue(FULL).name, ill=False)
+        world.broker.lose_quorum(topology.dispatch_queue(FULL).name, lost=False)
         await drain(world)
         await world.clock.run_until(lambda: over(world, ill), within=300)
         assert {world.workshop.runs[job] for job in ill} == {1}

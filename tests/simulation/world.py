@@ -195,14 +195,14 @@ class World:
         settings = SchedulerSettings(dispatch_every=1.0)
         store = mortal(self.store, life)
         clock = DatabaseClock(self.store.time, local=host)
-        scheduler = assemble_scheduler(bus, store, clock, self.entropy, Telemetry.silent(), settings)
+        scheduler = assemble_scheduler(bus, store, clock, self.entropy, Telemetry.disabled(), settings)
         return Group(clock.component(), scheduler)
 
     def _supervisor(self, bus: Bus, life: Life, host: HostClock) -> Component:
         settings = SupervisorSettings(watch_every=1.0)
         store = mortal(self.store, life)
         clock = DatabaseClock(self.store.time, local=host)
-        supervisor = assemble_supervisor(bus, store, clock, self.entropy, Telemetry.silent(), settings)
+        supervisor = assemble_supervisor(bus, store, clock, self.entropy, Telemetry.disabled(), settings)
         return Group(clock.component(), supervisor)
 
     def _agent(self, bus: Bus, life: Life, host: HostClock) -> Component:
@@ -217,7 +217,7 @@ class World:
             ledger,
             clock,
             self.entropy,
-            Telemetry.silent(),
+            Telemetry.disabled(),
             settings,
             agent_id=life.agent_id,
         )

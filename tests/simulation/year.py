@@ -56,7 +56,7 @@ class Year:
 
         del note  # served under its name
         self._buses = [MemoryBus(self._broker, name=name) for name in ("scheduler", "supervisor", "agent")]
-        parts = (self.clock, SeededEntropy(1), Telemetry.silent())
+        parts = (self.clock, SeededEntropy(1), Telemetry.disabled())
         scheduler, supervisor, served = self._buses
         self._components = [
             assemble_scheduler(

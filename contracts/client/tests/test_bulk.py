@@ -7,7 +7,7 @@ from warrener_client import JobSpec, Client
 from warrener_client.testing import StandIn
 from warrener_contracts.codec import DecodedEvent, decode
 from warrener_contracts.topology import REQUESTS_QUEUE
-from warrener_runtime.bus import Bus, Fate, Outgoing
+from warrener_runtime.bus import Bus, PublishResult, OutgoingMessage
 from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
 
 Buses = Callable[[], Bus]
@@ -88,7 +88,7 @@ class ReluctantBus(MemoryBus):
 
     refused = 0
 
-    async def publish(self, messages: Sequence[Outgoing], *, timeout: float = 10.0) -> list[Fate]:
+    async def publish(self, messages: Sequence[OutgoingMessage], *, timeout: float = 10.0) -> list[PublishResult]:
         fresh = {message.message_id for message in messages} - self._seen
         self._seen |= fresh
         self.refused += len(fresh)
@@ -100,7 +100,7 @@ class ReluctantBus(MemoryBus):
                 strict=True,
             )
         )
-        return [fates.get(message.message_id, Fate.REFUSED) for message in messages]
+        return [fates.get(message.message_id, PublishResult.REFUSED) for message in messages]
 
     def __init__(self, broker: MemoryBroker) -> None:
         super().__init__(broker)

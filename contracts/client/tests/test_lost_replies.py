@@ -9,7 +9,7 @@ import pytest
 from warrener_client import Client, Job, NotConfirmed, RequestUnroutable
 from warrener_client.testing import StandIn
 from warrener_contracts.topology import REQUESTS_QUEUE
-from warrener_runtime.bus import Fate, Outgoing
+from warrener_runtime.bus import PublishResult, OutgoingMessage
 from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
 from warrener_runtime.virtual_clock import VirtualClock
 
@@ -148,8 +148,8 @@ async def test_without_a_confirm_in_time_the_error_names_the_remedy(broker: Memo
 class UnroutableBus(MemoryBus):
     """A broker on which whatever is declared is gone at once."""
 
-    async def publish(self, messages: Sequence[Outgoing], *, timeout: float = 10.0) -> list[Fate]:
-        return [Fate.UNROUTABLE] * len(messages)
+    async def publish(self, messages: Sequence[OutgoingMessage], *, timeout: float = 10.0) -> list[PublishResult]:
+        return [PublishResult.UNROUTABLE] * len(messages)
 
 
 async def test_without_a_queue_for_requests_the_caller_gets_an_error(broker: MemoryBroker) -> None:

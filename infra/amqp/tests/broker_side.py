@@ -6,7 +6,7 @@ from typing import Any
 from pamqp import body, commands, frame, header
 from pamqp.base import Frame as Method
 
-from warrener_amqp import Connection, Failed, Happening, Plain, Wishes
+from warrener_amqp import Connection, ConnectionFailed, AmqpEvent, Plain, ConnectionParams
 
 CAPABILITIES: dict[str, Any] = {"authentication_failure_close": True, "basic.nack": True}
 START = commands.Connection.Start(0, 9, {"capabilities": CAPABILITIES}, "AMQPLAIN PLAIN", "en_US")
@@ -20,51 +20,51 @@ def method(channel: int, what: Method) -> bytes:
 
 
 def content(
-    channel: int, told: bytes, *, properties: Mapping[str, Any] | None = None, cut: int = 131_064
+    channel: int, payload: bytes, *, properties: Mapping[str, Any] | None = None, cut: int = 131_064
 ) -> bytes:
     """A content header and its body frames, of at most `cut` bytes each."""
-    head = header.ContentHeader(0, len(told), commands.Basic.Properties(**(properties or {})))
-    pieces = [told[at : at + cut] for at in range(0, len(told), cut)]
+    head = header.ContentHeader(0, len(payload), commands.Basic.Properties(**(properties or {})))
+    pieces = [payload[at : at + cut] for at in range(0, len(payload), cut)]
     return frame.marshal(head, channel) + b"".join(
         frame.marshal(body.ContentBody(p), channel) for p in pieces
     )
 
 
-def deliver(channel: int, tag: int, told: bytes, *, cut: int = 131_064, **properties: Any) -> bytes:
+def deliver(channel: int, tag: int, payload: bytes, *, cut: int = 131_064, **properties: Any) -> bytes:
     """One delivery, whole."""
-    said = commands.Basic.Deliver("c", tag, True, "warrener.dispatch", "default.flights.load")
-    return method(channel, said) + content(channel, told, properties=properties, cut=cut)
+    deliver_frame = commands.Basic.Deliver("c", tag, True, "warrener.dispatch", "default.flights.load")
+    return method(channel, deliver_frame) + content(channel, payload, properties=properties, cut=cut)
 
 
 def opened(
     *, frame_max: int = 131_072, channels: int = 1, heartbeat: int = 10, start: Method = START
 ) -> Connection:
     """A connection after its handshake, with open channels 1, 2, …; its output so far is forgotten."""
-    core = Connection(Plain("guest", "guest"), Wishes(frame_max=frame_max, heartbeat=heartbeat))
+    core = Connection(Plain("guest", "guest"), ConnectionParams(frame_max=frame_max, heartbeat=heartbeat))
     core.receive(method(0, start))
     core.receive(method(0, TUNE))
     core.receive(method(0, commands.Connection.OpenOk()))
     for _ in range(channels):
         number = core.open_channel()
         core.receive(method(number, commands.Channel.OpenOk()))
-    core.take()
+    core.data_to_send()
     return core
 
 
 def sent(core: Connection) -> list[object]:
     """What the core has to say, read by pamqp."""
-    data, told = b"".join(core.take()), list[object]()
+    data, events = b"".join(core.data_to_send()), list[object]()
     while data:
         used, _, what = frame.unmarshal(data)
-        told.append(what)
+        events.append(what)
         data = data[used:]
-    return told
+    return events
 
 
-def failure(told: list[Happening]) -> Exception:
+def failure(events: list[AmqpEvent]) -> Exception:
     """Why the connection failed: the last that was told."""
-    last = told[-1]
-    assert isinstance(last, Failed), told
+    last = events[-1]
+    assert isinstance(last, ConnectionFailed), events
     return last.error
 
 

@@ -5,7 +5,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from warrener_amqp import Session, address
+from warrener_amqp import Session, parse_address
 
 OpenSession = Callable[[str], Awaitable[Session]]
 
@@ -15,7 +15,7 @@ async def open_session() -> AsyncIterator[OpenSession]:
     async with AsyncExitStack() as closing:
 
         async def opened(url: str) -> Session:
-            session = Session(address(url))
+            session = Session(parse_address(url))
             closing.push_async_callback(session.close)
             await session.open()
             return session

@@ -4,40 +4,40 @@ import ssl
 
 import pytest
 
-from warrener_amqp import External, Plain, Wishes, address
+from warrener_amqp import External, Plain, ConnectionParams, parse_address
 
 
-def test_what_a_url_leaves_unsaid() -> None:
-    where = address("amqp://localhost")
+def test_defaults_of_a_url() -> None:
+    where = parse_address("amqp://localhost")
     assert (where.host, where.port, where.credentials) == ("localhost", 5672, Plain("guest", "guest"))
-    assert where.wishes == Wishes()
+    assert where.params == ConnectionParams()
     assert where.tls() is None
 
 
-def test_what_a_url_may_say() -> None:
-    where = address("amqp://me:p%40ss@[::1]:99/my%2Fvhost?heartbeat=3&frame_max=4096&channel_max=7&name=n")
+def test_parameters_of_a_url() -> None:
+    where = parse_address("amqp://me:p%40ss@[::1]:99/my%2Fvhost?heartbeat=3&frame_max=4096&channel_max=7&name=n")
     assert (where.host, where.port, where.credentials) == ("::1", 99, Plain("me", "p@ss"))
-    assert where.wishes == Wishes("my/vhost", "n", 3, 4096, 7)
-    assert where.named("other") == where
+    assert where.params == ConnectionParams("my/vhost", "n", 3, 4096, 7)
+    assert where.with_name("other") == where
 
 
 def test_an_empty_password_is_empty() -> None:
-    assert address("amqp://me:@h/").credentials == Plain("me", "")
+    assert parse_address("amqp://me:@h/").credentials == Plain("me", "")
 
 
 def test_tls_and_certificates() -> None:
-    where = address("amqps://h/?auth=EXTERNAL")
+    where = parse_address("amqps://h/?auth=EXTERNAL")
     assert (where.port, where.credentials) == (5671, External())
     context = where.tls()
     assert context is not None
     assert context.verify_mode is ssl.CERT_REQUIRED
-    trusting = address("amqps://h/?no_verify_ssl=1").tls()
+    trusting = parse_address("amqps://h/?no_verify_ssl=1").tls()
     assert trusting is not None
     assert trusting.verify_mode is ssl.CERT_NONE
 
 
 def test_a_name_is_for_operators() -> None:
-    assert address("amqp://h").named("agent").wishes.name == "agent"
+    assert parse_address("amqp://h").with_name("agent").params.name == "agent"
 
 
 @pytest.mark.parametrize(
@@ -50,12 +50,12 @@ def test_a_name_is_for_operators() -> None:
         "amqp://me:secret@h/?auth=magic",
     ],
 )
-def test_what_cannot_be_read_is_said_without_the_password(url: str) -> None:
-    with pytest.raises(ValueError, match="expected") as told:
-        address(url)
-    assert "secret" not in str(told.value)
+def test_a_malformed_url_is_reported_without_the_password(url: str) -> None:
+    with pytest.raises(ValueError, match="expected") as caught:
+        parse_address(url)
+    assert "secret" not in str(caught.value)
 
 
 def test_no_representation_has_the_password() -> None:
-    where = address("amqp://me:secret@h/?cadata=hidden")
+    where = parse_address("amqp://me:secret@h/?cadata=hidden")
     assert "secret" not in f"{where!r}{where}"

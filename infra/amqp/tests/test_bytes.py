@@ -1,4 +1,4 @@
-"""Any cutting of the bytes gives the same happenings, and no bytes whatever raise."""
+"""Any cutting of the bytes gives the same events, and no bytes whatever raise."""
 
 import itertools
 import struct
@@ -16,52 +16,52 @@ from warrener_amqp import (
     Confirmed,
     ConsumerCancelled,
     Delivered,
-    Failed,
-    Happening,
+    ConnectionFailed,
+    AmqpEvent,
     Replied,
-    Returned,
+    PublishReturned,
     Unblocked,
 )
 
 STORY = story()
-KINDS: list[type[Happening]] = [
+KINDS: list[type[AmqpEvent]] = [
     Delivered,
     Delivered,
     Delivered,
     Delivered,
     Confirmed,
-    Returned,
+    PublishReturned,
     Confirmed,
     Blocked,
     Unblocked,
     ConsumerCancelled,
     Replied,
     ChannelClosed,
-    Failed,
+    ConnectionFailed,
 ]
 
 
-def comparable(happenings: list[Happening]) -> list[object]:
+def comparable(events: list[AmqpEvent]) -> list[object]:
     """Methods and errors know no equality."""
     return [
         what.method.name
         if isinstance(what, Replied)
         else (type(what.error), str(what.error))
-        if isinstance(what, Failed)
+        if isinstance(what, ConnectionFailed)
         else what
-        for what in happenings
+        for what in events
     ]
 
 
-def in_pieces(data: bytes, cuts: list[int]) -> list[Happening]:
+def in_pieces(data: bytes, cuts: list[int]) -> list[AmqpEvent]:
     edges = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
-    core, told = opened(), list[Happening]()
+    core, received = opened(), list[AmqpEvent]()
     for start, end in itertools.pairwise(edges):
-        told += core.receive(data[start:end])
-    return told
+        received += core.receive(data[start:end])
+    return received
 
 
-def test_the_story_is_told_whole() -> None:
+def test_the_story_is_parsed_whole() -> None:
     whole = opened().receive(STORY)
     assert [type(what) for what in whole] == KINDS
     rich = whole[1]
@@ -84,7 +84,7 @@ def test_the_story_is_told_whole() -> None:
 
 @given(st.lists(st.integers(0, len(STORY)), max_size=40))
 @settings(max_examples=300)
-def test_any_cutting_gives_the_same_happenings(cuts: list[int]) -> None:
+def test_any_cutting_gives_the_same_events(cuts: list[int]) -> None:
     assert comparable(in_pieces(STORY, cuts)) == comparable(opened().receive(STORY))
 
 
@@ -95,14 +95,14 @@ def test_byte_by_byte() -> None:
 @given(st.binary(max_size=60), st.binary(min_size=1, max_size=60), st.integers(0, 255), st.integers(0, 255))
 @settings(max_examples=300)
 def test_a_delivery_read_at_once_is_the_one_that_is_read_frame_by_frame(
-    arguments: bytes, told: bytes, consumer: int, flags: int
+    arguments: bytes, body: bytes, consumer: int, flags: int
 ) -> None:
     """However wrong its method and its properties are. Without its last byte it is read frame by frame."""
-    said = struct.pack(">HHB", 60, 60, consumer) + arguments
-    head = struct.pack(">HHQB", 60, 0, len(told), flags) + arguments
+    method_payload = struct.pack(">HHB", 60, 60, consumer) + arguments
+    head = struct.pack(">HHQB", 60, 0, len(body), flags) + arguments
     whole = b"".join(
         struct.pack(">BHI", kind, 1, len(payload)) + payload + b"\xce"
-        for kind, payload in ((1, said), (2, head), (3, told))
+        for kind, payload in ((1, method_payload), (2, head), (3, body))
     )
     assert comparable(in_pieces(whole, [len(whole) - 1])) == comparable(opened().receive(whole))
 
@@ -111,24 +111,24 @@ def test_a_delivery_read_at_once_is_the_one_that_is_read_frame_by_frame(
 @settings(max_examples=60)
 def test_large_bodies_come_whole_however_they_are_cut(cuts: list[int], size: int) -> None:
     body = (b"0123456789" * (size // 10 + 1))[:size]
-    told = in_pieces(deliver(1, 5, body), cuts)
-    assert [what.body for what in told if isinstance(what, Delivered)] == [body]
+    received = in_pieces(deliver(1, 5, body), cuts)
+    assert [what.body for what in received if isinstance(what, Delivered)] == [body]
 
 
 @given(st.integers(0, len(STORY) - 1), st.integers(0, 255), st.lists(st.integers(0, len(STORY)), max_size=8))
 @settings(max_examples=500)
-def test_one_wrong_byte_is_told_the_same_however_it_is_cut(at: int, byte: int, cuts: list[int]) -> None:
+def test_one_wrong_byte_gives_the_same_events_however_it_is_cut(at: int, byte: int, cuts: list[int]) -> None:
     wrong = STORY[:at] + bytes([byte]) + STORY[at + 1 :]
     assert comparable(in_pieces(wrong, cuts)) == comparable(opened().receive(wrong))
 
 
 @given(st.binary(max_size=400))
 @settings(max_examples=500)
-def test_garbage_is_told_as_garbage(data: bytes) -> None:
-    for happening in opened().receive(data):
-        if isinstance(happening, Failed):
-            assert isinstance(happening.error, AmqpError)
-            assert str(happening.error).startswith("expected")
+def test_garbage_fails_the_connection(data: bytes) -> None:
+    for event in opened().receive(data):
+        if isinstance(event, ConnectionFailed):
+            assert isinstance(event.error, AmqpError)
+            assert str(event.error).startswith("expected")
 
 
 @given(st.sampled_from([1, 2, 3, 8]), st.sampled_from([0, 1, 2]), st.binary(max_size=200))
@@ -180,9 +180,9 @@ def test_a_table_deeper_than_the_stack() -> None:
 
 def test_a_time_after_the_last_year_and_a_name_that_is_no_text() -> None:
     assert not _with_headers(b"\x01aT" + b"\xff" * 8).properties.readable
-    told = _with_headers(b"\x02\xff\xfeS\x00\x00\x00\x02\xff\xfe").properties
-    assert told.readable
-    assert list(told.headers.values()) == [b"\xff\xfe"]
+    received = _with_headers(b"\x02\xff\xfeS\x00\x00\x00\x02\xff\xfe").properties
+    assert received.readable
+    assert list(received.headers.values()) == [b"\xff\xfe"]
 
 
 @pytest.mark.parametrize(

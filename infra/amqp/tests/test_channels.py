@@ -28,7 +28,7 @@ from warrener_amqp import (
     FrameMalformed,
     ProtocolViolated,
     Replied,
-    Returned,
+    PublishReturned,
 )
 from warrener_amqp.framing import FRAME_MIN
 
@@ -54,7 +54,7 @@ def test_a_publish_reads_back_whole_in_frames_that_the_broker_takes(size: int) -
     body = bytes(n % 251 for n in range(size))
     publish(core, body, traceparent="00-1-2-01", note="é")
     publish(core, b"")
-    raw = b"".join(core.take())
+    raw = b"".join(core.data_to_send())
 
     at, frames = 0, list[int]()
     while at < len(raw):
@@ -80,17 +80,17 @@ def test_a_publish_reads_back_whole_in_frames_that_the_broker_takes(size: int) -
     assert b"".join(part.value or b"" for part in bodies if isinstance(part, ContentBody)) == body
 
 
-def test_publishes_are_counted_from_when_confirms_were_asked_for() -> None:
+def test_publishes_are_counted_from_confirm_select() -> None:
     core = opened(channels=2)
     assert publish(core) == 0
     core.call(1, commands.Confirm.Select())
     assert [publish(core), publish(core)] == [1, 2]
 
-    told = core.receive(
+    events = core.receive(
         method(1, commands.Basic.Ack(2, True)) + method(1, commands.Basic.Nack(3, False, True))
     )
 
-    assert told == [
+    assert events == [
         Confirmed(1, 2, multiple=True, positive=True),
         Confirmed(1, 3, multiple=False, positive=False),
     ]
@@ -99,10 +99,10 @@ def test_publishes_are_counted_from_when_confirms_were_asked_for() -> None:
 def test_a_string_that_is_too_long_sends_nothing() -> None:
     core = opened()
     core.call(1, commands.Confirm.Select())
-    core.take()
+    core.data_to_send()
     with pytest.raises(ValueError, match="at most 255 bytes"):
         publish(core, b"x", "é" * 128)
-    assert core.take() == []
+    assert core.data_to_send() == []
     assert publish(core) == 1, "and is not counted"
 
 
@@ -111,7 +111,7 @@ def test_acknowledgements_are_those_that_pamqp_would_write() -> None:
     core.ack(1, 7, multiple=True)
     core.ack(1, 2**62)
     core.reject(1, 9, requeue=True)
-    assert b"".join(core.take()) == (
+    assert b"".join(core.data_to_send()) == (
         method(1, commands.Basic.Ack(7, True))
         + method(1, commands.Basic.Ack(2**62, False))
         + method(1, commands.Basic.Reject(9, True))
@@ -123,7 +123,7 @@ def test_a_return_brings_what_was_returned() -> None:
         1, b"body", properties={"message_id": "m"}
     )
     (returned,) = opened().receive(data)
-    assert isinstance(returned, Returned)
+    assert isinstance(returned, PublishReturned)
     assert returned[:5] == (1, 312, "NO_ROUTE", "e", "k")
     assert (returned.properties.message_id, returned.body) == ("m", b"body")
 
@@ -132,8 +132,8 @@ def test_messages_on_two_channels_may_be_interleaved() -> None:
     core = opened(channels=2)
     halves = [deliver(number, number, b"x" * 100 * number) for number in (1, 2)]
     cut = len(method(1, commands.Basic.Deliver("c", 1, True, "warrener.dispatch", "default.flights.load")))
-    told = core.receive(halves[0][:cut] + halves[1][:cut] + halves[0][cut:] + halves[1][cut:])
-    assert [(what.channel, len(what.body)) for what in told if isinstance(what, Delivered)] == [
+    events = core.receive(halves[0][:cut] + halves[1][:cut] + halves[0][cut:] + halves[1][cut:])
+    assert [(what.channel, len(what.body)) for what in events if isinstance(what, Delivered)] == [
         (1, 100),
         (2, 200),
     ]
@@ -146,14 +146,14 @@ def test_a_key_that_is_no_text_goes_out_as_it_came_in() -> None:
 
     core = opened()
     publish(core, b"", delivered.routing_key)
-    assert b"default.\xff\xfeights.load" in b"".join(core.take())
+    assert b"default.\xff\xfeights.load" in b"".join(core.data_to_send())
 
 
 class TestClosing:
     def test_a_refused_channel_takes_no_calls_and_its_number_is_free_again(self) -> None:
         core = opened()
-        told = core.receive(method(1, commands.Channel.Close(404, "NOT_FOUND", 0, 0)))
-        assert told == [ChannelClosed(1, 404, "NOT_FOUND")]
+        events = core.receive(method(1, commands.Channel.Close(404, "NOT_FOUND", 0, 0)))
+        assert events == [ChannelClosed(1, 404, "NOT_FOUND")]
         assert isinstance(sent(core)[0], commands.Channel.CloseOk)
         with pytest.raises(ChannelGone):
             core.ack(1, 1)
@@ -164,17 +164,17 @@ class TestClosing:
         core.close_channel(1)
         with pytest.raises(ChannelGone):
             publish(core)
-        told = core.receive(deliver(1, 1, b"late") + method(1, commands.Channel.CloseOk()))
-        assert [type(what) for what in told] == [Delivered, Replied]
+        events = core.receive(deliver(1, 1, b"late") + method(1, commands.Channel.CloseOk()))
+        assert [type(what) for what in events] == [Delivered, Replied]
         assert core.open_channel() == 1
 
     def test_both_sides_close_at_once(self) -> None:
         core = opened()
         core.close_channel(1)
-        core.take()
+        core.data_to_send()
 
-        told = core.receive(method(1, commands.Channel.Close(406, "PRECONDITION_FAILED", 0, 0)))
-        assert told == [ChannelClosed(1, 406, "PRECONDITION_FAILED")]
+        events = core.receive(method(1, commands.Channel.Close(406, "PRECONDITION_FAILED", 0, 0)))
+        assert events == [ChannelClosed(1, 406, "PRECONDITION_FAILED")]
         assert isinstance(sent(core)[0], commands.Channel.CloseOk)
         assert core.open_channel() == 2, "1 is not free before the broker has answered"
 
@@ -184,8 +184,8 @@ class TestClosing:
     def test_deliveries_still_come_while_the_connection_closes(self) -> None:
         core = opened()
         core.close()
-        told = core.receive(deliver(1, 1, b"late") + method(1, commands.Basic.Ack(1, False)))
-        assert [type(what) for what in told] == [Delivered, Confirmed]
+        events = core.receive(deliver(1, 1, b"late") + method(1, commands.Basic.Ack(1, False)))
+        assert [type(what) for what in events] == [Delivered, Confirmed]
         with pytest.raises(ConnectionLost):
             core.ack(1, 1)
 
@@ -196,10 +196,10 @@ class TestClosing:
 
 
 class TestCancelledConsumers:
-    def test_it_is_told_and_not_answered(self) -> None:
+    def test_it_is_reported_and_not_answered(self) -> None:
         core = opened()
         assert core.receive(method(1, commands.Basic.Cancel("c", True))) == [ConsumerCancelled(1, "c")]
-        assert core.take() == [], "older brokers close the channel over an answer"
+        assert core.data_to_send() == [], "older brokers close the channel over an answer"
 
     def test_a_broker_that_waits_for_an_answer_gets_one(self) -> None:
         can: dict[str, Any] = {**CAPABILITIES, "accept_consumer_cancel_ok": True}
@@ -213,37 +213,37 @@ class TestCancelledConsumers:
 class TestHeartbeats:
     def test_a_silent_client_beats_and_one_that_speaks_need_not(self) -> None:
         core = opened()
-        core.half_beat()
-        assert core.take() == []
-        core.half_beat()
-        assert core.take() == [HEARTBEAT]
+        core.tick_heartbeat()
+        assert core.data_to_send() == []
+        core.tick_heartbeat()
+        assert core.data_to_send() == [HEARTBEAT]
         publish(core)
-        core.take()
-        core.half_beat()
-        assert core.take() == []
+        core.data_to_send()
+        core.tick_heartbeat()
+        assert core.data_to_send() == []
 
     def test_a_silent_broker_is_lost_after_two_intervals(self) -> None:
         core = opened()
         for _ in range(20):
-            assert core.half_beat() == []
+            assert core.tick_heartbeat() == []
             core.receive(HEARTBEAT)
         for _ in range(4):
-            assert core.half_beat() == []
-        assert "two intervals" in str(failure(core.half_beat()))
-        assert core.half_beat() == []
+            assert core.tick_heartbeat() == []
+        assert "two intervals" in str(failure(core.tick_heartbeat()))
+        assert core.tick_heartbeat() == []
 
     def test_a_publisher_that_is_always_busy_finds_it_out_too(self) -> None:
         core = opened()
-        told = list[object]()
+        events = list[object]()
         for _ in range(5):
             publish(core)
-            core.take()
-            told += core.half_beat()
-        assert len(told) == 1
+            core.data_to_send()
+            events += core.tick_heartbeat()
+        assert len(events) == 1
 
 
 @pytest.mark.parametrize(
-    ("data", "kind", "says"),
+    ("data", "kind", "message"),
     [
         (method(1, commands.Basic.Deliver("c", 1, False, "e", "k")) * 2, ProtocolViolated, "another message"),
         (
@@ -263,19 +263,19 @@ class TestHeartbeats:
         (b"\x03\x00\x01\x7f\xff\xff\xff", FrameMalformed, "at most 131072"),
     ],
 )
-def test_what_may_not_come_ends_the_connection_and_says_why(
-    data: bytes, kind: type[Exception], says: str
+def test_a_protocol_violation_ends_the_connection_with_a_reason(
+    data: bytes, kind: type[Exception], message: str
 ) -> None:
     core = opened()
     error = failure(core.receive(data))
     assert type(error) is kind
-    assert says in str(error)
+    assert message in str(error)
     assert core.closed
 
 
 def test_a_body_longer_than_announced_is_a_violation() -> None:
-    said = method(1, commands.Basic.Deliver("c", 1, False, "e", "k"))
+    deliver_frame = method(1, commands.Basic.Deliver("c", 1, False, "e", "k"))
     short, long = content(1, b"ab"), content(1, b"abc")
     head_of_short, body_of_long = short[: -len(b"ab") - 8], long[-len(b"abc") - 8 :]
-    error = failure(opened().receive(said + head_of_short + body_of_long))
+    error = failure(opened().receive(deliver_frame + head_of_short + body_of_long))
     assert "body of 2 bytes" in str(error)

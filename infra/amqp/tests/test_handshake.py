@@ -10,20 +10,20 @@ from warrener_amqp import (
     Connection,
     ConnectionLost,
     External,
-    Failed,
+    ConnectionFailed,
     FrameMalformed,
     Opened,
     Plain,
     ProtocolViolated,
-    Wishes,
+    ConnectionParams,
 )
 
 
 def test_it_agrees_on_the_smaller_limits() -> None:
     core = Connection(
-        Plain("guest", "secret"), Wishes(virtual_host="jobs", heartbeat=10, frame_max=50_000, name="me")
+        Plain("guest", "secret"), ConnectionParams(virtual_host="jobs", heartbeat=10, frame_max=50_000, name="me")
     )
-    assert core.take() == [b"AMQP\x00\x00\x09\x01"]
+    assert core.data_to_send() == [b"AMQP\x00\x00\x09\x01"]
 
     assert core.receive(method(0, START)) == []
     (start_ok,) = sent(core)
@@ -39,22 +39,22 @@ def test_it_agrees_on_the_smaller_limits() -> None:
     assert isinstance(opening, commands.Connection.Open)
     assert opening.virtual_host == "jobs"
 
-    (happening,) = core.receive(method(0, commands.Connection.OpenOk()))
-    assert happening == Opened(10, 50_000, 2047, {"capabilities": CAPABILITIES})
+    (event,) = core.receive(method(0, commands.Connection.OpenOk()))
+    assert event == Opened(10, 50_000, 2047, {"capabilities": CAPABILITIES})
 
 
 def test_no_limit_on_one_side_is_the_limit_of_the_other() -> None:
-    core = Connection(Plain("a", "b"), Wishes(heartbeat=0, channel_max=100))
+    core = Connection(Plain("a", "b"), ConnectionParams(heartbeat=0, channel_max=100))
     core.receive(method(0, START))
     core.receive(method(0, commands.Connection.Tune(0, 0, 0)))
-    (happening,) = core.receive(method(0, commands.Connection.OpenOk()))
-    assert isinstance(happening, Opened)
-    assert (happening.heartbeat, happening.frame_max, happening.channel_max) == (0, 131_072, 100)
+    (event,) = core.receive(method(0, commands.Connection.OpenOk()))
+    assert isinstance(event, Opened)
+    assert (event.heartbeat, event.frame_max, event.channel_max) == (0, 131_072, 100)
 
 
-def test_the_certificate_says_who_we_are() -> None:
+def test_the_certificate_identifies_us() -> None:
     core = Connection(External())
-    core.take()
+    core.data_to_send()
     core.receive(method(0, commands.Connection.Start(0, 9, {}, "PLAIN EXTERNAL", "en_US")))
     (start_ok,) = sent(core)
     assert isinstance(start_ok, commands.Connection.StartOk)
@@ -62,10 +62,10 @@ def test_the_certificate_says_who_we_are() -> None:
 
 
 def test_a_mechanism_that_the_broker_does_not_know() -> None:
-    told = Connection(Plain("a", "b")).receive(
+    events = Connection(Plain("a", "b")).receive(
         method(0, commands.Connection.Start(0, 9, {}, "EXTERNAL", "en_US"))
     )
-    error = failure(told)
+    error = failure(events)
     assert isinstance(error, AuthenticationRefused)
     assert "EXTERNAL" in str(error)
 
@@ -82,36 +82,36 @@ def test_a_mechanism_that_the_broker_does_not_know() -> None:
     ],
 )
 @pytest.mark.parametrize("stage", ["after the credentials", "after the virtual host"])
-def test_what_waiting_will_not_help_is_told_apart(
+def test_permanent_refusals_are_distinguished(
     stage: str, code: int, reason: str, kind: type[Exception]
 ) -> None:
     core = Connection(Plain("guest", "wrong"))
     core.receive(method(0, START))
     if stage == "after the virtual host":
         core.receive(method(0, TUNE))
-    core.take()
+    core.data_to_send()
 
-    told = core.receive(method(0, commands.Connection.Close(code, reason, 0, 0)))
+    events = core.receive(method(0, commands.Connection.Close(code, reason, 0, 0)))
 
-    assert type(failure(told)) is kind
-    assert str(code) in str(failure(told))
+    assert type(failure(events)) is kind
+    assert str(code) in str(failure(events))
     assert isinstance(sent(core)[-1], commands.Connection.CloseOk)
     assert core.closed
-    assert core.end_of_stream() == [], "it was told already"
+    assert core.receive_eof() == [], "it was told already"
 
 
-def test_a_broker_that_cannot_say_no_hangs_up() -> None:
+def test_a_broker_without_refusal_support_closes_the_connection() -> None:
     mute = Connection(Plain("guest", "wrong"))
     mute.receive(method(0, commands.Connection.Start(0, 9, {}, "PLAIN", "en_US")))
-    assert isinstance(failure(mute.end_of_stream()), AuthenticationRefused)
+    assert isinstance(failure(mute.receive_eof()), AuthenticationRefused)
 
     restarting = Connection(Plain("guest", "right"))
     restarting.receive(method(0, START))
-    assert isinstance(failure(restarting.end_of_stream()), ConnectionLost)
+    assert isinstance(failure(restarting.receive_eof()), ConnectionLost)
 
 
 @pytest.mark.parametrize(
-    ("answer", "kind", "says"),
+    ("answer", "kind", "message"),
     [
         (b"AMQP\x00\x01\x00\x00", FrameMalformed, "speaks 1.0.0"),
         (b"HTTP/1.1 400 Bad Request\r\n", FrameMalformed, "AMQP port"),
@@ -121,18 +121,18 @@ def test_a_broker_that_cannot_say_no_hangs_up() -> None:
         (method(0, commands.Connection.Unblocked()), ProtocolViolated, "Connection.Start"),
     ],
 )
-def test_who_answers_something_else_is_no_broker(answer: bytes, kind: type[Exception], says: str) -> None:
+def test_who_answers_something_else_is_no_broker(answer: bytes, kind: type[Exception], message: str) -> None:
     error = failure(Connection(Plain("a", "b")).receive(answer))
     assert type(error) is kind
-    assert says in str(error)
+    assert message in str(error)
 
 
 def test_a_goodbye_before_the_end_of_the_handshake_is_silent() -> None:
     core = Connection(Plain("a", "b"))
-    core.take()
+    core.data_to_send()
     core.close()
     assert core.closed
-    assert core.take() == []
+    assert core.data_to_send() == []
     assert core.receive(method(0, START)) == []
 
 
@@ -142,27 +142,27 @@ def test_a_password_is_in_no_representation() -> None:
 
 def test_closing_is_agreed_upon_once() -> None:
     core = Connection(Plain("a", "b"))
-    for said in (START, TUNE, commands.Connection.OpenOk()):
-        core.receive(method(0, said))
-    core.take()
+    for method_sent in (START, TUNE, commands.Connection.OpenOk()):
+        core.receive(method(0, method_sent))
+    core.data_to_send()
     core.close()
     core.close()
     assert [type(what) for what in sent(core)] == [commands.Connection.Close]
 
     assert core.receive(method(0, commands.Connection.CloseOk())) == [Closed()]
-    assert core.end_of_stream() == []
+    assert core.receive_eof() == []
     with pytest.raises(ConnectionLost, match="closed"):
         core.open_channel()
 
 
 def test_a_broker_that_closes_while_we_do_is_answered() -> None:
     core = Connection(Plain("a", "b"))
-    for said in (START, TUNE, commands.Connection.OpenOk()):
-        core.receive(method(0, said))
+    for method_sent in (START, TUNE, commands.Connection.OpenOk()):
+        core.receive(method(0, method_sent))
     core.close()
-    core.take()
+    core.data_to_send()
 
-    (happening,) = core.receive(method(0, commands.Connection.Close(320, "CONNECTION_FORCED", 0, 0)))
+    (event,) = core.receive(method(0, commands.Connection.Close(320, "CONNECTION_FORCED", 0, 0)))
 
-    assert isinstance(happening, Failed)
+    assert isinstance(event, ConnectionFailed)
     assert isinstance(sent(core)[0], commands.Connection.CloseOk)

@@ -17,7 +17,7 @@ headers = st.dictionaries(st.text("abc-", min_size=1, max_size=8), short, max_si
 def _of_others(ours: Properties) -> bytes:
     """The same, by pamqp, beside a priority: that is not among what Warrener writes."""
     named: dict[str, Any] = dict(ours.headers)
-    told = commands.Basic.Properties(
+    encoded = commands.Basic.Properties(
         content_type=ours.content_type,
         headers=named or None,
         delivery_mode=2 if ours.persistent else 1,
@@ -25,7 +25,7 @@ def _of_others(ours: Properties) -> bytes:
         message_type=ours.type,
         priority=3,
     )
-    return frame.marshal(header.ContentHeader(0, 0, told), 1)[7 + 12 : -1]
+    return frame.marshal(header.ContentHeader(0, 0, encoded), 1)[7 + 12 : -1]
 
 
 @given(
@@ -38,9 +38,9 @@ def _of_others(ours: Properties) -> bytes:
 def test_both_ways_read_the_same_and_neither_reads_what_is_cut_off(
     *, content_type: str, named: Mapping[str, str], persistent: bool, message_id: str, kind: str
 ) -> None:
-    written = b"".join(properties.write(content_type, named, message_id, kind, persistent=persistent))
+    written = b"".join(properties.write_properties(content_type, named, message_id, kind, persistent=persistent))
     expected = Properties(content_type, named, persistent, message_id, kind)
-    assert properties.read(written, 0) == expected
-    assert properties.read(_of_others(expected), 0) == expected
+    assert properties.read_properties(written, 0) == expected
+    assert properties.read_properties(_of_others(expected), 0) == expected
     for end in range(len(written)):
-        assert properties.read(written[:end], 0) is UNREADABLE
+        assert properties.read_properties(written[:end], 0) is UNREADABLE

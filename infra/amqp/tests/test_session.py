@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from infra.amqp.tests.conftest import OpenSession
-from infra.amqp.tests.ear import Ear, publish
+from infra.amqp.tests.recording_listener import RecordingListener, publish
 from pamqp import commands
 from tests.servers.kinds import RabbitMQServer
 
@@ -17,7 +17,7 @@ from warrener_amqp import (
     ConnectionLost,
     FrameMalformed,
     Session,
-    address,
+    parse_address,
 )
 
 WITHIN = 20.0
@@ -25,8 +25,8 @@ WITHIN = 20.0
 
 async def declare(channel: Channel, name: str, arguments: dict[str, str | int] | None = None) -> None:
     table: Any = arguments  # pamqp's type of tables is invariant
-    ask = commands.Queue.Declare(queue=name, exclusive=True, arguments=table)
-    await channel.call(ask, commands.Queue.DeclareOk)
+    declare_method = commands.Queue.Declare(queue=name, exclusive=True, arguments=table)
+    await channel.call(declare_method, commands.Queue.DeclareOk)
 
 
 async def consume(channel: Channel, name: str, prefetch: int = 100) -> str:
@@ -36,84 +36,84 @@ async def consume(channel: Channel, name: str, prefetch: int = 100) -> str:
 
 
 async def test_out_and_back(open_session: OpenSession, vhost_url: str) -> None:
-    session, ear = await open_session(vhost_url), Ear()
-    channel = await session.channel(ear)
+    session, listener = await open_session(vhost_url), RecordingListener()
+    channel = await session.channel(listener)
     await channel.call(commands.Confirm.Select(), commands.Confirm.SelectOk)
     await declare(channel, "q")
     bodies = [b"", b"x", b"y" * 131_064, b"z" * 400_000]
 
     for n, body in enumerate(bodies):
         assert publish(session, channel, "q", body, str(n)) == n + 1
-    await ear.until(lambda: ear.confirmed == len(bodies))
+    await listener.until(lambda: listener.confirmed == len(bodies))
     await consume(channel, "q")
-    await ear.until(lambda: len(ear.deliveries) == len(bodies))
+    await listener.until(lambda: len(listener.deliveries) == len(bodies))
 
-    assert [delivery.body for delivery in ear.deliveries] == bodies
-    assert [delivery.properties.message_id for delivery in ear.deliveries] == ["0", "1", "2", "3"]
-    assert ear.turns > 0
+    assert [delivery.body for delivery in listener.deliveries] == bodies
+    assert [delivery.properties.message_id for delivery in listener.deliveries] == ["0", "1", "2", "3"]
+    assert listener.turns > 0
 
 
 async def test_what_is_unroutable_comes_back_before_its_confirm(
     open_session: OpenSession, vhost_url: str
 ) -> None:
-    session, ear = await open_session(vhost_url), Ear()
-    channel = await session.channel(ear)
+    session, listener = await open_session(vhost_url), RecordingListener()
+    channel = await session.channel(listener)
     await channel.call(commands.Confirm.Select(), commands.Confirm.SelectOk)
     publish(session, channel, "nobody", message_id="stray")
-    await ear.until(lambda: ear.confirmed == 1)
-    [returned] = ear.returns
+    await listener.until(lambda: listener.confirmed == 1)
+    [returned] = listener.returns
     assert (returned.code, returned.routing_key, returned.properties.message_id) == (312, "nobody", "stray")
 
 
 async def test_a_full_queue_refuses(open_session: OpenSession, vhost_url: str) -> None:
-    session, ear = await open_session(vhost_url), Ear()
-    channel = await session.channel(ear)
+    session, listener = await open_session(vhost_url), RecordingListener()
+    channel = await session.channel(listener)
     await channel.call(commands.Confirm.Select(), commands.Confirm.SelectOk)
     await declare(channel, "small", arguments={"x-max-length": 1, "x-overflow": "reject-publish"})
     for _ in range(5):
         publish(session, channel, "small")
-    await ear.until(lambda: any(not confirm.positive for confirm in ear.confirms))
+    await listener.until(lambda: any(not confirm.positive for confirm in listener.confirms))
 
 
 async def test_no_more_arrives_than_the_prefetch_until_it_is_acknowledged(
     open_session: OpenSession, vhost_url: str
 ) -> None:
-    session, ear = await open_session(vhost_url), Ear()
-    channel = await session.channel(ear)
+    session, listener = await open_session(vhost_url), RecordingListener()
+    channel = await session.channel(listener)
     await declare(channel, "q")
     for _ in range(10):
         publish(session, channel, "q")
     await consume(channel, "q", prefetch=4)
-    await ear.until(lambda: len(ear.deliveries) == 4)
+    await listener.until(lambda: len(listener.deliveries) == 4)
     await declare(channel, "another")  # an answer behind all that was to come
-    assert len(ear.deliveries) == 4
+    assert len(listener.deliveries) == 4
 
-    session.core.ack(channel.number, ear.deliveries[-1].tag, multiple=True)
+    session.core.ack(channel.number, listener.deliveries[-1].tag, multiple=True)
     session.transport.flush_soon()
 
-    await ear.until(lambda: len(ear.deliveries) == 8)
+    await listener.until(lambda: len(listener.deliveries) == 8)
 
 
 class TestChannels:
     async def test_a_refusal_ends_one_channel_and_no_other(
         self, open_session: OpenSession, vhost_url: str
     ) -> None:
-        session, ear = await open_session(vhost_url), Ear()
-        refused, other = await session.channel(ear), await session.channel()
+        session, listener = await open_session(vhost_url), RecordingListener()
+        refused, other = await session.channel(listener), await session.channel()
         first, second = (
             asyncio.ensure_future(
                 refused.call(commands.Queue.Declare(queue=name, passive=True), commands.Queue.DeclareOk)
             )
             for name in ("missing", "another")
         )
-        with pytest.raises(ChannelRefused, match="missing") as told:
+        with pytest.raises(ChannelRefused, match="missing") as caught:
             await first
-        assert told.value.code == 404
+        assert caught.value.code == 404
         with pytest.raises(ChannelGone):
             await second
         with pytest.raises(ChannelGone):
             await refused.call(commands.Basic.Qos(0, 1), commands.Basic.QosOk)
-        assert len(ear.closed) == 1
+        assert len(listener.closed) == 1
 
         await declare(other, "still")
         await refused.close()
@@ -134,17 +134,17 @@ class TestChannels:
     async def test_closing_gives_back_what_is_unacknowledged(
         self, open_session: OpenSession, vhost_url: str
     ) -> None:
-        session, ear, again = await open_session(vhost_url), Ear(), Ear()
-        channel, other = await session.channel(ear), await session.channel(again)
+        session, listener, again = await open_session(vhost_url), RecordingListener(), RecordingListener()
+        channel, other = await session.channel(listener), await session.channel(again)
         await declare(channel, "q")
         publish(session, channel, "q")
         await consume(channel, "q")
-        await ear.until(lambda: ear.deliveries)
+        await listener.until(lambda: listener.deliveries)
 
         await channel.close()
         await channel.close()
 
-        assert isinstance(ear.closed[0], ChannelGone)
+        assert isinstance(listener.closed[0], ChannelGone)
         await consume(other, "q")
         await again.until(lambda: again.deliveries)
         assert again.deliveries[0].redelivered
@@ -152,13 +152,13 @@ class TestChannels:
     async def test_a_consumer_hears_that_its_queue_is_gone(
         self, open_session: OpenSession, vhost_url: str
     ) -> None:
-        session, ear = await open_session(vhost_url), Ear()
-        channel, other = await session.channel(ear), await session.channel()
+        session, listener = await open_session(vhost_url), RecordingListener()
+        channel, other = await session.channel(listener), await session.channel()
         await declare(channel, "q")
         tag = await consume(channel, "q")
         await other.call(commands.Queue.Delete(queue="q"), commands.Queue.DeleteOk)
-        await ear.until(lambda: ear.cancelled)
-        assert ear.cancelled == [tag]
+        await listener.until(lambda: listener.cancelled)
+        assert listener.cancelled == [tag]
         await declare(channel, "q")  # the channel lives on
 
 
@@ -166,17 +166,17 @@ class TestOpening:
     @pytest.mark.parametrize(
         ("user", "vhost", "code"), [("guest:wrong", "", "403"), ("guest:guest", "missing", "530")]
     )
-    async def test_who_is_not_let_in_is_told_so(
+    async def test_a_refused_client_gets_the_reason(
         self, broker: RabbitMQServer, user: str, vhost: str, code: str
     ) -> None:
-        session = Session(address(f"amqp://{user}@127.0.0.1:{broker.port}/{vhost}"))
+        session = Session(parse_address(f"amqp://{user}@127.0.0.1:{broker.port}/{vhost}"))
         with pytest.raises(AuthenticationRefused, match=code):
             await session.open()
-        assert not session.up
+        assert not session.is_open
         await session.close()
 
     async def test_nobody_there(self, unused_tcp_port: int) -> None:
-        session = Session(address(f"amqp://127.0.0.1:{unused_tcp_port}"))
+        session = Session(parse_address(f"amqp://127.0.0.1:{unused_tcp_port}"))
         with pytest.raises(OSError, match=r"refused|failed"):
             await session.open()
         await session.close()
@@ -195,7 +195,7 @@ class TestOpening:
 
         async with await asyncio.start_server(speak, "127.0.0.1", 0) as server:
             port = server.sockets[0].getsockname()[1]
-            session = Session(address(f"amqp://127.0.0.1:{port}"))
+            session = Session(parse_address(f"amqp://127.0.0.1:{port}"))
             with pytest.raises(kind):
                 await session.open(timeout=0.5)
             await session.close()
@@ -203,15 +203,15 @@ class TestOpening:
 
 
 class TestEnding:
-    async def test_it_closes_and_says_so(self, open_session: OpenSession, vhost_url: str) -> None:
-        session, ear = await open_session(vhost_url), Ear()
-        channel = await session.channel(ear)
+    async def test_close_ends_session_and_channels(self, open_session: OpenSession, vhost_url: str) -> None:
+        session, listener = await open_session(vhost_url), RecordingListener()
+        channel = await session.channel(listener)
         async with asyncio.timeout(WITHIN):
             await session.close()
             await session.close()
-            await session.ended()
-        assert not session.up
-        assert isinstance(ear.closed[0], ConnectionLost)
+            await session.wait_closed()
+        assert not session.is_open
+        assert isinstance(listener.closed[0], ConnectionLost)
         with pytest.raises(ChannelGone):
             await channel.call(commands.Basic.Qos(0, 1), commands.Basic.QosOk)
         with pytest.raises(ConnectionLost):
@@ -220,17 +220,17 @@ class TestEnding:
     async def test_an_operator_closes_it(
         self, open_session: OpenSession, broker: RabbitMQServer, vhost_url: str
     ) -> None:
-        session, ear = await open_session(vhost_url), Ear()
-        channel = await session.channel(ear)
+        session, listener = await open_session(vhost_url), RecordingListener()
+        channel = await session.channel(listener)
         await asyncio.to_thread(broker.close_connections, "for maintenance")
         async with asyncio.timeout(WITHIN):
-            await session.ended()
-        assert "320" in str(session.why_lost)
-        assert "maintenance" in str(session.why_lost)
-        assert ear.closed == [session.why_lost]
-        assert channel.why_closed is session.why_lost
+            await session.wait_closed()
+        assert "320" in str(session.loss_reason)
+        assert "maintenance" in str(session.loss_reason)
+        assert listener.closed == [session.loss_reason]
+        assert channel.close_reason is session.loss_reason
 
-    async def test_whoever_waits_for_an_answer_hears_it(
+    async def test_a_pending_call_fails_with_the_connection(
         self, open_session: OpenSession, own_rabbitmq: RabbitMQServer
     ) -> None:
         session = await open_session(own_rabbitmq.url)
@@ -243,4 +243,4 @@ class TestEnding:
             async with asyncio.timeout(WITHIN):
                 await waiting
         async with asyncio.timeout(WITHIN):
-            await session.ended()
+            await session.wait_closed()

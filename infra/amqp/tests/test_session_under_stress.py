@@ -6,11 +6,11 @@ from functools import partial
 
 import pytest
 from infra.amqp.tests.conftest import OpenSession
-from infra.amqp.tests.ear import Ear, publish
+from infra.amqp.tests.recording_listener import RecordingListener, publish
 from pamqp import commands
 from tests.servers.kinds import RabbitMQServer
 
-from warrener_amqp import Channel, ConnectionLost, Happening, Session
+from warrener_amqp import Channel, ConnectionLost, AmqpEvent, Session
 from warrener_amqp import session as session_module
 from warrener_amqp import transport as transport_module
 
@@ -23,36 +23,36 @@ async def paused_in_the_end(own_rabbitmq: RabbitMQServer) -> AsyncIterator[Rabbi
     own_rabbitmq.resume()
 
 
-def count_heartbeats(session: Session, monkeypatch: pytest.MonkeyPatch) -> Ear:
+def count_heartbeats(session: Session, monkeypatch: pytest.MonkeyPatch) -> RecordingListener:
     """An ear that hears each heartbeat of the broker as the end of a consumer."""
-    ear, receive = Ear(), session.core.receive
+    listener, receive = RecordingListener(), session.core.receive
 
-    def counting(data: bytes) -> list[Happening]:
+    def counting(data: bytes) -> list[AmqpEvent]:
         if data == b"\x08\0\0\0\0\0\0\xce":
-            ear.on_cancel("heartbeat")
+            listener.on_cancel("heartbeat")
         return receive(data)
 
     monkeypatch.setattr(session.core, "receive", counting)
-    return ear
+    return listener
 
 
-async def confirming(session: Session, ear: Ear) -> Channel:
+async def confirming(session: Session, listener: RecordingListener) -> Channel:
     """A channel with confirms, and a queue `q`."""
-    channel = await session.channel(ear)
+    channel = await session.channel(listener)
     await channel.call(commands.Confirm.Select(), commands.Confirm.SelectOk)
     await channel.call(commands.Queue.Declare(queue="q", exclusive=True), commands.Queue.DeclareOk)
     return channel
 
 
-def _nearly(ear: Ear, sent: int) -> bool:
-    return ear.confirmed >= sent - 50
+def _nearly(listener: RecordingListener, sent: int) -> bool:
+    return listener.confirmed >= sent - 50
 
 
-async def _publish_for_ever(session: Session, channel: Channel) -> None:
-    ended = asyncio.ensure_future(session.ended())
+async def _publish_until_lost(session: Session, channel: Channel) -> None:
+    ended = asyncio.ensure_future(session.wait_closed())
     while True:
         publish(session, channel, "q", b"x" * 10_000)
-        await session.transport.drained()
+        await session.transport.drain()
         await asyncio.wait({ended}, timeout=0.001)
 
 
@@ -61,29 +61,29 @@ class TestHeartbeats:
         self, open_session: OpenSession, vhost_url: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         session = await open_session(f"{vhost_url}?heartbeat=1")
-        ear = count_heartbeats(session, monkeypatch)
-        await ear.until(lambda: len(ear.cancelled) >= 8)  # every half second; it gives up after two seconds
-        assert session.up
+        listener = count_heartbeats(session, monkeypatch)
+        await listener.until(lambda: len(listener.cancelled) >= 8)  # every half second; it gives up after two seconds
+        assert session.is_open
         await session.channel()
 
-    async def test_a_busy_publisher_is_kept_too(self, open_session: OpenSession, vhost_url: str) -> None:
-        session, ear = await open_session(f"{vhost_url}?heartbeat=1"), Ear()
-        channel = await confirming(session, ear)
+    async def test_a_busy_publisher_stays_connected(self, open_session: OpenSession, vhost_url: str) -> None:
+        session, listener = await open_session(f"{vhost_url}?heartbeat=1"), RecordingListener()
+        channel = await confirming(session, listener)
         until = asyncio.get_running_loop().time() + 3.5
         sent = 0
         while asyncio.get_running_loop().time() < until:
             sent = publish(session, channel, "q")
-            await session.transport.drained()
-            await ear.until(partial(_nearly, ear, sent))
-        await ear.until(lambda: ear.confirmed == sent)
-        assert session.up
+            await session.transport.drain()
+            await listener.until(partial(_nearly, listener, sent))
+        await listener.until(lambda: listener.confirmed == sent)
+        assert session.is_open
 
     @pytest.mark.parametrize("busy", [False, True])
     async def test_a_broker_that_stands_still_is_found_out(
         self, open_session: OpenSession, paused_in_the_end: RabbitMQServer, *, busy: bool
     ) -> None:
-        session, ear = await open_session(f"{paused_in_the_end.url}?heartbeat=1"), Ear()
-        channel = await session.channel(ear)
+        session, listener = await open_session(f"{paused_in_the_end.url}?heartbeat=1"), RecordingListener()
+        channel = await session.channel(listener)
         loop = asyncio.get_running_loop()
         paused_in_the_end.pause()
         began = loop.time()
@@ -91,19 +91,19 @@ class TestHeartbeats:
         async with asyncio.timeout(WITHIN):
             if busy:
                 with pytest.raises(ConnectionLost):
-                    await _publish_for_ever(session, channel)
-            await session.ended()
+                    await _publish_until_lost(session, channel)
+            await session.wait_closed()
 
         assert 1.5 <= loop.time() - began <= 6
-        assert "two intervals" in str(session.why_lost)
-        assert ear.closed == [session.why_lost]
+        assert "two intervals" in str(session.loss_reason)
+        assert listener.closed == [session.loss_reason]
 
 
 async def test_a_publisher_that_is_faster_than_the_broker_waits(
     open_session: OpenSession, paused_in_the_end: RabbitMQServer
 ) -> None:
-    session, ear = await open_session(paused_in_the_end.url), Ear()
-    channel = await confirming(session, ear)
+    session, listener = await open_session(paused_in_the_end.url), RecordingListener()
+    channel = await confirming(session, listener)
     paused_in_the_end.pause()
     body, sent = b"x" * 100_000, list[int]()
 
@@ -111,7 +111,7 @@ async def test_a_publisher_that_is_faster_than_the_broker_waits(
         while len(sent) < 500:
             sent.append(publish(session, channel, "q", body))
             session.transport.flush()
-            await session.transport.drained()
+            await session.transport.drain()
 
     flooding = asyncio.ensure_future(flood())
     done, _ = await asyncio.wait({flooding}, timeout=1)
@@ -126,23 +126,23 @@ async def test_a_publisher_that_is_faster_than_the_broker_waits(
     async with asyncio.timeout(WITHIN):
         await flooding
     assert stuck < len(sent) == 500
-    await ear.until(lambda: ear.confirmed == 500)
+    await listener.until(lambda: listener.confirmed == 500)
 
 
-async def test_a_memory_alarm_is_told_and_is_over(
+async def test_a_memory_alarm_begins_and_ends(
     open_session: OpenSession, own_rabbitmq: RabbitMQServer
 ) -> None:
-    session, ear = await open_session(own_rabbitmq.url), Ear()
-    channel = await confirming(session, ear)
-    await session.unblocked()
+    session, listener = await open_session(own_rabbitmq.url), RecordingListener()
+    channel = await confirming(session, listener)
+    await session.wait_unblocked()
 
     await asyncio.to_thread(own_rabbitmq.evaluate, "vm_memory_monitor:set_vm_memory_high_watermark(0.0001)")
     publish(session, channel, "q")
     async with asyncio.timeout(WITHIN):
         while session.blocked is None:
             publish(session, channel, "q")
-            await asyncio.wait({asyncio.ensure_future(session.unblocked())}, timeout=0.05)
-    waiting = asyncio.ensure_future(session.unblocked())
+            await asyncio.wait({asyncio.ensure_future(session.wait_unblocked())}, timeout=0.05)
+    waiting = asyncio.ensure_future(session.wait_unblocked())
     await asyncio.wait({waiting}, timeout=0)
     assert not waiting.done()
 
@@ -152,14 +152,14 @@ async def test_a_memory_alarm_is_told_and_is_over(
         await waiting
     assert session.blocked is None
     last = publish(session, channel, "q")
-    await ear.until(lambda: ear.confirmed == last)
+    await listener.until(lambda: listener.confirmed == last)
 
 
 async def test_a_goodbye_that_nobody_hears_is_not_waited_for(
     open_session: OpenSession, paused_in_the_end: RabbitMQServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session_module, "_CLOSE_WITHIN", 0.2)
-    monkeypatch.setattr(transport_module, "_LAST_WORDS_WITHIN", 0.2)
+    monkeypatch.setattr(session_module, "_CLOSE_TIMEOUT", 0.2)
+    monkeypatch.setattr(transport_module, "_ABORT_TIMEOUT", 0.2)
     session = await open_session(paused_in_the_end.url)
     channel = await session.channel()
     paused_in_the_end.pause()
@@ -167,4 +167,4 @@ async def test_a_goodbye_that_nobody_hears_is_not_waited_for(
         publish(session, channel, "q", b"x" * 100_000)
     async with asyncio.timeout(5):
         await session.close()
-    assert not session.up
+    assert not session.is_open

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 from infra.amqp.tests.conftest import OpenSession
-from infra.amqp.tests.ear import Ear, publish
+from infra.amqp.tests.recording_listener import RecordingListener, publish
 from pamqp import commands
 
-from warrener_amqp import Session, address
+from warrener_amqp import Session, parse_address
 from warrener_runtime.servers import PrivateRabbitMQ, ServerMissing
 from warrener_runtime.servers.ports import free_block
 
@@ -34,10 +34,10 @@ class Certificates:
         )
         for name in ("localhost", "guest"):
             self._openssl(
-                f"req -newkey rsa:2048 -nodes -subj /CN={name} -out asked.pem -keyout {name}-key.pem"
+                f"req -newkey rsa:2048 -nodes -subj /CN={name} -out request.pem -keyout {name}-key.pem"
             )
             self._openssl(
-                "x509 -req -in asked.pem -CA ca.pem -CAkey ca-key.pem -CAcreateserial -days 2"
+                "x509 -req -in request.pem -CA ca.pem -CAkey ca-key.pem -CAcreateserial -days 2"
                 f" -extfile names -out {name}.pem"
             )
 
@@ -85,16 +85,16 @@ def secure(
 
 
 async def test_a_password_over_tls(open_session: OpenSession, secure: SecureBroker) -> None:
-    session, ear = await open_session(secure.url(cafile=str(secure.folder / "ca.pem"))), Ear()
-    channel = await session.channel(ear)
+    session, listener = await open_session(secure.url(cafile=str(secure.folder / "ca.pem"))), RecordingListener()
+    channel = await session.channel(listener)
     await channel.call(commands.Confirm.Select(), commands.Confirm.SelectOk)
     await channel.call(commands.Queue.Declare(queue="q", exclusive=True), commands.Queue.DeclareOk)
     await channel.call(commands.Basic.Consume(queue="q"), commands.Basic.ConsumeOk)
     for _ in range(20):
         publish(session, channel, "q", b"x" * 300_000)
-        await session.transport.drained()
-    await ear.until(lambda: ear.confirmed == len(ear.deliveries) == 20)
-    assert {len(delivery.body) for delivery in ear.deliveries} == {300_000}
+        await session.transport.drain()
+    await listener.until(lambda: listener.confirmed == len(listener.deliveries) == 20)
+    assert {len(delivery.body) for delivery in listener.deliveries} == {300_000}
 
 
 async def test_a_certificate_instead_of_a_password(open_session: OpenSession, secure: SecureBroker) -> None:
@@ -107,11 +107,11 @@ async def test_a_certificate_instead_of_a_password(open_session: OpenSession, se
             auth="external",
         )
     )
-    assert session.up
+    assert session.is_open
 
 
 async def test_a_broker_that_we_do_not_know_gets_no_password(secure: SecureBroker) -> None:
-    session = Session(address(secure.url()))
+    session = Session(parse_address(secure.url()))
     with pytest.raises(ssl.SSLCertVerificationError):
         await session.open()
     await session.close()
@@ -119,7 +119,7 @@ async def test_a_broker_that_we_do_not_know_gets_no_password(secure: SecureBroke
 
 async def test_a_renewed_certificate_is_read_again(secure: SecureBroker, tmp_path: Path) -> None:
     (tmp_path / "ca.pem").write_bytes((secure.folder / "guest.pem").read_bytes())  # it vouches for nobody
-    where = address(secure.url(cafile=str(tmp_path / "ca.pem")))
+    where = parse_address(secure.url(cafile=str(tmp_path / "ca.pem")))
     with pytest.raises(ssl.SSLCertVerificationError):
         await Session(where).open()
 

@@ -11,7 +11,7 @@ from tests.conformance.bus_rigs import WORK, letter, letters, names, receive
 
 from warrener_contracts.messages import Message
 from warrener_contracts.topology import TOPOLOGY, Binding, Exchange, Queue, Topology, dispatch_queue
-from warrener_runtime.bus import Bus, BusUnreachable, Fate
+from warrener_runtime.bus import Bus, BusUnreachable, PublishResult
 from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
 from warrener_runtime.publishing import publish_all
 from warrener_runtime.virtual_clock import VirtualClock
@@ -38,14 +38,14 @@ async def bus(broker: MemoryBroker) -> AsyncIterator[Bus]:
     await bus.close()
 
 
-def climbing(name: str, rung: str) -> Message:
-    return letter(name, f"{rung}.default.x", "warrener.delay", mandatory=False)
+def delayed(name: str, delay: str) -> Message:
+    return letter(name, f"{delay}.default.x", "warrener.delay", mandatory=False)
 
 
 async def test_an_hour_on_the_ladder_passes_in_virtual_time(
     bus: Bus, broker: MemoryBroker, clock: VirtualClock
 ) -> None:
-    await bus.publish([climbing("slow", "1h"), climbing("fast", "5s"), climbing("later", "5s")])
+    await bus.publish([delayed("slow", "1h"), delayed("fast", "5s"), delayed("later", "5s")])
 
     await clock.advance(4.9)
     assert broker.ready(DISPATCH.name) == 0
@@ -58,7 +58,7 @@ async def test_an_hour_on_the_ladder_passes_in_virtual_time(
 async def test_time_goes_on_while_the_broker_is_stopped(
     bus: Bus, broker: MemoryBroker, clock: VirtualClock
 ) -> None:
-    await bus.publish([climbing("x", "15s")])
+    await bus.publish([delayed("x", "15s")])
     broker.stop()
     await clock.advance(60)
     assert broker.ready(DISPATCH.name) == 0
@@ -78,7 +78,7 @@ async def test_a_stopped_broker_leaves_publishers_without_an_answer(
 
     await clock.advance(10)
 
-    assert await publishing == [Fate.UNKNOWN]
+    assert await publishing == [PublishResult.UNKNOWN]
     with pytest.raises(BusUnreachable):
         await pinging
 
@@ -92,7 +92,7 @@ async def test_who_waits_for_the_broker_is_served_when_it_comes(
 
     broker.start()
 
-    assert await publishing == [Fate.CONFIRMED]
+    assert await publishing == [PublishResult.CONFIRMED]
 
 
 async def test_a_lost_confirm_makes_a_repeat_and_not_a_loss(
@@ -124,16 +124,16 @@ async def test_a_connection_may_break_before_or_after_the_message_arrived(
 
     publishing = asyncio.create_task(bus.publish([job]))
     soon(broker.drop_connections)
-    assert await publishing == [Fate.UNKNOWN]
+    assert await publishing == [PublishResult.UNKNOWN]
     assert broker.ready(DISPATCH.name) == 0
 
     publishing = asyncio.create_task(bus.publish([job]))
     soon(soon, broker.drop_connections)
-    assert await publishing == [Fate.UNKNOWN]
+    assert await publishing == [PublishResult.UNKNOWN]
     assert broker.ready(DISPATCH.name) == 1
 
 
-async def test_a_muted_queue_makes_a_deaf_consumer(bus: Bus, broker: MemoryBroker) -> None:
+async def test_a_muted_queue_stalls_its_consumer(bus: Bus, broker: MemoryBroker) -> None:
     subscription = await bus.subscribe(DISPATCH.name, prefetch=5)
     broker.mute(DISPATCH.name)
     await bus.publish([letter("a", "default.x", "warrener.dispatch")])
@@ -176,6 +176,6 @@ async def test_a_full_queue_that_does_not_refuse_drops_its_oldest(bus: Bus, brok
     short = Queue("short", (Binding("ask", "job.#"),), {"x-max-length": 2})
     await bus.declare(Topology((Exchange("ask"),), (short,)))
 
-    assert set(await bus.publish(letters("abc"))) == {Fate.CONFIRMED}
+    assert set(await bus.publish(letters("abc"))) == {PublishResult.CONFIRMED}
 
     assert [one.message_id for one in broker.peek("short")] == ["b", "c"]

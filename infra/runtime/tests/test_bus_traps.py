@@ -31,13 +31,13 @@ from warrener_runtime.bus import (
     BusCredentialsRefused,
     BusUnreachable,
     Delivery,
-    Fate,
+    PublishResult,
     LaneName,
     open_bus,
 )
-from warrener_runtime.bus.rabbit.consume_channel import ConsumeChannel
-from warrener_runtime.bus.rabbit.publish_channel import PublishChannel
-from warrener_runtime.bus.rabbit.settling import AckPlan
+from warrener_runtime.bus.rabbit.consume_channel import RawConsumeChannel
+from warrener_runtime.bus.rabbit.publish_channel import RawPublishChannel
+from warrener_runtime.bus.rabbit.ack_plan import AckPlan
 from warrener_runtime.bus.rabbit.subscription import RabbitSubscription
 from warrener_runtime.clock import SystemClock
 from warrener_runtime.publishing import publish_all
@@ -94,7 +94,7 @@ class TestPublishTimeout:
         own_rabbitmq.pause()
         try:
             async with asyncio.timeout(3):
-                assert await bus.publish(letters("ab"), timeout=0.5) == [Fate.UNKNOWN] * 2
+                assert await bus.publish(letters("ab"), timeout=0.5) == [PublishResult.UNKNOWN] * 2
         finally:
             own_rabbitmq.resume()
 
@@ -108,7 +108,7 @@ class TestPublishTimeout:
         await proxy.stop()
 
         async with asyncio.timeout(3):
-            assert await bus.publish(letters("a"), timeout=0.5) == [Fate.UNKNOWN]
+            assert await bus.publish(letters("a"), timeout=0.5) == [PublishResult.UNKNOWN]
             with pytest.raises(BusUnreachable):
                 await bus.ping(timeout=0.5)
 
@@ -126,23 +126,23 @@ class TestDeadPeer:
     ) -> None:
         bus = await connected(through(proxy, vhost_url), closing, lane)
         subscription = await bus.subscribe("jobs", prefetch=10)
-        heard: asyncio.Queue[Delivery] = asyncio.Queue()
+        received: asyncio.Queue[Delivery] = asyncio.Queue()
         await bus.declare(Topology((), (Queue("ear", (Binding("ask", "ear"),)),)))
-        listening = await bus.listen("ear", heard.put)
+        listening = await bus.listen("ear", received.put)
         await bus.publish(letters("a"))
         held = await receive(subscription, 1)
         proxy.blackhole()
         began = asyncio.get_running_loop().time()
 
-        fates = await bus.publish(letters("b"), timeout=30)  # a CancelledError would end this test
+        results = await bus.publish(letters("b"), timeout=30)  # a CancelledError would end this test
 
-        assert fates == [Fate.UNKNOWN]
+        assert results == [PublishResult.UNKNOWN]
         assert asyncio.get_running_loop().time() - began < 12
         await subscription.ack(held)  # into the void, and no harm
         await publish_all(bus, [letter("c"), letter("d", "ear")], clock=SystemClock())
         assert {"a", "c"} <= set(names(await receive_all(subscription, {"a", "c"})))
         async with asyncio.timeout(WITHIN):
-            assert (await heard.get()).body == b"d"
+            assert (await received.get()).body == b"d"
         assert subscription.live
         assert listening.live
 
@@ -154,11 +154,11 @@ class TestDeadPeer:
         lane: LaneName,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        monkeypatch.setattr("warrener_runtime.bus.lean.answers.RPC_SECONDS", 0.5)  # long before a heartbeat
+        monkeypatch.setattr("warrener_runtime.bus.lean.timeouts.RPC_SECONDS", 0.5)  # long before a heartbeat
         bus = await connected(through(proxy, vhost_url, heartbeat=2), closing, lane)
         subscription = await bus.subscribe("jobs", prefetch=10)
         proxy.blackhole()
-        subscription.renew()
+        subscription.resubscribe()
 
         await publish_all(bus, letters("a"), clock=SystemClock())
         assert names(await receive(subscription, 1)) == ["a"]
@@ -206,7 +206,7 @@ class TestChannelLoss:
         may_end = asyncio.Event()
         executor = asyncio.create_task(may_end.wait())
 
-        channel = subscription._life.channel
+        channel = subscription._session.channel
         assert channel is not None
         await channel.ack(AckPlan(None, [4711]))  # PRECONDITION_FAILED - unknown delivery tag
 
@@ -229,24 +229,24 @@ class TestChannelLoss:
         async with aiormq.connect(vhost_url) as connection:
             await (await connection.channel()).exchange_delete("told")
 
-        fates = await bus.publish([letter("gone", "x", "told")])
+        results = await bus.publish([letter("gone", "x", "told")])
         await publish_all(bus, letters("a"), clock=SystemClock())
 
-        assert fates == [Fate.UNROUTABLE]
+        assert results == [PublishResult.UNROUTABLE]
 
 
 class TestLostConsumers:
     """Consumers that the broker ended, and that never were told to begin again."""
 
     async def test_a_listener_is_back_after_its_queue_was_deleted(self, bus: Bus, vhost_url: str) -> None:
-        heard: asyncio.Queue[Delivery] = asyncio.Queue()
-        listening = await bus.listen("jobs", heard.put)
+        received: asyncio.Queue[Delivery] = asyncio.Queue()
+        listening = await bus.listen("jobs", received.put)
         async with aiormq.connect(vhost_url) as connection:
             await (await connection.channel()).queue_delete("jobs")
 
         async with asyncio.timeout(WITHIN):
             # Not mandatory: until the queue is back, these are for nobody, and one of them is heard at last.
-            while heard.empty():
+            while received.empty():
                 await publish_all(bus, [letter("x")._replace(mandatory=False)], clock=SystemClock())
         assert listening.live
 
@@ -291,7 +291,7 @@ class TestMemoryAlarm:
         broker.evaluate("vm_memory_monitor:set_vm_memory_high_watermark(0.0)")
         try:
             async with asyncio.timeout(WITHIN):  # the alarm takes a moment to reach the connection
-                while await bus.publish(letters("d"), timeout=1) != [Fate.UNKNOWN]:
+                while await bus.publish(letters("d"), timeout=1) != [PublishResult.UNKNOWN]:
                     pass
             for name in "abc":
                 [delivery] = await receive(subscription, 1)
@@ -311,14 +311,14 @@ class TestMemoryAlarm:
 class TestConnecting:
     """Fail fast where waiting is of no use, and only there."""
 
-    async def test_a_wrong_password_is_told_at_once(self, vhost_url: str, lane: LaneName) -> None:
+    async def test_a_wrong_password_fails_at_once(self, vhost_url: str, lane: LaneName) -> None:
         bus = open_bus(vhost_url.replace("guest:guest", "guest:wrong"), name="stranger", lane=lane)
 
         async with asyncio.timeout(5):
             with pytest.raises(BusCredentialsRefused, match="guest"):
                 await bus.start()
 
-    async def test_a_missing_virtual_host_is_told_at_once(self, vhost_url: str, lane: LaneName) -> None:
+    async def test_a_missing_virtual_host_fails_at_once(self, vhost_url: str, lane: LaneName) -> None:
         bus = open_bus(f"{vhost_url}-missing", name="stranger", lane=lane)
 
         async with asyncio.timeout(5):
@@ -358,8 +358,8 @@ class TestKilledBroker:
         bus = await connected(own_rabbitmq.url, closing, lane)
         await bus.declare(Topology((), (Queue("rung", (Binding("wait", "short.#"),), arguments),)))
         subscription = await bus.subscribe("jobs", prefetch=50)
-        climbing = [letter(str(n), "short.job.x", "wait") for n in range(1000)]
-        await publish_all(bus, climbing, clock=SystemClock())
+        delayed = [letter(str(n), "short.job.x", "wait") for n in range(1000)]
+        await publish_all(bus, delayed, clock=SystemClock())
         some = await receive_all(subscription, {"0"})  # they begin to fall
 
         await asyncio.to_thread(own_rabbitmq.kill)
@@ -376,9 +376,9 @@ class TestHooks:
     @pytest.mark.parametrize(
         ("ours", "hook"),
         [
-            (ConsumeChannel, "_on_deliver_frame"),
-            (PublishChannel, "_on_confirm_frame"),
-            (PublishChannel, "_on_return_frame"),
+            (RawConsumeChannel, "_on_deliver_frame"),
+            (RawPublishChannel, "_on_confirm_frame"),
+            (RawPublishChannel, "_on_return_frame"),
         ],
     )
     def test_they_are_there(self, ours: type[aiormq.Channel], hook: str) -> None:
@@ -390,7 +390,7 @@ class TestHooks:
     ) -> None:
         bus = await connected(vhost_url, closing, "aio-pika")
         made: list[Delivery] = []
-        monkeypatch.setattr(ConsumeChannel, "_arrived_in_task", made.append)
+        monkeypatch.setattr(RawConsumeChannel, "_arrived_in_task", made.append)
         subscription = await bus.subscribe("jobs", prefetch=50)
 
         await bus.publish(letters(range(50)))

@@ -8,9 +8,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
-from warrener_runtime.bus.port import Delivery, Fate, Subscription
-from warrener_runtime.lifecycle import Consumer, Deaf, NotReady, Vitals
-from warrener_runtime.lifecycle.vitals import vitals_here
+from warrener_runtime.bus.port import Delivery, PublishResult, Subscription
+from warrener_runtime.lifecycle import Consumer, ConsumerStalled, NotReady, HealthRegistry
+from warrener_runtime.lifecycle.health_registry import current_health_registry
 from warrener_runtime.virtual_clock import VirtualClock
 
 QUEUE = "letters"
@@ -99,18 +99,18 @@ class Scene:
     broker: MemoryBroker
     bus: MemoryBus
     office: Office
-    vitals: Vitals
+    health_registry: HealthRegistry
     consumer: Consumer
 
     async def send(self, *names: str) -> None:
-        fates = await self.bus.publish([Message(name) for name in names])
-        assert set(fates) == {Fate.CONFIRMED}
+        results = await self.bus.publish([Message(name) for name in names])
+        assert set(results) == {PublishResult.CONFIRMED}
         await self.clock.settle()
 
     async def complaints(self) -> list[str]:
         """What the checks say that are asked for /ready."""
         found: list[str] = []
-        for check in self.vitals.checks.values():
+        for check in self.health_registry.checks.values():
             try:
                 await check()
             except NotReady as error:
@@ -122,18 +122,18 @@ class Scene:
 async def scene() -> AsyncIterator[Scene]:
     clock = VirtualClock()
     broker = MemoryBroker(clock)
-    bus, office, vitals = MemoryBus(broker), Office(), Vitals(give_up_deaf_after=120)
-    vitals_here.set(vitals)
+    bus, office, health_registry = MemoryBus(broker), Office(), HealthRegistry(give_up_deaf_after=120)
+    current_health_registry.set(health_registry)
     await bus.start()
     await bus.declare(TOPOLOGY)
-    consumer = Consumer("office", bus, QUEUE, 10, office.handle, clock=clock, deaf_after=15)
+    consumer = Consumer("office", bus, QUEUE, 10, office.handle, clock=clock, stalled_after=15)
     with capture_logs():
-        yield Scene(clock, broker, bus, office, vitals, consumer)
+        yield Scene(clock, broker, bus, office, health_registry, consumer)
         await consumer.stop()
         await bus.close()
 
 
-async def test_letters_are_handled_and_acknowledged(scene: Scene) -> None:
+async def test_messages_are_handled_and_acknowledged(scene: Scene) -> None:
     await scene.consumer.start()
     await scene.send("a", "b", "c")
     assert scene.office.handled == ["a", "b", "c"]
@@ -143,7 +143,7 @@ async def test_letters_are_handled_and_acknowledged(scene: Scene) -> None:
 
 async def test_a_portion_is_settled_before_the_next_and_an_outage_holds_up_the_rest(scene: Scene) -> None:
     office = scene.office
-    consumer = Consumer("office", scene.bus, QUEUE, 4, office.handle, at_once=2, clock=scene.clock)
+    consumer = Consumer("office", scene.bus, QUEUE, 4, office.handle, max_batch_size=2, clock=scene.clock)
     office.gate.clear()
     await consumer.start()
     await scene.send("a", "b", "c", "d", "e")
@@ -186,7 +186,7 @@ async def prober(scene: Scene) -> AsyncIterator[Consumer]:
             raise ConnectionError("the store does not answer")
 
     consumer = Consumer(
-        "office", scene.bus, QUEUE, 10, scene.office.handle, clock=scene.clock, probe=probe, deaf_after=15
+        "office", scene.bus, QUEUE, 10, scene.office.handle, clock=scene.clock, probe=probe, stalled_after=15
     )
     await consumer.start()
     yield consumer
@@ -203,17 +203,17 @@ async def test_7_who_cannot_handle_gives_back_after_seconds_and_comes_back_by_it
     await scene.clock.advance(300)
     assert scene.broker.ready(QUEUE) == 2, "for others"
     assert scene.broker.backlog(QUEUE).consumers == 0
-    assert prober.away
+    assert prober.is_paused
     assert await scene.complaints() == [
         f"messages of queue {QUEUE} cannot be handled: ConnectionError: the store does not answer; "
         "they were given back"
     ]
-    assert scene.vitals.reason is None, "it is not deaf"
+    assert scene.health_registry.reason is None, "it is not deaf"
     scene.office.store_is_up = True
     await scene.clock.advance(15)
     assert sorted(scene.office.handled) == ["a", "b"]
     assert await scene.complaints() == []
-    assert not prober.away
+    assert not prober.is_paused
 
 
 async def test_7_who_finds_nothing_left_to_handle_is_ready_again(scene: Scene, prober: Consumer) -> None:
@@ -248,7 +248,7 @@ async def test_7_draining_does_not_wait_for_a_probe(scene: Scene, prober: Consum
     scene.office.store_is_up = False
     await scene.send("a")
     await scene.clock.advance(20)
-    assert prober.away
+    assert prober.is_paused
     await prober.drain()
     assert scene.broker.ready(QUEUE) == 1
 
@@ -313,19 +313,19 @@ async def test_a_broken_connection_is_survived(scene: Scene) -> None:
     assert scene.office.handled == ["a", "b"]
 
 
-async def test_g8_deaf_means_not_ready_and_then_a_fresh_process(scene: Scene) -> None:
+async def test_g8_stalled_means_not_ready_and_then_a_fresh_process(scene: Scene) -> None:
     await scene.consumer.start()
     scene.broker.stop()
     await scene.clock.advance(10)
     assert await scene.complaints() == []  # a reconnect takes that long
     await scene.clock.advance(10)
     assert await scene.complaints() == ["office hears nothing from the broker"]
-    assert scene.vitals.reason is None
+    assert scene.health_registry.reason is None
     await scene.clock.advance(110)
-    assert isinstance(scene.vitals.reason, Deaf)
+    assert isinstance(scene.health_registry.reason, ConsumerStalled)
 
 
-async def test_g8_who_hears_again_is_ready_again_and_the_clock_begins_anew(scene: Scene) -> None:
+async def test_g8_a_recovered_consumer_is_ready_and_its_timer_restarts(scene: Scene) -> None:
     await scene.consumer.start()
     for _ in range(3):
         scene.broker.stop()
@@ -333,7 +333,7 @@ async def test_g8_who_hears_again_is_ready_again_and_the_clock_begins_anew(scene
         scene.broker.start()
         await scene.clock.advance(5)
     assert await scene.complaints() == []
-    assert scene.vitals.reason is None
+    assert scene.health_registry.reason is None
 
 
 async def test_g8_a_queue_that_was_deleted_is_consumed_again(scene: Scene) -> None:
@@ -346,21 +346,21 @@ async def test_g8_a_queue_that_was_deleted_is_consumed_again(scene: Scene) -> No
 
 
 async def test_g8_a_queue_that_is_not_there_is_noticed(scene: Scene) -> None:
-    lost = Consumer("lost", scene.bus, "nowhere", 10, scene.office.handle, clock=scene.clock, deaf_after=15)
+    lost = Consumer("lost", scene.bus, "nowhere", 10, scene.office.handle, clock=scene.clock, stalled_after=15)
     await lost.start()
     await scene.clock.advance(20)
     assert await scene.complaints() == ["lost hears nothing from the broker"]
     await lost.stop()
 
 
-async def test_who_has_stopped_is_asked_no_more(scene: Scene) -> None:
+async def test_a_stopped_consumer_is_unregistered(scene: Scene) -> None:
     await scene.consumer.start()
-    assert scene.vitals.checks
+    assert scene.health_registry.checks
     await scene.consumer.stop()
-    assert not scene.vitals.checks
+    assert not scene.health_registry.checks
 
 
-async def test_g8_a_consumer_that_lives_and_gets_nothing_is_renewed_and_counts_as_deaf_until_it_helps(
+async def test_g8_a_starved_consumer_resubscribes_and_counts_as_stalled_until_it_receives(
     scene: Scene,
 ) -> None:
     await scene.consumer.start()

@@ -6,7 +6,7 @@ from typing import cast
 import pytest
 
 from warrener_runtime.bus.port import Delivery, Subscription
-from warrener_runtime.lifecycle.crashed_readers import MAX_CRASHES, SUSPECT_AFTER, HandledAlone
+from warrener_runtime.lifecycle.crashed_readers import MAX_CRASHES, SUSPECT_AFTER, IsolatingHandler
 
 
 class Crash(BaseException):
@@ -65,7 +65,7 @@ class Process:
 
     def __init__(self, queue: Queue, notes: Notes) -> None:
         self._queue, self._notes = queue, notes
-        self._handler = HandledAlone("work", self._handle, notes)
+        self._handler = IsolatingHandler("work", self._handle, notes)
 
     async def _handle(self, subscription: Subscription, deliveries: list[Delivery]) -> None:
         self._queue.batches.append([one.body for one in deliveries])
@@ -118,7 +118,7 @@ async def test_an_error_is_no_crash_and_what_was_done_is_not_done_again() -> Non
             raise ConnectionError("the store is away")
         await subscription.ack(deliveries)
 
-    handler, batch = HandledAlone("work", handle, notes), queue.deliver(1)
+    handler, batch = IsolatingHandler("work", handle, notes), queue.deliver(1)
     for _ in range(5):
         with pytest.raises(ConnectionError):
             await handler(cast("Subscription", queue), batch)

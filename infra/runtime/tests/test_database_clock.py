@@ -34,19 +34,19 @@ class Database:
         self.ahead = 0.0
         self.there = self.back = 0.01
         self.away = False
-        self.asked = 0
+        self.reads = 0
 
     def true(self) -> datetime:
         return START + timedelta(seconds=self._host.monotonic() + self.ahead)
 
     async def time(self) -> datetime:
-        self.asked += 1
+        self.reads += 1
         if self.away:
             raise ConnectionError("away")
         await self._host.sleep(self.there)
-        told = self.true()
+        database_time = self.true()
         await self._host.sleep(self.back)
-        return told
+        return database_time
 
 
 async def clock_of(host: Host, database: Database) -> DatabaseClock:
@@ -66,7 +66,7 @@ def apart(clock: DatabaseClock, database: Database) -> float:
 
 
 @pytest.mark.parametrize("wrong", [-60.0, 0.0, 60.0])
-async def test_the_time_is_the_databases_whatever_the_local_clock_says(wrong: float) -> None:
+async def test_the_time_is_the_databases_whatever_the_local_clock_shows(wrong: float) -> None:
     host = Host(wrong)
     database = Database(host)
     clock = await clock_of(host, database)
@@ -76,9 +76,9 @@ async def test_the_time_is_the_databases_whatever_the_local_clock_says(wrong: fl
     await host.advance(5)
     assert abs(apart(clock, database)) < 0.01, "it goes on by the monotonic clock"
     assert clock.trusted
-    asked = database.asked
+    reads = database.reads
     clock.now()
-    assert database.asked == asked, "now() asks nobody"
+    assert database.reads == reads, "now() asks nobody"
 
 
 async def test_a_long_round_trip_does_not_spoil_a_good_sample() -> None:
@@ -152,14 +152,14 @@ async def test_a_step_of_the_database_is_followed_and_confirmed_before_it_is_tru
     assert clock.trusted
 
 
-async def test_a_local_clock_that_is_wrong_is_told_once_and_in_readiness() -> None:
+async def test_a_wrong_local_clock_is_logged_once_and_shown_in_readiness() -> None:
     host = Host(wrong=7.0)
     database = Database(host)
     with capture_logs() as logs:
         clock = await clock_of(host, database)
         await sampled(host, clock.sample())
-    told = [line for line in logs if line["action"] == "clock.deviates"]
-    assert [line["seconds"] for line in told] == [7.0]
+    records = [line for line in logs if line["action"] == "clock.deviates"]
+    assert [line["seconds"] for line in records] == [7.0]
     note = await clock.check()
     assert note is not None
     assert "7.0 s ahead" in note

@@ -31,7 +31,7 @@ async def endless() -> None:
     await asyncio.Event().wait()
 
 
-def ask(port: int, path: str) -> tuple[int, dict[str, Any]]:
+def get(port: int, path: str) -> tuple[int, dict[str, Any]]:
     connection = HTTPConnection("127.0.0.1", port, timeout=10)
     try:
         connection.request("GET", path)
@@ -56,16 +56,16 @@ async def server(checks: Checks) -> AsyncIterator[HealthServer]:
 
 
 async def test_live_and_ready(server: HealthServer) -> None:
-    assert await asyncio.to_thread(ask, server.port, "/live") == (200, {"service": "test", "status": "live"})
-    assert await asyncio.to_thread(ask, server.port, "/ready") == (
+    assert await asyncio.to_thread(get, server.port, "/live") == (200, {"service": "test", "status": "live"})
+    assert await asyncio.to_thread(get, server.port, "/ready") == (
         200,
         {"service": "test", "status": "ready", "checks": {"broker": "ok"}},
     )
 
 
-async def test_not_ready_says_what_is_wrong_without_secrets(server: HealthServer, checks: Checks) -> None:
+async def test_not_ready_shows_what_is_wrong_without_secrets(server: HealthServer, checks: Checks) -> None:
     checks |= {"store": broken, "ledger": endless}
-    status, content = await asyncio.to_thread(ask, server.port, "/ready?verbose")
+    status, content = await asyncio.to_thread(get, server.port, "/ready?verbose")
     assert status == 503
     assert content["status"] == "not ready"
     assert content["checks"] == {
@@ -76,31 +76,31 @@ async def test_not_ready_says_what_is_wrong_without_secrets(server: HealthServer
 
 
 async def test_another_path_is_answered_with_the_right_ones(server: HealthServer) -> None:
-    status, content = await asyncio.to_thread(ask, server.port, "/metrics")
+    status, content = await asyncio.to_thread(get, server.port, "/metrics")
     assert (status, content) == (404, {"error": "expected /live or /ready, got /metrics"})
 
 
 async def test_a_blocked_event_loop_is_not_live(server: HealthServer) -> None:
     answers: list[tuple[int, dict[str, Any]]] = []
-    probe = threading.Thread(target=lambda: answers.append(ask(server.port, "/live")))
+    probe = threading.Thread(target=lambda: answers.append(get(server.port, "/live")))
     probe.start()
     probe.join()  # the loop cannot run while we wait here, as if a handler had blocked it
     assert answers[0][0] == 503
     assert answers[0][1]["status"] == "blocked"
 
 
-async def test_a_port_that_is_taken_is_said_with_what_to_do(server: HealthServer) -> None:
+async def test_a_port_in_use_is_reported_with_what_to_do(server: HealthServer) -> None:
     second = HealthServer("test", Readiness(dict), host="127.0.0.1", port=server.port)
     with pytest.raises(OSError, match=r"set WARRENER_HEALTH_HOST and WARRENER_HEALTH_PORT"):
         await second.open()
     await second.close()
 
 
-async def test_checks_are_asked_once_a_second_however_often_others_ask() -> None:
-    clock, asked = VirtualClock(), list[float]()
+async def test_checks_run_once_a_second_however_often_requested() -> None:
+    clock, runs = VirtualClock(), list[float]()
 
     async def count() -> None:
-        asked.append(clock.monotonic())
+        runs.append(clock.monotonic())
 
     readiness = Readiness(lambda: {"broker": count}, clock=clock)
     await asyncio.gather(*(readiness.report() for _ in range(20)))
@@ -108,10 +108,10 @@ async def test_checks_are_asked_once_a_second_however_often_others_ask() -> None
     await readiness.report()
     await clock.advance(0.2)
     await readiness.report()
-    assert asked == [0, 1.1]
+    assert runs == [0, 1.1]
 
 
-async def test_checks_are_asked_at_the_same_time() -> None:
+async def test_checks_run_concurrently() -> None:
     readiness = Readiness(lambda: {str(number): endless for number in range(50)}, timeout=0.05)
     began = time.monotonic()
     report = await readiness.report()

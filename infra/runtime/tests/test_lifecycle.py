@@ -14,9 +14,9 @@ from warrener_runtime.lifecycle import (
     Component,
     Consumer,
     Group,
-    HearingWatch,
+    ConsumerHealthMonitor,
     Loop,
-    Managed,
+    ManagedComponent,
     Resource,
     StoppedWhileStarting,
 )
@@ -26,7 +26,7 @@ ROUNDS = 10
 CALLS = 50
 
 
-class Kettle(Managed):
+class Kettle(ManagedComponent):
     """A component that writes down what happens to it, and that a test can hold back or break."""
 
     def __init__(self, name: str, diary: list[str] | None = None) -> None:
@@ -38,18 +38,18 @@ class Kettle(Managed):
         self.draining = asyncio.Event()
 
     async def _on_start(self) -> None:
-        await self._happen("start")
+        await self._record_call("start")
 
     async def _on_drain(self) -> None:
         self.draining.set()
-        await self._happen("drain")
+        await self._record_call("drain")
 
     async def _on_stop(self) -> None:
         self.diary.append(f"stop {self.name}")
         if "stop" in self.broken:
             raise OSError(f"{self.name} is stuck")
 
-    async def _happen(self, what: str) -> None:
+    async def _record_call(self, what: str) -> None:
         await self.gate.wait()
         if what in self.broken:
             raise OSError(f"{self.name} cannot {what}")
@@ -98,11 +98,11 @@ def a_health_server() -> Component:
     return Resource("health", server.open, server.close)
 
 
-def a_hearing_watch() -> Component:
-    return HearingWatch("ear", lambda: True)
+def a_consumer_health_monitor() -> Component:
+    return ConsumerHealthMonitor("ear", lambda: True)
 
 
-KINDS = [a_loop, a_periodic_loop, a_consumer, a_group, a_resource, a_health_server, a_hearing_watch]
+KINDS = [a_loop, a_periodic_loop, a_consumer, a_group, a_resource, a_health_server, a_consumer_health_monitor]
 
 
 @pytest.mark.parametrize("make", KINDS, ids=lambda make: make.__name__)
@@ -164,7 +164,7 @@ async def test_it_stops_once_and_can_start_again() -> None:
     assert kettle.diary == ["start k", "stop k", "start k"]
 
 
-async def test_a_stop_during_a_start_ends_it_and_who_started_is_told() -> None:
+async def test_a_stop_during_a_start_ends_it_and_the_starter_gets_an_error() -> None:
     kettle = Kettle("k")
     kettle.gate.clear()
     starting = asyncio.create_task(kettle.start())
@@ -186,7 +186,7 @@ async def test_a_start_that_fails_lets_go_and_may_be_tried_again() -> None:
     assert kettle.started
 
 
-async def test_a_start_that_fails_says_so_even_if_letting_go_fails_too() -> None:
+async def test_a_failed_start_raises_even_if_stopping_fails_too() -> None:
     kettle = Kettle("k")
     kettle.broken = {"start", "stop"}
     with capture_logs() as records, pytest.raises(OSError, match="k cannot start"):
@@ -263,8 +263,8 @@ async def test_a_loop_logs_an_error_backs_off_and_goes_on() -> None:
         await loop.start()
         await clock.advance(2.6)
     assert turns == pytest.approx([0, 0.1, 0.3, 0.7, 1.5, 2.5])  # pyright: ignore[reportUnknownMemberType] - untyped
-    told = [(record["action"], record["failures"]) for record in records]
-    assert told == [("loop.turn_failed", 1), ("loop.turn_failed", 2), ("loop.recovered", 4)], "each kind once"
+    logged = [(record["action"], record["failures"]) for record in records]
+    assert logged == [("loop.turn_failed", 1), ("loop.turn_failed", 2), ("loop.recovered", 4)], "each kind once"
     await loop.stop()
 
 

@@ -54,7 +54,7 @@ def test_the_trace_around_us_is_named() -> None:
     stream = io.StringIO()
     logs.configure("s", stream=stream)
     log = logs.get_logger("p")
-    with Telemetry.silent().span("attempt", parent=INCOMING):
+    with Telemetry.disabled().span("attempt", parent=INCOMING):
         log.info("Inside.", action="a")
     log.info("Outside.", action="a")
     inside, outside = records(stream)

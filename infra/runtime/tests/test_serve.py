@@ -18,8 +18,8 @@ PREAMBLE = """
 import asyncio, os, sys
 from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
 from warrener_runtime.bus.port import BusCredentialsRefused
-from warrener_runtime.lifecycle import Consumer, Group, Loop, Managed, Resource, Service, main, serve
-from warrener_runtime.lifecycle.vitals import vitals_here
+from warrener_runtime.lifecycle import Consumer, Group, Loop, ManagedComponent, Resource, Service, main, serve
+from warrener_runtime.lifecycle.health_registry import current_health_registry
 from warrener_runtime.settings import ServiceSettings, SettingsError
 from warrener_runtime.logs import get_logger
 
@@ -80,7 +80,7 @@ class Served:
         return code
 
     @property
-    def said(self) -> str:
+    def log(self) -> str:
         return "".join(self.lines)
 
     def close(self) -> None:
@@ -111,7 +111,7 @@ def run(tmp_path: Path) -> Iterator[Run]:
 
 
 SLOW = """
-class Slow(Managed):
+class Slow(ManagedComponent):
     async def _on_drain(self):
         log.info("Finishing.", action="slow.draining")
         await asyncio.sleep(float(os.environ["FINISHES_IN"]))
@@ -141,7 +141,7 @@ def test_a_drain_ends_with_its_grace(run: Run) -> None:
     service.signal(signal.SIGTERM)
     service.until("service.hurried")
     assert service.ended() == 0
-    assert "slow.finished" not in service.said
+    assert "slow.finished" not in service.log
 
 
 def test_a_second_signal_hurries(run: Run) -> None:
@@ -155,10 +155,10 @@ def test_a_second_signal_hurries(run: Run) -> None:
 
 
 HURRIES = """
-class Hurried(Managed):
+class Hurried(ManagedComponent):
     async def _on_start(self):
         self.hurry = asyncio.Event()
-        vitals_here.get().when_hurried(self.hurry.set)
+        current_health_registry.get().on_hurry(self.hurry.set)
 
     async def _on_drain(self):
         log.info("Finishing.", action="slow.draining")
@@ -214,7 +214,7 @@ def test_who_waits_for_the_broker_can_be_stopped(run: Run) -> None:
     assert service.ended() == 0
 
 
-def test_g8_the_deaf_end_with_70_for_a_fresh_process_to_take_their_place(run: Run) -> None:
+def test_g8_a_stalled_service_exits_with_70_for_a_fresh_process_to_replace_it(run: Run) -> None:
     service = run(
         """
         async def build(settings, telemetry):
@@ -224,7 +224,7 @@ def test_g8_the_deaf_end_with_70_for_a_fresh_process_to_take_their_place(run: Ru
                 broker.stop()
             async def ignore(subscription, batch):
                 pass
-            consumer = Consumer("ear", bus, "nowhere", 1, ignore, deaf_after=0.02)
+            consumer = Consumer("ear", bus, "nowhere", 1, ignore, stalled_after=0.02)
             opened = Resource("bus", bus.start, bus.close)
             return Service(Group(opened, consumer, Resource("end", go_away, nothing)))
         sys.exit(main("deaf", ServiceSettings, build))
@@ -241,7 +241,7 @@ def test_settings_that_cannot_be_used_are_explained_without_a_traceback(run: Run
         SLOW, FINISHES_IN="0", WARRENER_HEALTH_PORT="many", WARRENER_BROKER_URL="http://me:secret@host/"
     )
     assert service.ended() == 2
-    assert service.said == (
+    assert service.log == (
         "slow cannot start with these settings:\n"
         "WARRENER_BROKER_URL: expected a URL like amqp://host:5672/vhost, got 'http://me:***@host/'\n"
         "WARRENER_HEALTH_PORT: expected a valid integer, got 'many'\n"
@@ -257,8 +257,8 @@ def test_settings_that_show_themselves_useless_while_building_are_explained_too(
         """
     )
     assert service.ended() == 2
-    assert "Traceback" not in service.said
-    assert "WARRENER_STORE_URL: expected a URL, got 'x'" in service.said
+    assert "Traceback" not in service.log
+    assert "WARRENER_STORE_URL: expected a URL, got 'x'" in service.log
 
 
 def test_what_the_world_refuses_is_one_sentence_and_a_bug_is_a_traceback(run: Run) -> None:
@@ -272,13 +272,13 @@ def test_what_the_world_refuses_is_one_sentence_and_a_bug_is_a_traceback(run: Ru
     )
     assert refused.until("service.failed")["reason"] == "amqp://me:***@host/ refuses this password"
     assert refused.ended() == 1
-    assert "Traceback" not in refused.said
+    assert "Traceback" not in refused.log
     bug = run(script.format(error="ZeroDivisionError('oh')"))
     assert "ZeroDivisionError: oh" in bug.until("service.failed")["exception"]
     assert bug.ended() == 1
 
 
-def test_one_that_does_not_stop_cleanly_says_so_by_its_code(run: Run) -> None:
+def test_an_unclean_stop_has_its_own_exit_code(run: Run) -> None:
     service = run(
         """
         async def jam():
@@ -342,7 +342,7 @@ def test_what_a_service_is_made_of_is_set_aside_for_the_collector_before_it_work
         """
         import gc
 
-        class Telling(Managed):
+        class Telling(ManagedComponent):
             async def _on_start(self):
                 log.info("Started.", action="told", aside=gc.get_freeze_count())
 

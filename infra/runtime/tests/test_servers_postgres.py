@@ -75,7 +75,7 @@ def test_where_postgresql_is_missing_the_package_is_named(
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root has to become somebody else")
-def test_a_folder_that_its_user_cannot_enter_is_said_before_initdb(
+def test_a_folder_that_its_user_cannot_enter_is_reported_before_initdb(
     server: PrivatePostgres, tmp_path: Path
 ) -> None:
     closed = tmp_path / "closed"

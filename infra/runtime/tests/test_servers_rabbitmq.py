@@ -119,7 +119,7 @@ async def test_it_closes_connections_as_an_operator_does(running: PrivateRabbitM
     assert "maintenance" in str(await reasons.get())
 
 
-def test_the_consumer_timeout_is_the_one_that_was_asked_for(running: PrivateRabbitMQ) -> None:
+def test_the_consumer_timeout_is_the_configured_one(running: PrivateRabbitMQ) -> None:
     assert running.evaluate("{ok, T} = application:get_env(rabbit, consumer_timeout), T") == "180000"
 
 

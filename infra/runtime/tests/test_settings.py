@@ -109,7 +109,7 @@ def test_a_wrong_flag_is_named_as_the_flag_that_it_is() -> None:
         load(ServiceSettings, drain_grace=-1)
 
 
-def test_all_mistakes_are_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_mistakes_are_reported_together(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WARRENER_LOAVES", "many")
     monkeypatch.setenv("WARRENER_LOG_LEVEL", "loud")
     with pytest.raises(SettingsError) as caught:
@@ -122,7 +122,7 @@ def test_a_flag_that_does_not_exist_is_a_mistake_of_the_programmer() -> None:
         load(ServiceSettings, loafs=1)
 
 
-def test_a_file_that_is_not_there_or_not_toml_is_said(
+def test_a_missing_or_malformed_file_is_reported(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("WARRENER_CONFIG", str(tmp_path / "missing.toml"))

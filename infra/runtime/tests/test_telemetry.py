@@ -19,9 +19,9 @@ from opentelemetry.trace import SpanKind, StatusCode
 from structlog.testing import capture_logs
 
 from warrener_runtime.settings import ServiceSettings
-from warrener_runtime.telemetry import NO_CONTEXT, Telemetry, TraceContext, ambient, names
-from warrener_runtime.telemetry.export import Forbearing
-from warrener_runtime.telemetry.finished import Ended
+from warrener_runtime.telemetry import NO_CONTEXT, Telemetry, TraceContext, current_trace_context, names
+from warrener_runtime.telemetry.export import FaultTolerantExporter
+from warrener_runtime.telemetry.finished_span import EndedSpan
 from warrener_runtime.telemetry.span import NoSpan
 from warrener_runtime.virtual_clock import VirtualClock
 
@@ -93,7 +93,7 @@ def test_one_trace_goes_through_services_that_have_names_of_their_own() -> None:
     assert [span.resource.attributes["service.name"] for span in (one, two)] == ["scheduler", "agent"]
 
 
-def test_a_span_has_links_a_kind_attributes_and_the_times_that_are_said() -> None:
+def test_a_span_has_links_a_kind_attributes_and_the_given_times() -> None:
     telemetry = Telemetry.in_memory("s")
     with telemetry.span(
         "wait", kind="producer", links=[SAMPLED, NO_CONTEXT], attributes={names.ATTEMPT: 2}, start_ns=1_000
@@ -133,25 +133,25 @@ async def test_each_task_has_the_context_of_its_own_span() -> None:
     async def work(name: str) -> bool:
         with telemetry.span(name) as span:
             await both.wait()
-            return ambient() == span.context
+            return current_trace_context() == span.context
 
     assert all(await asyncio.gather(work("a"), work("b")))
-    assert ambient() == NO_CONTEXT
+    assert current_trace_context() == NO_CONTEXT
 
 
 def test_what_a_handler_traces_by_itself_hangs_under_our_span() -> None:
     telemetry, handlers = Telemetry.in_memory("s"), TracerProvider()
     with telemetry.span("attempt") as span:
-        assert ambient() == span.context
+        assert current_trace_context() == span.context
         with handlers.get_tracer("handler").start_as_current_span("step") as step:
             assert f"{step.get_span_context().trace_id:032x}" == span.context.trace_id
-            assert ambient().span_id == f"{step.get_span_context().span_id:016x}"
-        assert ambient() == span.context
-    assert ambient() == NO_CONTEXT
+            assert current_trace_context().span_id == f"{step.get_span_context().span_id:016x}"
+        assert current_trace_context() == span.context
+    assert current_trace_context() == NO_CONTEXT
 
 
 def test_silence_hands_on_what_came_in() -> None:
-    silent = Telemetry.of("s", ServiceSettings())
+    silent = Telemetry.from_settings("s", ServiceSettings())
     with silent.span("work", parent=SAMPLED) as span:
         assert span.context == SAMPLED
         assert not span.recording
@@ -171,7 +171,7 @@ def test_what_its_beginner_does_not_record_is_not_recorded_and_handed_on() -> No
 
 def test_silence_is_nearly_free() -> None:
     """Ten thousand spans that nobody wants, in a small part of a second (about one microsecond each)."""
-    silent = Telemetry.silent()
+    silent = Telemetry.disabled()
     began = time.perf_counter()
     for _ in range(10_000):
         with silent.span("work", parent=SAMPLED, attributes=None) as span:
@@ -185,7 +185,7 @@ class Collector:
     def __init__(self) -> None:
         self.spans: list[tuple[str, str]] = []
 
-    def hear(self, request: Any) -> None:
+    def record(self, request: Any) -> None:
         for resource in request.resource_spans:
             service = {item.key: item.value.string_value for item in resource.resource.attributes}[
                 "service.name"
@@ -193,7 +193,7 @@ class Collector:
             self.spans += [(service, span.name) for scope in resource.scope_spans for span in scope.spans]
 
     def Export(self, request: Any, context: Any) -> Any:  # noqa: N802 - gRPC's name
-        self.hear(request)
+        self.record(request)
         return ExportTraceServiceResponse()
 
 
@@ -217,7 +217,7 @@ def http_collector() -> Iterator[tuple[Collector, str]]:
             body = self.rfile.read(int(self.headers["Content-Length"]))
             if self.path == "/v1/traces":
                 assert self.headers.get("Content-Encoding") is None
-                collector.hear(ExportTraceServiceRequest.FromString(body))
+                collector.record(ExportTraceServiceRequest.FromString(body))
             self.send_response(200)
             self.end_headers()
 
@@ -246,7 +246,7 @@ async def test_spans_reach_a_collector_by_http(http_collector: tuple[Collector, 
 
 
 async def send_one(settings: ServiceSettings) -> None:
-    telemetry = Telemetry.of("scheduler", settings)
+    telemetry = Telemetry.from_settings("scheduler", settings)
     with telemetry.span(names.accept("bake")):
         pass
     await telemetry.shutdown()
@@ -260,7 +260,7 @@ async def test_a_collector_that_is_not_there_neither_disturbs_nor_delays(protoco
     settings = ServiceSettings.model_validate(
         {"otlp_endpoint": "http://127.0.0.1:1", "otlp_protocol": protocol}
     )
-    telemetry = Telemetry.of("s", settings)
+    telemetry = Telemetry.from_settings("s", settings)
     with telemetry.span("work"):
         pass
     began = time.monotonic()
@@ -269,15 +269,15 @@ async def test_a_collector_that_is_not_there_neither_disturbs_nor_delays(protoco
 
 
 class Broken:
-    def export(self, spans: Sequence[Ended]) -> bool:
+    def export(self, spans: Sequence[EndedSpan]) -> bool:
         raise ConnectionError("http://me:secret@collector/ is away")
 
     def shutdown(self) -> None: ...
 
 
-def test_failures_are_told_once_a_minute_at_most() -> None:
+def test_failures_are_logged_once_a_minute_at_most() -> None:
     now = 0.0
-    exporter = Forbearing(Broken(), "http://me:secret@collector/", monotonic=lambda: now)
+    exporter = FaultTolerantExporter(Broken(), "http://me:secret@collector/", monotonic=lambda: now)
     telemetry = Telemetry.in_memory("s")
     with telemetry.span("work"):
         pass

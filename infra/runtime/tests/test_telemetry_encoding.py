@@ -7,10 +7,10 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanKind
 
-from warrener_runtime.telemetry.context import Place
+from warrener_runtime.telemetry.context import SpanRef
 from warrener_runtime.telemetry.encoding import encoder
-from warrener_runtime.telemetry.finished import Begun, Ended, Finished, readable
-from warrener_runtime.telemetry.recording import origin_of
+from warrener_runtime.telemetry.finished_span import SpanStart, EndedSpan, FinishedSpan, to_readable_span
+from warrener_runtime.telemetry.recorder import origin_of
 
 ORIGIN = origin_of("warrener-agent")
 NANOSECONDS = st.integers(0, 2**63)
@@ -25,8 +25,8 @@ def identifier(digits: int) -> st.SearchStrategy[str]:
 
 
 BEGUN = st.builds(
-    Begun,
-    place=st.builds(Place, identifier(32), identifier(16), st.sampled_from([1, 3])),
+    SpanStart,
+    ref=st.builds(SpanRef, identifier(32), identifier(16), st.sampled_from([1, 3])),
     parent_id=st.just("") | identifier(16),
     tracestate=st.sampled_from([None, "vendor=1", "a=b,c=d"]),
     name=TEXTS,
@@ -34,7 +34,7 @@ BEGUN = st.builds(
     start_ns=NANOSECONDS,
 )
 FINISHED = st.builds(
-    Finished,
+    FinishedSpan,
     begun=BEGUN,
     end_ns=NANOSECONDS,
     attributes=ATTRIBUTES,
@@ -42,37 +42,37 @@ FINISHED = st.builds(
 )
 
 
-def begun(name: str) -> Begun:
-    return Begun(Place("1" * 32, "2" * 16, 1), "", None, name, SpanKind.CONSUMER, 1)
+def begun(name: str) -> SpanStart:
+    return SpanStart(SpanRef("1" * 32, "2" * 16, 1), "", None, name, SpanKind.CONSUMER, 1)
 
 
-def read(spans: list[Ended]) -> list[ExportTraceServiceRequest]:
+def read(spans: list[EndedSpan]) -> list[ExportTraceServiceRequest]:
     return [ExportTraceServiceRequest.FromString(raw) for raw in encoder(ORIGIN)(spans)]
 
 
 @given(st.lists(FINISHED, min_size=1, max_size=5))
-def test_what_is_written_by_hand_reads_as_what_the_sdk_writes(spans: list[Finished]) -> None:
+def test_what_is_written_by_hand_reads_as_what_the_sdk_writes(spans: list[FinishedSpan]) -> None:
     (request,) = read([*spans])
-    assert request == encode_spans([readable(span, ORIGIN) for span in spans])
+    assert request == encode_spans([to_readable_span(span, ORIGIN) for span in spans])
 
 
-def test_spans_of_which_more_was_said_go_by_the_sdk_beside_ours() -> None:
-    ours = Finished(begun("ours"), 2, {}, None)
-    rich: ReadableSpan = readable(ours._replace(begun=begun("rich")), ORIGIN)
+def test_spans_with_more_data_go_by_the_sdk_beside_ours() -> None:
+    ours = FinishedSpan(begun("ours"), 2, {}, None)
+    rich: ReadableSpan = to_readable_span(ours._replace(begun=begun("rich")), ORIGIN)
     requests = read([ours, rich, ours])
     names = [span.name for one in requests for span in one.resource_spans[0].scope_spans[0].spans]
     assert names == ["ours", "ours", "rich"]
 
 
 def test_half_a_surrogate_pair_costs_no_more_than_itself() -> None:
-    torn = Finished(begun("torn"), 2, {"a": "x\ud800y"}, "\udfff")
+    torn = FinishedSpan(begun("torn"), 2, {"a": "x\ud800y"}, "\udfff")
     (request,) = read([torn])
     (span,) = request.resource_spans[0].scope_spans[0].spans
     assert (span.attributes[0].value.string_value, span.status.message) == ("x?y", "?")
 
 
 def test_many_spans_are_several_requests_of_about_a_mebibyte() -> None:
-    large = Finished(begun("large"), 2, {}, "e" * 4000)
+    large = FinishedSpan(begun("large"), 2, {}, "e" * 4000)
     requests = list(encoder(ORIGIN)([large] * 1000))
     assert len(requests) == 4
     assert max(map(len, requests)) < 1_100_000

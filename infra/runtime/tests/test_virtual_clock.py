@@ -64,7 +64,7 @@ async def test_a_cancelled_sleeper_is_forgotten() -> None:
     assert tasks[1].done()
 
 
-async def test_running_until_a_fact_stops_there_or_says_that_it_did_not_come() -> None:
+async def test_running_until_a_condition_stops_there_or_times_out() -> None:
     clock, facts = VirtualClock(), list[str]()
 
     async def later() -> None:
@@ -79,7 +79,7 @@ async def test_running_until_a_fact_stops_there_or_says_that_it_did_not_come() -
     await task
 
 
-async def test_a_leap_wakes_late_whoever_slept_no_longer_and_nobody_twice() -> None:
+async def test_a_leap_wakes_due_sleepers_late_and_none_twice() -> None:
     clock, woken = VirtualClock(), list[tuple[str, float]]()
 
     async def sleep(name: str, seconds: float) -> None:

@@ -16,7 +16,7 @@ from warrener_contracts.events import AttemptDispatched, AttemptDispatchedData, 
 from warrener_contracts.messages import build_delayed_message, batch_messages, build_message
 from warrener_contracts.policy import Guarantee
 from warrener_contracts.topology import DEAD_QUEUE, REQUESTS_QUEUE, STATUS_QUEUE, TOPOLOGY, heartbeats_queue
-from warrener_runtime.bus import Bus, Delivery, Fate, Outgoing, Subscription
+from warrener_runtime.bus import Bus, Delivery, PublishResult, OutgoingMessage, Subscription
 from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
 from warrener_runtime.clock import Clock, SystemClock, SystemEntropy
 from warrener_runtime.lifecycle import Component
@@ -64,7 +64,7 @@ class Stage:
             ledger,
             clock or SystemClock(),
             SystemEntropy(),
-            telemetry or Telemetry.silent(),
+            telemetry or Telemetry.disabled(),
             told,
             end_process=end_process,
         )
@@ -85,13 +85,13 @@ class Stage:
         """What the scheduler sends (`told`: see `dispatched`); returns the job's id."""
         event = self.dispatched(job_type, arguments, **told)
         letter = build_message(event) if not event.data.not_before else build_delayed_message(event, datetime.now(UTC))
-        assert await self.bus.publish([letter]) == [Fate.CONFIRMED]
+        assert await self.bus.publish([letter]) == [PublishResult.CONFIRMED]
         return event.data.job_id
 
     async def dispatch_together(self, *events: AttemptDispatched) -> None:
         """What the scheduler sends of a job type that was declared so: all of these in one message."""
         (letter,) = batch_messages(build_message(event)._replace(per_message=len(events)) for event in events)
-        assert await self.bus.publish([letter]) == [Fate.CONFIRMED]
+        assert await self.bus.publish([letter]) == [PublishResult.CONFIRMED]
 
     def dispatched(
         self,
@@ -192,7 +192,7 @@ class FaultyBus(MemoryBus):
         self._frozen_type, self._when = frozen_type, when
         self.frozen = asyncio.Event()
 
-    async def publish(self, messages: Sequence[Outgoing], *, timeout: float = 10.0) -> list[Fate]:
+    async def publish(self, messages: Sequence[OutgoingMessage], *, timeout: float = 10.0) -> list[PublishResult]:
         hit = any(message.type == self._frozen_type for message in messages)
         if hit and self._when == "before it is told":
             await self._freeze()

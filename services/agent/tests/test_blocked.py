@@ -14,7 +14,7 @@ from warrener_agent.blocked import limit_of
 from warrener_agent.blocked_leases import Held, is_due, must_end
 from warrener_agent.standstill import Standstill
 from warrener_contracts.events import AttemptFailed, AttemptSucceeded, ErrorKind
-from warrener_runtime.lifecycle.serving import Exit
+from warrener_runtime.lifecycle.runner import ServiceExitCode
 
 
 def seen(*looks: tuple[float, bool, Any]) -> list[bool]:
@@ -85,7 +85,7 @@ async def test_4_what_blocks_the_loop_is_charged_in_the_ledger_and_told_with_its
     hostile = await stage.dispatch("blocks")
     beside = await stage.dispatch("neighbour")
     error = (await stage.hear(AttemptFailed, hostile)).data.error
-    assert codes == [Exit.BLOCKED]
+    assert codes == [ServiceExitCode.BLOCKED]
     assert (error.kind, error.type) == (ErrorKind.CRASH, "Blocked")
     assert error.message.startswith("expected it to await now and then, it kept the event loop of its agent")
     assert error.flight_record is not None

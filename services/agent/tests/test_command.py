@@ -26,7 +26,7 @@ from warrener_contracts.events import (
 )
 from warrener_contracts.messages import build_message
 from warrener_contracts.topology import REQUESTS_QUEUE, STATUS_QUEUE, TOPOLOGY
-from warrener_runtime.bus import Bus, Fate, open_bus
+from warrener_runtime.bus import Bus, PublishResult, open_bus
 
 WAIT = 60
 MODULE = """
@@ -156,7 +156,7 @@ async def dispatch(bus: Bus, job_type: str, **arguments: str) -> None:
         requested_at=datetime.now(UTC),
     )
     event = AttemptDispatched(id=str(uuid4()), source="test", data=data)
-    assert await bus.publish([build_message(event)]) == [Fate.CONFIRMED]
+    assert await bus.publish([build_message(event)]) == [PublishResult.CONFIRMED]
 
 
 async def test_a_real_agent_serves_what_it_announces_and_drains_on_sigterm(

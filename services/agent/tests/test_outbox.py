@@ -12,19 +12,19 @@ from warrener_contracts import topology
 from warrener_contracts.events import AgentHeartbeat, AttemptSucceeded, JobRequested, JobRequestedData
 from warrener_contracts.messages import Message, build_message
 from warrener_contracts.topology import Binding, Queue, Topology, dispatch_queue
-from warrener_runtime.bus import Fate
+from warrener_runtime.bus import PublishResult
 from warrener_runtime.bus.memory import MemoryBus
 from warrener_runtime.lifecycle import NotReady
-from warrener_runtime.lifecycle.vitals import Vitals, vitals_here
+from warrener_runtime.lifecycle.health_registry import HealthRegistry, current_health_registry
 
 
 @pytest.fixture
-def vitals() -> Iterator[Vitals]:
+def vitals() -> Iterator[HealthRegistry]:
     """The readiness of the test's agents."""
-    one = Vitals()
-    token = vitals_here.set(one)
+    one = HealthRegistry()
+    token = current_health_registry.set(one)
     yield one
-    vitals_here.reset(token)
+    current_health_registry.reset(token)
 
 
 def family() -> Agent:
@@ -50,7 +50,7 @@ async def fill(stage: Stage, exchange: str, key: str) -> MemoryBus:
     await bus.declare(Topology((), (Queue("full", (Binding(exchange, key),), arguments),)))
     event = JobRequested(id=str(uuid4()), source="test", data=JobRequestedData(job_type="child"))
     letter = build_message(event)._replace(exchange=exchange, routing_key=key)
-    while (await bus.publish([letter]))[0] is Fate.CONFIRMED:
+    while (await bus.publish([letter]))[0] is PublishResult.CONFIRMED:
         pass
     return bus
 
@@ -62,7 +62,7 @@ async def empty(bus: MemoryBus) -> None:
 
 
 async def test_3_an_outcome_that_is_refused_holds_up_neither_the_others_nor_the_end(
-    stage: Stage, vitals: Vitals
+    stage: Stage, vitals: HealthRegistry
 ) -> None:
     room = await fill(stage, topology.REQUESTS, "child")
     first = await stage.enter(family(), agent_slots=2)
@@ -110,7 +110,7 @@ async def test_3_a_message_that_cannot_be_parked_holds_up_no_attempt(stage: Stag
     room = await fill(stage, topology.DEAD, f"parked.{queue}")
     one = await stage.enter(family())
     bad = Message(topology.DISPATCH, "default.x", b"{", "application/cloudevents+json", "bad", "x", {})
-    assert await stage.bus.publish([bad]) == [Fate.CONFIRMED]
+    assert await stage.bus.publish([bad]) == [PublishResult.CONFIRMED]
     for _ in range(5):
         other = await stage.dispatch("other")
         assert (await stage.hear(AttemptSucceeded, other)).data.result == "not held up"

@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from warrener_runtime.lifecycle.vitals import NotReady, Vitals, vitals_here
+from warrener_runtime.lifecycle.health_registry import NotReady, HealthRegistry, current_health_registry
 from warrener_runtime.virtual_clock import VirtualClock
 from warrener_scheduler.congestion import Congestion
 from warrener_store.memory import MemoryStore
@@ -14,9 +14,9 @@ from warrener_store.testing import queued_job
 
 class Scene:
     def __init__(self) -> None:
-        self.clock, self.vitals = VirtualClock(), Vitals()
+        self.clock, self.vitals = VirtualClock(), HealthRegistry()
         self.congestion = Congestion(MemoryStore(), self.clock)
-        vitals_here.set(self.vitals)
+        current_health_registry.set(self.vitals)
 
     def row(self, queue: str = "full") -> JobRow:
         return queued_job(queue=queue, dispatched_at=self.now)
@@ -82,6 +82,6 @@ async def test_2_jobs_that_were_dispatched_before_the_refusal_say_nothing() -> N
 @pytest.fixture(autouse=True)
 def _vitals_of_the_test() -> object:
     """Each test has its own."""
-    token = vitals_here.set(None)
+    token = current_health_registry.set(None)
     yield
-    vitals_here.reset(token)
+    current_health_registry.reset(token)

@@ -5,7 +5,7 @@ from datetime import timedelta
 from services.supervisor.tests.words import NOW
 
 from warrener_contracts.topology import REQUESTS_QUEUE
-from warrener_runtime.bus.port import Backlog
+from warrener_runtime.bus.port import QueueStats
 from warrener_store.rows import AgentRow
 from warrener_supervisor.alarms import Alarms, Ear, ears
 from warrener_supervisor.rules import Rules
@@ -53,19 +53,19 @@ def test_who_has_taken_its_leave_and_who_was_gone_long_ago_are_no_news() -> None
 
 def test_a_queue_that_nobody_consumes_for_long_is_told_of_once() -> None:
     alarms = Alarms(RULES)
-    assert not alarms.deaf({REQUESTS: Backlog(3, 0)}, NOW)
-    [deaf] = alarms.deaf({REQUESTS: Backlog(5, 0)}, LATER)
+    assert not alarms.deaf({REQUESTS: QueueStats(3, 0)}, NOW)
+    [deaf] = alarms.deaf({REQUESTS: QueueStats(5, 0)}, LATER)
     assert (deaf.data.service, deaf.data.queue, deaf.data.waiting) == ("scheduler", REQUESTS_QUEUE.name, 5)
     assert deaf.data.since == NOW
-    assert not alarms.deaf({REQUESTS: Backlog(9, 0)}, LATER + RULES.deaf)
+    assert not alarms.deaf({REQUESTS: QueueStats(9, 0)}, LATER + RULES.deaf)
 
 
 def test_a_queue_that_is_consumed_or_empty_is_no_alarm_and_begins_anew() -> None:
     alarms = Alarms(RULES)
-    alarms.deaf({REQUESTS: Backlog(3, 0)}, NOW)
-    assert not alarms.deaf({REQUESTS: Backlog(3, 1)}, LATER)
-    assert not alarms.deaf({REQUESTS: Backlog(3, 0)}, LATER)
-    assert not alarms.deaf({REQUESTS: Backlog(0, 0)}, LATER + RULES.deaf)
+    alarms.deaf({REQUESTS: QueueStats(3, 0)}, NOW)
+    assert not alarms.deaf({REQUESTS: QueueStats(3, 1)}, LATER)
+    assert not alarms.deaf({REQUESTS: QueueStats(3, 0)}, LATER)
+    assert not alarms.deaf({REQUESTS: QueueStats(0, 0)}, LATER + RULES.deaf)
 
 
 def test_the_queues_that_somebody_should_consume() -> None:

@@ -58,7 +58,7 @@ async def test_3_news_that_found_no_queue_is_published_again_as_it_was_and_not_p
     assert (again.routing_key, again.body, again.message_id) == (NEWS.routing_key, NEWS.body, "done")
     assert again.headers["traceparent"] == "00-1"
     assert not await store.parked()
-    assert stray.empty_handed
+    assert stray.nothing_unacked
     await bus.close()
     broker.stop()
 
@@ -94,7 +94,7 @@ async def test_3_news_is_published_again_once_however_often_the_store_does_not_a
     again = await next_batch(await bus.subscribe(STATUS_QUEUE.name, prefetch=10))
     assert [one.message_id for one in again] == ["done"]
     assert len(await store.parked()) == 1
-    assert stray.empty_handed
+    assert stray.nothing_unacked
     await bus.close()
     broker.stop()
 
@@ -124,7 +124,7 @@ async def test_13_what_found_no_delay_queue_is_published_again_and_comes_down_it
     await Bury(bus, store, clock).handle(stray, await next_batch(stray))
 
     assert not await store.parked()
-    assert stray.empty_handed
+    assert stray.nothing_unacked
     assert broker.ready(DELAY_LEVELS[1].queue) == 80
     await clock.advance(5)
     assert broker.ready(dispatch_queue("default").name) == 80

@@ -175,7 +175,7 @@ class Away(MemoryStore):
 async def test_a_supervisor_without_its_database_swallows_nobodys_heartbeats(stage: Stage) -> None:
     """With one queue for both it took those of every second agent."""
     bus = MemoryBus(stage.broker)
-    settings, silent = SupervisorSettings(), Telemetry.silent()
+    settings, silent = SupervisorSettings(), Telemetry.disabled()
     other: Any = assemble(bus, Away(), stage.clock, SeededEntropy(2), silent, settings)
     await bus.start()
     await other.start()

@@ -10,7 +10,7 @@ from warrener_contracts.circuit_breaker import BreakerPolicy, BreakerState
 from warrener_contracts.events import ErrorInfo, ErrorKind, TickStatus
 from warrener_contracts.policy import JobPolicy
 from warrener_contracts.states import JobState
-from warrener_runtime.bus.port import Backlog
+from warrener_runtime.bus.port import QueueStats
 from warrener_store.holding import NOTHING_HELD, Holding
 from warrener_store.rows import BreakerRow, JobRow
 from warrener_store.schedules.rows import TickRow
@@ -44,12 +44,12 @@ BOOM = ErrorInfo(kind=ErrorKind.ERROR, type="Boom", message="no such file")
     ("requests", "cause"),
     [
         (None, "the broker does not answer"),
-        (Backlog(0, 0), "no scheduler consumes requests"),
-        (Backlog(5000, 2), "5000 requests wait for 2 schedulers"),
-        (Backlog(3, 2), "schedulers are there (2)"),
+        (QueueStats(0, 0), "no scheduler consumes requests"),
+        (QueueStats(5000, 2), "5000 requests wait for 2 schedulers"),
+        (QueueStats(3, 2), "schedulers are there (2)"),
     ],
 )
-def test_why_a_tick_is_not_decided(requests: Backlog | None, cause: str) -> None:
+def test_why_a_tick_is_not_decided(requests: QueueStats | None, cause: str) -> None:
     assert of_no_tick(requests).startswith(cause)
 
 

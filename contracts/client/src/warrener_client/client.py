@@ -43,11 +43,11 @@ from warrener_contracts.identity import job_id_of
 from warrener_contracts.messages import Message, build_message
 from warrener_contracts.policy import PolicyOverrides
 from warrener_contracts.topology import TOPOLOGY, reply_queue
-from warrener_runtime.bus.namespace import DEFAULT_NAMESPACE, checked_namespace
+from warrener_runtime.bus.namespace import DEFAULT_NAMESPACE, validate_namespace
 from warrener_runtime.bus.port import Bus, Delivery, Subscription
 from warrener_runtime.clock import Clock, Entropy, SystemClock, SystemEntropy
 from warrener_runtime.lifecycle import Consumer, Group, Loop, Resource
-from warrener_runtime.telemetry import Telemetry, TraceContext, ambient
+from warrener_runtime.telemetry import Telemetry, TraceContext, current_trace_context
 
 DEFAULT_URL = "amqp://guest:guest@127.0.0.1:5672/"
 _PREFETCH = 1000
@@ -283,7 +283,7 @@ class Client:
     async def _request(
         self, specs: Sequence[JobSpec], confirm_timeout: float | None, *, want_results: bool = True
     ) -> list[Job]:
-        around = ambient()
+        around = current_trace_context()
         encoder = BulkEncoder(self.source, self._clock.now(), self.address if want_results else None)
         with self._spans.open_spans() as span:
             messages: list[tuple[JobSpec, UUID, Message]] = []
@@ -331,7 +331,7 @@ def _open_bus(url: str | None, name: str, namespace: str | None) -> Bus:
     namespace = namespace or os.environ.get("WARRENER_NAMESPACE") or DEFAULT_NAMESPACE
     url = url or os.environ.get("WARRENER_BROKER_URL") or DEFAULT_URL
     try:
-        checked_namespace(namespace)
+        validate_namespace(namespace)
     except ValueError as error:
         raise ValueError(f"namespace: expected {error}, got {namespace!r}") from None
     return open_bus(url, name=name, namespace=namespace)

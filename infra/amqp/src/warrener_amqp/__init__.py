@@ -5,8 +5,8 @@ turn into one write; `Session` and `Channel` are what tasks use. Only four metho
 publish, confirm, acknowledge); pamqp does all others.
 """
 
-from warrener_amqp.address import Address, address
-from warrener_amqp.channel import Channel, Listener
+from warrener_amqp.address import Address, parse_address
+from warrener_amqp.channel import Channel, ChannelListener
 from warrener_amqp.connection import Connection
 from warrener_amqp.credentials import Credentials, External, Plain
 from warrener_amqp.errors import (
@@ -18,19 +18,19 @@ from warrener_amqp.errors import (
     FrameMalformed,
     ProtocolViolated,
 )
-from warrener_amqp.handshake import Wishes
-from warrener_amqp.happenings import (
+from warrener_amqp.handshake import ConnectionParams
+from warrener_amqp.events import (
     Blocked,
     ChannelClosed,
     Closed,
     Confirmed,
     ConsumerCancelled,
     Delivered,
-    Failed,
-    Happening,
+    ConnectionFailed,
+    AmqpEvent,
     Opened,
     Replied,
-    Returned,
+    PublishReturned,
     Unblocked,
 )
 from warrener_amqp.properties import Properties
@@ -53,18 +53,18 @@ __all__ = [
     "Credentials",
     "Delivered",
     "External",
-    "Failed",
+    "ConnectionFailed",
     "FrameMalformed",
-    "Happening",
-    "Listener",
+    "AmqpEvent",
+    "ChannelListener",
     "Opened",
     "Plain",
     "Properties",
     "ProtocolViolated",
     "Replied",
-    "Returned",
+    "PublishReturned",
     "Session",
     "Unblocked",
-    "Wishes",
-    "address",
+    "ConnectionParams",
+    "parse_address",
 ]

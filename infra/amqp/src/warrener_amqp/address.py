@@ -6,9 +6,9 @@ from dataclasses import dataclass, field, replace
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from warrener_amqp.credentials import Credentials, External, Plain
-from warrener_amqp.handshake import Wishes
+from warrener_amqp.handshake import ConnectionParams
 
-_NEVER = "0"
+_FALSE = "0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,9 +19,9 @@ class Address:
     host: str
     port: int
     credentials: Credentials
-    wishes: Wishes
+    params: ConnectionParams
     secure: bool = False
-    asked: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    parameters: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
 
     def tls(self) -> ssl.SSLContext | None:
         """What to secure the connection with. Reads the files anew, because certificates are renewed in
@@ -31,27 +31,27 @@ class Address:
         """
         if not self.secure:
             return None
-        asked = self.asked
+        parameters = self.parameters
         context = ssl.create_default_context(
-            cafile=asked.get("cafile"), capath=asked.get("capath"), cadata=asked.get("cadata")
+            cafile=parameters.get("cafile"), capath=parameters.get("capath"), cadata=parameters.get("cadata")
         )
-        if "certfile" in asked:
-            context.load_cert_chain(asked["certfile"], asked.get("keyfile"))
-        if asked.get("no_verify_ssl", _NEVER) != _NEVER:
+        if "certfile" in parameters:
+            context.load_cert_chain(parameters["certfile"], parameters.get("keyfile"))
+        if parameters.get("no_verify_ssl", _FALSE) != _FALSE:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
         return context
 
-    def named(self, name: str) -> "Address":
+    def with_name(self, name: str) -> "Address":
         """The same, under the name that operators see, unless the URL gives one."""
-        return self if "name" in self.asked else replace(self, wishes=replace(self.wishes, name=name))
+        return self if "name" in self.parameters else replace(self, params=replace(self.params, name=name))
 
     def __str__(self) -> str:
         """For messages: no credentials."""
         return f"{self.host}:{self.port}"
 
 
-def address(url: str) -> Address:
+def parse_address(url: str) -> Address:
     """Read an AMQP URL; raises ValueError that says what was expected, without the password.
 
     Parameters: `name`, `heartbeat` (seconds; 0: none), `frame_max` (bytes), `channel_max`, `auth` (plain,
@@ -61,21 +61,21 @@ def address(url: str) -> Address:
     parts = urlsplit(url)
     if parts.scheme not in {"amqp", "amqps"} or not parts.hostname:
         raise ValueError(f"expected amqp://host or amqps://host, got a URL that begins with {parts.scheme!r}")
-    asked = {key: values[-1] for key, values in parse_qs(parts.query).items()}
+    parameters = {key: values[-1] for key, values in parse_qs(parts.query).items()}
     secure = parts.scheme == "amqps"
     return Address(
         host=parts.hostname,
         port=parts.port or (5671 if secure else 5672),
-        credentials=_credentials(parts.username, parts.password, asked.get("auth", "plain").lower()),
-        wishes=Wishes(
+        credentials=_credentials(parts.username, parts.password, parameters.get("auth", "plain").lower()),
+        params=ConnectionParams(
             virtual_host=unquote(parts.path[1:]) or "/",
-            name=asked.get("name", Wishes().name),
-            heartbeat=_number(asked, "heartbeat", 10, least=0),
-            frame_max=_number(asked, "frame_max", 131_072, least=4096),
-            channel_max=_number(asked, "channel_max", 2047, least=1),
+            name=parameters.get("name", ConnectionParams().name),
+            heartbeat=_number(parameters, "heartbeat", 10, minimum=0),
+            frame_max=_number(parameters, "frame_max", 131_072, minimum=4096),
+            channel_max=_number(parameters, "channel_max", 2047, minimum=1),
         ),
         secure=secure,
-        asked=asked,
+        parameters=parameters,
     )
 
 
@@ -89,10 +89,10 @@ def _credentials(user: str | None, password: str | None, kind: str) -> Credentia
     )
 
 
-def _number(asked: Mapping[str, str], key: str, default: int, *, least: int) -> int:
-    text = asked.get(key, str(default))
-    if not text.isdecimal() or int(text) < least:
+def _number(parameters: Mapping[str, str], key: str, default: int, *, minimum: int) -> int:
+    text = parameters.get(key, str(default))
+    if not text.isdecimal() or int(text) < minimum:
         raise ValueError(
-            f"expected a whole number of at least {least} for {key} in the broker's URL, got {text!r}"
+            f"expected a whole number of at least {minimum} for {key} in the broker's URL, got {text!r}"
         )
     return int(text)

@@ -10,21 +10,21 @@ from pamqp.base import Frame as Method
 
 from warrener_amqp.connection import Connection
 from warrener_amqp.errors import AmqpError, ChannelGone, ChannelRefused, ProtocolViolated
-from warrener_amqp.happenings import (
+from warrener_amqp.events import (
     ChannelClosed,
     Confirmed,
     ConsumerCancelled,
     Delivered,
-    Happening,
+    AmqpEvent,
     Replied,
-    Returned,
+    PublishReturned,
 )
 from warrener_amqp.transport import Transport
 
 M = TypeVar("M", bound=Method)
 
 
-class Listener(Protocol):
+class ChannelListener(Protocol):
     """What a channel's owner hears, in the order of the wire. Called inside the loop: be quick, do not
     raise."""
 
@@ -36,7 +36,7 @@ class Listener(Protocol):
         """The broker has, or refuses, one or many publishes."""
         ...
 
-    def on_return(self, returned: Returned) -> None:
+    def on_return(self, returned: PublishReturned) -> None:
         """A publish has no queue; its confirm follows."""
         ...
 
@@ -44,7 +44,7 @@ class Listener(Protocol):
         """The broker ended a consumer."""
         ...
 
-    def on_heard(self) -> None:
+    def on_read_complete(self) -> None:
         """All that came in this loop turn was told: the moment to pass it on in one piece."""
         ...
 
@@ -59,19 +59,19 @@ class Channel:
     other."""
 
     def __init__(
-        self, core: Connection, transport: Transport, number: int, listener: Listener | None
+        self, core: Connection, transport: Transport, number: int, listener: ChannelListener | None
     ) -> None:
         self.number = number
-        self.why_closed: AmqpError | None = None
+        self.close_reason: AmqpError | None = None
         self._core = core
         self._transport = transport
         self._listener = listener
-        self._answers: deque[asyncio.Future[Method]] = deque()
-        self._news = False
+        self._pending_replies: deque[asyncio.Future[Method]] = deque()
+        self._has_events = False
 
-    async def opened(self) -> None:
+    async def wait_opened(self) -> None:
         """Wait for the answer to the core's Channel.Open."""
-        await self._answered(commands.Channel.OpenOk)
+        await self._wait_reply(commands.Channel.OpenOk)
 
     async def call(self, method: Method, answer: type[M]) -> M:
         """Send a method and await its answer.
@@ -79,18 +79,18 @@ class Channel:
         Raises ChannelRefused to whose call the broker refused, ChannelGone, ConnectionLost. May be cancelled:
         the answer is then taken and forgotten when it comes.
         """
-        self._must_be_open()
+        self._require_open()
         self._core.call(self.number, method)
-        return await self._answered(answer)
+        return await self._wait_reply(answer)
 
     async def close(self) -> None:
         """Close it; what is unacknowledged goes back. May be called twice; of a lost connection it says
         nothing."""
-        if self.why_closed is not None:
+        if self.close_reason is not None:
             return
         with suppress(AmqpError):  # then it is closed, by whomever
             self._core.close_channel(self.number)
-            await self._answered(commands.Channel.CloseOk)
+            await self._wait_reply(commands.Channel.CloseOk)
         self.end(ChannelGone(f"expected an open channel, got {self.number}, which we closed"))
 
     def abandon(self) -> None:
@@ -100,64 +100,64 @@ class Channel:
             self._transport.flush_soon()
         self.end(ChannelGone(f"expected an open channel, got {self.number}, which was given up"))
 
-    def hear(self, happening: Happening) -> None:
-        """A happening of this channel."""
+    def handle_event(self, event: AmqpEvent) -> None:
+        """An event of this channel."""
         listener = self._listener
-        match happening:
+        match event:
             case Delivered() if listener is not None:
-                listener.on_delivery(happening)
-                self._news = True
+                listener.on_delivery(event)
+                self._has_events = True
             case Replied():
-                self._answer(happening.method)
+                self._resolve_reply(event.method)
             case ChannelClosed():
-                self.end(ChannelRefused(happening.code, happening.reason))
+                self.end(ChannelRefused(event.code, event.reason))
             case Confirmed() if listener is not None:
-                listener.on_confirm(happening)
-                self._news = True
-            case Returned() if listener is not None:
-                listener.on_return(happening)
-                self._news = True
+                listener.on_confirm(event)
+                self._has_events = True
+            case PublishReturned() if listener is not None:
+                listener.on_return(event)
+                self._has_events = True
             case ConsumerCancelled() if listener is not None:
-                listener.on_cancel(happening.consumer)
+                listener.on_cancel(event.consumer)
             case _:
                 pass
 
-    def heard(self) -> None:
+    def handle_read_complete(self) -> None:
         """The loop turn's input was told."""
-        if self._news:
-            self._news = False
-            if self._listener is not None and self.why_closed is None:
-                self._listener.on_heard()
+        if self._has_events:
+            self._has_events = False
+            if self._listener is not None and self.close_reason is None:
+                self._listener.on_read_complete()
 
     def end(self, reason: AmqpError) -> None:
         """The channel is gone."""
-        if self.why_closed is not None:
+        if self.close_reason is not None:
             return
-        self.why_closed = reason
+        self.close_reason = reason
         gone = ChannelGone(f"expected an open channel, got one that is closed: {reason}")
-        told: AmqpError = reason  # the broker refuses the first call that it did not answer
-        for answer in self._answers:
+        failure: AmqpError = reason  # the broker refuses the first call that it did not answer
+        for answer in self._pending_replies:
             if not answer.done():
-                answer.set_exception(told)
+                answer.set_exception(failure)
             if isinstance(reason, ChannelRefused):
-                told = gone
-        self._answers.clear()
+                failure = gone
+        self._pending_replies.clear()
         if self._listener is not None:
             self._listener.on_closed(reason)
 
-    def _must_be_open(self) -> None:
-        if self.why_closed is not None:
-            raise ChannelGone(f"expected an open channel, got one that is closed: {self.why_closed}")
+    def _require_open(self) -> None:
+        if self.close_reason is not None:
+            raise ChannelGone(f"expected an open channel, got one that is closed: {self.close_reason}")
 
-    async def _answered(self, kind: type[M]) -> M:
+    async def _wait_reply(self, kind: type[M]) -> M:
         answer: asyncio.Future[Method] = asyncio.get_running_loop().create_future()
-        self._answers.append(answer)
+        self._pending_replies.append(answer)
         self._transport.flush_soon()
         got = await answer
         if not isinstance(got, kind):
             raise ProtocolViolated(f"expected {kind.name}, got {got.name}")
         return got
 
-    def _answer(self, method: Method) -> None:
-        if self._answers and not (answer := self._answers.popleft()).done():
+    def _resolve_reply(self, method: Method) -> None:
+        if self._pending_replies and not (answer := self._pending_replies.popleft()).done():
             answer.set_result(method)

@@ -13,7 +13,7 @@ class Credentials(Protocol):
         ...
 
     @property
-    def who(self) -> str:
+    def description(self) -> str:
         """For messages."""
         ...
 
@@ -35,7 +35,7 @@ class Plain:
         return "PLAIN"
 
     @property
-    def who(self) -> str:
+    def description(self) -> str:
         """For messages."""
         return f"user {self.user!r}"
 
@@ -54,7 +54,7 @@ class External:
         return "EXTERNAL"
 
     @property
-    def who(self) -> str:
+    def description(self) -> str:
         """For messages."""
         return "the user of the certificate"
 

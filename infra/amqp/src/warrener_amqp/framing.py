@@ -14,74 +14,74 @@ FRAME_END = 0xCE
 FRAME_MIN = 4096  # every peer must take frames of this size
 
 _HEAD = struct.Struct(">BHI")
-_KNOWN = frozenset({METHOD, HEADER, BODY, HEARTBEAT})
+_FRAME_TYPES = frozenset({METHOD, HEADER, BODY, HEARTBEAT})
 
 Frame = tuple[int, int, bytes]
 """Type, channel, payload."""
 
-Skip = Callable[[bytes, int], int]
+FastPath = Callable[[bytes, int], int]
 
 
-class Splitter:
+class FrameParser:
     """Collects bytes and gives out whole frames.
 
     It holds at most one frame, and joins its pieces once: a frame that comes byte by byte costs no more
     copying than one that comes whole.
     """
 
-    __slots__ = ("_held", "_missing", "frame_max")
+    __slots__ = ("_pieces", "_missing", "frame_max")
 
     def __init__(self, frame_max: int) -> None:
         self.frame_max = frame_max
-        self._held: list[bytes] = []
+        self._pieces: list[bytes] = []
         self._missing = 0  # bytes without which the held ones are of no use
 
-    def feed(self, data: bytes, skip: Skip | None = None) -> Iterator[Frame]:
+    def feed(self, data: bytes, fast_path: FastPath | None = None) -> Iterator[Frame]:
         """The frames that `data` completes, one by one; `frame_max` may change between two of them.
 
-        Before each method `skip` may take frames by itself: it is given the bytes and where the frame begins,
+        Before each method `fast_path` may take frames by itself: it is given the bytes and where the frame begins,
         and says where to go on.
 
         Raises FrameMalformed, after which nothing more can be read.
         """
-        if self._held:
-            self._held.append(data)
+        if self._pieces:
+            self._pieces.append(data)
             self._missing -= len(data)
             if self._missing > 0:
                 return
-            data = b"".join(self._held)
-            self._held.clear()
+            data = b"".join(self._pieces)
+            self._pieces.clear()
         at, end = 0, len(data)
         while end - at >= _HEAD.size:
-            if skip is not None and data[at] == METHOD:
-                went_to = skip(data, at)
-                if went_to != at:
-                    at = went_to
+            if fast_path is not None and data[at] == METHOD:
+                next_at = fast_path(data, at)
+                if next_at != at:
+                    at = next_at
                     continue
             kind, channel, size = _HEAD.unpack_from(data, at)
-            if kind not in _KNOWN or size + OVERHEAD > self.frame_max:
-                raise FrameMalformed(_complaint(data, at, kind, size, self.frame_max))
+            if kind not in _FRAME_TYPES or size + OVERHEAD > self.frame_max:
+                raise FrameMalformed(_describe_malformed(data, at, kind, size, self.frame_max))
             closing = at + 7 + size
             if closing >= end:
-                self._hold(data[at:], closing + 1 - end)
+                self._buffer(data[at:], closing + 1 - end)
                 return
             if data[closing] != FRAME_END:
                 raise FrameMalformed(f"expected 0xCE at the end of a frame, got {data[closing]:#x}")
             yield kind, channel, data[at + 7 : closing]
             at = closing + 1
         if at < end:
-            self._hold(data[at:], _HEAD.size - (end - at))
+            self._buffer(data[at:], _HEAD.size - (end - at))
 
-    def _hold(self, piece: bytes, missing: int) -> None:
-        self._held.append(piece)
+    def _buffer(self, piece: bytes, missing: int) -> None:
+        self._pieces.append(piece)
         self._missing = missing
 
 
-def _complaint(data: bytes, at: int, kind: int, size: int, frame_max: int) -> str:
+def _describe_malformed(data: bytes, at: int, kind: int, size: int, frame_max: int) -> str:
     if data[at : at + 4] == b"AMQP":
         spoken = ".".join(str(part) for part in data[at + 5 : at + 8])
         return f"expected a broker that speaks AMQP 0.9.1, got one that speaks {spoken}; correct the URL"
-    if kind not in _KNOWN:
+    if kind not in _FRAME_TYPES:
         return f"expected a frame of type 1, 2, 3 or 8, got {kind}; look whether this is an AMQP port"
     return f"expected frames of at most {frame_max} bytes, got one of {size + OVERHEAD}"
 

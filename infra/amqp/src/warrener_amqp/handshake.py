@@ -13,7 +13,7 @@ from pamqp.base import Frame as Method
 from warrener_amqp.credentials import Credentials
 from warrener_amqp.errors import AmqpError, AuthenticationRefused, ConnectionLost, ProtocolViolated
 from warrener_amqp.framing import FRAME_MIN
-from warrener_amqp.happenings import Opened
+from warrener_amqp.events import Opened
 
 PROTOCOL_HEADER = b"AMQP\x00\x00\x09\x01"
 
@@ -41,7 +41,7 @@ class Stage(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
+class ConnectionParams:
     """What we ask for; the broker may ask for less."""
 
     virtual_host: str = "/"
@@ -54,10 +54,10 @@ class Wishes:
 class Handshake:
     """Answers each step of the broker with ours."""
 
-    def __init__(self, credentials: Credentials, wishes: Wishes) -> None:
+    def __init__(self, credentials: Credentials, params: ConnectionParams) -> None:
         self._credentials = credentials
-        self._wishes = wishes
-        self.agreed = Opened(0, FRAME_MIN, 1, {})
+        self._params = params
+        self.negotiated = Opened(0, FRAME_MIN, 1, {})
 
     def start(self, method: Method) -> list[Method]:
         """Connection.Start: say who we are by a mechanism that the broker knows."""
@@ -70,11 +70,11 @@ class Handshake:
                 f"expected a broker that takes {mechanism}, got one that takes {', '.join(offered)};"
                 " use one of these, or enable the plugin"
             )
-        self.agreed = Opened(0, FRAME_MIN, 1, cast("dict[str, object]", method.server_properties or {}))
+        self.negotiated = Opened(0, FRAME_MIN, 1, cast("dict[str, object]", method.server_properties or {}))
         ours = {
             "product": "warrener",
             "version": _our_version(),
-            "connection_name": self._wishes.name,
+            "connection_name": self._params.name,
             "capabilities": _CAPABILITIES,
         }
         return [
@@ -90,25 +90,25 @@ class Handshake:
         """Connection.Tune: agree on the smaller limits, and ask for the virtual host."""
         if not isinstance(method, commands.Connection.Tune):
             raise ProtocolViolated(f"expected Connection.Tune, got {method.name}")
-        self.agreed = Opened(
-            heartbeat=_smaller(self._wishes.heartbeat, int(method.heartbeat or 0)),
-            frame_max=max(FRAME_MIN, _smaller(self._wishes.frame_max, int(method.frame_max or 0))),
-            channel_max=_smaller(self._wishes.channel_max, int(method.channel_max or 0)),
-            server=self.agreed.server,
+        self.negotiated = Opened(
+            heartbeat=_smaller(self._params.heartbeat, int(method.heartbeat or 0)),
+            frame_max=max(FRAME_MIN, _smaller(self._params.frame_max, int(method.frame_max or 0))),
+            channel_max=_smaller(self._params.channel_max, int(method.channel_max or 0)),
+            server=self.negotiated.server,
         )
         return [
             commands.Connection.TuneOk(
-                channel_max=self.agreed.channel_max,
-                frame_max=self.agreed.frame_max,
-                heartbeat=self.agreed.heartbeat,
+                channel_max=self.negotiated.channel_max,
+                frame_max=self.negotiated.frame_max,
+                heartbeat=self.negotiated.heartbeat,
             ),
-            commands.Connection.Open(virtual_host=self._wishes.virtual_host),
+            commands.Connection.Open(virtual_host=self._params.virtual_host),
         ]
 
-    def server_can(self, capability: str) -> bool:
+    def server_supports(self, capability: str) -> bool:
         """Whether the broker has announced it."""
-        told = self.agreed.server.get("capabilities")
-        return isinstance(told, Mapping) and cast("Mapping[str, object]", told).get(capability) is True
+        capabilities = self.negotiated.server.get("capabilities")
+        return isinstance(capabilities, Mapping) and cast("Mapping[str, object]", capabilities).get(capability) is True
 
 
 def closing_error(stage: Stage, code: int, reason: str) -> AmqpError:

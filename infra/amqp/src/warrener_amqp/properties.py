@@ -11,15 +11,15 @@ from typing import NamedTuple
 
 from pamqp import decode as pamqp_decode
 
-from warrener_amqp import strings
+from warrener_amqp import short_strings
 
 _CONTENT_TYPE, _ENCODING, _HEADERS, _MODE, _PRIORITY = 1 << 15, 1 << 14, 1 << 13, 1 << 12, 1 << 11
 _CORRELATION, _REPLY_TO, _EXPIRATION, _MESSAGE_ID, _TIMESTAMP = 1 << 10, 1 << 9, 1 << 8, 1 << 7, 1 << 6
 _TYPE, _USER, _APP, _CLUSTER = 1 << 5, 1 << 4, 1 << 3, 1 << 2
 
-_OURS = _CONTENT_TYPE | _MODE | _MESSAGE_ID | _TYPE  # what every message of Warrener's has
-_WITHOUT_HEADERS, _WITH_HEADERS = _OURS.to_bytes(2, "big"), (_OURS | _HEADERS).to_bytes(2, "big")
-_PERSISTENT, _FLEETING = b"\x02", b"\x01"
+_OWN_FLAGS = _CONTENT_TYPE | _MODE | _MESSAGE_ID | _TYPE  # what every message of Warrener's has
+_WITHOUT_HEADERS, _WITH_HEADERS = _OWN_FLAGS.to_bytes(2, "big"), (_OWN_FLAGS | _HEADERS).to_bytes(2, "big")
+_PERSISTENT, _TRANSIENT = b"\x02", b"\x01"
 
 _LENGTH = struct.Struct(">I")
 _LONG_STRING = ord("S")
@@ -43,41 +43,41 @@ connection: to drop it for them would let one bad message, which comes again and
 good."""
 
 
-def write(
+def write_properties(
     content_type: str, headers: Mapping[str, str], message_id: str, kind: str, *, persistent: bool
 ) -> Sequence[bytes]:
     """Flags and property list of a message that we publish, in pieces. Raises ValueError where a string is
     too long."""
     if not headers:
-        return _before_id(content_type, persistent), strings.encode(message_id), strings.encode_known(kind)
-    known = strings.encode_known
+        return _before_id(content_type, persistent), short_strings.encode(message_id), short_strings.encode_cached(kind)
+    known = short_strings.encode_cached
     parts: list[bytes] = []
     for name, value in headers.items():
         raw = value.encode("utf-8", "surrogateescape")
         parts += (known(name), b"S", _LENGTH.pack(len(raw)), raw)
     table = b"".join(parts)
-    mode = _PERSISTENT if persistent else _FLEETING
+    mode = _PERSISTENT if persistent else _TRANSIENT
     return (
         _WITH_HEADERS,
         known(content_type),
         _LENGTH.pack(len(table)),
         table,
         mode,
-        strings.encode(message_id),
+        short_strings.encode(message_id),
         known(kind),
     )
 
 
 @lru_cache(maxsize=64)
-def _before_id(content_type: str, persistent: bool) -> bytes:  # noqa: FBT001 - as for hot.publish_to
+def _before_id(content_type: str, persistent: bool) -> bytes:  # noqa: FBT001 - as for encode_publish
     return b"%b%b%b" % (
         _WITHOUT_HEADERS,
-        strings.encode(content_type),
-        _PERSISTENT if persistent else _FLEETING,
+        short_strings.encode(content_type),
+        _PERSISTENT if persistent else _TRANSIENT,
     )
 
 
-def read(data: bytes, at: int) -> Properties:
+def read_properties(data: bytes, at: int) -> Properties:
     """The properties whose flags begin at `at`; UNREADABLE where they cannot be read."""
     try:
         return _read(data, at)
@@ -89,15 +89,15 @@ def read(data: bytes, at: int) -> Properties:
 def _read(data: bytes, at: int) -> Properties:  # noqa: PLR0912 - a branch for each property, as on the wire
     flags = data[at] << 8 | data[at + 1]
     at += 2
-    if flags | _HEADERS == _OURS | _HEADERS:
-        return _read_ours(data, at, has_headers=flags != _OURS)
+    if flags | _HEADERS == _OWN_FLAGS | _HEADERS:
+        return _read_own(data, at, has_headers=flags != _OWN_FLAGS)
     content_type = message_id = kind = None
     headers = _NO_HEADERS
     persistent = False
     if flags & _CONTENT_TYPE:
         content_type, at = _text(data, at)
     if flags & _ENCODING:
-        at = _past_text(data, at)
+        at = _skip_text(data, at)
     if flags & _HEADERS:
         headers, at = _table(data, at)
     if flags & _MODE:
@@ -106,7 +106,7 @@ def _read(data: bytes, at: int) -> Properties:  # noqa: PLR0912 - a branch for e
         at += 1
     for flag in (_CORRELATION, _REPLY_TO, _EXPIRATION):
         if flags & flag:
-            at = _past_text(data, at)
+            at = _skip_text(data, at)
     if flags & _MESSAGE_ID:
         message_id, at = _text(data, at)
     if flags & _TIMESTAMP:
@@ -116,22 +116,22 @@ def _read(data: bytes, at: int) -> Properties:  # noqa: PLR0912 - a branch for e
     if flags & (_USER | _APP | _CLUSTER):
         for flag in (_USER, _APP, _CLUSTER):
             if flags & flag:
-                at = _past_text(data, at)
+                at = _skip_text(data, at)
     if at > len(data):
         raise ValueError("cut off")
     return Properties(content_type, headers, persistent, message_id, kind)
 
 
-def _read_ours(data: bytes, at: int, *, has_headers: bool) -> Properties:
+def _read_own(data: bytes, at: int, *, has_headers: bool) -> Properties:
     """As _read reads it, step by step, without asking for what is not there."""
-    known, headers = strings.decode_known, _NO_HEADERS
+    known, headers = short_strings.decode_cached, _NO_HEADERS
     end = at + 1 + data[at]
     content_type, at = known(data[at + 1 : end]), end
     if has_headers:
         headers, at = _table(data, at)
     persistent, at = data[at] == 2, at + 1
     end = at + 1 + data[at]
-    message_id, at = strings.decode(data[at + 1 : end]), end
+    message_id, at = short_strings.decode(data[at + 1 : end]), end
     end = at + 1 + data[at]
     if end > len(data):
         raise ValueError("cut off")
@@ -173,5 +173,5 @@ def _text(data: bytes, at: int) -> tuple[str, int]:
     return data[at + 1 : end].decode("utf-8", "surrogateescape"), end
 
 
-def _past_text(data: bytes, at: int) -> int:
+def _skip_text(data: bytes, at: int) -> int:
     return at + 1 + data[at]

@@ -1,6 +1,6 @@
 """One connection as tasks use it: open it, open channels, call methods and await their answers.
 
-Happenings of a channel go to its listener as they come, in the order of the wire, without a task for each.
+Events of a channel go to its listener as they come, in the order of the wire, without a task for each.
 """
 
 import asyncio
@@ -8,144 +8,144 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from warrener_amqp.address import Address
-from warrener_amqp.channel import Channel, Listener
+from warrener_amqp.channel import Channel, ChannelListener
 from warrener_amqp.connection import Connection
 from warrener_amqp.errors import AmqpError, ConnectionLost
-from warrener_amqp.happenings import (
+from warrener_amqp.events import (
     Blocked,
     ChannelClosed,
     Closed,
     Confirmed,
     ConsumerCancelled,
     Delivered,
-    Failed,
-    Happening,
+    ConnectionFailed,
+    AmqpEvent,
     Opened,
     Replied,
-    Returned,
+    PublishReturned,
     Unblocked,
 )
 from warrener_amqp.transport import Transport
 
-_CLOSE_WITHIN = 5.0  # seconds
+_CLOSE_TIMEOUT = 5.0  # seconds
 
 
 class Session:
     """One connection to the broker, opened once; another one is another session."""
 
-    def __init__(self, where: Address) -> None:
-        self.core = Connection(where.credentials, where.wishes)
-        self.transport = Transport(self.core, self._hear, self._lost)
-        self._where = where
+    def __init__(self, address: Address) -> None:
+        self.core = Connection(address.credentials, address.params)
+        self.transport = Transport(self.core, self._dispatch, self._on_lost)
+        self._address = address
         self._channels: dict[int, Channel] = {}
         self._opened: asyncio.Future[Opened] = asyncio.get_running_loop().create_future()
-        self._goodbye = asyncio.Event()
+        self._close_confirmed = asyncio.Event()
         self._unblocked = asyncio.Event()
         self._unblocked.set()
-        self.why_lost: AmqpError | None = None
+        self.loss_reason: AmqpError | None = None
         self.blocked: str | None = None
 
     @property
-    def up(self) -> bool:
+    def is_open(self) -> bool:
         """Whether it is open, as far as is known before the next heartbeat."""
         opened = self._opened.done() and not self._opened.cancelled()
-        return opened and self.why_lost is None and not self.core.closed
+        return opened and self.loss_reason is None and not self.core.closed
 
     async def open(self, *, timeout: float = 10.0) -> Opened:
         """Connect and shake hands. Raises OSError, AuthenticationRefused, ConnectionLost."""
         try:
             async with asyncio.timeout(timeout):
-                await self.transport.connect(self._where.host, self._where.port, self._where.tls())
+                await self.transport.connect(self._address.host, self._address.port, self._address.tls())
                 return await self._opened
         except TimeoutError as error:
-            why = f"expected {self._where} to open a connection within {timeout:.0f} s, got no answer"
+            why = f"expected {self._address} to open a connection within {timeout:.0f} s, got no answer"
             raise ConnectionLost(why) from error
         finally:
             if not self._opened.done() or self._opened.cancelled() or self._opened.exception() is not None:
                 self.transport.abort(ConnectionLost("expected an open connection, got one that was given up"))
 
-    async def channel(self, listener: Listener | None = None) -> Channel:
+    async def channel(self, listener: ChannelListener | None = None) -> Channel:
         """Open a channel. Raises ConnectionLost; ProtocolViolated where there are too many."""
         number = self.core.open_channel()
         channel = self._channels[number] = Channel(self.core, self.transport, number, listener)
         try:
-            await channel.opened()
+            await channel.wait_opened()
         except asyncio.CancelledError:
             channel.abandon()
             raise
         return channel
 
-    async def unblocked(self) -> None:
+    async def wait_unblocked(self) -> None:
         """Wait while the broker reads no publishes. Raises ConnectionLost."""
         await self._unblocked.wait()
-        if self.why_lost is not None:
-            raise self.why_lost
+        if self.loss_reason is not None:
+            raise self.loss_reason
 
-    async def ended(self) -> None:
-        """Wait until it is lost or closed; `why_lost` says why."""
+    async def wait_closed(self) -> None:
+        """Wait until it is lost or closed; `loss_reason` says why."""
         await self.transport.lost.wait()
 
     async def close(self) -> None:
         """Say goodbye, wait for the broker's at most some seconds, hang up. May be called twice, or before
         open."""
-        if self.up:
+        if self.is_open:
             self.core.close()
             self.transport.flush_soon()
-            await _set_within(self._goodbye, _CLOSE_WITHIN)
+            await _wait_at_most(self._close_confirmed, _CLOSE_TIMEOUT)
         if not self.transport.lost.is_set():
-            self.transport.hang_up(ConnectionLost("expected an open connection, got one that we closed"))
+            self.transport.close_gracefully(ConnectionLost("expected an open connection, got one that we closed"))
             await self.transport.lost.wait()
 
-    def _hear(self, happenings: Sequence[Happening]) -> None:
+    def _dispatch(self, events: Sequence[AmqpEvent]) -> None:
         channels = self._channels
-        for happening in happenings:
-            match happening:
-                case Delivered() | Confirmed() | Returned() | Replied() | ConsumerCancelled():
-                    if (channel := channels.get(happening.channel)) is not None:
-                        channel.hear(happening)
+        for event in events:
+            match event:
+                case Delivered() | Confirmed() | PublishReturned() | Replied() | ConsumerCancelled():
+                    if (channel := channels.get(event.channel)) is not None:
+                        channel.handle_event(event)
                 case ChannelClosed():
-                    if (channel := channels.pop(happening.channel, None)) is not None:
-                        channel.hear(happening)
+                    if (channel := channels.pop(event.channel, None)) is not None:
+                        channel.handle_event(event)
                 case _:
-                    self._hear_of_connection(happening)
+                    self._handle_connection_event(event)
         for channel in list(channels.values()):
-            channel.heard()
+            channel.handle_read_complete()
 
-    def _hear_of_connection(self, happening: Happening) -> None:
-        match happening:
+    def _handle_connection_event(self, event: AmqpEvent) -> None:
+        match event:
             case Opened() if not self._opened.done():
-                self._opened.set_result(happening)
+                self._opened.set_result(event)
             case Blocked():
-                self.blocked = happening.reason
+                self.blocked = event.reason
                 self._unblocked.clear()
             case Unblocked():
                 self.blocked = None
                 self._unblocked.set()
             case Closed():
-                self._goodbye.set()
-            case Failed():
-                self._over(happening.error)
+                self._close_confirmed.set()
+            case ConnectionFailed():
+                self._fail(event.error)
             case _:
                 pass
 
-    def _lost(self, reason: Exception) -> None:
-        self._over(reason if isinstance(reason, AmqpError) else ConnectionLost(str(reason)))
+    def _on_lost(self, reason: Exception) -> None:
+        self._fail(reason if isinstance(reason, AmqpError) else ConnectionLost(str(reason)))
 
-    def _over(self, error: AmqpError) -> None:
-        if self.why_lost is not None:
+    def _fail(self, error: AmqpError) -> None:
+        if self.loss_reason is not None:
             return
-        self.why_lost = error
+        self.loss_reason = error
         if not self._opened.done():
             self._opened.set_exception(error)
             self._opened.exception()  # whoever opened it may be gone already
-        self._goodbye.set()
+        self._close_confirmed.set()
         self._unblocked.set()
         channels, self._channels = self._channels, {}
         for channel in channels.values():
             channel.end(error)
 
 
-async def _set_within(event: asyncio.Event, seconds: float) -> None:
+async def _wait_at_most(event: asyncio.Event, seconds: float) -> None:
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await event.wait()

@@ -12,28 +12,28 @@ from typing import cast
 
 from warrener_amqp.connection import Connection
 from warrener_amqp.errors import ConnectionLost
-from warrener_amqp.happenings import Closed, Failed, Happening, Opened
+from warrener_amqp.events import Closed, ConnectionFailed, AmqpEvent, Opened
 
-HIGH_WATER = 1024 * 1024  # bytes waiting to be sent; beyond them `drained` waits
-_LAST_WORDS_WITHIN = 5.0  # seconds; then the socket is closed although the peer did not take all
+HIGH_WATER = 1024 * 1024  # bytes waiting to be sent; beyond them `drain` waits
+_ABORT_TIMEOUT = 5.0  # seconds; then the socket is closed although the peer did not take all
 
-Hear = Callable[[Sequence[Happening]], None]
+EventHandler = Callable[[Sequence[AmqpEvent]], None]
 
 
 class Transport(asyncio.Protocol):
     """Carries one `Connection`.
 
-    `hear` is told what each piece of input said. `lost` is told once, and last, why it ended.
+    `on_events` receives the events of each piece of input. `on_lost` is called once, last, with the reason.
     """
 
-    def __init__(self, core: Connection, hear: Hear, lost: Callable[[Exception], None]) -> None:
+    def __init__(self, core: Connection, on_events: EventHandler, on_lost: Callable[[Exception], None]) -> None:
         self._core = core
-        self._hear = hear
-        self._tell_lost = lost
+        self._on_events = on_events
+        self._on_lost = on_lost
         self._loop = asyncio.get_running_loop()
         self._socket: asyncio.Transport | None = None
-        self._beat: asyncio.TimerHandle | None = None
-        self._last_words: asyncio.TimerHandle | None = None
+        self._heartbeat_timer: asyncio.TimerHandle | None = None
+        self._abort_timer: asyncio.TimerHandle | None = None
         self._flushing = False
         self._writable = asyncio.Event()
         self._writable.set()
@@ -55,17 +55,17 @@ class Transport(asyncio.Protocol):
     def flush(self) -> None:
         """Send what the core has to say now."""
         self._flushing = False
-        if self._socket is not None and not self._socket.is_closing() and (pieces := self._core.take()):
+        if self._socket is not None and not self._socket.is_closing() and (pieces := self._core.data_to_send()):
             self._socket.write(b"".join(pieces))
 
-    async def drained(self) -> None:
+    async def drain(self) -> None:
         """Wait while the peer takes less than we send. Raises ConnectionLost."""
         if not self._writable.is_set():
             await self._writable.wait()
         if self._reason is not None or self.lost.is_set():
             raise ConnectionLost(str(self._reason)) from self._reason
 
-    def hang_up(self, reason: Exception) -> None:
+    def close_gracefully(self, reason: Exception) -> None:
         """Send what is left and close the socket; a peer that does not take it in time is cut off."""
         if self._reason is None:
             self._reason = reason
@@ -74,8 +74,8 @@ class Transport(asyncio.Protocol):
             return
         self.flush()
         self._socket.close()
-        if self._last_words is None:
-            self._last_words = self._loop.call_later(_LAST_WORDS_WITHIN, self._socket.abort)
+        if self._abort_timer is None:
+            self._abort_timer = self._loop.call_later(_ABORT_TIMEOUT, self._socket.abort)
 
     def abort(self, reason: Exception) -> None:
         """Close the socket at once, without goodbye."""
@@ -99,12 +99,12 @@ class Transport(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Bytes have come."""
-        self._told(self._core.receive(data))
+        self._handle_events(self._core.receive(data))
         self.flush_soon()
 
     def eof_received(self) -> None:
         """The peer has hung up; asyncio closes our side too."""
-        self._told(self._core.end_of_stream())
+        self._handle_events(self._core.receive_eof())
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The socket is closed."""
@@ -112,7 +112,7 @@ class Transport(asyncio.Protocol):
             self._reason = ConnectionLost(
                 f"expected the connection to last, got: {exc or type(exc).__name__}"
             )
-        self._told(self._core.end_of_stream())
+        self._handle_events(self._core.receive_eof())
         self._end()
 
     def pause_writing(self) -> None:
@@ -125,36 +125,36 @@ class Transport(asyncio.Protocol):
 
     # -- inside --------------------------------------------------------------------------------------------
 
-    def _told(self, happenings: list[Happening]) -> None:
-        if not happenings:
+    def _handle_events(self, events: list[AmqpEvent]) -> None:
+        if not events:
             return
-        self._hear(happenings)
-        first, last = happenings[0], happenings[-1]
+        self._on_events(events)
+        first, last = events[0], events[-1]
         if isinstance(first, Opened) and first.heartbeat:
-            self._beat_every(first.heartbeat / 2)
-        if isinstance(last, Failed):
-            self.hang_up(last.error)  # the broker waits for Connection.CloseOk, where it closed
+            self._run_heartbeat(first.heartbeat / 2)
+        if isinstance(last, ConnectionFailed):
+            self.close_gracefully(last.error)  # the broker waits for Connection.CloseOk, where it closed
         elif isinstance(last, Closed):
-            self.hang_up(ConnectionLost("expected an open connection, got one that we closed"))
+            self.close_gracefully(ConnectionLost("expected an open connection, got one that we closed"))
 
-    def _beat_every(self, seconds: float) -> None:
+    def _run_heartbeat(self, seconds: float) -> None:
         # One tick at a time: a loop that stood still counts one half beat, not all that it slept through.
-        if happenings := self._core.half_beat():
-            self._hear(happenings)
-            for happening in happenings:
-                if isinstance(happening, Failed):
-                    self.abort(happening.error)
+        if events := self._core.tick_heartbeat():
+            self._on_events(events)
+            for event in events:
+                if isinstance(event, ConnectionFailed):
+                    self.abort(event.error)
             return
         self.flush_soon()
-        self._beat = self._loop.call_later(seconds, self._beat_every, seconds)
+        self._heartbeat_timer = self._loop.call_later(seconds, self._run_heartbeat, seconds)
 
     def _end(self) -> None:
-        for timer in (self._beat, self._last_words):
+        for timer in (self._heartbeat_timer, self._abort_timer):
             if timer is not None:
                 timer.cancel()
         self._writable.set()
         if not self.lost.is_set():
             self.lost.set()
-            self._tell_lost(
+            self._on_lost(
                 self._reason or ConnectionLost("expected an open connection, got one that is closed")
             )

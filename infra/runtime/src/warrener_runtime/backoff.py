@@ -1,7 +1,7 @@
 """How long to wait before the next try."""
 
 
-class Backoff:
+class ExponentialBackoff:
     """Delays that double from `first` to `ceiling`, and begin again after a success. Pure."""
 
     def __init__(self, first: float = 0.1, ceiling: float = 10.0) -> None:

@@ -56,7 +56,7 @@ class Entropy(Protocol):
         """A UUIDv7: unique, and later ones sort after earlier ones."""
         ...
 
-    def new_text(self) -> str:
+    def new_id_text(self) -> str:
         """As `new_id`, as text: for what is only ever written."""
         ...
 
@@ -71,7 +71,7 @@ class SystemEntropy:
     def new_id(self) -> UUID:
         return uuid7()
 
-    def new_text(self) -> str:
+    def new_id_text(self) -> str:
         return str(uuid_utils.uuid7())
 
     def chance(self) -> float:

@@ -85,7 +85,7 @@ class DatabaseClock:
     @property
     def trusted(self) -> bool:
         """True if there is a recent and accurate sample, so that leases and deadlines may be judged."""
-        return self._doubt() is None
+        return self._distrust_reason() is None
 
     @property
     def deviation(self) -> float:
@@ -97,7 +97,7 @@ class DatabaseClock:
     def component(self) -> Component:
         """What samples it while the service lives; start it after the database, before whatever judges."""
         return Group(
-            Resource("first sample of the database's time", self.start, _nothing),
+            Resource("first sample of the database's time", self.start, _do_nothing),
             Loop("clock", self.sample, every=SAMPLE_INTERVAL, clock=self._local),
             name="clock",
         )
@@ -109,23 +109,23 @@ class DatabaseClock:
 
     async def sample(self) -> None:
         """Ask the database for its time once. Raises what the database raises; the estimate stays then."""
-        bounds = await self._ask()
+        bounds = await self._read_bounds()
         if self._contradicts(bounds):
-            bounds = await self._ask()  # one reading may be wrong: a step shows in two
+            bounds = await self._read_bounds()  # one reading may be wrong: a step shows in two
             if self._contradicts(bounds):
-                self._step(bounds)
+                self._apply_step(bounds)
                 return
         self._stepped = False
-        self._take(bounds)
+        self._apply_sample(bounds)
 
     async def check(self) -> str | None:
         """For readiness: raises NotReady while it is not trusted; a note if the local clock is wrong."""
-        if doubt := self._doubt():
-            raise NotReady(doubt)
-        apart = self.deviation
-        return f"ok; {_told(apart)}, which is not used" if abs(apart) > MAX_DEVIATION else None
+        if reason := self._distrust_reason():
+            raise NotReady(reason)
+        deviation = self.deviation
+        return f"ok; {_describe_deviation(deviation)}, which is not used" if abs(deviation) > MAX_DEVIATION else None
 
-    def _doubt(self) -> str | None:
+    def _distrust_reason(self) -> str | None:
         if self._offset is None:
             return "the database has not been asked for its time yet"
         age = self._local.monotonic() - self._sampled_at
@@ -135,23 +135,23 @@ class DatabaseClock:
             return "the database's time has jumped; time is not judged until it is confirmed"
         return None
 
-    async def _ask(self) -> _Bounds:
+    async def _read_bounds(self) -> _Bounds:
         before = self._local.monotonic()
         async with asyncio.timeout(_SAMPLE_TIMEOUT):
-            told = (await self._read()).timestamp()
-        return _Bounds(told - self._local.monotonic(), told - before)
+            database_time = (await self._read()).timestamp()
+        return _Bounds(database_time - self._local.monotonic(), database_time - before)
 
     def _contradicts(self, bounds: _Bounds) -> bool:
         if self._offset is None:
             return False
-        apart = max(bounds.low - self._offset, self._offset - bounds.high)
-        return apart > self._aged() + STEP
+        deviation = max(bounds.low - self._offset, self._offset - bounds.high)
+        return deviation > self._aged() + STEP
 
     def _aged(self) -> float:
         """The uncertainty of the estimate now: it grows with the age of the sample."""
         return self._uncertainty + _DRIFT * (self._local.monotonic() - self._sampled_at)
 
-    def _take(self, bounds: _Bounds) -> None:
+    def _apply_sample(self, bounds: _Bounds) -> None:
         aged = self._aged()
         if self._offset is None or bounds.uncertainty <= aged:
             self._offset, self._uncertainty = bounds.middle, bounds.uncertainty
@@ -161,7 +161,7 @@ class DatabaseClock:
             self._sampled_at = self._local.monotonic()
         self._report_deviation()
 
-    def _step(self, bounds: _Bounds) -> None:
+    def _apply_step(self, bounds: _Bounds) -> None:
         assert self._offset is not None
         _log.warning(
             "The database's time has jumped against the monotonic clock; leases are judged again later.",
@@ -174,28 +174,28 @@ class DatabaseClock:
 
     def _report_deviation(self) -> None:
         """Once when it begins, once when it is over."""
-        apart = self.deviation
-        if not self._deviates and abs(apart) > MAX_DEVIATION + self._uncertainty:
+        deviation = self.deviation
+        if not self._deviates and abs(deviation) > MAX_DEVIATION + self._uncertainty:
             self._deviates = True
             _log.warning(
-                f"{_told(apart).capitalize()}; the database's time is used instead. Let a time service (NTP) "
+                f"{_describe_deviation(deviation).capitalize()}; the database's time is used instead. Let a time service (NTP) "
                 "set both clocks.",
                 action="clock.deviates",
-                seconds=round(apart, 3),
+                seconds=round(deviation, 3),
             )
-        elif self._deviates and abs(apart) < MAX_DEVIATION / 2:
+        elif self._deviates and abs(deviation) < MAX_DEVIATION / 2:
             self._deviates = False
             _log.info(
                 "The clock of this host agrees with the database's again.",
                 action="clock.agrees",
-                seconds=round(apart, 3),
+                seconds=round(deviation, 3),
             )
 
 
-def _told(apart: float) -> str:
-    which = "ahead of" if apart > 0 else "behind"
-    return f"the clock of this host is {abs(apart):.1f} s {which} the database's"
+def _describe_deviation(deviation: float) -> str:
+    which = "ahead of" if deviation > 0 else "behind"
+    return f"the clock of this host is {abs(deviation):.1f} s {which} the database's"
 
 
-async def _nothing() -> None:
+async def _do_nothing() -> None:
     """There is nothing to let go of."""

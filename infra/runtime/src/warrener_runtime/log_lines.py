@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TextIO
 
 
-class Lines:
+class LogLineWriter:
     """What structlog writes to; the stream is looked up at each line, because others may replace it."""
 
     def __init__(self, stream: Callable[[], TextIO]) -> None:

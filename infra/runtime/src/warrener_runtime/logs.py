@@ -9,7 +9,7 @@ from typing import Any, Literal, Protocol, Self, TextIO, cast
 import structlog
 from structlog.typing import EventDict, Processor
 
-from warrener_runtime.log_lines import Lines
+from warrener_runtime.log_lines import LogLineWriter
 from warrener_runtime.settings.secrets import mask
 from warrener_runtime.telemetry.context import current
 
@@ -49,8 +49,8 @@ def _quiet(_logger: Any, method: str, record: EventDict) -> EventDict:
     return record
 
 
-def _to_stderr(*_names: object) -> Lines:
-    return Lines(lambda: sys.stderr)
+def _to_stderr(*_names: object) -> LogLineWriter:
+    return LogLineWriter(lambda: sys.stderr)
 
 
 if not structlog.is_configured():
@@ -77,7 +77,7 @@ def configure(
     structlog.configure(
         processors=[*shared, *renderer],
         wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level.lower()]),
-        logger_factory=lambda *_names: Lines(lambda: output),
+        logger_factory=lambda *_names: LogLineWriter(lambda: output),
         cache_logger_on_first_use=False,  # loggers of modules must follow a later configure()
     )
     _adopt_stdlib(output, LEVELS[level.lower()], shared, renderer)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from warrener_runtime.bus.port import Bus, BusError, BusUnreachable, Fate, Outgoing
+from warrener_runtime.bus.port import Bus, BusError, BusUnreachable, PublishResult, OutgoingMessage
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
 
@@ -14,79 +14,79 @@ _PAUSE_DOUBLINGS = 7
 _LATER_TIMEOUT = 3.0  # seconds for the confirms of what may be left and has been published before
 
 
-class Unroutable(BusError):
+class UnroutableMessages(BusError):
     """Nobody is bound for these messages; all others of the call are confirmed, or left."""
 
-    def __init__(self, letters: Sequence[Outgoing], left: Sequence[Outgoing] = ()) -> None:
-        keys = sorted({f"{letter.exchange}:{letter.routing_key}" for letter in letters})
+    def __init__(self, messages: Sequence[OutgoingMessage], deferred: Sequence[OutgoingMessage] = ()) -> None:
+        keys = sorted({f"{message.exchange}:{message.routing_key}" for message in messages})
         super().__init__(
             f"expected a queue bound for {', '.join(keys)}, got none;"
             " declare it, or start the service that consumes it"
         )
-        self.letters = tuple(letters)
-        self.left = tuple(left)  # by `publish_or_leave`
+        self.messages = tuple(messages)
+        self.deferred = tuple(deferred)  # by `publish_or_defer`
 
 
-async def publish_all(bus: Bus, letters: Sequence[Outgoing], *, clock: Clock) -> None:
+async def publish_all(bus: Bus, messages: Sequence[OutgoingMessage], *, clock: Clock) -> None:
     """Publish until every letter is confirmed.
 
     What was refused or has an uncertain fate is published again, with a back-off and under the same message
     id, for as long as it takes; cancel the call to give up. Returns when the broker has all of them. Raises
     Unroutable for those that no queue is bound for, once all the others are confirmed.
     """
-    open_letters = list(letters)
-    unroutable: list[Outgoing] = []
+    unconfirmed = list(messages)
+    unroutable: list[OutgoingMessage] = []
     rounds = 0
-    while open_letters:
-        fates = await bus.publish(open_letters)
-        told = list(zip(open_letters, fates, strict=True))
-        unroutable += [letter for letter, fate in told if fate is Fate.UNROUTABLE]
-        open_letters = [letter for letter, fate in told if fate in {Fate.REFUSED, Fate.UNKNOWN}]
-        if open_letters:
-            await _back_off(len(open_letters), rounds, clock)
+    while unconfirmed:
+        results = await bus.publish(unconfirmed)
+        outcomes = list(zip(unconfirmed, results, strict=True))
+        unroutable += [message for message, result in outcomes if result is PublishResult.UNROUTABLE]
+        unconfirmed = [message for message, result in outcomes if result in {PublishResult.REFUSED, PublishResult.UNKNOWN}]
+        if unconfirmed:
+            await _back_off(len(unconfirmed), rounds, clock)
             rounds += 1
     if unroutable:
-        raise Unroutable(unroutable)
+        raise UnroutableMessages(unroutable)
 
 
-async def publish_or_leave(
-    bus: Bus, letters: Sequence[Outgoing], *, clock: Clock, may_leave: Callable[[Outgoing], bool]
-) -> list[Outgoing]:
+async def publish_or_defer(
+    bus: Bus, messages: Sequence[OutgoingMessage], *, clock: Clock, may_defer: Callable[[OutgoingMessage], bool]
+) -> list[OutgoingMessage]:
     """Publish until every letter is confirmed or left; return those that were left.
 
-    A full or ill queue must not hold up messages to others. So a letter that `may_leave` is left once its
+    A full or ill queue must not hold up messages to others. So a letter that `may_defer` is left once its
     queue refuses it, or has not confirmed it twice although the broker answers. The others, and all of them
     while the broker does not answer, are published again as by `publish_all`. Raises Unroutable.
     """
-    open_letters, left, unroutable = list(letters), list[Outgoing](), list[Outgoing]()
+    unconfirmed, deferred, unroutable = list(messages), list[OutgoingMessage](), list[OutgoingMessage]()
     rounds = 0
-    while open_letters:
-        sent = bus.publish(open_letters, timeout=_LATER_TIMEOUT) if rounds else bus.publish(open_letters)
-        fates = await sent
-        by_fate: dict[Fate, list[Outgoing]] = {fate: [] for fate in Fate}
-        for letter, fate in zip(open_letters, fates, strict=True):
-            by_fate[fate].append(letter)
-        unroutable += by_fate[Fate.UNROUTABLE]
-        refused, doubtful = by_fate[Fate.REFUSED], by_fate[Fate.UNKNOWN]
-        given_up = [*refused, *(doubtful if rounds and doubtful and await _answers(bus) else ())]
-        left += filter(may_leave, given_up)
+    while unconfirmed:
+        sent = bus.publish(unconfirmed, timeout=_LATER_TIMEOUT) if rounds else bus.publish(unconfirmed)
+        results = await sent
+        by_result: dict[PublishResult, list[OutgoingMessage]] = {result: [] for result in PublishResult}
+        for message, result in zip(unconfirmed, results, strict=True):
+            by_result[result].append(message)
+        unroutable += by_result[PublishResult.UNROUTABLE]
+        refused, uncertain = by_result[PublishResult.REFUSED], by_result[PublishResult.UNKNOWN]
+        given_up = [*refused, *(uncertain if rounds and uncertain and await _answers(bus) else ())]
+        deferred += filter(may_defer, given_up)
         # In their order: a letter is in one of the two.
-        gone = set(map(id, left))
-        open_letters = [letter for letter in (*refused, *doubtful) if id(letter) not in gone]
-        if open_letters:
-            await _back_off(len(open_letters), rounds, clock)
+        gone = set(map(id, deferred))
+        unconfirmed = [message for message in (*refused, *uncertain) if id(message) not in gone]
+        if unconfirmed:
+            await _back_off(len(unconfirmed), rounds, clock)
             rounds += 1
-    if left:
+    if deferred:
         _log.warning(
             "Queues did not take some messages; these are left to a later publish."
             " Look at the queues: full, or without a quorum.",
             action="publishing.left",
-            messages=len(left),
-            routing_keys=sorted({letter.routing_key for letter in left})[:10],
+            messages=len(deferred),
+            routing_keys=sorted({message.routing_key for message in deferred})[:10],
         )
     if unroutable:
-        raise Unroutable(unroutable, left)
-    return left
+        raise UnroutableMessages(unroutable, deferred)
+    return deferred
 
 
 async def _answers(bus: Bus) -> bool:

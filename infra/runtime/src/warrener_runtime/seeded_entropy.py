@@ -21,7 +21,7 @@ class SeededEntropy:
         low = self._random.getrandbits(62)
         return UUID(int=(self._milliseconds << 80) | _VERSION_7 | high | _VARIANT | low)
 
-    def new_text(self) -> str:
+    def new_id_text(self) -> str:
         return str(self.new_id())
 
     def chance(self) -> float:

@@ -61,11 +61,11 @@ class VirtualClock:
             heapq.heappop(self._sleepers)[2].set_result(None)
         await self.settle()
 
-    async def run_until(self, fact: Callable[[], bool], *, within: float) -> None:
-        """Move on from sleeper to sleeper until `fact()`. Raises TimeoutError after `within` seconds."""
+    async def run_until(self, condition: Callable[[], bool], *, within: float) -> None:
+        """Move on from sleeper to sleeper until `condition()`. Raises TimeoutError after `within` seconds."""
         end = self._elapsed + within
         await self.settle()
-        while not fact():
+        while not condition():
             wakes_at = self._next_wake()
             if wakes_at is None or wakes_at > end:
                 raise TimeoutError(

@@ -8,13 +8,13 @@ from warrener_agent.workplace import Workplace
 from warrener_contracts.events import AgentAnnounced, AgentAnnouncedData, ScheduleDeclaration
 from warrener_contracts.messages import build_message
 from warrener_contracts.topology import TOPOLOGY, dispatch_queue
-from warrener_runtime.lifecycle import Managed
+from warrener_runtime.lifecycle import ManagedComponent
 from warrener_runtime.logs import get_logger
 
 _log = get_logger("agent.announce")
 
 
-class Announcer(Managed):
+class Announcer(ManagedComponent):
     """Declares the queues when it starts, then tells the scheduler what this agent can run."""
 
     def __init__(

@@ -70,7 +70,7 @@ class Attempt:
     def start(self) -> None:
         """Begin. It is in the table of what runs already."""
         self._bench.live.add(self)
-        self._scope.run(self._span.inhabit)
+        self._scope.run(self._span.activate)
         self._run.context = self._span.context
         if self._span.recording:
             self._describe()

@@ -16,8 +16,8 @@ from warrener_agent.last_deed import LastDeed
 from warrener_agent.seizure import SeizureAlarm
 from warrener_agent.standstill import Standstill
 from warrener_agent.workplace import Workplace
-from warrener_runtime.lifecycle import Managed
-from warrener_runtime.lifecycle.serving import Exit
+from warrener_runtime.lifecycle import ManagedComponent
+from warrener_runtime.lifecycle.runner import ServiceExitCode
 
 _PATIENCE: Final = 10.0
 """Seconds that the last deed may take at most: it needs the disk and the ledger, and neither may keep the
@@ -27,7 +27,7 @@ _LEASES: Final = 2.0
 """No loop is called blocked for good before this many leases are over, whatever the setting says."""
 
 
-class BlockedWatch(Managed):
+class BlockedWatch(ManagedComponent):
     """Has the process ended with exit code 71 when its event loop has not turned for `agent_blocked_after`,
     or sooner where the leases of what it runs cannot be renewed meanwhile.
 
@@ -106,7 +106,7 @@ class BlockedWatch(Managed):
                 self._alarm.put_off(self._leases.deadline())
                 self._leases.look(turned=False, task=task)
         finally:
-            self._end_process(Exit.BLOCKED)
+            self._end_process(ServiceExitCode.BLOCKED)
 
 
 def limit_of(blocked_after: float, lease: float) -> float:

@@ -8,7 +8,7 @@ from warrener_agent.ledger.port import Claim, Ledger, LedgerUnavailable, Renewal
 from warrener_agent.receipts import acknowledge
 from warrener_agent.running import Run, Stop
 from warrener_agent.workplace import Workplace
-from warrener_runtime.backoff import Backoff
+from warrener_runtime.backoff import ExponentialBackoff
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
 
@@ -134,7 +134,7 @@ class Leases:
 
 async def start_patiently(ledger: Ledger, clock: Clock) -> None:
     """Start the ledger, however long its database takes to come."""
-    backoff = Backoff(first=0.5, ceiling=5.0)
+    backoff = ExponentialBackoff(first=0.5, ceiling=5.0)
     while True:
         try:
             await ledger.start()

@@ -1,10 +1,10 @@
 """The ear for control."""
 
 from warrener_runtime.bus.port import Bus, Handler, Subscription
-from warrener_runtime.lifecycle import Managed
+from warrener_runtime.lifecycle import ManagedComponent
 
 
-class Ear(Managed):
+class Ear(ManagedComponent):
     """Listens to one low-rate queue as long as it lives, draining included: cancellations are heard to the
     end."""
 

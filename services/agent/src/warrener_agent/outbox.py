@@ -10,10 +10,10 @@ from warrener_agent.receipts import Receipt, acknowledge
 from warrener_agent.running import Run
 from warrener_agent.workplace import Workplace
 from warrener_contracts.messages import Message, batch_messages, batch_parked
-from warrener_runtime.lifecycle import Managed, NotReady
-from warrener_runtime.lifecycle.vitals import Vitals, vitals_here
+from warrener_runtime.lifecycle import ManagedComponent, NotReady
+from warrener_runtime.lifecycle.health_registry import HealthRegistry, current_health_registry
 from warrener_runtime.logs import get_logger
-from warrener_runtime.publishing import Unroutable, publish_or_leave
+from warrener_runtime.publishing import UnroutableMessages, publish_or_defer
 
 _log = get_logger("agent.outbox")
 
@@ -36,7 +36,7 @@ class Shipment(NamedTuple):
     run: Run | None = None
 
 
-class AgentOutbox(Managed):
+class AgentOutbox(ManagedComponent):
     """Publishes and then acknowledges. What is refused holds its own deliveries and slots, and nothing else.
 
     What waits here is bounded by the slots and the prefetch: a shipment without a run is forgotten as soon as
@@ -50,7 +50,7 @@ class AgentOutbox(Managed):
         self._refusing: set[Target] = set()
         self._since = 0.0  # monotonic; when the first of what is unsent was refused
         self._work: asyncio.Task[None] | None = None
-        self._vitals: Vitals | None = None
+        self._health_registry: HealthRegistry | None = None
 
     async def check(self) -> None:
         """Raise NotReady, naming the targets that have refused messages for some time."""
@@ -80,9 +80,9 @@ class AgentOutbox(Managed):
         return False
 
     async def _on_start(self) -> None:
-        self._vitals = vitals_here.get()
-        if self._vitals:
-            self._vitals.watch(self.name, self.check)
+        self._health_registry = current_health_registry.get()
+        if self._health_registry:
+            self._health_registry.register(self.name, self.check)
 
     async def _on_drain(self) -> None:
         if self._work is None:
@@ -98,8 +98,8 @@ class AgentOutbox(Managed):
             )
 
     async def _on_stop(self) -> None:
-        if self._vitals:
-            self._vitals.forget(self.name)
+        if self._health_registry:
+            self._health_registry.unregister(self.name)
         self._unsent.clear()
         self._refusing.clear()
         if self._work is not None:
@@ -113,16 +113,16 @@ class AgentOutbox(Managed):
             return set()
         together = batch_messages(batch_parked(letters))
         try:
-            left = await publish_or_leave(
-                self._at.bus, together, clock=self._at.clock, may_leave=lambda _: True
+            left = await publish_or_defer(
+                self._at.bus, together, clock=self._at.clock, may_defer=lambda _: True
             )
-        except Unroutable as error:
+        except UnroutableMessages as error:
             _log.error(
                 "No queue is bound for what the agent sends; it is sent again. Is a scheduler running?",
                 action="agent.unroutable",
                 error=str(error),
             )
-            left = [*error.letters, *error.left]
+            left = [*error.messages, *error.deferred]
         return {(letter.exchange, letter.routing_key) for letter in left}
 
     def _is_refused(self, shipment: Shipment) -> bool:

@@ -15,15 +15,15 @@ from warrener_agent.report import Reporter
 from warrener_agent.running import Run, Stop
 from warrener_agent.workplace import Workplace
 from warrener_contracts.events import AttemptDispatchedData, ErrorInfo
-from warrener_runtime.lifecycle import Managed
-from warrener_runtime.lifecycle.vitals import vitals_here
+from warrener_runtime.lifecycle import ManagedComponent
+from warrener_runtime.lifecycle.health_registry import current_health_registry
 from warrener_runtime.telemetry import Telemetry
 
 _RESERVE = 0.2
 """The share of the drain grace that is kept for giving back what does not end in time."""
 
 
-class Performer(Managed):
+class Performer(ManagedComponent):
     """Runs attempts, each handler in a task of its own, so that a lost channel cancels nothing.
 
     Drain waits for what runs, for most of the grace, or until somebody is in a hurry; the rest is stopped and
@@ -76,8 +76,8 @@ class Performer(Managed):
         task.add_done_callback(self._tasks.discard)
 
     async def _on_start(self) -> None:
-        if vitals := vitals_here.get():
-            vitals.when_hurried(self._hurry.set)
+        if vitals := current_health_registry.get():
+            vitals.on_hurry(self._hurry.set)
 
     async def _on_drain(self) -> None:
         waiting = asyncio.create_task(self._at.running.empty())

@@ -9,7 +9,7 @@ from warrener_agent.workplace import Workplace
 from warrener_contracts import topology
 from warrener_contracts.events import AgentHeartbeat, AgentHeartbeatData, HeartbeatAttempt
 from warrener_contracts.messages import Message, build_message
-from warrener_runtime.lifecycle import Managed
+from warrener_runtime.lifecycle import ManagedComponent
 from warrener_runtime.logs import get_logger
 
 _log = get_logger("agent.presence")
@@ -126,7 +126,7 @@ class Presence:
         )
 
 
-class Door(Managed):
+class Door(ManagedComponent):
     """Opens when all parts have started, and says when the agent begins to drain: it stands last, so it
     drains first. Heartbeats begin with it, and go on until the end."""
 
@@ -141,7 +141,7 @@ class Door(Managed):
         self._presence.draining = True
 
 
-class Farewell(Managed):
+class Farewell(ManagedComponent):
     """Says at the end of a drain that the agent ends: it stands first, so it drains last."""
 
     def __init__(self, presence: Presence) -> None:

@@ -9,13 +9,13 @@ from warrener_agent.running import Run
 from warrener_agent.status_events import HowFar
 from warrener_agent.workplace import Workplace
 from warrener_contracts.messages import batch_messages, build_message
-from warrener_runtime.lifecycle import Managed
+from warrener_runtime.lifecycle import ManagedComponent
 
 _PACE = 1.0
 """Seconds between two messages about the progress of one attempt."""
 
 
-class ProgressLine(Managed):
+class ProgressLine(ManagedComponent):
     """Says what runs. Best effort: what gets lost here is told by the next heartbeat or the outcome."""
 
     def __init__(self, at: Workplace) -> None:

@@ -22,7 +22,7 @@ from warrener_agent.receipts import Receipt
 from warrener_agent.running import Run
 from warrener_agent.workplace import Workplace
 from warrener_contracts.events import AttemptDispatchedData
-from warrener_runtime.backoff import Backoff
+from warrener_runtime.backoff import ExponentialBackoff
 from warrener_runtime.logs import get_logger
 from warrener_runtime.telemetry import TraceContext
 
@@ -102,7 +102,7 @@ class Recorder:
         return await self._at.ledger.claim(claims, agent_id=self._at.agent_id, lease=self._at.lease)
 
     async def _patiently(self, work: Callable[[], Awaitable[R]]) -> R:
-        backoff = Backoff(ceiling=5.0)
+        backoff = ExponentialBackoff(ceiling=5.0)
         while True:
             try:
                 return await work()

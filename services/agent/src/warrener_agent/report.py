@@ -13,7 +13,7 @@ from warrener_agent.status_events import Times
 from warrener_agent.workplace import Workplace
 from warrener_contracts.codec import DecodedEvent, decode
 from warrener_contracts.messages import Message, build_message
-from warrener_runtime.lifecycle import Managed
+from warrener_runtime.lifecycle import ManagedComponent
 from warrener_runtime.logs import get_logger
 
 _log = get_logger("agent.report")
@@ -26,7 +26,7 @@ _FAILED_PAUSE = 5.0
 """Seconds until an outcome is recorded again that met an error nobody expected."""
 
 
-class Reporter(Managed):
+class Reporter(ManagedComponent):
     """Gathers what ends meanwhile: one statement, one publish and one acknowledgement for all of it.
 
     There is no timer: what is handed in while nothing is committed goes at once. It does not give up: while
@@ -121,7 +121,7 @@ class Reporter(Managed):
     def _letters(self, report: Report, end: Settled) -> list[Message]:
         if isinstance(end, Succeeded):
             told = self._at.speaker.succeeded(
-                self._at.entropy.new_text(), report.about, report.context, end.completion
+                self._at.entropy.new_id_text(), report.about, report.context, end.completion
             )
             follow_ups = end.completion.follow_ups
             return [*map(_request, follow_ups), told] if follow_ups else [told]

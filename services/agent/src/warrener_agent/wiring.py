@@ -89,7 +89,7 @@ def _parts(at: Workplace, agent: Agent, telemetry: Telemetry) -> Component:
     )
     receiver = Receiver(at, performer, reporter, outbox)
     consumers = [_consumer(at, receiver, queue) for queue in at.queues]
-    presence = Presence(at, lambda: all(consumer.live or consumer.away for consumer in consumers))
+    presence = Presence(at, lambda: all(consumer.live or consumer.is_paused for consumer in consumers))
     control, leases = Control(at, presence), Leases(at, lambda: presence.silent)
     every, lease = partial(Loop, clock=at.clock), at.settings.agent_lease
     return Group(

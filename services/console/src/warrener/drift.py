@@ -15,7 +15,7 @@ from warrener_contracts.topology import (
     Topology,
     dispatch_queue,
 )
-from warrener_runtime.bus.namespace import Names
+from warrener_runtime.bus.namespace import NameMapper
 
 _DECLARE = "run `warrener topology --declare`"
 _MAKE_ANEW = (
@@ -78,10 +78,10 @@ async def drift(probe: Probe, management: Management) -> Drift:
     return Drift(_named(found, names), _named(unlike, names), compared=True)
 
 
-def _named(found: Iterable[Difference], names: Names) -> tuple[Difference, ...]:
+def _named(found: Iterable[Difference], names: NameMapper) -> tuple[Difference, ...]:
     """The same, by the names on the broker."""
     return tuple(
-        replace(each, what=" ".join(names.on_broker(word) for word in each.what.split(" "))) for each in found
+        replace(each, what=" ".join(names.to_broker(word) for word in each.what.split(" "))) for each in found
     )
 
 
@@ -102,11 +102,11 @@ async def differences(probe: Probe, wanted: Topology = TOPOLOGY) -> list[Differe
     return found
 
 
-def ours(seen: Seen, names: Names) -> Seen:
+def ours(seen: Seen, names: NameMapper) -> Seen:
     """The queues of the namespace, by the names that code knows. Pure."""
     return {
-        names.in_code(queue): frozenset(
-            Binding(names.in_code(bound.exchange), bound.key) for bound in bindings_of_it
+        names.from_broker(queue): frozenset(
+            Binding(names.from_broker(bound.exchange), bound.key) for bound in bindings_of_it
         )
         for queue, bindings_of_it in seen.items()
         if names.is_ours(queue)

@@ -64,7 +64,7 @@ def management_of(broker_url: str, said: str | None = None) -> Management:
         if parts.username is not None:
             user, password = unquote(parts.username), unquote(parts.password or "")
         url = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path.rstrip('/')}"
-    return Management(url, user, password, broker.wishes.virtual_host, broker_url)
+    return Management(url, user, password, broker.params.virtual_host, broker_url)
 
 
 async def bindings(management: Management) -> Seen:

@@ -18,11 +18,11 @@ from warrener.exits import CommandError, Exit
 from warrener.running import Unreachable, broker_address, knock, not_let_in, what_the_system_says
 from warrener_contracts import topology
 from warrener_runtime.bus import BusCredentialsRefused
-from warrener_runtime.bus.namespace import DEFAULT_NAMESPACE, Names
+from warrener_runtime.bus.namespace import DEFAULT_NAMESPACE, NameMapper
 from warrener_runtime.bus.port import ExchangeSpec, QueueSpec
 from warrener_runtime.bus.rabbit.connection import address, close_quietly, connect
-from warrener_runtime.bus.rabbit.faults import broker_faults
-from warrener_runtime.bus.rabbit.wire import LinkLost
+from warrener_runtime.bus.rabbit.error_translation import translate_errors
+from warrener_runtime.bus.rabbit.broker_client import BrokerConnectionLost
 from warrener_runtime.settings import mask
 
 _WITHIN = 10.0  # seconds for one step
@@ -42,7 +42,7 @@ class Probe:
 
     def __init__(self, connection: aiormq.Connection, namespace: str) -> None:
         self._connection = connection
-        self.names = Names(namespace)
+        self.names = NameMapper(namespace)
 
     @property
     def broker(self) -> str:
@@ -54,7 +54,7 @@ class Probe:
         """What is in the queue and who consumes it; None if it does not exist."""
         async with self._channel() as channel:
             try:
-                seen = await channel.queue_declare(self.names.on_broker(name), passive=True, timeout=_WITHIN)
+                seen = await channel.queue_declare(self.names.to_broker(name), passive=True, timeout=_WITHIN)
             except aiormq.ChannelNotFoundEntity:
                 return None
         return QueueSeen(seen.message_count or 0, seen.consumer_count or 0)
@@ -75,7 +75,7 @@ class Probe:
         """Whether there is an exchange by this name."""
         async with self._channel() as channel:
             try:
-                await channel.exchange_declare(self.names.on_broker(name), passive=True, timeout=_WITHIN)
+                await channel.exchange_declare(self.names.to_broker(name), passive=True, timeout=_WITHIN)
             except aiormq.ChannelNotFoundEntity:
                 return False
         return True
@@ -102,14 +102,14 @@ class Probe:
     async def delete_exchange(self, name: str) -> None:
         """Delete it where it is there."""
         async with self._channel() as channel:
-            await channel.exchange_delete(self.names.on_broker(name), timeout=_WITHIN)
+            await channel.exchange_delete(self.names.to_broker(name), timeout=_WITHIN)
 
     async def try_permissions(self) -> str | None:
         """Configure, write and read for real, as a client does: an own reply queue, an answer to it. None:
         all granted; else which is not, in the broker's words."""
         address = f"doctor-{uuid4().hex}"
         ear = self.names.queue(topology.reply_queue(address))
-        events = self.names.on_broker(topology.EVENTS)
+        events = self.names.to_broker(topology.EVENTS)
         step = "configure"
         async with self._channel() as channel:
             try:
@@ -157,7 +157,7 @@ async def probing(url: str, namespace: str = DEFAULT_NAMESPACE) -> AsyncGenerato
             connection = await connect(address(url, "warrener.command"))
     except BusCredentialsRefused as error:
         raise not_let_in(error) from error
-    except (OSError, LinkLost) as error:
+    except (OSError, BrokerConnectionLost) as error:
         raise Unreachable(url, _reason(error)) from error
     try:
         with _told_if_lost(url):
@@ -169,7 +169,7 @@ async def probing(url: str, namespace: str = DEFAULT_NAMESPACE) -> AsyncGenerato
 @contextmanager
 def _told_if_lost(url: str) -> Generator[None]:
     try:
-        with broker_faults():
+        with translate_errors():
             yield
     except aiormq.AMQPChannelError as error:
         raise CommandError(
@@ -177,7 +177,7 @@ def _told_if_lost(url: str) -> Generator[None]:
             do="give the user the right to configure, write and read warrener.*: rabbitmqctl set_permissions",
             code=Exit.UNREACHABLE,
         ) from error
-    except LinkLost as error:
+    except BrokerConnectionLost as error:
         raise CommandError(
             f"expected the broker at {mask(url)} to go on answering, got: {error}",
             do="look whether it still runs, and try again",

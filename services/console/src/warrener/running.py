@@ -16,7 +16,7 @@ from warrener.exits import CommandError, Exit
 from warrener.places import Places
 from warrener.shown.screen import err
 from warrener.store_trouble import of_store
-from warrener_amqp.address import Address, address
+from warrener_amqp.address import Address, parse_address
 from warrener_client import Client, ClientError
 from warrener_runtime import logs
 from warrener_runtime.bus import BusCredentialsRefused, BusError
@@ -113,7 +113,7 @@ def not_let_in(error: BusCredentialsRefused) -> CommandError:
 def broker_address(url: str) -> Address:
     """The broker's URL, taken apart. Raises CommandError where it is none."""
     try:
-        return address(url)
+        return parse_address(url)
     except ValueError as error:
         raise CommandError(
             f"expected a broker's URL like amqp://host:5672/vhost, got {mask(url)} ({error})",

@@ -147,7 +147,7 @@ class Accept:
         return Asked(event.model_copy(update=context._asdict()), asked.came)
 
     def _span(self, event: JobRequested, parent: TraceContext | None) -> TraceContext:
-        return self._telemetry.moment(
+        return self._telemetry.record_instant(
             names.accept(event.data.job_type),
             kind="consumer",
             parent=parent,

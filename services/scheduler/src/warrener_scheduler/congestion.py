@@ -11,7 +11,7 @@ from uuid import UUID
 
 from warrener_contracts.states import JobState
 from warrener_runtime.clock import Clock
-from warrener_runtime.lifecycle.vitals import NotReady, vitals_here
+from warrener_runtime.lifecycle.health_registry import NotReady, current_health_registry
 from warrener_runtime.logs import get_logger
 from warrener_scheduler.acceptance import Accepted, Decision
 from warrener_store.port import StateStore
@@ -74,8 +74,8 @@ class Congestion:
             self._reopen({job_id for job_id, _ in refused}, rows)
         if not refused:
             return
-        if (vitals := vitals_here.get()) is not None:
-            vitals.watch("dispatch queues", self.check)
+        if (vitals := current_health_registry.get()) is not None:
+            vitals.register("dispatch queues", self.check)
         now = self._clock.now()
         await self._store.mark_unpublished(refused, now)
         jobs = {job_id for job_id, _ in refused}

@@ -8,7 +8,7 @@ from warrener_runtime.bus import Bus, TopologyMismatch, open_bus
 from warrener_runtime.clock import Clock, Entropy, SystemEntropy
 from warrener_runtime.database_clock import DatabaseClock
 from warrener_runtime.lifecycle import Component, Consumer, Group, Loop, Resource, Service
-from warrener_runtime.lifecycle.crashed_readers import HandledAlone
+from warrener_runtime.lifecycle.crashed_readers import IsolatingHandler
 from warrener_runtime.logs import get_logger
 from warrener_runtime.settings import SettingsError
 from warrener_runtime.telemetry import Telemetry
@@ -74,7 +74,7 @@ def assemble(  # noqa: PLR0917 - the same six for every service
     listen = Listen(bus, store, clock, ticking.wake, max_events=settings.batch_limit)
     dispatch = Dispatch(bus, store, clock, holds=holds, congestion=congestion)
     pruner = Pruner(
-        store, clock, settings, holder=entropy.new_text(), upkeep=upkeep_of(store, clock, settings)
+        store, clock, settings, holder=entropy.new_id_text(), upkeep=upkeep_of(store, clock, settings)
     )
     interval = settings.scheduler_prune_interval
     tries = KeptTries(store, clock.now)
@@ -85,8 +85,8 @@ def assemble(  # noqa: PLR0917 - the same six for every service
             bus,
             REQUESTS_QUEUE.name,
             2 * settings.requests_prefetch,
-            HandledAlone(REQUESTS_QUEUE.name, accept.handle, tries),
-            at_once=settings.requests_prefetch,
+            IsolatingHandler(REQUESTS_QUEUE.name, accept.handle, tries),
+            max_batch_size=settings.requests_prefetch,
             clock=clock,
             give_up_after=settings.give_up_deaf_after,
             probe=store.ping,
@@ -106,8 +106,8 @@ def assemble(  # noqa: PLR0917 - the same six for every service
             bus,
             TRIGGERS_QUEUE.name,
             2 * settings.requests_prefetch,
-            HandledAlone(TRIGGERS_QUEUE.name, listen.handle, tries),
-            at_once=settings.requests_prefetch,
+            IsolatingHandler(TRIGGERS_QUEUE.name, listen.handle, tries),
+            max_batch_size=settings.requests_prefetch,
             clock=clock,
             give_up_after=settings.give_up_deaf_after,
             probe=store.ping,

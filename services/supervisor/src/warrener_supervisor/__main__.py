@@ -2,7 +2,7 @@
 
 import sys
 
-from warrener_runtime.lifecycle import heap
+from warrener_runtime.lifecycle import gc_tuning
 from warrener_runtime.lifecycle import main as serve
 from warrener_supervisor.settings import SupervisorSettings
 from warrener_supervisor.wiring import NAME, production
@@ -10,7 +10,7 @@ from warrener_supervisor.wiring import NAME, production
 
 def main() -> int:
     """Serve until told to end; the exit code."""
-    return serve(NAME, SupervisorSettings, production, looks=heap.SELDOM)
+    return serve(NAME, SupervisorSettings, production, gc_thresholds=gc_tuning.RARE)
 
 
 if __name__ == "__main__":

@@ -6,10 +6,10 @@ from uuid import UUID
 from warrener_contracts.codec import dispatched_attempts
 from warrener_contracts.messages import Message, batch_messages
 from warrener_contracts.topology import DELAY, DISPATCH, EVENTS, Topology, dispatch_queue
-from warrener_runtime.bus.port import Bus, Outgoing
+from warrener_runtime.bus.port import Bus, OutgoingMessage
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
-from warrener_runtime.publishing import Unroutable, publish_or_leave
+from warrener_runtime.publishing import UnroutableMessages, publish_or_defer
 from warrener_store.port import Save, StateStore, StoreRefused
 from warrener_supervisor.fold import Folded
 
@@ -20,23 +20,23 @@ async def publish(bus: Bus, letters: Iterable[Message], clock: Clock) -> list[tu
     """Return once the broker has confirmed these, in as few messages as they fit; the attempts whose queue
     did not take their dispatch (`keep_unpublished`). The queue of a dispatch is declared if it is missing.
 
-    Raises what `publish_or_leave` raises; nothing may be acknowledged then.
+    Raises what `publish_or_defer` raises; nothing may be acknowledged then.
     """
     unique = batch_messages({letter.message_id: letter for letter in letters}.values())
     if not unique:
         return []
     try:
-        left = await publish_or_leave(bus, unique, clock=clock, may_leave=_may_leave)
-    except Unroutable as stray:
-        strays = {letter.message_id for letter in stray.letters}
+        left = await publish_or_defer(bus, unique, clock=clock, may_defer=_may_leave)
+    except UnroutableMessages as stray:
+        strays = {letter.message_id for letter in stray.messages}
         homeless = [letter for letter in unique if letter.message_id in strays]
         queues = sorted({_queue_of(letter) for letter in homeless if letter.exchange == DISPATCH})
         _log.warning(
             "Queues of dispatched attempts are missing: declared.", action="act.declare", queues=queues
         )
         await bus.declare(Topology((), tuple(dispatch_queue(queue) for queue in queues)))
-        again = await publish_or_leave(bus, homeless, clock=clock, may_leave=_may_leave)
-        left = [*stray.left, *again]
+        again = await publish_or_defer(bus, homeless, clock=clock, may_defer=_may_leave)
+        left = [*stray.deferred, *again]
     dispatches = (letter for letter in left if letter.exchange != EVENTS)
     return [each for letter in dispatches for each in dispatched_attempts(letter.body, letter.content_type)]
 
@@ -78,7 +78,7 @@ async def _save_one_by_one(store: StateStore, changes: Sequence[Folded]) -> tupl
     return applied, refused
 
 
-def _may_leave(letter: Outgoing) -> bool:
+def _may_leave(letter: OutgoingMessage) -> bool:
     """A dispatch is kept in the store; an event that a subscriber's queue refuses is his loss alone."""
     return letter.exchange in {DISPATCH, DELAY, EVENTS}
 

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 from warrener_contracts.events import AgentLost, AgentLostData, ServiceUnresponsive, ServiceUnresponsiveData
 from warrener_contracts.topology import REQUESTS_QUEUE, TRIGGERS_QUEUE, dispatch_queue
-from warrener_runtime.bus.port import Backlog
+from warrener_runtime.bus.port import QueueStats
 from warrener_store.rows import AgentRow
 from warrener_supervisor.rules import Rules
 from warrener_supervisor.source import SOURCE
@@ -57,7 +57,7 @@ class Alarms:
         self._lost = set(silent)
         return [_lost(agent, now) for agent in fresh]
 
-    def deaf(self, backlogs: Mapping[Ear, Backlog], now: datetime) -> list[ServiceUnresponsive]:
+    def deaf(self, backlogs: Mapping[Ear, QueueStats], now: datetime) -> list[ServiceUnresponsive]:
         """The queues in which messages have waited for long, and nobody has consumed them."""
         waiting = {
             ear: found.waiting for ear, found in backlogs.items() if found.waiting and not found.consumers

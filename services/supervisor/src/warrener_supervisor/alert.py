@@ -6,7 +6,7 @@ from typing import Any
 
 from warrener_contracts.events import AgentLost, Event, ServiceUnresponsive
 from warrener_contracts.messages import Message, build_message
-from warrener_runtime.bus.port import Backlog, Bus, BusUnreachable
+from warrener_runtime.bus.port import QueueStats, Bus, BusUnreachable
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
 from warrener_store.escalations import Raised
@@ -61,7 +61,7 @@ class Alert:
         await act.publish(self._bus, self._untold, self._clock)
         self._untold = []
 
-    async def _backlogs(self, of: Iterable[Ear]) -> Mapping[Ear, Backlog]:
+    async def _backlogs(self, of: Iterable[Ear]) -> Mapping[Ear, QueueStats]:
         return {ear: await self._bus.backlog(ear.queue) for ear in of}
 
 

@@ -27,4 +27,4 @@ def judged(
         names.OUTCOME: event.type,
         names.VERDICT: verdict,
     }
-    return telemetry.moment(names.judge(row.job_type), parent=parent, attributes=attributes)
+    return telemetry.record_instant(names.judge(row.job_type), parent=parent, attributes=attributes)

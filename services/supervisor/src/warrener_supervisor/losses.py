@@ -12,7 +12,7 @@ from uuid import UUID
 
 from warrener_contracts.events import AgentHeartbeatRequested, AgentHeartbeatRequestedData, Event
 from warrener_contracts.messages import build_message
-from warrener_runtime.bus.port import Bus, Fate
+from warrener_runtime.bus.port import Bus, PublishResult
 from warrener_runtime.clock import Clock, Entropy
 from warrener_runtime.logs import get_logger
 from warrener_store.port import StateStore
@@ -123,7 +123,7 @@ class Losses:
 
     def _request(self, agent_id: str) -> AgentHeartbeatRequested:
         return AgentHeartbeatRequested(
-            id=self._entropy.new_text(),
+            id=self._entropy.new_id_text(),
             source=SOURCE,
             time=self._clock.now(),
             subject=agent_id,
@@ -150,7 +150,7 @@ class Losses:
         if not letters:
             return
         fates = await self._bus.publish(letters)
-        unconfirmed = sum(fate is not Fate.CONFIRMED for fate in fates)
+        unconfirmed = sum(fate is not PublishResult.CONFIRMED for fate in fates)
         _log.warning(
             "Attempts are declared lost.",
             action="losses.declared",

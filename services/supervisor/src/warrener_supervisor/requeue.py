@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from warrener_contracts.events import ParkedDropRequested, ParkedRequeueRequested
 from warrener_contracts.messages import ORIGINAL_EXCHANGE, ORIGINAL_MESSAGE_ID, ORIGINAL_ROUTING_KEY, Message, is_complete
-from warrener_runtime.bus.port import Bus, Fate
+from warrener_runtime.bus.port import Bus, PublishResult
 from warrener_runtime.logs import get_logger
 from warrener_store.parked import ParkedFilter, ParkedMessage
 from warrener_store.port import StateStore
@@ -49,7 +49,7 @@ class Requeue:
         if not whole:
             return []
         fates = await self._bus.publish([resent(one) for one in whole])
-        return [one for one, fate in zip(whole, fates, strict=True) if fate is Fate.CONFIRMED]
+        return [one for one, fate in zip(whole, fates, strict=True) if fate is PublishResult.CONFIRMED]
 
 
 def resent(message: ParkedMessage) -> Message:

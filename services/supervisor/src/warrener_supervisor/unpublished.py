@@ -13,7 +13,7 @@ from uuid import UUID
 from warrener_contracts.events import Checkpoint
 from warrener_runtime.bus.port import Bus
 from warrener_runtime.clock import Clock
-from warrener_runtime.lifecycle.vitals import NotReady, vitals_here
+from warrener_runtime.lifecycle.health_registry import NotReady, current_health_registry
 from warrener_runtime.logs import get_logger
 from warrener_store.becoming import become
 from warrener_store.escalations import REFUSING_QUEUE, Raised, refusing_fingerprint
@@ -57,8 +57,8 @@ class Unpublished:
 
     async def look(self) -> None:
         """Publish what each queue takes."""
-        if (vitals := vitals_here.get()) is not None:
-            vitals.watch("dispatch queues", self.check)
+        if (vitals := current_health_registry.get()) is not None:
+            vitals.register("dispatch queues", self.check)
         heads = [head.queue for head in await self._store.queue_heads() if head.unpublished]
         self._queues = {queue: self._queues.get(queue, _Queue()) for queue in heads}
         for name, queue in self._queues.items():

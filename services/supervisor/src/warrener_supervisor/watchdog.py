@@ -6,7 +6,7 @@ from datetime import datetime
 
 from warrener_contracts.messages import Message, batch_messages, build_message
 from warrener_contracts.states import JobState
-from warrener_runtime.bus.port import Bus, Fate
+from warrener_runtime.bus.port import Bus, PublishResult
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
 from warrener_store.becoming import become
@@ -92,6 +92,6 @@ class Watchdog:
         if not letters:
             return True
         fates = await self._bus.publish(letters)
-        unheard = sum(fate is not Fate.CONFIRMED for fate in fates)
+        unheard = sum(fate is not PublishResult.CONFIRMED for fate in fates)
         _log.info("Jobs are due for judgement.", action="watchdog.said", jobs=len(letters), unheard=unheard)
         return not unheard

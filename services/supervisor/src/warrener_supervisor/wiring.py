@@ -19,7 +19,7 @@ from warrener_runtime.bus import Bus, TopologyMismatch, open_bus
 from warrener_runtime.clock import Clock, Entropy, SystemEntropy
 from warrener_runtime.database_clock import DatabaseClock
 from warrener_runtime.lifecycle import Component, Consumer, Group, Loop, Resource, Service
-from warrener_runtime.lifecycle.crashed_readers import HandledAlone
+from warrener_runtime.lifecycle.crashed_readers import IsolatingHandler
 from warrener_runtime.logs import get_logger
 from warrener_runtime.settings import SettingsError
 from warrener_runtime.telemetry import Telemetry
@@ -140,8 +140,8 @@ def assemble(  # noqa: PLR0917 - the same six for every service
             bus,
             STATUS_QUEUE.name,
             2 * settings.status_prefetch,
-            HandledAlone(STATUS_QUEUE.name, observe.handle, tries),
-            at_once=settings.status_prefetch,
+            IsolatingHandler(STATUS_QUEUE.name, observe.handle, tries),
+            max_batch_size=settings.status_prefetch,
             clock=clock,
             give_up_after=deaf,
             probe=store.ping,

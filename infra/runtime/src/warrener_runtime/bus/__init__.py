@@ -1,32 +1,32 @@
 """Messages in batches: the port, RabbitMQ, and a broker in memory."""
 
-from warrener_runtime.bus.opening import LaneName, open_bus
+from warrener_runtime.bus.factory import LaneName, open_bus
 from warrener_runtime.bus.port import (
-    Backlog,
+    QueueStats,
     Bus,
     BusCredentialsRefused,
     BusError,
     BusUnreachable,
     Delivery,
-    Fate,
+    PublishResult,
     Handler,
-    Outgoing,
+    OutgoingMessage,
     Subscription,
     TopologyMismatch,
     TopologySpec,
 )
 
 __all__ = [
-    "Backlog",
+    "QueueStats",
     "Bus",
     "BusCredentialsRefused",
     "BusError",
     "BusUnreachable",
     "Delivery",
-    "Fate",
+    "PublishResult",
     "Handler",
     "LaneName",
-    "Outgoing",
+    "OutgoingMessage",
     "Subscription",
     "TopologyMismatch",
     "TopologySpec",

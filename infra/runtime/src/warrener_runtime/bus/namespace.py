@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
 
 from warrener_runtime.bus.port import (
-    Backlog,
+    QueueStats,
     BindingSpec,
     Bus,
     Delivery,
     ExchangeSpec,
-    Fate,
+    PublishResult,
     Handler,
-    Outgoing,
+    OutgoingMessage,
     QueueSpec,
     Subscription,
     TopologySpec,
@@ -35,21 +35,21 @@ _NAMES_IN_HEADERS = (
 )
 
 
-def checked_namespace(namespace: str) -> str:
+def validate_namespace(namespace: str) -> str:
     """The namespace. Raises ValueError where it cannot be one."""
     if not _SHAPE.fullmatch(namespace):
         raise ValueError("1 to 40 of a-z, 0-9, _ and -, a letter or digit first, such as `shop-2`")
     return namespace
 
 
-class Names:
+class NameMapper:
     """Turns our names into those on the broker and back."""
 
     def __init__(self, namespace: str) -> None:
         self._ours = f"{DEFAULT_NAMESPACE}."
-        self._theirs = f"{checked_namespace(namespace)}."
+        self._theirs = f"{validate_namespace(namespace)}."
 
-    def on_broker(self, name: str) -> str:
+    def to_broker(self, name: str) -> str:
         """The name that the broker knows."""
         return self._theirs + name.removeprefix(self._ours) if name.startswith(self._ours) else name
 
@@ -57,32 +57,32 @@ class Names:
         """True if this name on the broker belongs to the namespace."""
         return name.startswith(self._theirs)
 
-    def in_code(self, name: str) -> str:
+    def from_broker(self, name: str) -> str:
         """The name that code knows, of one on the broker."""
         return self._ours + name.removeprefix(self._theirs) if self.is_ours(name) else name
 
     def arguments(self, arguments: Mapping[str, str | int]) -> dict[str, str | int]:
         """The arguments of a queue on the broker."""
         return {
-            key: self.on_broker(value) if key == _DEAD_LETTER_EXCHANGE and isinstance(value, str) else value
+            key: self.to_broker(value) if key == _DEAD_LETTER_EXCHANGE and isinstance(value, str) else value
             for key, value in arguments.items()
         }
 
     def exchange(self, spec: ExchangeSpec) -> "NamedExchange":
         """An exchange on the broker."""
-        alternate = None if spec.alternate is None else self.on_broker(spec.alternate)
-        return NamedExchange(self.on_broker(spec.name), spec.kind, alternate)
+        alternate = None if spec.alternate is None else self.to_broker(spec.alternate)
+        return NamedExchange(self.to_broker(spec.name), spec.kind, alternate)
 
     def queue(self, spec: QueueSpec) -> "NamedQueue":
         """A queue on the broker."""
         bindings = tuple(self.binding(binding) for binding in spec.bindings)
         return NamedQueue(
-            self.on_broker(spec.name), bindings, self.arguments(spec.arguments), exclusive=spec.exclusive
+            self.to_broker(spec.name), bindings, self.arguments(spec.arguments), exclusive=spec.exclusive
         )
 
     def binding(self, spec: BindingSpec) -> "NamedBinding":
         """A binding on the broker."""
-        return NamedBinding(self.on_broker(spec.exchange), spec.key)
+        return NamedBinding(self.to_broker(spec.exchange), spec.key)
 
     def topology(self, spec: TopologySpec) -> "NamedTopology":
         """A topology on the broker."""
@@ -91,12 +91,12 @@ class Names:
             tuple(self.queue(queue) for queue in spec.queues),
         )
 
-    def message(self, message: Outgoing) -> "NamedMessage":
+    def message(self, message: OutgoingMessage) -> "NamedMessage":
         """A message as it is published. Through the nameless exchange the key is the name of a queue."""
         exchange, key = message.exchange, message.routing_key
         return NamedMessage(
-            self.on_broker(exchange),
-            key if exchange else self.on_broker(key),
+            self.to_broker(exchange),
+            key if exchange else self.to_broker(key),
             message.body,
             message.content_type,
             message.message_id,
@@ -110,24 +110,24 @@ class Names:
         """A message as code receives it."""
         headers = delivery.headers
         return delivery._replace(
-            exchange=self.in_code(delivery.exchange),
+            exchange=self.from_broker(delivery.exchange),
             headers=self._headers(headers) if "x-death" in headers else headers,
         )
 
     def _headers(self, headers: Mapping[str, object]) -> Mapping[str, object]:
-        known = {key: self._word(headers[key]) for key in _NAMES_IN_HEADERS if key in headers}
+        known = {key: self._mapped(headers[key]) for key in _NAMES_IN_HEADERS if key in headers}
         deaths = headers["x-death"]
-        told = [self._death(death) for death in deaths] if isinstance(deaths, list) else deaths  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-        return {**headers, **known, "x-death": told}
+        mapped = [self._death(death) for death in deaths] if isinstance(deaths, list) else deaths  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+        return {**headers, **known, "x-death": mapped}
 
     def _death(self, death: object) -> object:
         if not isinstance(death, dict):
             return death
         record = cast("dict[str, Any]", death)
-        return record | {key: self._word(record[key]) for key in _NAMES_IN_DEATHS if key in record}
+        return record | {key: self._mapped(record[key]) for key in _NAMES_IN_DEATHS if key in record}
 
-    def _word(self, name: object) -> object:
-        return self.in_code(name) if isinstance(name, str) else name
+    def _mapped(self, name: object) -> object:
+        return self.from_broker(name) if isinstance(name, str) else name
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +184,7 @@ class NamespacedBus:
 
     def __init__(self, inner: Bus, namespace: str) -> None:
         self._inner = inner
-        self._names = Names(namespace)
+        self._names = NameMapper(namespace)
 
     async def start(self) -> None:
         """Connect."""
@@ -205,15 +205,15 @@ class NamespacedBus:
 
     async def unbind(self, queue: str, bindings: Sequence[BindingSpec]) -> None:
         """Undo these where they are there."""
-        await self._inner.unbind(self._names.on_broker(queue), [self._names.binding(one) for one in bindings])
+        await self._inner.unbind(self._names.to_broker(queue), [self._names.binding(one) for one in bindings])
 
-    async def publish(self, messages: Sequence[Outgoing], *, timeout: float = 10.0) -> list[Fate]:
+    async def publish(self, messages: Sequence[OutgoingMessage], *, timeout: float = 10.0) -> list[PublishResult]:
         """Publish all, wait once for all confirms."""
         return await self._inner.publish([self._names.message(one) for one in messages], timeout=timeout)
 
     async def subscribe(self, queue: str, *, prefetch: int) -> Subscription:
         """Consume `queue`."""
-        found = await self._inner.subscribe(self._names.on_broker(queue), prefetch=prefetch)
+        found = await self._inner.subscribe(self._names.to_broker(queue), prefetch=prefetch)
         return _NamespacedSubscription(found, self._names)
 
     async def listen(self, queue: str, handler: Handler) -> Subscription:
@@ -222,11 +222,11 @@ class NamespacedBus:
         async def handle(delivery: Delivery) -> None:
             await handler(self._names.delivery(delivery))
 
-        return await self._inner.listen(self._names.on_broker(queue), handle)
+        return await self._inner.listen(self._names.to_broker(queue), handle)
 
-    async def backlog(self, queue: str) -> Backlog:
+    async def backlog(self, queue: str) -> QueueStats:
         """What waits in `queue` now."""
-        return await self._inner.backlog(self._names.on_broker(queue))
+        return await self._inner.backlog(self._names.to_broker(queue))
 
     async def ping(self, *, timeout: float = 5.0) -> None:
         """A confirmed loop-back."""
@@ -236,7 +236,7 @@ class NamespacedBus:
 class _NamespacedSubscription:
     """Deliveries with the names that code knows."""
 
-    def __init__(self, inner: Subscription, names: Names) -> None:
+    def __init__(self, inner: Subscription, names: NameMapper) -> None:
         self._inner = inner
         self._names = names
 
@@ -251,23 +251,23 @@ class _NamespacedSubscription:
         return self._inner.epoch
 
     @property
-    def heard(self) -> int:
+    def received_count(self) -> int:
         """That of the inner one."""
-        return self._inner.heard
+        return self._inner.received_count
 
     @property
-    def has_room(self) -> bool:
+    def has_capacity(self) -> bool:
         """That of the inner one."""
-        return self._inner.has_room
+        return self._inner.has_capacity
 
     @property
-    def empty_handed(self) -> bool:
+    def nothing_unacked(self) -> bool:
         """That of the inner one."""
-        return self._inner.empty_handed
+        return self._inner.nothing_unacked
 
-    def renew(self) -> None:
+    def resubscribe(self) -> None:
         """Give up the channel, and consume by another one."""
-        self._inner.renew()
+        self._inner.resubscribe()
 
     def __aiter__(self) -> AsyncIterator[list[Delivery]]:
         return self

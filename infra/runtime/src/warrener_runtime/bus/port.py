@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 
-class Outgoing(Protocol):
+class OutgoingMessage(Protocol):
     """A message to publish. `message_id` must be unique among those in flight."""
 
     @property
@@ -76,7 +76,7 @@ class TopologySpec(Protocol):
     def queues(self) -> Sequence[QueueSpec]: ...
 
 
-class Fate(StrEnum):
+class PublishResult(StrEnum):
     """What became of a published message."""
 
     CONFIRMED = (
@@ -90,7 +90,7 @@ class Fate(StrEnum):
 _NO_HEADERS: Mapping[str, object] = MappingProxyType({})
 
 
-class Backlog(NamedTuple):
+class QueueStats(NamedTuple):
     """What waits in a queue, and how many consume it. A queue that does not exist has neither."""
 
     waiting: int
@@ -132,21 +132,21 @@ class Subscription(Protocol):
         ...
 
     @property
-    def heard(self) -> int:
+    def received_count(self) -> int:
         """How many deliveries have ever arrived."""
         ...
 
     @property
-    def has_room(self) -> bool:
+    def has_capacity(self) -> bool:
         """Whether the broker may deliver one more: fewer than the prefetch are unacknowledged."""
         ...
 
     @property
-    def empty_handed(self) -> bool:
+    def nothing_unacked(self) -> bool:
         """Whether nothing that has arrived is unacknowledged: a renewal would give nothing back."""
         ...
 
-    def renew(self) -> None:
+    def resubscribe(self) -> None:
         """Give up the channel, and consume by another one. What is unacknowledged goes back, as if the broker
         had closed it."""
         ...
@@ -206,7 +206,7 @@ class Bus(Protocol):
         """Undo these where they are there."""
         ...
 
-    async def publish(self, messages: Sequence[Outgoing], *, timeout: float = 10.0) -> list[Fate]:
+    async def publish(self, messages: Sequence[OutgoingMessage], *, timeout: float = 10.0) -> list[PublishResult]:
         """Publish all, wait once for all confirms, return what became of each, in order.
 
         Never raises for the broker's sake: what is not certain within `timeout` seconds is UNKNOWN.
@@ -222,7 +222,7 @@ class Bus(Protocol):
         reject if it raises. On RabbitMQ this is a FastStream subscriber."""
         ...
 
-    async def backlog(self, queue: str) -> Backlog:
+    async def backlog(self, queue: str) -> QueueStats:
         """What waits in `queue` now, given to no consumer. Raises BusUnreachable."""
         ...
 

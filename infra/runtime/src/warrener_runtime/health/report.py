@@ -15,7 +15,7 @@ REMEMBER_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
-class Report:
+class ReadinessReport:
     """What each check said: None if all is well, else what is wrong. `notes`: what is worth knowing of those
     that are well."""
 
@@ -41,29 +41,29 @@ class Readiness:
         self._checks = checks
         self._timeout = timeout
         self._clock = clock or SystemClock()
-        self._asking = asyncio.Lock()
-        self._last: tuple[float, Report] | None = None
+        self._lock = asyncio.Lock()
+        self._last: tuple[float, ReadinessReport] | None = None
 
-    async def report(self) -> Report:
+    async def report(self) -> ReadinessReport:
         """What the checks say now, or said less than a second ago."""
-        async with self._asking:
+        async with self._lock:
             now = self._clock.monotonic()
             if self._last is not None and now - self._last[0] < REMEMBER_SECONDS:
                 return self._last[1]
-            report = await self._ask()
+            report = await self._run_checks()
             self._last = (self._clock.monotonic(), report)
             return report
 
-    async def _ask(self) -> Report:
+    async def _run_checks(self) -> ReadinessReport:
         checks = self._checks()
-        answers = await asyncio.gather(*(self._ask_one(check) for check in checks.values()))
-        told = dict(zip(checks, answers, strict=True))
-        return Report(
-            {name: wrong for name, (wrong, _) in told.items()},
-            {name: note for name, (_, note) in told.items() if note is not None},
+        outcomes = await asyncio.gather(*(self._run_check(check) for check in checks.values()))
+        results = dict(zip(checks, outcomes, strict=True))
+        return ReadinessReport(
+            {name: wrong for name, (wrong, _) in results.items()},
+            {name: note for name, (_, note) in results.items() if note is not None},
         )
 
-    async def _ask_one(self, check: Check) -> tuple[str | None, str | None]:
+    async def _run_check(self, check: Check) -> tuple[str | None, str | None]:
         """What is wrong, and what is worth knowing."""
         try:
             async with asyncio.timeout(self._timeout):

@@ -15,7 +15,7 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from warrener_runtime.health.report import Readiness, Report
+from warrener_runtime.health.report import Readiness, ReadinessReport
 
 LOOP_SECONDS = 5.0
 _READY_SECONDS = 15.0
@@ -33,7 +33,7 @@ class HealthServer:
     ) -> None:
         self.host = host
         self.port = port
-        self._wanted = port
+        self._requested_port = port
         self._service = service
         self._readiness = readiness
         self._loop_seconds = loop_seconds
@@ -45,10 +45,10 @@ class HealthServer:
         """Serve. Raises OSError, with what to do, if the address cannot be had."""
         self._loop = asyncio.get_running_loop()
         try:
-            self._server = _Server((self.host, self._wanted), self._handler())
+            self._server = _Server((self.host, self._requested_port), self._handler())
         except OSError as error:
             raise OSError(
-                f"expected to serve health at {self.host}:{self._wanted}, got: {error.strerror}; "
+                f"expected to serve health at {self.host}:{self._requested_port}, got: {error.strerror}; "
                 "set WARRENER_HEALTH_HOST and WARRENER_HEALTH_PORT to an address that is free (0: off)"
             ) from error
         self.port = self._server.server_address[1]
@@ -76,12 +76,12 @@ class HealthServer:
         return HTTPStatus.NOT_FOUND, {"error": f"expected /live or /ready, got {path}"}
 
     def _live(self) -> Answer:
-        if self._ask(_nothing(), self._loop_seconds) is None:
+        if self._run_in_loop(_nothing(), self._loop_seconds) is None:
             return self._blocked()
         return HTTPStatus.OK, {"service": self._service, "status": "live"}
 
     def _ready(self) -> Answer:
-        report = self._ask(self._readiness.report(), _READY_SECONDS)
+        report = self._run_in_loop(self._readiness.report(), _READY_SECONDS)
         if report is None:
             return self._blocked()
         status = HTTPStatus.OK if report.ready else HTTPStatus.SERVICE_UNAVAILABLE
@@ -95,12 +95,12 @@ class HealthServer:
         wrong = "the event loop does not answer: something blocks it"
         return HTTPStatus.SERVICE_UNAVAILABLE, {"service": self._service, "status": "blocked", "error": wrong}
 
-    def _ask(self, question: Coroutine[Any, Any, Report], seconds: float) -> Report | None:
+    def _run_in_loop(self, coroutine: Coroutine[Any, Any, ReadinessReport], seconds: float) -> ReadinessReport | None:
         assert self._loop is not None
         try:
-            future: Future[Report] = asyncio.run_coroutine_threadsafe(question, self._loop)
+            future: Future[ReadinessReport] = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         except RuntimeError:  # the loop is closed
-            question.close()
+            coroutine.close()
             return None
         try:
             return future.result(seconds)
@@ -139,5 +139,5 @@ class _Server(ThreadingHTTPServer):
             super().handle_error(request, client_address)
 
 
-async def _nothing() -> Report:
-    return Report({})
+async def _nothing() -> ReadinessReport:
+    return ReadinessReport({})

@@ -29,7 +29,7 @@ class StoppedWhileStarting(Exception):
     """`stop` was called before `start` was through."""
 
 
-class Managed:
+class ManagedComponent:
     """Puts the calls in order, so that a component only says what to do in its three hooks.
 
     - The hooks never overlap, except that `_on_stop` follows a cancelled `_on_start` or `_on_drain`.
@@ -63,7 +63,7 @@ class Managed:
         try:
             await asyncio.shield(self._starting)
         except asyncio.CancelledError:
-            if being_cancelled():
+            if is_being_cancelled():
                 await self.stop()
                 raise
             raise StoppedWhileStarting(f"{self.name} was stopped before it had started") from None
@@ -77,7 +77,7 @@ class Managed:
         try:
             await asyncio.shield(self._draining)
         except asyncio.CancelledError:
-            if being_cancelled():
+            if is_being_cancelled():
                 raise
             # a stop has hurried the drain: there is nothing left to wait for
 
@@ -93,11 +93,11 @@ class Managed:
             await self._on_start()
         except BaseException:
             if self._stopping is None:  # otherwise the stop that cancelled us lets go
-                await self._let_go_quietly()
+                await self._stop_quietly()
                 self._starting = None
             raise
 
-    async def _let_go_quietly(self) -> None:
+    async def _stop_quietly(self) -> None:
         try:
             await self._on_stop()
         except Exception:
@@ -116,7 +116,7 @@ class Managed:
             self._starting = self._draining = self._stopping = None
 
 
-def being_cancelled() -> bool:
+def is_being_cancelled() -> bool:
     """Whether somebody cancelled the current task, and not just what it waits for."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
@@ -135,11 +135,11 @@ def _succeeded(task: asyncio.Task[None]) -> bool:
 
 def _spawn(work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
     task: asyncio.Task[None] = asyncio.get_running_loop().create_task(work, name=name)
-    task.add_done_callback(_look_at_exception)
+    task.add_done_callback(_retrieve_exception)
     return task
 
 
-def _look_at_exception(task: asyncio.Task[None]) -> None:
+def _retrieve_exception(task: asyncio.Task[None]) -> None:
     """Whoever waits gets it; where nobody waits any more, asyncio must not complain."""
     if not task.cancelled():
         task.exception()

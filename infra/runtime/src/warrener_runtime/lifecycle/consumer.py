@@ -3,15 +3,15 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from warrener_runtime.backoff import Backoff
+from warrener_runtime.backoff import ExponentialBackoff
 from warrener_runtime.bus.port import Bus, Delivery, Subscription
 from warrener_runtime.clock import Clock, SystemClock
-from warrener_runtime.lifecycle.component import Managed, being_cancelled, cancel
-from warrener_runtime.lifecycle.hearing import DEAF_AFTER, HearingWatch
-from warrener_runtime.lifecycle.portions import portions
-from warrener_runtime.lifecycle.streak import Streak
-from warrener_runtime.lifecycle.supply import DOUBTFUL_AFTER, SupplyWatch
-from warrener_runtime.lifecycle.vitals import NotReady, Vitals, vitals_here
+from warrener_runtime.lifecycle.component import ManagedComponent, is_being_cancelled, cancel
+from warrener_runtime.lifecycle.consumer_health import STALLED_AFTER, ConsumerHealthMonitor
+from warrener_runtime.lifecycle.chunks import split_into_chunks
+from warrener_runtime.lifecycle.failure_streak import FailureStreak
+from warrener_runtime.lifecycle.stall_detector import RESUBSCRIBE_AFTER, StallMonitor
+from warrener_runtime.lifecycle.health_registry import NotReady, HealthRegistry, current_health_registry
 from warrener_runtime.logs import get_logger
 
 log = get_logger("consumer")
@@ -20,11 +20,11 @@ Handle = Callable[[Subscription, list[Delivery]], Awaitable[None]]
 Probe = Callable[[], Awaitable[None]]
 
 _LAST_PAUSE = 0.1
-_LONGER, _LONGEST = 4, 5
+_WINDOW_FACTOR, _MAX_WINDOW_DOUBLINGS = 4, 5
 GIVE_BACK_TIMEOUT = 5.0  # longer than a restart of a database takes that is waited for in place
 
 
-class Consumer(Managed):
+class Consumer(ManagedComponent):
     """Hands the batches of one queue to `handle`, which settles them (ack, reject) on the subscription.
 
     A batch whose handling fails is tried again in place, with a growing pause, and the service is not ready
@@ -37,7 +37,7 @@ class Consumer(Managed):
     Started means that the queue is consumed. See HearingWatch for the deaf, SupplyWatch for those who seem to
     hear and get nothing.
 
-    `at_once`: `handle` gets at most so many messages, and not too many bytes (`portions`). With a prefetch of
+    `max_batch_size`: `handle` gets at most so many messages, and not too many bytes (`split_into_chunks`). With a prefetch of
     twice that, the next ones arrive while it works. None: all that has arrived.
 
     `own_queue`: nobody else declares it, so a long silence is no reason to consume anew (see `supply`).
@@ -51,9 +51,9 @@ class Consumer(Managed):
         prefetch: int,
         handle: Handle,
         *,
-        at_once: int | None = None,
+        max_batch_size: int | None = None,
         clock: Clock | None = None,
-        deaf_after: float = DEAF_AFTER,
+        stalled_after: float = STALLED_AFTER,
         give_up_after: float | None = None,
         own_queue: bool = False,
         give_back_timeout: float | None = None,
@@ -64,33 +64,33 @@ class Consumer(Managed):
         self._queue = queue
         self._prefetch = prefetch
         self._handle = handle
-        self._at_once = at_once
+        self._max_batch_size = max_batch_size
         self._clock = clock or SystemClock()
         self._give_back_timeout = give_back_timeout
         self._probe = probe
-        self._gave_back = 0  # how often since the last success
-        self.away = False
+        self._give_back_count = 0  # how often since the last success
+        self.is_paused = False
         """True while nothing is consumed by our own choice: what came could not be handled."""
-        self._streak = Streak(log, consumer=name, queue=queue)
-        self._ears = HearingWatch(
+        self._streak = FailureStreak(log, consumer=name, queue=queue)
+        self._health_monitor = ConsumerHealthMonitor(
             name,
-            lambda: self.live or self.away,
+            lambda: self.live or self.is_paused,
             clock=self._clock,
-            deaf_after=deaf_after,
+            stalled_after=stalled_after,
             give_up_after=give_up_after,
         )
-        self._supply = SupplyWatch(
+        self._stall_monitor = StallMonitor(
             name,
             bus,
             queue,
             lambda: self._subscription,
             self._clock,
-            doubtful_after=None if own_queue else DOUBTFUL_AFTER,
+            resubscribe_after=None if own_queue else RESUBSCRIBE_AFTER,
         )
-        self._vitals: Vitals | None = None
-        self._backoff = Backoff()
-        self._trouble: str | None = None
-        self._leaving = False
+        self._health_registry: HealthRegistry | None = None
+        self._backoff = ExponentialBackoff()
+        self._last_error: str | None = None
+        self._stopping = False
         self._pausing = False
         self._subscription: Subscription | None = None
         self._subscriptions = 0  # how many were made
@@ -99,7 +99,7 @@ class Consumer(Managed):
     @property
     def live(self) -> bool:
         """Whether the broker delivers to us now."""
-        return self._subscription is not None and self._subscription.live and not self._supply.starves
+        return self._subscription is not None and self._subscription.live and not self._stall_monitor.is_starved
 
     @property
     def epoch(self) -> tuple[int, int]:
@@ -108,22 +108,22 @@ class Consumer(Managed):
 
     async def check(self) -> None:
         """Raise NotReady if what is heard cannot be handled."""
-        if self._trouble:
-            meanwhile = "; they were given back" if self.away else ""
-            raise NotReady(f"messages of queue {self._queue} cannot be handled: {self._trouble}{meanwhile}")
+        if self._last_error:
+            meanwhile = "; they were given back" if self.is_paused else ""
+            raise NotReady(f"messages of queue {self._queue} cannot be handled: {self._last_error}{meanwhile}")
 
     async def _on_start(self) -> None:
-        self._leaving = False
-        self._vitals = vitals_here.get()
+        self._stopping = False
+        self._health_registry = current_health_registry.get()
         self._subscription = await self._subscribe()
         self._work = asyncio.create_task(self._run(), name=self.name)
-        await self._ears.start()
-        await self._supply.start()
-        if self._vitals:
-            self._vitals.watch(self.name, self.check)
+        await self._health_monitor.start()
+        await self._stall_monitor.start()
+        if self._health_registry:
+            self._health_registry.register(self.name, self.check)
 
     async def _on_drain(self) -> None:
-        self._leaving = True
+        self._stopping = True
         if self._subscription is not None:
             await self._subscription.stop()
         if self._work is not None:
@@ -133,26 +133,26 @@ class Consumer(Managed):
             await asyncio.wait({self._work})
 
     async def _on_stop(self) -> None:
-        self._leaving = True
-        if self._vitals:
-            self._vitals.forget(self.name)
-        await self._ears.stop()
-        await self._supply.stop()
+        self._stopping = True
+        if self._health_registry:
+            self._health_registry.unregister(self.name)
+        await self._health_monitor.stop()
+        await self._stall_monitor.stop()
         await cancel(self._work)
         subscription, self._subscription = self._subscription, None
         self._work = None
-        self._trouble = None
+        self._last_error = None
         if subscription is not None:
             await subscription.stop()
 
     async def _run(self) -> None:
-        while not self._leaving:
+        while not self._stopping:
             subscription = self._subscription
             if subscription is None:
                 subscription = self._subscription = await self._subscribe()
             try:
                 async for batch in subscription:
-                    if not await self._in_portions(subscription, batch):
+                    if not await self._handle_in_chunks(subscription, batch):
                         break
             except Exception as error:  # noqa: BLE001 - whatever it is, it is begun again
                 self._streak.failed(
@@ -161,11 +161,11 @@ class Consumer(Managed):
                     self._clock.monotonic(),
                     action="consumer.broke_off",
                 )
-            if self._trouble and self._probe is not None and not self._leaving:
+            if self._last_error and self._probe is not None and not self._stopping:
                 await self._give_back(subscription)
                 continue
             self._subscription = None
-            if not self._leaving:
+            if not self._stopping:
                 await self._pause(self._backoff.failed())
 
     async def _subscribe(self) -> Subscription:
@@ -184,13 +184,13 @@ class Consumer(Managed):
                 )
                 await self._pause(delay)
 
-    async def _in_portions(self, subscription: Subscription, batch: list[Delivery]) -> bool:
-        for portion in portions(batch, self._at_once) if self._at_once else [batch]:
-            if not await self._until_handled(subscription, portion):
+    async def _handle_in_chunks(self, subscription: Subscription, batch: list[Delivery]) -> bool:
+        for chunk in split_into_chunks(batch, self._max_batch_size) if self._max_batch_size else [batch]:
+            if not await self._handle_with_retries(subscription, chunk):
                 return False
         return True
 
-    async def _until_handled(self, subscription: Subscription, batch: list[Delivery]) -> bool:
+    async def _handle_with_retries(self, subscription: Subscription, batch: list[Delivery]) -> bool:
         """False: it goes back to the queue, as we leave or have tried for long enough."""
         began, tries = self._clock.monotonic(), 0
         while True:
@@ -198,9 +198,9 @@ class Consumer(Managed):
             try:
                 await self._handle(subscription, batch)
             except (Exception, asyncio.CancelledError) as error:
-                if isinstance(error, asyncio.CancelledError) and being_cancelled():
+                if isinstance(error, asyncio.CancelledError) and is_being_cancelled():
                     raise
-                self._trouble = f"{type(error).__name__}: {error}"
+                self._last_error = f"{type(error).__name__}: {error}"
                 self._streak.failed(
                     error,
                     "Messages could not be handled; the same ones are tried again after a pause.",
@@ -209,63 +209,63 @@ class Consumer(Managed):
                     messages=len(batch),
                 )
             else:
-                self._note_success()
+                self._record_success()
                 return True
-            if self._leaving:
+            if self._stopping:
                 return False
             pause = self._backoff.failed()
             if self._probe is not None:
-                left = began + self._patience - self._clock.monotonic()
+                left = began + self._retry_window - self._clock.monotonic()
                 if left <= 0 and tries > 1:
                     return False
                 pause = min(pause, max(left, _LAST_PAUSE))
             await self._pause(pause)
 
     @property
-    def _patience(self) -> float:
+    def _retry_window(self) -> float:
         """Seconds for which a batch is tried."""
         first = self._give_back_timeout
         if first is None:
-            first = self._vitals.give_back_timeout if self._vitals else GIVE_BACK_TIMEOUT
-        return float(first * _LONGER ** min(self._gave_back, _LONGEST))
+            first = self._health_registry.give_back_timeout if self._health_registry else GIVE_BACK_TIMEOUT
+        return float(first * _WINDOW_FACTOR ** min(self._give_back_count, _MAX_WINDOW_DOUBLINGS))
 
     async def _give_back(self, subscription: Subscription) -> None:
         """Let others have what came, and wait until it could be handled here."""
         assert self._probe is not None, "without one nothing is given back"
-        self.away = True
-        self._gave_back += 1
+        self.is_paused = True
+        self._give_back_count += 1
         try:
             log.warning(
                 "What cannot be handled is given back; the queue is consumed again when that helps.",
                 action="consumer.gave_back",
                 consumer=self.name,
                 queue=self._queue,
-                trouble=self._trouble,
+                trouble=self._last_error,
             )
             self._subscription = None
             await subscription.close()
             await self._pause(self._backoff.failed())
-            while not await self._well(self._probe):
+            while not await self._probe_succeeds(self._probe):
                 await self._pause(self._backoff.failed())
             self._subscription = await self._subscribe()
-            self._trouble = None  # until something cannot be handled: nothing else may ever come
+            self._last_error = None  # until something cannot be handled: nothing else may ever come
         finally:
-            self.away = False
+            self.is_paused = False
 
-    async def _well(self, probe: Probe) -> bool:
+    async def _probe_succeeds(self, probe: Probe) -> bool:
         try:
             await probe()
         except Exception as error:  # noqa: BLE001 - whatever it is, it is asked again
-            self._trouble = f"{type(error).__name__}: {error}"
+            self._last_error = f"{type(error).__name__}: {error}"
             return False
         return True
 
-    def _note_success(self) -> None:
-        self._streak.over(
+    def _record_success(self) -> None:
+        self._streak.recovered(
             "Messages can be handled again.", self._clock.monotonic(), action="consumer.recovered"
         )
-        self._trouble = None
-        self._gave_back = 0
+        self._last_error = None
+        self._give_back_count = 0
         self._backoff.succeeded()
 
     async def _pause(self, seconds: float) -> None:

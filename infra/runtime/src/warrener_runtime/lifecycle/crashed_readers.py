@@ -20,7 +20,7 @@ SUSPECT_AFTER = 3
 MAX_CRASHES = 5
 
 
-class Tries(Protocol):
+class CrashCounts(Protocol):
     """Where tries are written down."""
 
     async def tries(self, queue: str, deliveries: Sequence[Delivery]) -> list[int]:
@@ -40,10 +40,10 @@ class Tries(Protocol):
         ...
 
 
-class HandledAlone:
+class IsolatingHandler:
     """A handler that hands suspected messages to `handle` one by one, those that were tried least first."""
 
-    def __init__(self, queue: str, handle: Handle, tries: Tries) -> None:
+    def __init__(self, queue: str, handle: Handle, tries: CrashCounts) -> None:
         self._queue = queue
         self._handle = handle
         self._tries = tries
@@ -56,25 +56,25 @@ class HandledAlone:
         if not suspects:
             await self._handle(subscription, deliveries)
             return
-        await self._ordinary(subscription, [one for one in deliveries if not _is_suspect(one)])
+        await self._handle_ordinary(subscription, [one for one in deliveries if not _is_suspect(one)])
         left = [one for one in suspects if _key(one) not in self._done]
         tries = await self._tries.tries(self._queue, left)
         for count, delivery in sorted(zip(tries, left, strict=True), key=lambda pair: pair[0]):
             if count >= MAX_CRASHES and _key(delivery) not in self._begun:
                 await self._park(subscription, delivery, count)
             else:
-                await self._alone(subscription, delivery)
+                await self._handle_alone(subscription, delivery)
             self._done.add(_key(delivery))
         self._begun.clear()
         self._done.clear()
 
-    async def _ordinary(self, subscription: Subscription, deliveries: list[Delivery]) -> None:
+    async def _handle_ordinary(self, subscription: Subscription, deliveries: list[Delivery]) -> None:
         left = [one for one in deliveries if _key(one) not in self._done]
         if left:
             await self._handle(subscription, left)
             self._done.update(map(_key, left))
 
-    async def _alone(self, subscription: Subscription, delivery: Delivery) -> None:
+    async def _handle_alone(self, subscription: Subscription, delivery: Delivery) -> None:
         if _key(delivery) not in self._begun:
             await self._tries.begin(self._queue, delivery)
             self._begun.add(_key(delivery))

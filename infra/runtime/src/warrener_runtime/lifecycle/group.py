@@ -2,13 +2,13 @@
 
 from collections.abc import Awaitable, Callable
 
-from warrener_runtime.lifecycle.component import Component, Managed
+from warrener_runtime.lifecycle.component import Component, ManagedComponent
 from warrener_runtime.logs import get_logger
 
 log = get_logger("lifecycle")
 
 
-class Group(Managed):
+class Group(ManagedComponent):
     """Starts its components in order, drains and stops them in reverse order.
 
     If one cannot start, those before it are stopped. One that fails to drain or to stop does not keep the

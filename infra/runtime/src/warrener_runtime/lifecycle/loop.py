@@ -3,10 +3,10 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from warrener_runtime.backoff import Backoff
+from warrener_runtime.backoff import ExponentialBackoff
 from warrener_runtime.clock import Clock, SystemClock
-from warrener_runtime.lifecycle.component import Managed, being_cancelled, cancel
-from warrener_runtime.lifecycle.streak import Streak
+from warrener_runtime.lifecycle.component import ManagedComponent, is_being_cancelled, cancel
+from warrener_runtime.lifecycle.failure_streak import FailureStreak
 from warrener_runtime.logs import get_logger
 
 log = get_logger("lifecycle")
@@ -14,7 +14,7 @@ log = get_logger("lifecycle")
 _UNTIL_TRUSTED = 0.5  # seconds between looks at a clock that is not trusted
 
 
-class Loop(Managed):
+class Loop(ManagedComponent):
     """Runs `body` every `every` seconds, from start to start, never catching up; or back to back (None).
 
     An error is logged and backed off, and the loop goes on; the same kind again and again is logged once,
@@ -36,8 +36,8 @@ class Loop(Managed):
         self._judges_time = judges_time
         self._every = every
         self._clock = clock or SystemClock()
-        self._backoff = Backoff(ceiling=max(10.0, every or 0.0))
-        self._streak = Streak(log, loop=name)
+        self._backoff = ExponentialBackoff(ceiling=max(10.0, every or 0.0))
+        self._streak = FailureStreak(log, loop=name)
         self._task: asyncio.Task[None] | None = None
         self._leaving = False
         self._resting = False
@@ -75,7 +75,7 @@ class Loop(Managed):
         try:
             await self._body()
         except (Exception, asyncio.CancelledError) as error:
-            if isinstance(error, asyncio.CancelledError) and being_cancelled():
+            if isinstance(error, asyncio.CancelledError) and is_being_cancelled():
                 raise
             delay = self._backoff.failed()
             self._streak.failed(
@@ -87,7 +87,7 @@ class Loop(Managed):
             )
             return delay
         self._backoff.succeeded()
-        self._streak.over(
+        self._streak.recovered(
             "The turns of a loop go well again.", self._clock.monotonic(), action="loop.recovered"
         )
         return None

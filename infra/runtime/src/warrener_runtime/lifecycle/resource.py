@@ -2,10 +2,10 @@
 
 from collections.abc import Awaitable, Callable
 
-from warrener_runtime.lifecycle.component import Managed
+from warrener_runtime.lifecycle.component import ManagedComponent
 
 
-class Resource(Managed):
+class Resource(ManagedComponent):
     """Open at start, closed at stop; draining it is nothing, as it works for others.
 
     `shut` is called once for each `open_` that was begun, also if that failed or was cancelled.

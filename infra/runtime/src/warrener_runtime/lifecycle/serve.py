@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeVar
 
 from warrener_runtime import logs
-from warrener_runtime.lifecycle import heap
+from warrener_runtime.lifecycle import gc_tuning
 from warrener_runtime.lifecycle.service import Service
-from warrener_runtime.lifecycle.serving import Exit, Serving
+from warrener_runtime.lifecycle.runner import ServiceExitCode, ServiceRunner
 from warrener_runtime.settings import ServiceSettings, SettingsError, load
 from warrener_runtime.telemetry import Telemetry
 
@@ -21,17 +21,17 @@ def main(
     build: Callable[[S, Telemetry], Awaitable[Service]],
     overrides: Mapping[str, object] | None = None,
     *,
-    looks: heap.Looks = heap.OFTEN,
+    gc_thresholds: gc_tuning.GcThresholds = gc_tuning.FREQUENT,
 ) -> int:
     """Load the settings and serve. Settings that cannot be used are explained on standard error.
 
-    `looks` says how often garbage is looked for: `heap.SELDOM` is for services that run no code of others.
+    `gc_thresholds` says how often garbage is looked for: `gc_tuning.RARE` is for services that run no code of others.
     """
     try:
         settings = load(kind, **(overrides or {}))
     except SettingsError as error:
         return _explain(name, error)
-    return serve(name, settings, lambda telemetry: build(settings, telemetry), looks=looks)
+    return serve(name, settings, lambda telemetry: build(settings, telemetry), gc_thresholds=gc_thresholds)
 
 
 def serve(
@@ -39,7 +39,7 @@ def serve(
     settings: ServiceSettings,
     build: Callable[[Telemetry], Awaitable[Service]],
     *,
-    looks: heap.Looks = heap.OFTEN,
+    gc_thresholds: gc_tuning.GcThresholds = gc_tuning.FREQUENT,
 ) -> int:
     """Run a service until SIGTERM or SIGINT, then drain it within `drain_grace`, then stop it.
 
@@ -51,14 +51,14 @@ def serve(
     logs.configure(name, level=settings.log_level, format=settings.log_format)
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            return runner.run(Serving(name, settings, build, looks).run())
+            return runner.run(ServiceRunner(name, settings, build, gc_thresholds).run())
     except SettingsError as error:
         return _explain(name, error)
 
 
 def _explain(name: str, error: SettingsError) -> int:
     print(f"{name} cannot start with these settings:\n{error}", file=sys.stderr)
-    return Exit.SETTINGS
+    return ServiceExitCode.SETTINGS
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

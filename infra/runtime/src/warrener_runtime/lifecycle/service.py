@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from warrener_runtime.lifecycle.component import Component
-from warrener_runtime.lifecycle.vitals import Check
+from warrener_runtime.lifecycle.health_registry import Check
 
 
 @dataclass(frozen=True)

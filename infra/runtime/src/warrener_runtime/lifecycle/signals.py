@@ -12,9 +12,9 @@ class StopSignals:
     """Counts the signals that ask this process to end. Used with `with`, inside a running loop."""
 
     def __init__(self) -> None:
-        self.asked = asyncio.Event()
-        self.insisted = asyncio.Event()
-        self.demanded = asyncio.Event()
+        self.stop_requested = asyncio.Event()
+        self.hurry_requested = asyncio.Event()
+        self.abort_requested = asyncio.Event()
         self.name = ""
 
     def __enter__(self) -> Self:
@@ -31,9 +31,9 @@ class StopSignals:
             loop.remove_signal_handler(number)
 
     def _receive(self, number: signal.Signals) -> None:
-        if self.insisted.is_set():
-            self.demanded.set()
-        if self.asked.is_set():
-            self.insisted.set()
+        if self.hurry_requested.is_set():
+            self.abort_requested.set()
+        if self.stop_requested.is_set():
+            self.hurry_requested.set()
         self.name = number.name
-        self.asked.set()
+        self.stop_requested.set()

@@ -26,5 +26,5 @@ def with_log(sentence: str, log: Path, since: int) -> str:
         return sentence
     lines = log.read_bytes()[since:].decode(errors="replace").splitlines()
     errors = [line for line in lines if "error" in line.lower() or "FATAL" in line]
-    telling = errors[:_LINES] or lines[-_LINES:]
-    return "\n".join([f"{sentence} From {log}:", *telling]) if telling else sentence
+    excerpt = errors[:_LINES] or lines[-_LINES:]
+    return "\n".join([f"{sentence} From {log}:", *excerpt]) if excerpt else sentence

@@ -17,12 +17,12 @@ import sys
 import types
 from pathlib import Path
 
-from warrener_runtime.servers.guard_spec import Spec
+from warrener_runtime.servers.guard_spec import GuardSpec
 from warrener_runtime.servers.process_tree import kill_descendants
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
-_LOOK_AGAIN = 1.0  # seconds; a fork of our parent may hold the pipe open, so its id is looked at too
+_PARENT_CHECK_INTERVAL = 1.0  # seconds; a fork of our parent may hold the pipe open, so its id is looked at too
 
 
 def main() -> int:
@@ -33,18 +33,18 @@ def main() -> int:
     woken, wake = os.pipe()
     os.set_blocking(wake, False)
     signal.set_wakeup_fd(wake)
-    signal.signal(signal.SIGCHLD, _noticed)
-    spec = Spec.decode(sys.stdin.readline())
+    signal.signal(signal.SIGCHLD, _on_child_exit)
+    spec = GuardSpec.decode(sys.stdin.readline())
     try:
         server = [_start(command, spec, libc) for command in spec.commands][-1]
         print(server.pid, flush=True)  # for whoever wants to send it a signal
-        return _until_over(server, parent, woken)
+        return _wait_until_over(server, parent, woken)
     finally:
         kill_descendants(os.getpid())
         _reap()
 
 
-def _start(command: list[str], spec: Spec, libc: ctypes.CDLL) -> "subprocess.Popen[bytes]":
+def _start(command: list[str], spec: GuardSpec, libc: ctypes.CDLL) -> "subprocess.Popen[bytes]":
     def die_with_the_guard() -> None:
         libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
@@ -63,13 +63,13 @@ def _start(command: list[str], spec: Spec, libc: ctypes.CDLL) -> "subprocess.Pop
         )
 
 
-def _until_over(server: "subprocess.Popen[bytes]", parent: int, woken: int) -> int:
+def _wait_until_over(server: "subprocess.Popen[bytes]", parent: int, woken: int) -> int:
     """Wait until the server has ended, or the process that wants it has."""
     with selectors.DefaultSelector() as selector:
         selector.register(sys.stdin, selectors.EVENT_READ)
         selector.register(woken, selectors.EVENT_READ)
         while server.poll() is None:
-            for key, _ in selector.select(_LOOK_AGAIN):
+            for key, _ in selector.select(_PARENT_CHECK_INTERVAL):
                 if key.fileobj is sys.stdin or not os.read(woken, 512):
                     return -signal.SIGKILL
             if os.getppid() != parent:
@@ -84,7 +84,7 @@ def _reap() -> None:
             os.wait()
 
 
-def _noticed(_number: int, _frame: types.FrameType | None) -> None:
+def _on_child_exit(_number: int, _frame: types.FrameType | None) -> None:
     """A child ended: the wake-up descriptor tells the selector."""
 
 

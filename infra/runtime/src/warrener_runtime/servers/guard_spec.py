@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Spec:
+class GuardSpec:
     """What to run: `commands` in order, the server last; as `user` and `group` (None: as we are)."""
 
     commands: list[list[str]]
@@ -20,6 +20,6 @@ class Spec:
         return json.dumps(asdict(self))
 
     @classmethod
-    def decode(cls, encoded: str) -> "Spec":
+    def decode(cls, encoded: str) -> "GuardSpec":
         """What `encode` made."""
         return cls(**json.loads(encoded))

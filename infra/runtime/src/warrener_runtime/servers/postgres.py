@@ -9,10 +9,10 @@ from pathlib import Path
 from types import MappingProxyType
 
 from warrener_runtime.servers.errors import ServerFailed
-from warrener_runtime.servers.guard_spec import Spec
-from warrener_runtime.servers.guarded import Guarded
+from warrener_runtime.servers.guard_spec import GuardSpec
+from warrener_runtime.servers.guarded_process import GuardedProcess
 from warrener_runtime.servers.ports import free_block
-from warrener_runtime.servers.postgres_cluster import OWNER, Cluster
+from warrener_runtime.servers.postgres_cluster import OWNER, PostgresCluster
 from warrener_runtime.servers.postgres_commands import PostgresCommands
 from warrener_runtime.servers.postgres_install import account, group_of, programs
 
@@ -48,9 +48,9 @@ class PrivatePostgres(PostgresCommands):
     ) -> None:
         """`durable`: fsync is on, as in production. `settings`: more of postgresql.conf."""
         self._settings = _SETTINGS | ({} if durable else _UNSYNCED) | dict(settings)
-        self._cluster = Cluster(folder.absolute(), programs(), account())
+        self._cluster = PostgresCluster(folder.absolute(), programs(), account())
         self._port = port or free_block((0,))
-        self._processes = Guarded(f"PostgreSQL in {folder}", self._spec())
+        self._processes = GuardedProcess(f"PostgreSQL in {folder}", self._spec())
 
     @property
     def port(self) -> int:
@@ -124,11 +124,11 @@ class PrivatePostgres(PostgresCommands):
             raise ServerFailed(f"expected PostgreSQL to run {statement!r}, got: {done.stderr.strip()}")
         return done.stdout.strip()
 
-    def _spec(self) -> Spec:
+    def _spec(self) -> GuardSpec:
         cluster = self._cluster
         settings = [part for name, value in self._settings.items() for part in ("-c", f"{name}={value}")]
         server = [str(cluster.programs / "postgres"), "-D", str(cluster.data), "-p", str(self._port)]
-        return Spec(
+        return GuardSpec(
             commands=[[*server, *settings]],
             environment={"PATH": os.environ.get("PATH", os.defpath), "LANG": "C.UTF-8"},
             folder=str(cluster.folder),

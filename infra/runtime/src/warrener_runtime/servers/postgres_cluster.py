@@ -14,7 +14,7 @@ _MAKE_WITHIN = 120  # seconds
 
 
 @dataclass(frozen=True, slots=True)
-class Cluster:
+class PostgresCluster:
     """What a server keeps in `folder`; files belong to `account` (None: to us)."""
 
     folder: Path

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 
-from warrener_runtime.servers.control import Control
+from warrener_runtime.servers.erlang_control import ErlangControl
 from warrener_runtime.servers.errors import ServerFailed
-from warrener_runtime.servers.guard_spec import Spec
-from warrener_runtime.servers.guarded import Guarded
+from warrener_runtime.servers.guard_spec import GuardSpec
+from warrener_runtime.servers.guarded_process import GuardedProcess
 from warrener_runtime.servers.ports import free_block
 from warrener_runtime.servers.rabbitmq_commands import RabbitMQCommands
 from warrener_runtime.servers.rabbitmq_files import EPMD, MANAGEMENT, OFFSETS, NodeFiles
@@ -52,8 +52,8 @@ class PrivateRabbitMQ(RabbitMQCommands):
             tuple(configuration),
         )
         self._start_within = start_within
-        self._control = Control(self._files.folder)
-        self._processes = Guarded(f"RabbitMQ in {folder}", self._spec())
+        self._control = ErlangControl(self._files.folder)
+        self._processes = GuardedProcess(f"RabbitMQ in {folder}", self._spec())
 
     @property
     def port(self) -> int:
@@ -120,9 +120,9 @@ class PrivateRabbitMQ(RabbitMQCommands):
         """Evaluate Erlang inside the node, for what AMQP cannot ask. It takes about a millisecond."""
         return self._control.evaluate(expressions)
 
-    def _spec(self) -> Spec:
+    def _spec(self) -> GuardSpec:
         files = self._files
-        return Spec(
+        return GuardSpec(
             commands=[
                 [self._installation.epmd, "-port", str(files.port + EPMD), "-address", "127.0.0.1"],
                 self._installation.server,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
-from warrener_runtime.servers import control
+from warrener_runtime.servers import erlang_control
 from warrener_runtime.servers.rabbitmq_install import RabbitMQInstallation
 
 # What a node needs of ports, counted from its first one.
@@ -55,7 +55,7 @@ class NodeFiles:
             self.cookie.chmod(0o400)
         (self.folder / "rabbitmq.conf").write_text(self.configuration(), encoding="utf-8")
         (self.folder / "enabled_plugins").write_text(f"[{','.join(self.plugins)}].\n", encoding="ascii")
-        (self.folder / control.SCRIPT).write_text(control.script(), encoding="utf-8")
+        (self.folder / erlang_control.SCRIPT).write_text(erlang_control.script(), encoding="utf-8")
 
     def configuration(self) -> str:
         """rabbitmq.conf."""
@@ -91,7 +91,7 @@ class NodeFiles:
             "RABBITMQ_LOGS": "-",
             "RABBITMQ_PID_FILE": str(self.pid_file),
             # The node's working folder is its own, so the name is enough, whatever the folder is called.
-            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": f'-eval file:eval("{control.SCRIPT}").',
+            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": f'-eval file:eval("{erlang_control.SCRIPT}").',
             # The script then becomes the virtual machine and does not wait for it, so it dies with the guard.
             "RABBITMQ_ALLOW_INPUT": "1",
             "RABBITMQ_SERVER_START_ARGS": "-noinput",

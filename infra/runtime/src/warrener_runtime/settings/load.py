@@ -21,8 +21,8 @@ def load(kind: type[S], **overrides: object) -> S:
     Raises SettingsError, which names the flag, the variable or the file and key of every wrong value.
     """
     given = {name: value for name, value in overrides.items() if value is not None}
-    if strange := given.keys() - kind.model_fields.keys():
-        raise TypeError(f"expected fields of {kind.__name__}, got {sorted(strange)}")
+    if unknown := given.keys() - kind.model_fields.keys():
+        raise TypeError(f"expected fields of {kind.__name__}, got {sorted(unknown)}")
     file = read_file(kind.section)
     hints = _hints(kind, file)
     token = values_of_file.set(dict(file.values))
@@ -63,8 +63,8 @@ def _hints(kind: type[ServiceSettings], file: FileValues) -> list[str]:
     known = _known_fields()
     variables = {_variable(field) for field in known} | {CONFIG_VARIABLE}
     mine = [_variable(field) for field in kind.model_fields] + [CONFIG_VARIABLE]
-    strange = sorted(name for name in os.environ if name.startswith(PREFIX) and name not in variables)
-    hints = [_hint(name, mine, "it is read by nobody") for name in strange]
+    unknown = sorted(name for name in os.environ if name.startswith(PREFIX) and name not in variables)
+    hints = [_hint(name, mine, "it is read by nobody") for name in unknown]
     unread = f"it stands in {file.path} and is read by nobody"
     hints += [_hint(key, list(kind.model_fields), unread) for key in sorted(file.values.keys() - known)]
     return [hint for hint in hints if hint]

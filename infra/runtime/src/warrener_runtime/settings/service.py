@@ -8,9 +8,9 @@ from urllib.parse import SplitResult, urlsplit
 from pydantic import AfterValidator, Field, PrivateAttr
 from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
-from warrener_runtime.bus.namespace import DEFAULT_NAMESPACE, checked_namespace
+from warrener_runtime.bus.namespace import DEFAULT_NAMESPACE, validate_namespace
 from warrener_runtime.settings.secrets import mask_value
-from warrener_runtime.settings.variables import Variables
+from warrener_runtime.settings.environment import EnvironmentSource
 
 PREFIX = "WARRENER_"
 
@@ -55,7 +55,7 @@ class ServiceSettings(BaseSettings):
     """The table of the TOML file whose keys are for this service alone, and win over those at the top."""
 
     broker_url: BrokerUrl = "amqp://guest:guest@127.0.0.1:5672/"
-    namespace: Annotated[str, AfterValidator(checked_namespace)] = DEFAULT_NAMESPACE
+    namespace: Annotated[str, AfterValidator(validate_namespace)] = DEFAULT_NAMESPACE
     """The first word of every exchange and queue: several systems may share one virtual host of a broker."""
     lane: Literal["lean", "aio-pika"] = "lean"
     """The client library that carries the hot queues: our own, for speed, or aio-pika's."""
@@ -98,4 +98,4 @@ class ServiceSettings(BaseSettings):
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         from_file = InitSettingsSource(settings_cls, init_kwargs=values_of_file.get({}))
-        return init_settings, Variables(settings_cls), from_file
+        return init_settings, EnvironmentSource(settings_cls), from_file

@@ -15,7 +15,7 @@ _TRACEPARENT = re.compile(
 )
 
 
-class Place(NamedTuple):
+class SpanRef(NamedTuple):
     """A valid context, read: identifiers in hexadecimal, and the flags."""
 
     trace_id: str
@@ -56,18 +56,18 @@ class TraceContext(NamedTuple):
         found = self.read()
         return found.sampled if found else None
 
-    def read(self) -> Place | None:
+    def read(self) -> SpanRef | None:
         """All of it at once, or None if there is no valid context."""
         return _read(self.traceparent) if self.traceparent else None
 
 
 @lru_cache(maxsize=1024)  # it is asked whether to record, and then where
-def _read(traceparent: str) -> Place | None:
+def _read(traceparent: str) -> SpanRef | None:
     found = _TRACEPARENT.fullmatch(traceparent)
     if found is None:
         return None
     trace_id, span_id, flags = found.groups()
-    return Place(trace_id, span_id, int(flags, 16))
+    return SpanRef(trace_id, span_id, int(flags, 16))
 
 
 NO_CONTEXT = TraceContext()
@@ -76,7 +76,7 @@ current: ContextVar[TraceContext] = ContextVar("warrener_trace_context", default
 """The context of the span that this task is in; logs take the trace's identifier from it."""
 
 
-def ambient() -> TraceContext:
+def current_trace_context() -> TraceContext:
     """The context of the innermost span around us, whoever made it: OpenTelemetry's current one, or ours."""
     from opentelemetry import trace  # noqa: PLC0415 - only who asks for it pays for the import
 

@@ -12,8 +12,8 @@ from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanKind
 
-from warrener_runtime.telemetry.context import Place
-from warrener_runtime.telemetry.finished import Begun, Ended, Finished, Origin, readable
+from warrener_runtime.telemetry.context import SpanRef
+from warrener_runtime.telemetry.finished_span import SpanStart, EndedSpan, FinishedSpan, SpanOrigin, to_readable_span
 from warrener_runtime.telemetry.span import Attribute
 
 # Tags of opentelemetry/proto/trace/v1: the number of a field, and how its value is written.
@@ -28,41 +28,41 @@ _FLAGS = struct.Struct("<BBI")
 _REAL = struct.Struct("<d")
 
 _REMOTE_KNOWN, _REMOTE = 0x100, 0x200  # flags of a span: whether its parent is in another process
-_WORD = 24  # characters; what is this short comes again and again, which an identifier never does
-_RICH = 512  # spans of the SDK in one request, as its own processor has it
-_PART = 1024 * 1024  # bytes in one request: a collector takes 4 MiB of gRPC
+_MAX_CACHED_LENGTH = 24  # characters; what is this short comes again and again, which an identifier never does
+_SDK_SPANS_PER_REQUEST = 512  # spans of the SDK in one request, as its own processor has it
+_REQUEST_BYTES = 1024 * 1024  # bytes in one request: a collector takes 4 MiB of gRPC
 
 
-def encoder(origin: Origin) -> Callable[[Iterable[Ended]], Iterator[bytes]]:
+def encoder(origin: SpanOrigin) -> Callable[[Iterable[EndedSpan]], Iterator[bytes]]:
     """What writes spans of `origin` as requests of about a mebibyte."""
     resource, scope = _written(origin)
 
-    def encode(spans: Iterable[Ended]) -> Iterator[bytes]:
+    def encode(spans: Iterable[EndedSpan]) -> Iterator[bytes]:
         part: list[bytes] = []
         size = 0
-        rich: list[ReadableSpan] = []
+        sdk_spans: list[ReadableSpan] = []
         for span in spans:
             if isinstance(span, ReadableSpan):
-                rich.append(span)
+                sdk_spans.append(span)
                 continue
             raw = _span(span)
             part += (_SPAN, _size(len(raw)), raw)
             size += len(raw)
-            if size >= _PART:
+            if size >= _REQUEST_BYTES:
                 yield _request(resource, scope, part)
                 part, size = [], 0
         if part:
             yield _request(resource, scope, part)
-        for at in range(0, len(rich), _RICH):
-            yield encode_spans(rich[at : at + _RICH]).SerializeToString()
+        for at in range(0, len(sdk_spans), _SDK_SPANS_PER_REQUEST):
+            yield encode_spans(sdk_spans[at : at + _SDK_SPANS_PER_REQUEST]).SerializeToString()
 
     return encode
 
 
-def _written(origin: Origin) -> tuple[bytes, bytes]:
+def _written(origin: SpanOrigin) -> tuple[bytes, bytes]:
     """Resource and scope as the exporter writes them."""
-    nobody = Finished(Begun(Place("1", "1", 0), "", None, "", SpanKind.INTERNAL, 0), 0, {}, None)
-    whole = encode_spans([readable(nobody, origin)]).resource_spans[0]
+    nobody = FinishedSpan(SpanStart(SpanRef("1", "1", 0), "", None, "", SpanKind.INTERNAL, 0), 0, {}, None)
+    whole = encode_spans([to_readable_span(nobody, origin)]).resource_spans[0]
     return whole.resource.SerializeToString(), whole.scope_spans[0].scope.SerializeToString()
 
 
@@ -72,9 +72,9 @@ def _request(resource: bytes, scope: bytes, spans: list[bytes]) -> bytes:
     return _field(_RESOURCE_SPANS, of_resource)
 
 
-def _span(span: Finished) -> bytes:
-    place, parent, tracestate, name, kind, start_ns = span.begun
-    parts = [_TRACE_ID, bytes.fromhex(place.trace_id), _SPAN_ID, bytes.fromhex(place.span_id)]
+def _span(span: FinishedSpan) -> bytes:
+    ref, parent, tracestate, name, kind, start_ns = span.begun
+    parts = [_TRACE_ID, bytes.fromhex(ref.trace_id), _SPAN_ID, bytes.fromhex(ref.span_id)]
     if tracestate:
         parts.append(_field(_TRACE_STATE, _utf8(tracestate)))
     if parent:
@@ -82,7 +82,7 @@ def _span(span: Finished) -> bytes:
     # The SDK counts kinds from 0, the wire from 1.
     parts += (_name(name), _KIND_AND_TIMES.pack(0x30, kind.value + 1, 0x39, start_ns, 0x41, span.end_ns))
     for key, value in span.attributes.items():
-        long = isinstance(value, str) and len(value) > _WORD
+        long = isinstance(value, str) and len(value) > _MAX_CACHED_LENGTH
         parts.append(_attribute(key, value) if long else _short_attribute(key, value, type(value).__name__))
     if span.error is None:
         parts.append(_UNSET)

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 
 from warrener_runtime.logs import get_logger
 from warrener_runtime.settings.secrets import mask
-from warrener_runtime.telemetry.finished import Ended
-from warrener_runtime.telemetry.recording import Recorder, origin_of
-from warrener_runtime.telemetry.shipping import Pace, Shipping
-from warrener_runtime.telemetry.transports import Exporter, Transport, otlp_exporter
+from warrener_runtime.telemetry.finished_span import EndedSpan
+from warrener_runtime.telemetry.recorder import SpanRecorder, origin_of
+from warrener_runtime.telemetry.batching import Batching, BatchingSink
+from warrener_runtime.telemetry.otlp_exporters import OtlpExporter, OtlpProtocol, otlp_exporter
 
 _COMPLAIN_EVERY_SECONDS = 60.0
 _CHATTY = ("opentelemetry.exporter", "opentelemetry.sdk._shared_internal", "opentelemetry.sdk.trace.export")
@@ -17,20 +17,20 @@ _CHATTY = ("opentelemetry.exporter", "opentelemetry.sdk._shared_internal", "open
 log = get_logger("telemetry")
 
 
-def exporting(service_name: str, endpoint: str, transport: Transport) -> Recorder:
+def make_exporting_recorder(service_name: str, endpoint: str, protocol: OtlpProtocol) -> SpanRecorder:
     """A recorder whose spans are sent to `endpoint`."""
     for name in _CHATTY:  # they log each failure with a traceback; ours says it once a minute
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
     origin = origin_of(service_name)
-    forbearing = Forbearing(otlp_exporter(origin, endpoint, transport), endpoint)
-    return Recorder(origin, Shipping(forbearing, Pace.set_up()))
+    exporter = FaultTolerantExporter(otlp_exporter(origin, endpoint, protocol), endpoint)
+    return SpanRecorder(origin, BatchingSink(exporter, Batching.from_environment()))
 
 
-class Forbearing:
+class FaultTolerantExporter:
     """Passes spans on. A failure costs these spans, and one line in the log a minute at most."""
 
     def __init__(
-        self, inner: Exporter, endpoint: str, *, monotonic: Callable[[], float] = time.monotonic
+        self, inner: OtlpExporter, endpoint: str, *, monotonic: Callable[[], float] = time.monotonic
     ) -> None:
         self._inner = inner
         self._monotonic = monotonic
@@ -38,17 +38,17 @@ class Forbearing:
         self._complained_at: float | None = None
         self._lost = 0
 
-    def send(self, spans: Sequence[Ended]) -> None:
+    def send(self, spans: Sequence[EndedSpan]) -> None:
         """Raises nothing."""
         try:
-            arrived = self._inner.export(spans)
+            succeeded = self._inner.export(spans)
         except Exception as error:  # noqa: BLE001 - nothing that a collector does may reach the service
-            self.lost(len(spans), str(error))
+            self.on_lost(len(spans), str(error))
             return
-        if not arrived:
-            self.lost(len(spans), "it does not answer, or refused them")
+        if not succeeded:
+            self.on_lost(len(spans), "it does not answer, or refused them")
 
-    def lost(self, count: int, reason: str) -> None:
+    def on_lost(self, count: int, reason: str) -> None:
         """So many spans are lost."""
         self._lost += count
         now = self._monotonic()

@@ -13,7 +13,7 @@ from warrener_runtime.telemetry.span import Attributes, Kind, NoSpan, Span
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan
 
-    from warrener_runtime.telemetry.recording import Recorder
+    from warrener_runtime.telemetry.recorder import SpanRecorder
 
 _SHUTDOWN_SECONDS = 5.0
 
@@ -24,29 +24,29 @@ class Telemetry:
     Each service has its own `service.name`, also where several live in one process: nothing here is global.
     """
 
-    def __init__(self, recorder: "Recorder | None" = None) -> None:
+    def __init__(self, recorder: "SpanRecorder | None" = None) -> None:
         self._recorder = recorder
 
     @classmethod
-    def of(cls, service_name: str, settings: ServiceSettings) -> Self:
+    def from_settings(cls, service_name: str, settings: ServiceSettings) -> Self:
         """Spans go to `otlp_endpoint` in the background; without one, none are made."""
         if settings.otlp_endpoint is None:
-            return cls.silent()
-        from warrener_runtime.telemetry.export import exporting  # noqa: PLC0415 - the SDK is loaded if it is used
+            return cls.disabled()
+        from warrener_runtime.telemetry.export import make_exporting_recorder  # noqa: PLC0415 - the SDK is loaded if it is used
 
-        return cls(exporting(service_name, settings.otlp_endpoint, settings.otlp_protocol))
+        return cls(make_exporting_recorder(service_name, settings.otlp_endpoint, settings.otlp_protocol))
 
     @classmethod
-    def silent(cls) -> Self:
+    def disabled(cls) -> Self:
         """No spans; contexts that come in are handed on."""
         return cls()
 
     @classmethod
     def in_memory(cls, service_name: str, *, clock: Clock | None = None) -> Self:
         """Spans are kept for `spans()`. With a clock, they carry its times."""
-        from warrener_runtime.telemetry.recording import keeping  # noqa: PLC0415 - the SDK is loaded if it is used
+        from warrener_runtime.telemetry.recorder import make_in_memory_recorder  # noqa: PLC0415 - the SDK is loaded if it is used
 
-        return cls(keeping(service_name, clock))
+        return cls(make_in_memory_recorder(service_name, clock))
 
     def span(
         self,
@@ -68,7 +68,7 @@ class Telemetry:
             name, kind=kind, parent=parent, links=links, attributes=attributes, start_ns=start_ns
         )
 
-    def moment(
+    def record_instant(
         self, name: str, *, kind: Kind = "internal", parent: TraceContext | None, attributes: Attributes
     ) -> TraceContext:
         """A span that begins and ends now; its context. For what is decided among many in one step."""
@@ -82,7 +82,7 @@ class Telemetry:
 
     def spans(self) -> "tuple[ReadableSpan, ...]":
         """The spans that ended so far; of `in_memory` alone."""
-        if self._recorder is None or not self._recorder.keeps:
+        if self._recorder is None or not self._recorder.is_in_memory:
             raise TypeError("expected Telemetry.in_memory(), got one that keeps no spans")
         return self._recorder.spans()
 
@@ -91,7 +91,7 @@ class Telemetry:
         if self._recorder is None:
             return
         recorder, self._recorder = self._recorder, None
-        if recorder.keeps:
+        if recorder.is_in_memory:
             self._recorder = recorder  # what is kept can still be read
             return
         # A thread of its own that nobody joins: a collector that does not answer must not hold the process.
@@ -99,7 +99,7 @@ class Telemetry:
 
         def flush() -> None:
             recorder.shutdown()
-            _tell(loop, done)
+            _signal_done(loop, done)
 
         threading.Thread(target=flush, name="telemetry-shutdown", daemon=True).start()
         try:
@@ -109,7 +109,7 @@ class Telemetry:
             threading.Thread(target=recorder.give_up, name="telemetry-end", daemon=True).start()
 
 
-def _tell(loop: asyncio.AbstractEventLoop, done: asyncio.Event) -> None:
+def _signal_done(loop: asyncio.AbstractEventLoop, done: asyncio.Event) -> None:
     try:
         loop.call_soon_threadsafe(done.set)
     except RuntimeError:  # the loop was closed: nobody waits any more

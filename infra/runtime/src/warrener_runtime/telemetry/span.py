@@ -36,7 +36,7 @@ class Span(Protocol):
         """Let it end at this time (nanoseconds since 1970) and not when the block is left."""
         ...
 
-    def inhabit(self) -> None:
+    def activate(self) -> None:
         """Be the span that this context (`contextvars`) is in, for good: for one that is made for it. Ended
         by `finish`."""
         ...
@@ -68,7 +68,7 @@ class NoSpan:
 
     def end_at(self, end_ns: int) -> None: ...
 
-    def inhabit(self) -> None:
+    def activate(self) -> None:
         current.set(self.context)
 
     def finish(self) -> None: ...

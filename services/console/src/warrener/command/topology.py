@@ -17,7 +17,7 @@ from warrener.shown.screen import err, out, print_json
 from warrener.shown.tables import table
 from warrener_contracts.topology import TOPOLOGY
 from warrener_runtime.bus import TopologySpec
-from warrener_runtime.bus.namespace import Names
+from warrener_runtime.bus.namespace import NameMapper
 
 EXAMPLES = """
 warrener topology
@@ -64,7 +64,7 @@ def topology(
         if any(each.health is Health.WRONG for each in found):
             raise typer.Exit(Exit.FAILED)
     else:
-        _show(Names(find_namespace()).topology(TOPOLOGY), as_json=as_json)
+        _show(NameMapper(find_namespace()).topology(TOPOLOGY), as_json=as_json)
 
 
 def _show(topology: TopologySpec, *, as_json: bool) -> None:

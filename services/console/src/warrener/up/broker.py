@@ -5,7 +5,7 @@ import contextlib
 
 from warrener.up.folder import DataFolder
 from warrener.up.voice import Voice
-from warrener_runtime.backoff import Backoff
+from warrener_runtime.backoff import ExponentialBackoff
 from warrener_runtime.servers import PrivateRabbitMQ, ServerError
 
 _LOOK_EVERY = 0.5  # seconds
@@ -31,7 +31,7 @@ class Broker:
 
     async def watch(self) -> None:
         """Start it again whenever it dies; for ever."""
-        backoff = Backoff(first=0.5, ceiling=30.0)
+        backoff = ExponentialBackoff(first=0.5, ceiling=30.0)
         while True:
             await asyncio.sleep(_LOOK_EVERY)
             if self._node.running:

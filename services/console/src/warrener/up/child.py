@@ -12,7 +12,7 @@ from time import monotonic
 from warrener.up.crew import Member
 from warrener.up.log_line import read_line
 from warrener.up.voice import Voice
-from warrener_runtime.backoff import Backoff
+from warrener_runtime.backoff import ExponentialBackoff
 
 _LONG_LIFE = 10.0  # seconds after which a death is no longer a failed start
 _UNUSABLE = 2  # the exit code of a service whose settings or modules cannot be used
@@ -44,7 +44,7 @@ class Child:
 
     async def live(self) -> None:
         """Until `leave`. Raises Unusable if the very first start shows that it can never work."""
-        backoff = Backoff(first=0.5, ceiling=30.0)
+        backoff = ExponentialBackoff(first=0.5, ceiling=30.0)
         while not self._leaving.is_set():
             began = monotonic()
             code = await self._one_life()

@@ -69,7 +69,7 @@ async def _pass(settings: SchedulerSettings, *, dry_run: bool) -> list[Step]:
     store = open_store(settings.store_url)
     clock = DatabaseClock(store.time)
     pruner = Pruner(
-        store, clock, settings, holder=SystemEntropy().new_text(), upkeep=upkeep_of(store, clock, settings)
+        store, clock, settings, holder=SystemEntropy().new_id_text(), upkeep=upkeep_of(store, clock, settings)
     )
     await store.start()
     try:

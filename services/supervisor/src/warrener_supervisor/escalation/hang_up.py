@@ -4,10 +4,10 @@ import asyncio
 import signal
 from collections.abc import Callable
 
-from warrener_runtime.lifecycle import Managed
+from warrener_runtime.lifecycle import ManagedComponent
 
 
-class OnHangUp(Managed):
+class OnHangUp(ManagedComponent):
     """Calls `then` at each SIGHUP, which ends the process no more. In the main thread alone."""
 
     def __init__(self, then: Callable[[], None]) -> None:

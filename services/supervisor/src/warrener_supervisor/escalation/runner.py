@@ -62,7 +62,7 @@ class Runner:
         """One look at every case that is due."""
         while True:
             now = self._clock.now()
-            claim = self._entropy.new_text()
+            claim = self._entropy.new_id_text()
             due = await self._cases.claim_cases(now, now + CLAIM, claim, _AT_ONCE)
             file = self._ladders() if due else Escalation()
             await asyncio.gather(*(self._climb(case, file) for case in due))

@@ -4,7 +4,7 @@ from collections.abc import Collection
 from datetime import datetime, timedelta
 
 from warrener_contracts.states import JobState
-from warrener_runtime.bus.port import Backlog
+from warrener_runtime.bus.port import QueueStats
 from warrener_store.holding import Holding
 from warrener_store.rows import AgentRow, JobRow
 from warrener_store.schedules.rows import TickRow
@@ -15,7 +15,7 @@ _REJECTED_AFTER = timedelta(minutes=1)
 _MESSAGE = 300  # characters of an error
 
 
-def of_no_tick(requests: Backlog | None) -> str:
+def of_no_tick(requests: QueueStats | None) -> str:
     """Why schedulers do not decide a tick; `requests`: their queue, None while the broker does not answer."""
     if requests is None:
         return "the broker does not answer"

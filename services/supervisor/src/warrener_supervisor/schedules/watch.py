@@ -9,7 +9,7 @@ from uuid import NAMESPACE_OID, uuid5
 from warrener_contracts.events import ScheduleCommandData, SchedulePauseRequested
 from warrener_contracts.messages import Message, build_message
 from warrener_contracts.topology import REQUESTS_QUEUE
-from warrener_runtime.bus.port import Backlog, Bus, BusUnreachable
+from warrener_runtime.bus.port import QueueStats, Bus, BusUnreachable
 from warrener_runtime.clock import Clock
 from warrener_store import Store
 from warrener_store.schedules.overdue import is_over
@@ -50,7 +50,7 @@ class ScheduleWatch:
         self._cases = Cases(store, intake, rules)
         self._overdue = Overdue(store)
         self._none_since: datetime | None = None  # no scheduler consumes
-        self._requests: Backlog | None = None  # as of the last look
+        self._requests: QueueStats | None = None  # as of the last look
         self._open: set[str] = set()  # what was wrong with all, or did not tick
         self._swept_at: datetime | None = None
 

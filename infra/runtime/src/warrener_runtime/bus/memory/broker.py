@@ -6,13 +6,13 @@ from typing import Protocol
 
 from warrener_runtime.bus.memory.exchanges import Exchanges
 from warrener_runtime.bus.memory.expiry import Expiry
-from warrener_runtime.bus.memory.message import Death, Message, dead_letter, message_of
-from warrener_runtime.bus.memory.queue import Consumer, MemoryQueue
+from warrener_runtime.bus.memory.message import DeathRecord, StoredMessage, dead_letter, to_stored_message
+from warrener_runtime.bus.memory.queue import QueueConsumer, MemoryQueue
 from warrener_runtime.bus.port import (
-    Backlog,
+    QueueStats,
     BindingSpec,
-    Fate,
-    Outgoing,
+    PublishResult,
+    OutgoingMessage,
     QueueSpec,
     TopologyMismatch,
     TopologySpec,
@@ -20,18 +20,18 @@ from warrener_runtime.bus.port import (
 from warrener_runtime.clock import Clock, SystemClock
 
 
-class Connection(Protocol):
+class MemoryClient(Protocol):
     """A client as the broker sees it."""
 
-    def connected(self) -> None:
+    def on_connected(self) -> None:
         """The broker takes it in."""
         ...
 
-    def disconnected(self) -> None:
+    def on_disconnected(self) -> None:
         """The broker has dropped it: what it did not acknowledge goes back."""
         ...
 
-    def queues_changed(self) -> None:
+    def on_queues_changed(self) -> None:
         """A queue was declared: consumers that found none may try again."""
         ...
 
@@ -48,11 +48,11 @@ class MemoryBroker:
         self._clock = clock or SystemClock()
         self._exchanges = Exchanges()
         self._queues: dict[str, MemoryQueue] = {}
-        self._connections: list[Connection] = []
+        self._connections: list[MemoryClient] = []
         self._expiry = Expiry(self._clock, self._expire)
         self._lost_confirms = 0
         self._duplicates = 0
-        self._ill: set[str] = set()
+        self._without_quorum: set[str] = set()
         self.running = asyncio.Event()
         self.running.set()
 
@@ -63,36 +63,36 @@ class MemoryBroker:
 
     # -- connections ---------------------------------------------------------------------------------------
 
-    def connect(self, connection: Connection) -> None:
+    def connect(self, connection: MemoryClient) -> None:
         """Take in a client, at once or when the broker runs again."""
         self._connections.append(connection)
         if self.running.is_set():
-            connection.connected()
+            connection.on_connected()
 
-    def disconnect(self, connection: Connection) -> None:
+    def disconnect(self, connection: MemoryClient) -> None:
         """A client leaves: what it did not acknowledge goes back, its exclusive queues go."""
         if connection in self._connections:
             self._connections.remove(connection)
             self._drop(connection)
 
-    def _drop(self, connection: Connection) -> None:
-        connection.disconnected()
+    def _drop(self, connection: MemoryClient) -> None:
+        connection.on_disconnected()
         for queue in [queue for queue in self._queues.values() if queue.owner is connection]:
             self.delete_queue(queue.name)
 
     # -- topology ------------------------------------------------------------------------------------------
 
-    def declare(self, topology: TopologySpec, owner: Connection) -> None:
+    def declare(self, topology: TopologySpec, owner: MemoryClient) -> None:
         """Make these exist; exclusive queues belong to `owner`. Raises TopologyMismatch."""
         for exchange in topology.exchanges:
             self._exchanges.declare(exchange)
         for queue in topology.queues:
             self._declare_queue(queue, owner)
-        self._rehome()
+        self._retry_dead_letters()
         for connection in self._connections:
-            connection.queues_changed()
+            connection.on_queues_changed()
 
-    def _declare_queue(self, spec: QueueSpec, owner: Connection) -> None:
+    def _declare_queue(self, spec: QueueSpec, owner: MemoryClient) -> None:
         known = self._queues.get(spec.name)
         wanted = owner if spec.exclusive else None
         if known is None:
@@ -109,7 +109,7 @@ class MemoryBroker:
         """Make it exist, and bound where the exchange is there; the bindings whose exchange is not."""
         if queue.name not in self._queues:
             self._queues[queue.name] = MemoryQueue(queue.name, queue.arguments, None)
-        missing = [binding for binding in queue.bindings if not self._exchanges.knows(binding.exchange)]
+        missing = [binding for binding in queue.bindings if not self._exchanges.exists(binding.exchange)]
         for binding in queue.bindings:
             if binding not in missing:
                 self._exchanges.bind(binding.exchange, queue.name, binding.key)
@@ -122,50 +122,50 @@ class MemoryBroker:
 
     # -- publishing ----------------------------------------------------------------------------------------
 
-    def publish(self, outgoing: Outgoing) -> Fate:
+    def publish(self, outgoing: OutgoingMessage) -> PublishResult:
         """Route one message and say what became of it."""
-        message = message_of(outgoing)
-        fate = self._route(message, mandatory=outgoing.mandatory)
-        if self._duplicates and fate is Fate.CONFIRMED:
+        message = to_stored_message(outgoing)
+        result = self._route(message, mandatory=outgoing.mandatory)
+        if self._duplicates and result is PublishResult.CONFIRMED:
             self._duplicates -= 1
             self._route(message, mandatory=False)
         if self._lost_confirms:
             self._lost_confirms -= 1
-            return Fate.UNKNOWN
-        return fate
+            return PublishResult.UNKNOWN
+        return result
 
-    def _route(self, message: Message, *, mandatory: bool) -> Fate:
-        if not self._exchanges.knows(message.exchange):
-            return Fate.UNROUTABLE
+    def _route(self, message: StoredMessage, *, mandatory: bool) -> PublishResult:
+        if not self._exchanges.exists(message.exchange):
+            return PublishResult.UNROUTABLE
         names = self._exchanges.route(message.exchange, message.routing_key)
         queues = [self._queues[name] for name in names if name in self._queues]
         if not queues:
-            return Fate.UNROUTABLE if mandatory else Fate.CONFIRMED
-        if any(queue.name in self._ill for queue in queues):
-            return Fate.UNKNOWN
+            return PublishResult.UNROUTABLE if mandatory else PublishResult.CONFIRMED
+        if any(queue.name in self._without_quorum for queue in queues):
+            return PublishResult.UNKNOWN
         stored = [self._store(queue, message) for queue in queues]
-        return Fate.CONFIRMED if all(stored) else Fate.REFUSED
+        return PublishResult.CONFIRMED if all(stored) else PublishResult.REFUSED
 
-    def _store(self, queue: MemoryQueue, message: Message) -> bool:
+    def _store(self, queue: MemoryQueue, message: StoredMessage) -> bool:
         if queue.full:
             return False
         dropped = queue.add(message, self._clock.monotonic())
         for old in dropped:
-            self._bury(queue, old, "maxlen")
-        queue.hand_out()
+            self._dead_letter(queue, old, "maxlen")
+        queue.deliver_ready()
         if queue.rules.ttl is not None:
             self._expiry.watch(queue)
         return True
 
     # -- consuming -----------------------------------------------------------------------------------------
 
-    def consume(self, queue: str, consumer: Consumer, connection: Connection) -> bool:
+    def consume(self, queue: str, consumer: QueueConsumer, connection: MemoryClient) -> bool:
         """Let it take from `queue`; False where there is none, or where it is another connection's own."""
         found = self._queues.get(queue)
         if found is None or (found.owner is not None and found.owner is not connection):
             return False
         found.consumers.append(consumer)
-        found.hand_out()
+        found.deliver_ready()
         return True
 
     def cancel_consumers(self, queue: str) -> None:
@@ -173,72 +173,72 @@ class MemoryBroker:
         found = self._queues[queue]
         cancelled, found.consumers = found.consumers, []
         for consumer in cancelled:
-            consumer.cancelled()
+            consumer.on_cancelled()
 
-    def cancel(self, queue: str, consumer: Consumer) -> None:
+    def cancel(self, queue: str, consumer: QueueConsumer) -> None:
         """It takes no more."""
         found = self._queues.get(queue)
         if found is not None and consumer in found.consumers:
             found.consumers.remove(consumer)
 
-    def room(self, queue: str) -> None:
+    def resume_delivery(self, queue: str) -> None:
         """A consumer has room again."""
         if (found := self._queues.get(queue)) is not None:
-            found.hand_out()
-        self._rehome()
+            found.deliver_ready()
+        self._retry_dead_letters()
 
-    def give_back(self, queue: str, messages: Sequence[Message]) -> None:
+    def requeue(self, queue: str, messages: Sequence[StoredMessage]) -> None:
         """Not acknowledged: back to their places, or dead-lettered where that happened too often."""
         if (found := self._queues.get(queue)) is None:
             return
         for message in messages:
-            if not found.give_back(message):
-                self._bury(found, message, "delivery_limit")
-        found.hand_out()
+            if not found.requeue(message):
+                self._dead_letter(found, message, "delivery_limit")
+        found.deliver_ready()
         if found.rules.ttl is not None:
             self._expiry.watch(found)
 
-    def dead_letter(self, queue: str, messages: Sequence[Message]) -> None:
+    def dead_letter(self, queue: str, messages: Sequence[StoredMessage]) -> None:
         """Rejected for good."""
         if (found := self._queues.get(queue)) is not None:
             for message in messages:
-                self._bury(found, message, "rejected")
+                self._dead_letter(found, message, "rejected")
 
     # -- dead letters and time -----------------------------------------------------------------------------
 
     def _expire(self, queue: MemoryQueue) -> None:
         for message in queue.take_expired(self._clock.monotonic()):
-            self._bury(queue, message, "expired")
+            self._dead_letter(queue, message, "expired")
 
-    def _bury(self, queue: MemoryQueue, message: Message, reason: str) -> None:
+    def _dead_letter(self, queue: MemoryQueue, message: StoredMessage, reason: str) -> None:
         exchange = queue.rules.dead_letter_exchange
         if exchange is None:
             return
-        death = Death(queue.name, reason, self._clock.now(), exchange, queue.rules.dead_letter_key)
+        death = DeathRecord(queue.name, reason, self._clock.now(), exchange, queue.rules.dead_letter_key)
         sent = dead_letter(message, death)
-        if self._route(sent, mandatory=True) is not Fate.CONFIRMED and queue.rules.dead_letters_surely:
-            queue.homeless.append(sent)
+        if self._route(sent, mandatory=True) is not PublishResult.CONFIRMED and queue.rules.dead_letters_at_least_once:
+            queue.undelivered_dead_letters.append(sent)
 
-    def _rehome(self) -> None:
+    def _retry_dead_letters(self) -> None:
         """Dead letters that found no queue, or a full one, try again: at least once means until then."""
         for queue in list(self._queues.values()):
-            for _ in range(len(queue.homeless)):
-                message = queue.homeless.popleft()
-                if self._route(message, mandatory=True) is not Fate.CONFIRMED:
-                    queue.homeless.append(message)
+            for _ in range(len(queue.undelivered_dead_letters)):
+                message = queue.undelivered_dead_letters.popleft()
+                if self._route(message, mandatory=True) is not PublishResult.CONFIRMED:
+                    queue.undelivered_dead_letters.append(message)
 
     # -- what tests look at --------------------------------------------------------------------------------
 
-    def backlog(self, queue: str) -> Backlog:
+    def backlog(self, queue: str) -> QueueStats:
         """What waits there, and how many consume it."""
         found = self._queues.get(queue)
-        return Backlog(len(found), len(found.consumers)) if found is not None else Backlog(0, 0)
+        return QueueStats(len(found), len(found.consumers)) if found is not None else QueueStats(0, 0)
 
     def ready(self, queue: str) -> int:
         """How many messages wait in `queue` for a consumer; 0 if there is no such queue."""
         return len(self._queues[queue]) if queue in self._queues else 0
 
-    def peek(self, queue: str) -> list[Message]:
+    def peek(self, queue: str) -> list[StoredMessage]:
         """What waits in `queue`, oldest first."""
         return self._queues[queue].peek() if queue in self._queues else []
 
@@ -257,7 +257,7 @@ class MemoryBroker:
         for connection in list(self._connections):
             self._drop(connection)
         for queue in self._queues.values():
-            queue.purge(fleeting_only=True)
+            queue.purge(transient_only=True)
 
     def start(self) -> None:
         """The broker is back, with what was persistent; clients reconnect."""
@@ -268,7 +268,7 @@ class MemoryBroker:
             if queue.rules.ttl is not None:
                 self._expiry.watch(queue)
         for connection in list(self._connections):
-            connection.connected()
+            connection.on_connected()
 
     def restart(self) -> None:
         """Stop and start."""
@@ -281,7 +281,7 @@ class MemoryBroker:
             self._drop(connection)
         for connection in list(self._connections):
             if self.running.is_set():
-                connection.connected()
+                connection.on_connected()
 
     def lose_confirms(self, count: int) -> None:
         """The next `count` messages are taken, and their publishers never hear of it (Fate.UNKNOWN)."""
@@ -291,14 +291,14 @@ class MemoryBroker:
         """The next `count` routed messages arrive twice."""
         self._duplicates += count
 
-    def ail(self, queue: str, *, ill: bool = True) -> None:
+    def lose_quorum(self, queue: str, *, lost: bool = True) -> None:
         """A queue that takes nothing and confirms nothing, as one without a quorum."""
-        (self._ill.add if ill else self._ill.discard)(queue)
+        (self._without_quorum.add if lost else self._without_quorum.discard)(queue)
 
     def mute(self, queue: str, *, muted: bool = True) -> None:
         """A consumer that is connected and hears nothing: the deaf service of guarantee G8."""
         self._queues[queue].muted = muted
-        self._queues[queue].hand_out()
+        self._queues[queue].deliver_ready()
 
     def delete_queue(self, queue: str) -> None:
         """It goes with all that waits in it; its consumers are cancelled."""
@@ -308,7 +308,7 @@ class MemoryBroker:
         self._exchanges.forget_queue(queue)
         self._expiry.forget(found)
         for consumer in found.consumers:
-            consumer.cancelled()
+            consumer.on_cancelled()
 
     def delete_exchange(self, exchange: str) -> None:
         """It goes with its bindings."""

@@ -3,16 +3,16 @@
 import asyncio
 from collections.abc import Sequence
 
-from warrener_runtime.bus.listening import Listening
+from warrener_runtime.bus.handler_subscription import HandlerSubscription
 from warrener_runtime.bus.memory.broker import MemoryBroker
 from warrener_runtime.bus.memory.subscription import MemorySubscription
 from warrener_runtime.bus.port import (
-    Backlog,
+    QueueStats,
     BindingSpec,
     BusUnreachable,
-    Fate,
+    PublishResult,
     Handler,
-    Outgoing,
+    OutgoingMessage,
     QueueSpec,
     Subscription,
     TopologySpec,
@@ -29,7 +29,7 @@ class MemoryBus:
         self.name = name
         self._topologies: list[TopologySpec] = []
         self._subscriptions: list[MemorySubscription] = []
-        self._listenings: list[Listening] = []
+        self._handler_subscriptions: list[HandlerSubscription] = []
         self._up = asyncio.Event()
         self._losses = 0
         self._closed = False
@@ -46,8 +46,8 @@ class MemoryBus:
         if self._closed:
             return
         self._closed = True
-        for listening in self._listenings:
-            await listening.close()
+        for handler_subscription in self._handler_subscriptions:
+            await handler_subscription.close()
         for subscription in self._subscriptions:
             await subscription.stop()
         self._broker.disconnect(self)
@@ -68,17 +68,17 @@ class MemoryBus:
         await self._up.wait()
         self._broker.unbind(queue, bindings)
 
-    async def publish(self, messages: Sequence[Outgoing], *, timeout: float = 10.0) -> list[Fate]:
+    async def publish(self, messages: Sequence[OutgoingMessage], *, timeout: float = 10.0) -> list[PublishResult]:
         """Publish all and return what became of each; UNKNOWN where the broker was gone for too long."""
         if not await self._connected_within(timeout):
-            return [Fate.UNKNOWN] * len(messages)
+            return [PublishResult.UNKNOWN] * len(messages)
         losses = self._losses
         await asyncio.sleep(0)  # a message travels: the connection may break before it arrives, or ...
         if losses != self._losses:
-            return [Fate.UNKNOWN] * len(messages)
-        fates = [self._broker.publish(message) for message in messages]
+            return [PublishResult.UNKNOWN] * len(messages)
+        results = [self._broker.publish(message) for message in messages]
         await asyncio.sleep(0)  # ... before its confirm does
-        return fates if losses == self._losses else [Fate.UNKNOWN] * len(messages)
+        return results if losses == self._losses else [PublishResult.UNKNOWN] * len(messages)
 
     async def subscribe(self, queue: str, *, prefetch: int) -> Subscription:
         """Consume `queue`, with at most `prefetch` unacknowledged."""
@@ -87,11 +87,11 @@ class MemoryBus:
     async def listen(self, queue: str, handler: Handler) -> Subscription:
         """Consume a low-rate queue one message at a time."""
         subscription = self._subscribe(queue, _LISTEN_PREFETCH)
-        listening = Listening(subscription, handler, clock=self._broker.clock, queue=queue)
-        self._listenings.append(listening)
-        return listening
+        handler_subscription = HandlerSubscription(subscription, handler, clock=self._broker.clock, queue=queue)
+        self._handler_subscriptions.append(handler_subscription)
+        return handler_subscription
 
-    async def backlog(self, queue: str) -> Backlog:
+    async def backlog(self, queue: str) -> QueueStats:
         """What waits in `queue` now. Raises BusUnreachable."""
         await self.ping()
         return self._broker.backlog(queue)
@@ -105,21 +105,21 @@ class MemoryBus:
 
     # -- Connection, as the broker sees it -----------------------------------------------------------------
 
-    def connected(self) -> None:
+    def on_connected(self) -> None:
         """Declare again, consume again, go on."""
         for topology in self._topologies:
             self._broker.declare(topology, self)
         self._up.set()
-        self.queues_changed()
+        self.on_queues_changed()
 
-    def disconnected(self) -> None:
+    def on_disconnected(self) -> None:
         """Nothing that was under way is certain any more."""
         self._losses += 1
         self._up.clear()
         for subscription in self._subscriptions:
             subscription.detach()
 
-    def queues_changed(self) -> None:
+    def on_queues_changed(self) -> None:
         """Consumers that have no queue try again, once the current step is over."""
         if self._up.is_set():
             asyncio.get_running_loop().call_soon(self._attach)
@@ -128,8 +128,8 @@ class MemoryBus:
 
     def _subscribe(self, queue: str, prefetch: int) -> MemorySubscription:
         subscription = MemorySubscription(self._broker, self, queue, prefetch)
-        kept = (one for one in self._subscriptions if not (one.stopped and one.empty_handed))
-        self._subscriptions = [*kept, subscription]
+        active = (one for one in self._subscriptions if not (one.stopped and one.nothing_unacked))
+        self._subscriptions = [*active, subscription]
         if self._up.is_set():
             subscription.attach()
         return subscription

@@ -16,9 +16,9 @@ class _Exchange:
 
     def queues_for(self, key: str) -> list[str]:
         """The queues bound for `key`, each once."""
-        return list(dict.fromkeys(queue for queue, pattern in self.bindings if self._brings(pattern, key)))
+        return list(dict.fromkeys(queue for queue, pattern in self.bindings if self._routes(pattern, key)))
 
-    def _brings(self, pattern: str, key: str) -> bool:
+    def _routes(self, pattern: str, key: str) -> bool:
         if self.kind == "topic":
             return matches(pattern, key)
         return self.kind == "fanout" or pattern == key
@@ -66,7 +66,7 @@ class Exchanges:
         """Remove it and its bindings."""
         self._exchanges.pop(exchange, None)
 
-    def knows(self, exchange: str) -> bool:
+    def exists(self, exchange: str) -> bool:
         """Whether one may publish to it."""
         return not exchange or exchange in self._exchanges
 

@@ -5,11 +5,11 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import cast
 
-from warrener_runtime.bus.port import Outgoing
+from warrener_runtime.bus.port import OutgoingMessage
 
 
 @dataclass(slots=True)
-class Message:
+class StoredMessage:
     """One copy of a message in one queue."""
 
     body: bytes
@@ -25,9 +25,9 @@ class Message:
     expires_at: float | None = None
 
 
-def message_of(outgoing: Outgoing) -> Message:
+def to_stored_message(outgoing: OutgoingMessage) -> StoredMessage:
     """The message that the broker makes of what was published."""
-    return Message(
+    return StoredMessage(
         body=outgoing.body,
         exchange=outgoing.exchange,
         routing_key=outgoing.routing_key,
@@ -39,13 +39,13 @@ def message_of(outgoing: Outgoing) -> Message:
     )
 
 
-def copy_for_queue(message: Message, position: int, expires_at: float | None) -> Message:
+def copy_for_queue(message: StoredMessage, position: int, expires_at: float | None) -> StoredMessage:
     """A queue's own copy: it has been given back by nobody yet."""
     return replace(message, position=position, returned=0, expires_at=expires_at)
 
 
 @dataclass(frozen=True, slots=True)
-class Death:
+class DeathRecord:
     """Why and when a message left a queue without being acknowledged."""
 
     queue: str
@@ -55,7 +55,7 @@ class Death:
     routing_key: str | None  # under which key; None keeps the one it has
 
 
-def dead_letter(message: Message, death: Death) -> Message:
+def dead_letter(message: StoredMessage, death: DeathRecord) -> StoredMessage:
     """The message as it is sent on, with the `x-death` headers that RabbitMQ writes."""
     headers = dict(message.headers)
     headers["x-death"] = _deaths(message, death)
@@ -72,10 +72,10 @@ def dead_letter(message: Message, death: Death) -> Message:
     )
 
 
-def _deaths(message: Message, death: Death) -> list[dict[str, object]]:
+def _deaths(message: StoredMessage, death: DeathRecord) -> list[dict[str, object]]:
     """The history with this death in front; a repeat of an earlier one counts up instead of adding a line."""
     history = cast("list[dict[str, object]]", message.headers.get("x-death", []))
-    before = [record for record in history if _is_of(record, death)]
+    before = [record for record in history if _is_same_death(record, death)]
     newest: dict[str, object] = {
         "count": 1 + sum(cast("int", record["count"]) for record in before),
         "reason": death.reason,
@@ -84,8 +84,8 @@ def _deaths(message: Message, death: Death) -> list[dict[str, object]]:
         "exchange": message.exchange,
         "routing-keys": [message.routing_key],
     }
-    return [newest, *(record for record in history if not _is_of(record, death))]
+    return [newest, *(record for record in history if not _is_same_death(record, death))]
 
 
-def _is_of(record: Mapping[str, object], death: Death) -> bool:
+def _is_same_death(record: Mapping[str, object], death: DeathRecord) -> bool:
     return record["queue"] == death.queue and record["reason"] == death.reason

@@ -6,22 +6,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol, Self
 
-from warrener_runtime.bus.memory.message import Message, copy_for_queue
+from warrener_runtime.bus.memory.message import StoredMessage, copy_for_queue
 
 
-class Consumer(Protocol):
+class QueueConsumer(Protocol):
     """Who takes messages from a queue."""
 
     @property
-    def has_room(self) -> bool:
+    def has_capacity(self) -> bool:
         """Whether its prefetch lets it take one more."""
         ...
 
-    def take(self, message: Message) -> None:
+    def take(self, message: StoredMessage) -> None:
         """Receive one; it stays unacknowledged until the consumer settles it."""
         ...
 
-    def cancelled(self) -> None:
+    def on_cancelled(self) -> None:
         """The broker gives it nothing any more."""
         ...
 
@@ -32,11 +32,11 @@ class QueueRules:
 
     quorum: bool
     max_length: int | None
-    refuses_when_full: bool
+    rejects_when_full: bool
     ttl: float | None
     dead_letter_exchange: str | None
     dead_letter_key: str | None
-    dead_letters_surely: bool
+    dead_letters_at_least_once: bool
     delivery_limit: int | None
 
     @classmethod
@@ -46,11 +46,11 @@ class QueueRules:
         return cls(
             quorum=arguments.get("x-queue-type") == "quorum",
             max_length=_number(arguments, "x-max-length"),
-            refuses_when_full=arguments.get("x-overflow") == "reject-publish",
+            rejects_when_full=arguments.get("x-overflow") == "reject-publish",
             ttl=None if ttl is None else ttl / 1000,
             dead_letter_exchange=_text(arguments, "x-dead-letter-exchange"),
             dead_letter_key=_text(arguments, "x-dead-letter-routing-key"),
-            dead_letters_surely=arguments.get("x-dead-letter-strategy") == "at-least-once",
+            dead_letters_at_least_once=arguments.get("x-dead-letter-strategy") == "at-least-once",
             delivery_limit=_number(arguments, "x-delivery-limit"),
         )
 
@@ -64,9 +64,9 @@ class MemoryQueue:
         self.owner = owner  # the connection of an exclusive queue
         self.rules = QueueRules.of(arguments)
         self.muted = False
-        self.homeless: deque[Message] = deque()  # dead letters that nobody could take yet
-        self.consumers: list[Consumer] = []
-        self._ready: list[tuple[int, Message]] = []
+        self.undelivered_dead_letters: deque[StoredMessage] = deque()  # dead letters that nobody could take yet
+        self.consumers: list[QueueConsumer] = []
+        self._ready: list[tuple[int, StoredMessage]] = []
         self._arrived = 0
 
     def __len__(self) -> int:
@@ -75,19 +75,19 @@ class MemoryQueue:
     @property
     def full(self) -> bool:
         """Whether it refuses one more."""
-        return self.rules.refuses_when_full and self._over(len(self) + 1)
+        return self.rules.rejects_when_full and self._over(len(self) + 1)
 
-    def add(self, message: Message, now: float) -> list[Message]:
+    def add(self, message: StoredMessage, now: float) -> list[StoredMessage]:
         """Store a copy; returns the oldest ones, if they had to make room."""
         self._arrived += 1
         expires_at = None if self.rules.ttl is None else now + self.rules.ttl
         heapq.heappush(self._ready, (self._arrived, copy_for_queue(message, self._arrived, expires_at)))
-        dropped: list[Message] = []
-        while self._over(len(self)) and not self.rules.refuses_when_full:
+        dropped: list[StoredMessage] = []
+        while self._over(len(self)) and not self.rules.rejects_when_full:
             dropped.append(heapq.heappop(self._ready)[1])
         return dropped
 
-    def give_back(self, message: Message) -> bool:
+    def requeue(self, message: StoredMessage) -> bool:
         """Put it back where it was; False if it was given back too often."""
         message.returned += 1
         limit = self.rules.delivery_limit
@@ -96,10 +96,10 @@ class MemoryQueue:
         heapq.heappush(self._ready, (message.position, message))
         return True
 
-    def hand_out(self) -> None:
+    def deliver_ready(self) -> None:
         """Give what waits to the consumers that have room, in turn."""
         while self._ready and not self.muted:
-            consumer = next((one for one in self.consumers if one.has_room), None)
+            consumer = next((one for one in self.consumers if one.has_capacity), None)
             if consumer is None:
                 return
             self.consumers.remove(consumer)
@@ -110,24 +110,24 @@ class MemoryQueue:
         """When the first message expires; all wait equally long, so it is the head."""
         return self._ready[0][1].expires_at if self._ready else None
 
-    def take_expired(self, now: float) -> list[Message]:
+    def take_expired(self, now: float) -> list[StoredMessage]:
         """Remove what has waited for too long."""
-        expired: list[Message] = []
+        expired: list[StoredMessage] = []
         while (due := self.next_expiry()) is not None and due <= now:
             expired.append(heapq.heappop(self._ready)[1])
         return expired
 
-    def peek(self) -> list[Message]:
+    def peek(self) -> list[StoredMessage]:
         """What waits, oldest first."""
         return [message for _, message in sorted(self._ready, key=lambda entry: entry[0])]
 
-    def purge(self, *, fleeting_only: bool = False) -> None:
+    def purge(self, *, transient_only: bool = False) -> None:
         """Empty it, or drop only what would not survive a restart of the broker."""
-        kept = [] if not fleeting_only else [entry for entry in self._ready if self._survives(entry[1])]
-        heapq.heapify(kept)
-        self._ready = kept
+        remaining = [] if not transient_only else [entry for entry in self._ready if self._survives(entry[1])]
+        heapq.heapify(remaining)
+        self._ready = remaining
 
-    def _survives(self, message: Message) -> bool:
+    def _survives(self, message: StoredMessage) -> bool:
         return self.rules.quorum or message.persistent
 
     def _over(self, length: int) -> bool:

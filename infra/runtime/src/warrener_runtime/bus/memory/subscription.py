@@ -2,25 +2,25 @@
 
 from collections.abc import AsyncIterator, Iterable
 
-from warrener_runtime.bus.arrivals import Arrivals
-from warrener_runtime.bus.memory.broker import Connection, MemoryBroker
-from warrener_runtime.bus.memory.message import Message
+from warrener_runtime.bus.delivery_buffer import DeliveryBuffer
+from warrener_runtime.bus.memory.broker import MemoryClient, MemoryBroker
+from warrener_runtime.bus.memory.message import StoredMessage
 from warrener_runtime.bus.port import Delivery
 
 
 class MemorySubscription:
     """Takes from one queue, as far as its prefetch goes; attached again by its bus after every loss."""
 
-    def __init__(self, broker: MemoryBroker, connection: Connection, queue: str, prefetch: int) -> None:
+    def __init__(self, broker: MemoryBroker, connection: MemoryClient, queue: str, prefetch: int) -> None:
         self._broker = broker
         self._connection = connection
         self._queue = queue
         self._prefetch = prefetch
-        self._arrivals = Arrivals()
-        self._unacked: dict[int, Message] = {}
+        self._buffer = DeliveryBuffer()
+        self._unacked: dict[int, StoredMessage] = {}
         self._epoch = 0
         self._tag = 0
-        self._heard = 0
+        self._received_count = 0
         self._attached = False
         self._stopped = False
 
@@ -45,20 +45,20 @@ class MemorySubscription:
         return self._stopped
 
     @property
-    def heard(self) -> int:
+    def received_count(self) -> int:
         """How many deliveries have ever arrived."""
-        return self._heard
+        return self._received_count
 
     @property
-    def empty_handed(self) -> bool:
+    def nothing_unacked(self) -> bool:
         """Whether nothing that has arrived is unacknowledged."""
         return not self._unacked
 
-    def renew(self) -> None:
+    def resubscribe(self) -> None:
         """Consume anew; what is unacknowledged goes back."""
         if self._attached:
             self.detach()
-            self._connection.queues_changed()
+            self._connection.on_queues_changed()
 
     # -- what the bus does with it -------------------------------------------------------------------------
 
@@ -73,33 +73,33 @@ class MemorySubscription:
     def detach(self) -> None:
         """The connection is gone: what is unacknowledged goes back, and what nobody took yet is forgotten."""
         self._broker.cancel(self._queue, self)
-        self._lose()
+        self._drop_unacked()
 
     # -- what the broker does with it ----------------------------------------------------------------------
 
     @property
-    def has_room(self) -> bool:
+    def has_capacity(self) -> bool:
         """Whether the prefetch allows one more."""
         return len(self._unacked) < self._prefetch
 
-    def take(self, message: Message) -> None:
+    def take(self, message: StoredMessage) -> None:
         """A delivery arrives."""
         self._tag += 1
-        self._heard += 1
+        self._received_count += 1
         self._unacked[self._tag] = message
-        self._arrivals.put(_delivery(message, self._tag, self._epoch))
+        self._buffer.put(_delivery(message, self._tag, self._epoch))
 
-    def cancelled(self) -> None:
+    def on_cancelled(self) -> None:
         """The broker cancelled it: its channel is given up, and its bus attaches it again."""
-        self._lose()
-        self._connection.queues_changed()
+        self._drop_unacked()
+        self._connection.on_queues_changed()
 
-    def _lose(self) -> None:
+    def _drop_unacked(self) -> None:
         self._attached = False
         self._epoch += 1
-        self._arrivals.forget()
+        self._buffer.clear()
         returned, self._unacked = list(self._unacked.values()), {}
-        self._broker.give_back(self._queue, returned)
+        self._broker.requeue(self._queue, returned)
 
     # -- what its user does with it ------------------------------------------------------------------------
 
@@ -108,7 +108,7 @@ class MemorySubscription:
 
     async def __anext__(self) -> list[Delivery]:
         """All that has arrived since the last batch."""
-        batch = await self._arrivals.batch()
+        batch = await self._buffer.batch()
         if not batch:
             raise StopAsyncIteration
         return batch
@@ -116,36 +116,36 @@ class MemorySubscription:
     async def ack(self, deliveries: Iterable[Delivery]) -> None:
         """Done with these; those of an earlier epoch are passed over."""
         if self._settle(deliveries):
-            self._broker.room(self._queue)
+            self._broker.resume_delivery(self._queue)
 
     async def reject(self, deliveries: Iterable[Delivery], *, requeue: bool) -> None:
         """Give them back, or dead-letter them."""
         messages = self._settle(deliveries)
         if requeue:
-            self._broker.give_back(self._queue, messages)
+            self._broker.requeue(self._queue, messages)
         else:
             self._broker.dead_letter(self._queue, messages)
-        self._broker.room(self._queue)
+        self._broker.resume_delivery(self._queue)
 
     async def stop(self) -> None:
         """Receive no more; what has arrived is still handed out and may be acknowledged."""
         self._stopped = True
         self._attached = False
         self._broker.cancel(self._queue, self)
-        self._arrivals.end()
+        self._buffer.end()
 
     async def close(self) -> None:
         """Receive no more; what is unacknowledged goes back."""
         await self.stop()
-        self._lose()
+        self._drop_unacked()
 
-    def _settle(self, deliveries: Iterable[Delivery]) -> list[Message]:
+    def _settle(self, deliveries: Iterable[Delivery]) -> list[StoredMessage]:
         """The messages behind these deliveries that are still ours to settle."""
         mine = [one.tag for one in deliveries if one.epoch == self._epoch and one.tag in self._unacked]
         return [self._unacked.pop(tag) for tag in mine]
 
 
-def _delivery(message: Message, tag: int, epoch: int) -> Delivery:
+def _delivery(message: StoredMessage, tag: int, epoch: int) -> Delivery:
     headers = dict(message.headers)
     if message.returned:
         headers["x-delivery-count"] = message.returned

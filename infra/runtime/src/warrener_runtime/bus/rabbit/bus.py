@@ -4,28 +4,28 @@ import asyncio
 from collections.abc import Sequence
 from functools import partial
 
-from warrener_runtime.bus.listening import Listening
+from warrener_runtime.bus.handler_subscription import HandlerSubscription
 from warrener_runtime.bus.namespace import DEFAULT_NAMESPACE
 from warrener_runtime.bus.port import (
-    Backlog,
+    QueueStats,
     BindingSpec,
     BusUnreachable,
-    Fate,
+    PublishResult,
     Handler,
-    Outgoing,
+    OutgoingMessage,
     QueueSpec,
     Subscription,
     TopologySpec,
 )
-from warrener_runtime.bus.rabbit.declarations import Declarations, bind
-from warrener_runtime.bus.rabbit.intake import BatchIntake, Intake
+from warrener_runtime.bus.rabbit.declared_topology import DeclaredTopology, bind
+from warrener_runtime.bus.rabbit.consumer_factory import BatchConsumerFactory, ConsumerFactory
 from warrener_runtime.bus.rabbit.lanes import Lane
-from warrener_runtime.bus.rabbit.link import Link
-from warrener_runtime.bus.rabbit.listening_link import ListeningLink
-from warrener_runtime.bus.rabbit.loopback import Loopback
-from warrener_runtime.bus.rabbit.publisher import Publisher
+from warrener_runtime.bus.rabbit.reconnecting_connection import ReconnectingConnection
+from warrener_runtime.bus.rabbit.listen_connection import ListenConnection
+from warrener_runtime.bus.rabbit.ping import Pinger
+from warrener_runtime.bus.rabbit.publisher import RabbitPublisher
 from warrener_runtime.bus.rabbit.subscription import RabbitSubscription
-from warrener_runtime.bus.rabbit.wire import LinkLost, Refused, Wire
+from warrener_runtime.bus.rabbit.broker_client import BrokerConnectionLost, RequestRefused, BrokerClient
 from warrener_runtime.clock import SystemClock
 
 _ANSWER_WITHIN = 5.0  # seconds
@@ -40,24 +40,24 @@ class RabbitBus:
     """
 
     def __init__(self, url: str, *, name: str, lane: Lane, namespace: str = DEFAULT_NAMESPACE) -> None:
-        self._declarations = Declarations()
-        where = lane.where(url)
+        self._declared = DeclaredTopology()
+        broker_address = lane.broker_address(url)
         publish = partial(lane.connect, url, f"{name} publishes")
         consume = partial(lane.connect, url, f"{name} consumes")
-        self._publishing = Link(publish, "publishing", self._prepare_publishing, where)
-        self._consuming = Link(consume, "consuming", self._prepare_consuming, where)
-        self._listening = ListeningLink(url, name, lane, self._consuming, self._declarations)
-        self._publisher = Publisher(self._publishing)
-        self._loopback = Loopback(self._consuming, self._publisher, namespace)
+        self._publish_connection = ReconnectingConnection(publish, "publishing", self._prepare_publishing, broker_address)
+        self._consume_connection = ReconnectingConnection(consume, "consuming", self._prepare_consuming, broker_address)
+        self._listen_connection = ListenConnection(url, name, lane, self._consume_connection, self._declared)
+        self._publisher = RabbitPublisher(self._publish_connection)
+        self._pinger = Pinger(self._consume_connection, self._publisher, namespace)
         self._subscriptions: list[RabbitSubscription] = []
-        self._listenings: list[Listening] = []
+        self._handler_subscriptions: list[HandlerSubscription] = []
         self._closed = False
 
     async def start(self) -> None:
         """Connect, patiently. Raises BusCredentialsRefused at once."""
         try:
-            await self._consuming.start()
-            await self._publishing.start()
+            await self._consume_connection.start()
+            await self._publish_connection.start()
         except BaseException:
             await self.close()
             raise
@@ -67,40 +67,40 @@ class RabbitBus:
         if self._closed:
             return
         self._closed = True
-        await asyncio.gather(*(listening.close() for listening in self._listenings))
+        await asyncio.gather(*(handler_subscription.close() for handler_subscription in self._handler_subscriptions))
         await asyncio.gather(*(subscription.close() for subscription in self._subscriptions))
-        await asyncio.gather(self._publishing.close(), self._consuming.close(), self._listening.close())
+        await asyncio.gather(self._publish_connection.close(), self._consume_connection.close(), self._listen_connection.close())
 
     async def declare(self, topology: TopologySpec) -> None:
         """Make these exist, now and after each reconnect. Raises TopologyMismatch."""
         exclusive = [queue for queue in topology.queues if queue.exclusive]
         shared = [queue for queue in topology.queues if not queue.exclusive]
-        await self._declare(self._consuming, topology, shared)
+        await self._declare(self._consume_connection, topology, shared)
         if exclusive:
-            link = await self._listening.started()
-            await self._declare(link, topology, exclusive)
-        self._declarations.keep(topology)
+            connection = await self._listen_connection.ensure_started()
+            await self._declare(connection, topology, exclusive)
+        self._declared.keep(topology)
 
     async def bind(self, queue: QueueSpec) -> list[BindingSpec]:
         """Make the queue exist, and bound as it says; those bindings whose exchange is missing."""
         while True:
-            wire = await self._consuming.connected()
+            client = await self._consume_connection.wait_connected()
             try:
-                return await bind(wire, queue)
-            except LinkLost:
+                return await bind(client, queue)
+            except BrokerConnectionLost:
                 continue  # as in _declare
 
     async def unbind(self, queue: str, bindings: Sequence[BindingSpec]) -> None:
         """Undo these where they are there."""
         while bindings:
-            wire = await self._consuming.connected()
+            client = await self._consume_connection.wait_connected()
             try:
-                await wire.unbind(queue, bindings)
-            except LinkLost:
+                await client.unbind(queue, bindings)
+            except BrokerConnectionLost:
                 continue
             return
 
-    async def publish(self, messages: Sequence[Outgoing], *, timeout: float = 10.0) -> list[Fate]:
+    async def publish(self, messages: Sequence[OutgoingMessage], *, timeout: float = 10.0) -> list[PublishResult]:
         """Publish all, wait once for all confirms; what is not certain within `timeout` is UNKNOWN."""
         return await self._publisher.publish(messages, timeout)
 
@@ -109,53 +109,53 @@ class RabbitBus:
 
         An exclusive queue must have been declared before.
         """
-        exclusive = self._declarations.is_exclusive(queue)
-        link = await self._listening.started() if exclusive else self._consuming
-        return await self._subscribe(queue, BatchIntake(queue, prefetch), link)
+        exclusive = self._declared.is_exclusive(queue)
+        connection = await self._listen_connection.ensure_started() if exclusive else self._consume_connection
+        return await self._subscribe(queue, BatchConsumerFactory(queue, prefetch), connection)
 
     async def listen(self, queue: str, handler: Handler) -> Subscription:
         """Consume a low-rate queue one message at a time, by a FastStream subscriber."""
         # FastStream costs half a second to import, and many a bus only asks.
-        from warrener_runtime.bus.rabbit.faststream_intake import FastStreamIntake  # noqa: PLC0415
+        from warrener_runtime.bus.rabbit.faststream_consumer import FastStreamConsumerFactory  # noqa: PLC0415
 
-        subscription = await self._subscribe(queue, FastStreamIntake(queue), await self._listening.started())
-        listening = Listening(subscription, handler, clock=SystemClock(), queue=queue)
-        self._listenings.append(listening)
-        return listening
+        subscription = await self._subscribe(queue, FastStreamConsumerFactory(queue), await self._listen_connection.ensure_started())
+        handler_subscription = HandlerSubscription(subscription, handler, clock=SystemClock(), queue=queue)
+        self._handler_subscriptions.append(handler_subscription)
+        return handler_subscription
 
-    async def backlog(self, queue: str) -> Backlog:
+    async def backlog(self, queue: str) -> QueueStats:
         """What waits in `queue` now. Raises BusUnreachable."""
         try:
             async with asyncio.timeout(_ANSWER_WITHIN):
-                wire = await self._consuming.connected()
-                return await wire.backlog(queue)
-        except (LinkLost, Refused, TimeoutError) as error:
+                client = await self._consume_connection.wait_connected()
+                return await client.backlog(queue)
+        except (BrokerConnectionLost, RequestRefused, TimeoutError) as error:
             raise BusUnreachable(
                 f"expected the broker to say what waits in queue {queue}, got no answer: {error}"
             ) from error
 
     async def ping(self, *, timeout: float = 5.0) -> None:
         """A confirmed message out by one connection and back by the other. Raises BusUnreachable."""
-        await self._loopback.ping(timeout)
+        await self._pinger.ping(timeout)
 
-    async def _subscribe(self, queue: str, intake: Intake, link: Link) -> RabbitSubscription:
-        subscription = RabbitSubscription(queue, intake, link, self._declarations)
+    async def _subscribe(self, queue: str, factory: ConsumerFactory, connection: ReconnectingConnection) -> RabbitSubscription:
+        subscription = RabbitSubscription(queue, factory, connection, self._declared)
         self._subscriptions = [*(one for one in self._subscriptions if not one.closed), subscription]
-        await subscription.tried()
+        await subscription.wait_first_attempt()
         return subscription
 
-    async def _declare(self, link: Link, topology: TopologySpec, queues: Sequence[QueueSpec]) -> None:
+    async def _declare(self, connection: ReconnectingConnection, topology: TopologySpec, queues: Sequence[QueueSpec]) -> None:
         while True:
-            wire = await link.connected()
+            client = await connection.wait_connected()
             try:
-                await wire.declare(topology.exchanges, queues)
-            except LinkLost:
+                await client.declare(topology.exchanges, queues)
+            except BrokerConnectionLost:
                 continue  # there will be another connection, or a LinkLost that says that there is none
             return
 
-    async def _prepare_publishing(self, wire: Wire) -> None:
-        await self._publisher.prepare(wire)
-        await self._declarations.restore_shared(wire)
+    async def _prepare_publishing(self, client: BrokerClient) -> None:
+        await self._publisher.prepare(client)
+        await self._declared.restore_shared(client)
 
-    async def _prepare_consuming(self, wire: Wire) -> None:
-        await self._listening.prepare_consuming(wire)
+    async def _prepare_consuming(self, client: BrokerClient) -> None:
+        await self._listen_connection.prepare_consuming(client)

@@ -11,8 +11,8 @@ from pamqp.frame import FrameTypes, marshal
 from yarl import URL
 
 from warrener_runtime.bus.port import BusCredentialsRefused
-from warrener_runtime.bus.rabbit.faults import broker_faults
-from warrener_runtime.bus.rabbit.frames import unless_ended
+from warrener_runtime.bus.rabbit.error_translation import translate_errors
+from warrener_runtime.bus.rabbit.frames import run_unless_closed
 
 # A dead peer is found out after (heartbeat + 1) * 3 seconds; aiormq's default of 60 makes that minutes.
 _HEARTBEAT = 10
@@ -23,7 +23,7 @@ RPC_SECONDS = 10.0
 C = TypeVar("C", bound=aiormq.Channel)
 
 
-class Connection(aiormq.Connection):
+class HandshakeConnection(aiormq.Connection):
     """aiormq's connection, which says why the broker closed it during the handshake."""
 
     @staticmethod
@@ -53,11 +53,11 @@ def address(url: str, name: str) -> URL:
     return parsed.update_query({key: value for key, value in query.items() if key not in parsed.query})
 
 
-async def connect(url: URL) -> Connection:
+async def connect(url: URL) -> HandshakeConnection:
     """One try. Raises BusCredentialsRefused or LinkLost."""
-    connection = Connection(url)
+    connection = HandshakeConnection(url)
     try:
-        with broker_faults():
+        with translate_errors():
             async with asyncio.timeout(_HANDSHAKE_SECONDS):
                 await connection.connect()  # pyright: ignore[reportUnknownMemberType] - half typed
                 await connection.connected.wait()
@@ -84,21 +84,21 @@ def _refusal(cause: BaseException | None) -> str | None:
 
 
 async def open_channel(connection: aiormq.abc.AbstractConnection, kind: type[C], **options: Any) -> C:
-    """A channel of our own kind; `Connection.channel()` knows only aiormq's. Raises LinkLost."""
-    with broker_faults():
+    """A channel of our own kind; `HandshakeConnection.channel()` knows only aiormq's. Raises LinkLost."""
+    with translate_errors():
         if connection.is_closed:
             raise aiormq.ConnectionClosed(None, "before the channel was opened")
         number = next(number for number in range(1, 65536) if number not in connection.channels)
         channel = kind(connection, number, **options)
         connection.channels[number] = channel
-        await unless_ended(connection, channel.open(timeout=RPC_SECONDS))
+        await run_unless_closed(connection, channel.open(timeout=RPC_SECONDS))
         return channel
 
 
 async def close_quietly(resource: aiormq.abc.AbstractConnection | aiormq.abc.AbstractChannel) -> None:
     """Close what may be broken already; a peer that does not answer is not waited for."""
     try:
-        with broker_faults():
+        with translate_errors():
             async with asyncio.timeout(_CLOSE_SECONDS):
                 await resource.close()
     except Exception:  # noqa: BLE001, S110 - it is given up either way, and nothing depends on how

@@ -7,13 +7,13 @@ from aiormq.abc import DeliveredMessage
 from pamqp import commands as spec
 from pamqp.header import ContentHeader
 
-from warrener_runtime.bus.rabbit.frames import while_open, write
-from warrener_runtime.bus.rabbit.settling import AckPlan
+from warrener_runtime.bus.rabbit.frames import run_while_open, write
+from warrener_runtime.bus.rabbit.ack_plan import AckPlan
 
 Arrived = Callable[[DeliveredMessage], None]
 
 
-class ConsumeChannel(aiormq.Channel):
+class RawConsumeChannel(aiormq.Channel):
     """A channel with one consumer, whose deliveries go straight to `arrived`."""
 
     def __init__(self, connector: aiormq.abc.AbstractConnection, number: int, *, arrived: Arrived) -> None:
@@ -36,9 +36,9 @@ class ConsumeChannel(aiormq.Channel):
 
 async def write_acks(channel: aiormq.abc.AbstractChannel, plan: AckPlan) -> None:
     """Acknowledge, in one write; returns when it has left this process."""
-    frames = [spec.Basic.Ack(delivery_tag=tag) for tag in plan.singly]
-    if plan.upto is not None:
-        frames.insert(0, spec.Basic.Ack(delivery_tag=plan.upto, multiple=True))
+    frames = [spec.Basic.Ack(delivery_tag=tag) for tag in plan.individual]
+    if plan.up_to is not None:
+        frames.insert(0, spec.Basic.Ack(delivery_tag=plan.up_to, multiple=True))
     await _write(channel, frames)
 
 
@@ -52,4 +52,4 @@ async def _write(
 ) -> None:
     if channel.is_closed:
         raise aiormq.ChannelInvalidStateError("closed before the acknowledgement was written")
-    await while_open(channel, write(channel, frames, drained=True))
+    await run_while_open(channel, write(channel, frames, drained=True))

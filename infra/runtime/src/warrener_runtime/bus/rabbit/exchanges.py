@@ -1,7 +1,7 @@
 """Whether an exchange exists: asked before publishing, because publishing to a missing one closes the
 channel."""
 
-from warrener_runtime.bus.rabbit.wire import Wire
+from warrener_runtime.bus.rabbit.broker_client import BrokerClient
 
 
 class KnownExchanges:
@@ -18,13 +18,13 @@ class KnownExchanges:
         """A new connection may lead to a broker that lost its memory."""
         self._known = {""}
 
-    async def missing(self, names: set[str], wire: Wire) -> set[str]:
+    async def missing(self, names: set[str], client: BrokerClient) -> set[str]:
         """Those that do not exist. Raises LinkLost."""
         unknown = names - self._known
-        return {name for name in unknown if not await self._exists(name, wire)}
+        return {name for name in unknown if not await self._exists(name, client)}
 
-    async def _exists(self, name: str, wire: Wire) -> bool:
-        if not await wire.has_exchange(name):
+    async def _exists(self, name: str, client: BrokerClient) -> bool:
+        if not await client.has_exchange(name):
             return False
         self._known.add(name)
         return True

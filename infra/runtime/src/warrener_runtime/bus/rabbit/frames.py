@@ -10,34 +10,34 @@ from pamqp.base import Frame
 from pamqp.body import ContentBody
 from pamqp.header import ContentHeader
 
-from warrener_runtime.bus.rabbit.faults import broker_faults
-from warrener_runtime.bus.rabbit.wire import LinkLost
+from warrener_runtime.bus.rabbit.error_translation import translate_errors
+from warrener_runtime.bus.rabbit.broker_client import BrokerConnectionLost
 
 AnyFrame: TypeAlias = Frame | ContentHeader | ContentBody
-_AGAIN_AFTER = 0.5  # seconds
+_CANCEL_INTERVAL = 0.5  # seconds
 
 T = TypeVar("T")
 Resource: TypeAlias = aiormq.abc.AbstractConnection | aiormq.abc.AbstractChannel
 
 
-async def ended(resource: Resource) -> None:
+async def wait_closed(resource: Resource) -> None:
     """Wait until it is closed, by whomever and for whatever reason."""
     await asyncio.wait({_closing(resource)})
 
 
-def when_ended(
+def on_closed(
     resource: Resource,
-    tell: Callable[[BaseException | None], None],
+    callback: Callable[[BaseException | None], None],
 ) -> None:
-    """Call `tell` once it is closed, with the reason; soon, if it is closed already."""
+    """Call `callback` once it is closed, with the reason; soon, if it is closed already."""
 
-    def told(closing: asyncio.Future[None]) -> None:
-        tell(None if closing.cancelled() else closing.exception())
+    def call_back(closing: asyncio.Future[None]) -> None:
+        callback(None if closing.cancelled() else closing.exception())
 
-    _closing(resource).add_done_callback(told)
+    _closing(resource).add_done_callback(call_back)
 
 
-def why_ended(resource: Resource) -> BaseException | None:
+def closing_error(resource: Resource) -> BaseException | None:
     """The reason, if it is closed and there is one."""
     closing = _closing(resource)
     return closing.exception() if closing.done() and not closing.cancelled() else None
@@ -47,41 +47,41 @@ def _closing(resource: Resource) -> "asyncio.Future[None]":
     return cast("asyncio.Future[None]", resource.closing)  # pyright: ignore[reportUnknownMemberType] - theirs
 
 
-async def unless_ended(resource: Resource, call: Coroutine[Any, Any, T]) -> T:
+async def run_unless_closed(resource: Resource, call: Coroutine[Any, Any, T]) -> T:
     """The result of `call`, or LinkLost as soon as `resource` has ended.
 
     aiormq cancels the calls that are pending when a connection ends; but it waits for replies with wait_for,
     which swallows the cancellation on Python 3.11 if the request had just been written. That call would hang.
     """
     task = asyncio.ensure_future(call)
-    task.add_done_callback(_retrieved)
+    task.add_done_callback(_retrieve_exception)
     try:
         ending: asyncio.Future[Any] = _closing(resource)
         await asyncio.wait({task, ending}, return_when=asyncio.FIRST_COMPLETED)
         if not task.done():
-            raise LinkLost("the connection ended while a call was under way")
-        with broker_faults():
+            raise BrokerConnectionLost("the connection ended while a call was under way")
+        with translate_errors():
             return task.result()
     finally:
         if not task.done():
             task.cancel()
             asyncio.get_running_loop().call_later(
-                _AGAIN_AFTER, task.cancel
+                _CANCEL_INTERVAL, task.cancel
             )  # the first may be swallowed, too
 
 
-def _retrieved(task: "asyncio.Task[Any]") -> None:
+def _retrieve_exception(task: "asyncio.Task[Any]") -> None:
     if not task.cancelled():
         task.exception()
 
 
-async def while_open(channel: aiormq.abc.AbstractChannel, work: Coroutine[Any, Any, None]) -> None:
+async def run_while_open(channel: aiormq.abc.AbstractChannel, work: Coroutine[Any, Any, None]) -> None:
     """Do `work`, or fail when the channel ends: nobody empties the write queue of a dead connection."""
     await channel.create_task(work)  # pyright: ignore[reportUnknownMemberType] - half typed
 
 
 async def write(channel: aiormq.abc.AbstractChannel, frames: Sequence[AnyFrame], *, drained: bool) -> None:
-    """Send frames in one write; to be called in `while_open`. With `drained`, return when they left us."""
+    """Send frames in one write; to be called in `run_while_open`. With `drained`, return when they left us."""
     written: asyncio.Future[None] | None = asyncio.get_running_loop().create_future() if drained else None
     payload = ChannelFrame.marshall(channel.number, frames, written)  # pyright: ignore[reportUnknownMemberType]
     try:

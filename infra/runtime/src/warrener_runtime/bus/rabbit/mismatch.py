@@ -5,7 +5,7 @@ from warrener_runtime.bus.port import ExchangeSpec, TopologyMismatch
 _KINDS = frozenset({"topic", "fanout", "direct", "headers"})
 
 
-def checked_kind(exchange: ExchangeSpec) -> str:
+def validate_exchange_kind(exchange: ExchangeSpec) -> str:
     """Its kind. Raises TopologyMismatch where RabbitMQ has none such; 3.10 closes the connection over it."""
     if exchange.kind not in _KINDS:
         raise TopologyMismatch(
@@ -15,9 +15,9 @@ def checked_kind(exchange: ExchangeSpec) -> str:
     return exchange.kind
 
 
-def mismatch(what: str, said: str) -> TopologyMismatch:
+def mismatch(what: str, reason: str) -> TopologyMismatch:
     """The refusal of a declaration, with the name of what was refused."""
     return TopologyMismatch(
-        f"expected {what} as this version of Warrener declares it, got: {said};"
+        f"expected {what} as this version of Warrener declares it, got: {reason};"
         " remove or rename what is there, or grant the permission"
     )

@@ -4,73 +4,73 @@ import asyncio
 import contextlib
 from collections.abc import Sequence
 
-from warrener_runtime.bus.port import Fate, Outgoing
+from warrener_runtime.bus.port import PublishResult, OutgoingMessage
 from warrener_runtime.bus.rabbit.exchanges import KnownExchanges
-from warrener_runtime.bus.rabbit.link import Link
-from warrener_runtime.bus.rabbit.rounds import Round
-from warrener_runtime.bus.rabbit.wire import LinkLost, Numbered, Publishing, Wire
+from warrener_runtime.bus.rabbit.reconnecting_connection import ReconnectingConnection
+from warrener_runtime.bus.rabbit.publish_batch import PublishBatch
+from warrener_runtime.bus.rabbit.broker_client import BrokerConnectionLost, NumberedMessage, PublisherChannel, BrokerClient
 from warrener_runtime.logs import get_logger
 
 _log = get_logger(__name__)
 
 
-class Publisher:
+class RabbitPublisher:
     """Publishes on a channel of its own, which it opens again after every loss."""
 
-    def __init__(self, link: Link) -> None:
-        self._link = link
+    def __init__(self, connection: ReconnectingConnection) -> None:
+        self._connection = connection
         self._exchanges = KnownExchanges()
-        self._channel: Publishing | None = None
-        self._wire: Wire | None = None
+        self._channel: PublisherChannel | None = None
+        self._client: BrokerClient | None = None
         self._opening = asyncio.Lock()
 
-    async def prepare(self, _: Wire) -> None:
+    async def prepare(self, _: BrokerClient) -> None:
         """A new connection: nothing that was known of the old one holds."""
         self._exchanges.forget_all()
 
-    async def publish(self, messages: Sequence[Outgoing], seconds: float) -> list[Fate]:
+    async def publish(self, messages: Sequence[OutgoingMessage], seconds: float) -> list[PublishResult]:
         """Publish all; what is not certain within `seconds` is UNKNOWN. The broker never makes it raise."""
-        fates = [Fate.UNKNOWN] * len(messages)
+        results = [PublishResult.UNKNOWN] * len(messages)
         if messages:
-            with contextlib.suppress(TimeoutError, LinkLost):
+            with contextlib.suppress(TimeoutError, BrokerConnectionLost):
                 async with asyncio.timeout(seconds):
-                    await self._publish(messages, fates)
-        return list(fates)  # a confirm that comes too late is written into the other one
+                    await self._publish(messages, results)
+        return list(results)  # a confirm that comes too late is written into the other one
 
-    async def _publish(self, messages: Sequence[Outgoing], fates: list[Fate]) -> None:
-        wire = await self._link.connected()
-        await wire.unblocked()  # what is written during an alarm comes out as repeats
-        batch = [Numbered(place, message) for place, message in enumerate(messages)]
+    async def _publish(self, messages: Sequence[OutgoingMessage], results: list[PublishResult]) -> None:
+        client = await self._connection.wait_connected()
+        await client.wait_unblocked()  # what is written during an alarm comes out as repeats
+        batch = [NumberedMessage(index, message) for index, message in enumerate(messages)]
         exchanges = {message.exchange for message in messages}
-        if missing := await self._exchanges.missing(exchanges, wire):
-            for place, message in batch:
+        if missing := await self._exchanges.missing(exchanges, client):
+            for index, message in batch:
                 if message.exchange in missing:
-                    fates[place] = Fate.UNROUTABLE
+                    results[index] = PublishResult.UNROUTABLE
             batch = [numbered for numbered in batch if numbered.message.exchange not in missing]
         if batch:
-            await self._confirmed(batch, fates, exchanges)
+            await self._send_and_confirm(batch, results, exchanges)
 
-    async def _confirmed(self, batch: Sequence[Numbered], fates: list[Fate], exchanges: set[str]) -> None:
+    async def _send_and_confirm(self, batch: Sequence[NumberedMessage], results: list[PublishResult], exchanges: set[str]) -> None:
         channel = await self._open_channel()
         try:
-            await channel.send(batch, Round(fates, len(batch)))
+            await channel.send(batch, PublishBatch(results, len(batch)))
         finally:
             if channel.closed:
                 self._exchanges.forget(*exchanges)
-                _say_why(channel)
+                _log_refusal(channel)
 
-    async def _open_channel(self) -> Publishing:
+    async def _open_channel(self) -> PublisherChannel:
         async with self._opening:
-            wire = await self._link.connected()
-            if self._channel is None or self._channel.closed or self._wire is not wire:
+            client = await self._connection.wait_connected()
+            if self._channel is None or self._channel.closed or self._client is not client:
                 if self._channel is not None:
                     await self._channel.close()
-                self._channel = await wire.publishing()
-                self._wire = wire
+                self._channel = await client.open_publisher()
+                self._client = client
             return self._channel
 
 
-def _say_why(channel: Publishing) -> None:
+def _log_refusal(channel: PublisherChannel) -> None:
     if (refusal := channel.refusal) is not None:
         _log.warning(
             "The broker closed the publishing channel; what was in flight is uncertain."

@@ -1,0 +1,121 @@
+"""Which published messages wait for their confirm, and what a confirm or a return decides. Pure."""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from warrener_runtime.bus.port import PublishResult, OutgoingMessage
+from warrener_runtime.bus.rabbit.publish_batch import PublishBatch
+from warrener_runtime.bus.rabbit.broker_client import NumberedMessage
+
+
+class _PendingBatch:
+    """Messages sent together, numbered `first` and up. Those before `at` are decided, and those in
+    `resolved_out_of_order`."""
+
+    __slots__ = ("at", "batch", "first", "last", "publish_batch", "resolved_out_of_order")
+
+    def __init__(self, first: int, batch: Sequence[NumberedMessage], sent: PublishBatch) -> None:
+        self.first = first
+        self.last = first + len(batch) - 1
+        self.batch = batch
+        self.publish_batch = sent
+        self.at = 0
+        self.resolved_out_of_order: set[int] = set()
+
+    def resolve_up_to(self, number: int, result: PublishResult) -> None:
+        """All that are undecided up to this number."""
+        end = min(number, self.last) + 1 - self.first
+        if end <= self.at:
+            return
+        undecided = range(self.at, end)
+        self.at = end
+        if self.resolved_out_of_order:
+            indexes = [self.batch[offset].index for offset in undecided if offset not in self.resolved_out_of_order]
+            self.resolved_out_of_order.difference_update(undecided)
+        else:
+            indexes = [numbered.index for numbered in self.batch[undecided.start : end]]
+        self.publish_batch.resolve_all(indexes, result)
+
+    def resolve(self, number: int, result: PublishResult) -> None:
+        """One; if it is decided already, nothing."""
+        offset = number - self.first
+        if offset < self.at or offset in self.resolved_out_of_order:
+            return
+        self.publish_batch.resolve(self.batch[offset].index, result)
+        if offset == self.at:
+            self.at += 1
+            while self.at in self.resolved_out_of_order:
+                self.resolved_out_of_order.discard(self.at)
+                self.at += 1
+        else:
+            self.resolved_out_of_order.add(offset)
+
+    @property
+    def is_resolved(self) -> bool:
+        """Whether all are decided."""
+        return self.at == len(self.batch)
+
+
+class ConfirmTracker:
+    """All that is under way on one channel, in the order of its numbers.
+
+    There is nothing for each message: a confirm of a range costs as much as it has messages, and a batch that
+    is confirmed at once is one step.
+    """
+
+    def __init__(self) -> None:
+        self._pending: deque[_PendingBatch] = deque()
+        self._returned = (
+            0  # the broker returns in the order of publishing: the search goes on behind this number
+        )
+
+    def add(self, first: int, batch: Sequence[NumberedMessage], sent: PublishBatch) -> None:
+        """These were sent under the numbers `first` and up."""
+        self._pending.append(_PendingBatch(first, batch, sent))
+
+    def confirm(self, number: int, result: PublishResult, *, multiple: bool) -> None:
+        """The broker has decided about this one, or all up to it."""
+        if multiple:
+            for pending in self._pending:
+                if pending.first > number:
+                    break
+                pending.resolve_up_to(number, result)
+        elif (one := self._batch_of(number)) is not None:
+            one.resolve(number, result)
+        while self._pending and self._pending[0].is_resolved:
+            self._pending.popleft()
+
+    def unroutable(self, exchange: str, routing_key: str, message_id: str | None) -> None:
+        """A mandatory message came back. Its confirm follows, and says nothing any more.
+
+        A return has no number: it is the next one with this id that was sent there.
+        """
+        number = self._next_like(exchange, routing_key, message_id)
+        if number is not None and (pending := self._batch_of(number)) is not None:
+            self._returned = number
+            pending.resolve(number, PublishResult.UNROUTABLE)
+
+    def end(self, result_of: Callable[[OutgoingMessage], PublishResult]) -> None:
+        """The channel is gone: `result_of` gives the result of each pending message."""
+        remaining, self._pending = self._pending, deque()
+        for pending in remaining:
+            for offset, (_, message) in enumerate(pending.batch):
+                pending.resolve(pending.first + offset, result_of(message))
+
+    def _batch_of(self, number: int) -> _PendingBatch | None:
+        return next((pending for pending in self._pending if pending.first <= number <= pending.last), None)
+
+    def _next_like(self, exchange: str, routing_key: str, message_id: str | None) -> int | None:
+        for pending in self._pending:
+            if pending.last <= self._returned:
+                continue
+            for offset in range(max(pending.at, self._returned + 1 - pending.first), len(pending.batch)):
+                message = pending.batch[offset].message
+                if (
+                    message.mandatory
+                    and message.message_id == message_id
+                    and message.routing_key == routing_key
+                    and message.exchange == exchange
+                ):
+                    return pending.first + offset
+        return None

@@ -1,0 +1,25 @@
+"""What warrener_amqp raises, in the bus's words."""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+
+from warrener_amqp import AmqpError, ChannelRefused
+from warrener_runtime.bus.rabbit.broker_client import BrokerConnectionLost, RequestRefused
+
+# What is wrong is the request, not the connection: access, no such thing, somebody else's, other properties.
+_REQUEST_ERRORS = frozenset({403, 404, 405, 406})
+
+
+@contextmanager
+def translate_amqp_errors() -> Generator[None]:
+    """Turn what a lost connection causes into LinkLost, and a refusal into Refused."""
+    try:
+        yield
+    except ChannelRefused as error:
+        if error.code in _REQUEST_ERRORS:
+            raise RequestRefused(f"{error.code}: {error.reason}") from error
+        raise BrokerConnectionLost(str(error)) from error
+    except TimeoutError as error:
+        raise BrokerConnectionLost("the broker did not answer in time") from error
+    except (AmqpError, OSError) as error:
+        raise BrokerConnectionLost(str(error) or type(error).__name__) from error
