@@ -11,7 +11,7 @@ from tests.acceptance.warren import Warren, until
 from warrener_client import SyncClient
 from warrener_contracts.states import JobState
 from warrener_store import open_store
-from warrener_store.dead_letters import DeadLetters, LetterFilter
+from warrener_store.dead_letters import DeadLetterStore, DeadLetterFilter
 from warrener_store.rows import DeadLetter
 
 T = TypeVar("T")
@@ -58,8 +58,8 @@ def test_9_dead_letters_are_grouped_by_cause_shown_whole_and_dropped_with_a_reas
     cause = groups["flights.send"]["fingerprint"]
     told = ask(warren, "dead", "drop", "--fingerprint", cause, "--reason", "the hosts are gone", "--yes")
     assert (told["state"], told["counts"]) == ("done", {"dropped": 3})
-    assert {letter.job_type for letter in letters(warren, LetterFilter())} == {"flights.load"}
-    dropped = letters(warren, LetterFilter(states=(), fingerprint=cause))
+    assert {letter.job_type for letter in letters(warren, DeadLetterFilter())} == {"flights.load"}
+    dropped = letters(warren, DeadLetterFilter(states=(), fingerprint=cause))
     assert {letter.note for letter in dropped} == {f"dropped by {told['asked_by']}: the hosts are gone"}
     (kept,) = in_store(warren, lambda found: found.campaigns())
     assert (kept.kind.value, kept.reason, kept.journal[0].by) == (
@@ -69,18 +69,18 @@ def test_9_dead_letters_are_grouped_by_cause_shown_whole_and_dropped_with_a_reas
     )
 
 
-def letters(warren: Warren, which: LetterFilter) -> list[DeadLetter]:
-    return in_store(warren, lambda found: found.letters(which))
+def letters(warren: Warren, which: DeadLetterFilter) -> list[DeadLetter]:
+    return in_store(warren, lambda found: found.list_dead_letters(which))
 
 
-def in_store(warren: Warren, question: Callable[[DeadLetters], Awaitable[T]]) -> T:
+def in_store(warren: Warren, question: Callable[[DeadLetterStore], Awaitable[T]]) -> T:
     """What the store answers: a command of its own for each look would keep the machine busy."""
 
     async def look() -> T:
         store = open_store(warren.store_url)
         await store.start()
         try:
-            return await question(store.letters)
+            return await question(store.dead_letter_store)
         finally:
             await store.close()
 

@@ -10,8 +10,8 @@ from tests.acceptance.test_dead_letters import MODULE, in_store, letters
 from tests.acceptance.warren import Warren, until
 
 from warrener_client import JobSpec, SyncClient
-from warrener_store.dead_letters import CampaignRow, CampaignState, LetterFilter, LetterGroup
-from warrener_store.rows import LetterState
+from warrener_store.dead_letters import CampaignRow, CampaignState, DeadLetterFilter, DeadLetterGroup
+from warrener_store.rows import DeadLetterState
 
 
 def bury(warren: Warren, jobs: int) -> str:
@@ -20,9 +20,9 @@ def bury(warren: Warren, jobs: int) -> str:
         asked = list(client.request_many(JobSpec("flights.load", {"number": number}) for number in range(jobs)))
     assert len(asked) == jobs
 
-    def buried() -> LetterGroup | None:
-        groups = in_store(warren, lambda found: found.groups(LetterFilter()))
-        return groups[0] if len(groups) == 1 and groups[0].letters == jobs else None
+    def buried() -> DeadLetterGroup | None:
+        groups = in_store(warren, lambda found: found.group_dead_letters(DeadLetterFilter()))
+        return groups[0] if len(groups) == 1 and groups[0].dead_letters == jobs else None
 
     return until(buried, f"{jobs} dead letters of one cause", within=90).fingerprint
 
@@ -38,11 +38,11 @@ def mend(warren: Warren) -> None:
 
 
 def letters_left(warren: Warren) -> int:
-    return len(letters(warren, LetterFilter(limit=10_000)))
+    return len(letters(warren, DeadLetterFilter(limit=10_000)))
 
 
-def states(warren: Warren) -> Counter[LetterState]:
-    return Counter(letter.state for letter in letters(warren, LetterFilter(states=(), limit=10_000)))
+def states(warren: Warren) -> Counter[DeadLetterState]:
+    return Counter(letter.state for letter in letters(warren, DeadLetterFilter(states=(), limit=10_000)))
 
 
 def test_9_a_redrive_of_1000_stops_after_the_canary_and_goes_on_when_it_is_mended(warren: Warren) -> None:
@@ -65,7 +65,7 @@ def test_9_a_redrive_of_1000_stops_after_the_canary_and_goes_on_when_it_is_mende
     assert over.counts == {"returned": 10}
     assert [entry.what.partition(":")[0] for entry in over.journal] == ["asked for", "stopped"]
     assert lines(warren, "tried").total() == 1010, "the canary and nothing else"
-    assert states(warren)[LetterState.RETURNED] == 10
+    assert states(warren)[DeadLetterState.DIED_AGAIN] == 10
     assert letters_left(warren) == 1000, "the others are free, and those of the canary have letters again"
 
     mend(warren)
@@ -110,8 +110,8 @@ def test_9_a_redrive_goes_on_when_command_scheduler_and_supervisor_are_killed(wa
     done = until_it_is(warren, row.campaign_id, CampaignState.DONE)
     assert done.counts == {"succeeded": 300}
     assert lines(warren, "loaded") == dict.fromkeys(range(300), 1), "each once"
-    assert states(warren) == {LetterState.SUCCEEDED: 300}
-    again = {letter.redriven_as for letter in letters(warren, LetterFilter(states=(), limit=10_000))}
+    assert states(warren) == {DeadLetterState.SUCCEEDED: 300}
+    again = {letter.redriven_as for letter in letters(warren, DeadLetterFilter(states=(), limit=10_000))}
     assert len(again) == 300
     assert {entry.by for entry in done.journal} == {done.asked_by, "warrener/scheduler"}
 

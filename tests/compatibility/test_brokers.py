@@ -14,7 +14,7 @@ from tests.servers.kinds import RabbitMQServer
 from warrener_contracts.messages import Message
 from warrener_contracts.topology import DEAD_QUEUE, TOPOLOGY, UNROUTABLE_QUEUE, control_queue, dispatch_queue
 from warrener_runtime.bus import Bus, Delivery, PublishResult, Subscription, TopologyMismatch, open_bus
-from warrener_store.installation import ForeignBroker, belong
+from warrener_store.installation import ForeignBroker, claim_namespace
 from warrener_store.memory import MemoryStore
 
 WITHIN = 20.0  # seconds for what must happen; a rung takes one
@@ -138,9 +138,9 @@ async def test_a_namespace_that_belongs_to_another_store_is_refused_with_its_id(
     await stranger.start()
     try:
         for _ in range(2):
-            await belong(ours, bus.declare, candidate=mine, refused=TopologyMismatch, namespace="warrener")
+            await claim_namespace(ours, bus.declare, candidate=mine, refused=TopologyMismatch, namespace="warrener")
         with pytest.raises(ForeignBroker, match=rf"{other.hex}, got installation {mine.hex[:4]}"):
-            await belong(
+            await claim_namespace(
                 theirs, stranger.declare, candidate=other, refused=TopologyMismatch, namespace="warrener"
             )
     finally:

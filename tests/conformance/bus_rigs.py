@@ -100,7 +100,7 @@ async def _started(bus: Bus, closing: AsyncExitStack) -> Bus:
     return bus
 
 
-def letter(name: str, key: str = "job.x", exchange: str = "ask", *, mandatory: bool = True) -> Message:
+def make_message(name: str, key: str = "job.x", exchange: str = "ask", *, mandatory: bool = True) -> Message:
     return Message(
         exchange=exchange,
         routing_key=key,
@@ -113,8 +113,8 @@ def letter(name: str, key: str = "job.x", exchange: str = "ask", *, mandatory: b
     )
 
 
-def letters(names: Iterable[object], key: str = "job.x") -> list[Message]:
-    return [letter(str(name), key) for name in names]
+def make_messages(names: Iterable[object], key: str = "job.x") -> list[Message]:
+    return [make_message(str(name), key) for name in names]
 
 
 def names(deliveries: Iterable[Delivery]) -> list[str]:

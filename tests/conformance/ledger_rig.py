@@ -50,8 +50,8 @@ def done(claim: Claim, result: object = None, *follow_ups: FollowUp) -> Completi
     return Completion(claim.job_id, claim.attempt, json.dumps(result), follow_ups, NOW, LATER)
 
 
-def failed(claim: Claim, told: object = None) -> Failure:
-    return Failure(claim.job_id, claim.attempt, told, NOW, LATER)
+def failed(claim: Claim, detail: object = None) -> Failure:
+    return Failure(claim.job_id, claim.attempt, detail, NOW, LATER)
 
 
 async def recorded(ledger: Ledger, claim: Claim) -> Completion:
@@ -91,8 +91,8 @@ async def end_of_lease(url: str) -> datetime:
     """The end of the lease of the only claim."""
     if url.startswith("sqlite"):
         with closing(sqlite3.connect(_claims_file(url))) as connection:
-            ((told,),) = connection.execute("SELECT lease_until FROM warrener_claims").fetchall()
-        return datetime.fromisoformat(told)
+            ((value,),) = connection.execute("SELECT lease_until FROM warrener_claims").fetchall()
+        return datetime.fromisoformat(value)
     server = await asyncpg.connect(url)
     until: datetime = await server.fetchval("SELECT lease_until FROM warrener_ledger")
     await server.close()

@@ -17,8 +17,8 @@ from tests.conformance.bus_rigs import (
     MemoryRig,
     Rig,
     death,
-    letter,
-    letters,
+    make_message,
+    make_messages,
     names,
     receive,
     receive_all,
@@ -35,7 +35,7 @@ from warrener_runtime.publishing import UnroutableMessages, publish_all
 class TestPublishing:
     async def test_what_a_queue_has_is_confirmed_and_arrives_as_it_was_sent(self, bus: Bus) -> None:
         subscription = await bus.subscribe("jobs", prefetch=10)
-        sent = letter("one", "job.flights.load")
+        sent = make_message("one", "job.flights.load")
 
         assert await bus.publish([sent]) == [PublishResult.CONFIRMED]
 
@@ -50,44 +50,44 @@ class TestPublishing:
         assert await bus.publish([]) == []
 
     async def test_fates_come_in_the_order_of_the_messages(self, bus: Bus) -> None:
-        fates = await bus.publish(
+        results = await bus.publish(
             [
-                letter("routed"),
-                letter("nobody", "unknown"),
-                letter("nobody cares", "unknown", mandatory=False),
-                letter("no exchange", exchange="missing"),
-                letter("routed too"),
+                make_message("routed"),
+                make_message("nobody", "unknown"),
+                make_message("nobody cares", "unknown", mandatory=False),
+                make_message("no exchange", exchange="missing"),
+                make_message("routed too"),
             ]
         )
 
         confirmed, unroutable = PublishResult.CONFIRMED, PublishResult.UNROUTABLE
-        assert fates == [confirmed, unroutable, confirmed, unroutable, confirmed]
+        assert results == [confirmed, unroutable, confirmed, unroutable, confirmed]
 
     async def test_a_missing_exchange_does_not_harm_what_others_publish(self, bus: Bus) -> None:
-        bad = [letter(f"bad {n}", exchange="missing", mandatory=False) for n in range(20)]
+        bad = [make_message(f"bad {n}", exchange="missing", mandatory=False) for n in range(20)]
 
-        good, lost = await asyncio.gather(bus.publish(letters(range(200))), bus.publish(bad))
+        good, lost = await asyncio.gather(bus.publish(make_messages(range(200))), bus.publish(bad))
 
         assert set(good) == {PublishResult.CONFIRMED}
         assert set(lost) == {PublishResult.UNROUTABLE}
 
-    async def test_two_messages_with_one_id_have_a_fate_each(self, bus: Bus) -> None:
-        twins = [letter("twin", "unknown"), letter("twin", "job.x"), letter("twin", "unknown")]
+    async def test_two_messages_with_one_id_have_a_result_each(self, bus: Bus) -> None:
+        twins = [make_message("twin", "unknown"), make_message("twin", "job.x"), make_message("twin", "unknown")]
 
         for _ in range(10):
             assert await bus.publish(twins) == [PublishResult.UNROUTABLE, PublishResult.CONFIRMED, PublishResult.UNROUTABLE]
 
-    async def test_the_same_id_from_two_callers_at_once_has_a_fate_each(self, bus: Bus) -> None:
-        routed, stray = [letter("twin", "job.x")], [letter("twin", "unknown")]
+    async def test_the_same_id_from_two_callers_at_once_has_a_result_each(self, bus: Bus) -> None:
+        routed, stray = [make_message("twin", "job.x")], [make_message("twin", "unknown")]
 
-        fates = await asyncio.gather(*(bus.publish(one) for one in [routed, stray] * 20))
+        results = await asyncio.gather(*(bus.publish(one) for one in [routed, stray] * 20))
 
-        assert fates == [[PublishResult.CONFIRMED], [PublishResult.UNROUTABLE]] * 20
+        assert results == [[PublishResult.CONFIRMED], [PublishResult.UNROUTABLE]] * 20
 
     async def test_large_and_empty_bodies_arrive_whole(self, bus: Bus) -> None:
         subscription = await bus.subscribe("jobs", prefetch=10)
         bodies = [b"x" * 600_000, b"", b"y" * 600_000]
-        sent = [letter(str(n))._replace(body=body) for n, body in enumerate(bodies)]
+        sent = [make_message(str(n))._replace(body=body) for n, body in enumerate(bodies)]
 
         assert set(await bus.publish(sent)) == {PublishResult.CONFIRMED}
 
@@ -96,33 +96,33 @@ class TestPublishing:
     async def test_a_full_queue_refuses_until_there_is_room(self, bus: Bus) -> None:
         limits: dict[str, str | int] = {**WORK, "x-max-length": 5, "x-overflow": "reject-publish"}
         await bus.declare(Topology((), (Queue("small", (Binding("ask", "small"),), limits),)))
-        fates: list[PublishResult] = []
-        while PublishResult.REFUSED not in fates:  # the limit of RabbitMQ is soft
-            fates += await bus.publish([letter(f"{len(fates)}", "small")])
-            assert len(fates) < 50
-        kept = fates.count(PublishResult.CONFIRMED)
-        assert kept >= 5
+        results: list[PublishResult] = []
+        while PublishResult.REFUSED not in results:  # the limit of RabbitMQ is soft
+            results += await bus.publish([make_message(f"{len(results)}", "small")])
+            assert len(results) < 50
+        accepted = results.count(PublishResult.CONFIRMED)
+        assert accepted >= 5
 
-        subscription = await bus.subscribe("small", prefetch=kept)
-        await subscription.ack(await receive(subscription, kept))
+        subscription = await bus.subscribe("small", prefetch=accepted)
+        await subscription.ack(await receive(subscription, accepted))
 
         async with asyncio.timeout(WITHIN):
-            await publish_all(bus, [letter("later", "small")], clock=SystemClock())
+            await publish_all(bus, [make_message("later", "small")], clock=SystemClock())
         assert names(await receive(subscription, 1)) == ["later"]
 
-    async def test_publish_all_tells_what_nobody_is_bound_for_and_confirms_the_rest(self, bus: Bus) -> None:
+    async def test_publish_all_reports_what_nobody_is_bound_for_and_confirms_the_rest(self, bus: Bus) -> None:
         subscription = await bus.subscribe("jobs", prefetch=10)
 
-        with pytest.raises(UnroutableMessages) as told:
-            await publish_all(bus, [letter("a"), letter("b", "unknown"), letter("c")], clock=SystemClock())
+        with pytest.raises(UnroutableMessages) as error:
+            await publish_all(bus, [make_message("a"), make_message("b", "unknown"), make_message("c")], clock=SystemClock())
 
-        assert [one.message_id for one in told.value.messages] == ["b"]
+        assert [one.message_id for one in error.value.messages] == ["b"]
         assert names(await receive(subscription, 2)) == ["a", "c"]
 
     async def test_a_closed_bus_is_certain_of_nothing(self, bus: Bus) -> None:
         await bus.close()
 
-        assert await bus.publish([letter("late")], timeout=1) == [PublishResult.UNKNOWN]
+        assert await bus.publish([make_message("late")], timeout=1) == [PublishResult.UNKNOWN]
 
 
 class TestRouting:
@@ -151,9 +151,9 @@ class TestRouting:
         bound = Queue("bound", (Binding("ask", pattern),))
         await bus.declare(Topology((Exchange("ask"),), (bound,)))
 
-        [fate] = await bus.publish([letter("x", key)])
+        [result] = await bus.publish([make_message("x", key)])
 
-        assert (fate is PublishResult.CONFIRMED) == brings
+        assert (result is PublishResult.CONFIRMED) == brings
 
     async def test_fanout_brings_a_copy_to_each_queue_and_direct_compares(self, bus: Bus) -> None:
         queues = tuple(Queue(name, (Binding("all", ""), Binding("one", name))) for name in ("left", "right"))
@@ -161,7 +161,7 @@ class TestRouting:
         left = await bus.subscribe("left", prefetch=10)
         right = await bus.subscribe("right", prefetch=10)
 
-        await bus.publish([letter("both", "whatever", "all"), letter("only right", "right", "one")])
+        await bus.publish([make_message("both", "whatever", "all"), make_message("only right", "right", "one")])
 
         assert names(await receive(left, 1)) == ["both"]
         assert names(await receive(right, 2)) == ["both", "only right"]
@@ -171,7 +171,7 @@ class TestRouting:
         await bus.declare(Topology((), (twice,)))
         subscription = await bus.subscribe("twice", prefetch=10)
 
-        await bus.publish(letters(["first", "second"]))
+        await bus.publish(make_messages(["first", "second"]))
 
         assert names(await receive(subscription, 2)) == ["first", "second"]
 
@@ -179,7 +179,7 @@ class TestRouting:
         await bus.declare(Topology((), (Queue("strays", (Binding("stray", "#"),)),)))
         strays = await bus.subscribe("strays", prefetch=10)
 
-        assert await bus.publish([letter("lost", "unknown", "told")]) == [PublishResult.CONFIRMED]
+        assert await bus.publish([make_message("lost", "unknown", "told")]) == [PublishResult.CONFIRMED]
 
         [delivery] = await receive(strays, 1)
         assert (delivery.exchange, delivery.routing_key) == ("told", "unknown")
@@ -191,34 +191,34 @@ class TestRouting:
             await bus.declare(Topology((), (Queue("jobs", (), {**WORK, "x-max-length": 3}),)))
         with pytest.raises(TopologyMismatch, match="ask"):
             await bus.declare(Topology((Exchange("ask", kind="fanout"),), ()))
-        assert await bus.publish([letter("still there")]) == [PublishResult.CONFIRMED]
+        assert await bus.publish([make_message("still there")]) == [PublishResult.CONFIRMED]
 
 
 class TestBindingToTheExchangesOfOthers:
     async def test_bound_and_unbound_while_it_is_consumed(self, bus: Bus) -> None:
-        ear = Queue("ear", (Binding("ask", "ear.*"), Binding("ask", "ear")), WORK)
-        assert await bus.bind(ear) == []
-        assert await bus.bind(ear) == [], "once more changes nothing"
+        control_queue = Queue("ear", (Binding("ask", "ear.*"), Binding("ask", "ear")), WORK)
+        assert await bus.bind(control_queue) == []
+        assert await bus.bind(control_queue) == [], "once more changes nothing"
         subscription = await bus.subscribe("ear", prefetch=10)
-        await bus.publish([letter("first", "ear.x"), letter("second", "ear")])
+        await bus.publish([make_message("first", "ear.x"), make_message("second", "ear")])
         assert names(await receive(subscription, 2)) == ["first", "second"]
 
         await bus.unbind("ear", [Binding("ask", "ear.*")])
         await bus.unbind("ear", [Binding("ask", "ear.*")])
-        fates = await bus.publish([letter("nobody", "ear.x"), letter("third", "ear")])
-        assert fates == [PublishResult.UNROUTABLE, PublishResult.CONFIRMED]
+        results = await bus.publish([make_message("nobody", "ear.x"), make_message("third", "ear")])
+        assert results == [PublishResult.UNROUTABLE, PublishResult.CONFIRMED]
         assert names(await receive(subscription, 1)) == ["third"]
 
-    async def test_a_missing_exchange_is_told_and_keeps_no_other_binding_away(self, bus: Bus) -> None:
+    async def test_a_missing_exchange_is_reported_and_keeps_no_other_binding_away(self, bus: Bus) -> None:
         missing, there = Binding("theirs", "#"), Binding("ask", "ear")
         assert await bus.bind(Queue("ear", (missing, there), WORK)) == [missing]
-        assert await bus.publish([letter("heard", "ear")]) == [PublishResult.CONFIRMED]
+        assert await bus.publish([make_message("heard", "ear")]) == [PublishResult.CONFIRMED]
         await bus.unbind("ear", [missing])
 
 
 class TestConsuming:
     async def test_messages_come_in_order_and_no_more_than_the_prefetch_at_a_time(self, bus: Bus) -> None:
-        await bus.publish(letters(range(10)))
+        await bus.publish(make_messages(range(10)))
         subscription = await bus.subscribe("jobs", prefetch=4)
 
         first = await receive(subscription, 4)
@@ -233,7 +233,7 @@ class TestConsuming:
         assert names([*first, *second, *rest]) == [str(n) for n in range(10)]
 
     async def test_acknowledging_out_of_order_leaves_exactly_the_others(self, rig: Rig, bus: Bus) -> None:
-        await bus.publish(letters(range(8)))
+        await bus.publish(make_messages(range(8)))
         subscription = await bus.subscribe("jobs", prefetch=8)
         got = await receive(subscription, 8)
 
@@ -248,7 +248,7 @@ class TestConsuming:
         assert all(delivery.redelivered for delivery in left)
 
     async def test_what_is_rejected_comes_back_marked_as_redelivered(self, bus: Bus) -> None:
-        await bus.publish(letters(["a"]))
+        await bus.publish(make_messages(["a"]))
         subscription = await bus.subscribe("jobs", prefetch=1)
         [first] = await receive(subscription, 1)
 
@@ -259,15 +259,15 @@ class TestConsuming:
         assert again.redelivered
 
     async def test_stop_ends_the_iteration_after_what_has_arrived(self, rig: Rig, bus: Bus) -> None:
-        await bus.publish(letters(range(3)))
+        await bus.publish(make_messages(range(3)))
         subscription = await bus.subscribe("jobs", prefetch=5)
         got = await receive(subscription, 3)
-        await bus.publish(letters([3, 4]))
+        await bus.publish(make_messages([3, 4]))
         await bus.ping()  # comes by the same connection: what was sent before it has arrived
         await subscription.stop()
         await subscription.stop()
         assert not subscription.live
-        await bus.publish(letters([5]))
+        await bus.publish(make_messages([5]))
 
         async with asyncio.timeout(WITHIN):
             got += [delivery async for batch in subscription for delivery in batch]
@@ -279,7 +279,7 @@ class TestConsuming:
         assert names([*got, *rest]) == [str(n) for n in range(6)]
 
     async def test_closing_ends_the_iteration_and_gives_back(self, rig: Rig, bus: Bus) -> None:
-        await bus.publish(letters(["a"]))
+        await bus.publish(make_messages(["a"]))
         subscription = await bus.subscribe("jobs", prefetch=5)
         await receive(subscription, 1)
         waiting = asyncio.create_task(_collect(subscription))
@@ -310,7 +310,7 @@ class TestDeadLetters:
         await bus.declare(Topology((), (_mortal_queue(),)))
         graves = await bus.subscribe("buried", prefetch=10)
         subscription = await bus.subscribe("mortal", prefetch=10)
-        await bus.publish(letters(["bad"], "mortal"))
+        await bus.publish(make_messages(["bad"], "mortal"))
 
         await subscription.reject(await receive(subscription, 1), requeue=False)
 
@@ -324,7 +324,7 @@ class TestDeadLetters:
         await bus.declare(Topology((), (_mortal_queue(),)))
         graves = await bus.subscribe("buried", prefetch=10)
         subscription = await bus.subscribe("mortal", prefetch=1)
-        await bus.publish(letters(["poison", "good"], "mortal"))
+        await bus.publish(make_messages(["poison", "good"], "mortal"))
 
         for _ in range(4):  # once, and three more times
             [delivery] = await receive(subscription, 1)
@@ -336,11 +336,11 @@ class TestDeadLetters:
         assert names(await receive(subscription, 1)) == ["good"], "it blocks nobody"
 
     async def test_the_ladder_brings_a_message_back_under_the_key_it_climbed_with(self, bus: Bus) -> None:
-        await bus.declare(Topology((), (_rung(0.3),)))
+        await bus.declare(Topology((), (_delay_queue(0.3),)))
         subscription = await bus.subscribe("jobs", prefetch=10)
         began = asyncio.get_running_loop().time()
 
-        await bus.publish([letter("later", "short.job.x", "wait"), letter("now")])
+        await bus.publish([make_message("later", "short.job.x", "wait"), make_message("now")])
 
         assert names(await receive(subscription, 1)) == ["now"]
         [later] = await receive(subscription, 1)
@@ -349,8 +349,8 @@ class TestDeadLetters:
         assert (death(later)["reason"], death(later)["queue"]) == ("expired", "rung")
 
     async def test_what_falls_off_the_ladder_waits_until_its_queue_exists(self, bus: Bus) -> None:
-        await bus.declare(Topology((), (_rung(0.05),)))
-        await bus.publish([letter("early", "short.nobody", "wait")])
+        await bus.declare(Topology((), (_delay_queue(0.05),)))
+        await bus.publish([make_message("early", "short.nobody", "wait")])
         await bus.declare(Topology((), (Queue("late", (Binding("return", "*.nobody"),)),)))
 
         subscription = await bus.subscribe("late", prefetch=10)
@@ -370,7 +370,7 @@ def _mortal_queue() -> Queue:
     return Queue("mortal", (Binding("ask", "mortal"),), arguments)
 
 
-def _rung(seconds: float) -> Queue:
+def _delay_queue(seconds: float) -> Queue:
     arguments: dict[str, str | int] = {
         **WORK,
         "x-message-ttl": int(seconds * 1000),
@@ -383,7 +383,7 @@ def _rung(seconds: float) -> Queue:
 
 class TestRecovery:
     async def test_an_acknowledgement_for_a_lost_channel_is_passed_over(self, rig: Rig, bus: Bus) -> None:
-        await bus.publish(letters(["a", "b"]))
+        await bus.publish(make_messages(["a", "b"]))
         subscription = await bus.subscribe("jobs", prefetch=2)
         stale = await receive(subscription, 2)
         await rig.drop_connections()
@@ -417,7 +417,7 @@ class TestRecovery:
         await rig.delete_queue("jobs")
 
         async with asyncio.timeout(WITHIN):
-            await _published_once_routable(bus, letter("after"))
+            await _published_once_routable(bus, make_message("after"))
         assert names(await receive(subscription, 1)) == ["after"]
         assert subscription.live
 
@@ -427,24 +427,24 @@ class TestRecovery:
 
         other = await rig.bus("other")
         await other.declare(Topology((), (Queue("later", (Binding("ask", "later"),)),)))
-        await other.publish([letter("x", "later")])
+        await other.publish([make_message("x", "later")])
 
         assert names(await receive(subscription, 1)) == ["x"]
         assert subscription.live
 
     async def test_exclusive_queues_go_with_their_bus(self, rig: Rig, bus: Bus) -> None:
-        ear = Queue("ear", (Binding("told", "all"),), exclusive=True)
+        control_queue = Queue("ear", (Binding("told", "all"),), exclusive=True)
         owner = await rig.bus("owner")
-        await owner.declare(Topology(EXCHANGES, (ear,)))
+        await owner.declare(Topology(EXCHANGES, (control_queue,)))
         with pytest.raises(TopologyMismatch, match="ear"):
-            await bus.declare(Topology((), (ear,)))
-        to_ear = letter("hello", "ear", "")
-        assert await bus.publish([to_ear]) == [PublishResult.CONFIRMED]
+            await bus.declare(Topology((), (control_queue,)))
+        to_control_queue = make_message("hello", "ear", "")
+        assert await bus.publish([to_control_queue]) == [PublishResult.CONFIRMED]
 
         await owner.close()
 
         with pytest.raises(UnroutableMessages):  # refused at first, while the broker is still deleting it
-            await publish_all(bus, [to_ear], clock=SystemClock())
+            await publish_all(bus, [to_control_queue], clock=SystemClock())
 
     async def test_exclusive_queues_come_back_with_their_bus(self, rig: Rig, bus: Bus) -> None:
         await bus.declare(Topology((), (Queue("ear", (Binding("ask", "ear"),), exclusive=True),)))
@@ -454,7 +454,7 @@ class TestRecovery:
         await rig.drop_connections()
 
         async with asyncio.timeout(WITHIN):
-            await _published_once_routable(bus, letter("hello", "ear"))
+            await _published_once_routable(bus, make_message("hello", "ear"))
         assert names(await receive(subscription, 1)) == ["hello"]
 
 
@@ -462,12 +462,12 @@ async def _survives(bus: Bus, subscription: Subscription, fault: Callable[[], Aw
     """Publish and consume while the fault happens, and after it."""
     wanted = {f"{phase}{n}" for phase in "abc" for n in range(100)}
     receiving = asyncio.create_task(receive_all(subscription, wanted))
-    await publish_all(bus, letters(f"a{n}" for n in range(100)), clock=SystemClock())
+    await publish_all(bus, make_messages(f"a{n}" for n in range(100)), clock=SystemClock())
     harm = asyncio.ensure_future(fault())
     for n in range(100):
-        await publish_all(bus, letters([f"b{n}"]), clock=SystemClock())
+        await publish_all(bus, make_messages([f"b{n}"]), clock=SystemClock())
     await harm
-    await publish_all(bus, letters(f"c{n}" for n in range(100)), clock=SystemClock())
+    await publish_all(bus, make_messages(f"c{n}" for n in range(100)), clock=SystemClock())
     await receiving
     assert subscription.live
 
@@ -484,14 +484,14 @@ async def _published_once_routable(bus: Bus, one: Message) -> None:
 
 class TestListening:
     async def test_a_message_is_handled_and_done(self, rig: Rig, bus: Bus) -> None:
-        heard: asyncio.Queue[Delivery] = asyncio.Queue()
-        listening = await bus.listen("jobs", heard.put)
+        received: asyncio.Queue[Delivery] = asyncio.Queue()
+        listening = await bus.listen("jobs", received.put)
         assert listening.live
 
-        await bus.publish(letters(["a", "b"]))
+        await bus.publish(make_messages(["a", "b"]))
 
         async with asyncio.timeout(WITHIN):
-            assert names([await heard.get(), await heard.get()]) == ["a", "b"]
+            assert names([await received.get(), await received.get()]) == ["a", "b"]
         await listening.stop()
         await _collect(listening)
         assert not listening.live
@@ -509,21 +509,21 @@ class TestListening:
             done.set()
 
         await bus.listen("jobs", stumbles)
-        await bus.publish(letters(["a"]))
+        await bus.publish(make_messages(["a"]))
 
         async with asyncio.timeout(WITHIN):
             await done.wait()
         assert seen == [False, True]
 
     async def test_listening_goes_on_when_connections_drop(self, rig: Rig, bus: Bus) -> None:
-        heard: asyncio.Queue[Delivery] = asyncio.Queue()
+        received: asyncio.Queue[Delivery] = asyncio.Queue()
         await bus.declare(Topology((), (Queue("ear", (Binding("ask", "ear"),), exclusive=True),)))
-        listening = await bus.listen("ear", heard.put)
+        listening = await bus.listen("ear", received.put)
         await rig.drop_connections()
 
         async with asyncio.timeout(WITHIN):
-            await _published_once_routable(bus, letter("after", "ear"))
-            assert names([await heard.get()]) == ["after"]
+            await _published_once_routable(bus, make_message("after", "ear"))
+            assert names([await received.get()]) == ["after"]
         assert listening.live
 
     async def test_a_lost_connection_does_not_cancel_the_handler(self, rig: Rig, bus: Bus) -> None:
@@ -536,7 +536,7 @@ class TestListening:
             await ended.put(delivery)
 
         await bus.listen("jobs", slow)
-        await bus.publish(letters(["a"]))
+        await bus.publish(make_messages(["a"]))
         async with asyncio.timeout(WITHIN):
             await running.wait()
             await rig.drop_connections()
@@ -558,7 +558,7 @@ class TestListening:
             await asyncio.Event().wait()
 
         await bus.listen("jobs", endless)
-        await bus.publish(letters(["a"]))
+        await bus.publish(make_messages(["a"]))
         async with asyncio.timeout(WITHIN):
             await running.wait()
             await bus.close()
@@ -570,7 +570,7 @@ class TestListening:
 async def _nothing_left(rig: Rig) -> None:
     other = await rig.bus("other")
     subscription = await other.subscribe("jobs", prefetch=5)
-    await other.publish(letters(["last"]))
+    await other.publish(make_messages(["last"]))
     assert names(await receive(subscription, 1)) == ["last"]
 
 

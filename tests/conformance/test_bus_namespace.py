@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Mapping
 
 import pytest
-from tests.conformance.bus_rigs import WITHIN, WORK, Rig, death, letter, names, receive
+from tests.conformance.bus_rigs import WITHIN, WORK, Rig, death, make_message, names, receive
 
 from warrener_contracts.topology import (
     DEAD,
@@ -36,7 +36,7 @@ async def two(rig: Rig) -> Mapping[str, Bus]:
 
 async def test_what_is_requested_of_one_system_reaches_it_and_no_other(two: Mapping[str, Bus]) -> None:
     for space, bus in two.items():
-        assert await bus.publish([letter(f"for {space}", "flights.load", REQUESTS)]) == [PublishResult.CONFIRMED]
+        assert await bus.publish([make_message(f"for {space}", "flights.load", REQUESTS)]) == [PublishResult.CONFIRMED]
     for space, bus in two.items():
         assert (await bus.backlog(REQUESTS_QUEUE.name)).waiting == 1
         subscription = await bus.subscribe(REQUESTS_QUEUE.name, prefetch=10)
@@ -49,21 +49,21 @@ async def test_what_is_requested_of_one_system_reaches_it_and_no_other(two: Mapp
 
 async def test_a_system_keeps_its_dead_letters_by_the_names_that_code_knows(two: Mapping[str, Bus]) -> None:
     shop = two["shop-2"]
-    await shop.publish([letter("bad", "flights.load", REQUESTS)])
+    await shop.publish([make_message("bad", "flights.load", REQUESTS)])
     requests = await shop.subscribe(REQUESTS_QUEUE.name, prefetch=10)
     await requests.reject(await receive(requests, 1), requeue=False)
     buried = await shop.subscribe(DEAD_QUEUE.name, prefetch=10)
     [delivery] = await receive(buried, 1)
     assert delivery.exchange == DEAD
-    told = death(delivery)
-    assert (told["queue"], told["exchange"], told["reason"]) == (REQUESTS_QUEUE.name, REQUESTS, "rejected")
+    death_info = death(delivery)
+    assert (death_info["queue"], death_info["exchange"], death_info["reason"]) == (REQUESTS_QUEUE.name, REQUESTS, "rejected")
     assert delivery.headers["x-first-death-queue"] == REQUESTS_QUEUE.name
     assert (await two["warrener"].backlog(DEAD_QUEUE.name)).waiting == 0
 
 
 async def test_what_has_no_queue_goes_to_the_alternate_of_its_own_system(two: Mapping[str, Bus]) -> None:
     shop = two["shop-2"]
-    stray, homeless = letter("stray", "x", STATUS, mandatory=False), letter("homeless", "x", DISPATCH)
+    stray, homeless = make_message("stray", "x", STATUS, mandatory=False), make_message("homeless", "x", DISPATCH)
     assert await shop.publish([stray, homeless]) == [PublishResult.CONFIRMED, PublishResult.UNROUTABLE]
     found = await shop.subscribe(UNROUTABLE_QUEUE.name, prefetch=10)
     assert [(one.exchange, one.body) for one in await receive(found, 1)] == [(STATUS, b"stray")]
@@ -78,19 +78,19 @@ async def test_exchanges_of_others_keep_their_names(two: Mapping[str, Bus], rig:
     triggers = Queue("warrener.triggers", (there, absent), WORK)
     assert await shop.bind(triggers) == [absent]
     subscription = await shop.subscribe("warrener.triggers", prefetch=10)
-    await outside.publish([letter("an order", "new", "orders")])
+    await outside.publish([make_message("an order", "new", "orders")])
     assert [(one.exchange, one.body) for one in await receive(subscription, 1)] == [("orders", b"an order")]
     await shop.unbind("warrener.triggers", [there])
-    assert await outside.publish([letter("another", "new", "orders")]) == [PublishResult.UNROUTABLE]
+    assert await outside.publish([make_message("another", "new", "orders")]) == [PublishResult.UNROUTABLE]
 
 
 async def test_one_message_at_a_time_and_the_nameless_exchange_know_the_namespace_too(
     two: Mapping[str, Bus],
 ) -> None:
-    heard: asyncio.Queue[Delivery] = asyncio.Queue()
-    await two["shop-2"].listen(REQUESTS_QUEUE.name, heard.put)
-    await two["shop-2"].publish([letter("straight", REQUESTS_QUEUE.name, "")])
+    received: asyncio.Queue[Delivery] = asyncio.Queue()
+    await two["shop-2"].listen(REQUESTS_QUEUE.name, received.put)
+    await two["shop-2"].publish([make_message("straight", REQUESTS_QUEUE.name, "")])
     async with asyncio.timeout(WITHIN):
-        assert names([await heard.get()]) == ["straight"]
+        assert names([await received.get()]) == ["straight"]
         await two["shop-2"].ping(timeout=WITHIN)
     assert (await two["warrener"].backlog(REQUESTS_QUEUE.name)).waiting == 0

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from tests.conformance.bus_rigs import WITHIN, letters, names, receive
+from tests.conformance.bus_rigs import WITHIN, make_messages, names, receive
 
 from warrener_runtime.bus import QueueStats, Bus
 
@@ -14,9 +14,9 @@ async def until_waiting(bus: Bus, expected: QueueStats) -> None:
             await asyncio.sleep(0.05)
 
 
-async def test_what_waits_and_who_consumes_can_be_asked(bus: Bus) -> None:
+async def test_backlog_counts_messages_and_consumers(bus: Bus) -> None:
     assert await bus.backlog("jobs") == QueueStats(0, 0)
-    await bus.publish(letters(range(5)))
+    await bus.publish(make_messages(range(5)))
     await until_waiting(bus, QueueStats(5, 0))
     subscription = await bus.subscribe("jobs", prefetch=2)
     await until_waiting(bus, QueueStats(3, 1))
@@ -31,7 +31,7 @@ async def test_a_queue_that_does_not_exist_has_nothing(bus: Bus) -> None:
 async def test_a_consumer_knows_what_has_come_and_whether_more_may(bus: Bus) -> None:
     subscription = await bus.subscribe("jobs", prefetch=2)
     assert (subscription.received_count, subscription.has_capacity) == (0, True)
-    await bus.publish(letters(range(2)))
+    await bus.publish(make_messages(range(2)))
     came = await receive(subscription, 2)
     assert (subscription.received_count, subscription.has_capacity) == (2, False)
     await subscription.ack(came)
@@ -40,7 +40,7 @@ async def test_a_consumer_knows_what_has_come_and_whether_more_may(bus: Bus) -> 
 
 async def test_a_renewed_consumer_gets_what_was_unacknowledged_once_more(bus: Bus) -> None:
     subscription = await bus.subscribe("jobs", prefetch=10)
-    await bus.publish(letters(range(3)))
+    await bus.publish(make_messages(range(3)))
     came = await receive(subscription, 3)
     subscription.resubscribe()
     again = await receive(subscription, 3)
@@ -54,7 +54,7 @@ async def test_a_renewed_consumer_gets_what_was_unacknowledged_once_more(bus: Bu
 
 async def test_7_what_is_unacknowledged_goes_back_when_a_consumer_is_closed(bus: Bus) -> None:
     subscription = await bus.subscribe("jobs", prefetch=2)
-    await bus.publish(letters(range(3)))
+    await bus.publish(make_messages(range(3)))
     came = await receive(subscription, 2)
     await subscription.close()
     await until_waiting(bus, QueueStats(3, 0))

@@ -16,10 +16,10 @@ from warrener_store.dead_letters import (
     CampaignRow,
     CampaignState,
     JournalEntry,
-    LetterFilter,
-    Move,
+    DeadLetterFilter,
+    DeadLetterTransition,
 )
-from warrener_store.rows import DeadLetter, JobRow, LetterState
+from warrener_store.rows import DeadLetter, JobRow, DeadLetterState
 from warrener_store.testing import NOON, after, died, queued_job, succeeded
 
 BOOM = ErrorInfo(kind=ErrorKind.ERROR, type="Boom", message="7 columns", stack="File x")
@@ -32,9 +32,9 @@ async def bury(store: StateStore, cause: str = CAUSE, at: float = 60, **fields: 
     await store.insert_jobs([row])
     save = died(row, BOOM)
     assert save.dead_letter is not None
-    letter = replace(save.dead_letter, fingerprint=cause, died_at=after(at))
-    assert await store.save_jobs([replace(save, dead_letter=letter)]) == {row.job_id}
-    return letter
+    dead_letter = replace(save.dead_letter, fingerprint=cause, died_at=after(at))
+    assert await store.save_jobs([replace(save, dead_letter=dead_letter)]) == {row.job_id}
+    return dead_letter
 
 
 def campaign(**fields: Any) -> CampaignRow:
@@ -57,38 +57,38 @@ def next_of(row: CampaignRow, **changes: Any) -> CampaignRow:
     return replace(row, version=row.version + 1, **changes)
 
 
-def moved(letter: DeadLetter, to: LetterState, by: CampaignRow, **changes: Any) -> Move:
-    return Move(letter.state, replace(letter, state=to, campaign_id=by.campaign_id, **changes))
+def moved(dead_letter: DeadLetter, to: DeadLetterState, by: CampaignRow, **changes: Any) -> DeadLetterTransition:
+    return DeadLetterTransition(dead_letter.state, replace(dead_letter, state=to, campaign_id=by.campaign_id, **changes))
 
 
-async def asked_again(store: StateStore, letter: DeadLetter, by: CampaignRow, heir: UUID) -> CampaignRow:
+async def requeue(store: StateStore, dead_letter: DeadLetter, by: CampaignRow, heir: UUID) -> CampaignRow:
     """`by` as it is after it has asked for this letter's job."""
     saved = next_of(by)
-    move = moved(letter, LetterState.ASKED, by, redriven_as=heir, redrives=1, asked_at=after(100))
-    assert await store.letters.save_campaign(saved, [move])
+    move = moved(dead_letter, DeadLetterState.REQUEUED, by, redriven_as=heir, redrives=1, asked_at=after(100))
+    assert await store.dead_letter_store.save_campaign(saved, [move])
     return saved
 
 
-def ids(letters: Sequence[DeadLetter]) -> list[UUID]:
-    return [letter.job_id for letter in letters]
+def ids(dead_letters: Sequence[DeadLetter]) -> list[UUID]:
+    return [dead_letter.job_id for dead_letter in dead_letters]
 
 
 async def only(store: StateStore, job_id: UUID) -> DeadLetter:
-    (found,) = await store.letters.letters(LetterFilter(states=(), job_ids=(job_id,)))
+    (found,) = await store.dead_letter_store.list_dead_letters(DeadLetterFilter(states=(), job_ids=(job_id,)))
     return found
 
 
-class TestLetters:
-    async def test_a_letter_comes_back_as_it_was_buried(self, store: StateStore) -> None:
-        letter = await bury(store)
-        assert await store.letters.letters(LetterFilter()) == [letter]
-        assert await store.dead_letters() == [letter]
+class TestDeadLetterFilters:
+    async def test_a_dead_letter_comes_back_as_it_was_saved(self, store: StateStore) -> None:
+        dead_letter = await bury(store)
+        assert await store.dead_letter_store.list_dead_letters(DeadLetterFilter()) == [dead_letter]
+        assert await store.dead_letters() == [dead_letter]
 
     async def test_each_word_of_a_filter_narrows(self, store: StateStore, subtests: pytest.Subtests) -> None:
         first = await bury(store, at=10)
         second = await bury(store, OTHER, at=20, job_type="mail.send")
         third = await bury(store, at=30)
-        assert ids(await store.letters.letters(LetterFilter())) == ids([third, second, first])
+        assert ids(await store.dead_letter_store.list_dead_letters(DeadLetterFilter())) == ids([third, second, first])
         narrowed: list[tuple[dict[str, Any], list[DeadLetter]]] = [
             ({"fingerprint": CAUSE}, [third, first]),
             ({"job_type": "mail.send"}, [second]),
@@ -98,23 +98,23 @@ class TestLetters:
             ({"oldest_first": True, "limit": 2}, [first, second]),
             ({"oldest_first": True, "after": (first.died_at, first.job_id)}, [second, third]),
             ({"after": (third.died_at, third.job_id)}, [second, first]),
-            ({"states": (LetterState.DROPPED,)}, []),
+            ({"states": (DeadLetterState.DROPPED,)}, []),
             ({"states": (), "fingerprint": OTHER}, [second]),
         ]
         for words, expected in narrowed:
             with subtests.test(repr(words)):
-                which = LetterFilter(**words)
-                assert ids(await store.letters.letters(which)) == ids(expected)
+                which = DeadLetterFilter(**words)
+                assert ids(await store.dead_letter_store.list_dead_letters(which)) == ids(expected)
                 if "limit" not in words:
-                    counted = await store.letters.count_letters(which)
+                    counted = await store.dead_letter_store.count_dead_letters(which)
                     assert sum(counted.values()) == len(expected)
 
     async def test_causes_are_groups_with_their_times_and_an_example(self, store: StateStore) -> None:
         first, second, third = [await bury(store, at=each) for each in (10, 20, 30)]
         alone = await bury(store, OTHER, at=25)
         elsewhere = await bury(store, CAUSE, at=5, job_type="mail.send")
-        groups = await store.letters.groups(LetterFilter())
-        assert [(group.fingerprint, group.job_type, group.letters) for group in groups] == [
+        groups = await store.dead_letter_store.group_dead_letters(DeadLetterFilter())
+        assert [(group.fingerprint, group.job_type, group.dead_letters) for group in groups] == [
             (CAUSE, "flights.load", 3),
             (OTHER, "flights.load", 1),
             (CAUSE, "mail.send", 1),
@@ -122,7 +122,7 @@ class TestLetters:
         assert (groups[0].first_died_at, groups[0].last_died_at) == (first.died_at, third.died_at)
         assert [group.example for group in groups] == [third, alone, elsewhere]
         assert second not in [group.example for group in groups]
-        assert [group.fingerprint for group in await store.letters.groups(LetterFilter(limit=1))] == [CAUSE]
+        assert [group.fingerprint for group in await store.dead_letter_store.group_dead_letters(DeadLetterFilter(limit=1))] == [CAUSE]
 
 
 class TestCampaigns:
@@ -136,115 +136,115 @@ class TestCampaigns:
             state=CampaignState.STOPPED,
             finished_at=after(9),
         )
-        assert await store.letters.put_campaign(row)
-        assert not await store.letters.put_campaign(replace(row, reason="another"))
-        assert await store.letters.campaigns() == [row]
-        assert await store.letters.campaigns([row.campaign_id, uuid4()]) == [row]
-        assert await store.letters.campaigns([uuid4()]) == []
+        assert await store.dead_letter_store.put_campaign(row)
+        assert not await store.dead_letter_store.put_campaign(replace(row, reason="another"))
+        assert await store.dead_letter_store.campaigns() == [row]
+        assert await store.dead_letter_store.campaigns([row.campaign_id, uuid4()]) == [row]
+        assert await store.dead_letter_store.campaigns([uuid4()]) == []
 
     async def test_no_two_claim_the_same_and_a_claim_runs_out(self, store: StateStore) -> None:
         rows = [campaign(wake_at=after(each)) for each in (3, 1, 2)]
         for row in (*rows, campaign(wake_at=None), campaign(wake_at=after(100))):
-            await store.letters.put_campaign(row)
+            await store.dead_letter_store.put_campaign(row)
         claims = await asyncio.gather(
-            *(store.letters.claim_campaigns(after(10), after(40), 2) for _ in range(4))
+            *(store.dead_letter_store.claim_campaigns(after(10), after(40), 2) for _ in range(4))
         )
         claimed = [row for claim in claims for row in claim]
         assert {row.campaign_id for row in claimed} == {row.campaign_id for row in rows}
         assert len(claimed) == 3
         assert {(row.version, row.wake_at) for row in claimed} == {(2, after(40))}
-        assert await store.letters.claim_campaigns(after(39), after(60), 9) == []
-        again = await store.letters.claim_campaigns(after(40), after(70), 9)
+        assert await store.dead_letter_store.claim_campaigns(after(39), after(60), 9) == []
+        again = await store.dead_letter_store.claim_campaigns(after(40), after(70), 9)
         assert [row.version for row in again] == [3, 3, 3]
 
     async def test_the_longest_due_is_claimed_first(self, store: StateStore) -> None:
         rows = [campaign(wake_at=after(each)) for each in (3, 1, 2)]
         for row in rows:
-            await store.letters.put_campaign(row)
-        claimed = await store.letters.claim_campaigns(after(10), after(40), 2)
+            await store.dead_letter_store.put_campaign(row)
+        claimed = await store.dead_letter_store.claim_campaigns(after(10), after(40), 2)
         assert [row.campaign_id for row in claimed] == [rows[1].campaign_id, rows[2].campaign_id]
 
     async def test_who_has_lost_its_claim_moves_nothing(self, store: StateStore) -> None:
-        letter, row = await bury(store), campaign()
-        await store.letters.put_campaign(row)
-        (mine,) = await store.letters.claim_campaigns(NOON, after(10), 1)
-        (others,) = await store.letters.claim_campaigns(after(10), after(20), 1)
-        take = moved(letter, LetterState.TAKEN, row)
-        assert not await store.letters.save_campaign(next_of(mine), [take])
-        assert (await only(store, letter.job_id)).state is LetterState.OPEN
-        assert await store.letters.save_campaign(next_of(others, state=CampaignState.ROLLING), [take])
-        assert (await only(store, letter.job_id)) == take.letter
-        (held,) = await store.letters.campaigns([row.campaign_id])
+        dead_letter, row = await bury(store), campaign()
+        await store.dead_letter_store.put_campaign(row)
+        (mine,) = await store.dead_letter_store.claim_campaigns(NOON, after(10), 1)
+        (others,) = await store.dead_letter_store.claim_campaigns(after(10), after(20), 1)
+        take = moved(dead_letter, DeadLetterState.CLAIMED, row)
+        assert not await store.dead_letter_store.save_campaign(next_of(mine), [take])
+        assert (await only(store, dead_letter.job_id)).state is DeadLetterState.OPEN
+        assert await store.dead_letter_store.save_campaign(next_of(others, state=CampaignState.ROLLING), [take])
+        assert (await only(store, dead_letter.job_id)) == take.dead_letter
+        (held,) = await store.dead_letter_store.campaigns([row.campaign_id])
         assert (held.state, held.version) == (CampaignState.ROLLING, others.version + 1)
 
-    async def test_a_letter_that_another_campaign_has_stays_with_it(self, store: StateStore) -> None:
-        letter, mine, other = await bury(store), campaign(), campaign()
+    async def test_a_dead_letter_that_another_campaign_has_stays_with_it(self, store: StateStore) -> None:
+        dead_letter, mine, other = await bury(store), campaign(), campaign()
         free = await bury(store)
         for row in (mine, other):
-            await store.letters.put_campaign(row)
-        taken = moved(letter, LetterState.TAKEN, mine)
-        assert await store.letters.save_campaign(next_of(mine), [taken])
-        late = [moved(letter, LetterState.TAKEN, other), moved(free, LetterState.TAKEN, other)]
-        assert await store.letters.save_campaign(next_of(other), late)
-        assert (await only(store, letter.job_id)).campaign_id == mine.campaign_id
+            await store.dead_letter_store.put_campaign(row)
+        taken = moved(dead_letter, DeadLetterState.CLAIMED, mine)
+        assert await store.dead_letter_store.save_campaign(next_of(mine), [taken])
+        late = [moved(dead_letter, DeadLetterState.CLAIMED, other), moved(free, DeadLetterState.CLAIMED, other)]
+        assert await store.dead_letter_store.save_campaign(next_of(other), late)
+        assert (await only(store, dead_letter.job_id)).campaign_id == mine.campaign_id
         assert (await only(store, free.job_id)).campaign_id == other.campaign_id
-        steal = moved(taken.letter, LetterState.DROPPED, other)
-        assert await store.letters.save_campaign(next_of(next_of(other)), [steal])
-        assert (await only(store, letter.job_id)).state is LetterState.TAKEN
-        by_state = LetterFilter(states=(), campaign_id=other.campaign_id)
-        assert await store.letters.count_letters(by_state) == {LetterState.TAKEN: 1}
-        assert await store.letters.letters(LetterFilter(states=(), not_by=mine.campaign_id)) == [
+        steal = moved(taken.dead_letter, DeadLetterState.DROPPED, other)
+        assert await store.dead_letter_store.save_campaign(next_of(next_of(other)), [steal])
+        assert (await only(store, dead_letter.job_id)).state is DeadLetterState.CLAIMED
+        by_state = DeadLetterFilter(states=(), campaign_id=other.campaign_id)
+        assert await store.dead_letter_store.count_dead_letters(by_state) == {DeadLetterState.CLAIMED: 1}
+        assert await store.dead_letter_store.list_dead_letters(DeadLetterFilter(states=(), not_by=mine.campaign_id)) == [
             await only(store, free.job_id)
         ]
 
-    async def test_a_letter_may_be_given_back_and_taken_by_another(self, store: StateStore) -> None:
-        letter, mine, other = await bury(store), campaign(), campaign()
+    async def test_a_dead_letter_may_be_given_back_and_claimed_by_another(self, store: StateStore) -> None:
+        dead_letter, mine, other = await bury(store), campaign(), campaign()
         for row in (mine, other):
-            await store.letters.put_campaign(row)
-        refused = moved(letter, LetterState.REFUSED, mine, note="expected a path\x00")
-        assert await store.letters.save_campaign(next_of(mine), [refused])
-        assert await store.letters.letters(LetterFilter()) == [refused.letter]
-        assert await store.letters.letters(LetterFilter(not_by=mine.campaign_id)) == []
-        taken = moved(refused.letter, LetterState.TAKEN, other, note=None)
-        assert await store.letters.save_campaign(next_of(other), [taken])
-        assert await only(store, letter.job_id) == taken.letter
+            await store.dead_letter_store.put_campaign(row)
+        refused = moved(dead_letter, DeadLetterState.REFUSED, mine, note="expected a path\x00")
+        assert await store.dead_letter_store.save_campaign(next_of(mine), [refused])
+        assert await store.dead_letter_store.list_dead_letters(DeadLetterFilter()) == [refused.dead_letter]
+        assert await store.dead_letter_store.list_dead_letters(DeadLetterFilter(not_by=mine.campaign_id)) == []
+        taken = moved(refused.dead_letter, DeadLetterState.CLAIMED, other, note=None)
+        assert await store.dead_letter_store.save_campaign(next_of(other), [taken])
+        assert await only(store, dead_letter.job_id) == taken.dead_letter
 
 
-class TestHeirs:
-    async def test_the_end_of_what_was_asked_for_is_told_with_its_cause(self, store: StateStore) -> None:
+class TestRedriveOutcomes:
+    async def test_the_end_of_a_redriven_job_is_found_with_its_cause(self, store: StateStore) -> None:
         row = campaign()
-        await store.letters.put_campaign(row)
+        await store.dead_letter_store.put_campaign(row)
         ends: dict[UUID, tuple[JobState | None, str | None]] = {}
         for number, end in enumerate((JobState.SUCCEEDED, JobState.DEAD, None)):
-            letter, heir = await bury(store, at=number), queued_job()
-            ends[letter.job_id] = (end, OTHER if end is JobState.DEAD else None)
+            dead_letter, heir = await bury(store, at=number), queued_job()
+            ends[dead_letter.job_id] = (end, OTHER if end is JobState.DEAD else None)
             if end is JobState.DEAD:
                 heir = await self._dead(store)
             else:
                 await store.insert_jobs([heir])
             if end is JobState.SUCCEEDED:
                 await store.save_jobs([succeeded(heir)])
-            row = await asked_again(store, letter, row, heir.job_id)
-        found = await store.letters.heirs(row.campaign_id, NOON, 10)
-        told = {heir.letter.job_id: (heir.state, heir.fingerprint) for heir in found}
-        assert told == {job_id: end for job_id, end in ends.items() if end[0] is not None}
-        assert len(await store.letters.heirs(row.campaign_id, NOON, 1)) == 1
+            row = await requeue(store, dead_letter, row, heir.job_id)
+        found = await store.dead_letter_store.redrive_outcomes(row.campaign_id, NOON, 10)
+        found_ends = {heir.dead_letter.job_id: (heir.state, heir.fingerprint) for heir in found}
+        assert found_ends == {job_id: end for job_id, end in ends.items() if end[0] is not None}
+        assert len(await store.dead_letter_store.redrive_outcomes(row.campaign_id, NOON, 1)) == 1
 
     async def _dead(self, store: StateStore) -> JobRow:
-        letter = await bury(store, OTHER)
-        return (await store.jobs_by_id([letter.job_id]))[letter.job_id]
+        dead_letter = await bury(store, OTHER)
+        return (await store.jobs_by_id([dead_letter.job_id]))[dead_letter.job_id]
 
-    async def test_what_no_scheduler_has_heard_of_is_told_when_it_is_time(self, store: StateStore) -> None:
-        row, letter, heir = campaign(), await bury(store), uuid4()
-        await store.letters.put_campaign(row)
-        await asked_again(store, letter, row, heir)
-        assert await store.letters.heirs(row.campaign_id, after(99), 10) == []
-        (found,) = await store.letters.heirs(row.campaign_id, after(100), 10)
-        assert (found.letter.redriven_as, found.state) == (heir, None)
-        assert await store.letters.redriven_as([heir, uuid4()]) == {heir: found.letter}
-        assert await store.letters.redriven_as([]) == {}
+    async def test_an_unaccepted_redrive_is_found_when_it_is_time(self, store: StateStore) -> None:
+        row, dead_letter, heir = campaign(), await bury(store), uuid4()
+        await store.dead_letter_store.put_campaign(row)
+        await requeue(store, dead_letter, row, heir)
+        assert await store.dead_letter_store.redrive_outcomes(row.campaign_id, after(99), 10) == []
+        (found,) = await store.dead_letter_store.redrive_outcomes(row.campaign_id, after(100), 10)
+        assert (found.dead_letter.redriven_as, found.state) == (heir, None)
+        assert await store.dead_letter_store.redriven_as([heir, uuid4()]) == {heir: found.dead_letter}
+        assert await store.dead_letter_store.redriven_as([]) == {}
 
-    async def test_only_later_successes_of_the_same_request_are_told(self, store: StateStore) -> None:
+    async def test_only_later_successes_of_the_same_request_are_found(self, store: StateStore) -> None:
         rows = [
             queued_job(fingerprint="a", accepted_at=after(10)),
             queued_job(fingerprint="a", accepted_at=after(1)),
@@ -254,8 +254,8 @@ class TestHeirs:
         ]
         await store.insert_jobs(rows)
         await store.save_jobs([succeeded(row) for row in rows[:-1]])
-        found = await store.letters.succeeded_since(["a", "c"], ["flights.load"], after(5))
+        found = await store.dead_letter_store.succeeded_since(["a", "c"], ["flights.load"], after(5))
         assert [(each.job_id, each.request, each.accepted_at) for each in found] == [
             (rows[0].job_id, "a", after(10))
         ]
-        assert await store.letters.succeeded_since([], ["flights.load"], after(5)) == []
+        assert await store.dead_letter_store.succeeded_since([], ["flights.load"], after(5)) == []

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from warrener_store import StateStore
-from warrener_store.escalations import OVER, CaseChange, CaseRow, Escalations
+from warrener_store.escalations import ALL_STEPS_DONE, CaseChange, CaseRow, Escalations
 from warrener_store.testing import NOON, after
 from warrener_store.testing import raised_case as raised
 
@@ -31,15 +31,15 @@ async def claimed(cases: Escalations, at: float = 0, claim: str = "me", until: f
 
 class TestRaising:
     async def test_everything_of_what_is_raised_comes_back(self, cases: Escalations) -> None:
-        told = raised(subject="nul \x00", job_type=None, kind="agent.lost")
-        await cases.raise_cases([told])
+        incident = raised(subject="nul \x00", job_type=None, kind="agent.lost")
+        await cases.raise_cases([incident])
         row = await only(cases)
         assert row == CaseRow(
             fingerprint="f1",
             kind="agent.lost",
             subject="nul \x00",
             job_type=None,
-            sample=told.sample,
+            sample=incident.sample,
             times=1,
             first_seen_at=NOON,
             last_seen_at=NOON,
@@ -66,7 +66,7 @@ class TestRaising:
         await cases.raise_cases([])
         assert await cases.cases(closed=True) == []
 
-    async def test_raised_again_after_it_was_closed_it_begins_anew(self, cases: Escalations) -> None:
+    async def test_raised_again_after_it_was_closed_it_starts_over(self, cases: Escalations) -> None:
         await cases.raise_cases([raised(occurrence="a")])
         held = await claimed(cases)
         await cases.save_case(replace(held, step=2, tries=3, delivered=("ops",), trouble="no", wake_at=NOON))
@@ -79,7 +79,7 @@ class TestRaising:
         closed = await only(cases)
         assert (closed.closed_at, closed.closed_why, closed.wake_at) == (NOON, "mended", None)
         assert await cases.cases() == []
-        assert await cases.pending("f1", OVER, 10) == [], "nothing more is to be done"
+        assert await cases.pending("f1", ALL_STEPS_DONE, 10) == [], "nothing more is to be done"
 
         await cases.raise_cases([raised(occurrence="a"), raised(occurrence="b", raised_at=after(60))])
         fresh = CaseRow(
@@ -95,7 +95,7 @@ class TestRaising:
             wake_at=after(60),
         )
         assert await only(cases) == fresh
-        assert [entry.occurrence for entry in await cases.pending("f1", OVER, 10)] == ["b"]
+        assert [entry.occurrence for entry in await cases.pending("f1", ALL_STEPS_DONE, 10)] == ["b"]
 
 
 class TestClaims:
@@ -132,7 +132,7 @@ class TestClaims:
 
     async def test_all_of_its_progress_comes_back(self, cases: Escalations) -> None:
         await cases.raise_cases([raised()])
-        told = replace(
+        incident = replace(
             await claimed(cases),
             step=2,
             due_at=after(1),
@@ -141,8 +141,8 @@ class TestClaims:
             trouble="refused \x00",
             wake_at=after(5),
         )
-        assert await cases.save_case(told)
-        assert await only(cases) == replace(told, claimed_by=None, claimed_until=None)
+        assert await cases.save_case(incident)
+        assert await only(cases) == replace(incident, claimed_by=None, claimed_until=None)
 
     async def test_what_is_raised_meanwhile_keeps_it_awake_and_open(self, cases: Escalations) -> None:
         await cases.raise_cases([raised()])
@@ -164,12 +164,12 @@ class TestClaims:
         await cases.raise_cases([raised(), raised("f2")])
         mine, _ = await cases.claim_cases(NOON, after(9), "me", 2)
         assert await cases.save_case(replace(mine, wake_at=None, closed_at=after(1), closed_why="done"))
-        assert await cases.pending("f1", OVER, 10) == []
-        assert len(await cases.pending("f2", OVER, 10)) == 1
+        assert await cases.pending("f1", ALL_STEPS_DONE, 10) == []
+        assert len(await cases.pending("f2", ALL_STEPS_DONE, 10)) == 1
 
 
 class TestPeople:
-    async def test_what_they_say_is_kept_and_wakes_the_case(self, cases: Escalations) -> None:
+    async def test_their_changes_are_stored_and_wake_the_case(self, cases: Escalations) -> None:
         await cases.raise_cases([raised()])
         await cases.save_case(replace(await claimed(cases), wake_at=None))
         acknowledge = CaseChange(fingerprint="f1", at=after(1), acknowledged_by="ann \x00")
@@ -195,12 +195,12 @@ class TestEntries:
         await cases.raise_cases([raised(occurrence=f"e{n}", raised_at=after(n)) for n in range(4)])
         await cases.settle("f1", ["e0", "e2", "unknown"], 2)
         await cases.settle("f1", ["e0"], 1)
-        await cases.settle("f1", ["e3"], OVER)
+        await cases.settle("f1", ["e3"], ALL_STEPS_DONE)
         await cases.settle("other", ["e1"], 2)
         below = {
-            done: [entry.occurrence for entry in await cases.pending("f1", done, 10)] for done in (1, 3, OVER)
+            done: [entry.occurrence for entry in await cases.pending("f1", done, 10)] for done in (1, 3, ALL_STEPS_DONE)
         }
-        assert below == {1: ["e1"], 3: ["e0", "e1", "e2"], OVER: ["e0", "e1", "e2"]}
+        assert below == {1: ["e1"], 3: ["e0", "e1", "e2"], ALL_STEPS_DONE: ["e0", "e1", "e2"]}
         assert [entry.done for entry in await cases.pending("f1", 3, 2)] == [2, 0]
 
     async def test_cases_by_fingerprint(self, cases: Escalations) -> None:

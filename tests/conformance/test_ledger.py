@@ -54,7 +54,7 @@ async def test_starting_at_once_in_several_processes_makes_the_tables_once(ledge
     await asyncio.gather(*(ledger.close() for ledger in ledgers))
 
 
-async def test_a_closed_ledger_says_so_and_closing_twice_is_no_matter(ledger_url: str) -> None:
+async def test_a_closed_ledger_is_reported_as_closed_and_may_be_closed_twice(ledger_url: str) -> None:
     ledger = open_ledger(ledger_url)
     await ledger.close()
     await ledger.start()

@@ -47,10 +47,10 @@ async def test_who_takes_an_attempt_over_finds_what_its_last_holder_saved(ledger
     assert await save(ledger, Saved(job, 1, 1, '{"row":5}'))
     assert await save(ledger, Saved(job, 1, 2, '{"row":9, "note":"a b"}'))
     granted = await ledger.claim([Claim(job, 1), Claim(other, 1)], agent_id="a2", lease=ENDED)
-    told = granted[0].checkpoint
+    checkpoint = granted[0].checkpoint
     assert [one.grant for one in granted] == [Grant.GRANTED, Grant.GRANTED]
-    assert told is not None
-    assert (told.number, told.state_text) == (2, '{"row":9, "note":"a b"}')
+    assert checkpoint is not None
+    assert (checkpoint.number, checkpoint.state_text) == (2, '{"row":9, "note":"a b"}')
     assert granted[1].checkpoint is None
 
 
@@ -58,9 +58,9 @@ async def test_a_later_attempt_finds_it_too(ledger: Ledger) -> None:
     job = uuid4()
     await claim(ledger, job)
     await save(ledger, Saved(job, 1, 1, "5"))
-    told = (await claim(ledger, job, 2, "a2")).checkpoint
-    assert told is not None
-    assert (told.number, told.state_text) == (1, "5")
+    checkpoint = (await claim(ledger, job, 2, "a2")).checkpoint
+    assert checkpoint is not None
+    assert (checkpoint.number, checkpoint.state_text) == (1, "5")
 
 
 async def test_the_fence_refuses_who_does_not_hold_the_claim_any_more(ledger: Ledger) -> None:
@@ -72,9 +72,9 @@ async def test_the_fence_refuses_who_does_not_hold_the_claim_any_more(ledger: Le
     assert not await save(ledger, Saved(job, 2, 2, "666"), "a1"), "held by another"
     assert not await save(ledger, Saved(uuid4(), 1, 1, "666")), "never claimed"
     assert await save(ledger, Saved(job, 2, 2, "7"), "a2")
-    told = (await claim(ledger, job, 3, "a3")).checkpoint
-    assert told is not None
-    assert told.state_text == "7"
+    checkpoint = (await claim(ledger, job, 3, "a3")).checkpoint
+    assert checkpoint is not None
+    assert checkpoint.state_text == "7"
 
 
 async def test_nothing_is_saved_for_what_was_cancelled(ledger: Ledger) -> None:

@@ -34,7 +34,7 @@ async def test_g3_a_claim_is_granted_once_and_again_to_its_holder(ledger: Ledger
     assert await claim(other, mine, by="bob") == [Grant.HELD]
 
 
-async def test_g3_a_lease_that_has_run_out_goes_to_whoever_asks_next(ledger: Ledger, other: Ledger) -> None:
+async def test_g3_a_lease_that_has_run_out_goes_to_the_next_claimer(ledger: Ledger, other: Ledger) -> None:
     mine = job()
     await claim(ledger, mine)
     assert await claim(other, mine, by="bob") == [Grant.HELD]
@@ -153,18 +153,18 @@ async def test_g3_of_many_who_claim_at_once_one_is_granted(ledger_url: str) -> N
         assert sorted(of_one_job) == [Grant.GRANTED, *[Grant.HELD] * 4]
 
 
-async def test_renewing_tells_what_is_lost(ledger: Ledger, other: Ledger) -> None:
-    kept, overtaken, released = job(), job(), job()
-    await claim(ledger, kept, lease=ENDED)
+async def test_renewing_reports_what_is_lost(ledger: Ledger, other: Ledger) -> None:
+    held, overtaken, released = job(), job(), job()
+    await claim(ledger, held, lease=ENDED)
     await claim(ledger, overtaken, released)
     assert await claim(other, overtaken._replace(attempt=2), by="bob") == [Grant.HELD]
     await ledger.release([released], agent_id="ada")
-    renewal = await ledger.renew([kept, overtaken, released], agent_id="ada", lease=LEASE)
-    assert renewal.kept == {kept.job_id}
-    assert await claim(other, kept, by="bob") == [Grant.HELD]
+    renewal = await ledger.renew([held, overtaken, released], agent_id="ada", lease=LEASE)
+    assert renewal.kept == {held.job_id}
+    assert await claim(other, held, by="bob") == [Grant.HELD]
 
 
-async def test_g3_a_claim_that_is_awaited_can_be_kept_by_its_holder_and_the_later_attempt_waits(
+async def test_g3_a_claim_that_is_awaited_can_be_renewed_by_its_holder_and_the_later_attempt_waits(
     ledger: Ledger, other: Ledger, ledger_url: str
 ) -> None:
     awaited, cancelled = job(), job()
@@ -173,9 +173,9 @@ async def test_g3_a_claim_that_is_awaited_can_be_kept_by_its_holder_and_the_late
     assert await claim(other, later, by="bob") == [Grant.HELD]
     await ledger.cancel([cancelled.job_id], now=NOW)
     await end_leases(ledger_url)
-    for agent, kept in (("bob", set[UUID]()), ("ada", {awaited.job_id})):
+    for agent, held in (("bob", set[UUID]()), ("ada", {awaited.job_id})):
         renewal = await ledger.renew([awaited, cancelled], agent_id=agent, lease=LEASE, even_awaited=True)
-        assert renewal.kept == kept
+        assert renewal.kept == held
     assert await claim(other, later, by="bob") == [Grant.HELD]
     assert await ledger.complete([done(awaited)], agent_id="ada") == {awaited.job_id}
     assert await claim(other, later, by="bob") == [Grant.COMPLETED]
@@ -204,7 +204,7 @@ async def test_a_released_attempt_can_be_claimed_at_once_and_only_by_its_holder_
     assert await claim(other, mine, by="bob") == [Grant.GRANTED]
 
 
-async def test_a_failed_attempt_is_told_again_and_granted_to_nobody(ledger: Ledger, other: Ledger) -> None:
+async def test_a_failed_attempt_is_reported_again_and_granted_to_nobody(ledger: Ledger, other: Ledger) -> None:
     mine = job()
     await claim(ledger, mine)
     failure = failed(mine, {"error": {"message": "n\0 good, \ud800"}, "retry_after_seconds": 1.5})

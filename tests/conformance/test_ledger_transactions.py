@@ -138,8 +138,8 @@ async def test_g4_transactions_of_several_agents_wait_for_each_other_and_none_fa
 
     places = [(ledger, "ada"), (other, "bob")]
     async with asyncio.timeout(WAIT):
-        told = await asyncio.gather(*(work(*place, number) for number in range(15) for place in places))
-    assert all(told)
+        completed = await asyncio.gather(*(work(*place, number) for number in range(15) for place in places))
+    assert all(completed)
     assert len(await effects(ledger)) == 30
 
 

@@ -11,12 +11,12 @@ from tests.conformance.test_schedules import schedule, tick
 from warrener_contracts.events import TickStatus
 from warrener_contracts.states import JobState
 from warrener_store.checkpoints import CheckpointRow
-from warrener_store.dead_letters import CampaignKind, CampaignRow, CampaignState, Move
+from warrener_store.dead_letters import CampaignKind, CampaignRow, CampaignState, DeadLetterTransition
 from warrener_store.escalations import CaseChange
 from warrener_store.parked import ParkedMessage
 from warrener_store.port import Save
-from warrener_store.retention.port import JobsBefore, Kind
-from warrener_store.rows import AgentRow, JobRow, JobTypeRow, LetterState
+from warrener_store.retention.port import JobsBefore, RetentionKind
+from warrener_store.rows import AgentRow, JobRow, JobTypeRow, DeadLetterState
 from warrener_store.schedules.watches import WatchRow
 from warrener_store.store import Store
 from warrener_store.testing import after, changed, died, queued_job, running_job, succeeded, waiting_job
@@ -127,29 +127,29 @@ REDRIVE = CampaignRow(
 
 
 async def move(store: Store, job_id: UUID, version: int, **changes: Any) -> None:
-    (letter,) = [one for one in await store.dead_letters() if one.job_id == job_id]
-    moved = replace(letter, campaign_id=REDRIVE.campaign_id, **changes)
+    (dead_letter,) = [one for one in await store.dead_letters() if one.job_id == job_id]
+    moved = replace(dead_letter, campaign_id=REDRIVE.campaign_id, **changes)
     step = replace(REDRIVE, version=version)
-    assert await store.letters.save_campaign(step, [Move(letter.state, moved)])
+    assert await store.dead_letter_store.save_campaign(step, [DeadLetterTransition(dead_letter.state, moved)])
 
 
 async def test_what_a_redrive_has_in_hand_stays(store: Store) -> None:
     (dead,) = await ended(store, running_job(), dead=True)
     (heir,) = await ended(store, running_job())
-    await store.letters.put_campaign(REDRIVE)
+    await store.dead_letter_store.put_campaign(REDRIVE)
     assert await free(store, OLD_DEAD) == {dead}
-    await move(store, dead, 2, state=LetterState.TAKEN)
+    await move(store, dead, 2, state=DeadLetterState.CLAIMED)
     assert await store.retention.delete_jobs(OLD_DEAD, [dead]) == 0
-    await move(store, dead, 3, state=LetterState.ASKED, redriven_as=heir, asked_at=after(1))
+    await move(store, dead, 3, state=DeadLetterState.REQUEUED, redriven_as=heir, asked_at=after(1))
     assert (await free(store, OLD_DEAD), await free(store)) == (set(), set())
     assert await store.retention.delete_jobs(OLD, [heir]) == 0
-    assert await old_keys(store, Kind.REDRIVES) == set()
-    await move(store, dead, 4, state=LetterState.SUCCEEDED)
+    assert await old_keys(store, RetentionKind.REDRIVES) == set()
+    await move(store, dead, 4, state=DeadLetterState.SUCCEEDED)
     assert (await free(store, OLD_DEAD), await free(store)) == ({dead}, {heir})
     assert await store.retention.delete_jobs(OLD_DEAD, [dead]) == 1
     assert await store.dead_letters() == []
-    assert await gone(store, Kind.REDRIVES) == 1
-    assert await store.letters.campaigns() == []
+    assert await gone(store, RetentionKind.REDRIVES) == 1
+    assert await store.dead_letter_store.campaigns() == []
 
 
 async def test_a_job_that_an_open_incident_names_stays(store: Store) -> None:
@@ -183,10 +183,10 @@ async def test_closed_incidents_go_once_their_occurrences_are_gone(store: Store)
     await store.escalations.raise_cases([raised("open"), raised("closed"), raised("late")])
     closed = CaseChange(fingerprint="closed", at=after(1), closed_why="mended")
     await store.escalations.change_cases([closed, replace(closed, fingerprint="late", at=after(2 * DAY))])
-    assert await old_keys(store, Kind.INCIDENTS) == set()
+    assert await old_keys(store, RetentionKind.INCIDENTS) == set()
     old = await store.retention.old_occurrences(after(DAY), 100)
     await store.retention.delete_occurrences([one.key for one in old])
-    assert await gone(store, Kind.INCIDENTS) == 1
+    assert await gone(store, RetentionKind.INCIDENTS) == 1
     left = {case.fingerprint for case in await store.escalations.cases(closed=True)}
     assert left == {"open", "late"}
 
@@ -220,11 +220,11 @@ async def test_parked_messages_and_agents_go(store: Store) -> None:
     ]
     await store.park(messages)
     await store.put_agents(agents)
-    assert await gone(store, Kind.PARKED) == 2
-    assert await gone(store, Kind.AGENTS) == 2
+    assert await gone(store, RetentionKind.PARKED) == 2
+    assert await gone(store, RetentionKind.AGENTS) == 2
     assert [message.parked_id for message in await store.parked()] == ["p3", "p2"]
     assert [agent.agent_id for agent in await store.agents()] == ["a3", "a2"]
-    assert await store.retention.delete_rows(Kind.AGENTS, after(DAY), ["a3"]) == 0, "it was seen since"
+    assert await store.retention.delete_rows(RetentionKind.AGENTS, after(DAY), ["a3"]) == 0, "it was seen since"
 
 
 async def test_job_types_go_that_have_no_job_left_to_run(store: Store) -> None:
@@ -233,8 +233,8 @@ async def test_job_types_go_that_have_no_job_left_to_run(store: Store) -> None:
     done, busy = running_job(), running_job(job_type="busy")
     await ended(store, done)
     await store.insert_jobs([busy])
-    assert await old_keys(store, Kind.JOB_TYPES) == {"flights.load"}
-    assert await store.retention.delete_rows(Kind.JOB_TYPES, after(DAY), ["flights.load", "busy"]) == 1
+    assert await old_keys(store, RetentionKind.JOB_TYPES) == {"flights.load"}
+    assert await store.retention.delete_rows(RetentionKind.JOB_TYPES, after(DAY), ["flights.load", "busy"]) == 1
     assert set(await store.job_types()) == {"busy", "young"}
     assert {(one.job_type, one.state) for one in await store.count_jobs()} == {
         ("flights.load", JobState.SUCCEEDED),
@@ -273,14 +273,14 @@ async def test_one_prunes_at_a_time_and_a_claim_ends(store: Store) -> None:
     assert not await claim("ada", after(20), after(30))
 
 
-@pytest.mark.parametrize("kind", list(Kind))
-async def test_where_there_is_nothing_nothing_goes(store: Store, kind: Kind) -> None:
+@pytest.mark.parametrize("kind", list(RetentionKind))
+async def test_where_there_is_nothing_nothing_goes(store: Store, kind: RetentionKind) -> None:
     assert await old_keys(store, kind) == set()
     assert await store.retention.delete_rows(kind, after(DAY), []) == 0
     assert await store.retention.job_records([]) == []
 
 
-async def old_keys(store: Store, kind: Kind) -> set[str]:
+async def old_keys(store: Store, kind: RetentionKind) -> set[str]:
     page = await store.retention.old_rows(kind, after(DAY), None, 1)
     found = set(page.rows)
     while page.after is not None:
@@ -289,7 +289,7 @@ async def old_keys(store: Store, kind: Kind) -> set[str]:
     return found
 
 
-async def gone(store: Store, kind: Kind) -> int:
+async def gone(store: Store, kind: RetentionKind) -> int:
     return await store.retention.delete_rows(kind, after(DAY), await old_keys(store, kind))
 
 

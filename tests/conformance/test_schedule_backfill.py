@@ -19,19 +19,19 @@ def backfilled(seconds: float) -> TickRow:
     return tick(seconds=seconds, fate=TickStatus.CAUGHT_UP, reason="backfilled", wake_at=after(999))
 
 
-async def test_what_is_new_or_has_no_job_is_asked_for_and_what_has_one_stays(store: Store) -> None:
+async def test_ticks_without_a_job_are_backfilled_and_those_with_one_stay(store: Store) -> None:
     await store.put_schedules([schedule()])
     fired, waits = tick(seconds=1), passed_over(3, TickStatus.WAITING)
     await store.add_ticks([fired, passed_over(2), waits, passed_over(4, TickStatus.COALESCED)])
-    told = [backfilled(seconds) for seconds in range(5)]
-    kept = await store.backfill_ticks(told)
-    assert sorted(row.nominal_at for row in kept) == [after(0), after(2), after(4)]
+    ticks = [backfilled(seconds) for seconds in range(5)]
+    stored = await store.backfill_ticks(ticks)
+    assert sorted(row.nominal_at for row in stored) == [after(0), after(2), after(4)]
     assert await store.ticks_between("hourly", after(0), after(4)) == [
-        told[0],
+        ticks[0],
         fired,
-        told[2],
+        ticks[2],
         waits,
-        told[4],
+        ticks[4],
     ]
     assert await store.backfill_ticks([backfilled(seconds) for seconds in range(5)]) == []
     assert await store.backfill_ticks([]) == []

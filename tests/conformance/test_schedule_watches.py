@@ -8,7 +8,7 @@ from tests.conformance.test_schedules import schedule, tick
 
 from warrener_contracts.events import TickStatus
 from warrener_contracts.states import JobState
-from warrener_store.schedules.watches import Watched, WatchRow
+from warrener_store.schedules.watches import WatchedSchedule, WatchRow
 from warrener_store.store import Store
 from warrener_store.testing import NOON, after, died, running_job, succeeded
 
@@ -18,7 +18,7 @@ def watch(name: str = "hourly", seconds: float = 0, **changes: object) -> WatchR
     return replace(row, **changes)  # type: ignore[arg-type] # as many as a test needs
 
 
-async def looked_at(store: Store, seconds: float = 0) -> list[Watched]:
+async def looked_at(store: Store, seconds: float = 0) -> list[WatchedSchedule]:
     return await store.claim_watches(after(seconds), after(seconds + 10), 10)
 
 
@@ -31,8 +31,8 @@ async def fired(store: Store, seconds: float, state: JobState | None = None) -> 
         if state is not JobState.RUNNING:
             ended = succeeded(job) if state is JobState.SUCCEEDED else died(job)
             await store.save_jobs([replace(ended, row=replace(ended.row, finished_at=after(seconds + 1)))])
-    asked = tick(seconds=seconds, job_id=job_id, fired_at=after(seconds), wake_at=None, request=None)
-    await store.add_ticks([asked])
+    requested = tick(seconds=seconds, job_id=job_id, fired_at=after(seconds), wake_at=None, request=None)
+    await store.add_ticks([requested])
     return job_id
 
 
@@ -43,13 +43,13 @@ class TestClaiming:
         await store.put_watches([watch(), within, watch("later", 60)], [])
         claimed = sorted(await looked_at(store), key=lambda found: found.row.name)
         assert claimed == [
-            Watched(replace(watch(), look_at=after(10)), paused=False),
-            Watched(replace(within, look_at=after(10)), paused=True),
+            WatchedSchedule(replace(watch(), look_at=after(10)), paused=False),
+            WatchedSchedule(replace(within, look_at=after(10)), paused=True),
         ]
         assert await looked_at(store) == []
         assert len(await looked_at(store, 60)) == 3
 
-    async def test_no_more_than_asked_for_and_the_longest_due_first(self, store: Store) -> None:
+    async def test_no_more_than_the_limit_and_the_longest_due_first(self, store: Store) -> None:
         names = [f"s{n}" for n in range(4)]
         await store.put_schedules([schedule(name) for name in names])
         await store.put_watches([watch(name, -place) for place, name in enumerate(names)], [])
@@ -67,7 +67,7 @@ class TestClaiming:
         (found,) = await looked_at(store)
         assert found.row == replace(known, pause_after=7, look_at=after(10))
 
-    async def test_what_is_restarted_counts_anew(self, store: Store) -> None:
+    async def test_a_restarted_watch_counts_from_then(self, store: Store) -> None:
         await store.put_schedules([schedule()])
         await store.put_watches([watch()], [])
         await store.restart_watches(["hourly", "unknown"], after(30))
@@ -75,7 +75,7 @@ class TestClaiming:
         (found,) = await looked_at(store)
         assert found.row.since == after(30)
 
-    async def test_nothing_is_expected_any_more_where_that_is_said_or_the_schedule_is_removed(
+    async def test_a_watch_ends_where_it_is_withdrawn_or_its_schedule_is_removed(
         self, store: Store
     ) -> None:
         await store.put_schedules([schedule(), schedule("other"), schedule("kept")])

@@ -21,7 +21,7 @@ LATER = after(3600)
 
 
 def schedule(name: str = "hourly", seconds: float = 0, **changes: object) -> ScheduleRow:
-    asked = SchedulePutData(
+    definition = SchedulePutData(
         name=name,
         rule=CronRule(expression="0 * * * *"),
         timezone="Europe/Berlin",
@@ -29,7 +29,7 @@ def schedule(name: str = "hourly", seconds: float = 0, **changes: object) -> Sch
         arguments={"path": "a\x1a.csv", "none": None},
         choices=ScheduleChoices(jitter=timedelta(seconds=5), start=NOON),
     )
-    row = ScheduleRow(asked=asked, put_at=NOON, zone_version="2026a", next_at=NOON, wake_at=after(seconds))
+    row = ScheduleRow(asked=definition, put_at=NOON, zone_version="2026a", next_at=NOON, wake_at=after(seconds))
     return replace(row, **changes)  # type: ignore[arg-type] # as many as a test needs
 
 
@@ -65,23 +65,23 @@ class TestPutting:
         assert await store.schedules([]) == {}
         assert await store.put_schedules([]) == set()
 
-    async def test_one_that_says_the_same_changes_nothing(self, store: Store) -> None:
+    async def test_an_equal_definition_changes_nothing(self, store: Store) -> None:
         await store.put_schedules([schedule()])
         assert await store.put_schedules([schedule(put_at=LATER, wake_at=LATER)]) == set()
         assert await store.schedules() == {"hourly": schedule()}
 
-    async def test_a_newer_word_replaces_what_was_asked_for_and_leaves_what_became_of_it(
+    async def test_a_newer_definition_replaces_the_old_one_and_leaves_the_progress(
         self, store: Store
     ) -> None:
         await store.put_schedules([schedule(paused=True, runs=5)])
-        asked = schedule().asked.model_copy(update={"rule": IntervalRule(every=MINUTE)})
-        new = schedule(asked=asked, put_at=LATER, next_at=LATER, wake_at=LATER)
+        definition = schedule().asked.model_copy(update={"rule": IntervalRule(every=MINUTE)})
+        new = schedule(asked=definition, put_at=LATER, next_at=LATER, wake_at=LATER)
         older = replace(new, put_at=after(-1))
         assert await store.put_schedules([older]) == set()
         assert await store.put_schedules([older, new]) == {"hourly"}
         assert await store.schedules() == {"hourly": replace(new, paused=True, runs=5)}
 
-    async def test_one_that_is_put_anew_while_ticks_wait_is_looked_at_then(self, store: Store) -> None:
+    async def test_one_that_is_put_again_while_ticks_wait_is_checked_then(self, store: Store) -> None:
         await store.put_schedules([schedule(waiting=1), schedule("other")])
         new = [
             replace(schedule(name, put_at=after(5)), next_at=None, wake_at=None)
@@ -131,10 +131,10 @@ class TestAdvancing:
         assert seen == [DueSchedule(schedule())]
         assert (await store.schedules())["hourly"] == on_to(120).row
         assert await store.ticks_of("hourly") == [fired]
-        assert await store.advance_schedules(after(1), 10, _must_not_be_asked) == []
+        assert await store.advance_schedules(after(1), 10, _must_not_decide) == []
         assert await store.next_schedule_wake() == fired.wake_at
 
-    async def test_the_longest_waiting_come_first_and_no_more_than_asked_for(self, store: Store) -> None:
+    async def test_the_longest_waiting_come_first_and_no_more_than_the_limit(self, store: Store) -> None:
         await store.put_schedules([schedule(f"s{n}", -n) for n in range(5)])
         seen: list[str] = []
 
@@ -147,7 +147,7 @@ class TestAdvancing:
         await store.advance_schedules(NOON, 3, decide)
         assert seen == ["s4", "s3", "s2", "s1", "s0"]
 
-    async def test_a_batch_comes_back_as_it_went_whether_its_rows_say_the_same_or_not(
+    async def test_a_batch_comes_back_as_it_went_whether_its_rows_are_equal_or_not(
         self, store: Store
     ) -> None:
         for fates in ([TickStatus.FIRED] * 3, [TickStatus.FIRED, TickStatus.SKIPPED, TickStatus.FIRED]):
@@ -202,13 +202,13 @@ class TestAdvancing:
 
     async def test_what_was_put_while_it_was_decided_is_not_lost(self, store: Store) -> None:
         await store.put_schedules([schedule()])
-        asked = schedule().asked.model_copy(update={"rule": IntervalRule(every=MINUTE)})
-        new = schedule(asked=asked, put_at=LATER, next_at=LATER, wake_at=LATER)
+        definition = schedule().asked.model_copy(update={"rule": IntervalRule(every=MINUTE)})
+        new = schedule(asked=definition, put_at=LATER, next_at=LATER, wake_at=LATER)
         await asyncio.gather(
             store.advance_schedules(NOON, 1, lambda due: [on_to(60)] if due else []),
             store.put_schedules([new]),
         )
-        assert (await store.schedules())["hourly"].asked == asked
+        assert (await store.schedules())["hourly"].asked == definition
 
     async def test_an_error_while_deciding_changes_nothing(self, store: Store) -> None:
         await store.put_schedules([schedule()])
@@ -223,19 +223,19 @@ class TestAdvancing:
 
     async def test_many_schedulers_at_once_decide_each_tick_once(self, store: Store) -> None:
         await store.put_schedules([schedule(f"s{n:03}") for n in range(100)])
-        kept: list[TickRow] = []
+        stored: list[TickRow] = []
 
         def decide(due: Sequence[DueSchedule]) -> list[Advance]:
             return [Advance(replace(f.row, wake_at=LATER), (tick(f.row.name),)) for f in due]
 
         async def scheduler() -> None:
             while found := await store.advance_schedules(NOON, 7, decide):
-                kept.extend(found)
+                stored.extend(found)
 
         await asyncio.gather(*(scheduler() for _ in range(4)))
         while found := await store.advance_schedules(NOON, 7, decide):  # what a locked row hid from all
-            kept.extend(found)
-        assert sorted(one.schedule for one in kept) == [f"s{n:03}" for n in range(100)]
+            stored.extend(found)
+        assert sorted(one.schedule for one in stored) == [f"s{n:03}" for n in range(100)]
 
 
 class TestPublishing:
@@ -274,5 +274,5 @@ class TestPublishing:
         assert [row.wake_at for row in (await store.schedules()).values()] == [after(60), NOON]
 
 
-def _must_not_be_asked(due: Sequence[DueSchedule]) -> list[Advance]:
+def _must_not_decide(due: Sequence[DueSchedule]) -> list[Advance]:
     raise AssertionError(f"expected nothing due, got {due}")

@@ -27,7 +27,7 @@ from warrener_store.testing import (
 )
 
 
-async def held(store: StateStore, job_id: UUID) -> JobRow:
+async def load_job(store: StateStore, job_id: UUID) -> JobRow:
     return (await store.jobs_by_id([job_id]))[job_id]
 
 
@@ -51,7 +51,7 @@ class TestInsert:
             error=ErrorInfo(kind=ErrorKind.ERROR, type="ValueError", message="no", stack="line 1\nline 2"),
         )
         await store.insert_jobs([row])
-        assert await held(store, row.job_id) == row
+        assert await load_job(store, row.job_id) == row
 
     async def test_each_of_a_batch_keeps_its_own_whatever_the_others_hold(self, store: StateStore) -> None:
         """What all rows of a batch have alike is handed over once, and what none of them has not at all."""
@@ -63,8 +63,8 @@ class TestInsert:
         mixed = [running_job(watchers=("me",)), *(queued_job(job_type=kind) for kind in ("a", "b"))]
         for batch in (alike, over, [*mixed, *(replace(row, job_id=uuid4()) for row in (*alike, *over))]):
             await store.insert_jobs(batch)
-            kept = await store.jobs_by_id([row.job_id for row in batch])
-            assert [repr(kept[row.job_id]) for row in batch] == [repr(row) for row in batch]
+            stored = await store.jobs_by_id([row.job_id for row in batch])
+            assert [repr(stored[row.job_id]) for row in batch] == [repr(row) for row in batch]
 
     async def test_the_same_request_twice_is_one_job(self, store: StateStore) -> None:
         row = queued_job()
@@ -72,7 +72,7 @@ class TestInsert:
         assert [(answer.row, answer.new) for answer in (*first, *again)] == [(row, True), (row, False)]
         assert len(await store.list_jobs(JobFilter())) == 1
 
-    async def test_a_repeat_is_told_what_has_become_of_the_job(self, store: StateStore) -> None:
+    async def test_a_repeat_gets_the_current_state_of_the_job(self, store: StateStore) -> None:
         row = queued_job()
         await store.insert_jobs([row])
         over = succeeded(row, {"rows": 3})
@@ -105,13 +105,13 @@ class TestInsert:
             (False, "default"),
         ]
 
-    async def test_the_id_says_more_than_the_key(self, store: StateStore) -> None:
+    async def test_the_id_decides_before_the_key(self, store: StateStore) -> None:
         mine, keyed = queued_job(), queued_job(idempotency_key="k")
         await store.insert_jobs([mine, keyed])
         (answer,) = await store.insert_jobs([replace(mine, idempotency_key="k")])
         assert answer.row.job_id == mine.job_id
 
-    async def test_a_row_kept_out_by_its_key_does_not_keep_out_another_of_its_id(
+    async def test_a_row_excluded_by_its_key_does_not_exclude_another_of_its_id(
         self, store: StateStore
     ) -> None:
         taken = queued_job(idempotency_key="k")
@@ -141,7 +141,7 @@ class TestInsert:
         row = queued_job(arguments={"paths": ["a"]})
         await store.insert_jobs([row])
         row.arguments["paths"].append("b")
-        assert (await held(store, row.job_id)).arguments == {"paths": ["a"]}
+        assert (await load_job(store, row.job_id)).arguments == {"paths": ["a"]}
 
     async def test_a_row_that_may_not_be_is_refused_with_its_whole_batch(self, store: StateStore) -> None:
         good, bad = queued_job(), replace(queued_job(), attempt=0)
@@ -149,7 +149,7 @@ class TestInsert:
             await store.insert_jobs([good, bad])
         assert await store.list_jobs(JobFilter()) == []
 
-    async def test_nothing_asked_is_nothing_done(self, store: StateStore) -> None:
+    async def test_empty_batches_change_nothing(self, store: StateStore) -> None:
         assert await store.insert_jobs([]) == []
         assert await store.save_jobs([]) == set()
         assert await store.add_watchers([]) == set()
@@ -183,14 +183,14 @@ class TestOddContent:
         )
         plain = queued_job()
         assert [answer.new for answer in await store.insert_jobs([plain, odd])] == [True, True]
-        assert await held(store, odd.job_id) == odd
+        assert await load_job(store, odd.job_id) == odd
         (again,) = await store.insert_jobs([replace(odd, job_id=uuid4())])
         assert again.row.job_id == odd.job_id
         assert await store.add_watchers([(odd.job_id, f"x{text}")]) == {odd.job_id}
-        now = await held(store, odd.job_id)
+        now = await load_job(store, odd.job_id)
         assert now.watchers == (f"w{text}", f"x{text}")
         await store.save_jobs([succeeded(now, {"text": text})])
-        assert (await held(store, odd.job_id)).result == {"text": text}
+        assert (await load_job(store, odd.job_id)).result == {"text": text}
 
     async def test_texts_that_look_like_escapes_stay_different_keys(self, store: StateStore) -> None:
         keys = ["a\x00", "a\x1a0000", "a\\u0000", "a"]
@@ -202,25 +202,25 @@ class TestOddContent:
             arguments={"huge": 10**40, "tiny": 5e-324, "big": 1e308, "inf": float("inf"), "neg": -0.0}
         )
         await store.insert_jobs([row])
-        assert (await held(store, row.job_id)).arguments == row.arguments
+        assert (await load_job(store, row.job_id)).arguments == row.arguments
 
     async def test_not_a_number_breaks_no_batch(self, store: StateStore) -> None:
         row = queued_job(arguments={"x": float("nan")})
         await store.insert_jobs([row, queued_job()])
-        (x,) = (await held(store, row.job_id)).arguments.values()
+        (x,) = (await load_job(store, row.job_id)).arguments.values()
         assert x != x  # noqa: PLR0124 - only NaN is not itself
 
     async def test_a_huge_document_comes_back(self, store: StateStore) -> None:
         row = queued_job(arguments={"text": "🐇" * 500_000, "list": list(range(50_000))})
         await store.insert_jobs([row])
-        assert (await held(store, row.job_id)).arguments == row.arguments
+        assert (await load_job(store, row.job_id)).arguments == row.arguments
 
     @pytest.mark.parametrize("result", [0, False, "", [], {}, "text", 1.5, [None]], ids=repr)
-    async def test_any_result_is_told_from_none(self, store: StateStore, result: object) -> None:
+    async def test_any_result_is_distinguished_from_none(self, store: StateStore, result: object) -> None:
         row = queued_job()
         await store.insert_jobs([row])
         await store.save_jobs([succeeded(row, result)])
-        assert (await held(store, row.job_id)).result == result
+        assert (await load_job(store, row.job_id)).result == result
 
 
 class TestSave:
@@ -230,7 +230,7 @@ class TestSave:
         mine, yours = changed(row, failures=1), changed(row, losses=1)
         assert await store.save_jobs([mine]) == {row.job_id}
         assert await store.save_jobs([yours]) == set()
-        assert await held(store, row.job_id) == mine.row
+        assert await load_job(store, row.job_id) == mine.row
 
     async def test_of_two_savers_at_once_one_wins(self, store: StateStore) -> None:
         rows = [queued_job() for _ in range(20)]
@@ -240,7 +240,7 @@ class TestSave:
         assert Counter(job_id for ids in applied for job_id in ids) == Counter(row.job_id for row in rows)
         for n, ids in enumerate(applied):
             for job_id in ids:
-                assert (await held(store, job_id)).progress_note == f"saver {n}"
+                assert (await load_job(store, job_id)).progress_note == f"saver {n}"
 
     @pytest.mark.parametrize("alike", [True, False])
     async def test_each_of_a_batch_becomes_what_was_judged_of_it_whatever_the_others_became(
@@ -291,13 +291,13 @@ class TestSave:
         back = changed(over.row, state=JobState.QUEUED, wake_at=NOON, finished_at=None)
         assert await store.save_jobs([back]) == set()
         assert await store.save_jobs([changed(over.row, progress_note="still")]) == set()
-        assert await held(store, row.job_id) == over.row
+        assert await load_job(store, row.job_id) == over.row
 
-    async def test_what_was_asked_for_never_changes(self, store: StateStore) -> None:
+    async def test_the_request_never_changes(self, store: StateStore) -> None:
         row = queued_job(idempotency_key="k")
         await store.insert_jobs([row])
         await store.save_jobs([changed(row, arguments={"path": "other"}, queue="other", idempotency_key="j")])
-        now = await held(store, row.job_id)
+        now = await load_job(store, row.job_id)
         assert (now.arguments, now.queue, now.idempotency_key) == (row.arguments, row.queue, "k")
 
     async def test_an_unknown_job_is_not_saved(self, store: StateStore) -> None:
@@ -306,7 +306,7 @@ class TestSave:
         assert await store.save_jobs([succeeded(unknown), succeeded(known)]) == {known.job_id}
         assert await store.attempts_of(unknown.job_id) == []
 
-    async def test_attempts_are_kept_once_and_in_order(self, store: StateStore) -> None:
+    async def test_attempts_are_stored_once_and_in_order(self, store: StateStore) -> None:
         first = running_job()
         await store.insert_jobs([first])
         failed = attempt_of(first, AttemptEnd.FAILED)
@@ -316,7 +316,7 @@ class TestSave:
         assert await store.save_jobs([twice])
         assert await store.attempts_of(first.job_id) == [failed]
 
-    async def test_a_save_that_is_not_applied_leaves_no_attempt_and_no_letter(
+    async def test_a_save_that_is_not_applied_leaves_no_attempt_and_no_dead_letter(
         self, store: StateStore
     ) -> None:
         row = running_job()
@@ -331,7 +331,7 @@ class TestSave:
         await store.insert_jobs([good, bad])
         with pytest.raises(StoreRefused, match="result_only_if_succeeded"):
             await store.save_jobs([died(good), changed(bad, result={"rows": 1})])
-        assert await held(store, good.job_id) == good
+        assert await load_job(store, good.job_id) == good
         assert await store.attempts_of(good.job_id) == []
         assert [(count.state, count.jobs) for count in await store.count_jobs()] == [(JobState.RUNNING, 2)]
 
@@ -340,7 +340,7 @@ class TestSave:
         await store.insert_jobs([row])
         started = changed(row, state=JobState.RUNNING, owner="a1", lease_until=after(30))
         assert await store.save_jobs([started, succeeded(started.row, 7)]) == {row.job_id}
-        now = await held(store, row.job_id)
+        now = await load_job(store, row.job_id)
         assert (now.version, now.state, now.result) == (3, JobState.SUCCEEDED, 7)
         assert len(await store.attempts_of(row.job_id)) == 1
         assert [(count.state, count.jobs) for count in await store.count_jobs()] == [(JobState.SUCCEEDED, 1)]
@@ -353,7 +353,7 @@ class TestSave:
         over = succeeded(row)
         with pytest.raises(StoreRefused, match="never left"):
             await store.save_jobs([over, changed(over.row)])
-        assert await held(store, row.job_id) == row
+        assert await load_job(store, row.job_id) == row
 
     async def test_overlapping_batches_in_opposite_order_all_end(self, store: StateStore) -> None:
         rows = [queued_job() for _ in range(60)]
@@ -422,7 +422,7 @@ class TestClaim:
         claims = await asyncio.gather(*(claimer() for _ in range(8)))
         assert Counter(job_id for mine in claims for job_id in mine) == Counter(row.job_id for row in rows)
 
-    async def test_the_limit_is_kept(self, store: StateStore) -> None:
+    async def test_the_limit_is_respected(self, store: StateStore) -> None:
         await store.insert_jobs([waiting_job() for _ in range(5)])
         assert len(await store.claim_due({JobState.WAITING}, NOON, after(10), 3)) == 3
         assert len(await store.claim_due({JobState.WAITING}, NOON, after(10), 3)) == 2
@@ -455,26 +455,26 @@ class TestWatchers:
     async def test_each_address_stands_once_and_the_oldest_give_way(self, store: StateStore) -> None:
         row = queued_job(watchers=("w0", "w1"))
         await store.insert_jobs([row])
-        told = [(row.job_id, f"w{n}") for n in (2, 3, 1, 4, 5, 6, 7, 8, 5)]
-        assert await store.add_watchers(told) == {row.job_id}
-        assert (await held(store, row.job_id)).watchers == ("w2", "w3", "w1", "w4", "w6", "w7", "w8", "w5")
+        watchers = [(row.job_id, f"w{n}") for n in (2, 3, 1, 4, 5, 6, 7, 8, 5)]
+        assert await store.add_watchers(watchers) == {row.job_id}
+        assert (await load_job(store, row.job_id)).watchers == ("w2", "w3", "w1", "w4", "w6", "w7", "w8", "w5")
 
-    async def test_who_comes_too_late_is_told_so(self, store: StateStore) -> None:
+    async def test_watchers_of_finished_jobs_are_refused(self, store: StateStore) -> None:
         live, over = queued_job(), queued_job()
         await store.insert_jobs([live, over])
         end = succeeded(over)
         await store.save_jobs([end])
-        told = [(live.job_id, "w"), (over.job_id, "w"), (uuid4(), "w")]
-        assert await store.add_watchers(told) == {live.job_id}
-        assert await held(store, over.job_id) == end.row
+        watchers = [(live.job_id, "w"), (over.job_id, "w"), (uuid4(), "w")]
+        assert await store.add_watchers(watchers) == {live.job_id}
+        assert await load_job(store, over.job_id) == end.row
 
     async def test_no_watcher_is_lost_to_a_save_decided_before_it_came(self, store: StateStore) -> None:
         row = queued_job()
         await store.insert_jobs([row])
         await store.add_watchers([(row.job_id, "w")])
         assert await store.save_jobs([succeeded(row)]) == set()
-        assert await store.save_jobs([succeeded(await held(store, row.job_id))]) == {row.job_id}
-        assert (await held(store, row.job_id)).watchers == ("w",)
+        assert await store.save_jobs([succeeded(await load_job(store, row.job_id))]) == {row.job_id}
+        assert (await load_job(store, row.job_id)).watchers == ("w",)
 
     async def test_watchers_that_come_at_once_all_stay(self, store: StateStore) -> None:
         rows = [queued_job() for _ in range(10)]

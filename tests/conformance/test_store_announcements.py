@@ -110,18 +110,18 @@ class TestBuried:
         await store.insert_jobs(jobs)
         error = ErrorInfo(kind=ErrorKind.CRASH, type="SIGSEGV", message="nul \x00", retryable=False)
         burials = [died(job, error) for job in jobs]
-        letters = [
+        dead_letters = [
             replace(burial.dead_letter, died_at=after(n))
             for n, burial in enumerate(burials)
             if burial.dead_letter is not None
         ]
         assert len(
             await store.save_jobs(
-                [replace(burial, dead_letter=letter) for burial, letter in zip(burials, letters, strict=True)]
+                [replace(burial, dead_letter=dead_letter) for burial, dead_letter in zip(burials, dead_letters, strict=True)]
             )
         ) == len(jobs)
-        assert await store.dead_letters() == letters[::-1]
-        assert await store.dead_letters(limit=1) == letters[2:]
+        assert await store.dead_letters() == dead_letters[::-1]
+        assert await store.dead_letters(limit=1) == dead_letters[2:]
 
     async def test_a_job_without_attempts_has_none(self, store: StateStore) -> None:
         assert await store.attempts_of(uuid4()) == []

@@ -51,11 +51,11 @@ async def test_a_version_that_does_not_follow_the_one_before_changes_nothing(sto
 async def test_what_was_put_off_is_woken_the_first_due_first(store: StateStore) -> None:
     held = [waiting_job(due_at=after(-n), wake_at=after(600)) for n in (1, 3, 2)]
     await store.insert_jobs(held)
-    assert await store.wake_held(["flights.load"], NOON, after(60), 2) == 2
+    assert await store.release_held_jobs(["flights.load"], NOON, after(60), 2) == 2
     woken = await store.claim_due([JobState.WAITING], NOON, after(10), 10)
     assert {row.job_id for row in woken} == {held[1].job_id, held[2].job_id}
-    assert await store.wake_held(["flights.load"], NOON, after(60), 10) == 1
-    assert await store.wake_held(["flights.load"], NOON, after(60), 10) == 0
+    assert await store.release_held_jobs(["flights.load"], NOON, after(60), 10) == 1
+    assert await store.release_held_jobs(["flights.load"], NOON, after(60), 10) == 0
 
 
 async def test_only_what_is_held_back_is_woken(store: StateStore) -> None:
@@ -66,8 +66,8 @@ async def test_only_what_is_held_back_is_woken(store: StateStore) -> None:
     on_the_ladder = waiting_job(due_at=NOON, wake_at=after(15))
     await store.insert_jobs([another_type, not_due, queued, over, on_the_ladder])
     await store.save_jobs([succeeded(over)])
-    assert await store.wake_held(["flights.load"], NOON, after(60), 10) == 0
-    assert await store.wake_held([], NOON, after(60), 10) == 0
+    assert await store.release_held_jobs(["flights.load"], NOON, after(60), 10) == 0
+    assert await store.release_held_jobs([], NOON, after(60), 10) == 0
 
 
 async def test_a_retry_that_was_put_off_is_woken_and_a_save_decided_before_is_not_applied(
@@ -77,5 +77,5 @@ async def test_a_retry_that_was_put_off_is_woken_and_a_save_decided_before_is_no
     await store.insert_jobs([row])
     save = changed(row, state=JobState.RETRYING, attempt=2, due_at=NOON, wake_at=after(600))
     await store.save_jobs([save])
-    assert await store.wake_held(["flights.load"], NOON, after(60), 10) == 1
+    assert await store.release_held_jobs(["flights.load"], NOON, after(60), 10) == 1
     assert await store.save_jobs([changed(save.row, failures=1)]) == set()

@@ -33,6 +33,6 @@ async def test_the_greater_number_counts_whatever_comes_later(store: StateStore)
     assert found == {one.job_id: saved(one, 3, "c"), other.job_id: saved(other, 1)}
 
 
-async def test_nothing_is_kept_and_nothing_found_for_nothing(store: StateStore) -> None:
+async def test_empty_batches_store_and_find_nothing(store: StateStore) -> None:
     await store.keep_checkpoints([])
     assert await store.checkpoints_of([]) == {}

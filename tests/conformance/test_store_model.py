@@ -83,7 +83,7 @@ class Story:
 
     async def succeed(self) -> None:
         alike = self.chance.random() < 0.5
-        told = [
+        batch = [
             Success(
                 job_id=job_id,
                 attempt=1 if alike else self.chance.randint(1, 2),
@@ -95,7 +95,7 @@ class Story:
             for job_id in self.some_ids()
         ]
         now = after(self.now)
-        assert await self.real.succeed_jobs(told, now) == await self.model.succeed_jobs(told, now)
+        assert await self.real.succeed_jobs(batch, now) == await self.model.succeed_jobs(batch, now)
 
     async def claim(self) -> None:
         states, limit = self.chance.sample(LIVE, 2), self.chance.randint(1, 5)
@@ -115,8 +115,8 @@ class Story:
         assert await self.real.claim_lost(ids, now, until) == await self.model.claim_lost(ids, now, until)
 
     async def watch(self) -> None:
-        told = [(job_id, f"w{self.chance.randint(1, 12)}") for job_id in self.some_ids()]
-        assert await self.real.add_watchers(told) == await self.model.add_watchers(told)
+        batch = [(job_id, f"w{self.chance.randint(1, 12)}") for job_id in self.some_ids()]
+        assert await self.real.add_watchers(batch) == await self.model.add_watchers(batch)
 
     def some_ids(self) -> list[UUID]:
         """May hold an id twice only where the port allows it: not here."""

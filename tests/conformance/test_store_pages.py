@@ -33,7 +33,7 @@ async def test_the_newest_come_first_and_the_next_page_goes_on(store: StateStore
     assert await store.list_jobs(JobFilter(before=rest[-1].job_id)) == []
 
 
-async def test_jobs_accepted_at_one_moment_are_told_apart_by_their_ids(store: StateStore) -> None:
+async def test_jobs_accepted_at_one_moment_are_ordered_by_their_ids(store: StateStore) -> None:
     old, *twins, new = (queued_job(accepted_at=after(n)) for n in (0, 1, 1, 2))
     await store.insert_jobs(shuffled([old, *twins, new]))
     low, high = sorted(twins, key=lambda row: row.job_id)

@@ -6,7 +6,7 @@ from uuid import uuid4
 
 from warrener_runtime.bus import Delivery
 from warrener_store import Store
-from warrener_store.crashed_readers import STALE_AFTER, KeptTries
+from warrener_store.crashed_readers import STALE_AFTER, StoredTries
 from warrener_store.parked import ParkedAt, ParkedFilter, ParkedGroup, ParkedMessage
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -38,7 +38,7 @@ def ids(found: list[ParkedMessage]) -> list[str]:
     return [one.parked_id for one in found]
 
 
-async def test_a_parked_message_is_kept_with_all_by_which_it_came(store: Store) -> None:
+async def test_a_parked_message_is_stored_with_its_exchange_key_and_headers(store: Store) -> None:
     await store.park([message("a 1")])
     assert await store.list_parked(ParkedFilter(), 10) == [message("a 1")]
     assert await store.parked() == [message("a 1")]
@@ -88,7 +88,7 @@ async def test_the_first_id_of_the_installation_stays(store: Store) -> None:
 
 
 async def test_tries_are_counted_and_shown_by_no_list_until_the_message_is_parked(store: Store) -> None:
-    tries = KeptTries(store, lambda: NOW)
+    tries = StoredTries(store, lambda: NOW)
     received = Delivery(b"poison", "many", "warrener.requests", True, 1, 1, message_id="p")  # noqa: FBT003
     for count in range(3):
         assert await tries.tries("work", [received]) == [count]
@@ -97,8 +97,8 @@ async def test_tries_are_counted_and_shown_by_no_list_until_the_message_is_parke
     assert await store.group_parked(ParkedFilter()) == []
     await tries.park("work", received, 3)
     assert await tries.tries("work", [received]) == [0]
-    [kept] = await store.parked()
-    assert (kept.reason, kept.body, kept.queue, kept.times) == ("crashed_readers", b"poison", "work", 1)
+    [parked_row] = await store.parked()
+    assert (parked_row.reason, parked_row.body, parked_row.queue, parked_row.times) == ("crashed_readers", b"poison", "work", 1)
     await tries.begin("work", received)
     await tries.end("work", received)
     assert await tries.tries("work", [received]) == [0]
@@ -106,7 +106,7 @@ async def test_tries_are_counted_and_shown_by_no_list_until_the_message_is_parke
 
 async def test_6_stale_tries_are_forgotten_some_at_a_time_and_fresh_ones_are_not(store: Store) -> None:
     now = [NOW]
-    tries = KeptTries(store, lambda: now[0])
+    tries = StoredTries(store, lambda: now[0])
     old = [received(f"old {number}") for number in range(120)]
     for each in old:
         await tries.begin("warrener.requests", each)

@@ -8,7 +8,7 @@ from uuid import uuid4
 from warrener_contracts.states import JobState
 from warrener_store.port import StateStore
 from warrener_store.rows import AgentRow
-from warrener_store.running import RunningAttempt
+from warrener_store.running import RunningAttemptRow
 from warrener_store.testing import NOON, after, queued_job, running_job, succeeded
 
 
@@ -46,8 +46,8 @@ class TestRunning:
         one, other = running_job(), running_job(owner="a2", attempt=3, cancel_reason="wrong file")
         await store.insert_jobs([one, other, queued_job(owner="a1"), running_job(owner="a3")])
         ran = {
-            RunningAttempt(one.job_id, 1, "a1", after(30), cancelled=False),
-            RunningAttempt(other.job_id, 3, "a2", after(30), cancelled=True),
+            RunningAttemptRow(one.job_id, 1, "a1", after(30), cancelled=False),
+            RunningAttemptRow(other.job_id, 3, "a2", after(30), cancelled=True),
         }
         assert set(await store.running_of(["a1", "a2", "nobody"])) == ran
         assert await store.running_of([]) == []
@@ -57,7 +57,7 @@ class TestRunning:
         await store.insert_jobs([runs, waits, over])
         await store.save_jobs([succeeded(over)])
         among = await store.running_among([runs.job_id, waits.job_id, over.job_id, uuid4()])
-        assert among == {runs.job_id: RunningAttempt(runs.job_id, 1, "a1", after(30), cancelled=False)}
+        assert among == {runs.job_id: RunningAttemptRow(runs.job_id, 1, "a1", after(30), cancelled=False)}
         assert await store.running_among([]) == {}
 
 

@@ -14,9 +14,9 @@ from warrener_store.testing import after, queued_job, running_job, succeeded, wa
 NOW = after(60)
 
 
-def success_of(row: JobRow, **told: object) -> Success:
+def success_of(row: JobRow, **fields: object) -> Success:
     plain = Success(row.job_id, row.attempt, "a1", {"rows": 3}, after(10), after(50))
-    return plain._replace(**told)  # type: ignore[arg-type]  # the fields are named by the test
+    return plain._replace(**fields)  # type: ignore[arg-type]  # the fields are named by the test
 
 
 async def held(store: StateStore, job_id: UUID) -> JobRow:
@@ -33,12 +33,12 @@ async def test_each_of_a_batch_ends_with_its_own_result(store: StateStore, *, al
     ]
     results = [None] * 3 if alike else [{"n": 1.5}, None, "\ud800"]
     await store.insert_jobs(rows)
-    told = [
+    reported = [
         success_of(row, result=result, agent_id="a1" if alike else f"a{place}")
         for place, (row, result) in enumerate(zip(rows, results, strict=True))
     ]
-    ended = await store.succeed_jobs(told, NOW)
-    for row, success in zip(rows, told, strict=True):
+    ended = await store.succeed_jobs(reported, NOW)
+    for row, success in zip(rows, reported, strict=True):
         over, job = await held(store, row.job_id), ended[row.job_id]
         want = succeeded(row, success.result).row
         assert (over.state, over.version, over.result) == (want.state, want.version, want.result)
@@ -84,13 +84,13 @@ async def test_a_repeat_and_a_stranger_change_nothing(store: StateStore) -> None
     assert await store.succeed_jobs([], NOW) == {}
 
 
-async def test_of_several_who_hear_it_at_once_one_ends_the_job(store: StateStore) -> None:
+async def test_of_several_who_receive_it_at_once_one_ends_the_job(store: StateStore) -> None:
     rows = [queued_job() for _ in range(20)]
     await store.insert_jobs(rows)
     batches = [[success_of(row, agent_id=f"a{n}") for row in rows] for n in range(8)]
-    told = await asyncio.gather(*(store.succeed_jobs(batch, NOW) for batch in batches))
-    assert sorted(job_id for ended in told for job_id in ended) == sorted(row.job_id for row in rows)
+    results = await asyncio.gather(*(store.succeed_jobs(batch, NOW) for batch in batches))
+    assert sorted(job_id for ended in results for job_id in ended) == sorted(row.job_id for row in rows)
     assert [count.jobs for count in await store.count_jobs()] == [20]
-    for n, ended in enumerate(told):
+    for n, ended in enumerate(results):
         for job_id in ended:
             assert (await held(store, job_id)).owner == f"a{n}"

@@ -5,10 +5,10 @@ from uuid import uuid4
 from warrener_contracts.states import JobState
 from warrener_store import StateStore
 from warrener_store.testing import NOON, after, queued_job, running_job
-from warrener_store.trees import CancelledTree, Child
+from warrener_store.trees import CancelledTree, ChildJob
 
 
-async def test_a_mark_is_kept_once_with_its_first_reason(store: StateStore) -> None:
+async def test_a_mark_is_stored_once_with_its_first_reason(store: StateStore) -> None:
     one, other = queued_job(), queued_job()
     await store.insert_jobs([one, other])
     first = CancelledTree(job_id=one.job_id, reason="wrong \0 file", cancelled_at=NOON)
@@ -32,7 +32,7 @@ async def test_a_job_that_is_over_can_be_marked(store: StateStore) -> None:
     assert await store.cancelled_among([row.job_id]) == {row.job_id: tree}
 
 
-async def test_children_are_those_that_a_job_has_asked_for_over_or_not(store: StateStore) -> None:
+async def test_children_are_those_that_a_job_has_requested_over_or_not(store: StateStore) -> None:
     root, other = queued_job(), queued_job()
     runs = running_job(parent_id=root.job_id)
     done = queued_job(parent_id=root.job_id, state=JobState.SUCCEEDED, wake_at=None, finished_at=NOON)
@@ -40,8 +40,8 @@ async def test_children_are_those_that_a_job_has_asked_for_over_or_not(store: St
     await store.insert_jobs([root, other, runs, done, grandchild])
     children = await store.children_of([root.job_id, other.job_id])
     assert sorted(children, key=lambda child: child.over) == [
-        Child(job_id=runs.job_id, parent_id=root.job_id, over=False),
-        Child(job_id=done.job_id, parent_id=root.job_id, over=True),
+        ChildJob(job_id=runs.job_id, parent_id=root.job_id, over=False),
+        ChildJob(job_id=done.job_id, parent_id=root.job_id, over=True),
     ]
     both = {child.job_id for child in await store.children_of([root.job_id, runs.job_id])}
     assert both == {runs.job_id, done.job_id, grandchild.job_id}

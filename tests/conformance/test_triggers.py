@@ -13,14 +13,14 @@ from warrener_contracts.triggers import AfterRule, EventRule, Upstream
 from warrener_store.schedules.rows import Advance, DueSchedule, ScheduleRow, TickRow
 from warrener_store.store import Store
 from warrener_store.testing import NOON, after
-from warrener_store.triggers.rows import ArrivalRow, Settled
+from warrener_store.triggers.rows import ArrivalRow, ArrivalOutcome
 
 _EVENTS = UUID(int=7)
 
 
 def schedule(name: str = "on.file", **changes: object) -> ScheduleRow:
-    asked = SchedulePutData(name=name, rule=EventRule(key="file.*"), job_type="flights.load")
-    row = ScheduleRow(asked=asked, put_at=NOON, zone_version="2026a")
+    definition = SchedulePutData(name=name, rule=EventRule(key="file.*"), job_type="flights.load")
+    row = ScheduleRow(asked=definition, put_at=NOON, zone_version="2026a")
     return replace(row, **changes)  # type: ignore[arg-type] # as many as a test needs
 
 
@@ -64,12 +64,12 @@ class TestWaiting:
 
     async def test_what_may_be_bound_is_noted_and_forgotten(self, store: Store) -> None:
         first, second = ("warrener.events", "file.*"), ("exch\x00ange", "#")
-        await store.triggers.note_bound([first])
-        await store.triggers.note_bound([second, first])
-        await store.triggers.note_bound([])
+        await store.triggers.add_bindings([first])
+        await store.triggers.add_bindings([second, first])
+        await store.triggers.add_bindings([])
         assert await store.triggers.bound() == {first, second}
-        await store.triggers.forget_bound([first, ("unknown", "#")])
-        await store.triggers.forget_bound([])
+        await store.triggers.remove_bindings([first, ("unknown", "#")])
+        await store.triggers.remove_bindings([])
         assert await store.triggers.bound() == {second}
 
     async def test_what_is_open_goes_with_its_schedule(self, store: Store) -> None:
@@ -77,8 +77,8 @@ class TestWaiting:
         await store.put_schedules([schedule(), schedule("other")])
         await triggers.add_arrivals([arrival(), arrival(2), arrival(1, "other")])
         await store.advance_schedules(after(60), 1, lambda due: [_settling(due[0], arrival())])
-        await triggers.drop_arrivals(["on.file", "unknown"])
-        await triggers.drop_arrivals([])
+        await triggers.delete_open_arrivals(["on.file", "unknown"])
+        await triggers.delete_open_arrivals([])
         assert await triggers.arrivals_of("on.file") == []
         assert await triggers.arrivals_of("other") == [arrival(1, "other")]
         await triggers.add_arrivals([arrival(), arrival(2)])
@@ -107,7 +107,7 @@ class TestArrivals:
         def decide(due: Sequence[DueSchedule]) -> list[Advance]:
             seen.extend(due)
             return [
-                Advance(replace(one.row, wake_at=None), (tick(),), (Settled("on.file", arrival().event_id),))
+                Advance(replace(one.row, wake_at=None), (tick(),), (ArrivalOutcome("on.file", arrival().event_id),))
                 if one.arrivals
                 else Advance(replace(one.row, wake_at=None))
                 for one in due
@@ -125,7 +125,7 @@ class TestArrivals:
     ) -> None:
         await store.put_schedules([schedule()])
         await store.triggers.add_arrivals([arrival(number) for number in (1, 2, 3)])
-        waits = [Settled("on.file", arrival(number).event_id, after(10 + number)) for number in (2, 1)]
+        waits = [ArrivalOutcome("on.file", arrival(number).event_id, after(10 + number)) for number in (2, 1)]
         await store.advance_schedules(
             after(60), 1, lambda due: [Advance(replace(due[0].row, wake_at=NOON), (), tuple(waits))]
         )
@@ -144,14 +144,14 @@ class TestArrivals:
         await store.put_schedules([schedule()])
         await store.triggers.add_arrivals([arrival(), arrival(2)])
         await store.advance_schedules(after(60), 1, lambda due: [_settling(due[0], arrival())])
-        await store.triggers.forget_arrivals(after(60))
+        await store.triggers.delete_old_arrivals(after(60))
         await store.triggers.add_arrivals([arrival()])
         assert await store.triggers.arrivals_of("on.file") == [arrival(2)], "it was heard not long ago"
-        await store.triggers.forget_arrivals(after(61))
+        await store.triggers.delete_old_arrivals(after(61))
         await store.triggers.add_arrivals([arrival()])
         assert await store.triggers.arrivals_of("on.file") == [arrival(), arrival(2)]
         await store.remove_schedules(["on.file"], after(61))
-        await store.triggers.forget_arrivals(after(61))
+        await store.triggers.delete_old_arrivals(after(61))
         assert await store.triggers.arrivals_of("on.file") == []
 
     async def test_many_schedulers_at_once_count_each_event_once(self, store: Store) -> None:
@@ -170,14 +170,14 @@ class TestArrivals:
                 Advance(
                     replace(one.row, wake_at=None),
                     tuple(map(counted_once, one.arrivals)),
-                    tuple(Settled(row.schedule, row.event_id) for row in one.arrivals),
+                    tuple(ArrivalOutcome(row.schedule, row.event_id) for row in one.arrivals),
                 )
                 for one in due
             ]
 
         async def look(now: datetime, limit: int) -> None:
-            kept = await store.advance_schedules(now, limit, decide)
-            counted.extend((one.schedule, one.reason) for one in kept)
+            stored = await store.advance_schedules(now, limit, decide)
+            counted.extend((one.schedule, one.reason) for one in stored)
 
         async def scheduler(turn: int) -> None:
             for number in range(10):
@@ -194,5 +194,5 @@ class TestArrivals:
 
 
 def _settling(due: DueSchedule, *rows: ArrivalRow) -> Advance:
-    settled = tuple(Settled(row.schedule, row.event_id) for row in rows)
+    settled = tuple(ArrivalOutcome(row.schedule, row.event_id) for row in rows)
     return Advance(replace(due.row, wake_at=None), (), settled)

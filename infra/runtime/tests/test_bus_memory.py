@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
-from tests.conformance.bus_rigs import WORK, letter, letters, names, receive
+from tests.conformance.bus_rigs import WORK, make_message, make_messages, names, receive
 
 from warrener_contracts.messages import Message
 from warrener_contracts.topology import TOPOLOGY, Binding, Exchange, Queue, Topology, dispatch_queue
@@ -39,7 +39,7 @@ async def bus(broker: MemoryBroker) -> AsyncIterator[Bus]:
 
 
 def delayed(name: str, delay: str) -> Message:
-    return letter(name, f"{delay}.default.x", "warrener.delay", mandatory=False)
+    return make_message(name, f"{delay}.default.x", "warrener.delay", mandatory=False)
 
 
 async def test_an_hour_on_the_ladder_passes_in_virtual_time(
@@ -73,7 +73,7 @@ async def test_a_stopped_broker_leaves_publishers_without_an_answer(
     bus: Bus, broker: MemoryBroker, clock: VirtualClock
 ) -> None:
     broker.stop()
-    publishing = asyncio.create_task(bus.publish([letter("a", "default.x", "warrener.dispatch")], timeout=10))
+    publishing = asyncio.create_task(bus.publish([make_message("a", "default.x", "warrener.dispatch")], timeout=10))
     pinging = asyncio.create_task(bus.ping(timeout=5))
 
     await clock.advance(10)
@@ -87,7 +87,7 @@ async def test_who_waits_for_the_broker_is_served_when_it_comes(
     bus: Bus, broker: MemoryBroker, clock: VirtualClock
 ) -> None:
     broker.stop()
-    publishing = asyncio.create_task(bus.publish([letter("a", "default.x", "warrener.dispatch")]))
+    publishing = asyncio.create_task(bus.publish([make_message("a", "default.x", "warrener.dispatch")]))
     await clock.advance(3)
 
     broker.start()
@@ -99,7 +99,7 @@ async def test_a_lost_confirm_makes_a_repeat_and_not_a_loss(
     bus: Bus, broker: MemoryBroker, clock: VirtualClock
 ) -> None:
     broker.lose_confirms(1)
-    job = letter("job", "default.x", "warrener.dispatch")
+    job = make_message("job", "default.x", "warrener.dispatch")
 
     publishing = asyncio.create_task(publish_all(bus, [job], clock=clock))
     await clock.advance(1)
@@ -111,7 +111,7 @@ async def test_a_lost_confirm_makes_a_repeat_and_not_a_loss(
 async def test_duplicates_can_be_ordered(bus: Bus, broker: MemoryBroker) -> None:
     broker.duplicate(1)
 
-    await bus.publish([letter(name, "default.x", "warrener.dispatch") for name in "ab"])
+    await bus.publish([make_message(name, "default.x", "warrener.dispatch") for name in "ab"])
 
     assert [one.message_id for one in broker.peek(DISPATCH.name)] == ["a", "a", "b"]
 
@@ -119,7 +119,7 @@ async def test_duplicates_can_be_ordered(bus: Bus, broker: MemoryBroker) -> None
 async def test_a_connection_may_break_before_or_after_the_message_arrived(
     bus: Bus, broker: MemoryBroker
 ) -> None:
-    job = letter("job", "default.x", "warrener.dispatch")
+    job = make_message("job", "default.x", "warrener.dispatch")
     soon = asyncio.get_running_loop().call_soon
 
     publishing = asyncio.create_task(bus.publish([job]))
@@ -136,7 +136,7 @@ async def test_a_connection_may_break_before_or_after_the_message_arrived(
 async def test_a_muted_queue_stalls_its_consumer(bus: Bus, broker: MemoryBroker) -> None:
     subscription = await bus.subscribe(DISPATCH.name, prefetch=5)
     broker.mute(DISPATCH.name)
-    await bus.publish([letter("a", "default.x", "warrener.dispatch")])
+    await bus.publish([make_message("a", "default.x", "warrener.dispatch")])
     assert subscription.live
     assert broker.ready(DISPATCH.name) == 1
 
@@ -147,7 +147,7 @@ async def test_a_muted_queue_stalls_its_consumer(bus: Bus, broker: MemoryBroker)
 
 async def test_a_cancelled_consumer_begins_again(bus: Bus, broker: MemoryBroker) -> None:
     subscription = await bus.subscribe(DISPATCH.name, prefetch=5)
-    await bus.publish([letter("a", "default.x", "warrener.dispatch")])
+    await bus.publish([make_message("a", "default.x", "warrener.dispatch")])
     [first] = await receive(subscription, 1)
 
     broker.cancel_consumers(DISPATCH.name)
@@ -163,8 +163,8 @@ async def test_only_what_is_durable_survives_the_broker(bus: Bus, broker: Memory
     quorum = Queue("quorum", (Binding("ask", "quorum"),), WORK)
     await bus.declare(Topology((Exchange("ask"),), (classic, quorum)))
     for key in ("classic", "quorum"):
-        fleeting = letter("fleeting", key)._replace(persistent=False)
-        await bus.publish([letter("kept", key), fleeting])
+        fleeting = make_message("fleeting", key)._replace(persistent=False)
+        await bus.publish([make_message("kept", key), fleeting])
 
     broker.restart()
 
@@ -176,6 +176,6 @@ async def test_a_full_queue_that_does_not_refuse_drops_its_oldest(bus: Bus, brok
     short = Queue("short", (Binding("ask", "job.#"),), {"x-max-length": 2})
     await bus.declare(Topology((Exchange("ask"),), (short,)))
 
-    assert set(await bus.publish(letters("abc"))) == {PublishResult.CONFIRMED}
+    assert set(await bus.publish(make_messages("abc"))) == {PublishResult.CONFIRMED}
 
     assert [one.message_id for one in broker.peek("short")] == ["b", "c"]

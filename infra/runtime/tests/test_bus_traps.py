@@ -16,8 +16,8 @@ from tests.conformance.bus_rigs import (
     JOBS,
     WITHIN,
     WORK,
-    letter,
-    letters,
+    make_message,
+    make_messages,
     names,
     receive,
     receive_all,
@@ -94,11 +94,11 @@ class TestPublishTimeout:
         own_rabbitmq.pause()
         try:
             async with asyncio.timeout(3):
-                assert await bus.publish(letters("ab"), timeout=0.5) == [PublishResult.UNKNOWN] * 2
+                assert await bus.publish(make_messages("ab"), timeout=0.5) == [PublishResult.UNKNOWN] * 2
         finally:
             own_rabbitmq.resume()
 
-        await publish_all(bus, letters("cd"), clock=SystemClock())
+        await publish_all(bus, make_messages("cd"), clock=SystemClock())
         assert set(names(await receive_all(subscription, {"c", "d"}))) <= set("abcd")
 
     async def test_it_ends_where_there_is_no_connection(
@@ -108,13 +108,13 @@ class TestPublishTimeout:
         await proxy.stop()
 
         async with asyncio.timeout(3):
-            assert await bus.publish(letters("a"), timeout=0.5) == [PublishResult.UNKNOWN]
+            assert await bus.publish(make_messages("a"), timeout=0.5) == [PublishResult.UNKNOWN]
             with pytest.raises(BusUnreachable):
                 await bus.ping(timeout=0.5)
 
         await proxy.start()
         async with asyncio.timeout(WITHIN):
-            await publish_all(bus, letters("b"), clock=SystemClock())
+            await publish_all(bus, make_messages("b"), clock=SystemClock())
             await bus.ping(timeout=WITHIN)
 
 
@@ -129,17 +129,17 @@ class TestDeadPeer:
         received: asyncio.Queue[Delivery] = asyncio.Queue()
         await bus.declare(Topology((), (Queue("ear", (Binding("ask", "ear"),)),)))
         listening = await bus.listen("ear", received.put)
-        await bus.publish(letters("a"))
+        await bus.publish(make_messages("a"))
         held = await receive(subscription, 1)
         proxy.blackhole()
         began = asyncio.get_running_loop().time()
 
-        results = await bus.publish(letters("b"), timeout=30)  # a CancelledError would end this test
+        results = await bus.publish(make_messages("b"), timeout=30)  # a CancelledError would end this test
 
         assert results == [PublishResult.UNKNOWN]
         assert asyncio.get_running_loop().time() - began < 12
         await subscription.ack(held)  # into the void, and no harm
-        await publish_all(bus, [letter("c"), letter("d", "ear")], clock=SystemClock())
+        await publish_all(bus, [make_message("c"), make_message("d", "ear")], clock=SystemClock())
         assert {"a", "c"} <= set(names(await receive_all(subscription, {"a", "c"})))
         async with asyncio.timeout(WITHIN):
             assert (await received.get()).body == b"d"
@@ -160,7 +160,7 @@ class TestDeadPeer:
         proxy.blackhole()
         subscription.resubscribe()
 
-        await publish_all(bus, letters("a"), clock=SystemClock())
+        await publish_all(bus, make_messages("a"), clock=SystemClock())
         assert names(await receive(subscription, 1)) == ["a"]
         assert subscription.live
 
@@ -168,9 +168,9 @@ class TestDeadPeer:
         self, proxy: TcpProxy, vhost_url: str, closing: AsyncExitStack, lane: LaneName
     ) -> None:
         bus = await connected(through(proxy, vhost_url, heartbeat=10), closing, lane)
-        await bus.publish(letters("a"))
+        await bus.publish(make_messages("a"))
         proxy.blackhole()
-        publishing = asyncio.create_task(bus.publish(letters("b"), timeout=30))
+        publishing = asyncio.create_task(bus.publish(make_messages("b"), timeout=30))
         pinging = asyncio.create_task(bus.ping(timeout=30))
         await asyncio.wait({publishing, pinging}, timeout=0.2)
 
@@ -189,7 +189,7 @@ class TestDeadPeer:
         subscription = await bus.subscribe("jobs", prefetch=10)
         for n in range(5):
             await proxy.reset()
-            await publish_all(bus, letters([n]), clock=SystemClock())
+            await publish_all(bus, make_messages([n]), clock=SystemClock())
         await receive_all(subscription, set("01234"))
 
 
@@ -200,7 +200,7 @@ class TestChannelLoss:
         await bus.declare(Topology((), (Queue("other", (Binding("ask", "other"),), WORK),)))
         subscription = cast("RabbitSubscription", await bus.subscribe("jobs", prefetch=10))
         neighbour = await bus.subscribe("other", prefetch=10)
-        await bus.publish([letter("job"), letter("calm", "other")])
+        await bus.publish([make_message("job"), make_message("calm", "other")])
         [job] = await receive(subscription, 1)
         [calm] = await receive(neighbour, 1)
         may_end = asyncio.Event()
@@ -218,19 +218,19 @@ class TestChannelLoss:
         await subscription.ack([job])  # what the executor got; passed over
         await subscription.ack([again])
         await neighbour.ack([calm])
-        await bus.publish([letter("more", "other")])
+        await bus.publish([make_message("more", "other")])
         [more] = await receive(neighbour, 1)
         assert more.epoch == calm.epoch
 
     async def test_publishing_to_a_deleted_exchange_concerns_its_messages_alone(
         self, bus: Bus, vhost_url: str
     ) -> None:
-        await bus.publish([letter("known", "x", "told")])
+        await bus.publish([make_message("known", "x", "told")])
         async with aiormq.connect(vhost_url) as connection:
             await (await connection.channel()).exchange_delete("told")
 
-        results = await bus.publish([letter("gone", "x", "told")])
-        await publish_all(bus, letters("a"), clock=SystemClock())
+        results = await bus.publish([make_message("gone", "x", "told")])
+        await publish_all(bus, make_messages("a"), clock=SystemClock())
 
         assert results == [PublishResult.UNROUTABLE]
 
@@ -247,7 +247,7 @@ class TestLostConsumers:
         async with asyncio.timeout(WITHIN):
             # Not mandatory: until the queue is back, these are for nobody, and one of them is heard at last.
             while received.empty():
-                await publish_all(bus, [letter("x")._replace(mandatory=False)], clock=SystemClock())
+                await publish_all(bus, [make_message("x")._replace(mandatory=False)], clock=SystemClock())
         assert listening.live
 
     @pytest.fixture
@@ -269,7 +269,7 @@ class TestLostConsumers:
     ) -> None:
         bus = await connected(vhost_url, closing, lane)
         subscription = await bus.subscribe("jobs", prefetch=1)
-        await bus.publish(letters("ab"))
+        await bus.publish(make_messages("ab"))
         [slow] = await receive(subscription, 1)
 
         [again] = await receive(subscription, 1)  # the broker lost its patience
@@ -286,12 +286,12 @@ class TestMemoryAlarm:
     async def test_publishing_is_uncertain_and_consuming_goes_on(
         self, bus: Bus, broker: RabbitMQServer
     ) -> None:
-        await bus.publish(letters("abc"))
+        await bus.publish(make_messages("abc"))
         subscription = await bus.subscribe("jobs", prefetch=1)
         broker.evaluate("vm_memory_monitor:set_vm_memory_high_watermark(0.0)")
         try:
             async with asyncio.timeout(WITHIN):  # the alarm takes a moment to reach the connection
-                while await bus.publish(letters("d"), timeout=1) != [PublishResult.UNKNOWN]:
+                while await bus.publish(make_messages("d"), timeout=1) != [PublishResult.UNKNOWN]:
                     pass
             for name in "abc":
                 [delivery] = await receive(subscription, 1)
@@ -303,7 +303,7 @@ class TestMemoryAlarm:
             broker.evaluate("vm_memory_monitor:set_vm_memory_high_watermark(0.4)")
 
         async with asyncio.timeout(WITHIN):
-            await publish_all(bus, letters("e"), clock=SystemClock())
+            await publish_all(bus, make_messages("e"), clock=SystemClock())
             await bus.ping(timeout=WITHIN)
         assert set(names(await receive_all(subscription, {"e"}))) <= {"d", "e"}
 
@@ -358,7 +358,7 @@ class TestKilledBroker:
         bus = await connected(own_rabbitmq.url, closing, lane)
         await bus.declare(Topology((), (Queue("rung", (Binding("wait", "short.#"),), arguments),)))
         subscription = await bus.subscribe("jobs", prefetch=50)
-        delayed = [letter(str(n), "short.job.x", "wait") for n in range(1000)]
+        delayed = [make_message(str(n), "short.job.x", "wait") for n in range(1000)]
         await publish_all(bus, delayed, clock=SystemClock())
         some = await receive_all(subscription, {"0"})  # they begin to fall
 
@@ -393,7 +393,7 @@ class TestHooks:
         monkeypatch.setattr(RawConsumeChannel, "_arrived_in_task", made.append)
         subscription = await bus.subscribe("jobs", prefetch=50)
 
-        await bus.publish(letters(range(50)))
+        await bus.publish(make_messages(range(50)))
 
         await receive(subscription, 50)
         assert not made

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.conformance.bus_rigs import letter
+from tests.conformance.bus_rigs import make_message
 
 from warrener_runtime.bus import PublishResult, OutgoingMessage
 from warrener_runtime.bus.lean.confirm_tracker import ConfirmTracker
@@ -59,7 +59,7 @@ def test_every_message_has_its_first_result(
     sizes: list[int], confirms_in_order: list[tuple[int, bool, bool]]
 ) -> None:
     async def story() -> None:
-        sent = Sent([[letter(f"{n}-{m}") for m in range(size)] for n, size in enumerate(sizes)])
+        sent = Sent([[make_message(f"{n}-{m}") for m in range(size)] for n, size in enumerate(sizes)])
         expected: list[PublishResult | None] = [None] * sum(sizes)
         for number, multiple, positive in confirms_in_order:
             result = PublishResult.CONFIRMED if positive else PublishResult.REFUSED
@@ -80,7 +80,7 @@ def test_every_message_has_its_first_result(
 @given(st.lists(st.sampled_from(["routed", "stray", "lost"]), min_size=1, max_size=12))
 def test_twins_have_the_result_of_their_own_address(keys: list[str]) -> None:
     async def story() -> None:
-        batch: list[OutgoingMessage] = [letter("twin", key) for key in keys]
+        batch: list[OutgoingMessage] = [make_message("twin", key) for key in keys]
         sent = Sent([batch[:5], batch[5:]] if keys[5:] else [batch])
         for key in keys:  # the broker returns in the order of publishing
             if key != "routed":
@@ -92,14 +92,14 @@ def test_twins_have_the_result_of_their_own_address(keys: list[str]) -> None:
 
 
 async def test_a_return_that_fits_nothing_decides_nothing() -> None:
-    sent = Sent([[letter("a")]])
+    sent = Sent([[make_message("a")]])
     sent.tracker.unroutable("ask", "job.x", "somebody else's")
     assert sent.results == [None]
 
 
 @pytest.mark.parametrize("multiple", [False, True])
 async def test_a_confirm_of_what_was_never_sent_decides_nothing_more(*, multiple: bool) -> None:
-    sent = Sent([[letter("a"), letter("b")]])
+    sent = Sent([[make_message("a"), make_message("b")]])
     sent.tracker.confirm(2, PublishResult.CONFIRMED, multiple=True)
     sent.tracker.confirm(99, PublishResult.REFUSED, multiple=multiple)
     assert sent.results == [PublishResult.CONFIRMED] * 2

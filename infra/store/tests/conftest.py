@@ -7,8 +7,8 @@ import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from warrener_store import StateStore, migrate, open_store
-from warrener_store.address import address_of
-from warrener_store.migrating import engine_of
+from warrener_store.address import parse_address
+from warrener_store.migrator import open_engine
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -38,6 +38,6 @@ async def store(url: str) -> AsyncGenerator[StateStore]:
 @pytest.fixture
 async def engine(url: str) -> AsyncGenerator[AsyncEngine]:
     """The way around the store."""
-    made = engine_of(address_of(url))
+    made = open_engine(parse_address(url))
     yield made
     await made.dispose()

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from warrener_store import open_store
-from warrener_store.address import PostgresAddress, SqliteAddress, StoreUrlError, address_of
+from warrener_store.address import PostgresAddress, SqliteAddress, StoreUrlError, parse_address
 
 
 @pytest.mark.parametrize(
@@ -13,13 +13,13 @@ from warrener_store.address import PostgresAddress, SqliteAddress, StoreUrlError
     [("sqlite:///a/b.db", "a/b.db"), ("sqlite:////a/b.db", "/a/b.db"), ("sqlite:///b.db", "b.db")],
 )
 def test_three_slashes_are_relative_and_four_absolute(url: str, path: str) -> None:
-    assert address_of(url) == SqliteAddress(Path(path))
-    assert str(address_of(url)) == url
+    assert parse_address(url) == SqliteAddress(Path(path))
+    assert str(parse_address(url)) == url
 
 
 @pytest.mark.parametrize("scheme", ["postgresql", "postgres", "postgresql+asyncpg"])
 def test_a_postgres_url_goes_to_asyncpg(scheme: str) -> None:
-    address = address_of(f"{scheme}://user:hunter2@host:5433/base?sslmode=require&application_name=mine")
+    address = parse_address(f"{scheme}://user:hunter2@host:5433/base?sslmode=require&application_name=mine")
     assert isinstance(address, PostgresAddress)
     assert str(address) == "postgresql://user:***@host:5433/base"
     place = ("host", "port", "user", "password", "database")
@@ -50,7 +50,7 @@ def test_a_bad_url_is_refused_with_what_was_expected(url: str, because: str) -> 
 
 
 def test_a_password_is_not_shown() -> None:
-    address = address_of("postgresql://user:hunter2@host/base")
+    address = parse_address("postgresql://user:hunter2@host/base")
     assert str(address) == "postgresql://user:***@host/base"
     assert "hunter2" not in repr(address)
 
@@ -69,13 +69,13 @@ def test_a_password_is_not_shown() -> None:
 def test_what_a_url_leaves_out_is_left_to_the_driver_and_what_it_escapes_is_read(
     url: str, place: dict[str, object]
 ) -> None:
-    address = address_of(url)
+    address = parse_address(url)
     assert isinstance(address, PostgresAddress)
-    assert {name: told for name, told in address.connect.items() if name != "server_settings"} == place
+    assert {name: got for name, got in address.connect.items() if name != "server_settings"} == place
 
 
 @pytest.mark.parametrize(
     "url", ["postgresql://[::1]:5433/base", "postgresql://a%40b@host/base", "postgresql://host/base"]
 )
 def test_a_url_is_shown_as_it_was_written(url: str) -> None:
-    assert str(address_of(url)) == url
+    assert str(parse_address(url)) == url

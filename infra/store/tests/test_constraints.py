@@ -103,7 +103,7 @@ async def test_a_job_cannot_be_brought_to_what_may_not_be(
                 await refused(engine, f"UPDATE warrener_jobs SET {change}", rule)
 
 
-async def test_nor_can_what_is_kept_beside_it(
+async def test_nor_can_the_rows_beside_it(
     store: StateStore, engine: AsyncEngine, subtests: pytest.Subtests
 ) -> None:
     row = running_job()
@@ -145,7 +145,7 @@ async def test_an_id_and_a_key_are_unique(store: StateStore, engine: AsyncEngine
     await refused(engine, "UPDATE warrener_jobs SET idempotency_key = 'k'", "(?i)unique")
 
 
-async def test_an_attempt_is_kept_once_and_only_of_a_job(store: StateStore, engine: AsyncEngine) -> None:
+async def test_an_attempt_is_stored_once_and_only_of_a_job(store: StateStore, engine: AsyncEngine) -> None:
     row = running_job()
     await store.insert_jobs([row])
     await store.save_jobs([died(row)])
@@ -156,7 +156,7 @@ async def test_an_attempt_is_kept_once_and_only_of_a_job(store: StateStore, engi
     await refused(engine, f"UPDATE warrener_dead_letters SET {unknown}", "(?i)foreign key")
 
 
-async def test_a_parked_message_is_kept_once(engine: AsyncEngine) -> None:
+async def test_a_parked_message_is_stored_once(engine: AsyncEngine) -> None:
     columns = "parked_id, queue, reason, detail, body, parked_at"
     row = f"INSERT INTO warrener_parked ({columns}) VALUES ('m1', 'q', 'r', 'd', '', {MOMENT})"
     async with engine.connect() as connection:
@@ -165,7 +165,7 @@ async def test_a_parked_message_is_kept_once(engine: AsyncEngine) -> None:
     await refused(engine, row, "(?i)unique")
 
 
-async def test_a_nominal_time_of_a_schedule_is_kept_once(engine: AsyncEngine) -> None:
+async def test_a_nominal_time_of_a_schedule_is_stored_once(engine: AsyncEngine) -> None:
     values = f"'s', {MOMENT}, 'skipped', {MOMENT}, {MOMENT}, '', NULL, NULL, NULL, NULL"
     row = f"INSERT INTO warrener_ticks VALUES ({values})"
     async with engine.connect() as connection:

@@ -17,9 +17,9 @@ DOCUMENTS = st.recursive(
 
 @given(ANY_TEXT)
 def test_an_escaped_text_can_be_stored_and_comes_back(text: str) -> None:
-    kept = escape(text)
-    assert "\x00" not in kept.encode().decode()
-    assert unescape(kept) == text
+    stored = escape(text)
+    assert "\x00" not in stored.encode().decode()
+    assert unescape(stored) == text
 
 
 @given(ANY_TEXT, ANY_TEXT)
@@ -29,9 +29,9 @@ def test_different_texts_stay_different(one: str, other: str) -> None:
 
 @given(DOCUMENTS)
 def test_a_document_can_be_stored_and_comes_back(document: Any) -> None:
-    kept = encode(document)
-    assert "\x00" not in kept.encode().decode()
-    assert decode(kept) == document
+    stored = encode(document)
+    assert "\x00" not in stored.encode().decode()
+    assert decode(stored) == document
 
 
 def test_what_nests_too_deeply_for_the_fast_path_comes_back() -> None:

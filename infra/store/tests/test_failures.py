@@ -21,8 +21,8 @@ from warrener_store import (
     migrate,
     open_store,
 )
-from warrener_store.address import PostgresAddress, SqliteAddress, address_of
-from warrener_store.failures import Conflict, translated
+from warrener_store.address import PostgresAddress, SqliteAddress, parse_address
+from warrener_store.failures import Conflict, translate_errors
 from warrener_store.postgres import PostgresStore
 from warrener_store.rows import JobFilter, JobRow
 from warrener_store.sqlite import SqliteStore
@@ -66,9 +66,9 @@ class TestPostgresGoesAway:
     async def test_a_silent_server_is_unavailable_in_time(self, own_postgres: PrivatePostgres) -> None:
         url = own_postgres.add_database("store")
         await migrate(url)
-        address = address_of(url)
+        address = parse_address(url)
         assert isinstance(address, PostgresAddress)
-        store = PostgresStore(address, silence=0.5)
+        store = PostgresStore(address, response_timeout=0.5)
         await store.start()
         own_postgres.pause()
         try:
@@ -102,7 +102,7 @@ class TestPostgresGoesAway:
 
 class TestSqliteFails:
     async def test_a_lock_that_lasts_too_long_is_unavailable_and_then_free(self, sqlite_url: str) -> None:
-        address = address_of(sqlite_url)
+        address = parse_address(sqlite_url)
         assert isinstance(address, SqliteAddress)
         store = SqliteStore(address, busy_seconds=0.05)
         await store.start()
@@ -119,7 +119,7 @@ class TestSqliteFails:
         await store.close()
 
     async def test_a_shorter_lock_is_waited_for(self, sqlite_url: str) -> None:
-        address = address_of(sqlite_url)
+        address = parse_address(sqlite_url)
         assert isinstance(address, SqliteAddress)
         store = open_store(sqlite_url)
         await store.start()
@@ -134,16 +134,16 @@ class TestSqliteFails:
         await store.close()
 
     @pytest.mark.parametrize(
-        ("setting", "mend", "says"),
+        ("setting", "mend", "message"),
         [
             ("PRAGMA max_page_count = 1", "PRAGMA max_page_count = 1000000", "full"),
             ("PRAGMA query_only = ON", "PRAGMA query_only = OFF", "readonly"),
         ],
     )
     async def test_a_full_disk_or_a_read_only_file_is_unavailable_and_then_mended(
-        self, sqlite_url: str, setting: str, mend: str, says: str
+        self, sqlite_url: str, setting: str, mend: str, message: str
     ) -> None:
-        address = address_of(sqlite_url)
+        address = parse_address(sqlite_url)
         assert isinstance(address, SqliteAddress)
         store = SqliteStore(address)
         settings = [setting]
@@ -155,7 +155,7 @@ class TestSqliteFails:
         _ = disturb
         await store.start()
         row = queued_job(arguments={"text": "x" * 100_000})
-        with pytest.raises(StoreUnavailable, match=says):
+        with pytest.raises(StoreUnavailable, match=message):
             await store.insert_jobs([queued_job(), row])
         assert await store.list_jobs(JobFilter()) == []
         settings[0] = mend
@@ -163,7 +163,7 @@ class TestSqliteFails:
         assert [count.jobs for count in await store.count_jobs()] == [1]
         await store.close()
 
-    async def test_a_file_that_is_no_database_is_said_to_be_none(self, tmp_path: Path) -> None:
+    async def test_a_file_that_is_no_database_is_reported(self, tmp_path: Path) -> None:
         (tmp_path / "store.db").write_text("a diary" * 1000)
         store = open_store(f"sqlite:///{tmp_path}/store.db")
         with pytest.raises(StoreUnavailable, match="not a database"):
@@ -232,5 +232,5 @@ async def test_a_cancelled_operation_leaves_a_store_that_works(store: StateStore
     ids=lambda value: type(value).__name__,
 )
 def test_each_kind_of_error_has_one_meaning(error: Exception, meaning: type[StoreError]) -> None:
-    with pytest.raises(meaning), translated("postgresql://here/store"):
+    with pytest.raises(meaning), translate_errors("postgresql://here/store"):
         raise error

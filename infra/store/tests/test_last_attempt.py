@@ -13,7 +13,7 @@ from warrener_store.rows import AttemptEnd
 from warrener_store.testing import after, attempt_of, changed, died, queued_job, running_job, succeeded
 
 
-async def kept(engine: AsyncEngine) -> int:
+async def count_attempt_rows(engine: AsyncEngine) -> int:
     async with engine.connect() as connection:
         return int((await connection.execute(text("SELECT count(*) FROM warrener_attempts"))).scalar_one())
 
@@ -24,7 +24,7 @@ async def test_a_job_that_succeeds_at_once_is_one_row(store: StateStore, engine:
     save = succeeded(row, "loaded")
     await store.save_jobs([save])
     assert await store.attempts_of(row.job_id) == [save.attempt]
-    assert await kept(engine) == 0
+    assert await count_attempt_rows(engine) == 0
 
 
 async def test_what_went_wrong_before_it_stays_a_row(store: StateStore, engine: AsyncEngine) -> None:
@@ -35,7 +35,7 @@ async def test_what_went_wrong_before_it_stays_a_row(store: StateStore, engine: 
     over = succeeded(again.row)
     await store.save_jobs([replace(again, attempt=failed), over])
     assert await store.attempts_of(first.job_id) == [failed, over.attempt]
-    assert await kept(engine) == 1
+    assert await count_attempt_rows(engine) == 1
 
 
 @pytest.mark.parametrize(
@@ -47,17 +47,17 @@ async def test_what_went_wrong_before_it_stays_a_row(store: StateStore, engine: 
         {"started_at": None, "agent_id": None},
     ],
 )
-async def test_an_attempt_that_says_more_than_its_job_is_a_row(
+async def test_an_attempt_that_holds_more_than_its_job_is_a_row(
     store: StateStore, engine: AsyncEngine, more: dict[str, Any]
 ) -> None:
     row = running_job()
     await store.insert_jobs([row])
     plain = succeeded(row)
     assert plain.attempt is not None
-    told = replace(plain.attempt, **more)
-    await store.save_jobs([replace(plain, attempt=told)])
-    assert await store.attempts_of(row.job_id) == [told]
-    assert await kept(engine) == 1
+    attempt = replace(plain.attempt, **more)
+    await store.save_jobs([replace(plain, attempt=attempt)])
+    assert await store.attempts_of(row.job_id) == [attempt]
+    assert await count_attempt_rows(engine) == 1
 
 
 async def test_a_job_that_dies_or_ends_without_an_attempt_keeps_none_in_its_row(store: StateStore) -> None:
@@ -77,9 +77,9 @@ async def test_taking_the_step_back_makes_rows_of_them_and_the_next_one_reads_bo
     first, second = succeeded(before), succeeded(after_it)
     await store.save_jobs([first])
     await migrate(url, "0001")
-    assert await kept(engine) == 1
+    assert await count_attempt_rows(engine) == 1
     await migrate(url)
     await store.save_jobs([second])
     assert await store.attempts_of(before.job_id) == [first.attempt]
     assert await store.attempts_of(after_it.job_id) == [second.attempt]
-    assert await kept(engine) == 1
+    assert await count_attempt_rows(engine) == 1

@@ -13,8 +13,8 @@ from sqlalchemy import Connection, inspect, text
 from sqlalchemy.engine.interfaces import ReflectedIndex
 
 from warrener_store import StoreNotMigrated, migrate, open_store
-from warrener_store.address import address_of
-from warrener_store.migrating import UnknownRevision, engine_of, script_config
+from warrener_store.address import parse_address
+from warrener_store.migrator import UnknownRevision, open_engine, alembic_config
 from warrener_store.rows import AttemptEnd
 from warrener_store.schema import NEEDED, VERSION_TABLE
 from warrener_store.tables import METADATA
@@ -50,7 +50,7 @@ def _options(index: ReflectedIndex) -> list[str]:
 
 
 async def shape(url: str) -> dict[str, object]:
-    engine = engine_of(address_of(url))
+    engine = open_engine(parse_address(url))
     async with engine.connect() as connection:
         found = await connection.run_sync(described)
     await engine.dispose()
@@ -61,7 +61,7 @@ async def test_the_steps_make_the_tables_of_the_metadata(empty_url: str) -> None
     await migrate(empty_url)
     by_steps = await shape(empty_url)
     await migrate(empty_url, "base")
-    engine = engine_of(address_of(empty_url))
+    engine = open_engine(parse_address(empty_url))
     async with engine.begin() as connection:
         await connection.run_sync(METADATA.create_all)
     await engine.dispose()
@@ -91,14 +91,14 @@ async def test_an_unknown_revision_is_named(empty_url: str) -> None:
         await migrate(empty_url, "9999")
 
 
-async def test_a_store_without_tables_says_what_to_run(empty_url: str) -> None:
+async def test_a_store_without_tables_names_the_command_to_run(empty_url: str) -> None:
     store = open_store(empty_url)
     with pytest.raises(StoreNotMigrated, match="warrener migrate"):
         await store.start()
     await store.close()
 
 
-async def test_a_store_behind_says_what_to_run(url: str) -> None:
+async def test_an_outdated_store_names_the_command_to_run(url: str) -> None:
     await set_revision(url, "0000")
     store = open_store(url)
     with pytest.raises(StoreNotMigrated, match=f"expected revision {NEEDED}.*got 0000.*warrener migrate"):
@@ -114,25 +114,25 @@ async def test_a_store_ahead_is_welcome_because_steps_before_new_code_are_safe(u
 
 
 async def set_revision(url: str, revision: str) -> None:
-    engine = engine_of(address_of(url))
+    engine = open_engine(parse_address(url))
     async with engine.begin() as connection:
         await connection.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = '{revision}'"))
     await engine.dispose()
 
 
 def test_steps_are_named_by_number_safety_and_intent() -> None:
-    steps = list(ScriptDirectory.from_config(script_config()).walk_revisions())
+    steps = list(ScriptDirectory.from_config(alembic_config()).walk_revisions())
     for step in steps:
         assert re.fullmatch(rf"v{step.revision}_(pre|post)_[a-z_]+\.py", Path(step.path).name)
     assert [step.revision for step in reversed(steps)] == [f"{n:04}" for n in range(1, len(steps) + 1)]
 
 
 def test_the_code_needs_a_step_that_exists_and_all_safe_ones() -> None:
-    steps = ScriptDirectory.from_config(script_config()).walk_revisions()
+    steps = ScriptDirectory.from_config(alembic_config()).walk_revisions()
     assert max(step.revision for step in steps if "_pre_" in Path(step.path).name) == NEEDED
 
 
-def test_the_command_migrates_and_says_what_is_wrong(tmp_path: Path) -> None:
+def test_the_command_migrates_and_reports_errors(tmp_path: Path) -> None:
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "warrener_store", "migrate", *arguments]
         return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
@@ -145,7 +145,7 @@ def test_the_command_migrates_and_says_what_is_wrong(tmp_path: Path) -> None:
     assert "Traceback" not in wrong.stderr
 
 
-async def test_attempts_are_kept_when_their_ends_become_more_and_fewer(empty_url: str) -> None:
+async def test_attempts_survive_migrations_that_add_and_remove_ends(empty_url: str) -> None:
     await migrate(empty_url)
     store = open_store(empty_url)
     await store.start()
@@ -171,7 +171,7 @@ async def test_attempts_are_kept_when_their_ends_become_more_and_fewer(empty_url
     ]
 
 
-async def test_dead_letters_are_kept_when_what_was_done_about_them_comes_and_goes(empty_url: str) -> None:
+async def test_dead_letters_survive_migrations_that_add_and_remove_their_states(empty_url: str) -> None:
     await migrate(empty_url)
     store = open_store(empty_url)
     await store.start()

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from warrener_store.records.form import NATIVE, TEXTUAL, Form
+from warrener_store.records.codec import POSTGRES_CODEC, SQLITE_CODEC, ColumnCodec
 from warrener_store.records.jobs import JOB_COLUMNS
-from warrener_store.records.new_jobs import arrays_out, columns_out
+from warrener_store.records.new_jobs import jobs_to_arrays, jobs_to_columns
 from warrener_store.rows import JobRow
 from warrener_store.testing import NOON, after, queued_job
 
@@ -36,19 +36,19 @@ ROWS = st.builds(
 )
 
 
-@pytest.mark.parametrize("form", [NATIVE, TEXTUAL])
+@pytest.mark.parametrize("codec", [POSTGRES_CODEC, SQLITE_CODEC])
 # A row has many fields: to draw some takes a while where the machine is busy.
 @settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(rows=st.lists(ROWS, min_size=1, max_size=5))
-def test_beside_others_a_job_is_written_as_it_is_alone(form: Form, rows: list[JobRow]) -> None:
-    together = columns_out(rows, form)
-    alone = [[column[0] for column in columns_out([row], form)] for row in rows]
+def test_beside_others_a_job_is_written_as_it_is_alone(codec: ColumnCodec, rows: list[JobRow]) -> None:
+    together = jobs_to_columns(rows, codec)
+    alone = [[column[0] for column in jobs_to_columns([row], codec)] for row in rows]
     assert [list(row) for row in zip(*together, strict=True)] == alone
 
 
 def test_what_is_one_for_all_or_missing_in_all_is_handed_over_once_or_not_at_all() -> None:
     first = queued_job()
-    arrays = dict(zip(JOB_COLUMNS, arrays_out([first, replace(first, job_id=uuid4())]), strict=True))
+    arrays = dict(zip(JOB_COLUMNS, jobs_to_arrays([first, replace(first, job_id=uuid4())]), strict=True))
     assert arrays["job_type"] == ["flights.load"]
     assert arrays["wake_at"] == [first.wake_at]
     assert arrays["owner"] == []
@@ -59,6 +59,6 @@ def test_what_is_one_for_all_or_missing_in_all_is_handed_over_once_or_not_at_all
     "moment", [NOON, NOON.replace(microsecond=0), NOON.astimezone(timezone(timedelta(hours=-3)))]
 )
 def test_a_moment_as_text_is_as_long_as_any_and_the_same_moment(moment: Any) -> None:
-    text = TEXTUAL.moment_out(moment)
+    text = SQLITE_CODEC.encode_moment(moment)
     assert len(text) == len("2026-11-20T12:00:00.123456Z")
     assert datetime.fromisoformat(text).astimezone(UTC) == moment

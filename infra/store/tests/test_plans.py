@@ -14,9 +14,9 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from warrener_contracts.states import JobState
 from warrener_store import migrate
-from warrener_store.address import PostgresAddress, SqliteAddress, address_of
-from warrener_store.listing import Place, listing
-from warrener_store.records.form import NATIVE, TEXTUAL
+from warrener_store.address import PostgresAddress, SqliteAddress, parse_address
+from warrener_store.job_list_query import JobPosition, job_list_query
+from warrener_store.records.codec import POSTGRES_CODEC, SQLITE_CODEC
 from warrener_store.rows import JobFilter
 from warrener_store.sql import positional, statement
 from warrener_store.sqlite_engine import sqlite_engine
@@ -54,7 +54,7 @@ FOLLOW_UPS = (
 @pytest.fixture
 async def postgres_connection(postgres_url: str) -> "AsyncGenerator[Postgres]":
     await migrate(postgres_url)
-    address = address_of(postgres_url)
+    address = parse_address(postgres_url)
     assert isinstance(address, PostgresAddress)
     connection = await asyncpg.connect(postgres_url, **address.connect)
     await connection.execute(MANY_FINISHED)
@@ -70,7 +70,7 @@ async def postgres_connection(postgres_url: str) -> "AsyncGenerator[Postgres]":
 async def sqlite(tmp_path: Path) -> AsyncGenerator[AsyncEngine]:
     url = f"sqlite:///{tmp_path}/store.db"
     await migrate(url)
-    address = address_of(url)
+    address = parse_address(url)
     assert isinstance(address, SqliteAddress)
     engine = sqlite_engine(address)
     yield engine
@@ -91,7 +91,7 @@ LISTS = [
     (JobFilter(parent_id=PARENT, states=OVER), "warrener_jobs_parent"),
     (JobFilter(parent_id=PARENT, states=OVER, job_type="rare"), "warrener_jobs_parent"),
 ]
-FIRST_AND_NEXT: tuple[Place | None, ...] = (None, (datetime.now(UTC) - timedelta(hours=2), uuid4()))
+FIRST_AND_NEXT: tuple[JobPosition | None, ...] = (None, (datetime.now(UTC) - timedelta(hours=2), uuid4()))
 
 
 HOT = {
@@ -142,7 +142,7 @@ async def test_postgres_looks_each_row_up_by_its_key_while_the_tables_are_empty_
     postgres_url: str, name: str, writes: str
 ) -> None:
     """A plan that is made then is kept while they grow."""
-    plan = await kept_plan(postgres_url, name)
+    plan = await cached_plan(postgres_url, name)
     assert "Index Cond: (job_id = told.job_id)" in plan, plan
     assert writes in plan, plan
 
@@ -151,14 +151,14 @@ async def test_postgres_looks_each_row_up_by_its_key_while_the_tables_are_empty_
 async def test_postgres_compares_the_version_of_the_row_that_it_writes(postgres_url: str, name: str) -> None:
     """That is asked again once the row was waited for, of the row as it is then; the place is not, by every
     release."""
-    plan = await kept_plan(postgres_url, name)
+    plan = await cached_plan(postgres_url, name)
     assert re.search(r"Filter: .*\bversion\b", plan), plan
 
 
-async def kept_plan(postgres_url: str, name: str) -> str:
+async def cached_plan(postgres_url: str, name: str) -> str:
     """That of a prepared statement, made while the tables are empty."""
     await migrate(postgres_url)
-    address = address_of(postgres_url)
+    address = parse_address(postgres_url)
     assert isinstance(address, PostgresAddress)
     connection = await asyncpg.connect(postgres_url, **address.connect)
     await connection.execute("SET plan_cache_mode = force_generic_plan")
@@ -186,7 +186,7 @@ async def test_postgres_lists_a_page_without_reading_all(
 ) -> None:
     for (which, _), before in product(LISTS, FIRST_AND_NEXT):
         with subtests.test(repr(which), before=before):
-            text, parameters = listing(which, before, NATIVE)
+            text, parameters = job_list_query(which, before, POSTGRES_CODEC)
             plan = await explained(postgres_connection, f"(ANALYZE) {text}", parameters)
             kinds = len(JobState) * len(TYPES)
             assert 0 < visited(plan) <= 2 * which.limit * kinds, plan  # the ids of each page, and their rows
@@ -244,14 +244,14 @@ async def test_sqlite_lists_a_page_in_the_order_of_an_index(
 ) -> None:
     for (which, index), before in product(LISTS, FIRST_AND_NEXT):
         with subtests.test(repr(which), before=before):
-            plan = await planned(sqlite, *listing(which, before, TEXTUAL))
+            plan = await planned(sqlite, *job_list_query(which, before, SQLITE_CODEC))
             assert set(re.findall(r"warrener_jobs_(?!1\b)\w+", plan)) == {index}, plan
             assert not re.search(r"SCAN (job|held|warrener_jobs)\b", plan), plan
 
 
 async def planned(engine: AsyncEngine, text: str, parameters: Sequence[Any]) -> str:
     async with engine.connect() as connection:
-        asked = positional(text)
-        values = tuple(asked.arrange(parameters))
-        result = await connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {asked.text}", values)
+        prepared = positional(text)
+        values = tuple(prepared.arrange(parameters))
+        result = await connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {prepared.text}", values)
         return "\n".join(str(row.detail) for row in result)

@@ -11,9 +11,9 @@ from infra.store.tests.test_plans import COUNTED, FEW_LIVE, FINISHED, MANY_FINIS
 
 from warrener_contracts.states import JobState
 from warrener_store import Store, migrate, open_store
-from warrener_store.address import PostgresAddress, address_of
-from warrener_store.retention.kinds import PLACES
-from warrener_store.retention.port import JobsBefore, Kind
+from warrener_store.address import PostgresAddress, parse_address
+from warrener_store.retention.prunable_tables import PRUNABLE_TABLES
+from warrener_store.retention.port import JobsBefore, RetentionKind
 from warrener_store.sql import statement
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ PAGE = 200
 @pytest.fixture
 async def connection(postgres_url: str) -> "AsyncGenerator[Connection]":
     await migrate(postgres_url)
-    address = address_of(postgres_url)
+    address = parse_address(postgres_url)
     assert isinstance(address, PostgresAddress)
     one = await asyncpg.connect(postgres_url, **address.connect)
     await one.execute("SET plan_cache_mode = force_generic_plan")
@@ -95,12 +95,12 @@ async def _prune(store: Store) -> int:
             return gone
 
 
-INDEXES = {Kind.PARKED: "warrener_parked_newest", Kind.INCIDENTS: "warrener_cases_newest"}
+INDEXES = {RetentionKind.PARKED: "warrener_parked_newest", RetentionKind.INCIDENTS: "warrener_cases_newest"}
 ROWS = {
-    Kind.PARKED: "INSERT INTO warrener_parked (parked_id, queue, reason, detail, body, parked_at) "
+    RetentionKind.PARKED: "INSERT INTO warrener_parked (parked_id, queue, reason, detail, body, parked_at) "
     "SELECT 'p' || n, 'q', 'r', 'd', '', now() - n * interval '1 second' "
     "FROM generate_series(1, 100000) AS n",
-    Kind.INCIDENTS: "INSERT INTO warrener_cases (fingerprint, kind, subject, sample, times, first_seen_at, "
+    RetentionKind.INCIDENTS: "INSERT INTO warrener_cases (fingerprint, kind, subject, sample, times, first_seen_at, "
     "last_seen_at, round, step, tries, delivered, closed_at) "
     "SELECT 'f' || n, 'k', 's', '{}', 1, now(), now() - n * interval '1 second', 1, 0, 0, '[]', now() "
     "FROM generate_series(1, 100000) AS n",
@@ -112,17 +112,17 @@ ENTRIES = (
 
 
 @pytest.mark.parametrize("kind", list(INDEXES))
-async def test_old_rows_are_found_by_the_index_of_their_list(connection: "Connection", kind: Kind) -> None:
+async def test_old_rows_are_found_by_the_index_of_their_list(connection: "Connection", kind: RetentionKind) -> None:
     await connection.execute(ROWS[kind])
     await connection.execute("ANALYZE")
     before: Any = datetime.now(UTC) - timedelta(hours=20)
     parameters = (before, datetime(1970, 1, 1, tzinfo=UTC), "", PAGE)
-    plan = await explained(connection, PLACES[kind].page(), parameters)
+    plan = await explained(connection, PRUNABLE_TABLES[kind].page(), parameters)
     assert INDEXES[kind] in plan, plan
 
 
 async def test_open_incidents_and_old_occurrences_have_an_index(connection: "Connection") -> None:
-    await connection.execute(ROWS[Kind.INCIDENTS])
+    await connection.execute(ROWS[RetentionKind.INCIDENTS])
     await connection.execute(ENTRIES)
     await connection.execute("ANALYZE")
     plan = await explained(connection, statement("postgres", "open_cases"), (50,))

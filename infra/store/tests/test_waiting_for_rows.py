@@ -13,7 +13,7 @@ from warrener_contracts.events import SchedulePutData, TickStatus
 from warrener_contracts.schedule_rules import CronRule
 from warrener_contracts.states import JobState
 from warrener_store import migrate, open_store
-from warrener_store.address import PostgresAddress, address_of
+from warrener_store.address import PostgresAddress, parse_address
 from warrener_store.schedules.rows import Advance, DueSchedule, ScheduleRow, TickRow
 from warrener_store.store import Store
 from warrener_store.successes import Success
@@ -33,7 +33,7 @@ async def test_a_success_that_waits_for_a_row_leaves_it_to_who_has_changed_it(
 ) -> None:
     """What is over stays so, and of anything else the judge is asked again."""
     await migrate(postgres_url)
-    address = address_of(postgres_url)
+    address = parse_address(postgres_url)
     assert isinstance(address, PostgresAddress)
     store, other = open_store(postgres_url), await asyncpg.connect(postgres_url, **address.connect)
     await store.start()
@@ -43,8 +43,8 @@ async def test_a_success_that_waits_for_a_row_leaves_it_to_who_has_changed_it(
     deciding = other.transaction()
     await deciding.start()
     await other.execute(change, row.job_id)
-    told = Success(row.job_id, row.attempt, "a1", None, after(10), after(50))
-    succeeding = asyncio.create_task(store.succeed_jobs([told], after(60)))
+    success = Success(row.job_id, row.attempt, "a1", None, after(10), after(50))
+    succeeding = asyncio.create_task(store.succeed_jobs([success], after(60)))
     waits = 0
     while not waits:
         waits = await other.fetchval("SELECT count(*) FROM pg_locks WHERE NOT granted")
@@ -58,8 +58,8 @@ async def test_a_success_that_waits_for_a_row_leaves_it_to_who_has_changed_it(
 
 
 def schedule() -> ScheduleRow:
-    asked = SchedulePutData(name="hourly", rule=CronRule(expression="0 * * * *"), job_type="flights.load")
-    return ScheduleRow(asked=asked, put_at=NOON, zone_version="2026a", next_at=NOON, wake_at=NOON)
+    definition = SchedulePutData(name="hourly", rule=CronRule(expression="0 * * * *"), job_type="flights.load")
+    return ScheduleRow(asked=definition, put_at=NOON, zone_version="2026a", next_at=NOON, wake_at=NOON)
 
 
 def tick(fate: TickStatus = TickStatus.SKIPPED) -> TickRow:
@@ -83,7 +83,7 @@ async def _advance(store: Store) -> None:
 
 
 @pytest.mark.parametrize("change", [_pause, _remove, _advance])
-async def test_a_tick_is_not_kept_where_its_schedule_changed_while_it_was_decided(
+async def test_a_tick_is_not_stored_where_its_schedule_changed_while_it_was_decided(
     postgres_url: str, change: Any
 ) -> None:
     await migrate(postgres_url)
@@ -112,9 +112,9 @@ async def test_a_tick_is_not_kept_where_its_schedule_changed_while_it_was_decide
     await store.close()
 
 
-async def test_a_removal_skips_the_ticks_that_were_kept_while_it_waited(postgres_url: str) -> None:
+async def test_a_removal_skips_the_ticks_that_were_stored_while_it_waited(postgres_url: str) -> None:
     await migrate(postgres_url)
-    address = address_of(postgres_url)
+    address = parse_address(postgres_url)
     assert isinstance(address, PostgresAddress)
     store, other = open_store(postgres_url), await asyncpg.connect(postgres_url, **address.connect)
     await store.start()

@@ -11,8 +11,8 @@ from typer.testing import Result
 
 from warrener_contracts.events import ErrorInfo, ErrorKind
 from warrener_store import open_store
-from warrener_store.dead_letters import CampaignKind, CampaignRow, CampaignState, JournalEntry, Move
-from warrener_store.rows import JobRow, LetterState
+from warrener_store.dead_letters import CampaignKind, CampaignRow, CampaignState, JournalEntry, DeadLetterTransition
+from warrener_store.rows import JobRow, DeadLetterState
 from warrener_store.testing import NOON, died, queued_job
 
 Run = Callable[..., Result]
@@ -50,15 +50,15 @@ def dead(store_url: str) -> list[JobRow]:
         await store.save_jobs(
             [replace(save, dead_letter=letter) for save, letter in zip(saves, letters, strict=True)]
         )
-        await store.letters.put_campaign(CAMPAIGN)
+        await store.dead_letter_store.put_campaign(CAMPAIGN)
         moved = replace(
             letters[0],
-            state=LetterState.RETURNED,
+            state=DeadLetterState.DIED_AGAIN,
             campaign_id=CAMPAIGN.campaign_id,
             redriven_as=HEIR,
             redrives=1,
         )
-        await store.letters.save_campaign(replace(CAMPAIGN, version=2), [Move(LetterState.OPEN, moved)])
+        await store.dead_letter_store.save_campaign(replace(CAMPAIGN, version=2), [DeadLetterTransition(DeadLetterState.OPEN, moved)])
         await store.close()
 
     asyncio.run(fill())

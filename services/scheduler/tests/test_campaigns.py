@@ -23,12 +23,12 @@ from warrener_contracts.events import (
 from warrener_contracts.identity import redrive_id
 from warrener_contracts.messages import build_message
 from warrener_contracts.states import JobState
-from warrener_store.dead_letters import CampaignRow, CampaignState, LetterFilter
-from warrener_store.rows import DeadLetter, JobRow, LetterState
+from warrener_store.dead_letters import CampaignRow, CampaignState, DeadLetterFilter
+from warrener_store.rows import DeadLetter, JobRow, DeadLetterState
 from warrener_store.testing import changed, died, succeeded
 
 CAUSE, OTHER = "0123456789ab", "ba9876543210"
-ALL = LetterFilter(states=(), limit=10_000, oldest_first=True)
+ALL = DeadLetterFilter(states=(), limit=10_000, oldest_first=True)
 CAMPAIGN = UUID("019440f7-9d20-7f31-8a64-4c1be07d25a9")
 BOOM = ErrorInfo(kind=ErrorKind.ERROR, type="Boom", message="boom")
 
@@ -78,17 +78,17 @@ async def change(stage: Stage, what: Any, campaign: UUID = CAMPAIGN) -> None:
 
 
 async def the_campaign(stage: Stage) -> CampaignRow:
-    (row,) = await stage.store.letters.campaigns()
+    (row,) = await stage.store.dead_letter_store.campaigns()
     return row
 
 
-async def letters(stage: Stage, *states: LetterState) -> list[DeadLetter]:
-    return await stage.store.letters.letters(replace(ALL, states=states))
+async def letters(stage: Stage, *states: DeadLetterState) -> list[DeadLetter]:
+    return await stage.store.dead_letter_store.list_dead_letters(replace(ALL, states=states))
 
 
 async def heirs(stage: Stage) -> list[JobRow]:
     """The jobs that were asked for in place of dead ones and are not over."""
-    ids = [each.redriven_as for each in await letters(stage, LetterState.ASKED) if each.redriven_as]
+    ids = [each.redriven_as for each in await letters(stage, DeadLetterState.REQUEUED) if each.redriven_as]
     return list((await stage.store.jobs_by_id(ids)).values())
 
 
@@ -112,7 +112,7 @@ async def test_a_canary_goes_first_and_the_others_follow_at_the_rate(stage: Stag
     row = await the_campaign(stage)
     assert (row.state, row.counts, row.wake_at) == (CampaignState.DONE, {"succeeded": 20}, None)
     assert [entry.what.partition(":")[0] for entry in row.journal] == ["asked for", "rolling", "done"]
-    times = sorted(each.asked_at for each in await letters(stage, LetterState.SUCCEEDED) if each.asked_at)
+    times = sorted(each.asked_at for each in await letters(stage, DeadLetterState.SUCCEEDED) if each.asked_at)
     assert times[-1] - times[3] >= timedelta(seconds=3.0), "17 at 5 a second"
 
 
@@ -132,7 +132,7 @@ async def test_the_same_failure_in_the_canary_stops_it_and_frees_the_others(stag
     assert (row.state, row.finished_at is not None) == (CampaignState.STOPPED, True)
     assert row.why.startswith("the same failure is back: 10 of 10")
     assert row.counts == {"returned": 10}
-    assert len(await letters(stage, LetterState.OPEN)) == 1000, "990, and those of the ten that died again"
+    assert len(await letters(stage, DeadLetterState.OPEN)) == 1000, "990, and those of the ten that died again"
     assert not await heirs(stage)
 
 
@@ -194,7 +194,7 @@ async def test_a_person_stops_it_and_what_was_asked_for_is_still_counted(stage: 
     await end_heirs(stage, then=60)
     row = await the_campaign(stage)
     assert (row.counts, row.finished_at is not None) == ({"succeeded": 3}, True)
-    assert len(await letters(stage, LetterState.OPEN)) == 17
+    assert len(await letters(stage, DeadLetterState.OPEN)) == 17
 
 
 async def test_the_new_job_is_the_old_one_with_another_id(stage: Stage) -> None:
@@ -220,7 +220,7 @@ async def test_edits_that_the_schema_refuses_stop_it_before_anything_is_asked_fo
     row = await the_campaign(stage)
     assert (row.state, row.counts) == (CampaignState.STOPPED, {"refused": 5})
     assert "arguments.path: expected string, got 5" in row.why
-    assert {each.note for each in await letters(stage, LetterState.REFUSED)} == {
+    assert {each.note for each in await letters(stage, DeadLetterState.REFUSED)} == {
         "arguments.path: expected string, got 5"
     }
     assert not await heirs(stage)
@@ -243,7 +243,7 @@ async def test_what_has_succeeded_since_is_skipped_unless_that_is_asked_for(stag
     await redrive(stage)
     row = await the_campaign(stage)
     assert (row.state, row.counts) == (CampaignState.DONE, {"overtaken": 2})
-    assert str(job_id(3)) in ((await letters(stage, LetterState.OVERTAKEN))[0].note or "")
+    assert str(job_id(3)) in ((await letters(stage, DeadLetterState.ALREADY_SUCCEEDED))[0].note or "")
 
 
 async def test_what_has_succeeded_since_is_asked_for_again_if_that_is_wanted(stage: Stage) -> None:
@@ -259,7 +259,7 @@ async def test_a_limit_takes_those_that_died_first(stage: Stage) -> None:
     await stage.clock.advance(5)
     await dead_jobs(stage, 3, first=4)
     await redrive(stage, limit=3)
-    asked = {each.job_id for each in await letters(stage, LetterState.ASKED)}
+    asked = {each.job_id for each in await letters(stage, DeadLetterState.REQUEUED)}
     assert asked == {job_id(number) for number in (1, 2, 3)}
     await end_heirs(stage)
     assert (await the_campaign(stage)).state is CampaignState.DONE
@@ -273,7 +273,7 @@ async def test_a_cancelled_heir_leaves_its_letter_to_whoever_comes_next(stage: S
     await stage.store.save_jobs([over])
     await stage.clock.advance(10)
     (letter,) = await letters(stage)
-    assert (letter.state, letter.state.unresolved) == (LetterState.ENDED, True)
+    assert (letter.state, letter.state.unresolved) == (DeadLetterState.REOPENED, True)
 
 
 async def test_a_request_that_was_lost_is_published_again_under_its_id(
@@ -293,11 +293,11 @@ async def test_a_request_that_was_lost_is_published_again_under_its_id(
     monkeypatch.setattr(stage.bus, "publish", lose)
     await redrive(stage)
     assert lost
-    assert len(await letters(stage, LetterState.ASKED)) == 3
+    assert len(await letters(stage, DeadLetterState.REQUEUED)) == 3
     assert not await heirs(stage)
     await stage.clock.advance(60)
     assert len(await heirs(stage)) == 3
-    assert {each.redrives for each in await letters(stage, LetterState.ASKED)} == {1}
+    assert {each.redrives for each in await letters(stage, DeadLetterState.REQUEUED)} == {1}
 
 
 async def test_dropped_letters_are_kept_with_who_said_so_and_why(stage: Stage) -> None:
@@ -307,8 +307,8 @@ async def test_dropped_letters_are_kept_with_who_said_so_and_why(stage: Stage) -
     await stage.say(build_message(JobDropRequested(id=str(CAMPAIGN), source="test", data=data)))
     row = await the_campaign(stage)
     assert (row.state, row.counts) == (CampaignState.DONE, {"dropped": 1100})
-    assert {each.note for each in await letters(stage, LetterState.DROPPED)} == {"dropped by ann: withdrawn"}
-    (left,) = await letters(stage, LetterState.OPEN)
+    assert {each.note for each in await letters(stage, DeadLetterState.DROPPED)} == {"dropped by ann: withdrawn"}
+    (left,) = await letters(stage, DeadLetterState.OPEN)
     assert left.fingerprint == OTHER
 
 

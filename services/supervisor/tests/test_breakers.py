@@ -12,7 +12,7 @@ from warrener_contracts.circuit_breaker import BreakerPolicy, BreakerState
 from warrener_contracts.events import BreakerSetRequestedData, ErrorInfo, ErrorKind
 from warrener_contracts.policy import JobPolicy
 from warrener_contracts.states import JobState
-from warrener_store.holding import PUT_OFF, Holding
+from warrener_store.breaker_gate import RECHECK_INTERVAL, OpenBreakers
 from warrener_store.rows import BreakerRow
 from warrener_supervisor.breakers import turns
 from warrener_supervisor.breakers.blame import Ended
@@ -31,7 +31,7 @@ HALF_OPEN = replace(OPEN, state=BreakerState.HALF_OPEN)
 
 
 def at(*rows: BreakerRow) -> Moment:
-    return Moment(NOW, Rules(), holding=Holding(rows))
+    return Moment(NOW, Rules(), holding=OpenBreakers(rows))
 
 
 def judged(row_state: JobState, event: object, *rows: BreakerRow) -> Judgement:
@@ -107,7 +107,7 @@ class TestJudgement:
         ruling = judged(JobState.RUNNING, failed(), OPEN)
         row = ruling.row
         assert (row.state, row.failures, row.attempt) == (JobState.RETRYING, 0, 2)
-        assert row.wake_at == NOW + PUT_OFF
+        assert row.wake_at == NOW + RECHECK_INTERVAL
         assert kept_in_store(row, NOW, Rules()), "the ladder does not wake it"
         assert ruling.attempt is not None
         assert ruling.attempt.verdict == f"not charged, held back: {NAME} is open"
@@ -127,10 +127,10 @@ class TestJudgement:
 
     def test_what_an_agent_gives_back_waits_for_the_breaker(self) -> None:
         row = judged(JobState.QUEUED, released(), OPEN).row
-        assert (row.state, row.failures, row.wake_at) == (JobState.RETRYING, 0, NOW + PUT_OFF)
+        assert (row.state, row.failures, row.wake_at) == (JobState.RETRYING, 0, NOW + RECHECK_INTERVAL)
 
     def test_a_retry_that_is_due_goes_on_unless_a_breaker_is_open(self) -> None:
-        assert judged(JobState.RETRYING, overdue(), OPEN).row.wake_at == NOW + PUT_OFF
+        assert judged(JobState.RETRYING, overdue(), OPEN).row.wake_at == NOW + RECHECK_INTERVAL
         assert judged(JobState.RETRYING, overdue()).row.state is JobState.QUEUED
 
     def test_a_retry_that_is_not_due_yet_is_looked_at_when_it_is(self) -> None:

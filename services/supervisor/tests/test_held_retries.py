@@ -9,7 +9,7 @@ from services.supervisor.tests.words import JOB, NOW, failed, make, overdue, sno
 from warrener_contracts.circuit_breaker import BreakerPolicy, BreakerState
 from warrener_contracts.policy import JobPolicy
 from warrener_contracts.states import JobState
-from warrener_store.holding import PUT_OFF, Holding
+from warrener_store.breaker_gate import RECHECK_INTERVAL, OpenBreakers
 from warrener_store.memory import MemoryStore
 from warrener_store.port import Save
 from warrener_store.rows import AttemptEnd, AttemptRow, JobRow
@@ -27,14 +27,14 @@ POLICY = JobPolicy(depends_on=("billing-api",), max_attempts=2, max_snoozes=2)
 
 
 def due_again(row: JobRow, now: datetime) -> Judgement:
-    ruling = judge(row, overdue(row.attempt), Moment(now, Rules(), holding=Holding([HALF_OPEN])))
+    ruling = judge(row, overdue(row.attempt), Moment(now, Rules(), holding=OpenBreakers([HALF_OPEN])))
     assert isinstance(ruling, Judgement)
     return ruling
 
 
 def test_11_a_retry_that_falls_due_while_probes_are_out_waits_until_it_is_chosen_as_one() -> None:
     held = due_again(make(JobState.RETRYING, policy=POLICY), NOW)
-    assert (held.row.state, held.row.wake_at) == (JobState.RETRYING, NOW + PUT_OFF)
+    assert (held.row.state, held.row.wake_at) == (JobState.RETRYING, NOW + RECHECK_INTERVAL)
     assert held.verdict == "held back: dependency:billing-api is half_open"
 
     minute = NOW + timedelta(minutes=1)
@@ -43,13 +43,13 @@ def test_11_a_retry_that_falls_due_while_probes_are_out_waits_until_it_is_chosen
 
 def test_11_what_nobody_has_chosen_for_a_long_time_goes_on_waiting() -> None:
     held = due_again(make(JobState.RETRYING, policy=POLICY), NOW).row
-    again = due_again(held, NOW + PUT_OFF).row
-    assert (again.state, again.wake_at) == (JobState.RETRYING, NOW + 2 * PUT_OFF)
+    again = due_again(held, NOW + RECHECK_INTERVAL).row
+    assert (again.state, again.wake_at) == (JobState.RETRYING, NOW + 2 * RECHECK_INTERVAL)
 
 
 def test_11_a_delay_that_the_handler_asks_for_is_kept_when_its_failure_is_not_charged() -> None:
     asks = failed(retry_after_seconds=120)
-    ruling = judge(make(JobState.RUNNING, policy=POLICY), asks, Moment(NOW, Rules(), holding=Holding([OPEN])))
+    ruling = judge(make(JobState.RUNNING, policy=POLICY), asks, Moment(NOW, Rules(), holding=OpenBreakers([OPEN])))
     assert isinstance(ruling, Judgement)
     due = NOW + timedelta(minutes=2)
     assert (ruling.row.failures, ruling.row.due_at, ruling.row.wake_at) == (0, due, due)

@@ -16,7 +16,7 @@ from warrener_contracts.events import ErrorInfo, ErrorKind, Event, Reason
 from warrener_contracts.state_machine import ATTEMPT_SIGNALS, Fence, Signal, Transition
 from warrener_contracts.policy import Guarantee, JobPolicy
 from warrener_contracts.states import JobState
-from warrener_store.becoming import become
+from warrener_store.job_row import evolve
 from warrener_store.rows import AttemptEnd, JobRow
 from warrener_store.rules import broken_job_rule
 from warrener_supervisor.fold import Case, fold
@@ -46,7 +46,7 @@ def test_the_judge_does_what_the_journey_says(
     told = {Fence.OLDER: current - 1, Fence.CURRENT: current, Fence.NEWER: current + 1}[where]
     row = make_row(state, attempt=current, dispatched_at=None, deadline_at=NOW)
     if signal is Signal.TIMED_OUT and state is JobState.RUNNING:
-        row = become(row, started_at=NOW - row.policy.timeout)
+        row = evolve(row, started_at=NOW - row.policy.timeout)
 
     ruling = judge(row, OF_SIGNAL[signal](told), AT)
 

@@ -9,7 +9,7 @@ from services.supervisor.tests.words import JOB, NOW, MakeRow
 from warrener_contracts.events import AgentHeartbeat, AgentHeartbeatData
 from warrener_contracts.events import HeartbeatAttempt as Running
 from warrener_contracts.states import JobState
-from warrener_store.running import RunningAttempt
+from warrener_store.running import RunningAttemptRow
 from warrener_supervisor.listing import Line, Listings, confirms, listed
 
 OTHER = UUID("01890000-0000-7000-8000-000000000002")
@@ -29,8 +29,8 @@ def beat(*lines: Line, process: int = 1) -> AgentHeartbeat:
     return AgentHeartbeat(id="b", source="test", data=data)
 
 
-def running(line: Line, *, owner: str = "a1", cancelled: bool = False) -> RunningAttempt:
-    return RunningAttempt(line.job_id, line.attempt, owner, NOW, cancelled)
+def running(line: Line, *, owner: str = "a1", cancelled: bool = False) -> RunningAttemptRow:
+    return RunningAttemptRow(line.job_id, line.attempt, owner, NOW, cancelled)
 
 
 def test_a_line_is_looked_up_until_the_store_confirms_it() -> None:
@@ -118,7 +118,7 @@ def test_agents_that_are_gone_for_long_are_forgotten() -> None:
     ],
 )
 def test_a_line_is_confirmed_as_the_running_attempt_of_that_agent(
-    known: RunningAttempt, *, is_confirmed: bool
+    known: RunningAttemptRow, *, is_confirmed: bool
 ) -> None:
     assert confirms({JOB: known}, "a1", FIRST) is is_confirmed
     assert not confirms({}, "a1", FIRST)

@@ -11,7 +11,7 @@ from warrener_contracts.events import ErrorInfo, ErrorKind, TickStatus
 from warrener_contracts.policy import JobPolicy
 from warrener_contracts.states import JobState
 from warrener_runtime.bus.port import QueueStats
-from warrener_store.holding import NOTHING_HELD, Holding
+from warrener_store.breaker_gate import NO_OPEN_BREAKERS, OpenBreakers
 from warrener_store.rows import BreakerRow, JobRow
 from warrener_store.schedules.rows import TickRow
 from warrener_store.testing import running_job
@@ -71,22 +71,22 @@ def job(state: JobState, error: ErrorInfo | None = None) -> JobRow:
     ],
 )
 def test_why_no_job_succeeds(row: JobRow | None, cause: str | None) -> None:
-    assert of_no_success(FIRED, row, {"default"}, NOTHING_HELD, at(120)) == cause
+    assert of_no_success(FIRED, row, {"default"}, NO_OPEN_BREAKERS, at(120)) == cause
 
 
 def test_why_no_job_begins() -> None:
     queued = job(JobState.QUEUED)
-    nobody = of_no_success(FIRED, queued, {"other"}, NOTHING_HELD, at(120))
+    nobody = of_no_success(FIRED, queued, {"other"}, NO_OPEN_BREAKERS, at(120))
     assert nobody == "no agent serves queue default, where its last job waits"
-    held = of_no_success(FIRED, queued, {"default"}, Holding([OPEN]), at(120))
+    held = of_no_success(FIRED, queued, {"default"}, OpenBreakers([OPEN]), at(120))
     assert held == "its last job is held back: dependency:billing-api is open"
 
 
 def test_why_there_is_no_job() -> None:
     assert (
-        of_no_success(None, None, (), NOTHING_HELD, at(0)) == "none of its newest ticks has asked for a job"
+        of_no_success(None, None, (), NO_OPEN_BREAKERS, at(0)) == "none of its newest ticks has asked for a job"
     )
-    unconfirmed = of_no_success(replace(FIRED, fired_at=None), None, (), NOTHING_HELD, at(0))
+    unconfirmed = of_no_success(replace(FIRED, fired_at=None), None, (), NO_OPEN_BREAKERS, at(0))
     assert unconfirmed == "the broker has not confirmed the request of its last tick"
     just_now = at(0) + timedelta(seconds=5)
-    assert of_no_success(FIRED, None, (), NOTHING_HELD, just_now) is None
+    assert of_no_success(FIRED, None, (), NO_OPEN_BREAKERS, just_now) is None

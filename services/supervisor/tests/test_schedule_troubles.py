@@ -13,7 +13,7 @@ from warrener_contracts.states import JobState
 from warrener_contracts.triggers import EventRule
 from warrener_store.schedules.overdue import is_over, overdue_since
 from warrener_store.schedules.rows import ScheduleRow
-from warrener_store.schedules.watches import RunRow, Watched, WatchRow
+from warrener_store.schedules.watches import RunRow, WatchedSchedule, WatchRow
 from warrener_supervisor.schedules.troubles import (
     MANY,
     failing,
@@ -92,7 +92,7 @@ def test_6_many_overdue_schedules_are_one_trouble() -> None:
     assert one.text.startswith("21 schedules have not ticked, s0, s1, s2, s3, s4 among them")
 
 
-def watched(*states: JobState | None, paused: bool = False, **fields: Any) -> Watched:
+def watched(*states: JobState | None, paused: bool = False, **fields: Any) -> WatchedSchedule:
     """The newest last, one a minute."""
     runs = [
         RunRow(
@@ -105,7 +105,7 @@ def watched(*states: JobState | None, paused: bool = False, **fields: Any) -> Wa
         for place, state in enumerate(states)
     ]
     row: dict[str, Any] = {"name": "hourly", "since": at(-1), "look_at": NOW} | fields
-    return Watched(WatchRow(**row), paused, tuple(reversed(runs)))
+    return WatchedSchedule(WatchRow(**row), paused, tuple(reversed(runs)))
 
 
 DEAD, DONE, RUNS, GONE, LATE = (

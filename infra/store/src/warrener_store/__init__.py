@@ -1,6 +1,6 @@
 """The state store of Warrener: `open_store(url)` gives it, `migrate(url)` makes its tables."""
 
-from warrener_store.opening import migrate, open_store
+from warrener_store.factory import migrate, open_store
 from warrener_store.port import (
     StateStore,
     StoreError,

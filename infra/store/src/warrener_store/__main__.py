@@ -16,9 +16,9 @@ def main() -> int:
     migration = commands.add_parser("migrate", help="bring the tables to a revision")
     migration.add_argument("url", help="sqlite:///path or postgresql://user:secret@host/database")
     migration.add_argument("--to", default="head", help='a revision such as 0001, "head" or "base"')
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     try:
-        asyncio.run(migrate(asked.url, asked.to))
+        asyncio.run(migrate(arguments.url, arguments.to))
     except StoreError as error:
         print(error, file=sys.stderr)
         return 1

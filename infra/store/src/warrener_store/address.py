@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from warrener_store.port import StoreError
-from warrener_store.url import Url, url_of
+from warrener_store.url import Url, parse_url
 
 _EXPECTED = (
     'expected a store url such as "sqlite:///warrener.db" or "postgresql://user:secret@host:5432/database"'
@@ -50,10 +50,10 @@ class SqliteAddress:
         return f"sqlite:///{self.path}"
 
 
-def address_of(url: str) -> PostgresAddress | SqliteAddress:
+def parse_address(url: str) -> PostgresAddress | SqliteAddress:
     """Read a url; raises StoreUrlError that says what was expected. A password never stands in a message."""
     try:
-        read = url_of(url)
+        read = parse_url(url)
     except ValueError:
         raise StoreUrlError(f"{_EXPECTED}, got one that cannot be read; correct WARRENER_STORE_URL") from None
     match read.backend:

@@ -18,7 +18,7 @@ class CheckpointRow:
     saved_at: datetime
 
 
-class KeptCheckpoints(Protocol):
+class JobCheckpoints(Protocol):
     """The newest checkpoint of each job, kept by the engine of the StateStore
     (`tests/conformance/test_store_checkpoints.py`)."""
 

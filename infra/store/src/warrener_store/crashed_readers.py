@@ -40,7 +40,7 @@ class Received(Protocol):
     def headers(self) -> Mapping[str, object]: ...
 
 
-class KeptTries:
+class StoredTries:
     """In the state store."""
 
     def __init__(self, store: StateStore, now: Callable[[], datetime]) -> None:

@@ -15,9 +15,9 @@ from uuid import UUID
 
 from warrener_contracts.events import JsonObject
 from warrener_contracts.states import JobState
-from warrener_store.rows import UNRESOLVED, DeadLetter, LetterState
+from warrener_store.rows import UNRESOLVED, DeadLetter, DeadLetterState
 
-Place: TypeAlias = tuple[datetime, UUID]
+DeadLetterPosition: TypeAlias = tuple[datetime, UUID]
 """Where a dead letter stands among all: when its job died, then its id. Neither ever changes."""
 
 
@@ -67,17 +67,17 @@ class CampaignRow:
     began_at: datetime  # or was resumed
     since: Mapping[str, int] = field(default_factory=dict[str, int])  # the counts when its canary began
     journal: tuple[JournalEntry, ...] = ()
-    after: Place | None = None  # of a dry run: the last letter that was looked at
+    after: DeadLetterPosition | None = None  # of a dry run: the last letter that was looked at
     wake_at: datetime | None
     updated_at: datetime
     finished_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LetterFilter:
+class DeadLetterFilter:
     """Which dead letters; what is None or empty: any."""
 
-    states: tuple[LetterState, ...] = UNRESOLVED
+    states: tuple[DeadLetterState, ...] = UNRESOLVED
     job_ids: tuple[UUID, ...] = ()
     fingerprint: str | None = None
     job_type: str | None = None
@@ -85,42 +85,42 @@ class LetterFilter:
     died_before: datetime | None = None
     campaign_id: UUID | None = None
     not_by: UUID | None = None  # but not those that this campaign was the last to deal with
-    after: Place | None = None  # what follows this letter in the order of the list
+    after: DeadLetterPosition | None = None  # what follows this letter in the order of the list
     oldest_first: bool = False
     limit: int = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LetterGroup:
+class DeadLetterGroup:
     """Dead letters of one cause."""
 
     fingerprint: str
     job_type: str
-    letters: int
+    dead_letters: int
     first_died_at: datetime
     last_died_at: datetime
     example: DeadLetter  # the last that died
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Heir:
+class RedriveOutcome:
     """What has become of the job that was asked for in a letter's place."""
 
-    letter: DeadLetter
+    dead_letter: DeadLetter
     state: JobState | None  # None: no scheduler has accepted it
     fingerprint: str | None  # of what it died of, if it did
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
-    """A letter that leaves the state `held`, as it is then."""
+class DeadLetterTransition:
+    """A letter that leaves the state `from_state`, as it is then."""
 
-    held: LetterState
-    letter: DeadLetter
+    from_state: DeadLetterState
+    dead_letter: DeadLetter
 
 
 @dataclass(frozen=True, slots=True)
-class Succeeded:
+class SuccessfulRequest:
     """A job that has succeeded, by what was asked for."""
 
     job_id: UUID
@@ -129,18 +129,18 @@ class Succeeded:
     accepted_at: datetime
 
 
-class DeadLetters(Protocol):
+class DeadLetterStore(Protocol):
     """Where dead letters and campaigns are kept. Errors are those of the state store."""
 
-    async def letters(self, which: LetterFilter) -> list[DeadLetter]:
+    async def list_dead_letters(self, which: DeadLetterFilter) -> list[DeadLetter]:
         """Dead letters, the last that died first (or the first, if asked so)."""
         ...
 
-    async def count_letters(self, which: LetterFilter) -> dict[LetterState, int]:
+    async def count_dead_letters(self, which: DeadLetterFilter) -> dict[DeadLetterState, int]:
         """How many there are in each state; `limit` counts for nothing."""
         ...
 
-    async def groups(self, which: LetterFilter) -> list[LetterGroup]:
+    async def group_dead_letters(self, which: DeadLetterFilter) -> list[DeadLetterGroup]:
         """Dead letters by cause and job type, the cause of the last death first."""
         ...
 
@@ -148,14 +148,14 @@ class DeadLetters(Protocol):
         """By job: the dead letter in whose place it was asked for, of those that were."""
         ...
 
-    async def heirs(self, campaign_id: UUID, unheard_before: datetime, limit: int) -> list[Heir]:
+    async def redrive_outcomes(self, campaign_id: UUID, requested_before: datetime, limit: int) -> list[RedriveOutcome]:
         """What has become of letters that are asked for: those whose job is over, and those asked for by then
         of which no scheduler has heard. The first that died first."""
         ...
 
     async def succeeded_since(
         self, requests: Collection[str], job_types: Collection[str], since: datetime
-    ) -> list[Succeeded]:
+    ) -> list[SuccessfulRequest]:
         """Jobs of these types, accepted after `since`, that have succeeded at one of these requests."""
         ...
 
@@ -175,7 +175,7 @@ class DeadLetters(Protocol):
         """
         ...
 
-    async def save_campaign(self, row: CampaignRow, moves: Sequence[Move] = ()) -> bool:
+    async def save_campaign(self, row: CampaignRow, moves: Sequence[DeadLetterTransition] = ()) -> bool:
         """Write how far a campaign is, and move its letters, together; whether it counted.
 
         Only where the store holds version `row.version - 1`. A letter moves only from the state in which it

@@ -41,12 +41,12 @@ def escape(text: str) -> str:
 
     Different texts stay different, so that unique keys keep their meaning.
     """
-    if plain(text) or _UNSTORABLE.search(text) is None:
+    if is_plain(text) or _UNSTORABLE.search(text) is None:
         return text
     return _UNSTORABLE.sub(lambda found: f"\x1a{ord(found[0]):04x}", text)
 
 
-def plain(text: str) -> bool:
+def is_plain(text: str) -> bool:
     """Whether `text` is one that every database takes as it is: cheap, and right when it says yes."""
     return text.isascii() and "\x00" not in text and "\x1a" not in text
 

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from warrener_contracts.events import JsonObject
 
-OVER = 1_000_000
+ALL_STEPS_DONE = 1_000_000
 """What `CaseEntry.done` is when nothing more is to be done about an entry."""
 
 _FINGERPRINT = 200  # characters
@@ -30,7 +30,7 @@ def refusing_fingerprint(queue: str) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Raised:
+class RaisedIncident:
     """Something that somebody should know, as whoever noticed it raises it."""
 
     kind: str  # "job.dead", "agent.lost": a ladder is chosen by it
@@ -99,7 +99,7 @@ class CaseChange:
 class Escalations(Protocol):
     """Where cases are kept. Errors are those of the state store."""
 
-    async def raise_cases(self, raised: Sequence[Raised]) -> None:
+    async def raise_cases(self, raised: Sequence[RaisedIncident]) -> None:
         """Count these, each occurrence once; open or reopen their cases and wake them. One statement."""
         ...
 

@@ -32,7 +32,7 @@ class Conflict(StoreUnavailable):
 
 
 @contextmanager
-def translated(where: object) -> Generator[None]:
+def translate_errors(where: object) -> Generator[None]:
     """Raise what goes wrong inside as StoreUnavailable, StoreRefused or StoreNotMigrated."""
     try:
         yield

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from uuid import UUID
 
 from warrener_contracts.topology import Topology, installation_exchange
-from warrener_store.records.form import Form
+from warrener_store.records.codec import ColumnCodec
 
 _OTHER_ID = "alternate"  # what a refusal names where the id is another
 _ID = re.compile(r"'([0-9a-f]{4,32})")
@@ -28,13 +28,13 @@ class Installations(Protocol):
         ...
 
 
-class KeptInstallation(Installations):
+class SqlInstallations(Installations):
     """In both databases, in the same words; a database adds how a question is asked and rows are put."""
 
-    form: Form
+    codec: ColumnCodec
 
     @abstractmethod
-    async def _ask(self, name: str, *parameters: Any) -> Sequence[Sequence[Any]]:
+    async def _query(self, name: str, *parameters: Any) -> Sequence[Sequence[Any]]:
         """Run the statement of this name, which changes nothing."""
 
     @abstractmethod
@@ -43,19 +43,19 @@ class KeptInstallation(Installations):
 
     async def keep_installation(self, installation_id: UUID) -> None:
         """Keep this id if there is none yet."""
-        await self._put_rows("keep_installation", [(self.form.id_out(installation_id),)])
+        await self._put_rows("keep_installation", [(self.codec.encode_id(installation_id),)])
 
     async def installation(self) -> UUID | None:
         """The id; None where no service has started yet."""
-        found = await self._ask("installation")
-        return self.form.id_in(found[0][0]) if found else None
+        found = await self._query("installation")
+        return self.codec.decode_id(found[0][0]) if found else None
 
 
 class ForeignBroker(Exception):
     """The namespace on the broker belongs to the installation of another store."""
 
 
-async def belong(
+async def claim_namespace(
     store: Installations,
     declare: Callable[[Topology], Awaitable[None]],
     *,
@@ -77,7 +77,7 @@ async def belong(
     except refused as error:
         if (other := other_installation(str(error), installation_id)) is None:
             raise
-        raise ForeignBroker(foreign(namespace, other, installation_id)) from error
+        raise ForeignBroker(describe_foreign_broker(namespace, other, installation_id)) from error
 
 
 async def require_installation(
@@ -92,21 +92,21 @@ async def require_installation(
     """Refuse to start a service if its namespace belongs to another store: raise `error`, which is
     given the problems."""
     try:
-        await belong(store, declare, candidate=candidate, refused=refused, namespace=namespace)
+        await claim_namespace(store, declare, candidate=candidate, refused=refused, namespace=namespace)
     except ForeignBroker as foreigner:
         raise error([str(foreigner)]) from foreigner
 
 
-def other_installation(said: str, installation_id: UUID) -> str | None:
+def other_installation(refusal: str, installation_id: UUID) -> str | None:
     """The id in a broker's refusal that is not this one, as far as the refusal goes; None where the ids are
     not what it is about. Pure."""
-    if _OTHER_ID not in said:
+    if _OTHER_ID not in refusal:
         return None
-    found = [each for each in _ID.findall(said) if not installation_id.hex.startswith(each)]
+    found = [each for each in _ID.findall(refusal) if not installation_id.hex.startswith(each)]
     return found[-1] if found else "unknown"
 
 
-def foreign(namespace: str, other: str, installation_id: UUID) -> str:
+def describe_foreign_broker(namespace: str, other: str, installation_id: UUID) -> str:
     """What is wrong and what to do. Pure."""
     return (
         f"expected namespace {namespace!r} on the broker to belong to the store's installation"

@@ -12,7 +12,7 @@ VERDICT = "done"
 """The verdict on it; what `attempts_of.sql` says of an attempt that it makes of its job."""
 
 
-def told_by(row: JobRow, attempt: AttemptRow) -> bool:
+def is_inlined_in_job(row: JobRow, attempt: AttemptRow) -> bool:
     """Whether the row tells all of this attempt but when it ran."""
     return (
         row.state is JobState.SUCCEEDED

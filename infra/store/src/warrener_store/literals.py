@@ -8,7 +8,7 @@ Value = str | datetime | Sequence[str]
 _PARAMETER = re.compile(r"\$(\d+)")
 
 
-def with_values(statement: str, *values: Value) -> str:
+def inline_values(statement: str, *values: Value) -> str:
     """The statement with values in place of `$1`, `$2` …"""
     return _PARAMETER.sub(lambda found: _literal(values[int(found[1]) - 1]), statement)
 

@@ -12,22 +12,22 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from warrener_contracts.states import JobState
-from warrener_store.chains import Chain, chains
+from warrener_store.save_batches import JobSaves, group_saves
 from warrener_store.encoding import decode, encode
-from warrener_store.listing import place_of
+from warrener_store.job_list_query import position_of
 from warrener_store.memory_escalations import MemoryEscalations
-from warrener_store.memory_kept import MemoryKept
-from warrener_store.memory_letters import MemoryLetters
+from warrener_store.memory_job_extras import MemoryJobExtras
+from warrener_store.memory_dead_letters import MemoryDeadLetters
 from warrener_store.memory_parked import MemoryParked
 from warrener_store.memory_queued import MemoryQueued
-from warrener_store.memory_successes import ended_by, told_of
-from warrener_store.newest import newest
+from warrener_store.memory_successes import success_save, succeeded_job
+from warrener_store.latest_by_key import latest_by_key
 from warrener_store.port import Inserted, Save, StateStore, StoreRefused
 from warrener_store.queued import DISPATCHED
 from warrener_store.records.successes import IN_FLIGHT
 from warrener_store.retention.memory import MemoryRetention
 from warrener_store.rows import (
-    ASKED,
+    REQUEST_FIELDS,
     AgentRow,
     AttemptRow,
     BreakerRow,
@@ -38,22 +38,22 @@ from warrener_store.rows import (
     StateCount,
 )
 from warrener_store.rules import broken_attempt_rule, broken_job_rule
-from warrener_store.running import RunningAttempt
+from warrener_store.running import RunningAttemptRow
 from warrener_store.schedules.memory import MemorySchedules
 from warrener_store.schedules.memory_watches import MemoryWatches
 from warrener_store.successes import SucceededJob, Success
-from warrener_store.watching import watched_by
+from warrener_store.watchers import merge_watchers
 
 
 class MemoryStore(
-    MemoryWatches, MemorySchedules, MemoryKept, MemoryParked, MemoryQueued, MemoryRetention, StateStore
+    MemoryWatches, MemorySchedules, MemoryJobExtras, MemoryParked, MemoryQueued, MemoryRetention, StateStore
 ):
     """Keeps everything in dictionaries until it is thrown away; start and close change nothing."""
 
     def __init__(self) -> None:
         self._jobs: dict[UUID, JobRow] = {}
         MemorySchedules.__init__(self)
-        MemoryKept.__init__(self, self._jobs)
+        MemoryJobExtras.__init__(self, self._jobs)
         MemoryParked.__init__(self)
         self._installation: UUID | None = None
         MemoryQueued.__init__(self, self._live_jobs)
@@ -66,15 +66,15 @@ class MemoryStore(
         self._agents: dict[str, AgentRow] = {}
         self._breakers: dict[str, BreakerRow] = {}
         self._escalations = MemoryEscalations()
-        self._letters = MemoryLetters(self._dead_letters, self._jobs)
+        self._dead_letter_store = MemoryDeadLetters(self._dead_letters, self._jobs)
 
     @property
     def escalations(self) -> MemoryEscalations:
         return self._escalations
 
     @property
-    def letters(self) -> MemoryLetters:
-        return self._letters
+    def dead_letter_store(self) -> MemoryDeadLetters:
+        return self._dead_letter_store
 
     @property
     def retention(self) -> MemoryRetention:
@@ -119,40 +119,40 @@ class MemoryStore(
         return {job_id: self._jobs[job_id] for job_id in job_ids if job_id in self._jobs}
 
     async def save_jobs(self, saves: Sequence[Save]) -> set[UUID]:
-        applicable = [chain for chain in chains(saves) if self._applies(chain)]
-        for chain in applicable:
-            _allow(chain.row)
-            for attempt in chain.attempts:
+        applicable = [job_saves for job_saves in group_saves(saves) if self._applies(job_saves)]
+        for job_saves in applicable:
+            _allow(job_saves.row)
+            for attempt in job_saves.attempts:
                 _allow_attempt(attempt)
-        for chain in applicable:
-            self._apply(chain)
-        return {chain.row.job_id for chain in applicable}
+        for job_saves in applicable:
+            self._apply(job_saves)
+        return {job_saves.row.job_id for job_saves in applicable}
 
-    def _applies(self, chain: Chain) -> bool:
-        held = self._jobs.get(chain.row.job_id)
-        return held is not None and held.version == chain.held and not held.state.terminal
+    def _applies(self, job_saves: JobSaves) -> bool:
+        held = self._jobs.get(job_saves.row.job_id)
+        return held is not None and held.version == job_saves.base_version and not held.state.terminal
 
-    def _apply(self, chain: Chain) -> None:
-        job_id = chain.row.job_id
-        self._jobs[job_id] = _asked_as(self._jobs[job_id], _own(chain.row))
-        if chain.row.state.terminal:
+    def _apply(self, job_saves: JobSaves) -> None:
+        job_id = job_saves.row.job_id
+        self._jobs[job_id] = _with_request_of(self._jobs[job_id], _own(job_saves.row))
+        if job_saves.row.state.terminal:
             self._deadlines.pop(job_id, None)
             self._live.discard(job_id)
-        for attempt in chain.attempts:
+        for attempt in job_saves.attempts:
             self._attempts.setdefault((job_id, attempt.attempt), attempt)
-        for letter in chain.dead_letters:
-            self._dead_letters.setdefault(job_id, letter)
+        for dead_letter in job_saves.dead_letters:
+            self._dead_letters.setdefault(job_id, dead_letter)
 
     async def succeed_jobs(self, successes: Sequence[Success], now: datetime) -> dict[UUID, SucceededJob]:
-        told = {success.job_id: success for success in successes}
-        ending = [success for success in told.values() if self._ends(success)]
-        ended = {success.job_id: ended_by(success, self._jobs[success.job_id], now) for success in ending}
+        by_job = {success.job_id: success for success in successes}
+        ending = [success for success in by_job.values() if self._ends(success)]
+        ended = {success.job_id: success_save(success, self._jobs[success.job_id], now) for success in ending}
         await self.save_jobs([*ended.values()])
-        return {job_id: told_of(save.row) for job_id, save in ended.items()}
+        return {job_id: succeeded_job(save.row) for job_id, save in ended.items()}
 
-    def _ends(self, told: Success) -> bool:
-        held = self._jobs.get(told.job_id)
-        return held is not None and held.attempt == told.attempt and held.state in IN_FLIGHT
+    def _ends(self, success: Success) -> bool:
+        held = self._jobs.get(success.job_id)
+        return held is not None and held.attempt == success.attempt and held.state in IN_FLIGHT
 
     async def claim_due(
         self, states: Collection[JobState], now: datetime, until: datetime, limit: int
@@ -174,24 +174,24 @@ class MemoryStore(
         seen = {agent_id: agent.last_seen_at for agent_id, agent in self._agents.items()}
         return {owner: seen.get(owner) for owner in owners}
 
-    async def running_of(self, owners: Collection[str]) -> list[RunningAttempt]:
+    async def running_of(self, owners: Collection[str]) -> list[RunningAttemptRow]:
         return [one for one in self._running(self._live) if one.owner in owners]
 
-    async def running_among(self, job_ids: Collection[UUID]) -> dict[UUID, RunningAttempt]:
+    async def running_among(self, job_ids: Collection[UUID]) -> dict[UUID, RunningAttemptRow]:
         return {one.job_id: one for one in self._running(job_ids)}
 
     async def claim_lost(self, job_ids: Collection[UUID], now: datetime, until: datetime) -> list[JobRow]:
         lost = sorted(one.job_id for one in self._running(job_ids) if one.lease_until <= now)
         return [self._change(job_id, lease_until=until) for job_id in lost]
 
-    def _running(self, job_ids: Iterable[UUID]) -> Iterator[RunningAttempt]:
+    def _running(self, job_ids: Iterable[UUID]) -> Iterator[RunningAttemptRow]:
         for job_id in job_ids:
             row = self._jobs.get(job_id)
             if row is not None and row.state is JobState.RUNNING:
                 assert row.owner is not None  # a rule of the store, as is the lease
                 assert row.lease_until is not None
                 cancelled = row.cancel_reason is not None
-                yield RunningAttempt(job_id, row.attempt, row.owner, row.lease_until, cancelled)
+                yield RunningAttemptRow(job_id, row.attempt, row.owner, row.lease_until, cancelled)
 
     async def add_watchers(self, watchers: Sequence[tuple[UUID, str]]) -> set[UUID]:
         more: dict[UUID, list[str]] = {}
@@ -199,7 +199,7 @@ class MemoryStore(
             more.setdefault(job_id, []).append(address)
         live = {job_id for job_id in more if job_id in self._jobs and not self._jobs[job_id].state.terminal}
         for job_id in live:
-            self._change(job_id, watchers=watched_by(self._jobs[job_id].watchers, more[job_id]))
+            self._change(job_id, watchers=merge_watchers(self._jobs[job_id].watchers, more[job_id]))
         return live
 
     async def mark_unpublished(self, attempts: Sequence[tuple[UUID, int]], now: datetime) -> None:
@@ -220,14 +220,14 @@ class MemoryStore(
 
     async def put_job_types(self, job_types: Sequence[JobTypeRow]) -> None:
         everything = (*self._job_types.values(), *job_types)
-        self._job_types = newest(everything, lambda row: row.name, lambda row: row.announced_at)
+        self._job_types = latest_by_key(everything, lambda row: row.name, lambda row: row.announced_at)
 
     async def job_types(self, names: Collection[str] | None = None) -> dict[str, JobTypeRow]:
         return {name: row for name, row in self._job_types.items() if names is None or name in names}
 
     async def put_agents(self, agents: Sequence[AgentRow]) -> None:
         everything = (*self._agents.values(), *agents)
-        self._agents = newest(everything, lambda row: row.agent_id, lambda row: row.last_seen_at)
+        self._agents = latest_by_key(everything, lambda row: row.agent_id, lambda row: row.last_seen_at)
 
     async def agents(self, since: datetime | None = None) -> list[AgentRow]:
         rows = (row for row in self._agents.values() if since is None or row.last_seen_at >= since)
@@ -245,7 +245,7 @@ class MemoryStore(
         self._breakers[row.name] = row
         return True
 
-    async def wake_held(self, job_types: Collection[str], now: datetime, beyond: datetime, limit: int) -> int:
+    async def release_held_jobs(self, job_types: Collection[str], now: datetime, beyond: datetime, limit: int) -> int:
         held = sorted(
             (row.due_at, row.job_id)
             for row in self._live_jobs()
@@ -274,7 +274,7 @@ class MemoryStore(
         chosen = [row for row in self._jobs.values() if _matches(row, which)]
         if which.before is not None:
             last = self._jobs.get(which.before)
-            place = place_of(which.before, None if last is None else last.accepted_at)
+            place = position_of(which.before, None if last is None else last.accepted_at)
             chosen = [row for row in chosen if (row.accepted_at, row.job_id) < place]
         return _latest(chosen, lambda row: (row.accepted_at, row.job_id))[: which.limit]
 
@@ -314,9 +314,9 @@ def _own(row: JobRow) -> JobRow:
     return replace(row, arguments=decode(encode(row.arguments)), result=decode(encode(row.result)))
 
 
-def _asked_as(held: JobRow, row: JobRow) -> JobRow:
+def _with_request_of(held: JobRow, row: JobRow) -> JobRow:
     """`row` with what was asked for as it is stored: that never changes."""
-    return replace(row, **{name: getattr(held, name) for name in ASKED})
+    return replace(row, **{name: getattr(held, name) for name in REQUEST_FIELDS})
 
 
 def _allow(row: JobRow) -> None:

@@ -5,8 +5,8 @@ from dataclasses import replace
 from datetime import datetime
 
 from warrener_store.encoding import decode, encode
-from warrener_store.escalations import OVER, CaseChange, CaseEntry, CaseRow, Escalations, Raised
-from warrener_store.raising import once, opened, openings
+from warrener_store.escalations import ALL_STEPS_DONE, CaseChange, CaseEntry, CaseRow, Escalations, RaisedIncident
+from warrener_store.case_lifecycle import unique_raised, apply_update, aggregate_raised
 from warrener_store.retention.port import Occurrence
 
 
@@ -25,7 +25,7 @@ class MemoryEscalations(Escalations):
     def names(self, fingerprint: str, occurrence: str) -> bool:
         """True if the case is open and this occurrence is not dealt with."""
         case, entry = self._cases.get(fingerprint), self._of(fingerprint).get(occurrence)
-        return case is not None and case.closed_at is None and entry is not None and entry.done < OVER
+        return case is not None and case.closed_at is None and entry is not None and entry.done < ALL_STEPS_DONE
 
     def occurrences(self, fingerprint: str) -> int:
         """How many are kept of a case."""
@@ -51,15 +51,15 @@ class MemoryEscalations(Escalations):
         """Forget these; how many."""
         return sum(self._entries.get(key[0], {}).pop(key[1], None) is not None for key in set(keys))
 
-    async def raise_cases(self, raised: Sequence[Raised]) -> None:
-        new = [each for each in once(raised) if each.occurrence not in self._of(each.fingerprint)]
+    async def raise_cases(self, raised: Sequence[RaisedIncident]) -> None:
+        new = [each for each in unique_raised(raised) if each.occurrence not in self._of(each.fingerprint)]
         for each in new:
             self._of(each.fingerprint)[each.occurrence] = CaseEntry(
                 occurrence=each.occurrence, subject=each.subject, raised_at=each.raised_at
             )
-        for opening in openings(new):
-            fingerprint = opening.last.fingerprint
-            row = opened(self._cases.get(fingerprint), opening)
+        for case_update in aggregate_raised(new):
+            fingerprint = case_update.last.fingerprint
+            row = apply_update(self._cases.get(fingerprint), case_update)
             self._cases[fingerprint] = replace(row, sample=decode(encode(row.sample)))
 
     async def claim_cases(self, now: datetime, until: datetime, claim: str, limit: int) -> list[CaseRow]:
@@ -143,5 +143,5 @@ class MemoryEscalations(Escalations):
     def _end_if_closed(self, fingerprint: str) -> None:
         if self._cases[fingerprint].closed_at is not None:
             self._entries[fingerprint] = {
-                name: replace(entry, done=OVER) for name, entry in self._of(fingerprint).items()
+                name: replace(entry, done=ALL_STEPS_DONE) for name, entry in self._of(fingerprint).items()
             }

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from warrener_contracts.states import JobState
 from warrener_store.queued import FIRST_ID, QueuedGroup, QueuedJob, QueuedJobs, QueueHead
-from warrener_store.records.policies import policy_in, policy_out
+from warrener_store.records.policies import decode_policy, encode_policy
 from warrener_store.rows import JobRow
 
 
@@ -31,11 +31,11 @@ class MemoryQueued(QueuedJobs):
         jobs: Counter[tuple[str, str]] = Counter()
         old: Counter[tuple[str, str]] = Counter()
         for at, row in islice(self._published(queue), limit):
-            group = (row.job_type, policy_out(row.policy))
+            group = (row.job_type, encode_policy(row.policy))
             jobs[group] += 1
             old[group] += at <= settled
         return [
-            QueuedGroup(group[0], policy_in(group[1]), count, old[group])
+            QueuedGroup(group[0], decode_policy(group[1]), count, old[group])
             for group, count in sorted(jobs.items())
         ]
 

@@ -10,35 +10,35 @@ from warrener_store.rows import AttemptEnd, AttemptRow, JobRow
 from warrener_store.successes import SucceededJob, Success
 
 
-def ended_by(told: Success, row: JobRow, now: datetime) -> Save:
+def success_save(success: Success, row: JobRow, now: datetime) -> Save:
     """The save by which a success ends the job of this row."""
     over = replace(
         row,
         version=row.version + 1,
         state=JobState.SUCCEEDED,
-        owner=told.agent_id,
+        owner=success.agent_id,
         due_at=None,
         wake_at=None,
         lease_until=None,
         finished_at=now,
         updated_at=now,
-        result=told.result,
+        result=success.result,
     )
     attempt = AttemptRow(
         job_id=row.job_id,
         attempt=row.attempt,
         end=AttemptEnd.SUCCEEDED,
-        agent_id=told.agent_id,
+        agent_id=success.agent_id,
         dispatched_at=row.dispatched_at,
-        started_at=told.started_at,
-        finished_at=told.finished_at,
+        started_at=success.started_at,
+        finished_at=success.finished_at,
         error=None,
         verdict=VERDICT,
     )
     return Save(over, attempt)
 
 
-def told_of(row: JobRow) -> SucceededJob:
+def succeeded_job(row: JobRow) -> SucceededJob:
     """What there is to tell of a job that has succeeded."""
     assert row.finished_at is not None
     return SucceededJob(

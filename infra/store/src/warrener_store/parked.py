@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
 from warrener_store.encoding import escape, unescape
-from warrener_store.records.form import Form, document_in, document_out, text_in, text_out
+from warrener_store.records.codec import ColumnCodec, decode_document, encode_document, decode_text, encode_text
 
 _NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 PARKED_COLUMNS = (
@@ -53,39 +53,39 @@ class ParkedMessage:
     times: int = 1  # how often it was parked
 
 
-def parked_out(row: ParkedMessage, form: Form) -> tuple[Any, ...]:
+def parked_to_row(row: ParkedMessage, codec: ColumnCodec) -> tuple[Any, ...]:
     """The values of PARKED_COLUMNS, but for the last, which the database counts."""
     return (
         escape(row.parked_id),
         escape(row.queue),
         escape(row.reason),
         escape(row.detail),
-        text_out(row.content_type),
+        encode_text(row.content_type),
         row.body,
-        form.moment_out(row.parked_at),
-        text_out(row.exchange),
-        text_out(row.routing_key),
-        text_out(row.message_id),
-        text_out(row.type),
-        document_out(dict(row.headers)) if row.headers else None,
+        codec.encode_moment(row.parked_at),
+        encode_text(row.exchange),
+        encode_text(row.routing_key),
+        encode_text(row.message_id),
+        encode_text(row.type),
+        encode_document(dict(row.headers)) if row.headers else None,
     )
 
 
-def parked_in(values: Sequence[Any], form: Form) -> ParkedMessage:
+def parked_from_row(values: Sequence[Any], codec: ColumnCodec) -> ParkedMessage:
     """The row whose PARKED_COLUMNS have these values."""
     return ParkedMessage(
         parked_id=unescape(values[0]),
         queue=unescape(values[1]),
         reason=unescape(values[2]),
         detail=unescape(values[3]),
-        content_type=text_in(values[4]),
+        content_type=decode_text(values[4]),
         body=values[5],
-        parked_at=form.moment_in(values[6]),
-        exchange=text_in(values[7]),
-        routing_key=text_in(values[8]),
-        message_id=text_in(values[9]),
-        type=text_in(values[10]),
-        headers=document_in(values[11]) or {},
+        parked_at=codec.decode_moment(values[6]),
+        exchange=decode_text(values[7]),
+        routing_key=decode_text(values[8]),
+        message_id=decode_text(values[9]),
+        type=decode_text(values[10]),
+        headers=decode_document(values[11]) or {},
         times=values[12],
     )
 
@@ -147,13 +147,13 @@ class ParkedMessages(Protocol):
         ...
 
 
-class KeptParked(ParkedMessages):
+class SqlParkedMessages(ParkedMessages):
     """In both databases, in the same words; a database adds how a question is asked and rows are put."""
 
-    form: Form
+    codec: ColumnCodec
 
     @abstractmethod
-    async def _ask_text(self, text: str, parameters: Sequence[Any]) -> Sequence[Sequence[Any]]:
+    async def _query_text(self, text: str, parameters: Sequence[Any]) -> Sequence[Sequence[Any]]:
         """Run this statement, which changes nothing; its parameters are `$1`, `$2` …"""
 
     @abstractmethod
@@ -164,41 +164,41 @@ class KeptParked(ParkedMessages):
         self, which: ParkedFilter, limit: int, after: ParkedAt | None = None
     ) -> list[ParkedMessage]:
         """The oldest first, from behind `after` on."""
-        asked = _Asked(self.form)
-        asked.only(which)
+        query = _ParkedQuery(self.codec)
+        query.only(which)
         if after is not None:
-            asked.behind(after)
-        text = f"{_LIST}{asked.where} ORDER BY parked_at, parked_id LIMIT {int(limit)}"
-        return [parked_in(values, self.form) for values in await self._ask_text(text, asked.parameters)]
+            query.after_position(after)
+        text = f"{_LIST}{query.where} ORDER BY parked_at, parked_id LIMIT {int(limit)}"
+        return [parked_from_row(values, self.codec) for values in await self._query_text(text, query.parameters)]
 
     async def group_parked(self, which: ParkedFilter) -> list[ParkedGroup]:
         """How many there are, by queue and reason."""
-        asked = _Asked(self.form)
-        asked.only(which)
-        text = f"{_GROUP}{asked.where} GROUP BY queue, reason ORDER BY queue, reason"
+        query = _ParkedQuery(self.codec)
+        query.only(which)
+        text = f"{_GROUP}{query.where} GROUP BY queue, reason ORDER BY queue, reason"
         return [
             ParkedGroup(
                 unescape(values[0]),
                 unescape(values[1]),
                 int(values[2]),
-                self.form.moment_in(values[3]),
-                self.form.moment_in(values[4]),
+                self.codec.decode_moment(values[3]),
+                self.codec.decode_moment(values[4]),
             )
-            for values in await self._ask_text(text, asked.parameters)
+            for values in await self._query_text(text, query.parameters)
         ]
 
     async def forget_parked(self, messages: Sequence[ParkedMessage]) -> None:
         """Delete these. One that was parked once more since stays."""
-        rows = [(escape(one.parked_id), one.times, self.form.moment_out(one.parked_at)) for one in messages]
+        rows = [(escape(one.parked_id), one.times, self.codec.encode_moment(one.parked_at)) for one in messages]
         if rows:
             await self._put_rows("forget_parked", rows)
 
 
-class _Asked:
+class _ParkedQuery:
     """The condition of a question, and its parameters."""
 
-    def __init__(self, form: Form) -> None:
-        self._form = form
+    def __init__(self, codec: ColumnCodec) -> None:
+        self._codec = codec
         self._conditions: list[str] = []
         self.parameters: list[Any] = []
 
@@ -215,16 +215,16 @@ class _Asked:
         if which.queue is not None:
             self._add("queue = {}", escape(which.queue))
         if which.since is not None:
-            self._add("parked_at >= {}", self._form.moment_out(which.since))
+            self._add("parked_at >= {}", self._codec.encode_moment(which.since))
         if which.before is not None:
-            self._add("parked_at < {}", self._form.moment_out(which.before))
+            self._add("parked_at < {}", self._codec.encode_moment(which.before))
         if which.ids is not None:
             marks = ", ".join(["{}"] * len(which.ids)) or "NULL"
             self._add(f"parked_id IN ({marks})", *map(escape, which.ids))
 
-    def behind(self, place: ParkedAt) -> None:
+    def after_position(self, place: ParkedAt) -> None:
         """What comes after this place."""
-        values = self._form.moment_out(place.parked_at), escape(place.parked_id)
+        values = self._codec.encode_moment(place.parked_at), escape(place.parked_id)
         self._add("(parked_at, parked_id) > ({}, {})", *values)
 
     def _add(self, condition: str, *values: Any) -> None:

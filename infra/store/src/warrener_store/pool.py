@@ -12,7 +12,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 C = TypeVar("C")
 
-LONG_IDLE = 30.0
+IDLE_CHECK_AFTER = 30.0
 """Seconds without use after which a connection is asked whether it still works: what stands between it and
 the database (a proxy, a firewall, a server that has moved) may have forgotten it without a word."""
 
@@ -24,15 +24,15 @@ class Driver(Protocol[C]):
         """A new one. Raises what the driver raises."""
         ...
 
-    def broken(self, connection: C) -> bool:
+    def is_broken(self, connection: C) -> bool:
         """Whether it is known to be of no use any more; asks nobody."""
         ...
 
-    async def works(self, connection: C) -> bool:
+    async def is_alive(self, connection: C) -> bool:
         """Whether the database answers through it, and soon."""
         ...
 
-    def hang_up(self, connection: C) -> None:
+    def abort(self, connection: C) -> None:
         """Close it at once, without a word to the database."""
         ...
 
@@ -46,23 +46,23 @@ class _Idle(NamedTuple, Generic[C]):
     since: float
 
 
-class Pool(Generic[C]):
+class ConnectionPool(Generic[C]):
     """At most so many connections. The one given back last is lent first: its statements are prepared."""
 
-    def __init__(self, driver: Driver[C], most: int, *, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(self, driver: Driver[C], max_size: int, *, clock: Callable[[], float] = monotonic) -> None:
         self._driver, self._clock = driver, clock
-        self._places = asyncio.Semaphore(most)
+        self._places = asyncio.Semaphore(max_size)
         self._idle: list[_Idle[C]] = []
         self._closing: set[asyncio.Task[None]] = set()
 
-    def lent(self) -> "Loan[C]":
+    def acquire(self) -> "PooledConnection[C]":
         """`async with pool.lent() as connection:`; it waits while all are lent.
 
         One whose borrower is interrupted is closed first, so that what was under way is over then; one that
         did not answer in time is closed without waiting. Where one is broken or silent, so most likely are
         the idle ones: all are closed.
         """
-        return Loan(self)
+        return PooledConnection(self)
 
     async def close(self) -> None:
         """Close what is idle, and wait for what is closing. It may be used again afterwards."""
@@ -70,8 +70,8 @@ class Pool(Generic[C]):
         if self._closing:
             await asyncio.wait(self._closing)
 
-    async def take(self) -> C:
-        """A connection to be given back, as `lent` does it."""
+    async def check_out(self) -> C:
+        """A connection to be given back, as `acquire` does it."""
         await self._places.acquire()
         try:
             return await self._usable()
@@ -79,15 +79,15 @@ class Pool(Generic[C]):
             self._places.release()
             raise
 
-    async def give_back(self, connection: C, *, interrupted: bool = False, silent: bool = False) -> None:
+    async def check_in(self, connection: C, *, interrupted: bool = False, silent: bool = False) -> None:
         """What was taken."""
         try:
             if silent:
-                self._driver.hang_up(connection)
+                self._driver.abort(connection)
                 self._clear()
             elif interrupted:
                 await asyncio.shield(self._let_go(connection))
-            elif self._driver.broken(connection):
+            elif self._driver.is_broken(connection):
                 self._let_go(connection)
                 self._clear()
             else:
@@ -98,21 +98,21 @@ class Pool(Generic[C]):
     async def _usable(self) -> C:
         while self._idle:
             connection, since = self._idle.pop()
-            if self._driver.broken(connection):
+            if self._driver.is_broken(connection):
                 self._let_go(connection)
                 self._clear()
-            elif self._clock() - since < LONG_IDLE or await self._asked(connection):
+            elif self._clock() - since < IDLE_CHECK_AFTER or await self._check_alive(connection):
                 return connection
         return await self._driver.open()
 
-    async def _asked(self, connection: C) -> bool:
-        works = False
+    async def _check_alive(self, connection: C) -> bool:
+        is_alive = False
         try:
-            works = await self._driver.works(connection)
+            is_alive = await self._driver.is_alive(connection)
         finally:
-            if not works:
+            if not is_alive:
                 self._let_go(connection)
-        return works
+        return is_alive
 
     def _clear(self) -> None:
         while self._idle:
@@ -126,24 +126,24 @@ class Pool(Generic[C]):
         return closing
 
 
-class Loan(Generic[C]):
+class PooledConnection(Generic[C]):
     """A connection that is lent; a class and no generator, as there is one for each statement."""
 
     __slots__ = ("_connection", "_pool")
 
     _connection: C
 
-    def __init__(self, pool: Pool[C]) -> None:
+    def __init__(self, pool: ConnectionPool[C]) -> None:
         self._pool = pool
 
     async def __aenter__(self) -> C:
-        self._connection = await self._pool.take()
+        self._connection = await self._pool.check_out()
         return self._connection
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._pool.give_back(
+        await self._pool.check_in(
             self._connection,
             interrupted=isinstance(error, asyncio.CancelledError),
             silent=isinstance(error, TimeoutError),

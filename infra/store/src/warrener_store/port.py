@@ -10,10 +10,10 @@ from typing import Protocol
 from uuid import UUID
 
 from warrener_contracts.states import JobState
-from warrener_store.checkpoints import KeptCheckpoints
-from warrener_store.dead_letters import DeadLetters
+from warrener_store.checkpoints import JobCheckpoints
+from warrener_store.dead_letters import DeadLetterStore
 from warrener_store.escalations import Escalations
-from warrener_store.frozen import checked
+from warrener_store.fast_dataclass import frozen_dataclass
 from warrener_store.parked import ParkedMessage, ParkedMessages
 from warrener_store.queued import QueuedJobs
 from warrener_store.rows import (
@@ -31,7 +31,7 @@ from warrener_store.successes import Successes
 from warrener_store.trees import CancelledTrees
 
 
-@checked(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Inserted:
     """What became of one job of an insert. `row` is what the store holds now under its id or its key."""
 
@@ -39,7 +39,7 @@ class Inserted:
     new: bool  # False: a job by this id, or with this idempotency key, was there before
 
 
-@checked(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Save:
     """One change of one job: the new row, and what goes with it in the same transaction.
 
@@ -53,7 +53,7 @@ class Save:
 
 
 class StateStore(
-    CancelledTrees, KeptCheckpoints, QueuedJobs, RunningAttempts, Successes, ParkedMessages, Protocol
+    CancelledTrees, JobCheckpoints, QueuedJobs, RunningAttempts, Successes, ParkedMessages, Protocol
 ):
     """Where schedules, jobs, attempts and dead letters are kept. Errors of the database are StoreUnavailable
     (try again) or StoreRefused (a constraint: a bug).
@@ -68,7 +68,7 @@ class StateStore(
         ...
 
     @property
-    def letters(self) -> DeadLetters:
+    def dead_letter_store(self) -> DeadLetterStore:
         """Dead letters, and the campaigns over them: a port of its own, kept here."""
         ...
 
@@ -161,7 +161,7 @@ class StateStore(
         """Keep its first version, or the one after that which is stored; False where another was faster."""
         ...
 
-    async def wake_held(self, job_types: Collection[str], now: datetime, beyond: datetime, limit: int) -> int:
+    async def release_held_jobs(self, job_types: Collection[str], now: datetime, beyond: datetime, limit: int) -> int:
         """Have jobs looked at now that wait or retry, are due, and were put off until after `beyond`; at most
         `limit`, the first due first. How many."""
         ...

@@ -17,7 +17,7 @@ else:
 _CONNECT_SECONDS = 5
 _CHECK_SECONDS = 3
 _CLOSE_SECONDS = 2
-SILENCE = 8.0
+RESPONSE_TIMEOUT = 8.0
 """Seconds after which a server that says nothing is taken to be gone, or the network to it."""
 _IDLE, _INTERVAL, _PROBES, _UNACKNOWLEDGED = 4, 2, 2, 8
 """TCP: seconds without traffic before the first probe, between probes, how many go unanswered, and how long
@@ -61,8 +61,8 @@ class PostgresDriver:
     """Connections on which each statement is a transaction: no BEGIN, no COMMIT to wait for. A statement is
     prepared when it is first used."""
 
-    def __init__(self, address: PostgresAddress, *, silence: float = SILENCE) -> None:
-        self._address, self._silence = address, silence
+    def __init__(self, address: PostgresAddress, *, response_timeout: float = RESPONSE_TIMEOUT) -> None:
+        self._address, self._response_timeout = address, response_timeout
 
     async def open(self) -> Connection:
         """A new one. Raises what asyncpg raises, in time."""
@@ -70,7 +70,7 @@ class PostgresDriver:
         wanted["server_settings"] = _LIMITS | wanted["server_settings"]
         connection: Connection = await asyncpg.connect(
             timeout=_CONNECT_SECONDS,
-            command_timeout=self._silence,
+            command_timeout=self._response_timeout,
             max_cacheable_statement_size=0,  # however long a statement is, it is prepared once
             connection_class=_Connection,
             **wanted,
@@ -81,18 +81,18 @@ class PostgresDriver:
             await connection.execute(_TRANSACTION_LIMIT)
         return connection
 
-    def broken(self, connection: Connection) -> bool:
+    def is_broken(self, connection: Connection) -> bool:
         """Whether its server has hung up."""
         return connection.is_closed()
 
-    async def works(self, connection: Connection) -> bool:
+    async def is_alive(self, connection: Connection) -> bool:
         """Whether the server answers through it, and soon."""
         with suppress(OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
             await connection.fetchval("SELECT 1", timeout=_CHECK_SECONDS)
             return True
         return False
 
-    def hang_up(self, connection: Connection) -> None:
+    def abort(self, connection: Connection) -> None:
         """Close one that does not answer, without waiting for anything."""
         with suppress(asyncpg.InterfaceError):
             connection.terminate()

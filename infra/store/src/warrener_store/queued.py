@@ -17,9 +17,9 @@ from warrener_store.rows import JobRow
 DISPATCHED = (JobState.QUEUED, JobState.RETRYING)
 """States in which the broker has, or should have, a dispatch of the job."""
 
-NAMED = datetime(9999, 12, 31, tzinfo=UTC)
+START_TIMEOUT_REPORTED = datetime(9999, 12, 31, tzinfo=UTC)
 """`wake_at` of a queued job that was named for waiting longer than its start_timeout: it is named once."""
-NOTIFIED = datetime(9999, 12, 30, tzinfo=UTC)
+REFUSAL_REPORTED = datetime(9999, 12, 30, tzinfo=UTC)
 """`wake_at` of a queued job whose requesters know that its queue refuses it (`job.waiting`)."""
 FIRST_ID = UUID(int=0)
 """An id before that of every job."""

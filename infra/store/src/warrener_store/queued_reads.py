@@ -7,19 +7,19 @@ from typing import Any
 from uuid import UUID
 
 from warrener_store.queued import FIRST_ID, QueuedGroup, QueuedJob, QueuedJobs, QueueHead
-from warrener_store.records.form import Form, text_in, text_out
-from warrener_store.records.jobs import job_in
-from warrener_store.records.policies import policy_in
+from warrener_store.records.codec import ColumnCodec, decode_text, encode_text
+from warrener_store.records.jobs import job_from_row
+from warrener_store.records.policies import decode_policy
 from warrener_store.rows import JobRow
 
 
 class QueuedReads(QueuedJobs):
     """A database adds how a statement is run."""
 
-    form: Form
+    codec: ColumnCodec
 
     @abstractmethod
-    async def _ask(self, name: str, *parameters: Any) -> Sequence[Sequence[Any]]:
+    async def _query(self, name: str, *parameters: Any) -> Sequence[Sequence[Any]]:
         """Run the statement of this name, which changes nothing."""
 
     @abstractmethod
@@ -28,34 +28,34 @@ class QueuedReads(QueuedJobs):
 
     async def queue_heads(self) -> list[QueueHead]:
         return [
-            QueueHead(text_in(queue) or "", self.form.moment_in(oldest), bool(unpublished))
-            for queue, oldest, unpublished in await self._ask("queue_heads")
+            QueueHead(decode_text(queue) or "", self.codec.decode_moment(oldest), bool(unpublished))
+            for queue, oldest, unpublished in await self._query("queue_heads")
         ]
 
     async def queued_groups(self, queue: str, settled: datetime, limit: int) -> list[QueuedGroup]:
-        found = await self._ask("queued_groups", text_out(queue), self.form.moment_out(settled), limit)
+        found = await self._query("queued_groups", encode_text(queue), self.codec.encode_moment(settled), limit)
         return [
-            QueuedGroup(text_in(job_type) or "", policy_in(policy), jobs, int(old))
+            QueuedGroup(decode_text(job_type) or "", decode_policy(policy), jobs, int(old))
             for job_type, policy, jobs, old in found
         ]
 
     async def oldest_queued(self, queue: str, until: datetime, limit: int) -> list[QueuedJob]:
-        form = self.form
-        found = await self._ask("oldest_queued", text_out(queue), form.moment_out(until), limit)
-        return [QueuedJob(form.id_in(job_id), form.moment_in(at)) for job_id, at in found]
+        codec = self.codec
+        found = await self._query("oldest_queued", encode_text(queue), codec.encode_moment(until), limit)
+        return [QueuedJob(codec.decode_id(job_id), codec.decode_moment(at)) for job_id, at in found]
 
     async def unpublished_jobs(
         self, queue: str, until: datetime, limit: int, *, after: UUID = FIRST_ID
     ) -> list[JobRow]:
-        form = self.form
-        found = await self._ask(
-            "unpublished_jobs", text_out(queue), form.moment_out(until), limit, form.id_out(after)
+        codec = self.codec
+        found = await self._query(
+            "unpublished_jobs", encode_text(queue), codec.encode_moment(until), limit, codec.encode_id(after)
         )
-        return [job_in(values, form) for values in found]
+        return [job_from_row(values, codec) for values in found]
 
     async def mark_unpublished(self, attempts: Sequence[tuple[UUID, int]], now: datetime) -> None:
-        form = self.form
+        codec = self.codec
         await self._put_rows(
             "mark_unpublished",
-            [(form.id_out(job_id), attempt, form.moment_out(now)) for job_id, attempt in sorted(attempts)],
+            [(codec.encode_id(job_id), attempt, codec.encode_moment(now)) for job_id, attempt in sorted(attempts)],
         )

@@ -10,10 +10,10 @@ from warrener_contracts.circuit_breaker import BreakerPolicy, BreakerState
 from warrener_contracts.events import AttemptDispatchedData, ErrorInfo, JobFinishedData, JsonObject
 from warrener_contracts.policy import Guarantee, JobPolicy
 from warrener_contracts.states import JobState
-from warrener_store.frozen import checked
+from warrener_store.fast_dataclass import frozen_dataclass
 
 
-@checked(frozen=True, kw_only=True)  # no slots: a copy of all its fields is one step (`becoming.become`)
+@frozen_dataclass(frozen=True, kw_only=True)  # no slots: a copy of all its fields is one step (`job_row.evolve`)
 class JobRow:
     """One job. `version` grows by one with every change; a save counts only from the version before.
 
@@ -93,7 +93,7 @@ class JobRow:
         )
 
 
-ASKED = (
+REQUEST_FIELDS = (
     "job_id",
     "job_type",
     "queue",
@@ -126,7 +126,7 @@ class AttemptEnd(StrEnum):
     SNOOZED = "snoozed"
 
 
-@checked(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptRow:
     """One attempt that is over; written once, by the supervisor."""
 
@@ -141,18 +141,18 @@ class AttemptRow:
     verdict: str  # "done", "retry at …", "dead: …": what the supervisor made of it
 
 
-class LetterState(StrEnum):
+class DeadLetterState(StrEnum):
     """What has been done about a dead letter."""
 
     OPEN = "open"  # nothing yet
-    TAKEN = "taken"  # a campaign will ask for it again
-    ASKED = "asked"  # asked for again; that job is not over
+    CLAIMED = "taken"  # a campaign will ask for it again
+    REQUEUED = "asked"  # asked for again; that job is not over
     SUCCEEDED = "succeeded"  # the job asked for in its place has
-    RETURNED = "returned"  # that job has died of the same cause; it has a dead letter of its own
+    DIED_AGAIN = "returned"  # that job has died of the same cause; it has a dead letter of its own
     DIED = "died"  # that job has died of another cause; the same
-    ENDED = "ended"  # that job was cancelled, or its deadline passed
+    REOPENED = "ended"  # that job was cancelled, or its deadline passed
     REFUSED = "refused"  # its arguments are not what the job type asks for
-    OVERTAKEN = "overtaken"  # the same request has succeeded since under another id
+    ALREADY_SUCCEEDED = "overtaken"  # the same request has succeeded since under another id
     DROPPED = "dropped"  # nobody will ask for it again
 
     @property
@@ -161,7 +161,7 @@ class LetterState(StrEnum):
         return self in UNRESOLVED
 
 
-UNRESOLVED = (LetterState.OPEN, LetterState.ENDED, LetterState.REFUSED)
+UNRESOLVED = (DeadLetterState.OPEN, DeadLetterState.REOPENED, DeadLetterState.REFUSED)
 """Those that a campaign may take, in the order in which the index by cause names them."""
 
 
@@ -177,7 +177,7 @@ class DeadLetter:
     died_at: datetime
     fingerprint: str = ""  # of the cause; empty: it died before causes had one
 
-    state: LetterState = LetterState.OPEN
+    state: DeadLetterState = DeadLetterState.OPEN
     campaign_id: UUID | None = None  # the last that has dealt with it
     redriven_as: UUID | None = None  # the job that was asked for in its place
     redrives: int = 0
@@ -235,7 +235,7 @@ class StateCount:
     jobs: int
 
 
-GRACE = timedelta(seconds=10)  # how long a claimed row is left to the one that claimed it
+CLAIM_TIMEOUT = timedelta(seconds=10)  # how long a claimed row is left to the one that claimed it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from uuid import UUID
 from warrener_store.rows import JobRow
 
 
-class RunningAttempt(NamedTuple):
+class RunningAttemptRow(NamedTuple):
     """What a supervisor compares with the list in a heartbeat. Thousands are read at a time: no arguments."""
 
     job_id: UUID
@@ -32,11 +32,11 @@ class RunningAttempts(Protocol):
         stored. Costs by agents, not by jobs."""
         ...
 
-    async def running_of(self, owners: Collection[str]) -> list[RunningAttempt]:
+    async def running_of(self, owners: Collection[str]) -> list[RunningAttemptRow]:
         """All attempts that these agents run."""
         ...
 
-    async def running_among(self, job_ids: Collection[UUID]) -> dict[UUID, RunningAttempt]:
+    async def running_among(self, job_ids: Collection[UUID]) -> dict[UUID, RunningAttemptRow]:
         """Those of these jobs that run."""
         ...
 

@@ -21,36 +21,36 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from warrener_contracts.states import JobState
 from warrener_store.address import SqliteAddress
-from warrener_store.chains import Chain, attempts_of, chains, dead_letters_of
+from warrener_store.save_batches import JobSaves, attempts_of, group_saves, dead_letters_of
 from warrener_store.encoding import encode, escape
-from warrener_store.failures import MIGRATE, translated
-from warrener_store.insertion import Known, in_turn
-from warrener_store.installation import KeptInstallation
-from warrener_store.kept import Kept
-from warrener_store.parked import KeptParked, ParkedMessage, parked_out
+from warrener_store.failures import MIGRATE, translate_errors
+from warrener_store.dedup import ExistingJobs, resolve_in_order
+from warrener_store.installation import SqlInstallations
+from warrener_store.job_extras import SqlJobExtras
+from warrener_store.parked import SqlParkedMessages, ParkedMessage, parked_to_row
 from warrener_store.port import Inserted, Save, StateStore, StoreNotMigrated
-from warrener_store.questions import Questions
+from warrener_store.reads import StateReads
 from warrener_store.queued_reads import QueuedReads
-from warrener_store.records.agents import agent_out, job_type_in, job_type_out
-from warrener_store.records.breakers import breaker_out
-from warrener_store.records.ends import attempt_out, dead_letter_out
-from warrener_store.records.form import TEXTUAL, texts_in, texts_out
-from warrener_store.records.jobs import JOB_COLUMNS, become_out, job_in, ran_out
-from warrener_store.records.new_jobs import columns_out
-from warrener_store.records.successes import rows_of, succeeded_in
+from warrener_store.records.agents import agent_to_row, job_type_from_row, job_type_to_row
+from warrener_store.records.breakers import breaker_to_row
+from warrener_store.records.outcomes import attempt_to_row, dead_letter_to_row
+from warrener_store.records.codec import SQLITE_CODEC, decode_texts, encode_texts
+from warrener_store.records.jobs import JOB_COLUMNS, state_to_row, job_from_row, run_times_to_row
+from warrener_store.records.new_jobs import jobs_to_columns
+from warrener_store.records.successes import successes_to_rows, succeeded_from_rows
 from warrener_store.retention.sqlite import SqliteRetention
 from warrener_store.rows import AgentRow, BreakerRow, JobRow, JobTypeRow
-from warrener_store.schedules.declarations import KeptDeclarations
+from warrener_store.schedules.declarations import SqlDeclarations
 from warrener_store.schedules.sqlite import SqliteSchedules
 from warrener_store.schedules.sqlite_watches import SqliteWatches
 from warrener_store.schema import check_version
 from warrener_store.sql import Positional, positional, statement
-from warrener_store.sqlite_engine import BUSY_SECONDS, sqlite_engine, taken
+from warrener_store.sqlite_engine import BUSY_SECONDS, sqlite_engine, acquire_connection
 from warrener_store.sqlite_escalations import SqliteEscalations
-from warrener_store.sqlite_letters import SqliteLetters
+from warrener_store.sqlite_dead_letters import SqliteDeadLetters
 from warrener_store.successes import SucceededJob, Success
 from warrener_store.triggers.sqlite import SqliteTriggers
-from warrener_store.watching import watched_by
+from warrener_store.watchers import merge_watchers
 
 _ID, _KEY, _TYPE, _STATE = map(JOB_COLUMNS.index, ("job_id", "idempotency_key", "job_type", "state"))
 
@@ -58,17 +58,17 @@ _ID, _KEY, _TYPE, _STATE = map(JOB_COLUMNS.index, ("job_id", "idempotency_key", 
 class SqliteStore(
     SqliteSchedules,
     SqliteWatches,
-    KeptDeclarations,
-    KeptInstallation,
-    KeptParked,
-    Kept,
+    SqlDeclarations,
+    SqlInstallations,
+    SqlParkedMessages,
+    SqlJobExtras,
     QueuedReads,
-    Questions,
+    StateReads,
     StateStore,
 ):
     """Safe for any number of tasks and processes of one host."""
 
-    form = TEXTUAL
+    codec = SQLITE_CODEC
 
     def __init__(self, address: SqliteAddress, *, busy_seconds: float = BUSY_SECONDS) -> None:
         self._address = address
@@ -80,28 +80,28 @@ class SqliteStore(
     @property
     def escalations(self) -> SqliteEscalations:
         """The cases of the escalation."""
-        return SqliteEscalations(self._ask, self._writing)
+        return SqliteEscalations(self._query, self._writing)
 
     @property
-    def letters(self) -> SqliteLetters:
+    def dead_letter_store(self) -> SqliteDeadLetters:
         """Dead letters, and the campaigns over them."""
-        return SqliteLetters(self._ask_text, self._writing)
+        return SqliteDeadLetters(self._query_text, self._writing)
 
     @property
     def retention(self) -> SqliteRetention:
         """What is old."""
-        return SqliteRetention(self._ask, self._ask_text, self._writing)
+        return SqliteRetention(self._query, self._query_text, self._writing)
 
     @property
     def triggers(self) -> SqliteTriggers:
         """What schedules wait for."""
-        return SqliteTriggers(self._ask, self._writing)
+        return SqliteTriggers(self._query, self._writing)
 
     async def start(self) -> None:
         """Connect. Raises StoreNotMigrated where the tables are not those of this version."""
         if not await asyncio.to_thread(self._address.path.exists):
             raise StoreNotMigrated(f"expected a store at {self._address}, got no such file; {MIGRATE}")
-        check_version([row[0] for row in await self._ask("schema_version")], self._address)
+        check_version([row[0] for row in await self._query("schema_version")], self._address)
 
     async def close(self) -> None:
         """Disconnect. May be called twice, or never started."""
@@ -116,26 +116,26 @@ class SqliteStore(
         async with self._writing():
             pass
 
-    async def _ask(self, name: str, *parameters: Any) -> Sequence[Sequence[Any]]:
+    async def _query(self, name: str, *parameters: Any) -> Sequence[Sequence[Any]]:
         return await self._read(_statement(name), parameters)
 
-    async def _ask_text(self, text: str, parameters: Sequence[Any]) -> Sequence[Sequence[Any]]:
+    async def _query_text(self, text: str, parameters: Sequence[Any]) -> Sequence[Sequence[Any]]:
         return await self._read(positional(text), parameters)
 
-    async def _read(self, asked: Positional, parameters: Sequence[Any]) -> Sequence[Sequence[Any]]:
-        with translated(self._address):
-            async with taken(self._engine) as connection:
+    async def _read(self, prepared: Positional, parameters: Sequence[Any]) -> Sequence[Sequence[Any]]:
+        with translate_errors(self._address):
+            async with acquire_connection(self._engine) as connection:
                 driver = await _driver(connection)
-                return list(await driver.execute_fetchall(asked.text, asked.arrange(parameters)))
+                return list(await driver.execute_fetchall(prepared.text, prepared.arrange(parameters)))
 
     @asynccontextmanager
     async def _writing(self) -> AsyncGenerator["_Transaction"]:
         """A transaction that is committed at the end, or rolled back whatever goes wrong inside."""
-        with translated(self._address):
+        with translate_errors(self._address):
             async with asyncio.timeout(self._busy_seconds):  # those who wait for a lock wait at the same time
                 await self._writer.acquire()
             try:
-                async with taken(self._engine) as connection:
+                async with acquire_connection(self._engine) as connection:
                     driver = await _driver(connection)
                     try:
                         await driver.execute("BEGIN IMMEDIATE")
@@ -153,13 +153,13 @@ class SqliteStore(
         """Insert those that are new by id and by idempotency key; one answer for each, in order."""
         if not rows:
             return []
-        asked = list(zip(*columns_out(rows, TEXTUAL), strict=True))
-        ids = encode([values[_ID] for values in asked])
-        keys = encode([values[_KEY] for values in asked if values[_KEY] is not None])
+        requested = list(zip(*jobs_to_columns(rows, SQLITE_CODEC), strict=True))
+        ids = encode([values[_ID] for values in requested])
+        keys = encode([values[_KEY] for values in requested if values[_KEY] is not None])
         async with self._writing() as transaction:
-            held = await transaction.ask("jobs_by_id_or_key", ids, keys)
-            answers = in_turn(rows, Known.of(job_in(values, TEXTUAL) for values in held))
-            new = [values for values, answer in zip(asked, answers, strict=True) if answer.new]
+            held = await transaction.query("jobs_by_id_or_key", ids, keys)
+            answers = resolve_in_order(rows, ExistingJobs.of(job_from_row(values, SQLITE_CODEC) for values in held))
+            new = [values for values, answer in zip(requested, answers, strict=True) if answer.new]
             await transaction.run("insert_job", new)
             await transaction.count(Counter((values[_TYPE], values[_STATE]) for values in new))
         return answers
@@ -168,40 +168,40 @@ class SqliteStore(
         """The jobs that exist of these."""
         if not job_ids:
             return {}
-        asked = encode([str(job_id) for job_id in job_ids])
-        found = (job_in(values, TEXTUAL) for values in await self._ask("jobs_by_id", asked))
+        requested = encode([str(job_id) for job_id in job_ids])
+        found = (job_from_row(values, SQLITE_CODEC) for values in await self._query("jobs_by_id", requested))
         return {row.job_id: row for row in found}
 
     async def save_jobs(self, saves: Sequence[Save]) -> set[UUID]:
         """Apply each change whose version still holds; return the ids of those that were applied."""
-        batch = chains(saves)
+        batch = group_saves(saves)
         if not batch:
             return set()
-        judged = encode([(str(chain.row.job_id), chain.held) for chain in batch])
+        judged = encode([(str(job_saves.row.job_id), job_saves.base_version) for job_saves in batch])
         async with self._writing() as transaction:
-            found = {UUID(row[0]): row for row in await transaction.ask("saveable_jobs", judged)}
-            applied = [chain for chain in batch if chain.row.job_id in found]
-            await transaction.run("save_job", (_become(chain) for chain in applied))
+            found = {UUID(row[0]): row for row in await transaction.query("saveable_jobs", judged)}
+            applied = [job_saves for job_saves in batch if job_saves.row.job_id in found]
+            await transaction.run("save_job", (_save_to_row(job_saves) for job_saves in applied))
             await transaction.run(
-                "insert_attempt", (attempt_out(row, TEXTUAL) for row in attempts_of(applied))
+                "insert_attempt", (attempt_to_row(row, SQLITE_CODEC) for row in attempts_of(applied))
             )
-            letters = (dead_letter_out(row, TEXTUAL) for row in dead_letters_of(applied))
-            await transaction.run("insert_dead_letter", letters)
-            moved = Counter((str(found[chain.row.job_id][1]), chain.row.state.value) for chain in applied)
+            dead_letters = (dead_letter_to_row(row, SQLITE_CODEC) for row in dead_letters_of(applied))
+            await transaction.run("insert_dead_letter", dead_letters)
+            moved = Counter((str(found[job_saves.row.job_id][1]), job_saves.row.state.value) for job_saves in applied)
             moved.subtract((str(row[1]), str(row[2])) for row in found.values())
             await transaction.count(moved)
         return set(found)
 
     async def succeed_jobs(self, successes: Sequence[Success], now: datetime) -> dict[UUID, SucceededJob]:
         """End those whose current attempt this is and which are in flight; what there is to tell of them."""
-        told = {success.job_id: success for success in successes}
-        if not told:
+        by_job = {success.job_id: success for success in successes}
+        if not by_job:
             return {}
-        asked = encode([(str(success.job_id), success.attempt) for success in successes])
+        requested = encode([(str(success.job_id), success.attempt) for success in successes])
         async with self._writing() as transaction:
-            found = await transaction.ask("succeedable_jobs", asked)
-            jobs = succeeded_in(found, told, now, TEXTUAL)
-            await transaction.run("succeed_job", rows_of((told[job_id] for job_id in jobs), now))
+            found = await transaction.query("succeedable_jobs", requested)
+            jobs = succeeded_from_rows(found, by_job, now, SQLITE_CODEC)
+            await transaction.run("succeed_job", successes_to_rows((by_job[job_id] for job_id in jobs), now))
             moved = Counter((str(row[1]), JobState.SUCCEEDED.value) for row in found)
             moved.subtract((str(row[1]), str(row[-1])) for row in found)
             await transaction.count(moved)
@@ -221,10 +221,10 @@ class SqliteStore(
         return [replace(row, version=row.version + 1) for row in found]
 
     async def _claim(self, question: tuple[Any, ...], change: str, until: datetime) -> list[JobRow]:
-        if not await self._ask(*question):
+        if not await self._query(*question):
             return []  # most looks find nothing, and need not wait for the writer
         async with self._writing() as transaction:
-            found = [job_in(values, TEXTUAL) for values in await transaction.ask(*question)]
+            found = [job_from_row(values, SQLITE_CODEC) for values in await transaction.query(*question)]
             await transaction.run(change, [(encode([str(row.job_id) for row in found]), _text(until))])
         return found
 
@@ -242,8 +242,8 @@ class SqliteStore(
         if not more:
             return set()
         async with self._writing() as transaction:
-            live = await transaction.ask("watchers_of", encode(list(more)))
-            watched = ((row[0], texts_out(watched_by(texts_in(row[1]), more[row[0]]))) for row in live)
+            live = await transaction.query("watchers_of", encode(list(more)))
+            watched = ((row[0], encode_texts(merge_watchers(decode_texts(row[1]), more[row[0]]))) for row in live)
             await transaction.run("set_watchers", watched)
         return {UUID(row[0]) for row in live}
 
@@ -251,32 +251,32 @@ class SqliteStore(
 
     async def put_job_types(self, job_types: Sequence[JobTypeRow]) -> None:
         """Insert or replace by name; an older announcement does not replace a newer one."""
-        await self._put("put_job_type", (job_type_out(row, TEXTUAL) for row in job_types))
+        await self._put("put_job_type", (job_type_to_row(row, SQLITE_CODEC) for row in job_types))
 
     async def job_types(self, names: Collection[str] | None = None) -> dict[str, JobTypeRow]:
         """The job types of these names, or all."""
-        asked = None if names is None else encode([escape(name) for name in names])
-        found = (job_type_in(values, TEXTUAL) for values in await self._ask("job_types", asked))
+        requested = None if names is None else encode([escape(name) for name in names])
+        found = (job_type_from_row(values, SQLITE_CODEC) for values in await self._query("job_types", requested))
         return {row.name: row for row in found}
 
     async def put_agents(self, agents: Sequence[AgentRow]) -> None:
         """Insert or update by agent id; an older word does not replace a newer one."""
-        await self._put("put_agent", (agent_out(row, TEXTUAL) for row in agents))
+        await self._put("put_agent", (agent_to_row(row, SQLITE_CODEC) for row in agents))
 
     # -- circuit breakers ---------------------------------------------------------------------------------
 
     async def put_breaker(self, row: BreakerRow) -> bool:
         """Keep its first version, or the one after that which is stored; False where another was faster."""
         async with self._writing() as transaction:
-            return bool(await transaction.ask("put_breaker", *breaker_out(row, TEXTUAL)))
+            return bool(await transaction.query("put_breaker", *breaker_to_row(row, SQLITE_CODEC)))
 
-    async def wake_held(self, job_types: Collection[str], now: datetime, beyond: datetime, limit: int) -> int:
+    async def release_held_jobs(self, job_types: Collection[str], now: datetime, beyond: datetime, limit: int) -> int:
         """Have jobs looked at now that wait or retry, are due and were put off. How many."""
-        asked = (encode([escape(name) for name in job_types]), _text(now), _text(beyond), limit)
-        if not await self._ask("held_jobs", *asked):
+        requested = (encode([escape(name) for name in job_types]), _text(now), _text(beyond), limit)
+        if not await self._query("held_jobs", *requested):
             return 0  # most looks find nothing, and need not wait for the writer
         async with self._writing() as transaction:
-            held = [str(row[0]) for row in await transaction.ask("held_jobs", *asked)]
+            held = [str(row[0]) for row in await transaction.query("held_jobs", *requested)]
             await transaction.run("claim_due", [(encode(held), _text(now))])
         return len(held)
 
@@ -297,7 +297,7 @@ class SqliteStore(
     async def park(self, messages: Sequence[ParkedMessage]) -> None:
         """Keep these; of one that is parked already, only `times` grows."""
         once = {row.parked_id: row for row in reversed(messages)}.values()
-        await self._put("park", (parked_out(row, TEXTUAL) for row in once))
+        await self._put("park", (parked_to_row(row, SQLITE_CODEC) for row in once))
 
     async def _put(self, name: str, rows: Iterable[tuple[Any, ...]]) -> None:
         async with self._writing() as transaction:
@@ -310,15 +310,15 @@ class _Transaction:
     def __init__(self, driver: aiosqlite.Connection) -> None:
         self._driver = driver
 
-    async def ask(self, name: str, *parameters: Any) -> list[sqlite3.Row]:
+    async def query(self, name: str, *parameters: Any) -> list[sqlite3.Row]:
         """The rows that the statement of this name gives."""
-        asked = _statement(name)
-        return list(await self._driver.execute_fetchall(asked.text, asked.arrange(parameters)))
+        prepared = _statement(name)
+        return list(await self._driver.execute_fetchall(prepared.text, prepared.arrange(parameters)))
 
-    async def ask_text(self, text: str, *parameters: Any) -> list[sqlite3.Row]:
+    async def query_text(self, text: str, *parameters: Any) -> list[sqlite3.Row]:
         """The rows that this statement gives."""
-        asked = positional(text)
-        return list(await self._driver.execute_fetchall(asked.text, asked.arrange(parameters)))
+        prepared = positional(text)
+        return list(await self._driver.execute_fetchall(prepared.text, prepared.arrange(parameters)))
 
     async def run(self, name: str, rows: Iterable[tuple[Any, ...]]) -> None:
         """Run the statement of this name for each of these rows."""
@@ -338,12 +338,12 @@ async def _driver(connection: AsyncConnection) -> aiosqlite.Connection:
     return cast("aiosqlite.Connection", (await connection.get_raw_connection()).driver_connection)
 
 
-def _become(chain: Chain) -> tuple[Any, ...]:
-    return (*become_out(chain.row, TEXTUAL), *ran_out(chain.told, TEXTUAL), str(chain.row.job_id))
+def _save_to_row(job_saves: JobSaves) -> tuple[Any, ...]:
+    return (*state_to_row(job_saves.row, SQLITE_CODEC), *run_times_to_row(job_saves.inlined_attempt, SQLITE_CODEC), str(job_saves.row.job_id))
 
 
 def _text(moment: datetime) -> str:
-    return cast("str", TEXTUAL.moment_out(moment))
+    return cast("str", SQLITE_CODEC.encode_moment(moment))
 
 
 @cache

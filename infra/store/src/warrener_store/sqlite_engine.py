@@ -67,7 +67,7 @@ async def _into_wal(driver: aiosqlite.Connection, busy_seconds: float) -> None:
 
 
 @asynccontextmanager
-async def taken(engine: AsyncEngine) -> AsyncGenerator[AsyncConnection]:
+async def acquire_connection(engine: AsyncEngine) -> AsyncGenerator[AsyncConnection]:
     """A connection of the pool, given back at the end.
 
     Opening one is not interrupted: the driver's thread would hand an open file to a caller who has gone.
@@ -87,12 +87,12 @@ async def taken(engine: AsyncEngine) -> AsyncGenerator[AsyncConnection]:
 
 
 async def _open(engine: AsyncEngine) -> AsyncConnection:
-    with by_the_driver():
+    with unwrap_driver_errors():
         return await engine.connect().start()
 
 
 @contextmanager
-def by_the_driver() -> Generator[None]:
+def unwrap_driver_errors() -> Generator[None]:
     """What goes wrong inside, as the driver said it: SQLAlchemy wraps that, for asyncpg twice."""
     try:
         yield

@@ -5,10 +5,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
 
-class Transaction(Protocol):
+class WriteTransaction(Protocol):
     """What is done between BEGIN and COMMIT."""
 
-    async def ask(self, name: str, *parameters: Any) -> Sequence[Sequence[Any]]:
+    async def query(self, name: str, *parameters: Any) -> Sequence[Sequence[Any]]:
         """The rows that the statement of this name gives."""
         ...
 
@@ -17,10 +17,10 @@ class Transaction(Protocol):
         ...
 
 
-class CountingTransaction(Transaction, Protocol):
+class CountingTransaction(WriteTransaction, Protocol):
     """What the state store's own transaction can do besides."""
 
-    async def ask_text(self, text: str, *parameters: Any) -> Sequence[Sequence[Any]]:
+    async def query_text(self, text: str, *parameters: Any) -> Sequence[Sequence[Any]]:
         """The rows that this statement gives; its parameters are `$1`, `$2` …"""
         ...
 

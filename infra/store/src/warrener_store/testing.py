@@ -8,7 +8,7 @@ from uuid import uuid4
 from warrener_contracts.events import ErrorInfo
 from warrener_contracts.policy import Guarantee, JobPolicy
 from warrener_contracts.states import JobState
-from warrener_store.escalations import Raised
+from warrener_store.escalations import RaisedIncident
 from warrener_store.port import Save
 from warrener_store.rows import AttemptEnd, AttemptRow, DeadLetter, JobRow
 
@@ -65,7 +65,7 @@ def succeeded(row: JobRow, result: Any = None) -> Save:
 def died(row: JobRow, error: ErrorInfo | None = None) -> Save:
     """The save that buries this job."""
     over = changed(row, state=JobState.DEAD, error=error, wake_at=None, finished_at=after(60))
-    letter = DeadLetter(
+    dead_letter = DeadLetter(
         job_id=row.job_id,
         job_type=row.job_type,
         attempts=row.attempt,
@@ -73,7 +73,7 @@ def died(row: JobRow, error: ErrorInfo | None = None) -> Save:
         error=error,
         died_at=after(60),
     )
-    return replace(over, attempt=attempt_of(row, AttemptEnd.FAILED, error=error), dead_letter=letter)
+    return replace(over, attempt=attempt_of(row, AttemptEnd.FAILED, error=error), dead_letter=dead_letter)
 
 
 def attempt_of(row: JobRow, end: AttemptEnd, *, error: ErrorInfo | None = None) -> AttemptRow:
@@ -91,7 +91,7 @@ def attempt_of(row: JobRow, end: AttemptEnd, *, error: ErrorInfo | None = None) 
     )
 
 
-def raised_case(fingerprint: str = "f1", occurrence: str = "", **fields: Any) -> Raised:
+def raised_case(fingerprint: str = "f1", occurrence: str = "", **fields: Any) -> RaisedIncident:
     """A trouble of its own, raised at noon; without an `occurrence` it is a new one each time."""
     plain: dict[str, Any] = {
         "kind": "job.dead",
@@ -102,4 +102,4 @@ def raised_case(fingerprint: str = "f1", occurrence: str = "", **fields: Any) ->
         "sample": {"error": {"type": "Boom"}, "nul": "a\x00b"},
         "raised_at": NOON,
     }
-    return Raised(**(plain | fields))
+    return RaisedIncident(**(plain | fields))

@@ -17,7 +17,7 @@ class CancelledTree:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Child:
+class ChildJob:
     """A follow-up, as far as a walk through its tree has to know it."""
 
     job_id: UUID
@@ -41,6 +41,6 @@ class CancelledTrees(Protocol):
         """Those of these jobs that are marked."""
         ...
 
-    async def children_of(self, parents: Collection[UUID]) -> list[Child]:
+    async def children_of(self, parents: Collection[UUID]) -> list[ChildJob]:
         """All jobs that these have asked for, in no order."""
         ...

@@ -47,7 +47,7 @@ class Url:
         )
 
 
-def url_of(text: str) -> Url:
+def parse_url(text: str) -> Url:
     """Read a url; raises ValueError, which says nothing of it, where it has another form."""
     found = _FORM.match(text)
     if found is None:

@@ -55,7 +55,7 @@ async def look_on(store: StateStore, campaign_id: UUID) -> CampaignRow:
     with err().status("[soft]the broker keeps it; a scheduler takes it up[/]") as status:
         try:
             while True:
-                rows = await store.letters.campaigns([campaign_id])
+                rows = await store.dead_letter_store.campaigns([campaign_id])
                 if rows and rows[0].state in _OVER:
                     return rows[0]
                 if rows:

@@ -9,7 +9,7 @@ from warrener.running import store_at
 from warrener_contracts.topology import INSTALLATION, REQUESTS_QUEUE
 from warrener_runtime.bus import TopologyMismatch, open_bus
 from warrener_runtime.clock import SystemEntropy
-from warrener_store.installation import ForeignBroker, belong
+from warrener_store.installation import ForeignBroker, claim_namespace
 
 
 async def claim(places: Places) -> UUID:
@@ -18,7 +18,7 @@ async def claim(places: Places) -> UUID:
     async with store_at(places) as store:
         await bus.start()
         try:
-            await belong(
+            await claim_namespace(
                 store,
                 bus.declare,
                 candidate=SystemEntropy().new_id(),

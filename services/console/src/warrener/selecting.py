@@ -16,7 +16,7 @@ from warrener.finding import find_job
 from warrener_contracts.durations import parse_duration
 from warrener_contracts.events import DeadLetterSelection
 from warrener_store import StateStore
-from warrener_store.dead_letters import LetterFilter
+from warrener_store.dead_letters import DeadLetterFilter
 
 Ids = Annotated[
     list[str] | None, typer.Argument(metavar="[ID]...", help="Dead jobs, or the ends of their ids.")
@@ -68,9 +68,9 @@ def telling_what_is_wrong() -> Generator[None]:
         raise CommandError(f"{field}: {first['msg']}, got {first['input']!r}", code=Exit.USAGE) from error
 
 
-def filter_of(which: DeadLetterSelection) -> LetterFilter:
+def filter_of(which: DeadLetterSelection) -> DeadLetterFilter:
     """The same as a question to the store."""
-    return LetterFilter(
+    return DeadLetterFilter(
         job_ids=which.job_ids,
         fingerprint=which.fingerprint,
         job_type=which.job_type,
@@ -82,7 +82,7 @@ async def whole_cause(store: StateStore, text: str | None) -> str | None:
     """The one fingerprint that begins like this."""
     if text is None:
         return None
-    groups = await store.letters.groups(LetterFilter(states=(), limit=10_000))
+    groups = await store.dead_letter_store.group_dead_letters(DeadLetterFilter(states=(), limit=10_000))
     found = {group.fingerprint for group in groups if group.fingerprint.startswith(text.lower())}
     if len(found) != 1:
         raise CommandError(
@@ -94,7 +94,7 @@ async def whole_cause(store: StateStore, text: str | None) -> str | None:
 
 async def whole_campaign(store: StateStore, text: str) -> UUID:
     """The one campaign whose id ends (or begins) like this."""
-    rows = await store.letters.campaigns(limit=1000)
+    rows = await store.dead_letter_store.campaigns(limit=1000)
     ids = [row.campaign_id for row in rows if str(row.campaign_id).endswith(text.lower())]
     ids = ids or [row.campaign_id for row in rows if str(row.campaign_id).startswith(text.lower())]
     if len(ids) != 1:

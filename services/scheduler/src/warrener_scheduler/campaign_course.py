@@ -9,8 +9,8 @@ from datetime import datetime, timedelta
 
 from warrener_contracts.events import JobRedriveRequestedData
 from warrener_contracts.states import JobState
-from warrener_store.dead_letters import CampaignRow, CampaignState, Heir, Move
-from warrener_store.rows import LetterState
+from warrener_store.dead_letters import CampaignRow, CampaignState, RedriveOutcome, DeadLetterTransition
+from warrener_store.rows import DeadLetterState
 
 PAGE = 500
 """Letters that are taken, checked or asked for in one step."""
@@ -93,26 +93,26 @@ def room(order: JobRedriveRequestedData, counts: Counts) -> int:
     return max(0, min(PAGE, order.limit - asked_ever(counts) - counts.get("taken", 0)))
 
 
-def settled(heir: Heir) -> Move:
+def settled(heir: RedriveOutcome) -> DeadLetterTransition:
     """The letter whose heir is over. One that was cancelled or expired waits for somebody again."""
     match heir.state:
         case JobState.SUCCEEDED:
-            state, note = LetterState.SUCCEEDED, None
+            state, note = DeadLetterState.SUCCEEDED, None
         case JobState.DEAD:
             # A letter of before causes had names may have died of anything: be careful.
-            same = heir.letter.fingerprint in ("", heir.fingerprint)
-            state, note = (LetterState.RETURNED if same else LetterState.DIED), None
+            same = heir.dead_letter.fingerprint in ("", heir.fingerprint)
+            state, note = (DeadLetterState.DIED_AGAIN if same else DeadLetterState.DIED), None
         case over:
-            state, note = LetterState.ENDED, f"the job asked for in its place is {over}"
-    return Move(heir.letter.state, replace(heir.letter, state=state, note=note))
+            state, note = DeadLetterState.REOPENED, f"the job asked for in its place is {over}"
+    return DeadLetterTransition(heir.dead_letter.state, replace(heir.dead_letter, state=state, note=note))
 
 
-def after_moves(counts: Counts, moves: Iterable[Move], row: CampaignRow) -> dict[str, int]:
+def after_moves(counts: Counts, moves: Iterable[DeadLetterTransition], row: CampaignRow) -> dict[str, int]:
     """The counts once these moves are made."""
     made = dict(counts)
     for move in moves:
-        held, letter = move.held.value, move.letter
-        if not move.held.unresolved:
+        held, letter = move.from_state.value, move.dead_letter
+        if not move.from_state.unresolved:
             made[held] = made.get(held, 0) - 1
         if letter.campaign_id == row.campaign_id:
             made[letter.state.value] = made.get(letter.state.value, 0) + 1

@@ -14,7 +14,7 @@ from warrener_contracts.events import (
     JobRedriveRequested,
 )
 from warrener_contracts.identity import job_id_of
-from warrener_store.dead_letters import CampaignKind, CampaignRow, CampaignState, JournalEntry, LetterFilter
+from warrener_store.dead_letters import CampaignKind, CampaignRow, CampaignState, JournalEntry, DeadLetterFilter
 
 Beginning = JobRedriveRequested | JobDropRequested
 Order = Beginning | RedriveChangeRequested
@@ -72,11 +72,11 @@ def noted(row: CampaignRow, entry: JournalEntry) -> CampaignRow:
     return replace(row, journal=journal)
 
 
-def selected(row: CampaignRow, **more: Any) -> LetterFilter:
+def selected(row: CampaignRow, **more: Any) -> DeadLetterFilter:
     """The letters that a campaign is about: of those that nobody has dealt with, those that had died when it
     began. What dies of it is for the next one."""
     which = DeadLetterSelection.model_validate(row.told["which"])
-    return LetterFilter(
+    return DeadLetterFilter(
         job_ids=which.job_ids,
         fingerprint=which.fingerprint,
         job_type=which.job_type,

@@ -27,13 +27,13 @@ from warrener_store.dead_letters import (
     CampaignKind,
     CampaignRow,
     CampaignState,
-    Heir,
+    RedriveOutcome,
     JournalEntry,
-    LetterFilter,
-    Move,
+    DeadLetterFilter,
+    DeadLetterTransition,
 )
 from warrener_store.port import StateStore
-from warrener_store.rows import DeadLetter, LetterState
+from warrener_store.rows import DeadLetter, DeadLetterState
 
 _log = get_logger("campaigns")
 
@@ -49,7 +49,7 @@ class Campaigns:
     def __init__(self, bus: Bus, store: StateStore, clock: Clock) -> None:
         self._bus = bus
         self._store = store
-        self._letters = store.letters
+        self._letters = store.dead_letter_store
         self._clock = clock
         self._job_types = JobTypes(store, clock)
 
@@ -108,13 +108,13 @@ class Campaigns:
         """What has ended since is counted; then some are taken, or asked for, or nothing more is done."""
         now = self._clock.now()
         order = JobRedriveRequestedData.model_validate(row.told)
-        heirs = await self._letters.heirs(row.campaign_id, now - _UNHEARD, PAGE)
+        heirs = await self._letters.redrive_outcomes(row.campaign_id, now - _UNHEARD, PAGE)
         moves = [settled(heir) for heir in heirs if heir.state is not None]
         again, requests = await self._ask_again(row, order, heirs, now)
         moves += again
         before = await self._counts(row)
         counts = after_moves(before, moves, row)
-        waiting = await self._letters.letters(_taken_by(row))
+        waiting = await self._letters.list_dead_letters(_taken_by(row))
         if row.state is not CampaignState.STOPPED and not waiting:
             page = await self._page(row, limit=room(order, counts))
             if page:
@@ -132,29 +132,29 @@ class Campaigns:
             await publish(self._bus, [*requests, *more], self._clock)
 
     async def _ask_again(
-        self, row: CampaignRow, order: JobRedriveRequestedData, heirs: Sequence[Heir], now: datetime
-    ) -> tuple[list[Move], list[Message]]:
+        self, row: CampaignRow, order: JobRedriveRequestedData, heirs: Sequence[RedriveOutcome], now: datetime
+    ) -> tuple[list[DeadLetterTransition], list[Message]]:
         """Requests of which no scheduler has heard: the word of them was lost, or they are refused by now."""
-        unheard = [heir.letter for heir in heirs if heir.state is None]
+        unheard = [heir.dead_letter for heir in heirs if heir.state is None]
         refused = [
             move
             for move in await self._assess(row, order, unheard, now)
-            if move.letter.state is LetterState.REFUSED
+            if move.dead_letter.state is DeadLetterState.REFUSED
         ]
-        hopeless = {move.letter.job_id for move in refused}
+        hopeless = {move.dead_letter.job_id for move in refused}
         left = [letter for letter in unheard if letter.job_id not in hopeless]
         moves, requests = await self._requests(row, order, left, now)
         return [*refused, *moves], requests
 
     async def _requests(
         self, row: CampaignRow, order: JobRedriveRequestedData, letters: Sequence[DeadLetter], now: datetime
-    ) -> tuple[list[Move], list[Message]]:
+    ) -> tuple[list[DeadLetterTransition], list[Message]]:
         if not letters:
             return [], []
         dead = await self._store.jobs_by_id([letter.job_id for letter in letters])
         moves = [redriving.asked(letter, now) for letter in letters if letter.job_id in dead]
         requests = [
-            redriving.request_of(move.letter, dead[move.letter.job_id], order, row.campaign_id, now)
+            redriving.request_of(move.dead_letter, dead[move.dead_letter.job_id], order, row.campaign_id, now)
             for move in moves
         ]
         return moves, [build_message(request) for request in requests]
@@ -169,8 +169,8 @@ class Campaigns:
         judged = await self._assess(row, order, page, now)
         counts = dict(row.counts)
         for move in judged:
-            counts[move.letter.state.value] = counts.get(move.letter.state.value, 0) + 1
-        refused = [move.letter for move in judged if move.letter.state is LetterState.REFUSED]
+            counts[move.dead_letter.state.value] = counts.get(move.dead_letter.state.value, 0) + 1
+        refused = [move.dead_letter for move in judged if move.dead_letter.state is DeadLetterState.REFUSED]
         why = row.why or "".join(f"{letter.job_id}: {letter.note}" for letter in refused[:1])
         last = (page[-1].died_at, page[-1].job_id) if page and row.state is CampaignState.ROLLING else None
         plan = Course(row.state, wait=timedelta(0)) if last else Course(CampaignState.DONE)
@@ -184,7 +184,7 @@ class Campaigns:
         order: JobRedriveRequestedData,
         letters: Sequence[DeadLetter],
         now: datetime,
-    ) -> list[Move]:
+    ) -> list[DeadLetterTransition]:
         """Which of these letters may be asked for, and why the others may not."""
         if not letters:
             return []
@@ -198,7 +198,7 @@ class Campaigns:
                 {job.fingerprint for job in dead.values()}, types, min(letter.died_at for letter in letters)
             )
         )
-        moves: list[Move] = []
+        moves: list[DeadLetterTransition] = []
         for letter in letters:
             job = dead[letter.job_id]
             if other := redriving.overtaken_by(letter, job, found):
@@ -231,17 +231,17 @@ class Campaigns:
         if limit < 1:
             return []
         not_by = None if row.kind is CampaignKind.DRY_RUN else row.campaign_id
-        return await self._letters.letters(selected(row, limit=limit, after=after, not_by=not_by))
+        return await self._letters.list_dead_letters(selected(row, limit=limit, after=after, not_by=not_by))
 
     async def _counts(self, row: CampaignRow) -> Mapping[str, int]:
-        which = LetterFilter(states=(), campaign_id=row.campaign_id)
-        return {state.value: letters for state, letters in (await self._letters.count_letters(which)).items()}
+        which = DeadLetterFilter(states=(), campaign_id=row.campaign_id)
+        return {state.value: letters for state, letters in (await self._letters.count_dead_letters(which)).items()}
 
     async def _save(
         self,
         row: CampaignRow,
         plan: Course,
-        moves: Sequence[Move],
+        moves: Sequence[DeadLetterTransition],
         now: datetime,
         before: Mapping[str, int],
     ) -> bool:
@@ -266,18 +266,18 @@ class Campaigns:
         return counted
 
 
-def _after_judging(row: CampaignRow, judged: Sequence[Move]) -> Course:
+def _after_judging(row: CampaignRow, judged: Sequence[DeadLetterTransition]) -> Course:
     """Go on, unless nothing of the first page is as the job type wants it."""
-    first = judged[0].letter
-    if row.state is CampaignState.CANARY and all(move.letter.state is LetterState.REFUSED for move in judged):
+    first = judged[0].dead_letter
+    if row.state is CampaignState.CANARY and all(move.dead_letter.state is DeadLetterState.REFUSED for move in judged):
         why = f"all of the first {len(judged)} were refused; {first.job_id}: {first.note}"
         return Course(CampaignState.STOPPED, why=why, wait=timedelta(0))
     return Course(row.state, wait=timedelta(0))
 
 
-def _taken_by(row: CampaignRow) -> LetterFilter:
-    return LetterFilter(
-        states=(LetterState.TAKEN,), campaign_id=row.campaign_id, oldest_first=True, limit=2 * PAGE
+def _taken_by(row: CampaignRow) -> DeadLetterFilter:
+    return DeadLetterFilter(
+        states=(DeadLetterState.CLAIMED,), campaign_id=row.campaign_id, oldest_first=True, limit=2 * PAGE
     )
 
 

@@ -16,9 +16,9 @@ from warrener_scheduler.congestion import Congestion
 from warrener_scheduler.dispatch_letters import dispatch_letter
 from warrener_scheduler.holds import Holds
 from warrener_scheduler.publishing import publish
-from warrener_store.holding import PUT_OFF
+from warrener_store.breaker_gate import RECHECK_INTERVAL
 from warrener_store.port import Save, StateStore
-from warrener_store.rows import GRACE, JobRow
+from warrener_store.rows import CLAIM_TIMEOUT, JobRow
 
 _log = get_logger("dispatch")
 
@@ -50,7 +50,7 @@ class Dispatch:
 
     async def _some(self) -> int:
         now = self._clock.now()
-        claimed = await self._store.claim_due([JobState.WAITING], now, now + GRACE, self._limit)
+        claimed = await self._store.claim_due([JobState.WAITING], now, now + CLAIM_TIMEOUT, self._limit)
         due = [row for row in claimed if not _hopeless(row, now)]
         # Asked once of each: breakers may turn while the first ones are saved.
         held = {row.job_id for row in due if self._holds.holds(row, now)}
@@ -77,7 +77,7 @@ class Dispatch:
 def put_off(row: JobRow, now: datetime) -> JobRow:
     """Held back: looked at again when its breaker wakes it, and after PUT_OFF at the latest."""
     return replace(
-        row, version=row.version + 1, due_at=row.due_at or now, wake_at=now + PUT_OFF, updated_at=now
+        row, version=row.version + 1, due_at=row.due_at or now, wake_at=now + RECHECK_INTERVAL, updated_at=now
     )
 
 

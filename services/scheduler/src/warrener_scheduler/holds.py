@@ -5,7 +5,7 @@ from datetime import datetime
 
 from warrener_contracts.states import JobState
 from warrener_scheduler.acceptance import Accepted, Decision
-from warrener_store.holding import PUT_OFF, Holding
+from warrener_store.breaker_gate import RECHECK_INTERVAL, OpenBreakers
 from warrener_store.port import StateStore
 from warrener_store.rows import JobRow
 
@@ -15,18 +15,18 @@ class Holds:
 
     def __init__(self, store: StateStore) -> None:
         self._store = store
-        self._holding = Holding()
+        self._holding = OpenBreakers()
 
     async def look(self) -> None:
         """Learn how all breakers stand."""
-        self._holding = Holding(await self._store.breakers())
+        self._holding = OpenBreakers(await self._store.breakers())
 
     def held_back(self, decision: Decision, now: datetime) -> Decision:
         """The decision with its job put off, if it would be dispatched and a breaker is not closed."""
         if not isinstance(decision, Accepted) or decision.row.state is not JobState.QUEUED:
             return decision
         row = decision.row
-        if self._holding.before(row.job_type, row.policy) is None:
+        if self._holding.find_blocking(row.job_type, row.policy) is None:
             return decision
         return Accepted(
             replace(
@@ -34,7 +34,7 @@ class Holds:
                 state=JobState.WAITING,
                 attempt=0,
                 due_at=now,
-                wake_at=now + PUT_OFF,
+                wake_at=now + RECHECK_INTERVAL,
                 dispatched_at=None,
             )
         )

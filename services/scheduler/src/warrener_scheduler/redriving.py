@@ -12,8 +12,8 @@ from warrener_contracts.topology import MAX_BODY
 from warrener_scheduler.acceptance import Rejected, decide
 from warrener_scheduler.arguments import problem
 from warrener_scheduler.job_types import KnownType
-from warrener_store.dead_letters import Move, Succeeded
-from warrener_store.rows import DeadLetter, JobRow, LetterState
+from warrener_store.dead_letters import DeadLetterTransition, SuccessfulRequest
+from warrener_store.rows import DeadLetter, JobRow, DeadLetterState
 
 
 def request_of(
@@ -68,7 +68,7 @@ def refusal(event: JobRequested, known: KnownType | None, now: datetime) -> str 
     return f"expected a request of at most {MAX_BODY:,} bytes, got {size:,}" if size > MAX_BODY else None
 
 
-def overtaken_by(letter: DeadLetter, dead: JobRow, found: Iterable[Succeeded]) -> UUID | None:
+def overtaken_by(letter: DeadLetter, dead: JobRow, found: Iterable[SuccessfulRequest]) -> UUID | None:
     """A job of the same request that was accepted after this one had died, and has succeeded."""
     return next(
         (
@@ -82,44 +82,44 @@ def overtaken_by(letter: DeadLetter, dead: JobRow, found: Iterable[Succeeded]) -
     )
 
 
-def taken(letter: DeadLetter, campaign_id: UUID) -> Move:
+def taken(letter: DeadLetter, campaign_id: UUID) -> DeadLetterTransition:
     """The campaign will ask for it."""
-    return _moved(letter, LetterState.TAKEN, campaign_id, None)
+    return _moved(letter, DeadLetterState.CLAIMED, campaign_id, None)
 
 
-def refused(letter: DeadLetter, campaign_id: UUID, why: str) -> Move:
+def refused(letter: DeadLetter, campaign_id: UUID, why: str) -> DeadLetterTransition:
     """It cannot be asked for as it is; another campaign may mend it."""
-    return _moved(letter, LetterState.REFUSED, campaign_id, why)
+    return _moved(letter, DeadLetterState.REFUSED, campaign_id, why)
 
 
-def overtaken(letter: DeadLetter, campaign_id: UUID, by: UUID) -> Move:
+def overtaken(letter: DeadLetter, campaign_id: UUID, by: UUID) -> DeadLetterTransition:
     """It need not be asked for."""
-    return _moved(letter, LetterState.OVERTAKEN, campaign_id, f"the same request has succeeded as job {by}")
+    return _moved(letter, DeadLetterState.ALREADY_SUCCEEDED, campaign_id, f"the same request has succeeded as job {by}")
 
 
-def dropped(letter: DeadLetter, campaign_id: UUID, by: str, reason: str) -> Move:
+def dropped(letter: DeadLetter, campaign_id: UUID, by: str, reason: str) -> DeadLetterTransition:
     """Nobody will ask for it."""
-    return _moved(letter, LetterState.DROPPED, campaign_id, f"dropped by {by}: {reason}")
+    return _moved(letter, DeadLetterState.DROPPED, campaign_id, f"dropped by {by}: {reason}")
 
 
-def released(letter: DeadLetter) -> Move:
+def released(letter: DeadLetter) -> DeadLetterTransition:
     """It was taken, and is free again: its campaign has stopped."""
-    return Move(letter.state, replace(letter, state=LetterState.OPEN, campaign_id=None))
+    return DeadLetterTransition(letter.state, replace(letter, state=DeadLetterState.OPEN, campaign_id=None))
 
 
-def asked(letter: DeadLetter, now: datetime) -> Move:
+def asked(letter: DeadLetter, now: datetime) -> DeadLetterTransition:
     """Its request is about to be published; a letter that was asked for already keeps its heir."""
-    heir = letter.redriven_as if letter.state is LetterState.ASKED else None
+    heir = letter.redriven_as if letter.state is DeadLetterState.REQUEUED else None
     number = letter.redrives if heir else letter.redrives + 1
     changed = replace(
         letter,
-        state=LetterState.ASKED,
+        state=DeadLetterState.REQUEUED,
         redriven_as=heir or redrive_id(letter.job_id, number),
         redrives=number,
         asked_at=now,
     )
-    return Move(letter.state, changed)
+    return DeadLetterTransition(letter.state, changed)
 
 
-def _moved(letter: DeadLetter, state: LetterState, campaign_id: UUID, note: str | None) -> Move:
-    return Move(letter.state, replace(letter, state=state, campaign_id=campaign_id, note=note))
+def _moved(letter: DeadLetter, state: DeadLetterState, campaign_id: UUID, note: str | None) -> DeadLetterTransition:
+    return DeadLetterTransition(letter.state, replace(letter, state=state, campaign_id=campaign_id, note=note))

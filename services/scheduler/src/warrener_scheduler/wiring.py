@@ -30,9 +30,9 @@ from warrener_scheduler.settings import SchedulerSettings
 from warrener_scheduler.triggers.binding import Bindings
 from warrener_scheduler.triggers.listen import Listen
 from warrener_store import StateStore, Store, StoreError, StoreNotMigrated, StoreUnavailable, open_store
-from warrener_store.crashed_readers import KeptTries
+from warrener_store.crashed_readers import StoredTries
 from warrener_store.installation import require_installation
-from warrener_store.patience import start_patiently
+from warrener_store.connection_retry import connect_with_retry
 
 NAME = "warrener-scheduler"
 _CAMPAIGNS_EVERY = 0.5  # seconds between looks at the campaigns over dead letters
@@ -77,7 +77,7 @@ def assemble(  # noqa: PLR0917 - the same six for every service
         store, clock, settings, holder=entropy.new_id_text(), upkeep=upkeep_of(store, clock, settings)
     )
     interval = settings.scheduler_prune_interval
-    tries = KeptTries(store, clock.now)
+    tries = StoredTries(store, clock.now)
     return Group(
         Resource("topology", lambda: bus.declare(TOPOLOGY), _nothing),
         Consumer(
@@ -160,7 +160,7 @@ async def _nothing() -> None:
 async def _open(store: StateStore, clock: Clock) -> None:
     """Wait for the database; what waiting cannot mend is for the operator."""
     try:
-        await start_patiently(store, sleep=clock.sleep, waiting=_say_waiting)
+        await connect_with_retry(store, sleep=clock.sleep, waiting=_say_waiting)
     except StoreNotMigrated as error:
         raise SettingsError([str(error)]) from error
 

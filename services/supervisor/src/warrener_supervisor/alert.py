@@ -9,7 +9,7 @@ from warrener_contracts.messages import Message, build_message
 from warrener_runtime.bus.port import QueueStats, Bus, BusUnreachable
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
-from warrener_store.escalations import Raised
+from warrener_store.escalations import RaisedIncident
 from warrener_store.port import StateStore
 from warrener_supervisor import act
 from warrener_supervisor.alarms import Alarms, Ear, ears
@@ -65,7 +65,7 @@ class Alert:
         return {ear: await self._bus.backlog(ear.queue) for ear in of}
 
 
-def _of_lost(event: AgentLost) -> Raised:
+def _of_lost(event: AgentLost) -> RaisedIncident:
     """Agents of the same queues are one case: a machine that is gone takes many with it."""
     data = event.data
     text = (
@@ -75,7 +75,7 @@ def _of_lost(event: AgentLost) -> Raised:
     return _raised(event, data.agent_id, ",".join(sorted(data.queues)), text, data.last_seen_at)
 
 
-def _of_deaf(event: ServiceUnresponsive) -> Raised:
+def _of_deaf(event: ServiceUnresponsive) -> RaisedIncident:
     data = event.data
     text = (
         f"{data.waiting} messages wait in {data.queue} since {data.since.isoformat()}, and nobody consumes "
@@ -84,10 +84,10 @@ def _of_deaf(event: ServiceUnresponsive) -> Raised:
     return _raised(event, data.queue, data.queue, text, data.since)
 
 
-def _raised(event: Event[Any], subject: str, of: str, text: str, since: datetime) -> Raised:
+def _raised(event: Event[Any], subject: str, of: str, text: str, since: datetime) -> RaisedIncident:
     """A case for each kind of alarm `of` the same."""
     kind = event.type.rpartition(".")[0]
-    return Raised(
+    return RaisedIncident(
         kind=kind,
         fingerprint=f"{kind}:{of}"[:_NAME],
         occurrence=event.id,

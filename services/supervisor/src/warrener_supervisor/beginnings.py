@@ -12,8 +12,8 @@ from warrener_contracts.events import (
 )
 from warrener_contracts.state_machine import Signal
 from warrener_contracts.states import JobState
-from warrener_store.becoming import become
-from warrener_store.holding import PUT_OFF
+from warrener_store.job_row import evolve
+from warrener_store.breaker_gate import RECHECK_INTERVAL
 from warrener_store.rows import AttemptEnd, AttemptRow, JobRow
 from warrener_supervisor import ends, poison
 from warrener_supervisor.moment import Moment
@@ -36,7 +36,7 @@ def alive(row: JobRow, event: SignOfLife, at: Moment) -> Judgement | Ignored:
         why = poison.quarantined(row)
         if why is not None and row.cancel_reason is None:  # what is cancelled is told to stop below
             return _quarantined(row, why, at.now)
-    running = become(
+    running = evolve(
         row,
         state=JobState.RUNNING,
         owner=event.data.agent_id,
@@ -47,7 +47,7 @@ def alive(row: JobRow, event: SignOfLife, at: Moment) -> Judgement | Ignored:
         updated_at=at.now,
     )
     if isinstance(event, AttemptProgressed):
-        running = become(running, progress=event.data.fraction, progress_note=event.data.note or None)
+        running = evolve(running, progress=event.data.fraction, progress_note=event.data.note or None)
     unheard = frozenset({Tell.CANCEL}) if row.cancel_reason is not None else NOTHING
     return Judgement(running, "running", tells=unheard)
 
@@ -100,10 +100,10 @@ def queued_again(row: JobRow, _: AttemptStartTimedOut, at: Moment) -> Judgement:
     published here. A retry that a breaker holds back is put off; a half-open one admits its probes.
     """
     if breaker := at.holding.holds(row, at.now):
-        put_off = become(row, wake_at=at.now + PUT_OFF, updated_at=at.now)
+        put_off = evolve(row, wake_at=at.now + RECHECK_INTERVAL, updated_at=at.now)
         return Judgement(put_off, f"held back: {breaker.name} is {breaker.state.value}")
     kept = row.dispatched_at is None
-    queued = become(
+    queued = evolve(
         row,
         state=JobState.QUEUED,
         due_at=None,

@@ -8,10 +8,10 @@ from typing import Any
 from warrener_contracts.events import AttemptSucceeded, JobCancelRequested, JobDeadlinePassed
 from warrener_contracts.state_machine import Signal
 from warrener_contracts.states import JobState
-from warrener_store.becoming import become
+from warrener_store.job_row import evolve
 from warrener_store.last_attempt import VERDICT
 from warrener_store.rows import AttemptEnd, AttemptRow, DeadLetter, JobRow
-from warrener_store.watching import watched_by
+from warrener_store.watchers import merge_watchers
 from warrener_supervisor.fingerprint import fingerprint
 from warrener_supervisor.moment import Moment
 from warrener_supervisor.verdicts import Judgement, Tell
@@ -76,8 +76,8 @@ def cancel_requested(row: JobRow, event: JobCancelRequested, at: Moment) -> Judg
     """What runs is told to stop and ends when its agent says so; everything else ends here. The asker
     watches."""
     data = event.data
-    watchers = watched_by(row.watchers, [data.reply_to]) if data.reply_to else row.watchers
-    asked = become(row, cancel_reason=row.cancel_reason or data.reason, watchers=watchers, updated_at=at.now)
+    watchers = merge_watchers(row.watchers, [data.reply_to]) if data.reply_to else row.watchers
+    asked = evolve(row, cancel_reason=row.cancel_reason or data.reason, watchers=watchers, updated_at=at.now)
     if row.state is JobState.RUNNING:
         return Judgement(asked, "told to stop", tells=frozenset({Tell.CANCEL}))
     ruling = cancelled(asked, None, at.now)
@@ -118,7 +118,7 @@ def tidings(state: JobState, signal: Signal | None) -> frozenset[Tell]:
 
 def _over(row: JobRow, end: JobState, now: datetime, *, owner: str | None, result: Any = None) -> JobRow:
     """All that changes, in one copy of the row."""
-    return become(
+    return evolve(
         row,
         version=row.version + 1,
         state=end,

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from warrener_contracts.codec import DecodedEvent
 from warrener_contracts.events import Event
-from warrener_store.becoming import become
+from warrener_store.job_row import evolve
 from warrener_store.port import Save
 from warrener_store.rows import JobRow
 from warrener_supervisor.judgement import judge
@@ -61,7 +61,7 @@ class Folded:
 
 def _numbered(row: JobRow, version: int) -> JobRow:
     """A row is large, and copied only if it must be: most judgements have counted right."""
-    return row if row.version == version else become(row, version=version)
+    return row if row.version == version else evolve(row, version=version)
 
 
 def fold(row: JobRow, cases: Iterable[Case], at: Moment) -> Folded:

@@ -5,7 +5,7 @@ from datetime import datetime
 
 from warrener_contracts.events import ErrorInfo
 from warrener_contracts.states import JobState
-from warrener_store.holding import PUT_OFF
+from warrener_store.breaker_gate import RECHECK_INTERVAL
 from warrener_store.rows import BreakerRow, JobRow
 from warrener_supervisor.breakers.blame import BLAMED
 from warrener_supervisor.moment import Moment
@@ -19,8 +19,8 @@ def looked_at(row: JobRow, due_at: datetime, at: Moment) -> datetime:
     What goes by the ladder: a little later, should the ladder have lost it. What waits in the store: then.
     What is due and held back: when its breaker wakes it, and after PUT_OFF at the latest.
     """
-    if at.holding.before(row.job_type, row.policy) is not None:
-        return due_at if due_at > at.now else at.now + PUT_OFF
+    if at.holding.find_blocking(row.job_type, row.policy) is not None:
+        return due_at if due_at > at.now else at.now + RECHECK_INTERVAL
     return due_at if due_at - at.now > at.rules.longest_ladder else due_at + at.rules.ladder_grace
 
 
@@ -37,7 +37,7 @@ def not_charged(row: JobRow, error: ErrorInfo | None, at: Moment) -> BreakerRow 
     """The open breaker that is to blame for `error`, so that the job is not. A probe's failure is charged."""
     if error is None or error.kind not in BLAMED or row.cancel_reason is not None:
         return None
-    return at.holding.shut(row.job_type, row.policy)
+    return at.holding.find_open(row.job_type, row.policy)
 
 
 def said_of(breaker: BreakerRow, ruling: Judgement) -> Judgement:

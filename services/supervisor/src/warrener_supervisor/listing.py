@@ -13,7 +13,7 @@ from uuid import UUID
 from warrener_contracts.events import AgentHeartbeat, AttemptStarted, AttemptStartedData
 from warrener_contracts.states import JobState
 from warrener_store.rows import JobRow
-from warrener_store.running import RunningAttempt
+from warrener_store.running import RunningAttemptRow
 from warrener_supervisor.source import SOURCE
 
 _UNWANTED = frozenset({JobState.CANCELLED, JobState.EXPIRED, JobState.DEAD})
@@ -86,7 +86,7 @@ class Listings:
         and then."""
         return [agent_id for agent_id, agent in self._agents.items() if agent.compare_at <= now]
 
-    def compare(self, agent_id: str, running: Collection[RunningAttempt], now: float) -> None:
+    def compare(self, agent_id: str, running: Collection[RunningAttemptRow], now: float) -> None:
         """Note what the store has as running under this agent."""
         agent = self._agents[agent_id]
         agent.compare_at = now + self._compare_every
@@ -119,7 +119,7 @@ class Listings:
         self._agents = {name: agent for name, agent in self._agents.items() if agent.received > before}
 
 
-def confirms(running: Mapping[UUID, RunningAttempt], agent_id: str, line: Line) -> bool:
+def confirms(running: Mapping[UUID, RunningAttemptRow], agent_id: str, line: Line) -> bool:
     """True if the store has the line as running under this agent, and nobody wants it to stop."""
     known = running.get(line.job_id)
     return known is not None and (known.attempt, known.owner, known.cancelled) == (

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from warrener_contracts.events import ErrorInfo
-from warrener_store.escalations import MIXED_QUEUE, Raised
+from warrener_store.escalations import MIXED_QUEUE, RaisedIncident
 from warrener_store.rows import AttemptEnd, JobRow
 from warrener_supervisor.delays import uncharged
 from warrener_supervisor.fold import Folded
@@ -15,7 +15,7 @@ _LASTING = 3
 _NAME = 200  # characters of a fingerprint
 
 
-def mixed_queues(judged: Iterable[Folded], now: datetime) -> list[Raised]:
+def mixed_queues(judged: Iterable[Folded], now: datetime) -> list[RaisedIncident]:
     """An incident for each queue and job type of which a job was given back for the third time or later. Of
     all that happens in one minute, one time is counted."""
     found = {
@@ -32,9 +32,9 @@ def _given_back(folded: Folded) -> ErrorInfo | None:
     return next((each.error for each in attempts if each and each.end is AttemptEnd.RELEASED), None)
 
 
-def _raised(row: JobRow, error: ErrorInfo, now: datetime) -> Raised:
+def _raised(row: JobRow, error: ErrorInfo, now: datetime) -> RaisedIncident:
     text = f"jobs of {row.job_type} wait in queue {row.queue} for an agent that knows it: {error.message}"
-    return Raised(
+    return RaisedIncident(
         kind=MIXED_QUEUE,
         fingerprint=f"{MIXED_QUEUE}:{row.queue}:{row.job_type}"[:_NAME],
         occurrence=now.isoformat(timespec="minutes"),

@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 from uuid import UUID
 
-from warrener_store.holding import NOTHING_HELD, Holding
+from warrener_store.breaker_gate import NO_OPEN_BREAKERS, OpenBreakers
 from warrener_supervisor.rules import Rules
 
 _NONE: Mapping[UUID, int] = MappingProxyType({})
@@ -21,6 +21,6 @@ class Moment(NamedTuple):
     now: datetime
     rules: Rules
     chance: float = 0.5
-    holding: Holding = NOTHING_HELD
+    holding: OpenBreakers = NO_OPEN_BREAKERS
     snoozes: Mapping[UUID, int] = _NONE
     seen: Mapping[str, datetime] = _NOBODY

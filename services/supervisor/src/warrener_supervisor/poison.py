@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from warrener_contracts.events import ErrorInfo, ErrorKind
-from warrener_store.becoming import become
+from warrener_store.job_row import evolve
 from warrener_store.rows import JobRow
 from warrener_supervisor.verdicts import Ignored, Judgement
 
@@ -72,7 +72,7 @@ def not_lost(row: JobRow, attempt: int, agent_id: str) -> JobRow | None:
         return None
     left = _Deaths(named, deaths.unnamed)
     forgotten = error.kind is ErrorKind.LOST and not left.total
-    return become(row, losses=max(row.losses - 1, 0), error=None if forgotten else _with(error, left))
+    return evolve(row, losses=max(row.losses - 1, 0), error=None if forgotten else _with(error, left))
 
 
 def told(row: JobRow, error: ErrorInfo) -> ErrorInfo:
@@ -87,7 +87,7 @@ def ended_with_its_agent(row: JobRow) -> JobRow:
     """The row of an attempt that was begun by one agent and has to be begun by another: the broker gives it
     out again before anybody has missed the first one, so this too must be counted."""
     message = f"agent {row.owner} has died, or was cut off, while it ran it"
-    return become(row, error=told(row, ErrorInfo(kind=ErrorKind.LOST, type=LOST, message=message)))
+    return evolve(row, error=told(row, ErrorInfo(kind=ErrorKind.LOST, type=LOST, message=message)))
 
 
 def quarantined(charged: JobRow) -> str | None:
@@ -110,7 +110,7 @@ def remembered(row: JobRow, ruling: Judgement | Ignored) -> Judgement | Ignored:
     letter = ruling.dead_letter
     if letter is not None:
         letter = replace(letter, error=kept)
-    return ruling._replace(row=become(ruling.row, error=kept), dead_letter=letter)
+    return ruling._replace(row=evolve(ruling.row, error=kept), dead_letter=letter)
 
 
 def _death(attempt: int, error: ErrorInfo) -> str:

@@ -13,7 +13,7 @@ from warrener_runtime.bus.port import Bus, Delivery, Subscription
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
 from warrener_runtime.telemetry import TraceContext
-from warrener_store.becoming import become
+from warrener_store.job_row import evolve
 from warrener_store.port import Save, StateStore
 from warrener_store.rows import AgentRow, JobRow
 from warrener_supervisor import act, poison
@@ -125,7 +125,7 @@ def _taken_back(spared: JobRow, line: Line, now: datetime) -> Folded:
         job_id=str(line.job_id),
         attempt=line.attempt,
     )
-    row = become(spared, version=spared.version + 1, updated_at=now)
+    row = evolve(spared, version=spared.version + 1, updated_at=now)
     return Folded(row, saves=[Save(row)])
 
 

@@ -11,7 +11,7 @@ from datetime import datetime
 from warrener_contracts.events import AttemptTimedOut, ErrorInfo, ErrorKind
 from warrener_contracts.events.flight_record import FlightRecord
 from warrener_contracts.states import JobState
-from warrener_store.becoming import become
+from warrener_store.job_row import evolve
 from warrener_store.rows import JobRow
 from warrener_supervisor.moment import Moment
 from warrener_supervisor.rules import Rules
@@ -37,7 +37,7 @@ def seen_overrunning(row: JobRow, last_seen_at: datetime, now: datetime, rules: 
 
 def told_to_stop(row: JobRow, _: AttemptTimedOut, at: Moment) -> Judgement:
     """It goes on running until its agent has killed it; nothing else is begun meanwhile."""
-    waits = become(row, wake_at=at.now + at.rules.claim, updated_at=at.now)
+    waits = evolve(row, wake_at=at.now + at.rules.claim, updated_at=at.now)
     return Judgement(waits, "told to stop", tells=frozenset({Tell.CANCEL}))
 
 

@@ -17,7 +17,7 @@ from warrener_contracts.events import (
 from warrener_contracts.state_machine import Signal
 from warrener_contracts.retryability import is_unknown_job_type, non_retryable_reason
 from warrener_contracts.states import JobState
-from warrener_store.becoming import become
+from warrener_store.job_row import evolve
 from warrener_store.rows import AttemptEnd, AttemptRow, JobRow
 from warrener_supervisor import delays, ends, held, poison
 from warrener_supervisor.last_seen import seen_before
@@ -32,7 +32,7 @@ def failed(row: JobRow, event: AttemptFailed, at: Moment) -> Judgement:
     data = event.data
     if is_unknown_job_type(data.error):
         return _unknown_there(row, event, at)
-    charged = become(row, failures=row.failures + 1, error=poison.told(row, data.error))
+    charged = evolve(row, failures=row.failures + 1, error=poison.told(row, data.error))
     record = _record(row, AttemptEnd.FAILED, at, data.agent_id, data.error)
     record = replace(record, started_at=data.started_at, finished_at=data.finished_at)
     if why := poison.quarantined(charged):
@@ -50,7 +50,7 @@ def _unknown_there(row: JobRow, event: AttemptFailed, at: Moment) -> Judgement:
     record = _record(row, AttemptEnd.RELEASED, at, event.data.agent_id, event.data.error)
     if row.cancel_reason is not None:
         return ends.cancelled(row, record, at.now)
-    ruling = _again_unless_old(become(row, error=event.data.error), record, delays.until_known(row), at)
+    ruling = _again_unless_old(evolve(row, error=event.data.error), record, delays.until_known(row), at)
     if ruling.attempt is None or ruling.row.state is not JobState.RETRYING:
         return ruling
     verdict = f"{event.data.agent_id} does not know {row.job_type}: {ruling.attempt.verdict}"
@@ -60,7 +60,7 @@ def _unknown_there(row: JobRow, event: AttemptFailed, at: Moment) -> Judgement:
 
 def _timed_out(row: JobRow, record: AttemptRow, error: ErrorInfo, at: Moment) -> Judgement:
     """It ran too long and is dead now; charged like a failure."""
-    charged = become(row, failures=row.failures + 1, error=error)
+    charged = evolve(row, failures=row.failures + 1, error=error)
     record = replace(record, end=AttemptEnd.TIMED_OUT, error=error)
     if why := non_retryable_reason(error, row.policy):
         return _last(charged, record, why, at)
@@ -73,7 +73,7 @@ def lost(row: JobRow, event: AttemptLost, at: Moment) -> Judgement:
     since = event.data.last_seen_at.isoformat()
     message = poison.silence(event.data.agent_id, since, unlisted=event.data.unlisted)
     error = ErrorInfo(kind=ErrorKind.LOST, type=poison.LOST, message=message)
-    charged = become(row, losses=row.losses + 1, error=poison.told(row, error))
+    charged = evolve(row, losses=row.losses + 1, error=poison.told(row, error))
     record = _record(row, AttemptEnd.LOST, at, event.data.agent_id, error)
     if row.cancel_reason is not None:
         ruling = ends.cancelled(charged, record, at.now)
@@ -103,7 +103,7 @@ def not_lost(row: JobRow, event: Event[Any], at: Moment) -> Judgement | None:
         return None
     failed_late = isinstance(event, AttemptFailed) and not event.data.snoozed
     failures = min(row.failures + failed_late, max(row.failures, row.policy.max_attempts - 1))
-    return Judgement(become(spared, failures=failures, updated_at=at.now), "not lost")
+    return Judgement(evolve(spared, failures=failures, updated_at=at.now), "not lost")
 
 
 def _elsewhere_after(charged: JobRow, at: Moment) -> timedelta:
@@ -135,7 +135,7 @@ def stopped(row: JobRow, event: AttemptCancelled, at: Moment) -> Judgement:
         return _timed_out(row, record, too_long(row, how, data.flight_record), at)
     message = f"agent {data.agent_id} stopped it, and nobody had asked for that: {data.reason}"
     error = ErrorInfo(kind=ErrorKind.ERROR, type="stopped", message=message, flight_record=data.flight_record)
-    charged = become(row, failures=row.failures + 1, error=error)
+    charged = evolve(row, failures=row.failures + 1, error=error)
     if charged.failures >= row.policy.max_attempts:
         return ends.cancelled(charged, replace(record, error=error), at.now)
     delay = row.policy.backoff.delay(charged.failures, at.chance)
@@ -151,7 +151,7 @@ def _tried(
     if breaker is None:
         delay = row.policy.backoff.delay(charged.failures, at.chance) if wish is None else wish
         return _again_if_left(charged, record, delay, at)
-    spared = become(row, error=charged.error)
+    spared = evolve(row, error=charged.error)
     return held.said_of(breaker, _again_unless_old(spared, record, wish or timedelta(0), at))
 
 
@@ -167,7 +167,7 @@ def _again(charged: JobRow, record: AttemptRow, delay: timedelta, at: Moment) ->
     """Attempt n+1, due after `delay`; the row is the truth about that, the ladder only wakes it."""
     wait = max(delay, at.rules.shortest_delay) if delay else delay
     due_at = at.now + wait
-    row = become(
+    row = evolve(
         charged,
         state=JobState.RETRYING,
         attempt=charged.attempt + 1,
@@ -182,7 +182,7 @@ def _again(charged: JobRow, record: AttemptRow, delay: timedelta, at: Moment) ->
         updated_at=at.now,
     )
     if held.kept_in_store(row, at.now, at.rules):
-        row = become(row, dispatched_at=None)  # the broker does not have it
+        row = evolve(row, dispatched_at=None)  # the broker does not have it
     return Judgement(
         row,
         "retry",
@@ -228,13 +228,13 @@ def snoozed(row: JobRow, event: AttemptFailed, at: Moment) -> Judgement:
     if delays.snoozes(row, at) >= row.policy.max_snoozes:
         most = f"it has snoozed {row.policy.max_snoozes} times"
         error = _snoozed_out(most, data.error)
-        charged = become(row, failures=row.failures + 1, error=error)
+        charged = evolve(row, failures=row.failures + 1, error=error)
         return _again_if_left(charged, replace(record, error=error), delay, at)
     if row.cancel_reason is not None:
         return ends.cancelled(row, record, at.now)
     if why := delays.too_old(row, at.now + delay):
         error = _snoozed_out(why, data.error)
-        return _last(become(row, error=error), replace(record, error=error), why, at)
+        return _last(evolve(row, error=error), replace(record, error=error), why, at)
     ruling = _again(row, record, delay, at)
     until = f"snoozed until {(at.now + delay).isoformat()}: {data.error.message}"
     return ruling._replace(
@@ -254,4 +254,4 @@ def withdrawn(row: JobRow, event: AttemptCancelled, at: Moment) -> Judgement:
     record = _record(row, AttemptEnd.CANCELLED, at, data.agent_id, None)
     record = replace(record, started_at=data.started_at, finished_at=data.finished_at)
     reason = row.cancel_reason or f"by its handler: {data.reason}"
-    return ends.cancelled(become(row, cancel_reason=reason), record, at.now)
+    return ends.cancelled(evolve(row, cancel_reason=reason), record, at.now)

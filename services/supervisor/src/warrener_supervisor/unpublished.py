@@ -15,8 +15,8 @@ from warrener_runtime.bus.port import Bus
 from warrener_runtime.clock import Clock
 from warrener_runtime.lifecycle.health_registry import NotReady, current_health_registry
 from warrener_runtime.logs import get_logger
-from warrener_store.becoming import become
-from warrener_store.escalations import REFUSING_QUEUE, Raised, refusing_fingerprint
+from warrener_store.job_row import evolve
+from warrener_store.escalations import REFUSING_QUEUE, RaisedIncident, refusing_fingerprint
 from warrener_store.port import Save, StateStore
 from warrener_store.rows import JobRow
 from warrener_supervisor import act
@@ -135,7 +135,7 @@ async def publish_again(bus: Bus, store: StateStore, clock: Clock, rows: Sequenc
     comparison with the queue finds the job (`redispatch`).
     """
     now = clock.now()
-    again = [become(row, version=row.version + 1, dispatched_at=now, updated_at=now) for row in rows]
+    again = [evolve(row, version=row.version + 1, dispatched_at=now, updated_at=now) for row in rows]
     applied = await store.save_jobs([Save(row) for row in again])
     mine = [row for row in again if row.job_id in applied]
     if mine:
@@ -155,12 +155,12 @@ async def _checkpoints(store: StateStore, job_ids: Sequence[UUID]) -> Mapping[UU
     return {job_id: Checkpoint(number=row.number, state=row.state) for job_id, row in found.items()}
 
 
-def _raised(queue: str, since: datetime, now: datetime) -> Raised:
+def _raised(queue: str, since: datetime, now: datetime) -> RaisedIncident:
     text = (
         f"dispatch queue {queue} takes no messages since {since.isoformat()}: it is full or without a "
         "quorum; its jobs wait in the store, and are published once it takes them"
     )
-    return Raised(
+    return RaisedIncident(
         kind=REFUSING_QUEUE,
         fingerprint=refusing_fingerprint(queue),
         occurrence=since.isoformat(timespec="minutes"),

@@ -15,9 +15,9 @@ from warrener_contracts.messages import Message, as_reply, build_message
 from warrener_runtime.bus.port import Bus
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
-from warrener_store.becoming import become
+from warrener_store.job_row import evolve
 from warrener_store.port import Save, StateStore
-from warrener_store.queued import FIRST_ID, NOTIFIED
+from warrener_store.queued import FIRST_ID, REFUSAL_REPORTED
 from warrener_store.rows import JobRow
 from warrener_supervisor import act
 from warrener_supervisor.source import SOURCE
@@ -71,7 +71,7 @@ class WaitingNotices:
         rows = await self._store.unpublished_jobs(queue, now, _SLICE, after=position.last)
         if rows:
             position.last = rows[-1].job_id
-            await self._notify([row for row in rows if row.wake_at != NOTIFIED], since, now)
+            await self._notify([row for row in rows if row.wake_at != REFUSAL_REPORTED], since, now)
         if len(rows) == _SLICE:
             return True
         if position.again_at is None:
@@ -80,7 +80,7 @@ class WaitingNotices:
         return False
 
     async def _notify(self, rows: Iterable[JobRow], since: datetime, now: datetime) -> None:
-        marked = [become(row, version=row.version + 1, wake_at=NOTIFIED) for row in rows]
+        marked = [evolve(row, version=row.version + 1, wake_at=REFUSAL_REPORTED) for row in rows]
         if not marked:
             return
         applied = await self._store.save_jobs([Save(row) for row in marked])

@@ -9,9 +9,9 @@ from warrener_contracts.states import JobState
 from warrener_runtime.bus.port import Bus, PublishResult
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
-from warrener_store.becoming import become
+from warrener_store.job_row import evolve
 from warrener_store.port import Save, StateStore
-from warrener_store.queued import NAMED
+from warrener_store.queued import START_TIMEOUT_REPORTED
 from warrener_store.rows import JobRow
 from warrener_supervisor.beginnings import watched_from
 from warrener_supervisor.notices import deadline_notice, notice
@@ -66,7 +66,7 @@ class Watchdog:
         due = await self._store.claim_due([JobState.QUEUED], now, now + self._rules.named_again, self._limit)
         events = [event for row in due if (event := notice(row, now, self._rules)) is not None]
         if due and await self._publish(batch_messages(map(build_message, events))):
-            named = [become(row, version=row.version + 1, wake_at=NAMED) for row in due]
+            named = [evolve(row, version=row.version + 1, wake_at=START_TIMEOUT_REPORTED) for row in due]
             await self._store.save_jobs([Save(row) for row in named])
 
     async def _watch_later(self, running: Iterable[JobRow], now: datetime) -> None:
@@ -74,7 +74,7 @@ class Watchdog:
         woken them before."""
         saves = [
             Save(
-                become(
+                evolve(
                     row,
                     version=row.version + 1,
                     wake_at=watched_from(row, row.started_at or now, self._rules),

@@ -24,9 +24,9 @@ from warrener_runtime.logs import get_logger
 from warrener_runtime.settings import SettingsError
 from warrener_runtime.telemetry import Telemetry
 from warrener_store import StateStore, Store, StoreError, StoreNotMigrated, StoreUnavailable, open_store
-from warrener_store.crashed_readers import KeptTries
+from warrener_store.crashed_readers import StoredTries
 from warrener_store.installation import require_installation
-from warrener_store.patience import start_patiently
+from warrener_store.connection_retry import connect_with_retry
 from warrener_supervisor import act
 from warrener_supervisor.alert import Alert
 from warrener_supervisor.breakers.keeper import Breakers
@@ -132,7 +132,7 @@ def assemble(  # noqa: PLR0917 - the same six for every service
         entropy=entropy,
     )
     judging = partial(Loop, clock=clock, judges_time=True)
-    tries = KeptTries(store, clock.now)
+    tries = StoredTries(store, clock.now)
     return Group(
         Resource("topology", lambda: bus.declare(TOPOLOGY.with_queues([heartbeats])), _nothing),
         Consumer(
@@ -231,7 +231,7 @@ async def _nothing() -> None:
 async def _open(store: StateStore, clock: Clock) -> None:
     """Wait for the database; what waiting cannot mend is for the operator."""
     try:
-        await start_patiently(store, sleep=clock.sleep, waiting=_say_waiting)
+        await connect_with_retry(store, sleep=clock.sleep, waiting=_say_waiting)
     except StoreNotMigrated as error:
         raise SettingsError([str(error)]) from error
 

@@ -1,4 +1,4 @@
-"""Alembic runs this; `warrener_store.migrating` hands in the connection, inside a transaction of its own."""
+"""Alembic runs this; `warrener_store.migrator` hands in the connection, inside a transaction of its own."""
 
 from alembic import context
 

@@ -5,8 +5,8 @@ from typing import Any
 
 from warrener_contracts.policy import Guarantee
 from warrener_store.encoding import decode, encode, escape, unescape
-from warrener_store.records.form import Form, document_in, document_out, texts_in, texts_out
-from warrener_store.records.policies import policy_in, policy_out
+from warrener_store.records.codec import ColumnCodec, decode_document, encode_document, decode_texts, encode_texts
+from warrener_store.records.policies import decode_policy, encode_policy
 from warrener_store.rows import AgentRow, JobTypeRow
 
 JOB_TYPE_COLUMNS = (
@@ -33,61 +33,61 @@ AGENT_COLUMNS = (
 )
 
 
-def job_type_out(row: JobTypeRow, form: Form) -> tuple[Any, ...]:
+def job_type_to_row(row: JobTypeRow, codec: ColumnCodec) -> tuple[Any, ...]:
     """The values of JOB_TYPE_COLUMNS."""
     return (
         escape(row.name),
         escape(row.queue),
         encode(row.arguments_schema),
-        document_out(row.result_schema),
+        encode_document(row.result_schema),
         row.guarantee.value,
-        policy_out(row.policy),
+        encode_policy(row.policy),
         escape(row.description),
         escape(row.announced_by),
-        form.moment_out(row.announced_at),
+        codec.encode_moment(row.announced_at),
     )
 
 
-def job_type_in(values: Sequence[Any], form: Form) -> JobTypeRow:
+def job_type_from_row(values: Sequence[Any], codec: ColumnCodec) -> JobTypeRow:
     """The row whose JOB_TYPE_COLUMNS have these values."""
     return JobTypeRow(
         name=unescape(values[0]),
         queue=unescape(values[1]),
         arguments_schema=decode(values[2]),
-        result_schema=document_in(values[3]),
+        result_schema=decode_document(values[3]),
         guarantee=Guarantee(values[4]),
-        policy=policy_in(values[5]),
+        policy=decode_policy(values[5]),
         description=unescape(values[6]),
         announced_by=unescape(values[7]),
-        announced_at=form.moment_in(values[8]),
+        announced_at=codec.decode_moment(values[8]),
     )
 
 
-def agent_out(row: AgentRow, form: Form) -> tuple[Any, ...]:
+def agent_to_row(row: AgentRow, codec: ColumnCodec) -> tuple[Any, ...]:
     """The values of AGENT_COLUMNS."""
     return (
         escape(row.agent_id),
         escape(row.host),
         row.pid,
-        texts_out(row.queues),
+        encode_texts(row.queues),
         row.slots,
         row.running,
         row.draining,
-        form.moment_out(row.started_at),
-        form.moment_out(row.last_seen_at),
+        codec.encode_moment(row.started_at),
+        codec.encode_moment(row.last_seen_at),
     )
 
 
-def agent_in(values: Sequence[Any], form: Form) -> AgentRow:
+def agent_from_row(values: Sequence[Any], codec: ColumnCodec) -> AgentRow:
     """The row whose AGENT_COLUMNS have these values."""
     return AgentRow(
         agent_id=unescape(values[0]),
         host=unescape(values[1]),
         pid=values[2],
-        queues=texts_in(values[3]),
+        queues=decode_texts(values[3]),
         slots=values[4],
         running=values[5],
         draining=bool(values[6]),
-        started_at=form.moment_in(values[7]),
-        last_seen_at=form.moment_in(values[8]),
+        started_at=codec.decode_moment(values[7]),
+        last_seen_at=codec.decode_moment(values[8]),
     )

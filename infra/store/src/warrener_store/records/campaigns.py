@@ -5,9 +5,9 @@ from typing import Any
 from uuid import UUID
 
 from warrener_contracts.events import JsonObject
-from warrener_store.dead_letters import CampaignKind, CampaignRow, CampaignState, JournalEntry, Move
+from warrener_store.dead_letters import CampaignKind, CampaignRow, CampaignState, JournalEntry, DeadLetterTransition
 from warrener_store.encoding import decode, encode, escape, unescape
-from warrener_store.records.form import TEXTUAL, Form, text_out
+from warrener_store.records.codec import SQLITE_CODEC, ColumnCodec, encode_text
 
 CAMPAIGN_COLUMNS = (
     "campaign_id",
@@ -29,17 +29,17 @@ CAMPAIGN_COLUMNS = (
     "updated_at",
     "finished_at",
 )
-ASKED_COLUMNS = CAMPAIGN_COLUMNS[1:6]
+REQUEST_COLUMNS = CAMPAIGN_COLUMNS[1:6]
 """Those of what was asked for, behind the id."""
 
 
-def campaign_out(row: CampaignRow, form: Form) -> tuple[Any, ...]:
+def campaign_to_row(row: CampaignRow, codec: ColumnCodec) -> tuple[Any, ...]:
     """The values of CAMPAIGN_COLUMNS."""
-    asked = (row.kind.value, encode(row.told), escape(row.asked_by), escape(row.reason))
-    return (form.id_out(row.campaign_id), *asked, form.moment_out(row.asked_at), *progress_out(row, form))
+    request_values = (row.kind.value, encode(row.told), escape(row.asked_by), escape(row.reason))
+    return (codec.encode_id(row.campaign_id), *request_values, codec.encode_moment(row.asked_at), *progress_to_row(row, codec))
 
 
-def progress_out(row: CampaignRow, form: Form) -> tuple[Any, ...]:
+def progress_to_row(row: CampaignRow, codec: ColumnCodec) -> tuple[Any, ...]:
     """The values of the columns that a save writes: from the version on."""
     died_at, job_id = row.after or (None, None)
     return (
@@ -47,68 +47,68 @@ def progress_out(row: CampaignRow, form: Form) -> tuple[Any, ...]:
         row.state.value,
         escape(row.why),
         encode(dict(row.counts)),
-        form.moment_out(row.began_at),
+        codec.encode_moment(row.began_at),
         encode(dict(row.since)),
-        encode([_entry_out(entry) for entry in row.journal]),
-        form.moment_out(died_at),
-        form.id_out(job_id),
-        form.moment_out(row.wake_at),
-        form.moment_out(row.updated_at),
-        form.moment_out(row.finished_at),
+        encode([_entry_to_json(entry) for entry in row.journal]),
+        codec.encode_moment(died_at),
+        codec.encode_id(job_id),
+        codec.encode_moment(row.wake_at),
+        codec.encode_moment(row.updated_at),
+        codec.encode_moment(row.finished_at),
     )
 
 
-def campaign_in(values: Sequence[Any], form: Form) -> CampaignRow:
+def campaign_from_row(values: Sequence[Any], codec: ColumnCodec) -> CampaignRow:
     """The row whose CAMPAIGN_COLUMNS have these values."""
-    died_at, job_id = form.moment_in(values[13]), form.id_in(values[14])
+    died_at, job_id = codec.decode_moment(values[13]), codec.decode_id(values[14])
     return CampaignRow(
-        campaign_id=form.id_in(values[0]),
+        campaign_id=codec.decode_id(values[0]),
         kind=CampaignKind(values[1]),
         told=decode(values[2]),
         asked_by=unescape(values[3]),
         reason=unescape(values[4]),
-        asked_at=form.moment_in(values[5]),
+        asked_at=codec.decode_moment(values[5]),
         version=values[6],
         state=CampaignState(values[7]),
         why=unescape(values[8]),
         counts=decode(values[9]),
-        began_at=form.moment_in(values[10]),
+        began_at=codec.decode_moment(values[10]),
         since=decode(values[11]),
-        journal=tuple(_entry_in(entry) for entry in decode(values[12])),
+        journal=tuple(_entry_from_json(entry) for entry in decode(values[12])),
         after=None if died_at is None else (died_at, job_id),
-        wake_at=form.moment_in(values[15]),
-        updated_at=form.moment_in(values[16]),
-        finished_at=form.moment_in(values[17]),
+        wake_at=codec.decode_moment(values[15]),
+        updated_at=codec.decode_moment(values[16]),
+        finished_at=codec.decode_moment(values[17]),
     )
 
 
-MOVE_COLUMNS = 8
+TRANSITION_WIDTH = 8
 
 
-def move_out(move: Move, form: Form) -> tuple[Any, ...]:
+def transition_to_row(move: DeadLetterTransition, codec: ColumnCodec) -> tuple[Any, ...]:
     """The job, the state in which it is held, and what is written."""
-    letter = move.letter
+    dead_letter = move.dead_letter
     return (
-        form.id_out(letter.job_id),
-        move.held.value,
-        letter.state.value,
-        form.id_out(letter.campaign_id),
-        form.id_out(letter.redriven_as),
-        letter.redrives,
-        form.moment_out(letter.asked_at),
-        text_out(letter.note),
+        codec.encode_id(dead_letter.job_id),
+        move.from_state.value,
+        dead_letter.state.value,
+        codec.encode_id(dead_letter.campaign_id),
+        codec.encode_id(dead_letter.redriven_as),
+        dead_letter.redrives,
+        codec.encode_moment(dead_letter.asked_at),
+        encode_text(dead_letter.note),
     )
 
 
-def in_order(moves: Sequence[Move]) -> list[Move]:
+def sort_by_job(moves: Sequence[DeadLetterTransition]) -> list[DeadLetterTransition]:
     """By job, so that two campaigns that want the same letters wait for each other, but never in a circle."""
-    by_job: dict[UUID, Move] = {move.letter.job_id: move for move in moves}
+    by_job: dict[UUID, DeadLetterTransition] = {move.dead_letter.job_id: move for move in moves}
     return [by_job[job_id] for job_id in sorted(by_job)]
 
 
-def _entry_out(entry: JournalEntry) -> JsonObject:
-    return {"at": TEXTUAL.moment_out(entry.at), "by": entry.by, "what": entry.what}
+def _entry_to_json(entry: JournalEntry) -> JsonObject:
+    return {"at": SQLITE_CODEC.encode_moment(entry.at), "by": entry.by, "what": entry.what}
 
 
-def _entry_in(entry: JsonObject) -> JournalEntry:
-    return JournalEntry(at=TEXTUAL.moment_in(entry["at"]), by=entry["by"], what=entry["what"])
+def _entry_from_json(entry: JsonObject) -> JournalEntry:
+    return JournalEntry(at=SQLITE_CODEC.decode_moment(entry["at"]), by=entry["by"], what=entry["what"])

@@ -9,20 +9,20 @@ from operator import attrgetter
 from typing import Any
 
 from warrener_contracts.policy import JobPolicy
-from warrener_store.arrays import alike
-from warrener_store.encoding import encode, plain
-from warrener_store.records.form import Form, document_out, text_out, texts_out
+from warrener_store.arrays import all_equal
+from warrener_store.encoding import encode, is_plain
+from warrener_store.records.codec import ColumnCodec, encode_document, encode_text, encode_texts
 from warrener_store.records.jobs import IDS, MOMENTS, TEXTS
-from warrener_store.records.policies import error_out, policy_out
+from warrener_store.records.policies import encode_error, encode_policy
 from warrener_store.rows import JobRow
 
 Values = Sequence[Any]
 
 
-def columns_of(names: tuple[str, ...], rows: Sequence[JobRow], form: Form) -> list[list[Any]]:
+def encode_columns(names: tuple[str, ...], rows: Sequence[JobRow], codec: ColumnCodec) -> list[list[Any]]:
     """The values of each of these columns, in the order of `rows`; no columns where there is no row."""
     columns = zip(*map(_fields(names), rows), strict=True)
-    return [_column(name, values, form) for name, values in zip(names, columns, strict=bool(rows))]
+    return [_column(name, values, codec) for name, values in zip(names, columns, strict=bool(rows))]
 
 
 @cache
@@ -30,27 +30,27 @@ def _fields(names: tuple[str, ...]) -> Callable[[JobRow], tuple[Any, ...]]:
     return attrgetter(*names)
 
 
-def _column(name: str, values: Values, form: Form) -> list[Any]:
+def _column(name: str, values: Values, codec: ColumnCodec) -> list[Any]:
     if name in IDS:
-        return [form.id_out(value) for value in values]
+        return [codec.encode_id(value) for value in values]
     if name in MOMENTS:
-        return _converted(values, form.moment_out)
+        return _converted(values, codec.encode_moment)
     convert = _OTHERS.get(name)
     return list(values) if convert is None else convert(values)
 
 
 def _converted(values: Values, convert: Callable[[Any], Any]) -> list[Any]:
     """Each value converted, or the one that all of them are. Not for documents: 1 equals True and 1.0."""
-    if alike(values):
+    if all_equal(values):
         return [convert(values[0])] * len(values)
     return [convert(value) for value in values]
 
 
 def _texts(values: Values) -> list[Any]:
     """Texts, or None. Looked through together: what has to be escaped is rare."""
-    if plain("".join(filter(None, values))):
+    if is_plain("".join(filter(None, values))):
         return list(values)
-    return [text_out(text) for text in values]
+    return [encode_text(text) for text in values]
 
 
 def _names(values: Values) -> list[Any]:
@@ -63,12 +63,12 @@ def _policies(values: Sequence[JobPolicy]) -> list[str]:
     written: dict[int, str] = {}
     for policy in values:
         if id(policy) not in written:
-            written[id(policy)] = policy_out(policy)
+            written[id(policy)] = encode_policy(policy)
     return [written[id(policy)] for policy in values]
 
 
 def _watchers(values: Sequence[tuple[str, ...]]) -> list[str]:
-    return _converted(values, texts_out)
+    return _converted(values, encode_texts)
 
 
 def _arguments(values: Values) -> list[str]:
@@ -76,11 +76,11 @@ def _arguments(values: Values) -> list[str]:
 
 
 def _documents(values: Values) -> list[str | None]:
-    return [document_out(document) for document in values]
+    return [encode_document(document) for document in values]
 
 
 def _errors(values: Values) -> list[str | None]:
-    return [error_out(error) for error in values]
+    return [encode_error(error) for error in values]
 
 
 _OTHERS: dict[str, Callable[[Any], list[Any]]] = {

@@ -5,21 +5,21 @@ from typing import Any
 
 from warrener_contracts.policy import Guarantee
 from warrener_contracts.states import JobState
-from warrener_store.becoming import row_of
+from warrener_store.job_row import row_from_fields
 from warrener_store.encoding import ESCAPE, decode, unescape
-from warrener_store.records.form import (
-    NATIVE,
-    Form,
-    document_in,
-    document_out,
-    text_out,
-    texts_in,
-    texts_out,
+from warrener_store.records.codec import (
+    POSTGRES_CODEC,
+    ColumnCodec,
+    decode_document,
+    encode_document,
+    encode_text,
+    decode_texts,
+    encode_texts,
 )
-from warrener_store.records.policies import error_in, error_out, policy_in
-from warrener_store.rows import ASKED, AttemptRow, JobRow
+from warrener_store.records.policies import decode_error, encode_error, decode_policy
+from warrener_store.rows import REQUEST_FIELDS, AttemptRow, JobRow
 
-BECOME = (
+STATE_FIELDS = (
     "version",
     "state",
     "attempt",
@@ -42,8 +42,8 @@ BECOME = (
 )
 """The columns that a save writes."""
 
-JOB_COLUMNS = (*ASKED, *BECOME)
-"""The columns of a JobRow, in the order of `job_in` and of `new_jobs.columns_out`."""
+JOB_COLUMNS = (*REQUEST_FIELDS, *STATE_FIELDS)
+"""The columns of a JobRow, in the order of `job_from_row` and of `new_jobs.jobs_to_columns`."""
 
 TEXTS = (
     "job_type",
@@ -76,18 +76,18 @@ _STATES = {state.value: state for state in JobState}
 _GUARANTEES = {guarantee.value: guarantee for guarantee in Guarantee}
 
 
-def become_out(row: JobRow, form: Form) -> tuple[Any, ...]:
-    """The values of BECOME."""
-    moment = form.moment_out
+def state_to_row(row: JobRow, codec: ColumnCodec) -> tuple[Any, ...]:
+    """The values of STATE_FIELDS."""
+    moment = codec.encode_moment
     return (
         row.version,
         row.state.value,
         row.attempt,
         row.failures,
         row.losses,
-        text_out(row.owner),
-        texts_out(row.watchers) if row.watchers else "[]",
-        text_out(row.cancel_reason),
+        encode_text(row.owner),
+        encode_texts(row.watchers) if row.watchers else "[]",
+        encode_text(row.cancel_reason),
         moment(row.due_at),
         moment(row.wake_at),
         moment(row.dispatched_at),
@@ -95,21 +95,21 @@ def become_out(row: JobRow, form: Form) -> tuple[Any, ...]:
         moment(row.lease_until),
         moment(row.finished_at),
         row.progress,
-        text_out(row.progress_note),
-        document_out(row.result),
-        error_out(row.error),
+        encode_text(row.progress_note),
+        encode_document(row.result),
+        encode_error(row.error),
         moment(row.updated_at),
     )
 
 
-def ran_out(attempt: AttemptRow | None, form: Form) -> tuple[Any, Any]:
+def run_times_to_row(attempt: AttemptRow | None, codec: ColumnCodec) -> tuple[Any, Any]:
     """When the attempt ran that is kept in its job's row: `ran_from` and `ran_until`; None: there is none."""
     if attempt is None:
         return None, None
-    return form.moment_out(attempt.started_at), form.moment_out(attempt.finished_at)
+    return codec.encode_moment(attempt.started_at), codec.encode_moment(attempt.finished_at)
 
 
-def job_in(values: Sequence[Any], form: Form) -> JobRow:
+def job_from_row(values: Sequence[Any], codec: ColumnCodec) -> JobRow:
     """The row whose JOB_COLUMNS have these values; what stands behind them is left alone.
 
     Thousands are read a second, so most columns are taken as they came, and those that need it are looked at.
@@ -119,17 +119,17 @@ def job_in(values: Sequence[Any], form: Form) -> JobRow:
         text = fields[name]
         if text is not None and ESCAPE in text:
             fields[name] = unescape(text)
-    if form is not NATIVE:
+    if codec is not POSTGRES_CODEC:
         for name in IDS:
-            fields[name] = form.id_in(fields[name])
+            fields[name] = codec.decode_id(fields[name])
         for name in MOMENTS:
-            fields[name] = form.moment_in(fields[name])
+            fields[name] = codec.decode_moment(fields[name])
     fields["arguments"] = decode(fields["arguments"])
     fields["guarantee"] = _GUARANTEES[fields["guarantee"]]
-    fields["policy"] = policy_in(fields["policy"])
+    fields["policy"] = decode_policy(fields["policy"])
     fields["state"] = _STATES[fields["state"]]
     watchers = fields["watchers"]
-    fields["watchers"] = () if watchers == "[]" else texts_in(watchers)
-    fields["result"] = document_in(fields["result"])
-    fields["error"] = error_in(fields["error"])
-    return row_of(fields)
+    fields["watchers"] = () if watchers == "[]" else decode_texts(watchers)
+    fields["result"] = decode_document(fields["result"])
+    fields["error"] = decode_error(fields["error"])
+    return row_from_fields(fields)

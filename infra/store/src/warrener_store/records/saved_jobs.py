@@ -3,22 +3,22 @@
 from collections.abc import Sequence
 from typing import Any
 
-from warrener_store.arrays import once
-from warrener_store.chains import Chain
-from warrener_store.records.columns import columns_of
-from warrener_store.records.form import NATIVE
-from warrener_store.records.jobs import BECOME
+from warrener_store.arrays import compact_repeats
+from warrener_store.save_batches import JobSaves
+from warrener_store.records.columns import encode_columns
+from warrener_store.records.codec import POSTGRES_CODEC
+from warrener_store.records.jobs import STATE_FIELDS
 
 
-def saves_out(batch: Sequence[Chain]) -> list[list[Any]]:
-    """The ids, the versions held, the columns of BECOME, and when the attempts ran that stand in their jobs'
+def saves_to_arrays(batch: Sequence[JobSaves]) -> list[list[Any]]:
+    """The ids, the versions held, the columns of STATE_FIELDS, and when the attempts ran that stand in their jobs'
     rows. All columns but the ids are as short as they may be."""
-    rows = [chain.row for chain in batch]
-    told = [chain.told for chain in batch]
+    rows = [job_saves.row for job_saves in batch]
+    inlined = [job_saves.inlined_attempt for job_saves in batch]
     columns = [
-        [chain.held for chain in batch],
-        *columns_of(BECOME, rows, NATIVE),
-        [None if attempt is None else attempt.started_at for attempt in told],
-        [None if attempt is None else attempt.finished_at for attempt in told],
+        [job_saves.base_version for job_saves in batch],
+        *encode_columns(STATE_FIELDS, rows, POSTGRES_CODEC),
+        [None if attempt is None else attempt.started_at for attempt in inlined],
+        [None if attempt is None else attempt.finished_at for attempt in inlined],
     ]
-    return [[row.job_id for row in rows], *map(once, columns)]
+    return [[row.job_id for row in rows], *map(compact_repeats, columns)]

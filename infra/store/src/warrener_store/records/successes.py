@@ -8,10 +8,10 @@ from uuid import UUID
 
 from warrener_contracts.state_machine import STATE_MACHINE, Signal, Transition
 from warrener_contracts.states import JobState
-from warrener_store.arrays import once
+from warrener_store.arrays import compact_repeats
 from warrener_store.encoding import unescape
-from warrener_store.records.form import NATIVE, TEXTUAL, Form, document_out, text_in, text_out, texts_in
-from warrener_store.records.policies import policy_in
+from warrener_store.records.codec import POSTGRES_CODEC, SQLITE_CODEC, ColumnCodec, encode_document, decode_text, encode_text, decode_texts
+from warrener_store.records.policies import decode_policy
 from warrener_store.successes import SucceededJob, Success
 
 SUCCEEDED_COLUMNS = (
@@ -24,7 +24,7 @@ SUCCEEDED_COLUMNS = (
     "requested_at",
     "watchers",
 )
-"""What a statement tells of each job that was ended, in the order of `succeeded_in`."""
+"""What a statement tells of each job that was ended, in the order of `succeeded_from_rows`."""
 
 IN_FLIGHT = tuple(state for state in JobState if isinstance(STATE_MACHINE[state, Signal.SUCCEEDED], Transition))
 """The states from which the journey leads to a success."""
@@ -32,42 +32,42 @@ IN_FLIGHT = tuple(state for state in JobState if isinstance(STATE_MACHINE[state,
 _NUMBER = attrgetter("job_id.int")  # in one order: whoever locks in it cannot meet a deadlock
 
 
-def arrays_of(successes: Iterable[Success]) -> list[list[Any]]:
+def successes_to_arrays(successes: Iterable[Success]) -> list[list[Any]]:
     """The columns of a Success as `succeed_jobs` of PostgreSQL takes them: all but the ids as short as they
     may be."""
-    told = sorted(successes, key=_NUMBER)
-    ids, attempts, agents, results, *moments = zip(*told, strict=True)
+    ordered = sorted(successes, key=_NUMBER)
+    ids, attempts, agents, results, *moments = zip(*ordered, strict=True)
     columns = [
         list(attempts),
-        [text_out(agent) for agent in agents],
-        [document_out(result) for result in results],
+        [encode_text(agent) for agent in agents],
+        [encode_document(result) for result in results],
         *map(list, moments),
     ]
-    return [list(ids), *map(once, columns)]
+    return [list(ids), *map(compact_repeats, columns)]
 
 
-def rows_of(successes: Iterable[Success], now: datetime) -> Iterable[tuple[Any, ...]]:
+def successes_to_rows(successes: Iterable[Success], now: datetime) -> Iterable[tuple[Any, ...]]:
     """The parameters of `succeed_job` of SQLite."""
-    moment = TEXTUAL.moment_out
-    for told in successes:
+    moment = SQLITE_CODEC.encode_moment
+    for success in successes:
         yield (
-            text_out(told.agent_id),
-            document_out(told.result),
-            moment(told.started_at),
-            moment(told.finished_at),
+            encode_text(success.agent_id),
+            encode_document(success.result),
+            moment(success.started_at),
+            moment(success.finished_at),
             moment(now),
-            str(told.job_id),
+            str(success.job_id),
         )
 
 
-def succeeded_in(
-    found: Iterable[Sequence[Any]], told: Mapping[UUID, Success], now: datetime, form: Form = NATIVE
+def succeeded_from_rows(
+    found: Iterable[Sequence[Any]], by_job: Mapping[UUID, Success], now: datetime, codec: ColumnCodec = POSTGRES_CODEC
 ) -> dict[UUID, SucceededJob]:
     """The jobs whose SUCCEEDED_COLUMNS have these values; what stands behind them is left alone."""
     jobs: dict[UUID, SucceededJob] = {}
     for values in found:
-        job_id = form.id_in(values[0])
-        success = told[job_id]
+        job_id = codec.decode_id(values[0])
+        success = by_job[job_id]
         watchers = values[7]
         jobs[job_id] = SucceededJob(
             job_id,
@@ -75,11 +75,11 @@ def succeeded_in(
             success.result,
             now,
             unescape(values[1]),
-            policy_in(values[2]),
-            form.id_in(values[3]),
-            text_in(values[4]),
-            text_in(values[5]),
-            form.moment_in(values[6]),
-            () if watchers == "[]" else texts_in(watchers),
+            decode_policy(values[2]),
+            codec.decode_id(values[3]),
+            decode_text(values[4]),
+            decode_text(values[5]),
+            codec.decode_moment(values[6]),
+            () if watchers == "[]" else decode_texts(watchers),
         )
     return jobs

@@ -10,12 +10,12 @@ from uuid import UUID
 from warrener_contracts.states import JobState
 from warrener_store.checkpoints import CheckpointRow
 from warrener_store.memory_escalations import MemoryEscalations
-from warrener_store.memory_letters import MemoryLetters
+from warrener_store.memory_dead_letters import MemoryDeadLetters
 from warrener_store.parked import ParkedMessage
 from warrener_store.retention.port import (
     JobRecord,
     JobsBefore,
-    Kind,
+    RetentionKind,
     Occurrence,
     OldJob,
     OldJobs,
@@ -29,14 +29,14 @@ from warrener_store.rows import (
     DeadLetter,
     JobRow,
     JobTypeRow,
-    LetterState,
+    DeadLetterState,
 )
 from warrener_store.schedules.memory_ticks import MemoryTicks
 from warrener_store.schedules.rows import ScheduleRow
-from warrener_store.schedules.watches import NEWEST, WatchRow
+from warrener_store.schedules.watches import MAX_RUNS_EXAMINED, WatchRow
 from warrener_store.trees import CancelledTree
 
-_IN_HAND = (LetterState.TAKEN, LetterState.ASKED)
+_IN_HAND = (DeadLetterState.CLAIMED, DeadLetterState.REQUEUED)
 R = TypeVar("R")
 _BEGIN = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -57,7 +57,7 @@ class MemoryRetention(Retention):
     _watches: dict[str, WatchRow]
     _ticks: MemoryTicks
     _escalations: MemoryEscalations
-    _letters: MemoryLetters
+    _dead_letter_store: MemoryDeadLetters
     _pruning: tuple[str, datetime] | None = None
 
     @abstractmethod
@@ -88,8 +88,8 @@ class MemoryRetention(Retention):
             return []
         parents = {row.parent_id for row in self._jobs.values()}
         live = {row.job_id for row in self._live_jobs()}
-        letters = self._dead_letters.values()
-        awaited = {letter.redriven_as for letter in letters if letter.state is LetterState.ASKED}
+        dead_letters = self._dead_letters.values()
+        awaited = {dead_letter.redriven_as for dead_letter in dead_letters if dead_letter.state is DeadLetterState.REQUEUED}
         return [
             row
             for row in old
@@ -99,9 +99,9 @@ class MemoryRetention(Retention):
             and not self._is_held(self._dead_letters.get(row.job_id))
         ]
 
-    def _is_held(self, letter: DeadLetter | None) -> bool:
-        return letter is not None and (
-            letter.state in _IN_HAND or self._escalations.names(letter.fingerprint, str(letter.job_id))
+    def _is_held(self, dead_letter: DeadLetter | None) -> bool:
+        return dead_letter is not None and (
+            dead_letter.state in _IN_HAND or self._escalations.names(dead_letter.fingerprint, str(dead_letter.job_id))
         )
 
     async def job_records(self, job_ids: Collection[UUID]) -> list[JobRecord]:
@@ -138,7 +138,7 @@ class MemoryRetention(Retention):
         return {job_id for name in set(schedules) & self._schedules.keys() for job_id in self._in_use(name)}
 
     def _in_use(self, name: str) -> list[UUID]:
-        ticks = [tick for tick in self._ticks.of(name) if tick.job_id is not None][:NEWEST]
+        ticks = [tick for tick in self._ticks.of(name) if tick.job_id is not None][:MAX_RUNS_EXAMINED]
         runs = [tick.job_id for tick in ticks if tick.job_id is not None]
         watch, last = self._watches.get(name), self._schedules[name].last_job_id
         succeeded = (
@@ -160,7 +160,7 @@ class MemoryRetention(Retention):
                 self._jobs[job_id] = replace(row, idempotency_key=None, version=row.version + 1)
 
     async def old_rows(
-        self, kind: Kind, before: datetime, after: tuple[datetime, str] | None, limit: int
+        self, kind: RetentionKind, before: datetime, after: tuple[datetime, str] | None, limit: int
     ) -> OldRows:
         page = sorted(
             place for place in self._places(kind) if place[0] < before and (after is None or place > after)
@@ -168,18 +168,18 @@ class MemoryRetention(Retention):
         free = {key: row for key, row in self._free(kind, before).items() if key in {key for _, key in page}}
         return OldRows(free, page[-1] if len(page) == limit else None)
 
-    async def delete_rows(self, kind: Kind, before: datetime, keys: Collection[str]) -> int:
+    async def delete_rows(self, kind: RetentionKind, before: datetime, keys: Collection[str]) -> int:
         gone = self._free(kind, before).keys() & set(keys)
         match kind:
-            case Kind.PARKED:
+            case RetentionKind.PARKED:
                 self._parked = _without(self._parked, gone)
-            case Kind.INCIDENTS:
+            case RetentionKind.INCIDENTS:
                 self._escalations.drop(gone)
-            case Kind.REDRIVES:
-                self._letters.drop({UUID(key) for key in gone})
-            case Kind.AGENTS:
+            case RetentionKind.REDRIVES:
+                self._dead_letter_store.drop({UUID(key) for key in gone})
+            case RetentionKind.AGENTS:
                 self._agents = _without(self._agents, gone)
-            case Kind.JOB_TYPES:
+            case RetentionKind.JOB_TYPES:
                 self._job_types = _without(self._job_types, gone)
         return len(gone)
 
@@ -189,24 +189,24 @@ class MemoryRetention(Retention):
     async def delete_occurrences(self, keys: Collection[tuple[str, str]]) -> int:
         return self._escalations.drop_occurrences(keys)
 
-    def _places(self, kind: Kind) -> list[tuple[datetime, str]]:
+    def _places(self, kind: RetentionKind) -> list[tuple[datetime, str]]:
         match kind:
-            case Kind.PARKED:
+            case RetentionKind.PARKED:
                 return [(row.parked_at, key) for key, row in self._parked.items()]
-            case Kind.INCIDENTS:
+            case RetentionKind.INCIDENTS:
                 return [(row.last_seen_at, key) for key, row in self._escalations.rows.items()]
-            case Kind.REDRIVES:
-                return [(row.updated_at, str(key)) for key, row in self._letters.rows.items()]
-            case Kind.AGENTS:
+            case RetentionKind.REDRIVES:
+                return [(row.updated_at, str(key)) for key, row in self._dead_letter_store.rows.items()]
+            case RetentionKind.AGENTS:
                 return [(row.last_seen_at, key) for key, row in self._agents.items()]
-            case Kind.JOB_TYPES:
+            case RetentionKind.JOB_TYPES:
                 return [(row.announced_at, key) for key, row in self._job_types.items()]
 
-    def _free(self, kind: Kind, before: datetime) -> Mapping[str, OldRow]:
+    def _free(self, kind: RetentionKind, before: datetime) -> Mapping[str, OldRow]:
         match kind:
-            case Kind.PARKED:
+            case RetentionKind.PARKED:
                 return {key: row for key, row in self._parked.items() if row.parked_at < before}
-            case Kind.INCIDENTS:
+            case RetentionKind.INCIDENTS:
                 cases = self._escalations.rows.items()
                 return {
                     key: row
@@ -215,17 +215,17 @@ class MemoryRetention(Retention):
                     and max(row.closed_at, row.last_seen_at) < before
                     and not self._escalations.occurrences(key)
                 }
-            case Kind.REDRIVES:
+            case RetentionKind.REDRIVES:
                 held = {x.campaign_id for x in self._dead_letters.values() if x.state in _IN_HAND}
-                redrives = self._letters.rows.items()
+                redrives = self._dead_letter_store.rows.items()
                 return {
                     str(key): row
                     for key, row in redrives
                     if row.updated_at < before and row.wake_at is None and key not in held
                 }
-            case Kind.AGENTS:
+            case RetentionKind.AGENTS:
                 return {key: row for key, row in self._agents.items() if row.last_seen_at < before}
-            case Kind.JOB_TYPES:
+            case RetentionKind.JOB_TYPES:
                 live = {row.job_type for row in self._live_jobs()}
                 types = self._job_types.items()
                 return {key: row for key, row in types if row.announced_at < before and key not in live}

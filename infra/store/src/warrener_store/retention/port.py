@@ -58,7 +58,7 @@ class JobRecord:
     checkpoint: CheckpointRow | None = None
 
 
-class Kind(StrEnum):
+class RetentionKind(StrEnum):
     """What is kept besides jobs and ticks."""
 
     PARKED = "parked"  # messages that could not be understood
@@ -131,12 +131,12 @@ class Retention(Protocol):
         ...
 
     async def old_rows(
-        self, kind: Kind, before: datetime, after: tuple[datetime, str] | None, limit: int
+        self, kind: RetentionKind, before: datetime, after: tuple[datetime, str] | None, limit: int
     ) -> OldRows:
         """Look at `limit` rows of this kind that are older, the oldest first."""
         ...
 
-    async def delete_rows(self, kind: Kind, before: datetime, keys: Collection[str]) -> int:
+    async def delete_rows(self, kind: RetentionKind, before: datetime, keys: Collection[str]) -> int:
         """Delete those of these that may still go; how many."""
         ...
 

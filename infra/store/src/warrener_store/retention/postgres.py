@@ -6,21 +6,21 @@ from typing import Any
 from uuid import UUID
 
 from warrener_store.encoding import escape
-from warrener_store.records.form import NATIVE
-from warrener_store.retention.kinds import PLACES
-from warrener_store.retention.port import JobsBefore, Kind
-from warrener_store.retention.questions import Ask, RetentionQuestions
+from warrener_store.records.codec import POSTGRES_CODEC
+from warrener_store.retention.prunable_tables import PRUNABLE_TABLES
+from warrener_store.retention.port import JobsBefore, RetentionKind
+from warrener_store.retention.reads import RunQuery, RetentionReads
 
 Change = Callable[..., Awaitable[Sequence[Sequence[Any]]]]
 
 
-class PostgresRetention(RetentionQuestions):
+class PostgresRetention(RetentionReads):
     """Runs its statements as the state store does: `change` for what changes something."""
 
-    form = NATIVE
+    codec = POSTGRES_CODEC
 
-    def __init__(self, ask: Ask, ask_text: Ask, change: Change) -> None:
-        super().__init__(ask, ask_text)
+    def __init__(self, query: RunQuery, query_text: RunQuery, change: Change) -> None:
+        super().__init__(query, query_text)
         self._change = change
 
     def _among(self, column: str) -> str:
@@ -29,8 +29,8 @@ class PostgresRetention(RetentionQuestions):
     def _ids(self, job_ids: Collection[UUID]) -> list[UUID]:
         return sorted(set(job_ids))
 
-    def _key(self, kind: Kind, key: str) -> str | UUID:
-        return UUID(key) if PLACES[kind].key_is_id else key
+    def _key(self, kind: RetentionKind, key: str) -> str | UUID:
+        return UUID(key) if PRUNABLE_TABLES[kind].key_is_id else key
 
     async def claim_pruning(self, holder: str, now: datetime, until: datetime) -> bool:
         return bool(await self._change("claim_pruning", holder, now, until))
@@ -39,21 +39,21 @@ class PostgresRetention(RetentionQuestions):
         return len(await self._change("delete_jobs", *self._conditions(which), self._ids(job_ids)))
 
     async def runs_in_use(self, schedules: Collection[str]) -> set[UUID]:
-        return {row[0] for row in await self._ask("runs_in_use", list(schedules))} if schedules else set()
+        return {row[0] for row in await self._query("runs_in_use", list(schedules))} if schedules else set()
 
     async def release_keys(self, job_ids: Collection[UUID]) -> None:
         await self._change("release_keys", self._ids(job_ids))
 
-    async def delete_rows(self, kind: Kind, before: datetime, keys: Collection[str]) -> int:
-        place = PLACES[kind]
+    async def delete_rows(self, kind: RetentionKind, before: datetime, keys: Collection[str]) -> int:
+        place = PRUNABLE_TABLES[kind]
         named = f"= ANY ($2::{'uuid' if place.key_is_id else 'text'}[])"
-        told = [self._key(kind, key) for key in keys]
-        gone = await self._ask_text(place.deletion(named, skip_locked=True), (before, told))
-        if kind is Kind.JOB_TYPES:
-            await self._change("drop_counts", told)
+        key_values = [self._key(kind, key) for key in keys]
+        gone = await self._query_text(place.deletion(named, skip_locked=True), (before, key_values))
+        if kind is RetentionKind.JOB_TYPES:
+            await self._change("drop_counts", key_values)
         return len(gone)
 
     async def delete_occurrences(self, keys: Collection[tuple[str, str]]) -> int:
-        told = sorted((escape(fingerprint), escape(occurrence)) for fingerprint, occurrence in keys)
-        columns = [one[0] for one in told], [one[1] for one in told]
-        return len(await self._change("delete_occurrences", *columns)) if told else 0
+        key_values = sorted((escape(fingerprint), escape(occurrence)) for fingerprint, occurrence in keys)
+        columns = [one[0] for one in key_values], [one[1] for one in key_values]
+        return len(await self._change("delete_occurrences", *columns)) if key_values else 0

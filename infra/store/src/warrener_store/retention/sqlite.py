@@ -8,25 +8,25 @@ from typing import Any
 from uuid import UUID
 
 from warrener_store.encoding import encode, escape
-from warrener_store.records.form import TEXTUAL
-from warrener_store.retention.kinds import PLACES
-from warrener_store.retention.port import JobsBefore, Kind
-from warrener_store.retention.questions import Ask, RetentionQuestions
+from warrener_store.records.codec import SQLITE_CODEC
+from warrener_store.retention.prunable_tables import PRUNABLE_TABLES
+from warrener_store.retention.port import JobsBefore, RetentionKind
+from warrener_store.retention.reads import RunQuery, RetentionReads
 from warrener_store.sqlite_transaction import CountingTransaction
 
 
-class SqliteRetention(RetentionQuestions):
+class SqliteRetention(RetentionReads):
     """Reads and writes as the state store does."""
 
-    form = TEXTUAL
+    codec = SQLITE_CODEC
 
     def __init__(
         self,
-        ask: Ask,
-        ask_text: Ask,
+        query: RunQuery,
+        query_text: RunQuery,
         writing: Callable[[], AbstractAsyncContextManager[CountingTransaction]],
     ) -> None:
-        super().__init__(ask, ask_text)
+        super().__init__(query, query_text)
         self._writing = writing
 
     def _among(self, column: str) -> str:
@@ -35,42 +35,42 @@ class SqliteRetention(RetentionQuestions):
     def _ids(self, job_ids: Collection[UUID]) -> str:
         return encode(sorted({str(job_id) for job_id in job_ids}))
 
-    def _key(self, kind: Kind, key: str) -> Any:
+    def _key(self, kind: RetentionKind, key: str) -> Any:
         del kind
         return key
 
     async def claim_pruning(self, holder: str, now: datetime, until: datetime) -> bool:
-        moments = (TEXTUAL.moment_out(now), TEXTUAL.moment_out(until))
+        moments = (SQLITE_CODEC.encode_moment(now), SQLITE_CODEC.encode_moment(until))
         async with self._writing() as transaction:
-            return bool(await transaction.ask("claim_pruning", holder, *moments))
+            return bool(await transaction.query("claim_pruning", holder, *moments))
 
     async def delete_jobs(self, which: JobsBefore, job_ids: Collection[UUID]) -> int:
         async with self._writing() as transaction:
-            told = (*self._conditions(which), self._ids(job_ids))
-            old = await transaction.ask("prunable_jobs", *told)
+            parameters = (*self._conditions(which), self._ids(job_ids))
+            old = await transaction.query("prunable_jobs", *parameters)
             await transaction.run("delete_job", [(row[0],) for row in old])
             counts = Counter((str(row[1]), str(row[2])) for row in old)
             await transaction.count(Counter({kind: -jobs for kind, jobs in counts.items()}))
         return len(old)
 
     async def runs_in_use(self, schedules: Collection[str]) -> set[UUID]:
-        found = [row for name in schedules for row in await self._ask("runs_in_use", name)]
+        found = [row for name in schedules for row in await self._query("runs_in_use", name)]
         return {UUID(row[0]) for row in found}
 
     async def release_keys(self, job_ids: Collection[UUID]) -> None:
         async with self._writing() as transaction:
             await transaction.run("release_keys", [(self._ids(job_ids),)])
 
-    async def delete_rows(self, kind: Kind, before: datetime, keys: Collection[str]) -> int:
-        text = PLACES[kind].deletion("IN (SELECT value FROM json_each($2))", skip_locked=False)
-        told = encode(list(keys))
+    async def delete_rows(self, kind: RetentionKind, before: datetime, keys: Collection[str]) -> int:
+        text = PRUNABLE_TABLES[kind].deletion("IN (SELECT value FROM json_each($2))", skip_locked=False)
+        encoded_keys = encode(list(keys))
         async with self._writing() as transaction:
-            gone = await transaction.ask_text(text, TEXTUAL.moment_out(before), told)
-            if kind is Kind.JOB_TYPES:
-                await transaction.run("drop_counts", [(told,)])
+            gone = await transaction.query_text(text, SQLITE_CODEC.encode_moment(before), encoded_keys)
+            if kind is RetentionKind.JOB_TYPES:
+                await transaction.run("drop_counts", [(encoded_keys,)])
         return len(gone)
 
     async def delete_occurrences(self, keys: Collection[tuple[str, str]]) -> int:
-        told = encode([(escape(fingerprint), escape(occurrence)) for fingerprint, occurrence in keys])
+        encoded_keys = encode([(escape(fingerprint), escape(occurrence)) for fingerprint, occurrence in keys])
         async with self._writing() as transaction:
-            return len(await transaction.ask("delete_occurrences", told))
+            return len(await transaction.query("delete_occurrences", encoded_keys))

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from warrener_store.encoding import encode
-from warrener_store.records.form import Form
+from warrener_store.records.codec import ColumnCodec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +27,7 @@ class DeclarationRow:
         return self.name, self.fingerprint
 
 
-class Declarations(Protocol):
+class ScheduleDeclarations(Protocol):
     """Every declaration that was ever taken up. They outlive their schedules: what is known is not news."""
 
     async def keep_declarations(self, rows: Sequence[DeclarationRow]) -> None:
@@ -41,13 +41,13 @@ class Declarations(Protocol):
         ...
 
 
-class KeptDeclarations(Declarations):
+class SqlDeclarations(ScheduleDeclarations):
     """In both databases, in the same words; a database adds how a question is asked and rows are put."""
 
-    form: Form
+    codec: ColumnCodec
 
     @abstractmethod
-    async def _ask(self, name: str, *parameters: Any) -> Sequence[Sequence[Any]]:
+    async def _query(self, name: str, *parameters: Any) -> Sequence[Sequence[Any]]:
         """Run the statement of this name, which changes nothing."""
 
     @abstractmethod
@@ -55,7 +55,7 @@ class KeptDeclarations(Declarations):
         """Run the statement of this name for these rows, which are some."""
 
     async def keep_declarations(self, rows: Sequence[DeclarationRow]) -> None:
-        told = {row.key: row for row in reversed(rows)}
+        by_key = {row.key: row for row in reversed(rows)}
         await self._put_rows(
             "keep_declaration",
             [
@@ -64,23 +64,23 @@ class KeptDeclarations(Declarations):
                     row.fingerprint,
                     row.job_type,
                     row.declared_by,
-                    self.form.moment_out(row.declared_at),
+                    self.codec.encode_moment(row.declared_at),
                 )
-                for _, row in sorted(told.items())
+                for _, row in sorted(by_key.items())
             ],
         )
 
     async def declarations(
         self, names: Collection[str], job_types: Collection[str] = ()
     ) -> list[DeclarationRow]:
-        found = await self._ask("declarations", encode(sorted(names)), encode(sorted(job_types)))
+        found = await self._query("declarations", encode(sorted(names)), encode(sorted(job_types)))
         return [
             DeclarationRow(
                 name=values[0],
                 fingerprint=values[1],
                 job_type=values[2],
                 declared_by=values[3],
-                declared_at=self.form.moment_in(values[4]),
+                declared_at=self.codec.decode_moment(values[4]),
             )
             for values in found
         ]

@@ -7,13 +7,13 @@ from datetime import datetime
 from uuid import UUID
 
 from warrener_contracts.events import TickStatus
-from warrener_store.newest import newest
+from warrener_store.latest_by_key import latest_by_key
 from warrener_store.rows import JobRow
-from warrener_store.schedules.declarations import DeclarationRow, Declarations
+from warrener_store.schedules.declarations import DeclarationRow, ScheduleDeclarations
 from warrener_store.schedules.memory_ticks import MemoryTicks
 from warrener_store.schedules.memory_wakes import MemoryWakes
 from warrener_store.schedules.port import REMOVED, Decide, Schedules
-from warrener_store.schedules.records import asked_in, asked_out
+from warrener_store.schedules.records import decode_definition, encode_definition
 from warrener_store.schedules.rows import DueSchedule, ScheduleRow, TickRow
 from warrener_store.schedules.watches import WatchRow
 from warrener_store.triggers.memory import MemoryTriggers
@@ -21,7 +21,7 @@ from warrener_store.triggers.memory import MemoryTriggers
 _NAMED = "tick.previous_success"
 
 
-class MemorySchedules(Schedules, Declarations):
+class MemorySchedules(Schedules, ScheduleDeclarations):
     """A part of MemoryStore: it looks at its jobs."""
 
     _jobs: dict[UUID, JobRow]
@@ -39,12 +39,12 @@ class MemorySchedules(Schedules, Declarations):
         return self._triggers
 
     async def put_schedules(self, rows: Sequence[ScheduleRow]) -> set[str]:
-        told = newest(rows, lambda row: row.name, lambda row: row.put_at).values()
-        return {row.name for row in told if self._put(row)}
+        latest = latest_by_key(rows, lambda row: row.name, lambda row: row.put_at).values()
+        return {row.name for row in latest if self._put(row)}
 
     def _put(self, row: ScheduleRow) -> bool:
         held = self._schedules.get(row.name)
-        row = replace(row, asked=asked_in(asked_out(row.asked)))
+        row = replace(row, asked=decode_definition(encode_definition(row.asked)))
         if held is None:
             self._hold(row)
             return True
@@ -78,8 +78,8 @@ class MemorySchedules(Schedules, Declarations):
                 self._ticks.put(replace(tick, fate=TickStatus.SKIPPED, reason=REMOVED, decided_at=now))
 
     async def schedules(self, names: Collection[str] | None = None) -> dict[str, ScheduleRow]:
-        asked = self._schedules if names is None else self._schedules.keys() & set(names)
-        return {name: self._schedules[name] for name in sorted(asked)}
+        requested = self._schedules if names is None else self._schedules.keys() & set(names)
+        return {name: self._schedules[name] for name in sorted(requested)}
 
     async def advance_schedules(self, now: datetime, limit: int, decide: Decide) -> list[TickRow]:
         due = [self._due(self._schedules[name]) for name in self._wakes.until(now, limit)]

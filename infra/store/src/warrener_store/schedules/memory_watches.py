@@ -12,11 +12,11 @@ from warrener_store.rows import JobRow
 from warrener_store.schedules.memory_ticks import MemoryTicks
 from warrener_store.schedules.memory_wakes import MemoryWakes
 from warrener_store.schedules.rows import ScheduleRow, TickRow
-from warrener_store.schedules.upkeep import TickUpkeep
-from warrener_store.schedules.watches import NEWEST, RunRow, Watched, Watches, WatchRow
+from warrener_store.schedules.tick_retention import TickRetention
+from warrener_store.schedules.watches import MAX_RUNS_EXAMINED, RunRow, WatchedSchedule, Watches, WatchRow
 
 
-class MemoryWatches(Watches, TickUpkeep):
+class MemoryWatches(Watches, TickRetention):
     """A part of MemoryStore: it looks at its schedules, ticks and jobs."""
 
     _jobs: dict[UUID, JobRow]
@@ -46,18 +46,18 @@ class MemoryWatches(Watches, TickUpkeep):
             if (held := self._watches.get(name)) is not None:
                 self._watches[name] = replace(held, since=max(held.since, since))
 
-    async def claim_watches(self, now: datetime, until: datetime, limit: int) -> list[Watched]:
+    async def claim_watches(self, now: datetime, until: datetime, limit: int) -> list[WatchedSchedule]:
         due = sorted((row.look_at, row.name) for row in self._watches.values() if row.look_at <= now)
         claimed = [replace(self._watches[name], look_at=until) for _, name in due[:limit]]
         self._watches.update((row.name, row) for row in claimed)
         return [
-            Watched(row, self._schedules[row.name].paused, self._runs(row))
+            WatchedSchedule(row, self._schedules[row.name].paused, self._runs(row))
             for row in claimed
             if row.name in self._schedules
         ]
 
     def _runs(self, row: WatchRow) -> tuple[RunRow, ...]:
-        newest = islice((tick for tick in self._ticks.of(row.name) if tick.job_id is not None), NEWEST)
+        newest = islice((tick for tick in self._ticks.of(row.name) if tick.job_id is not None), MAX_RUNS_EXAMINED)
         since = row.success_tick
         return tuple(self._run(tick) for tick in newest if since is None or tick.nominal_at >= since)
 
@@ -89,7 +89,7 @@ class MemoryWatches(Watches, TickUpkeep):
         return self._last_success(schedule)
 
     def _last_success(self, schedule: str) -> datetime | None:
-        newest = islice((tick for tick in self._ticks.of(schedule) if tick.job_id is not None), NEWEST)
+        newest = islice((tick for tick in self._ticks.of(schedule) if tick.job_id is not None), MAX_RUNS_EXAMINED)
         succeeded = (tick.nominal_at for tick in newest if self._run(tick).state is JobState.SUCCEEDED)
         return next(succeeded, None)
 

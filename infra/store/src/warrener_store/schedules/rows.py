@@ -9,7 +9,7 @@ from warrener_contracts.events import SchedulePutData, TickStatus
 from warrener_contracts.states import JobState
 
 if TYPE_CHECKING:
-    from warrener_store.triggers.rows import ArrivalRow, Settled
+    from warrener_store.triggers.rows import ArrivalRow, ArrivalOutcome
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,4 +78,4 @@ class Advance:
 
     row: ScheduleRow
     ticks: tuple[TickRow, ...] = ()
-    settled: "tuple[Settled, ...]" = ()  # what has become of arrivals
+    settled: "tuple[ArrivalOutcome, ...]" = ()  # what has become of arrivals

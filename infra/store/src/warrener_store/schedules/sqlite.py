@@ -10,39 +10,39 @@ from uuid import UUID
 
 from warrener_contracts.events import TickStatus
 from warrener_store.encoding import encode, escape
-from warrener_store.newest import newest
-from warrener_store.records.form import TEXTUAL
+from warrener_store.latest_by_key import latest_by_key
+from warrener_store.records.codec import SQLITE_CODEC
 from warrener_store.schedules.port import REMOVED, Decide, Schedules
-from warrener_store.schedules.questions import ScheduleQuestions
+from warrener_store.schedules.reads import ScheduleReads
 from warrener_store.schedules.records import (
-    asked_out,
-    due_in,
-    progress_out,
-    schedule_in,
-    schedule_out,
-    tick_in,
-    tick_out,
+    encode_definition,
+    due_from_row,
+    progress_to_row,
+    schedule_from_row,
+    schedule_to_row,
+    tick_from_row,
+    tick_to_row,
 )
 from warrener_store.schedules.rows import Advance, ScheduleRow, TickRow
-from warrener_store.sqlite_transaction import Transaction
+from warrener_store.sqlite_transaction import WriteTransaction
 from warrener_store.triggers.sqlite import settle, with_arrivals
 
 
-class SqliteSchedules(ScheduleQuestions, Schedules):
+class SqliteSchedules(ScheduleReads, Schedules):
     """A part of SqliteStore: its connections are used, and its turn as a writer."""
 
-    form = TEXTUAL
+    codec = SQLITE_CODEC
 
     @abstractmethod
-    def _writing(self) -> AbstractAsyncContextManager[Transaction]:
+    def _writing(self) -> AbstractAsyncContextManager[WriteTransaction]:
         """A transaction that is committed at the end, or rolled back whatever goes wrong inside."""
 
     async def put_schedules(self, rows: Sequence[ScheduleRow]) -> set[str]:
-        told = newest(rows, lambda row: row.name, lambda row: row.put_at).values()
-        asked = encode([(row.name, asked_out(row.asked), _text(row.put_at)) for row in told])
+        latest = latest_by_key(rows, lambda row: row.name, lambda row: row.put_at).values()
+        requested = encode([(row.name, encode_definition(row.asked), _text(row.put_at)) for row in latest])
         async with self._writing() as transaction:
-            changed = {str(row[0]) for row in await transaction.ask("replaceable_schedules", asked)}
-            await transaction.run("put_schedule", (schedule_out(row, TEXTUAL) for row in told))
+            changed = {str(row[0]) for row in await transaction.query("replaceable_schedules", requested)}
+            await transaction.run("put_schedule", (schedule_to_row(row, SQLITE_CODEC) for row in latest))
         return changed
 
     async def pause_schedules(self, names: Collection[str], *, paused: bool, why: str = "") -> None:
@@ -56,16 +56,16 @@ class SqliteSchedules(ScheduleQuestions, Schedules):
             await transaction.run("skip_waiting", [(gone, REMOVED, _text(now))])
 
     async def schedules(self, names: Collection[str] | None = None) -> dict[str, ScheduleRow]:
-        asked = None if names is None else encode(list(names))
-        found = (schedule_in(values, TEXTUAL) for values in await self._ask("schedules", asked))
+        requested = None if names is None else encode(list(names))
+        found = (schedule_from_row(values, SQLITE_CODEC) for values in await self._query("schedules", requested))
         return {row.name: row for row in found}
 
     async def advance_schedules(self, now: datetime, limit: int, decide: Decide) -> list[TickRow]:
-        if not await self._ask("due_schedules", _text(now), 1):
+        if not await self._query("due_schedules", _text(now), 1):
             return []  # most looks of another scheduler find nothing, and need not wait for the writer
         async with self._writing() as transaction:
-            found = await transaction.ask("due_schedules", _text(now), limit)
-            due = [due_in(values, TEXTUAL) for values in found]
+            found = await transaction.query("due_schedules", _text(now), limit)
+            due = [due_from_row(values, SQLITE_CODEC) for values in found]
             return await _keep(transaction, decide(await with_arrivals(transaction, due)))
 
     async def add_ticks(self, ticks: Sequence[TickRow]) -> None:
@@ -73,11 +73,11 @@ class SqliteSchedules(ScheduleQuestions, Schedules):
             await _put(transaction, ticks)
 
     async def claim_ticks(self, now: datetime, until: datetime, limit: int) -> list[TickRow]:
-        if not await self._ask("unpublished_ticks", _text(now), 1):
+        if not await self._query("unpublished_ticks", _text(now), 1):
             return []
         async with self._writing() as transaction:
-            claimed = await transaction.ask("unpublished_ticks", _text(now), limit)
-            found = [tick_in(values, TEXTUAL) for values in claimed]
+            claimed = await transaction.query("unpublished_ticks", _text(now), limit)
+            found = [tick_from_row(values, SQLITE_CODEC) for values in claimed]
             claims = ((tick.schedule, _text(tick.nominal_at), _text(until)) for tick in found)
             await transaction.run("claim_tick", claims)
         return [replace(tick, wake_at=until) for tick in found]
@@ -94,13 +94,13 @@ class SqliteSchedules(ScheduleQuestions, Schedules):
     async def backfill_ticks(self, ticks: Sequence[TickRow]) -> list[TickRow]:
         async with self._writing() as transaction:
             keys = encode([(tick.schedule, _text(tick.nominal_at)) for tick in ticks])
-            settled = {(row[0], row[1]) for row in await transaction.ask("settled_ticks", keys)}
+            settled = {(row[0], row[1]) for row in await transaction.query("settled_ticks", keys)}
             firsts = {tick.key: tick for tick in reversed(ticks)}
-            kept = [
+            stored = [
                 tick for tick in firsts.values() if (tick.schedule, _text(tick.nominal_at)) not in settled
             ]
-            await transaction.run("backfill_tick", (tick_out(tick, TEXTUAL) for tick in kept))
-        return kept
+            await transaction.run("backfill_tick", (tick_to_row(tick, SQLITE_CODEC) for tick in stored))
+        return stored
 
     async def replan_schedules(self, zone_version: str, now: datetime) -> None:
         await self._write("replan_schedules", zone_version, _text(now))
@@ -110,21 +110,21 @@ class SqliteSchedules(ScheduleQuestions, Schedules):
             await transaction.run(name, [parameters])
 
 
-async def _keep(transaction: Transaction, advances: Sequence[Advance]) -> list[TickRow]:
+async def _keep(transaction: WriteTransaction, advances: Sequence[Advance]) -> list[TickRow]:
     rows = (advance.row for advance in advances)
-    advanced = ((row.name, row.zone_version, *progress_out(row, TEXTUAL)[1:]) for row in rows)
+    advanced = ((row.name, row.zone_version, *progress_to_row(row, SQLITE_CODEC)[1:]) for row in rows)
     await transaction.run("advance_schedule", advanced)
     await settle(transaction, advances)
     return await _put(transaction, [tick for advance in advances for tick in advance.ticks])
 
 
-async def _put(transaction: Transaction, ticks: Sequence[TickRow]) -> list[TickRow]:
+async def _put(transaction: WriteTransaction, ticks: Sequence[TickRow]) -> list[TickRow]:
     """Keep these; those that are new, or that were waiting before."""
     keys = encode([(tick.schedule, _text(tick.nominal_at)) for tick in ticks])
-    held = {(row[0], row[1]): row[2] for row in await transaction.ask("decided_ticks", keys)}
-    kept = [tick for tick in ticks if _changes(tick, held.get((tick.schedule, _text(tick.nominal_at))))]
-    await transaction.run("put_tick", (tick_out(tick, TEXTUAL) for tick in kept))
-    return kept
+    held = {(row[0], row[1]): row[2] for row in await transaction.query("decided_ticks", keys)}
+    stored = [tick for tick in ticks if _changes(tick, held.get((tick.schedule, _text(tick.nominal_at))))]
+    await transaction.run("put_tick", (tick_to_row(tick, SQLITE_CODEC) for tick in stored))
+    return stored
 
 
 def _changes(tick: TickRow, held: str | None) -> bool:
@@ -132,4 +132,4 @@ def _changes(tick: TickRow, held: str | None) -> bool:
 
 
 def _text(moment: datetime) -> str:
-    return str(TEXTUAL.moment_out(moment))
+    return str(SQLITE_CODEC.encode_moment(moment))

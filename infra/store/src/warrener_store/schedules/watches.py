@@ -9,7 +9,7 @@ from typing import Protocol
 from warrener_contracts.states import JobState
 from warrener_store.schedules.rows import ScheduleRow
 
-NEWEST = 1000
+MAX_RUNS_EXAMINED = 1000
 """So many ticks of a schedule are looked at for the end of their jobs, the newest ones."""
 
 
@@ -38,9 +38,9 @@ class RunRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Watched:
+class WatchedSchedule:
     """A schedule to look at, and what has become of its ticks since the success that is known of, that one
-    included; the newest first, NEWEST at most."""
+    included; the newest first, MAX_RUNS_EXAMINED at most."""
 
     row: WatchRow
     paused: bool
@@ -58,7 +58,7 @@ class Watches(Protocol):
         """Nothing before `since` counts any more; what is not known is passed over."""
         ...
 
-    async def claim_watches(self, now: datetime, until: datetime, limit: int) -> list[Watched]:
+    async def claim_watches(self, now: datetime, until: datetime, limit: int) -> list[WatchedSchedule]:
         """Those with `look_at <= now`, the longest due first, claimed by moving it to `until`. No two callers
         get the same."""
         ...
@@ -73,5 +73,5 @@ class Watches(Protocol):
         ...
 
     async def last_success(self, schedule: str) -> datetime | None:
-        """The newest of the last NEWEST nominal times whose job has succeeded."""
+        """The newest of the last MAX_RUNS_EXAMINED nominal times whose job has succeeded."""
         ...

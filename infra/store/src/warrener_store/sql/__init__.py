@@ -11,13 +11,13 @@ from importlib.resources import files
 from operator import itemgetter
 from typing import Any
 
-from warrener_store.escalations import OVER
+from warrener_store.escalations import ALL_STEPS_DONE
 from warrener_store.records.cases import CASE_COLUMNS
 from warrener_store.records.jobs import JOB_COLUMNS
 from warrener_store.records.successes import IN_FLIGHT, SUCCEEDED_COLUMNS
 from warrener_store.schedules.records import SCHEDULE_COLUMNS, TICK_COLUMNS
 from warrener_store.schedules.watch_records import WATCH_COLUMNS
-from warrener_store.schedules.watches import NEWEST
+from warrener_store.schedules.watches import MAX_RUNS_EXAMINED
 from warrener_store.triggers.records import ARRIVAL_COLUMNS
 
 
@@ -65,8 +65,8 @@ _MEANT = {
     "{watch}": _columns("watch", WATCH_COLUMNS),
     "{claimed}": _columns("claimed", WATCH_COLUMNS),
     "{arrival}": _columns("arrival", ARRIVAL_COLUMNS),
-    "{over}": str(OVER),
-    "{newest}": str(NEWEST),
+    "{over}": str(ALL_STEPS_DONE),
+    "{newest}": str(MAX_RUNS_EXAMINED),
 }
 """What words in braces stand for in a statement: the columns of a row, in order; which jobs are over,
 and which are in flight."""

@@ -124,7 +124,7 @@ Index(
     sqlite_where=sql("state = 'running'"),
 )
 # Lists: newest first of each state, by type and by parent; what is asked of all states or all types takes a
-# page of each (`listing.py`), so no index is for it alone. New rows come at the right end of their state and
+# page of each (`job_list_query.py`), so no index is for it alone. New rows come at the right end of their state and
 # type.
 Index(
     "warrener_jobs_parent",

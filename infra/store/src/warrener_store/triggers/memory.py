@@ -8,8 +8,8 @@ from uuid import UUID
 
 from warrener_store.schedules.rows import ScheduleRow
 from warrener_store.triggers.port import PORTION, Triggers
-from warrener_store.triggers.records import waits
-from warrener_store.triggers.rows import Address, ArrivalRow, Settled
+from warrener_store.triggers.records import is_triggered
+from warrener_store.triggers.rows import Address, ArrivalRow, ArrivalOutcome
 
 
 class MemoryTriggers(Triggers):
@@ -25,10 +25,10 @@ class MemoryTriggers(Triggers):
     async def waiting_schedules(self) -> list[ScheduleRow]:
         return [row for _, row in sorted(self._waiting.items())]
 
-    async def note_bound(self, addresses: Collection[Address]) -> None:
+    async def add_bindings(self, addresses: Collection[Address]) -> None:
         self._bound.update(addresses)
 
-    async def forget_bound(self, addresses: Collection[Address]) -> None:
+    async def remove_bindings(self, addresses: Collection[Address]) -> None:
         self._bound.difference_update(addresses)
 
     async def bound(self) -> set[Address]:
@@ -47,21 +47,21 @@ class MemoryTriggers(Triggers):
         found = (row for row in self._arrivals.values() if row.schedule == schedule and row.event is not None)
         return sorted(found, key=lambda row: (row.told_at, row.event_id))
 
-    async def drop_arrivals(self, schedules: Collection[str]) -> None:
+    async def delete_open_arrivals(self, schedules: Collection[str]) -> None:
         for key, row in list(self._arrivals.items()):
             if row.schedule in schedules and row.event is not None:
                 del self._arrivals[key]
 
-    async def forget_arrivals(self, heard_before: datetime) -> None:
+    async def delete_old_arrivals(self, received_before: datetime) -> None:
         for key, row in list(self._arrivals.items()):
-            if row.heard_at < heard_before and (row.event is None or row.schedule not in self._waiting):
+            if row.heard_at < received_before and (row.event is None or row.schedule not in self._waiting):
                 del self._arrivals[key]
 
     # -- for those who put schedules -------------------------------------------------------------------------
 
     def held(self, row: ScheduleRow) -> None:
         """A schedule is kept, in place of what was there."""
-        if waits(row):
+        if is_triggered(row):
             self._waiting[row.name] = row
         else:
             self._waiting.pop(row.name, None)
@@ -82,7 +82,7 @@ class MemoryTriggers(Triggers):
         first = [row for row in found if waiting is not None and row.nominal_at == waiting]
         return (*first, *islice(new, PORTION))
 
-    def settle(self, settled: Iterable[Settled]) -> None:
+    def settle(self, settled: Iterable[ArrivalOutcome]) -> None:
         """Keep what has become of them."""
         for one in settled:
             row = self._arrivals.get((one.schedule, one.event_id))

@@ -22,11 +22,11 @@ class Triggers(Protocol):
         schedules there are."""
         ...
 
-    async def note_bound(self, addresses: Collection[Address]) -> None:
+    async def add_bindings(self, addresses: Collection[Address]) -> None:
         """These may be bound at the broker from now on."""
         ...
 
-    async def forget_bound(self, addresses: Collection[Address]) -> None:
+    async def remove_bindings(self, addresses: Collection[Address]) -> None:
         """These are not bound any more."""
         ...
 
@@ -43,11 +43,11 @@ class Triggers(Protocol):
         """The open ones of a schedule, by the time they were told of."""
         ...
 
-    async def drop_arrivals(self, schedules: Collection[str]) -> None:
+    async def delete_open_arrivals(self, schedules: Collection[str]) -> None:
         """Forget the open ones of these."""
         ...
 
-    async def forget_arrivals(self, heard_before: datetime) -> None:
+    async def delete_old_arrivals(self, received_before: datetime) -> None:
         """Delete those that were heard before then and are no longer open, or whose schedule waits for
         nothing any more."""
         ...

@@ -23,7 +23,7 @@ class ArrivalRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class ArrivalOutcome:
     """What has become of an arrival. With a nominal time its tick waits, and it stays open until then."""
 
     schedule: str

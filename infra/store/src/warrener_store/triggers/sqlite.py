@@ -7,18 +7,18 @@ from datetime import datetime
 from typing import Any
 
 from warrener_store.encoding import encode
-from warrener_store.records.form import TEXTUAL
-from warrener_store.schedules.records import schedule_in
+from warrener_store.records.codec import SQLITE_CODEC
+from warrener_store.schedules.records import schedule_from_row
 from warrener_store.schedules.rows import Advance, DueSchedule, ScheduleRow
-from warrener_store.sqlite_transaction import Transaction
+from warrener_store.sqlite_transaction import WriteTransaction
 from warrener_store.triggers.port import PORTION, Triggers
 from warrener_store.triggers.records import (
-    address_in,
-    address_out,
-    arrival_in,
-    arrival_out,
-    settled_out,
-    waits,
+    address_from_row,
+    address_to_row,
+    arrival_from_row,
+    arrival_to_row,
+    arrival_outcome_to_row,
+    is_triggered,
 )
 from warrener_store.triggers.rows import Address, ArrivalRow
 
@@ -28,73 +28,73 @@ class SqliteTriggers(Triggers):
 
     def __init__(
         self,
-        ask: Callable[..., Awaitable[Sequence[Sequence[Any]]]],
-        writing: Callable[[], AbstractAsyncContextManager[Transaction]],
+        query: Callable[..., Awaitable[Sequence[Sequence[Any]]]],
+        writing: Callable[[], AbstractAsyncContextManager[WriteTransaction]],
     ) -> None:
-        self._ask = ask
+        self._query = query
         self._writing = writing
 
     async def waiting_schedules(self) -> list[ScheduleRow]:
-        rows = (schedule_in(values, TEXTUAL) for values in await self._ask("waiting_schedules"))
-        return [row for row in rows if waits(row)]
+        rows = (schedule_from_row(values, SQLITE_CODEC) for values in await self._query("waiting_schedules"))
+        return [row for row in rows if is_triggered(row)]
 
-    async def note_bound(self, addresses: Collection[Address]) -> None:
-        await self._run("note_bound", map(address_out, addresses))
+    async def add_bindings(self, addresses: Collection[Address]) -> None:
+        await self._run("note_bound", map(address_to_row, addresses))
 
-    async def forget_bound(self, addresses: Collection[Address]) -> None:
-        await self._run("forget_bound", map(address_out, addresses))
+    async def remove_bindings(self, addresses: Collection[Address]) -> None:
+        await self._run("forget_bound", map(address_to_row, addresses))
 
     async def bound(self) -> set[Address]:
-        return {address_in(values) for values in await self._ask("bound")}
+        return {address_from_row(values) for values in await self._query("bound")}
 
     async def add_arrivals(self, rows: Sequence[ArrivalRow]) -> None:
         if not rows:
             return
         async with self._writing() as transaction:
             names = {row.schedule for row in rows}
-            there = {one[0] for one in await transaction.ask("named_schedules", encode(list(names)))}
-            asked = encode([(row.schedule, str(row.event_id)) for row in rows])
-            known = {(one[0], one[1]) for one in await transaction.ask("known_arrivals", asked)}
+            there = {one[0] for one in await transaction.query("named_schedules", encode(list(names)))}
+            requested = encode([(row.schedule, str(row.event_id)) for row in rows])
+            known = {(one[0], one[1]) for one in await transaction.query("known_arrivals", requested)}
             new = [
                 row
                 for row in rows
                 if row.schedule in there and (row.schedule, str(row.event_id)) not in known
             ]
-            await transaction.run("add_arrival", (arrival_out(row, TEXTUAL) for row in new))
+            await transaction.run("add_arrival", (arrival_to_row(row, SQLITE_CODEC) for row in new))
             await transaction.run(
-                "wake_schedule", ((row.schedule, TEXTUAL.moment_out(row.heard_at)) for row in new)
+                "wake_schedule", ((row.schedule, SQLITE_CODEC.encode_moment(row.heard_at)) for row in new)
             )
 
     async def arrivals_of(self, schedule: str) -> list[ArrivalRow]:
-        return [arrival_in(values, TEXTUAL) for values in await self._ask("arrivals_of", schedule)]
+        return [arrival_from_row(values, SQLITE_CODEC) for values in await self._query("arrivals_of", schedule)]
 
-    async def drop_arrivals(self, schedules: Collection[str]) -> None:
+    async def delete_open_arrivals(self, schedules: Collection[str]) -> None:
         if schedules:
             await self._run("drop_arrivals", [(encode(list(schedules)),)])
 
-    async def forget_arrivals(self, heard_before: datetime) -> None:
-        await self._run("forget_arrivals", [(TEXTUAL.moment_out(heard_before),)])
+    async def delete_old_arrivals(self, received_before: datetime) -> None:
+        await self._run("forget_arrivals", [(SQLITE_CODEC.encode_moment(received_before),)])
 
     async def _run(self, name: str, rows: Iterable[tuple[Any, ...]]) -> None:
-        told = list(rows)
-        if told:
+        batch = list(rows)
+        if batch:
             async with self._writing() as transaction:
-                await transaction.run(name, told)
+                await transaction.run(name, batch)
 
 
-async def with_arrivals(transaction: Transaction, due: Sequence[DueSchedule]) -> list[DueSchedule]:
+async def with_arrivals(transaction: WriteTransaction, due: Sequence[DueSchedule]) -> list[DueSchedule]:
     """Those that wait for events with what has come."""
-    return [await _with_arrivals(transaction, one) if waits(one.row) else one for one in due]
+    return [await _with_arrivals(transaction, one) if is_triggered(one.row) else one for one in due]
 
 
-async def _with_arrivals(transaction: Transaction, due: DueSchedule) -> DueSchedule:
-    found = await transaction.ask("waiting_arrival", due.row.name)
-    new = await transaction.ask("new_arrivals", due.row.name, PORTION)
-    return replace(due, arrivals=tuple(arrival_in(values, TEXTUAL) for values in (*found, *new)))
+async def _with_arrivals(transaction: WriteTransaction, due: DueSchedule) -> DueSchedule:
+    found = await transaction.query("waiting_arrival", due.row.name)
+    new = await transaction.query("new_arrivals", due.row.name, PORTION)
+    return replace(due, arrivals=tuple(arrival_from_row(values, SQLITE_CODEC) for values in (*found, *new)))
 
 
-async def settle(transaction: Transaction, advances: Sequence[Advance]) -> None:
+async def settle(transaction: WriteTransaction, advances: Sequence[Advance]) -> None:
     """Keep what has become of arrivals."""
-    settled = [settled_out(one, TEXTUAL) for advance in advances for one in advance.settled]
+    settled = [arrival_outcome_to_row(one, SQLITE_CODEC) for advance in advances for one in advance.settled]
     if settled:
         await transaction.run("settle_arrival", settled)

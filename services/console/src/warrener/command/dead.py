@@ -18,7 +18,7 @@ from warrener.shown.dead_letters import groups_table, letter_page, letters_table
 from warrener.shown.job_page import job_page
 from warrener.shown.screen import err, is_wide, jsonable, out, print_json
 from warrener_store import StateStore
-from warrener_store.dead_letters import LetterFilter
+from warrener_store.dead_letters import DeadLetterFilter
 from warrener_store.rows import UNRESOLVED
 
 EXAMPLES = """
@@ -69,7 +69,7 @@ def list_letters(
 
     async def body() -> None:
         async with store_at(find_places(store=store)) as open_store:
-            which = LetterFilter(
+            which = DeadLetterFilter(
                 states=() if everything else UNRESOLVED,
                 fingerprint=await whole_cause(open_store, cause),
                 job_type=job_type,
@@ -81,10 +81,10 @@ def list_letters(
     run(body())
 
 
-async def _list(store: StateStore, which: LetterFilter, by: By, *, as_json: bool) -> None:
+async def _list(store: StateStore, which: DeadLetterFilter, by: By, *, as_json: bool) -> None:
     now = datetime.now(UTC)
-    groups = await store.letters.groups(which) if by is By.FINGERPRINT else []
-    letters = await store.letters.letters(which) if by is By.LETTER else []
+    groups = await store.dead_letter_store.group_dead_letters(which) if by is By.FINGERPRINT else []
+    letters = await store.dead_letter_store.list_dead_letters(which) if by is By.LETTER else []
     if as_json:
         print_json(groups or letters)
     elif groups:
@@ -116,14 +116,14 @@ def show(
 
 async def _show(store: StateStore, text: str, *, as_json: bool) -> None:
     row = await find_job(store, text)
-    found = await store.letters.letters(LetterFilter(states=(), job_ids=(row.job_id,)))
+    found = await store.dead_letter_store.list_dead_letters(DeadLetterFilter(states=(), job_ids=(row.job_id,)))
     if not found:
         raise CommandError(
             f"expected a dead job, got {row.job_id}, which is {row.state.value}",
             do=f"look with `warrener job {row.job_id}`",
         )
     attempts = await store.attempts_of(row.job_id)
-    origin = (await store.letters.redriven_as([row.job_id])).get(row.job_id)
+    origin = (await store.dead_letter_store.redriven_as([row.job_id])).get(row.job_id)
     if as_json:
         told = jsonable(row) | jsonable(found[0])
         more = {

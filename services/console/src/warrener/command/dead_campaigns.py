@@ -160,7 +160,7 @@ def drop(
             which = await selection(
                 open_store, ids or (), cause=cause, job_type=job_type, since=since, everything=everything
             )
-            letters = sum((await open_store.letters.count_letters(filter_of(which))).values())
+            letters = sum((await open_store.dead_letter_store.count_dead_letters(filter_of(which))).values())
             _confirm(letters, yes=yes)
             with telling_what_is_wrong():
                 data = JobDropRequestedData(which=which, by=by or who(), reason=reason)
@@ -198,7 +198,7 @@ def campaigns(
     async def body() -> None:
         async with store_at(find_places(store=store)) as open_store:
             ids = [await whole_campaign(open_store, campaign)] if campaign else []
-            rows = await open_store.letters.campaigns(ids, limit)
+            rows = await open_store.dead_letter_store.campaigns(ids, limit)
         if as_json:
             print_json(rows[0] if campaign else rows)
         elif campaign:

@@ -19,8 +19,8 @@ from warrener_contracts.states import JobState
 from warrener_store import StateStore
 from warrener_store import Store as OpenStore
 from warrener_store.escalations import refusing_fingerprint
-from warrener_store.holding import NOTHING_HELD, Holding
-from warrener_store.queued import NOTIFIED
+from warrener_store.breaker_gate import NO_OPEN_BREAKERS, OpenBreakers
+from warrener_store.queued import REFUSAL_REPORTED
 from warrener_store.rows import JobFilter, JobRow
 
 EXAMPLES = """
@@ -76,7 +76,7 @@ async def _until_over(store: StateStore, row: JobRow) -> JobRow:
 async def _show(store: OpenStore, row: JobRow, *, as_json: bool) -> None:
     attempts = await store.attempts_of(row.job_id)
     follow_ups = await store.list_jobs(JobFilter(parent_id=row.job_id, limit=_FOLLOW_UPS))
-    holding = NOTHING_HELD if row.state.terminal else Holding(await store.breakers())
+    holding = NO_OPEN_BREAKERS if row.state.terminal else OpenBreakers(await store.breakers())
     checkpoint = (await store.checkpoints_of([row.job_id])).get(row.job_id)
     seen, refusing_since = await _seen(store, row), await _refusing_since(store, row)
     now = datetime.now(UTC)
@@ -111,7 +111,7 @@ async def _seen(store: StateStore, row: JobRow) -> datetime | None:
 
 async def _refusing_since(store: OpenStore, row: JobRow) -> datetime | None:
     """When the queue of a job began to take no messages, if its requesters were notified."""
-    if row.state is not JobState.QUEUED or row.dispatched_at is not None or row.wake_at != NOTIFIED:
+    if row.state is not JobState.QUEUED or row.dispatched_at is not None or row.wake_at != REFUSAL_REPORTED:
         return None
     fingerprint = refusing_fingerprint(row.queue)
     incident = (await store.escalations.cases_by_fingerprint([fingerprint])).get(fingerprint)

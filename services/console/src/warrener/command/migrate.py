@@ -11,7 +11,7 @@ from warrener.shown.screen import err, print_json
 from warrener.up.folder import DEFAULT_FOLDER, DataFolder
 from warrener_runtime.settings import mask
 from warrener_store import migrate as migrate_store
-from warrener_store.address import SqliteAddress, address_of
+from warrener_store.address import SqliteAddress, parse_address
 
 EXAMPLES = """
 warrener migrate
@@ -35,7 +35,7 @@ def migrate(*, store: Store = None, as_json: Json = False) -> None:
 
 def _folder_of(url: str) -> None:
     """A file needs a folder: that of `warrener up` is made as `up` would make it; others are the user's."""
-    where = address_of(url)
+    where = parse_address(url)
     if not isinstance(where, SqliteAddress):
         return
     if where.path.parent.is_dir():

@@ -7,7 +7,7 @@ from warrener.probe import probing
 from warrener.running import store_at
 from warrener_contracts.topology import INSTALLATION, installation_exchange
 from warrener_store import StoreError
-from warrener_store.installation import foreign, other_installation
+from warrener_store.installation import describe_foreign_broker, other_installation
 
 _CHECK = "installation"
 
@@ -29,5 +29,5 @@ async def check_installation(places: Places) -> Finding | None:
     if said is None:
         return well(_CHECK, f"namespace {places.namespace!r} belongs to this store ({installation_id.hex})")
     other = other_installation(said, installation_id) or "unknown"
-    sentence, _, do = foreign(places.namespace, other, installation_id).partition("; ")
+    sentence, _, do = describe_foreign_broker(places.namespace, other, installation_id).partition("; ")
     return wrong(_CHECK, sentence, do)

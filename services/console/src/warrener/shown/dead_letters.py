@@ -13,10 +13,10 @@ from warrener.shown.states import end_text, id_text
 from warrener.shown.tables import one_line, table
 from warrener.shown.times import ago, clock
 from warrener_contracts.events import ErrorInfo
-from warrener_store.dead_letters import CampaignRow, CampaignState, LetterGroup
-from warrener_store.rows import AttemptRow, DeadLetter, LetterState
+from warrener_store.dead_letters import CampaignRow, CampaignState, DeadLetterGroup
+from warrener_store.rows import AttemptRow, DeadLetter, DeadLetterState
 
-_BAD = frozenset({LetterState.RETURNED, LetterState.DIED, LetterState.REFUSED})
+_BAD = frozenset({DeadLetterState.DIED_AGAIN, DeadLetterState.DIED, DeadLetterState.REFUSED})
 _CAMPAIGNS = {
     CampaignState.CANARY: ("◐", "live"),
     CampaignState.ROLLING: ("◐", "live"),
@@ -41,14 +41,14 @@ def letters_table(rows: Iterable[DeadLetter], now: datetime, *, wide: bool = Tru
     return made
 
 
-def groups_table(groups: Iterable[LetterGroup], now: datetime) -> Table:
+def groups_table(groups: Iterable[DeadLetterGroup], now: datetime) -> Table:
     """Causes, one a line, with one example each."""
     made = table("cause", "type", "letters", "first", "last", "example", "why", right=("letters",))
     for group in groups:
         made.add_row(
             Text(group.fingerprint or "-", style="key"),
             group.job_type,
-            f"{group.letters:,}",
+            f"{group.dead_letters:,}",
             Text(ago(group.first_died_at, now), style="soft"),
             Text(ago(group.last_died_at, now), style="soft"),
             id_text(group.example.job_id, wide=False),
@@ -57,9 +57,9 @@ def groups_table(groups: Iterable[LetterGroup], now: datetime) -> Table:
     return made
 
 
-def letter_state(state: LetterState) -> Text:
+def letter_state(state: DeadLetterState) -> Text:
     """What has been done about it."""
-    style = "bad" if state in _BAD else "good" if state is LetterState.SUCCEEDED else "soft"
+    style = "bad" if state in _BAD else "good" if state is DeadLetterState.SUCCEEDED else "soft"
     return Text(state.value, style=style)
 
 
@@ -90,16 +90,16 @@ def what_next(letter: DeadLetter) -> str:
     """What a person may do about it, or who does something."""
     end = str(letter.job_id)[-8:]
     match letter.state:
-        case LetterState.OPEN | LetterState.ENDED | LetterState.REFUSED:
+        case DeadLetterState.OPEN | DeadLetterState.REOPENED | DeadLetterState.REFUSED:
             return (
                 f"mend the cause, then: warrener dead redrive {end} --dry-run; "
                 f'or: warrener dead drop {end} --reason "…"'
             )
-        case LetterState.TAKEN:
+        case DeadLetterState.CLAIMED:
             return "a campaign asks for it again: warrener dead campaigns"
-        case LetterState.ASKED:
+        case DeadLetterState.REQUEUED:
             return f"asked for again: warrener job {str(letter.redriven_as)[-8:]}"
-        case LetterState.RETURNED | LetterState.DIED:
+        case DeadLetterState.DIED_AGAIN | DeadLetterState.DIED:
             heir = str(letter.redriven_as)[-8:]
             return f"it died again, and has another dead letter: warrener dead show {heir}"
         case _:

@@ -19,7 +19,7 @@ from warrener.shown.tables import table
 from warrener.shown.times import ago, clock, span
 from warrener_contracts.events import ErrorInfo
 from warrener_store.checkpoints import CheckpointRow
-from warrener_store.holding import NOTHING_HELD, Holding
+from warrener_store.breaker_gate import NO_OPEN_BREAKERS, OpenBreakers
 from warrener_store.rows import AttemptRow, JobRow
 
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:\d\d)")
@@ -31,7 +31,7 @@ def job_page(
     follow_ups: Sequence[JobRow],
     now: datetime,
     *,
-    holding: Holding = NOTHING_HELD,
+    holding: OpenBreakers = NO_OPEN_BREAKERS,
     checkpoint: CheckpointRow | None = None,
     seen: datetime | None = None,
     refusing_since: datetime | None = None,

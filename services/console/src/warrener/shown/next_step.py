@@ -6,14 +6,14 @@ from warrener.shown.breakers import held_by
 from warrener.shown.tables import SILENT_AFTER
 from warrener.shown.times import ago, clock
 from warrener_contracts.states import JobState
-from warrener_store.holding import NOTHING_HELD, Holding
+from warrener_store.breaker_gate import NO_OPEN_BREAKERS, OpenBreakers
 from warrener_store.rows import JobRow
 
 
 def next_step(
     row: JobRow,
     now: datetime,
-    holding: Holding = NOTHING_HELD,
+    holding: OpenBreakers = NO_OPEN_BREAKERS,
     *,
     seen: datetime | None = None,
     refusing_since: datetime | None = None,
@@ -23,7 +23,7 @@ def next_step(
     deadline = (
         f"; it expires {ago(row.deadline_at, now)}" if row.deadline_at and not row.state.terminal else ""
     )
-    breaker = holding.before(row.job_type, row.policy)
+    breaker = open_breakers.find_blocking(row.job_type, row.policy)
     if breaker is not None and row.state in (JobState.WAITING, JobState.RETRYING):
         return held_by(breaker, now) + deadline
     return _of_state(row, now, seen, refusing_since) + deadline

@@ -17,7 +17,7 @@ from warrener_scheduler.clock.outcome import Cause, Outcome
 from warrener_store.encoding import decode
 from warrener_store.schedules.rows import Advance, DueSchedule
 from warrener_store.triggers.port import PORTION
-from warrener_store.triggers.rows import ArrivalRow, Settled
+from warrener_store.triggers.rows import ArrivalRow, ArrivalOutcome
 
 _LOOK_AGAIN = timedelta(seconds=1)
 
@@ -52,7 +52,7 @@ class _Ticks:
 
     def __init__(self, due: DueSchedule, now: datetime) -> None:
         self.outcome = Outcome(due, now)
-        self.settled: list[Settled] = []
+        self.settled: list[ArrivalOutcome] = []
         self.last_at = due.row.last_at
         self._name, self._put_at = due.row.name, due.row.put_at
 
@@ -63,7 +63,7 @@ class _Ticks:
                 self.outcome.causes[row.nominal_at] = self._cause(row, row.told_at)
         self.outcome.release_waiting()
         fired = {tick.nominal_at for tick in self.outcome.ticks}
-        self.settled += [Settled(self._name, row.event_id) for row in waiting if row.nominal_at in fired]
+        self.settled += [ArrivalOutcome(self._name, row.event_id) for row in waiting if row.nominal_at in fired]
 
     def take(self, step: Call | Passed | Joined) -> None:
         """One more."""
@@ -79,7 +79,7 @@ class _Ticks:
             else:
                 outcome.run(nominal_at, TickStatus.FIRED, step.reason)
             waits = nominal_at if outcome.ticks[-1].fate is TickStatus.WAITING else None
-        self.settled.append(Settled(self._name, step.row.event_id, waits))
+        self.settled.append(ArrivalOutcome(self._name, step.row.event_id, waits))
 
     def _nominal(self, row: ArrivalRow) -> datetime:
         """A time of its own, as near to that of the event as may be: behind the tick before it, and behind

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
 from warrener_store.schedules.rows import TickRow
-from warrener_store.schedules.upkeep import TickUpkeep
+from warrener_store.schedules.tick_retention import TickRetention
 
 _log = get_logger("upkeep")
 
@@ -20,7 +20,7 @@ _PORTIONS = 100  # in one look; the rest is left to the next one
 class Upkeep:
     """The verb that goes through the ledger by the names of its schedules, and begins anew at the end."""
 
-    def __init__(self, ledger: TickUpkeep, clock: Clock, *, keep: timedelta, newest: int) -> None:
+    def __init__(self, ledger: TickRetention, clock: Clock, *, keep: timedelta, newest: int) -> None:
         self._ledger, self._clock = ledger, clock
         self._keep, self._newest = keep, newest
         self._after = ""

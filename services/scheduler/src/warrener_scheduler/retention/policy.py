@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from warrener_contracts.states import JobState
 from warrener_scheduler.retention.settings import RetentionSettings
-from warrener_store.retention.port import JobsBefore, Kind, OldRow
+from warrener_store.retention.port import JobsBefore, RetentionKind, OldRow
 from warrener_store.rows import AgentRow, JobTypeRow, StateCount
 from warrener_store.schedules.rows import ScheduleRow
 
@@ -17,7 +17,7 @@ class Policy:
 
     jobs: Mapping[JobState, timedelta | None]
     by_type: Mapping[str, Mapping[JobState, timedelta | None]]
-    rows: Mapping[Kind, timedelta | None]
+    rows: Mapping[RetentionKind, timedelta | None]
     window: timedelta | None = None
 
     @classmethod
@@ -32,11 +32,11 @@ class Policy:
             },
             by_type=settings.scheduler_retention_by_job_type,
             rows={
-                Kind.PARKED: settings.scheduler_parked_retention,
-                Kind.INCIDENTS: settings.scheduler_incident_retention,
-                Kind.REDRIVES: settings.scheduler_redrive_retention,
-                Kind.AGENTS: settings.scheduler_agent_retention,
-                Kind.JOB_TYPES: settings.scheduler_job_type_retention,
+                RetentionKind.PARKED: settings.scheduler_parked_retention,
+                RetentionKind.INCIDENTS: settings.scheduler_incident_retention,
+                RetentionKind.REDRIVES: settings.scheduler_redrive_retention,
+                RetentionKind.AGENTS: settings.scheduler_agent_retention,
+                RetentionKind.JOB_TYPES: settings.scheduler_job_type_retention,
             },
             window=settings.scheduler_idempotency_window,
         )
@@ -56,7 +56,7 @@ class Policy:
         of_type = self.by_type.get(job_type, {})
         return of_type[state] if state in of_type else self.jobs[state]
 
-    def rows_before(self, kind: Kind, now: datetime) -> datetime | None:
+    def rows_before(self, kind: RetentionKind, now: datetime) -> datetime | None:
         """Until when rows of this kind are old; None: they are kept for good."""
         keep = self.rows[kind]
         return None if keep is None else now - keep

@@ -13,7 +13,7 @@ from warrener_scheduler.clock.upkeep import Upkeep
 from warrener_scheduler.retention.export import JsonLines
 from warrener_scheduler.retention.policy import Policy, unused_types
 from warrener_scheduler.retention.settings import RetentionSettings
-from warrener_store.retention.port import JobsBefore, Kind, OldJob, OldRows
+from warrener_store.retention.port import JobsBefore, RetentionKind, OldJob, OldRows
 from warrener_store.schedules.rows import TickRow
 from warrener_store.store import Store
 
@@ -85,7 +85,7 @@ class Pruner:
         if not dry_run:
             async for step in self._occurrences():
                 yield step
-        for kind in Kind:
+        for kind in RetentionKind:
             async for step in self._rows(kind, dry_run=dry_run):
                 yield step
         if not dry_run:
@@ -118,7 +118,7 @@ class Pruner:
         return await self._store.retention.delete_jobs(which, ids)
 
     async def _occurrences(self) -> AsyncGenerator[Step]:
-        before = self._policy.rows_before(Kind.INCIDENTS, self._clock.now())
+        before = self._policy.rows_before(RetentionKind.INCIDENTS, self._clock.now())
         for _ in range(_MOST_BATCHES if before is not None else 0):
             assert before is not None
             found = await self._store.retention.old_occurrences(before, self._limit)
@@ -130,12 +130,12 @@ class Pruner:
                 return
             await self._rest()
 
-    async def _rows(self, kind: Kind, *, dry_run: bool) -> AsyncGenerator[Step]:
+    async def _rows(self, kind: RetentionKind, *, dry_run: bool) -> AsyncGenerator[Step]:
         before, after = self._policy.rows_before(kind, self._clock.now()), None
         for _ in range(_MOST_BATCHES if before is not None else 0):
             assert before is not None
             page = await self._store.retention.old_rows(kind, before, after, self._limit)
-            if kind is Kind.JOB_TYPES:
+            if kind is RetentionKind.JOB_TYPES:
                 page = await self._unused_types(page, before)
             gone = len(page.rows)
             if page.rows and not dry_run:

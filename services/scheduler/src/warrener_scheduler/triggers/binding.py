@@ -47,7 +47,7 @@ class Bindings:
 
     async def removed(self, schedules: Collection[str]) -> None:
         """These are gone, with what was open for them."""
-        await self._triggers.drop_arrivals(schedules)
+        await self._triggers.delete_open_arrivals(schedules)
         await self.follow()
 
     async def follow(self) -> None:
@@ -59,13 +59,13 @@ class Bindings:
         """One look; whether another is needed."""
         wanted = await self._wanted()
         held = await self._triggers.bound()
-        await self._triggers.note_bound(wanted - held)
+        await self._triggers.add_bindings(wanted - held)
         if wanted:
             await self._bind(wanted)
         stale = sorted(held - wanted)
         if stale:
             await self._bus.unbind(TRIGGERS_QUEUE.name, [Binding(*address) for address in stale])
-            await self._triggers.forget_bound(stale)
+            await self._triggers.remove_bindings(stale)
         return bool(stale)
 
     async def _wanted(self) -> set[Address]:
@@ -95,7 +95,7 @@ class Bindings:
         if not isinstance(asked.rule, EventRule):
             return ""
         exchange, address = asked.rule.exchange, (asked.rule.exchange, asked.rule.key)
-        await self._triggers.note_bound([address])
+        await self._triggers.add_bindings([address])
         try:
             missing = await self._bus.bind(bound([address]))
         except TopologyMismatch as error:

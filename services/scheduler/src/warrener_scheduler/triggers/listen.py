@@ -155,7 +155,7 @@ class Listen:
 
     async def forget(self) -> None:
         """Forget what nobody will repeat any more."""
-        await self._store.triggers.forget_arrivals(self._clock.now() - _REMEMBERED)
+        await self._store.triggers.delete_old_arrivals(self._clock.now() - _REMEMBERED)
 
 
 def _judged(event: Heard | Foreign, known: Known) -> list[ArrivalRow] | Foreign:

@@ -15,7 +15,7 @@ from warrener_contracts.policy import JobPolicy
 from warrener_runtime.bus.port import Bus
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
-from warrener_store.holding import PUT_OFF, Holding
+from warrener_store.breaker_gate import RECHECK_INTERVAL, OpenBreakers
 from warrener_store.port import StateStore
 from warrener_store.rows import BreakerRow, JobTypeRow
 from warrener_supervisor import act
@@ -46,7 +46,7 @@ class Breakers:
         self._windows: dict[str, Window] = {}
         self._fresh: dict[str, tuple[Ended, BreakerPolicy]] = {}
         self._reminded_at: datetime | None = None
-        self.holding = Holding()
+        self.holding = OpenBreakers()
 
     # -- counting -----------------------------------------------------------------------------------------
 
@@ -110,7 +110,7 @@ class Breakers:
             return
         types = await self._store.job_types()
         for row in probing:
-            if await self._store.wake_held(
+            if await self._store.release_held_jobs(
                 _behind(row, types), now, now + _NOT_THE_LADDER, row.policy.probes
             ):
                 await self._put(turns.probed(row, now), say=False)
@@ -118,9 +118,9 @@ class Breakers:
             name
             for row in closed
             for name in _behind(row, types)
-            if self.holding.before(name, types[name].policy) is None
+            if self.holding.find_blocking(name, types[name].policy) is None
         }
-        while free and await self._store.wake_held(free, now, now + _NOT_THE_LADDER, _AT_ONCE) == _AT_ONCE:
+        while free and await self._store.release_held_jobs(free, now, now + _NOT_THE_LADDER, _AT_ONCE) == _AT_ONCE:
             pass  # there are more
 
     async def _remind(self, now: datetime) -> None:
@@ -167,7 +167,7 @@ class Breakers:
 
     def _know(self, rows: list[BreakerRow]) -> None:
         self._rows = {row.name: row for row in rows}
-        self.holding = Holding(rows)
+        self.holding = OpenBreakers(rows)
 
 
 def _behind(row: BreakerRow, types: Mapping[str, JobTypeRow]) -> tuple[str, ...]:
@@ -189,7 +189,7 @@ def _to_be_repeated(row: BreakerRow, now: datetime) -> bool:
 
 def _closed_lately(row: BreakerRow, now: datetime) -> bool:
     """Some of what it held back may still have been put off."""
-    return row.state is BreakerState.CLOSED and now - row.since < PUT_OFF + _NOT_THE_LADDER
+    return row.state is BreakerState.CLOSED and now - row.since < RECHECK_INTERVAL + _NOT_THE_LADDER
 
 
 def _say(row: BreakerRow) -> None:

@@ -7,7 +7,7 @@ every other case, and no two supervisors send it.
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
-from warrener_store.escalations import CaseEntry, CaseRow, Raised
+from warrener_store.escalations import CaseEntry, CaseRow, RaisedIncident
 from warrener_supervisor.escalation.alerts import Alert, alert_id
 from warrener_supervisor.escalation.facts import error_of, facts_of_case
 from warrener_supervisor.escalation.model import WEEK, DigestPlan
@@ -17,10 +17,10 @@ MOST_LINES = 10_000
 _SHOWN = 50
 
 
-def put_down(case: CaseRow, name: str, plan: DigestPlan, now: datetime) -> Raised:
+def put_down(case: CaseRow, name: str, plan: DigestPlan, now: datetime) -> RaisedIncident:
     """The case stands in the next report, once, however often it is put down."""
     day = next_report(plan, now).date().isoformat()
-    return Raised(
+    return RaisedIncident(
         kind=KIND,
         fingerprint=f"{KIND}:{name}",
         occurrence=f"{case.fingerprint}:{case.round}:{day}",

@@ -11,7 +11,7 @@ from warrener_contracts.events import (
 )
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
-from warrener_store.escalations import CaseChange, Escalations, Raised
+from warrener_store.escalations import CaseChange, Escalations, RaisedIncident
 from warrener_store.port import StoreRefused
 from warrener_store.rows import JobRow
 from warrener_supervisor.escalation.facts import sample_of
@@ -47,7 +47,7 @@ class Intake:
         same time is raised again; None makes each call a time of its own.
         """
         now = self._clock.now()
-        raised = Raised(
+        raised = RaisedIncident(
             kind=kind,
             fingerprint=fingerprint,
             occurrence=occurrence or f"{subject}@{now.isoformat()}",
@@ -58,7 +58,7 @@ class Intake:
         )
         await self.raise_cases([raised])
 
-    async def raise_cases(self, raised: Sequence[Raised]) -> None:
+    async def raise_cases(self, raised: Sequence[RaisedIncident]) -> None:
         """All of these. What the store refuses is told in the log and lost: a bug must not stop the queue."""
         if not raised:
             return
@@ -74,7 +74,7 @@ class Intake:
         now = self._clock.now()
         await self.raise_cases(
             [
-                Raised(
+                RaisedIncident(
                     kind=DEAD,
                     fingerprint=cause_of(row.job_type, row.error),
                     occurrence=str(row.job_id),

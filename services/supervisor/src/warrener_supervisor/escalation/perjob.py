@@ -8,7 +8,7 @@ from warrener_contracts.messages import Message
 from warrener_contracts.states import JobState
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
-from warrener_store.escalations import OVER, CaseEntry, CaseRow
+from warrener_store.escalations import ALL_STEPS_DONE, CaseEntry, CaseRow
 from warrener_store.port import StateStore
 from warrener_store.rows import JobRow
 from warrener_supervisor.escalation import asking
@@ -93,7 +93,7 @@ class PerJob:
     async def all_mended(self, case: CaseRow) -> bool:
         """Whether each job that was asked for once more has succeeded; those are through with everything."""
         while True:
-            entries = await self._cases.pending(case.fingerprint, OVER, _AT_ONCE)
+            entries = await self._cases.pending(case.fingerprint, ALL_STEPS_DONE, _AT_ONCE)
             rows = await self._jobs_of(entries)
             mended = await self._settle_mended(case, entries, rows)
             if mended < len(entries):
@@ -110,7 +110,7 @@ class PerJob:
             if (row := rows.get(UUID(entry.occurrence))) is not None and _mended(row, rows)
         ]
         if mended:
-            await self._cases.settle(case.fingerprint, mended, OVER)
+            await self._cases.settle(case.fingerprint, mended, ALL_STEPS_DONE)
         return len(mended)
 
     async def _jobs_of(self, entries: Sequence[CaseEntry]) -> Mapping[UUID, JobRow]:

@@ -7,7 +7,7 @@ from datetime import datetime
 from warrener_runtime.logs import get_logger
 from warrener_store import Store
 from warrener_store.escalations import CaseChange, CaseRow
-from warrener_store.holding import Holding
+from warrener_store.breaker_gate import OpenBreakers
 from warrener_store.schedules.rows import ScheduleRow
 from warrener_supervisor.escalation.intake import Intake
 from warrener_supervisor.rules import Rules
@@ -90,7 +90,7 @@ class Cases:
         if not any(each.kind == UNSUCCESSFUL for each in troubles):
             return list(troubles)
         served = causes.served_by(await self._store.agents(), now, self._rules.lease)
-        holding = Holding(await self._store.breakers())
+        holding = OpenBreakers(await self._store.breakers())
         told: list[Trouble] = []
         for place, each in enumerate(troubles):
             if each.kind != UNSUCCESSFUL or place >= _EXPLAINED:

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 
 from warrener_contracts.states import JobState
 from warrener_runtime.bus.port import QueueStats
-from warrener_store.holding import Holding
+from warrener_store.breaker_gate import OpenBreakers
 from warrener_store.rows import AgentRow, JobRow
 from warrener_store.schedules.rows import TickRow
 
@@ -32,7 +32,7 @@ def served_by(agents: Collection[AgentRow], now: datetime, silent_after: timedel
 
 
 def of_no_success(
-    tick: TickRow | None, job: JobRow | None, served: Collection[str], holding: Holding, now: datetime
+    tick: TickRow | None, job: JobRow | None, served: Collection[str], holding: OpenBreakers, now: datetime
 ) -> str | None:
     """Why the newest tick that has asked for a job has not succeeded; None where nothing is known."""
     if tick is None:
@@ -45,12 +45,12 @@ def of_no_success(
     return _of_job(job, served, holding)
 
 
-def _of_job(job: JobRow, served: Collection[str], holding: Holding) -> str | None:
+def _of_job(job: JobRow, served: Collection[str], holding: OpenBreakers) -> str | None:
     if job.state.terminal:
         return None if job.state is JobState.SUCCEEDED else f"its last job is {job.state}{_why(job)}"
     if job.state is JobState.RUNNING:
         return "its last job is running"
-    if breaker := holding.before(job.job_type, job.policy):
+    if breaker := holding.find_blocking(job.job_type, job.policy):
         return f"its last job is held back: {breaker.name} is {breaker.state}"
     if job.queue not in served:
         return f"no agent serves queue {job.queue}, where its last job waits"

@@ -6,10 +6,10 @@ from datetime import datetime, timedelta
 
 from warrener_contracts.events import JsonObject
 from warrener_contracts.states import JobState
-from warrener_store.escalations import Raised
+from warrener_store.escalations import RaisedIncident
 from warrener_store.schedules.overdue import overdue_since
 from warrener_store.schedules.rows import ScheduleRow
-from warrener_store.schedules.watches import RunRow, Watched, WatchRow
+from warrener_store.schedules.watches import RunRow, WatchedSchedule, WatchRow
 
 STOPPED = "scheduler.stopped"
 OVERDUE = "schedule.overdue"
@@ -40,10 +40,10 @@ class Trouble:
         """What it is one case by."""
         return fingerprint_of(self.kind, self.schedule)
 
-    def raised(self, now: datetime) -> Raised:
+    def raised(self, now: datetime) -> RaisedIncident:
         """As the escalation takes it."""
         sample: JsonObject = {"text": self.text, "schedule": self.schedule}
-        return Raised(
+        return RaisedIncident(
             kind=self.kind,
             fingerprint=self.fingerprint,
             occurrence=self.occurrence,
@@ -119,7 +119,7 @@ def gathered(troubles: Sequence[Trouble]) -> list[Trouble]:
     ]
 
 
-def standing_of(watched: Watched, now: datetime) -> Standing:
+def standing_of(watched: WatchedSchedule, now: datetime) -> Standing:
     """Counted over its newest ticks, back to the newest one whose job has succeeded."""
     done = next((run for run in watched.runs if run.state is JobState.SUCCEEDED), None)
     row = watched.row

@@ -6,25 +6,25 @@ from types import MappingProxyType
 from typing import Any
 
 from warrener_contracts.states import TERMINAL, JobState
-from warrener_store.parked import PARKED_COLUMNS, parked_in
-from warrener_store.records.agents import AGENT_COLUMNS, JOB_TYPE_COLUMNS, agent_in, job_type_in
-from warrener_store.records.campaigns import CAMPAIGN_COLUMNS, campaign_in
-from warrener_store.records.cases import CASE_COLUMNS, case_in
-from warrener_store.records.form import Form
-from warrener_store.retention.port import Kind, OldRow
+from warrener_store.parked import PARKED_COLUMNS, parked_from_row
+from warrener_store.records.agents import AGENT_COLUMNS, JOB_TYPE_COLUMNS, agent_from_row, job_type_from_row
+from warrener_store.records.campaigns import CAMPAIGN_COLUMNS, campaign_from_row
+from warrener_store.records.cases import CASE_COLUMNS, case_from_row
+from warrener_store.records.codec import ColumnCodec
+from warrener_store.retention.port import RetentionKind, OldRow
 
 _LIVE = ", ".join(f"'{state.value}'" for state in JobState if state not in TERMINAL)
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class PrunableTable:
     """The table of a kind, its key, the time that makes a row old, and what else must hold of row `kept`."""
 
     table: str
     key: str
     moment: str
     columns: Sequence[str]
-    row_in: Callable[[Sequence[Any], Form], OldRow]
+    from_row: Callable[[Sequence[Any], ColumnCodec], OldRow]
     condition: str = "1 = 1"
     key_is_id: bool = False
 
@@ -49,36 +49,36 @@ class Place:
         )
 
 
-PLACES: Mapping[Kind, Place] = MappingProxyType(
+PRUNABLE_TABLES: Mapping[RetentionKind, PrunableTable] = MappingProxyType(
     {
-        Kind.PARKED: Place("warrener_parked", "parked_id", "parked_at", PARKED_COLUMNS, parked_in),
-        Kind.INCIDENTS: Place(
+        RetentionKind.PARKED: PrunableTable("warrener_parked", "parked_id", "parked_at", PARKED_COLUMNS, parked_from_row),
+        RetentionKind.INCIDENTS: PrunableTable(
             "warrener_cases",
             "fingerprint",
             "last_seen_at",
             CASE_COLUMNS,
-            case_in,
+            case_from_row,
             "kept.closed_at < $1 AND NOT EXISTS (SELECT 1 FROM warrener_case_entries AS entry "
             "WHERE entry.fingerprint = kept.fingerprint LIMIT 1 OFFSET 0)",
         ),
-        Kind.REDRIVES: Place(
+        RetentionKind.REDRIVES: PrunableTable(
             "warrener_campaigns",
             "campaign_id",
             "updated_at",
             CAMPAIGN_COLUMNS,
-            campaign_in,
+            campaign_from_row,
             "kept.wake_at IS NULL AND NOT EXISTS (SELECT 1 FROM warrener_dead_letters AS letter "
             "WHERE letter.campaign_id = kept.campaign_id AND letter.state IN ('taken', 'asked') "
             "LIMIT 1 OFFSET 0)",
             key_is_id=True,
         ),
-        Kind.AGENTS: Place("warrener_agents", "agent_id", "last_seen_at", AGENT_COLUMNS, agent_in),
-        Kind.JOB_TYPES: Place(
+        RetentionKind.AGENTS: PrunableTable("warrener_agents", "agent_id", "last_seen_at", AGENT_COLUMNS, agent_from_row),
+        RetentionKind.JOB_TYPES: PrunableTable(
             "warrener_job_types",
             "name",
             "announced_at",
             JOB_TYPE_COLUMNS,
-            job_type_in,
+            job_type_from_row,
             "NOT EXISTS (SELECT 1 FROM warrener_job_counts AS live "  # noqa: S608 - made of constants alone
             f"WHERE live.job_type = kept.name AND live.state IN ({_LIVE}) "
             "GROUP BY live.state HAVING sum(live.jobs) > 0 LIMIT 1 OFFSET 0)",

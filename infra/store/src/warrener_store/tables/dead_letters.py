@@ -4,7 +4,7 @@ from sqlalchemy import Column, ForeignKey, Index, Integer, LargeBinary, Table, T
 from sqlalchemy import text as sql
 
 from warrener_store.dead_letters import CampaignKind, CampaignState
-from warrener_store.rows import UNRESOLVED, LetterState
+from warrener_store.rows import UNRESOLVED, DeadLetterState
 from warrener_store.tables.columns import ID, METADATA, moment, one_of, rule, text
 from warrener_store.tables.jobs import jobs
 
@@ -19,14 +19,14 @@ dead_letters = Table(
     moment("died_at", nullable=False),
     Column("fingerprint", Text(), nullable=False, server_default=""),
     # What has been done about it.
-    Column("state", Text(), nullable=False, server_default=LetterState.OPEN.value),
+    Column("state", Text(), nullable=False, server_default=DeadLetterState.OPEN.value),
     Column("campaign_id", ID),
     Column("redriven_as", ID),
     Column("redrives", Integer(), nullable=False, server_default="0"),
     moment("asked_at"),
     text("note", nullable=True),
     rule("attempts_not_negative", "attempts >= 0"),
-    rule("letter_state_known", one_of("state", LetterState)),
+    rule("letter_state_known", one_of("state", DeadLetterState)),
 )
 Index("warrener_dead_letters_newest", dead_letters.c.died_at, dead_letters.c.job_id)
 # Groups by cause, and the letters of one cause from the first on: of what is not dealt with alone.

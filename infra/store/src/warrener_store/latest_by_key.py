@@ -7,11 +7,11 @@ R = TypeVar("R")
 K = TypeVar("K", bound=Hashable)
 
 
-def newest(rows: Iterable[R], about: Callable[[R], K], told_at: Callable[[R], Any]) -> dict[K, R]:
+def latest_by_key(rows: Iterable[R], key_of: Callable[[R], K], order_of: Callable[[R], Any]) -> dict[K, R]:
     """The newest row about each thing; of equally new ones the last."""
     known: dict[K, R] = {}
     for row in rows:
-        held = known.get(about(row))
-        if held is None or told_at(row) >= told_at(held):
-            known[about(row)] = row
+        held = known.get(key_of(row))
+        if held is None or order_of(row) >= order_of(held):
+            known[key_of(row)] = row
     return known

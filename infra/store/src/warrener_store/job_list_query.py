@@ -7,15 +7,15 @@ from uuid import UUID
 
 from warrener_contracts.states import JobState
 from warrener_store.port import UnknownJob
-from warrener_store.records.form import Form, text_out
+from warrener_store.records.codec import ColumnCodec, encode_text
 from warrener_store.rows import JobFilter
 from warrener_store.sql import JOB
 
-Place: TypeAlias = tuple[datetime, UUID]
+JobPosition: TypeAlias = tuple[datetime, UUID]
 """Where a job stands among all: when it was accepted, then its id. Neither ever changes."""
 
 
-def place_of(job_id: UUID, accepted_at: datetime | None) -> Place:
+def position_of(job_id: UUID, accepted_at: datetime | None) -> JobPosition:
     """The place of the job by which a list is continued; None: the store does not know it."""
     if accepted_at is None:
         raise UnknownJob(
@@ -25,7 +25,7 @@ def place_of(job_id: UUID, accepted_at: datetime | None) -> Place:
     return accepted_at, job_id
 
 
-def listing(which: JobFilter, before: Place | None, form: Form) -> tuple[str, tuple[Any, ...]]:
+def job_list_query(which: JobFilter, before: JobPosition | None, codec: ColumnCodec) -> tuple[str, tuple[Any, ...]]:
     """The statement and its parameters.
 
     Each kind of jobs has a page of its own: those of one state and one job type, or of one state and one
@@ -35,41 +35,41 @@ def listing(which: JobFilter, before: Place | None, form: Form) -> tuple[str, tu
     """
     parameters: list[Any] = [which.limit]
 
-    def told(value: Any) -> str:
+    def bind(value: Any) -> str:
         parameters.append(value)
         return f"${len(parameters)}"
 
-    kinds, page = _kinds(which, told), _page(which, before, form, told)
+    kinds, page = _kinds(which, bind), _page(which, before, codec, bind)
     text = (
         f"SELECT {JOB} FROM ({kinds}) AS kind "  # noqa: S608 - made of constants alone
-        f"JOIN warrener_jobs AS job ON {form.one_of('job.job_id', page)} "
+        f"JOIN warrener_jobs AS job ON {codec.one_of('job.job_id', page)} "
         "ORDER BY job.accepted_at DESC, job.job_id DESC LIMIT $1"
     )
     return text, tuple(parameters)
 
 
-def _kinds(which: JobFilter, told: Callable[[Any], str]) -> str:
+def _kinds(which: JobFilter, bind: Callable[[Any], str]) -> str:
     """The kinds of jobs that may be on the page."""
-    states = ", ".join(told(state.value) for state in dict.fromkeys(which.states) or JobState)
+    states = ", ".join(bind(state.value) for state in dict.fromkeys(which.states) or JobState)
     wanted = [f"state IN ({states})"]
     if which.job_type is not None:
-        wanted.append(f"job_type = {told(text_out(which.job_type))}")
+        wanted.append(f"job_type = {bind(encode_text(which.job_type))}")
     columns = "state, job_type" if which.parent_id is None else "state"
     return f"SELECT DISTINCT {columns} FROM warrener_job_counts WHERE {' AND '.join(wanted)}"  # noqa: S608 - as above
 
 
-def _page(which: JobFilter, before: Place | None, form: Form, told: Callable[[Any], str]) -> str:
+def _page(which: JobFilter, before: JobPosition | None, codec: ColumnCodec, bind: Callable[[Any], str]) -> str:
     """The ids of the newest jobs of one kind."""
     wanted = ["held.state = kind.state"]
     if which.parent_id is None:
         wanted.append("held.job_type = kind.job_type")
     else:
-        wanted.append(f"held.parent_id = {told(form.id_out(which.parent_id))}")
+        wanted.append(f"held.parent_id = {bind(codec.encode_id(which.parent_id))}")
         if which.job_type is not None:  # no reason to go by another index than that of the parent
-            wanted.append(f"held.job_type || '' = {told(text_out(which.job_type))}")
+            wanted.append(f"held.job_type || '' = {bind(encode_text(which.job_type))}")
     if before is not None:
         accepted_at, job_id = before
-        place = f"({told(form.moment_out(accepted_at))}, {told(form.id_out(job_id))})"
+        place = f"({bind(codec.encode_moment(accepted_at))}, {bind(codec.encode_id(job_id))})"
         wanted.append(f"(held.accepted_at, held.job_id) < {place}")
     return (
         f"SELECT held.job_id FROM warrener_jobs AS held WHERE {' AND '.join(wanted)} "  # noqa: S608 - as above

@@ -8,7 +8,7 @@ from warrener_contracts.states import JobState
 from warrener_store.rows import JobRow
 
 
-class Changes(TypedDict, total=False):
+class JobChanges(TypedDict, total=False):
     """What may become of a job: the fields of a JobRow that a save writes."""
 
     version: int
@@ -32,16 +32,16 @@ class Changes(TypedDict, total=False):
     updated_at: datetime
 
 
-def become(row: JobRow, **changes: Unpack[Changes]) -> JobRow:
+def evolve(row: JobRow, **changes: Unpack[JobChanges]) -> JobRow:
     """`row` with these changes: what `dataclasses.replace` gives, at a tenth of its cost.
 
     A row has many fields, and each judgement changes some: they are copied at once and not one by one. What
     a row was asked to be cannot be named here; the type checkers refuse it.
     """
-    return row_of({**vars(row), **changes})
+    return row_from_fields({**vars(row), **changes})
 
 
-def row_of(fields: dict[str, Any]) -> JobRow:
+def row_from_fields(fields: dict[str, Any]) -> JobRow:
     """The row that has exactly these fields; it keeps the dictionary as its own. They must be all."""
     row = object.__new__(JobRow)
     object.__setattr__(row, "__dict__", fields)

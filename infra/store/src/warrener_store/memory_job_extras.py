@@ -4,17 +4,17 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from uuid import UUID
 
-from warrener_store.checkpoints import CheckpointRow, KeptCheckpoints
+from warrener_store.checkpoints import CheckpointRow, JobCheckpoints
 from warrener_store.encoding import decode, encode
 from warrener_store.rows import JobRow
-from warrener_store.trees import CancelledTree, CancelledTrees, Child
+from warrener_store.trees import CancelledTree, CancelledTrees, ChildJob
 
 
-class MemoryKept(CancelledTrees, KeptCheckpoints):
+class MemoryJobExtras(CancelledTrees, JobCheckpoints):
     """Beside `jobs`, which belong to the store."""
 
     def __init__(self, jobs: Mapping[UUID, JobRow]) -> None:
-        self._kept_beside = jobs
+        self._known_jobs = jobs
         self._trees: dict[UUID, CancelledTree] = {}
         self._checkpoints: dict[UUID, CheckpointRow] = {}
 
@@ -25,10 +25,10 @@ class MemoryKept(CancelledTrees, KeptCheckpoints):
     async def cancelled_among(self, job_ids: Collection[UUID]) -> dict[UUID, CancelledTree]:
         return {job_id: self._trees[job_id] for job_id in job_ids if job_id in self._trees}
 
-    async def children_of(self, parents: Collection[UUID]) -> list[Child]:
+    async def children_of(self, parents: Collection[UUID]) -> list[ChildJob]:
         return [
-            Child(job_id=row.job_id, parent_id=row.parent_id, over=row.state.terminal)
-            for row in self._kept_beside.values()
+            ChildJob(job_id=row.job_id, parent_id=row.parent_id, over=row.state.terminal)
+            for row in self._known_jobs.values()
             if row.parent_id in parents and row.parent_id is not None
         ]
 

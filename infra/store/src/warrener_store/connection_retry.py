@@ -8,7 +8,7 @@ _FIRST_PAUSE = 0.2
 _LONGEST_PAUSE = 5.0
 
 
-async def start_patiently(
+async def connect_with_retry(
     store: StateStore,
     *,
     sleep: Callable[[float], Awaitable[None]],
@@ -18,13 +18,13 @@ async def start_patiently(
 
     What waiting cannot mend, such as StoreNotMigrated, is raised at once.
     """
-    pause, told = _FIRST_PAUSE, False
+    pause, is_reported = _FIRST_PAUSE, False
     while True:
         try:
             await store.start()
         except StoreUnavailable as error:
-            if not told:
-                told = True
+            if not is_reported:
+                is_reported = True
                 waiting(error)
         else:
             return

@@ -4,8 +4,8 @@ from copy import copy
 from dataclasses import fields, replace
 
 from warrener_contracts.states import JobState
-from warrener_store.becoming import Changes, become
-from warrener_store.records.jobs import BECOME
+from warrener_store.job_row import JobChanges, evolve
+from warrener_store.records.jobs import STATE_FIELDS
 from warrener_store.rows import JobRow
 from warrener_store.testing import after, queued_job
 
@@ -13,7 +13,7 @@ from warrener_store.testing import after, queued_job
 def test_a_job_becomes_what_it_was_with_some_changes() -> None:
     row = queued_job(watchers=("me",))
     before = copy(row)
-    now = become(row, version=2, state=JobState.RUNNING, owner="a1", lease_until=after(30))
+    now = evolve(row, version=2, state=JobState.RUNNING, owner="a1", lease_until=after(30))
     assert now == replace(row, version=2, state=JobState.RUNNING, owner="a1", lease_until=after(30))
     assert (row, names(now)) == (before, [field.name for field in fields(JobRow)])
 
@@ -24,4 +24,4 @@ def names(row: JobRow) -> list[str]:
 
 
 def test_only_what_a_save_writes_can_change() -> None:
-    assert tuple(Changes.__annotations__) == BECOME
+    assert tuple(JobChanges.__annotations__) == STATE_FIELDS

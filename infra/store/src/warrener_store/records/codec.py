@@ -12,13 +12,13 @@ from warrener_store.encoding import decode, encode, escape, unescape
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class ColumnCodec:
     """The form of identifiers and moments in one database, where None stays None, and of one condition."""
 
-    id_out: Callable[[UUID | None], Any]
-    id_in: Callable[[Any], Any]
-    moment_out: Callable[[datetime | None], Any]
-    moment_in: Callable[[Any], Any]
+    encode_id: Callable[[UUID | None], Any]
+    decode_id: Callable[[Any], Any]
+    encode_moment: Callable[[datetime | None], Any]
+    decode_moment: Callable[[Any], Any]
     one_of: Callable[[str, str], str]
     """That a column is one of what a statement gives, in the words by which the column's index is used."""
 
@@ -51,46 +51,46 @@ def _moment(value: str | None) -> datetime | None:
     return None if value is None else datetime.fromisoformat(value)
 
 
-NATIVE = Form(
-    id_out=_as_it_is,
-    id_in=_as_it_is,
-    moment_out=_as_it_is,
-    moment_in=_as_it_is,
+POSTGRES_CODEC = ColumnCodec(
+    encode_id=_as_it_is,
+    decode_id=_as_it_is,
+    encode_moment=_as_it_is,
+    decode_moment=_as_it_is,
     one_of="{} = ANY (ARRAY({}))".format,
 )
 """asyncpg takes and gives UUID and datetime."""
 
-TEXTUAL = Form(
-    id_out=_id_text, id_in=_id, moment_out=_moment_text, moment_in=_moment, one_of="{} IN ({})".format
+SQLITE_CODEC = ColumnCodec(
+    encode_id=_id_text, decode_id=_id, encode_moment=_moment_text, decode_moment=_moment, one_of="{} IN ({})".format
 )
 """SQLite knows neither."""
 
 
-def text_out(text: str | None) -> str | None:
+def encode_text(text: str | None) -> str | None:
     """A text that may hold anything, as a column keeps it."""
     return None if text is None else escape(text)
 
 
-def text_in(text: str | None) -> str | None:
-    """What `text_out` was given."""
+def decode_text(text: str | None) -> str | None:
+    """What `encode_text` was given."""
     return None if text is None else unescape(text)
 
 
-def document_out(document: Any) -> str | None:
+def encode_document(document: Any) -> str | None:
     """A JSON document as a column keeps it; null is NULL."""
     return None if document is None else encode(document)
 
 
-def document_in(text: str | None) -> Any:
-    """What `document_out` was given."""
+def decode_document(text: str | None) -> Any:
+    """What `encode_document` was given."""
     return None if text is None else decode(text)
 
 
-def texts_out(texts: tuple[str, ...]) -> str:
+def encode_texts(texts: tuple[str, ...]) -> str:
     """Several texts as one JSON array. Escaped first, so that SQL may take the array apart."""
     return encode([escape(text) for text in texts])
 
 
-def texts_in(array: str) -> tuple[str, ...]:
-    """What `texts_out` was given."""
+def decode_texts(array: str) -> tuple[str, ...]:
+    """What `encode_texts` was given."""
     return tuple(unescape(text) for text in decode(array))

@@ -8,11 +8,11 @@ from sqlalchemy import URL, Connection, text
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.pool import NullPool
 
-from warrener_store.address import PostgresAddress, SqliteAddress, address_of
-from warrener_store.failures import translated
+from warrener_store.address import PostgresAddress, SqliteAddress, parse_address
+from warrener_store.failures import translate_errors
 from warrener_store.port import StoreError
 from warrener_store.schema import VERSION_TABLE
-from warrener_store.sqlite_engine import by_the_driver, sqlite_engine
+from warrener_store.sqlite_engine import unwrap_driver_errors, sqlite_engine
 
 _ONE_MIGRATOR = 0x77617272656E  # PostgreSQL's advisory lock by which one migrator waits for the other
 
@@ -25,18 +25,18 @@ class UnknownRevision(StoreError):
 
 async def migrate(url: str, to: str = "head") -> None:
     """Bring the tables to revision `to`, up or down ("base": none). Doing it again changes nothing."""
-    address = address_of(url)
-    with translated(address), by_the_driver():
-        engine = engine_of(address)
+    address = parse_address(url)
+    with translate_errors(address), unwrap_driver_errors():
+        engine = open_engine(address)
         try:
             async with engine.connect() as connection, connection.begin():
                 await connection.execute(text(_lock(address)))
-                await connection.run_sync(_bring, to)
+                await connection.run_sync(_run_migrations, to)
         finally:
             await engine.dispose()
 
 
-def script_config() -> Config:
+def alembic_config() -> Config:
     """Alembic's configuration: the steps are part of this package."""
     config = Config()
     config.set_main_option("script_location", "warrener_store:migrations")
@@ -44,7 +44,7 @@ def script_config() -> Config:
     return config
 
 
-def engine_of(address: PostgresAddress | SqliteAddress) -> AsyncEngine:
+def open_engine(address: PostgresAddress | SqliteAddress) -> AsyncEngine:
     """SQLAlchemy's way to a database: for Alembic, which knows no other, and for looking at what it made."""
     if isinstance(address, SqliteAddress):
         return sqlite_engine(address, busy_seconds=_MIGRATOR_SECONDS)
@@ -58,8 +58,8 @@ def _lock(address: PostgresAddress | SqliteAddress) -> str:
     return f"SELECT pg_advisory_xact_lock({_ONE_MIGRATOR})"
 
 
-def _bring(connection: Connection, to: str) -> None:
-    config = script_config()
+def _run_migrations(connection: Connection, to: str) -> None:
+    config = alembic_config()
     config.attributes["connection"] = connection
     opts = {"version_table": VERSION_TABLE}
     current = MigrationContext.configure(connection, opts=opts).get_current_revision() or ""

@@ -8,9 +8,9 @@ def open_store(url: str) -> Store:
 
     Raises StoreUrlError where the url names none.
     """
-    from warrener_store.address import SqliteAddress, address_of  # noqa: PLC0415 - see above
+    from warrener_store.address import SqliteAddress, parse_address  # noqa: PLC0415 - see above
 
-    address = address_of(url)
+    address = parse_address(url)
     if isinstance(address, SqliteAddress):
         from warrener_store.sqlite import SqliteStore  # noqa: PLC0415
 
@@ -22,6 +22,6 @@ def open_store(url: str) -> Store:
 
 async def migrate(url: str, to: str = "head") -> None:
     """Bring the tables to revision `to`, up or down ("base": none). Doing it again changes nothing."""
-    from warrener_store.migrating import migrate as bring  # noqa: PLC0415 - Alembic is big and seldom needed
+    from warrener_store.migrator import migrate as run_migrations  # noqa: PLC0415 - Alembic is big and seldom needed
 
-    await bring(url, to)
+    await run_migrations(url, to)

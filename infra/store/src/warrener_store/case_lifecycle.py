@@ -4,46 +4,46 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from warrener_store.escalations import CaseRow, Raised
+from warrener_store.escalations import CaseRow, RaisedIncident
 
 
 @dataclass(frozen=True, slots=True)
-class Opening:
+class CaseUpdate:
     """The new occurrences of one fingerprint: the last of them, how many, and since when."""
 
-    last: Raised
+    last: RaisedIncident
     times: int
     since: datetime
 
 
-def openings(raised: Iterable[Raised]) -> list[Opening]:
+def aggregate_raised(raised: Iterable[RaisedIncident]) -> list[CaseUpdate]:
     """One for each fingerprint, in their order."""
-    of: dict[str, list[Raised]] = {}
+    of: dict[str, list[RaisedIncident]] = {}
     for each in raised:
         of.setdefault(each.fingerprint, []).append(each)
     return [
-        Opening(max(many, key=_place), len(many), min(each.raised_at for each in many))
+        CaseUpdate(max(many, key=_place), len(many), min(each.raised_at for each in many))
         for _, many in sorted(of.items())
     ]
 
 
-def _place(raised: Raised) -> tuple[datetime, str]:
+def _place(raised: RaisedIncident) -> tuple[datetime, str]:
     return raised.raised_at, raised.occurrence
 
 
-def once(raised: Iterable[Raised]) -> list[Raised]:
+def unique_raised(raised: Iterable[RaisedIncident]) -> list[RaisedIncident]:
     """Each occurrence of a fingerprint once, the first of a batch."""
-    first: dict[tuple[str, str], Raised] = {}
+    first: dict[tuple[str, str], RaisedIncident] = {}
     for each in raised:
         first.setdefault((each.fingerprint, each.occurrence), each)
     return list(first.values())
 
 
-def opened(held: CaseRow | None, opening: Opening) -> CaseRow:
+def apply_update(held: CaseRow | None, case_update: CaseUpdate) -> CaseRow:
     """The case as it is after this: new, begun anew, or counted further."""
     if held is None or held.closed_at is not None:
-        return _fresh(opening, 1 if held is None else held.round + 1)
-    last = opening.last
+        return _new_case(case_update, 1 if held is None else held.round + 1)
+    last = case_update.last
     wake_at = last.raised_at if held.wake_at is None else min(held.wake_at, last.raised_at)
     return replace(
         held,
@@ -51,22 +51,22 @@ def opened(held: CaseRow | None, opening: Opening) -> CaseRow:
         subject=last.subject,
         job_type=last.job_type,
         sample=last.sample,
-        times=held.times + opening.times,
+        times=held.times + case_update.times,
         last_seen_at=max(held.last_seen_at, last.raised_at),
         wake_at=wake_at,
     )
 
 
-def _fresh(opening: Opening, turn: int) -> CaseRow:
-    last = opening.last
+def _new_case(case_update: CaseUpdate, turn: int) -> CaseRow:
+    last = case_update.last
     return CaseRow(
         fingerprint=last.fingerprint,
         kind=last.kind,
         subject=last.subject,
         job_type=last.job_type,
         sample=last.sample,
-        times=opening.times,
-        first_seen_at=opening.since,
+        times=case_update.times,
+        first_seen_at=case_update.since,
         last_seen_at=last.raised_at,
         round=turn,
         wake_at=last.raised_at,

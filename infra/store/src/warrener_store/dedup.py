@@ -9,14 +9,14 @@ from warrener_store.rows import JobRow
 
 
 @dataclass(slots=True)
-class Known:
+class ExistingJobs:
     """The jobs that are there, by what makes a request the same."""
 
     by_id: dict[UUID, JobRow] = field(default_factory=dict[UUID, JobRow])
     by_key: dict[str, JobRow] = field(default_factory=dict[str, JobRow])
 
     @classmethod
-    def of(cls, rows: Iterable[JobRow]) -> "Known":
+    def of(cls, rows: Iterable[JobRow]) -> "ExistingJobs":
         """These jobs."""
         known = cls()
         for row in rows:
@@ -29,7 +29,7 @@ class Known:
         if row.idempotency_key is not None:
             self.by_key[row.idempotency_key] = row
 
-    def meant_by(self, row: JobRow) -> JobRow | None:
+    def find_match(self, row: JobRow) -> JobRow | None:
         """The job that this row asks for again: by its id, else by its key."""
         held = self.by_id.get(row.job_id)
         if held is None and row.idempotency_key is not None:
@@ -37,18 +37,18 @@ class Known:
         return held
 
 
-def in_turn(rows: Sequence[JobRow], known: Known) -> list[Inserted]:
+def resolve_in_order(rows: Sequence[JobRow], known: ExistingJobs) -> list[Inserted]:
     """Insert in order, each row after those before it. Those that are `new` are to be written."""
     answers: list[Inserted] = []
     for row in rows:
-        held = known.meant_by(row)
+        held = known.find_match(row)
         if held is None:
             known.add(row)
         answers.append(Inserted(held or row, new=held is None))
     return answers
 
 
-def firsts(rows: Sequence[JobRow]) -> list[JobRow]:
+def unique_rows(rows: Sequence[JobRow]) -> list[JobRow]:
     """One row of each id, the first; in the order of ids where no key stands twice.
 
     In one order two batches that overlap cannot wait for each other in a circle. Where a key stands twice,
@@ -64,14 +64,14 @@ def firsts(rows: Sequence[JobRow]) -> list[JobRow]:
     return [by_id[number] for number in sorted(by_id)]
 
 
-def settled(rows: Mapping[int, JobRow], new: Iterable[UUID], held: Iterable[JobRow]) -> dict[int, Inserted]:
+def match_existing(rows: Mapping[int, JobRow], new: Iterable[UUID], held: Iterable[JobRow]) -> dict[int, Inserted]:
     """The answers, by place in the batch, that follow from what was inserted and what was found there.
 
     A row is missing where nothing stands for it: it was kept out by another row of its batch that was kept
     out too.
     """
     first_of = set(new)
-    known = Known.of(held)
+    known = ExistingJobs.of(held)
     answers: dict[int, Inserted] = {}
     for place, row in rows.items():
         if row.job_id in first_of:
@@ -79,6 +79,6 @@ def settled(rows: Mapping[int, JobRow], new: Iterable[UUID], held: Iterable[JobR
             known.add(row)
             answers[place] = Inserted(row, new=True)
     for place, row in rows.items():
-        if place not in answers and (stands := known.meant_by(row)) is not None:
+        if place not in answers and (stands := known.find_match(row)) is not None:
             answers[place] = Inserted(stands, new=False)
     return answers

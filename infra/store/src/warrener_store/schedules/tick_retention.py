@@ -1,5 +1,5 @@
 """Keeping the ledger of ticks from growing: a port of its own, kept by the same stores; its suite is
-`tests/conformance/test_tick_upkeep.py`."""
+`tests/conformance/test_tick_retention.py`."""
 
 from collections.abc import Collection
 from datetime import datetime
@@ -8,7 +8,7 @@ from typing import Protocol
 from warrener_store.schedules.rows import TickRow
 
 
-class TickUpkeep(Protocol):
+class TickRetention(Protocol):
     """Where old ticks are deleted. Errors are those of the state store."""
 
     async def ticked_schedules(self, after: str, limit: int) -> list[str]:

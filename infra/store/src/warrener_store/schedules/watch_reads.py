@@ -5,31 +5,31 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from warrener_store.records.form import Form
-from warrener_store.schedules.records import schedule_in
+from warrener_store.records.codec import ColumnCodec
+from warrener_store.schedules.records import schedule_from_row
 from warrener_store.schedules.rows import ScheduleRow
 
 
-class WatchQuestions(ABC):
+class WatchReads(ABC):
     """Questions of the ports; a database adds how a statement is run and in what form it gives values."""
 
-    form: Form
+    codec: ColumnCodec
 
     @abstractmethod
-    async def _ask(self, name: str, *parameters: Any) -> Sequence[Sequence[Any]]:
+    async def _query(self, name: str, *parameters: Any) -> Sequence[Sequence[Any]]:
         """Run the statement of this name, which changes nothing."""
 
     async def late_schedules(self, before: datetime, until: datetime, limit: int) -> list[ScheduleRow]:
         """Schedules whose next tick, or next look, was due at `before`."""
-        moments = (self.form.moment_out(before), self.form.moment_out(until))
-        found = await self._ask("late_schedules", *moments, limit)
-        return [schedule_in(values, self.form) for values in found]
+        moments = (self.codec.encode_moment(before), self.codec.encode_moment(until))
+        found = await self._query("late_schedules", *moments, limit)
+        return [schedule_from_row(values, self.codec) for values in found]
 
     async def last_success(self, schedule: str) -> datetime | None:
-        """The newest of the last NEWEST nominal times whose job has succeeded."""
-        found: datetime | None = self.form.moment_in((await self._ask("last_success", schedule))[0][0])
+        """The newest of the last MAX_RUNS_EXAMINED nominal times whose job has succeeded."""
+        found: datetime | None = self.codec.decode_moment((await self._query("last_success", schedule))[0][0])
         return found
 
     async def ticked_schedules(self, after: str, limit: int) -> list[str]:
         """Names that the ledger has rows of, later than `after`, in order."""
-        return [str(row[0]) for row in await self._ask("ticked_schedules", after, limit)]
+        return [str(row[0]) for row in await self._query("ticked_schedules", after, limit)]

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable
 
-MOST_WATCHERS = 8
+MAX_WATCHERS = 8
 
 
-def watched_by(watchers: Iterable[str], more: Iterable[str]) -> tuple[str, ...]:
+def merge_watchers(watchers: Iterable[str], more: Iterable[str]) -> tuple[str, ...]:
     """`watchers` and then `more`, each once at its last place; of too many the oldest give way."""
     latest = dict.fromkeys(reversed([*watchers, *more]))
-    return tuple(reversed(list(latest)[:MOST_WATCHERS]))
+    return tuple(reversed(list(latest)[:MAX_WATCHERS]))

@@ -45,8 +45,8 @@ async def test_what_waits_or_is_not_known_to_be_published_is_never_forgotten(sto
     unpublished = tick(seconds=2)
     await store.add_ticks([over(), waiting, unpublished, over(seconds=3), over(seconds=4)])
     assert await deleted(store, ["hourly"], after(100), 1, 100) == 2
-    kept = [one.nominal_at for one in await store.ticks_of("hourly")]
-    assert kept == [after(4), after(2), after(1)]
+    remaining = [one.nominal_at for one in await store.ticks_of("hourly")]
+    assert remaining == [after(4), after(2), after(1)]
 
 
 async def test_the_schedules_that_have_ticked_are_named_one_after_the_other(store: Store) -> None:
