@@ -17,8 +17,8 @@ import asyncpg
 
 from warrener_runtime.clock import SystemClock
 from warrener_runtime.servers import PrivatePostgres
-from warrener_scheduler.clock.upkeep import Upkeep
-from warrener_scheduler.retention.pruner import Pruner, Step
+from warrener_scheduler.schedules.tick_pruner import TickPruner
+from warrener_scheduler.retention.pruner import Pruner, PruneBatch
 from warrener_scheduler.retention.settings import RetentionSettings
 from warrener_store import Store, migrate, open_store
 from warrener_store.successes import Success
@@ -66,7 +66,7 @@ async def measure(url: str, old: int) -> None:
         clock,
         RetentionSettings(),
         holder="benchmark",
-        upkeep=Upkeep(store, clock, keep=timedelta(days=90), newest=100),
+        tick_pruner=TickPruner(store, clock, keep=timedelta(days=90), newest=100),
     )
     steps, began = pruner.steps(), perf_counter()
     await turn(store)
@@ -90,7 +90,7 @@ async def measure(url: str, old: int) -> None:
     await connection.close()
 
 
-async def prune_until(steps: AsyncGenerator[Step], done: asyncio.Event) -> bool:
+async def prune_until(steps: AsyncGenerator[PruneBatch], done: asyncio.Event) -> bool:
     """Batches until the turn is over; True if the pass is."""
     while not done.is_set():
         if await anext(steps, None) is None:

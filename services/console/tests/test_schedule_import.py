@@ -16,8 +16,8 @@ from warrener.scheduling.celery_source import of_json, of_python
 from warrener.scheduling.file import parse
 from warrener_contracts.events import SchedulePutData
 from warrener_contracts.schedule_rules import CronRule, IntervalRule
-from warrener_scheduler.clock.templating import mistakes_in, render
-from warrener_scheduler.clock.tick_names import KNOWN
+from warrener_scheduler.schedules.templating import find_mistakes, render
+from warrener_scheduler.schedules.template_variables import TICK_VARIABLES
 
 Run = Callable[..., Result]
 CRONTAB = r"""
@@ -62,7 +62,7 @@ class TestCrontabs:
         line = "docker ps --format '{{.Names}}' {{{ {{ tick.run }}"
         command = of_crontab(f"@daily {line}")["crontab.docker"].arguments["command"]
         assert render(command, {"tick": {"run": 7}}) == line
-        assert not [*mistakes_in(command, KNOWN)]
+        assert not [*find_mistakes(command, TICK_VARIABLES)]
 
     def test_the_user_of_a_system_crontab_is_told(self) -> None:
         found = crontab.carried_over(SYSTEM, job_type="cron.line", system=True, prefix="system")

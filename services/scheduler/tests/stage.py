@@ -34,11 +34,11 @@ SCHEMA: dict[str, Any] = {
     "required": ["path"],
     "additionalProperties": False,
 }
-_EARS = (
-    Queue("ear.events", (Binding(topology.EVENTS, "#"),)),
-    Queue("ear.dispatch", (Binding(topology.DISPATCH, "default.#"),)),
-    Queue("ear.status", (Binding(topology.STATUS, "#"),)),
-    Queue("ear.dead", (Binding(topology.DEAD, "#"),)),
+_CAPTURE_QUEUES = (
+    Queue("capture.events", (Binding(topology.EVENTS, "#"),)),
+    Queue("capture.dispatch", (Binding(topology.DISPATCH, "default.#"),)),
+    Queue("capture.status", (Binding(topology.STATUS, "#"),)),
+    Queue("capture.dead", (Binding(topology.DEAD, "#"),)),
 )
 
 
@@ -51,7 +51,7 @@ class Stage:
         self.store = MemoryStore()
         self.telemetry = Telemetry.in_memory("warrener-scheduler", clock=self.clock)
         self.bus = MemoryBus(self.broker)
-        self.heard: dict[str, list[Delivery]] = {}
+        self.received: dict[str, list[Delivery]] = {}
         self.component = assemble(
             self.bus, self.store, self.clock, SeededEntropy(1), self.telemetry, SchedulerSettings()
         )
@@ -60,10 +60,10 @@ class Stage:
         """Start, and announce `flights.load`."""
         await self.bus.start()
         await self.component.start()
-        await self.bus.declare(Topology((), _EARS))
-        for ear in _EARS:
-            await self.bus.listen(ear.name, self._hear)
-        await self.say(build_message(announcement(declaration())))
+        await self.bus.declare(Topology((), _CAPTURE_QUEUES))
+        for queue in _CAPTURE_QUEUES:
+            await self.bus.listen(queue.name, self._record)
+        await self.send(build_message(announcement(declaration())))
 
     async def close(self) -> None:
         """Stop everything."""
@@ -71,29 +71,29 @@ class Stage:
         await self.bus.close()
         self.broker.stop()
 
-    async def _hear(self, delivery: Delivery) -> None:
-        self.heard.setdefault(delivery.exchange, []).append(delivery)
+    async def _record(self, delivery: Delivery) -> None:
+        self.received.setdefault(delivery.exchange, []).append(delivery)
 
-    async def say(self, *letters: Message, then: float = 1.0) -> None:
+    async def send(self, *messages: Message, then: float = 1.0) -> None:
         """Publish, and let `then` seconds pass."""
-        await publish_all(self.bus, letters, clock=self.clock)
+        await publish_all(self.bus, messages, clock=self.clock)
         await self.clock.advance(then)
 
-    async def ask(self, *requests: JobRequested, then: float = 1.0) -> None:
+    async def send_requests(self, *requests: JobRequested, then: float = 1.0) -> None:
         """Publish requests, and let `then` seconds pass."""
-        await self.say(*(build_message(request) for request in requests), then=then)
+        await self.send(*(build_message(request) for request in requests), then=then)
 
-    async def say_raw(self, body: bytes | Mapping[str, Any] | list[Any]) -> None:
+    async def send_raw(self, body: bytes | Mapping[str, Any] | list[Any]) -> None:
         """Publish what a plain AMQP tool would."""
         raw = body if isinstance(body, bytes) else json.dumps(body).encode()
         kind = BATCH_TYPE if isinstance(body, list) else EVENT_TYPE
-        await self.say(Message(topology.REQUESTS, "x", raw, kind, f"raw-{len(raw)}", "raw", {}))
+        await self.send(Message(topology.REQUESTS, "x", raw, kind, f"raw-{len(raw)}", "raw", {}))
 
-    def told(self, exchange: str) -> list[Event[Any]]:
+    def published(self, exchange: str) -> list[Event[Any]]:
         """The events that were published there, in order."""
         return [
             found.event
-            for delivery in self.heard.get(exchange, [])
+            for delivery in self.received.get(exchange, [])
             for found in decode(delivery.body, delivery.content_type)
             if isinstance(found, DecodedEvent)
         ]
@@ -102,7 +102,7 @@ class Stage:
         """What was answered to `address`."""
         return [
             found.event
-            for delivery in self.heard.get(topology.EVENTS, [])
+            for delivery in self.received.get(topology.EVENTS, [])
             if delivery.routing_key == topology.reply_key(address)
             for found in decode(delivery.body, delivery.content_type)
             if isinstance(found, DecodedEvent)
@@ -110,13 +110,13 @@ class Stage:
 
     def dispatched(self) -> list[AttemptDispatched]:
         """The attempts that were dispatched."""
-        return [event for event in self.told(topology.DISPATCH) if isinstance(event, AttemptDispatched)]
+        return [event for event in self.published(topology.DISPATCH) if isinstance(event, AttemptDispatched)]
 
     def parked(self) -> list[tuple[str, bytes]]:
         """Reason and body of what was parked."""
         return [
             (str(delivery.headers["warrener-reason"]), delivery.body)
-            for delivery in self.heard.get(topology.DEAD, [])
+            for delivery in self.received.get(topology.DEAD, [])
         ]
 
     def pending(self) -> int:

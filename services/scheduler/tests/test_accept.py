@@ -31,7 +31,7 @@ async def _row(stage: Stage, number: int = 1) -> JobRow:
 
 
 async def test_a_request_becomes_a_job_that_is_dispatched_once(stage: Stage) -> None:
-    await stage.ask(request(policy=PolicyOverrides(max_attempts=2), reply_to="me"))
+    await stage.send_requests(request(policy=PolicyOverrides(max_attempts=2), reply_to="me"))
     row = await _row(stage)
     assert (row.state, row.attempt, row.queue, row.watchers) == (JobState.QUEUED, 1, "default", ("me",))
     assert row.policy.max_attempts == 2
@@ -42,20 +42,20 @@ async def test_a_request_becomes_a_job_that_is_dispatched_once(stage: Stage) -> 
 
 
 async def test_a_job_for_a_queue_that_nobody_serves_yet_waits_there(stage: Stage) -> None:
-    await stage.ask(request(queue="later"))
+    await stage.send_requests(request(queue="later"))
     assert stage.broker.ready("warrener.queue.later") == 1
 
 
 async def test_a_repeat_changes_nothing(stage: Stage) -> None:
-    await stage.ask(request(), request(), request())
+    await stage.send_requests(request(), request(), request())
     assert len({event.id for event in stage.dispatched()}) == 1
-    await stage.ask(request(reply_to="me"))
+    await stage.send_requests(request(reply_to="me"))
     assert (await _row(stage)).watchers == ("me",)
     assert not stage.parked()
 
 
 async def test_a_repeat_of_what_is_over_is_answered_with_its_end(stage: Stage) -> None:
-    await stage.ask(request())
+    await stage.send_requests(request())
     row = await _row(stage)
     over = replace(
         row,
@@ -66,14 +66,14 @@ async def test_a_repeat_of_what_is_over_is_answered_with_its_end(stage: Stage) -
         finished_at=stage.clock.now(),
     )
     await stage.store.save_jobs([Save(over)])
-    await stage.ask(request(reply_to="me"))
+    await stage.send_requests(request(reply_to="me"))
     (answer,) = stage.answers("me")
     assert isinstance(answer, JobFinished)
     assert (answer.data.state, answer.data.result) == (JobState.SUCCEEDED, 42)
 
 
 async def test_the_same_id_with_another_content_is_a_conflict(stage: Stage) -> None:
-    await stage.ask(request(), request(arguments={"path": "b.csv"}, reply_to="me"))
+    await stage.send_requests(request(), request(arguments={"path": "b.csv"}, reply_to="me"))
     (answer,) = stage.answers("me")
     assert isinstance(answer, JobRejected)
     assert answer.data.reason is Reason.CONFLICTING_REPEAT
@@ -81,8 +81,8 @@ async def test_the_same_id_with_another_content_is_a_conflict(stage: Stage) -> N
 
 
 async def test_an_idempotency_key_stands_for_the_first_job(stage: Stage) -> None:
-    await stage.ask(request(1, idempotency_key="day-1"))
-    await stage.ask(request(2, idempotency_key="day-1", reply_to="me"))
+    await stage.send_requests(request(1, idempotency_key="day-1"))
+    await stage.send_requests(request(2, idempotency_key="day-1", reply_to="me"))
     (answer,) = stage.answers("me")
     assert isinstance(answer, JobDeduplicated)
     assert (answer.data.requested_job_id, answer.data.job_id) == (job_id(2), job_id(1))
@@ -92,17 +92,17 @@ async def test_an_idempotency_key_stands_for_the_first_job(stage: Stage) -> None
 
 async def test_an_announcement_in_the_same_batch_comes_before_the_request(stage: Stage) -> None:
     new = announcement(declaration(name="flights.sum", queue="sums"))
-    await stage.say(build_message(request(job_type="flights.sum")), build_message(new))
+    await stage.send(build_message(request(job_type="flights.sum")), build_message(new))
     assert (await _row(stage)).queue == "sums"
 
 
-async def test_what_another_scheduler_heard_is_known_at_once(stage: Stage) -> None:
+async def test_what_another_scheduler_received_is_known_at_once(stage: Stage) -> None:
     other = Stage()
     other.store = stage.store
     await other.store.put_job_types(
         [replace(row, name="flights.sum") for row in (await stage.store.job_types()).values()]
     )
-    await stage.ask(request(job_type="flights.sum"))
+    await stage.send_requests(request(job_type="flights.sum"))
     assert (await _row(stage)).state is JobState.QUEUED
 
 
@@ -119,9 +119,9 @@ BAD: dict[str, tuple[dict[str, Any], Reason, str]] = {
 
 
 @pytest.mark.parametrize("what", BAD)
-async def test_g7_a_wrong_request_is_told_why_and_parked(stage: Stage, what: str) -> None:
+async def test_g7_a_wrong_request_gets_the_reason_and_is_parked(stage: Stage, what: str) -> None:
     changes, reason, words = BAD[what]
-    await stage.ask(request(1, **changes, reply_to="me"), request(2))
+    await stage.send_requests(request(1, **changes, reply_to="me"), request(2))
     (answer,) = stage.answers("me")
     assert isinstance(answer, JobRejected)
     assert answer.data.reason is reason
@@ -153,15 +153,15 @@ _RAW = {"specversion": "1.0", "source": "shell", "type": "job.requested.v1"}
 async def test_g7_what_cannot_be_understood_is_parked_and_nothing_loops(
     stage: Stage, body: bytes | dict[str, Any], reason: Reason
 ) -> None:
-    await stage.say_raw(body)
+    await stage.send_raw(body)
     assert [why for why, _ in stage.parked()] == [reason.value]
-    (told,) = [event for event in stage.told(topology.EVENTS) if isinstance(event, JobRejected)]
-    assert told.data.reason is reason
+    (published,) = [event for event in stage.published(topology.EVENTS) if isinstance(event, JobRejected)]
+    assert published.data.reason is reason
     assert stage.pending() == 0
 
 
-async def test_g7_an_asker_is_told_even_if_only_its_address_can_be_read(stage: Stage) -> None:
-    await stage.say_raw({**_RAW, "id": "1", "data": {"job_type": 7, "reply_to": "me"}})
+async def test_g7_a_requester_is_answered_even_if_only_its_address_can_be_read(stage: Stage) -> None:
+    await stage.send_raw({**_RAW, "id": "1", "data": {"job_type": 7, "reply_to": "me"}})
     (answer,) = stage.answers("me")
     assert isinstance(answer, JobRejected)
     assert (answer.data.request_id, answer.data.reason) == ("1", Reason.BAD_FIELDS)
@@ -169,34 +169,34 @@ async def test_g7_an_asker_is_told_even_if_only_its_address_can_be_read(stage: S
 
 async def test_g7_a_bad_element_of_a_batch_is_parked_alone(stage: Stage) -> None:
     good = {**_RAW, "id": "a", "data": {"job_type": "flights.load", "arguments": {"path": "a"}}}
-    await stage.say_raw([good, {**_RAW, "data": {}}, {**good, "id": "b"}])
+    await stage.send_raw([good, {**_RAW, "data": {}}, {**good, "id": "b"}])
     assert [why for why, _ in stage.parked()] == [Reason.MISSING_ID.value]
     assert len(stage.dispatched()) == 2
 
 
 async def test_g7_a_thousand_bad_elements_are_few_parked_messages_and_answers(stage: Stage) -> None:
     good = {**_RAW, "id": "a", "data": {"job_type": "flights.load", "arguments": {"path": "a"}}}
-    await stage.say_raw([*({**_RAW, "n": n} for n in range(500)), good, *([17] * 500)])
+    await stage.send_raw([*({**_RAW, "n": n} for n in range(500)), good, *([17] * 500)])
     assert len(stage.dispatched()) == 1
     assert len(stage.parked()) == MAX_DECODE_FAILURES + 1
-    kept = [json.loads(body) for _, body in stage.parked()]
-    assert sum(len(one) if is_array(one) else 1 for one in kept) == 1000, "none is lost"
-    assert len([one for one in stage.told(topology.EVENTS) if isinstance(one, JobRejected)]) == len(kept)
+    parked_bodies = [json.loads(body) for _, body in stage.parked()]
+    assert sum(len(one) if is_array(one) else 1 for one in parked_bodies) == 1000, "none is lost"
+    assert len([one for one in stage.published(topology.EVENTS) if isinstance(one, JobRejected)]) == len(parked_bodies)
 
 
 async def test_g7_a_batch_without_one_event_is_parked_once(stage: Stage) -> None:
-    await stage.say_raw([1] * 5000)
+    await stage.send_raw([1] * 5000)
     ((reason, body),) = stage.parked()
     assert (reason, json.loads(body)) == ("not_an_event", [1] * 5000)
 
 
-async def test_an_id_of_any_length_and_letters_stops_nothing(stage: Stage) -> None:
+async def test_an_id_of_any_length_and_characters_stops_nothing(stage: Stage) -> None:
     odd = "ß" * 200
     data = {"job_type": "flights.load", "arguments": {"path": "ß"}}
-    await stage.say_raw({**_RAW, "id": odd, "data": data})
-    await stage.say_raw({**_RAW, "id": odd, "data": {**data, "arguments": {}}})
+    await stage.send_raw({**_RAW, "id": odd, "data": data})
+    await stage.send_raw({**_RAW, "id": odd, "data": {**data, "arguments": {}}})
     assert len(stage.dispatched()) == 1
-    assert all(len((one.message_id or "").encode()) <= 255 for one in stage.heard[topology.DISPATCH])
+    assert all(len((one.message_id or "").encode()) <= 255 for one in stage.received[topology.DISPATCH])
 
 
 async def test_a_schema_that_cannot_be_used_stops_nothing(stage: Stage) -> None:
@@ -204,31 +204,31 @@ async def test_a_schema_that_cannot_be_used_stops_nothing(stage: Stage) -> None:
         [{"type": "objekt"}, {"$ref": "http://nowhere.invalid/x"}, {"$ref": "#/y"}]
     ):
         name = f"odd-{number}"
-        await stage.say(build_message(announcement(declaration(name=name, arguments_schema=schema))))
-        await stage.ask(request(10 + number, job_type=name, arguments={"anything": 1}))
+        await stage.send(build_message(announcement(declaration(name=name, arguments_schema=schema))))
+        await stage.send_requests(request(10 + number, job_type=name, arguments={"anything": 1}))
         assert (await _row(stage, 10 + number)).state is JobState.QUEUED
 
 
 async def test_a_request_that_was_accepted_stays_so_when_its_type_has_changed(stage: Stage) -> None:
-    await stage.ask(request())
+    await stage.send_requests(request())
     stricter = declaration(arguments_schema={"type": "object", "required": ["day"]})
-    await stage.say(build_message(announcement(stricter)))
-    await stage.ask(request(reply_to="me"))
+    await stage.send(build_message(announcement(stricter)))
+    await stage.send_requests(request(reply_to="me"))
     assert not stage.parked()
     assert (await _row(stage)).watchers == ("me",)
 
 
 async def test_a_cancel_goes_to_the_one_who_judges(stage: Stage) -> None:
     data = JobCancelRequestedData(job_id=job_id(1))
-    await stage.say(build_message(JobCancelRequested(id="ß" * 200, source="test", data=data)))
-    (forwarded,) = stage.told(topology.STATUS)
+    await stage.send(build_message(JobCancelRequested(id="ß" * 200, source="test", data=data)))
+    (forwarded,) = stage.published(topology.STATUS)
     assert isinstance(forwarded, JobCancelRequested)
-    assert stage.heard[topology.STATUS][0].routing_key == "job.cancel_requested"
+    assert stage.received[topology.STATUS][0].routing_key == "job.cancel_requested"
 
 
 async def test_a_trace_goes_on_through_acceptance_and_begins_there_if_there_is_none(stage: Stage) -> None:
     theirs = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-    await stage.ask(request(1, trace=theirs), request(2))
+    await stage.send_requests(request(1, trace=theirs), request(2))
     row, without = await _row(stage, 1), await _row(stage, 2)
     by_name = {
         span.attributes["warrener.job.id"]: span for span in stage.telemetry.spans() if span.attributes
@@ -244,8 +244,8 @@ async def test_a_trace_goes_on_through_acceptance_and_begins_there_if_there_is_n
     assert {event.traceparent for event in stage.dispatched()} == {row.traceparent, without.traceparent}
 
 
-async def test_a_wait_is_kept_in_the_store_and_dispatched_when_it_is_over(stage: Stage) -> None:
-    await stage.ask(request(delay=timedelta(seconds=30)))
+async def test_a_delayed_job_waits_in_the_store_and_is_dispatched_when_due(stage: Stage) -> None:
+    await stage.send_requests(request(delay=timedelta(seconds=30)))
     assert (await _row(stage)).state is JobState.WAITING
     assert not stage.dispatched()
     await stage.clock.advance(30)
@@ -258,14 +258,14 @@ async def test_a_wait_is_kept_in_the_store_and_dispatched_when_it_is_over(stage:
 
 async def test_the_age_of_a_job_that_waits_begins_when_it_is_due(stage: Stage) -> None:
     chosen = PolicyOverrides(max_age=timedelta(hours=1))
-    await stage.ask(request(1, delay=timedelta(days=7), policy=chosen), request(2, policy=chosen))
+    await stage.send_requests(request(1, delay=timedelta(days=7), policy=chosen), request(2, policy=chosen))
     rows = await stage.store.jobs_by_id([job_id(1), job_id(2)])
     assert rows[job_id(1)].policy.max_age == timedelta(days=7, hours=1)
     assert rows[job_id(2)].policy.max_age == timedelta(hours=1)
 
 
 async def test_what_has_expired_before_it_came_is_not_dispatched(stage: Stage) -> None:
-    await stage.ask(
+    await stage.send_requests(
         request(1, deadline=stage.clock.now()), request(2, delay=timedelta(seconds=9), expires_after=5)
     )
     await stage.clock.advance(60)

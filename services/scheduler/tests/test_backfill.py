@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from services.scheduler.tests.stage import Stage
-from services.scheduler.tests.test_clock import SECOND, at, fates, job_ids, ledger, named, put, say
+from services.scheduler.tests.test_schedules import SECOND, at, fates, job_ids, ledger, named, put, send
 from services.scheduler.tests.test_templating import paths
 
 from warrener_contracts import topology
@@ -23,8 +23,8 @@ from warrener_contracts.events import (
 from warrener_contracts.identity import tick_job_id
 from warrener_contracts.schedule_rules import IntervalRule, OnceRule
 from warrener_contracts.triggers import EventRule
-from warrener_scheduler.clock.backfill import PORTION, is_backfilled, portion, times_of
-from warrener_scheduler.clock.deciding import LONGEST_UNHEARD, advance, first_time
+from warrener_scheduler.schedules.backfill import BATCH_SIZE, is_backfilled, plan_batch, batch_times
+from warrener_scheduler.schedules.tick_decisions import MAX_PUT_BACKLOG, decide_ticks, plan_first_tick
 from warrener_store.schedules.rows import DueSchedule, ScheduleRow
 
 HOUR = timedelta(hours=1)
@@ -36,14 +36,14 @@ def backfill(begin: datetime, end: datetime, name: str = "tick", **more: Any) ->
     return ScheduleBackfillRequested(id=f"backfill-{begin}", source="test", data=data)
 
 
-class TestAskingForPastTicks:
-    async def test_ticks_of_before_it_was_put_are_asked_for_under_the_ids_they_would_have_had(
+class TestBackfill:
+    async def test_ticks_before_the_put_are_requested_under_the_ids_they_would_have_had(
         self, stage: Stage
     ) -> None:
         now = stage.clock.now()
-        await say(stage, put(rule=HOURLY), then=0.5)
+        await send(stage, put(rule=HOURLY), then=0.5)
         fired = job_ids(stage)
-        await say(stage, backfill(now - 3 * HOUR, now - HOUR), then=1)
+        await send(stage, backfill(now - 3 * HOUR, now - HOUR), then=1)
         past = [now - n * HOUR for n in (3, 2, 1)]
         assert job_ids(stage) == [*fired, *(tick_job_id("tick", moment) for moment in past)]
         ticks = await ledger(stage)
@@ -53,57 +53,57 @@ class TestAskingForPastTicks:
 
     async def test_each_names_the_tick_before_it_also_before_the_schedule_was_put(self, stage: Stage) -> None:
         now = stage.clock.now()
-        asked = put(rule=HOURLY)
+        event = put(rule=HOURLY)
         path = {"path": "{{ tick.previous_at | %H }} to {{ tick.nominal_at | %H }}"}
-        asked = asked.model_copy(update={"data": asked.data.model_copy(update={"arguments": path})})
-        await say(stage, asked, backfill(now - 3 * HOUR, now - HOUR), then=2)
+        event = event.model_copy(update={"data": event.data.model_copy(update={"arguments": path})})
+        await send(stage, event, backfill(now - 3 * HOUR, now - HOUR), then=2)
         assert (await paths(stage))[:3] == ["20 to 21", "21 to 22", "22 to 23"]
 
-    async def test_what_has_its_job_is_passed_over_and_what_was_skipped_is_asked_for(
+    async def test_ticks_with_a_job_are_passed_over_and_skipped_ones_are_requested(
         self, stage: Stage
     ) -> None:
         begun = stage.clock.now()
-        await say(stage, put(), then=0.5)
-        await say(stage, named(SchedulePauseRequested), then=2)
-        await say(stage, named(ScheduleResumeRequested), then=0.8)
+        await send(stage, put(), then=0.5)
+        await send(stage, named(SchedulePauseRequested), then=2)
+        await send(stage, named(ScheduleResumeRequested), then=0.8)
         assert await fates(stage) == ["fired", "skipped", "skipped", "fired"]
-        await say(stage, backfill(begun, begun + 3 * SECOND, rate=100), then=0.5)
+        await send(stage, backfill(begun, begun + 3 * SECOND, rate=100), then=0.5)
         ticks = (await ledger(stage))[:4]
         assert [tick.fate for tick in ticks] == ["fired", "caught_up", "caught_up", "fired"]
         assert ticks[1].reason == "backfilled: mended; it was skipped (the schedule is paused: asked for)"
 
-    async def test_said_again_it_asks_for_nothing_twice(self, stage: Stage) -> None:
+    async def test_a_repeated_backfill_requests_nothing_twice(self, stage: Stage) -> None:
         now = stage.clock.now()
-        asked = backfill(now - 5 * HOUR, now - HOUR)
-        await say(stage, put(rule=HOURLY), asked, then=2)
+        event = backfill(now - 5 * HOUR, now - HOUR)
+        await send(stage, put(rule=HOURLY), event, then=2)
         jobs = job_ids(stage)
         assert len(jobs) == len(set(jobs)) == 6
-        await say(stage, asked, backfill(now - 9 * HOUR, now - HOUR), then=2)
+        await send(stage, event, backfill(now - 9 * HOUR, now - HOUR), then=2)
         assert len(job_ids(stage)) == len(set(job_ids(stage))) == 10
 
     async def test_it_goes_on_portion_by_portion_to_the_end(self, stage: Stage) -> None:
         now = stage.clock.now()
-        begin = now - (PORTION + 500) * HOUR
-        await say(stage, put(rule=HOURLY), backfill(begin, now - HOUR, rate=1000), then=5)
-        assert len(set(job_ids(stage))) == PORTION + 501
+        begin = now - (BATCH_SIZE + 500) * HOUR
+        await send(stage, put(rule=HOURLY), backfill(begin, now - HOUR, rate=1000), then=5)
+        assert len(set(job_ids(stage))) == BATCH_SIZE + 501
 
     async def test_jobs_come_at_the_rate(self, stage: Stage) -> None:
         now = stage.clock.now()
-        await say(stage, put(rule=HOURLY), backfill(now - 10 * HOUR, now - HOUR, rate=2), then=1.2)
+        await send(stage, put(rule=HOURLY), backfill(now - 10 * HOUR, now - HOUR, rate=2), then=1.2)
         assert len(job_ids(stage)) == 1 + 3
         await stage.clock.advance(10)
         assert len(job_ids(stage)) == 1 + 10
 
-    async def test_ticks_are_told_as_caught_up(self, stage: Stage) -> None:
+    async def test_ticks_are_published_as_caught_up(self, stage: Stage) -> None:
         now = stage.clock.now()
-        await say(stage, put(rule=HOURLY), backfill(now - HOUR, now - HOUR), then=1)
-        told = [event.data for event in stage.told(topology.EVENTS) if isinstance(event, ScheduleTicked)]
-        assert ("caught_up", "backfilled: mended") in [(one.fate, one.reason) for one in told]
+        await send(stage, put(rule=HOURLY), backfill(now - HOUR, now - HOUR), then=1)
+        published = [event.data for event in stage.published(topology.EVENTS) if isinstance(event, ScheduleTicked)]
+        assert ("caught_up", "backfilled: mended") in [(one.fate, one.reason) for one in published]
 
     async def test_what_is_yet_to_come_is_left_to_the_clock(self, stage: Stage) -> None:
         now = stage.clock.now()
-        await say(stage, put(rule=HOURLY), then=1)
-        await say(stage, backfill(now - HOUR, now + 9 * HOUR), then=1)
+        await send(stage, put(rule=HOURLY), then=1)
+        await send(stage, backfill(now - HOUR, now + 9 * HOUR), then=1)
         assert await fates(stage) == ["caught_up", "fired"]
 
 
@@ -120,16 +120,16 @@ class TestRefusals:
         self, stage: Stage, name: str, rule: IntervalRule | EventRule, hours: int, expected: str
     ) -> None:
         now = stage.clock.now()
-        asked = backfill(now - hours * HOUR, now, name, reply_to="desk")
-        await say(stage, put(rule=rule), asked, then=0.5)
+        event = backfill(now - hours * HOUR, now, name, reply_to="desk")
+        await send(stage, put(rule=rule), event, then=0.5)
         (answer,) = stage.answers("desk")
         assert isinstance(answer, JobRejected)
         assert expected in answer.data.detail
 
     async def test_jobs_that_would_never_come_are_refused_and_no_one_else_suffers(self, stage: Stage) -> None:
         now = stage.clock.now()
-        asked = backfill(now - 9 * HOUR, now, rate=1e-12, reply_to="desk")
-        await say(stage, put(rule=HOURLY), asked, then=0.5)
+        event = backfill(now - 9 * HOUR, now, rate=1e-12, reply_to="desk")
+        await send(stage, put(rule=HOURLY), event, then=0.5)
         (answer,) = stage.answers("desk")
         assert isinstance(answer, JobRejected)
         assert "expected a rate of at least one job a day" in answer.data.detail
@@ -143,50 +143,50 @@ class TestRefusals:
 class TestPortions:
     def test_a_portion_begun_again_after_a_crash_keeps_the_turns_of_the_rest(self) -> None:
         now = at(1)
-        asked = SchedulePutData(name="tick", rule=HOURLY, job_type="flights.load")
-        row = ScheduleRow(asked=asked, put_at=now, zone_version="2026a", next_at=now + HOUR)
-        data = backfill(now - (PORTION + 10) * HOUR, now - HOUR).data
-        times = times_of(row, data, now)
-        first = portion(row, data, times, {}, now)
-        again = portion(row, data, times, {tick.nominal_at: tick for tick in first.ticks}, now)
-        assert (again.ticks, again.passed_over, again.rest) == ((), PORTION, first.rest)
+        spec = SchedulePutData(name="tick", rule=HOURLY, job_type="flights.load")
+        row = ScheduleRow(asked=spec, put_at=now, zone_version="2026a", next_at=now + HOUR)
+        data = backfill(now - (BATCH_SIZE + 10) * HOUR, now - HOUR).data
+        times = batch_times(row, data, now)
+        first = plan_batch(row, data, times, {}, now)
+        again = plan_batch(row, data, times, {tick.nominal_at: tick for tick in first.ticks}, now)
+        assert (again.ticks, again.passed_over, again.rest) == ((), BATCH_SIZE, first.rest)
         assert first.rest is not None
         turns = [tick.wake_at for tick in first.ticks]
-        assert first.rest.not_before == now + PORTION * timedelta(seconds=0.1)
-        assert turns == [now + n * timedelta(seconds=0.1) for n in range(PORTION)]
+        assert first.rest.not_before == now + BATCH_SIZE * timedelta(seconds=0.1)
+        assert turns == [now + n * timedelta(seconds=0.1) for n in range(BATCH_SIZE)]
 
     def test_what_is_published_does_not_hold_back_the_rest(self) -> None:
         now = at(1)
-        asked = SchedulePutData(name="tick", rule=HOURLY, job_type="flights.load")
-        row = ScheduleRow(asked=asked, put_at=now, zone_version="2026a", next_at=now + HOUR)
+        spec = SchedulePutData(name="tick", rule=HOURLY, job_type="flights.load")
+        row = ScheduleRow(asked=spec, put_at=now, zone_version="2026a", next_at=now + HOUR)
         data = backfill(now - 3 * HOUR, now - HOUR).data
-        times = times_of(row, data, now)
-        first = portion(row, data, times, {}, now)
+        times = batch_times(row, data, now)
+        first = plan_batch(row, data, times, {}, now)
         done = {tick.nominal_at: replace(tick, wake_at=None, request=None) for tick in first.ticks[:1]}
-        assert [tick.nominal_at for tick in portion(row, data, times, done, now).ticks] == times[1:]
+        assert [tick.nominal_at for tick in plan_batch(row, data, times, done, now).ticks] == times[1:]
 
 
 class TestPutsFromLongAgo:
     async def test_ticks_since_then_are_accounted_for_a_day_and_no_more(self, stage: Stage) -> None:
         now = stage.clock.now()
         old = put(rule=HOURLY).model_copy(update={"time": now - timedelta(days=9000)})
-        await say(stage, old, then=2)
+        await send(stage, old, then=2)
         ticks = await ledger(stage)
-        assert ticks[0].nominal_at >= now - LONGEST_UNHEARD
-        assert len(ticks) == LONGEST_UNHEARD // HOUR + 1
+        assert ticks[0].nominal_at >= now - MAX_PUT_BACKLOG
+        assert len(ticks) == MAX_PUT_BACKLOG // HOUR + 1
         assert (await stage.store.schedules())["tick"].put_at == old.time, "its time orders it among others"
 
     def test_what_is_planned_is_accounted_for_though_the_zones_changed_while_nobody_looked(self) -> None:
         """The scheduler was away for a week before the first tick of it, and came back with another one."""
-        asked = SchedulePutData(
+        spec = SchedulePutData(
             name="tick", rule=IntervalRule(every=timedelta(days=1)), job_type="flights.load"
         )
-        row = first_time(ScheduleRow(asked=asked, put_at=at(1), zone_version="2026a"), at(1))
-        found = advance(DueSchedule(row), at(1) + timedelta(days=7), "2026b")
+        row = plan_first_tick(ScheduleRow(asked=spec, put_at=at(1), zone_version="2026a"), at(1))
+        found = decide_ticks(DueSchedule(row), at(1) + timedelta(days=7), "2026b")
         assert [tick.nominal_at for tick in found.ticks] == [at(86_400 * day) for day in range(1, 8)]
 
-    async def test_a_single_tick_is_not_lost_however_late_it_was_heard(self, stage: Stage) -> None:
+    async def test_a_single_tick_is_not_lost_however_late_its_put_arrives(self, stage: Stage) -> None:
         rule = OnceRule(after=HOUR)
         old = put(rule=rule).model_copy(update={"time": stage.clock.now() - timedelta(days=30)})
-        await say(stage, old, then=1)
+        await send(stage, old, then=1)
         assert await fates(stage) == ["caught_up"]

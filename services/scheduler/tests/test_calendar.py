@@ -40,8 +40,8 @@ def put(rule: Rule, timezone: str = "UTC", **choices: object) -> SchedulePutData
     )
 
 
-def first(asked: SchedulePutData, after: datetime, count: int) -> list[str]:
-    return [f"{moment:%Y-%m-%dT%H:%M:%S}" for moment in islice(nominal_times(asked, NOON, after), count)]
+def first(spec: SchedulePutData, after: datetime, count: int) -> list[str]:
+    return [f"{moment:%Y-%m-%dT%H:%M:%S}" for moment in islice(nominal_times(spec, NOON, after), count)]
 
 
 def fast_moments(
@@ -108,8 +108,8 @@ AUTUMN = datetime(2026, 10, 24, 12, tzinfo=UTC)  # Berlin: 03:00 → 02:00 on th
     ],
 )
 def test_a_tick_in_a_skipped_hour(choice: str, expected: Sequence[str]) -> None:
-    asked = put(CronRule(expression="30 2 * * *"), "Europe/Berlin", skipped_hour=choice)
-    assert first(asked, SPRING, 2) == expected
+    spec = put(CronRule(expression="30 2 * * *"), "Europe/Berlin", skipped_hour=choice)
+    assert first(spec, SPRING, 2) == expected
 
 
 @pytest.mark.parametrize(
@@ -121,13 +121,13 @@ def test_a_tick_in_a_skipped_hour(choice: str, expected: Sequence[str]) -> None:
     ],
 )
 def test_a_tick_in_a_repeated_hour(choice: str, expected: Sequence[str]) -> None:
-    asked = put(CronRule(expression="30 2 * * *"), "Europe/Berlin", repeated_hour=choice)
-    assert first(asked, AUTUMN, 2) == expected
+    spec = put(CronRule(expression="30 2 * * *"), "Europe/Berlin", repeated_hour=choice)
+    assert first(spec, AUTUMN, 2) == expected
 
 
 def test_a_moved_tick_that_meets_another_is_one_tick() -> None:
-    asked = put(CronRule(expression="30 2,3 * * *"), "Europe/Berlin", skipped_hour="after")
-    assert first(asked, SPRING, 2) == ["2026-03-29T01:30:00", "2026-03-30T00:30:00"]
+    spec = put(CronRule(expression="30 2,3 * * *"), "Europe/Berlin", skipped_hour="after")
+    assert first(spec, SPRING, 2) == ["2026-03-29T01:30:00", "2026-03-30T00:30:00"]
 
 
 @pytest.mark.parametrize(
@@ -151,13 +151,13 @@ def test_cron(expression: str, expected: Sequence[str], zone: str) -> None:
 
 
 def test_a_leap_day_is_found_in_a_zone_with_clock_changes() -> None:
-    asked = put(CronRule(expression="0 12 29 2 *"), "America/New_York")
-    assert first(asked, NOON, 2) == ["2028-02-29T17:00:00", "2032-02-29T17:00:00"]
+    spec = put(CronRule(expression="0 12 29 2 *"), "America/New_York")
+    assert first(spec, NOON, 2) == ["2028-02-29T17:00:00", "2032-02-29T17:00:00"]
 
 
 def test_a_zone_that_changes_its_clock_after_decades_is_followed() -> None:
-    asked = put(CronRule(expression="0 12 1 * *"), "Asia/Almaty")  # +06 until March 2024, +05 since
-    found = first(asked, datetime(2020, 1, 15, tzinfo=UTC), 52)
+    spec = put(CronRule(expression="0 12 1 * *"), "Asia/Almaty")  # +06 until March 2024, +05 since
+    found = first(spec, datetime(2020, 1, 15, tzinfo=UTC), 52)
     assert (found[0], found[-1]) == ("2020-02-01T06:00:00", "2024-05-01T07:00:00")
 
 
@@ -177,27 +177,27 @@ def test_a_zone_that_changes_its_clock_after_decades_is_followed() -> None:
         "@reboot",
     ],
 )
-def test_what_is_no_expression_says_what_was_expected(expression: str) -> None:
-    with pytest.raises(cron.BadExpression, match="expected a cron expression of five fields"):
-        cron.parsed(expression)
+def test_a_bad_expression_is_refused_with_what_was_expected(expression: str) -> None:
+    with pytest.raises(cron.BadCronExpression, match="expected a cron expression of five fields"):
+        cron.parse_cron(expression)
 
 
 def test_an_interval_counts_from_its_anchor() -> None:
     anchor = datetime(2026, 1, 1, 12, 0, 7, tzinfo=UTC)
-    asked = put(IntervalRule(every=timedelta(seconds=10), anchor=anchor, offset=timedelta(seconds=1)))
-    assert first(asked, NOON, 2) == ["2026-01-01T12:00:08", "2026-01-01T12:00:18"]
-    assert first(asked, NOON + timedelta(seconds=18), 1) == ["2026-01-01T12:00:28"]
+    spec = put(IntervalRule(every=timedelta(seconds=10), anchor=anchor, offset=timedelta(seconds=1)))
+    assert first(spec, NOON, 2) == ["2026-01-01T12:00:08", "2026-01-01T12:00:18"]
+    assert first(spec, NOON + timedelta(seconds=18), 1) == ["2026-01-01T12:00:28"]
 
 
 @given(every=st.integers(1, 10**7), after=st.integers(0, 10**9), jump=st.integers(0, 10**6))
-def test_an_interval_ticks_alike_whoever_asks_and_when(every: int, after: int, jump: int) -> None:
-    asked = put(IntervalRule(every=timedelta(milliseconds=every)))
+def test_an_interval_ticks_alike_for_every_caller_at_any_time(every: int, after: int, jump: int) -> None:
+    spec = put(IntervalRule(every=timedelta(milliseconds=every)))
     since = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=after)
-    one, two = islice(nominal_times(asked, NOON, since), 2)
+    one, two = islice(nominal_times(spec, NOON, since), 2)
     assert since < one
     assert two - one == timedelta(milliseconds=every)
     between = min(since + timedelta(microseconds=jump), one - timedelta(microseconds=1))
-    assert next(nominal_times(asked, NOON, between)) == one
+    assert next(nominal_times(spec, NOON, between)) == one
 
 
 def test_one_shot_at_a_time_or_after_a_delay() -> None:
@@ -207,23 +207,23 @@ def test_one_shot_at_a_time_or_after_a_delay() -> None:
         assert list(nominal_times(put(rule), NOON, later)) == []
 
 
-def test_start_and_end_are_kept() -> None:
+def test_start_and_end_are_respected() -> None:
     start, end = NOON + timedelta(seconds=2), NOON + timedelta(seconds=4)
-    asked = put(IntervalRule(every=timedelta(seconds=1)), start=start, end=end)
-    assert list(nominal_times(asked, NOON, NOON)) == [start, NOON + timedelta(seconds=3), end]
+    spec = put(IntervalRule(every=timedelta(seconds=1)), start=start, end=end)
+    assert list(nominal_times(spec, NOON, NOON)) == [start, NOON + timedelta(seconds=3), end]
 
 
 @given(st.datetimes(min_value=datetime(2020, 1, 1), max_value=datetime(2037, 1, 1)))  # noqa: DTZ001 - made aware below
-def test_jitter_is_the_same_whoever_asks_and_never_beyond_what_was_chosen(moment: datetime) -> None:
-    asked, nominal = put(OnceRule(at=NOON), jitter=60), moment.replace(tzinfo=UTC)
-    late = due_at(asked, nominal) - nominal
+def test_jitter_is_the_same_for_every_caller_and_never_beyond_the_limit(moment: datetime) -> None:
+    spec, nominal = put(OnceRule(at=NOON), jitter=60), moment.replace(tzinfo=UTC)
+    late = due_at(spec, nominal) - nominal
     assert timedelta(0) <= late < timedelta(seconds=60)
-    assert due_at(asked, nominal) == nominal + late
+    assert due_at(spec, nominal) == nominal + late
 
 
 def test_ticks_of_one_moment_are_spread_by_jitter() -> None:
     names = [put(OnceRule(at=NOON), jitter=60).model_copy(update={"name": f"s{n}"}) for n in range(1000)]
-    late = sorted((due_at(asked, NOON) - NOON).total_seconds() for asked in names)
+    late = sorted((due_at(spec, NOON) - NOON).total_seconds() for spec in names)
     assert 25 < late[500] < 35
 
 

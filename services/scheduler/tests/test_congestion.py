@@ -6,7 +6,7 @@ import pytest
 
 from warrener_runtime.lifecycle.health_registry import NotReady, HealthRegistry, current_health_registry
 from warrener_runtime.virtual_clock import VirtualClock
-from warrener_scheduler.congestion import Congestion
+from warrener_scheduler.congestion import CongestedQueues
 from warrener_store.memory import MemoryStore
 from warrener_store.rows import JobRow
 from warrener_store.testing import queued_job
@@ -15,7 +15,7 @@ from warrener_store.testing import queued_job
 class Scene:
     def __init__(self) -> None:
         self.clock, self.vitals = VirtualClock(), HealthRegistry()
-        self.congestion = Congestion(MemoryStore(), self.clock)
+        self.congestion = CongestedQueues(MemoryStore(), self.clock)
         current_health_registry.set(self.vitals)
 
     def row(self, queue: str = "full") -> JobRow:
@@ -27,7 +27,7 @@ class Scene:
 
     async def refuse(self, *others: JobRow) -> None:
         row = self.row()
-        await self.congestion.leave([(row.job_id, row.attempt)], [row, *others])
+        await self.congestion.record_refusals([(row.job_id, row.attempt)], [row, *others])
 
     async def refuse_for_some_time(self, *others: JobRow) -> None:
         """At each try, as soon as the queue is tried again."""
@@ -53,12 +53,12 @@ async def test_2_a_queue_that_refuses_for_some_time_is_named_until_it_takes_a_jo
         await scene.clock.advance(pause)
         await scene.refuse()
     assert await scene.check() == "dispatch queues take no messages, full or without a quorum: full"
-    assert not scene.congestion.closed("other", scene.now)
+    assert not scene.congestion.is_closed("other", scene.now)
     await scene.clock.advance(20)
-    assert not scene.congestion.closed("full", scene.now), "it is tried again"
-    await scene.congestion.leave([], [scene.row("other")])
+    assert not scene.congestion.is_closed("full", scene.now), "it is tried again"
+    await scene.congestion.record_refusals([], [scene.row("other")])
     assert await scene.check() is not None
-    await scene.congestion.leave([], [scene.row()])
+    await scene.congestion.record_refusals([], [scene.row()])
     assert await scene.check() is None
 
 
@@ -70,12 +70,12 @@ async def test_2_a_queue_for_which_no_job_comes_is_not_named_without_end() -> No
     assert await scene.check() is None
 
 
-async def test_2_jobs_that_were_dispatched_before_the_refusal_say_nothing() -> None:
+async def test_2_jobs_that_were_dispatched_before_the_refusal_do_not_count() -> None:
     scene = Scene()
     before = scene.row()
     await scene.refuse_for_some_time(before)
     await scene.clock.advance(20)
-    await scene.congestion.leave([], [before])
+    await scene.congestion.record_refusals([], [before])
     assert await scene.check() is not None
 
 

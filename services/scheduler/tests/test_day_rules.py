@@ -138,8 +138,8 @@ def test_the_days_are_those_of_a_slow_look_at_each_day(
     rule = put(business_days(weekdays=weekdays, holidays=holidays, months=months, **chosen)).rule
     begin, end = datetime(2026, 1, 1), datetime(2027, 1, 1)  # noqa: DTZ001 - wall times
     slow = [wall for n in range(365) if ticks_at(rule, wall := begin + timedelta(days=n, hours=9))]
-    asked = put(rule.model_dump(mode="json"))
-    fast = nominal_times(asked, JANUARY, JANUARY)
+    spec = put(rule.model_dump(mode="json"))
+    fast = nominal_times(spec, JANUARY, JANUARY)
     until = end.replace(tzinfo=UTC)
     assert [moment.replace(tzinfo=None) for moment in takewhile(lambda one: one < until, fast)] == slow
 
@@ -228,7 +228,7 @@ def test_what_never_ticks_is_found_and_refused(rule: Any) -> None:
         (any_of(cron("@daily"), every("50ms")), "at least 0.1 s"),
     ],
 )
-def test_what_does_not_go_together_says_what_would(rule: Any, expected: str) -> None:
+def test_a_bad_combination_is_refused_with_what_would_work(rule: Any, expected: str) -> None:
     with pytest.raises(ValueError, match=expected):
         check(put(rule), JANUARY)
     assert issubclass(BadCombination, ValueError)
@@ -251,12 +251,12 @@ def _deep(levels: int) -> Any:
         (all_of(cron("@daily"), days(since="09:00", until="09:00")), "to differ"),
     ],
 )
-def test_what_is_too_large_or_says_nothing_is_refused_by_the_wire(rule: Any, expected: str) -> None:
+def test_what_is_too_large_or_empty_is_refused_by_the_wire(rule: Any, expected: str) -> None:
     with pytest.raises(ValidationError, match=expected):
         put(rule)
 
 
-def test_a_preview_tells_of_clock_changes_where_a_part_goes_by_the_wall_clock() -> None:
+def test_a_preview_lists_clock_changes_where_a_part_goes_by_the_wall_clock() -> None:
     march = datetime(2026, 3, 28, tzinfo=UTC)
     berlin = partial(put, timezone="Europe/Berlin")
     assert any("clock_change" in line for line in preview(berlin(business_days()), march, march, 3))
@@ -271,9 +271,9 @@ def test_a_preview_tells_of_clock_changes_where_a_part_goes_by_the_wall_clock() 
 def test_an_exclusion_goes_by_the_wall_clock_of_the_rule_and_not_by_where_a_tick_is_moved() -> None:
     """Troll, Antarctica, jumps by two hours; 02:30 is moved to 04:30, and is 02:30 still to an exclusion."""
     rule = without(cron("30 2,4 * * *"), cron("30 4 * * *"))
-    asked = put(rule, "Antarctica/Troll")
+    spec = put(rule, "Antarctica/Troll")
     march = datetime(2026, 3, 28, 12, tzinfo=UTC)
-    assert [f"{moment:%d %H:%M}" for moment in islice(nominal_times(asked, march, march), 2)] == [
+    assert [f"{moment:%d %H:%M}" for moment in islice(nominal_times(spec, march, march), 2)] == [
         "29 02:30",
         "30 00:30",
     ]
@@ -319,18 +319,18 @@ def test_no_tick_of_combined_rules_is_missing_and_none_comes_twice_whatever_the_
     zone: str, year: int, rule: Any, choices: tuple[DstGap, DstOverlap]
 ) -> None:
     skipped, repeated = choices
-    asked = put(rule, zone, skipped_hour=skipped, repeated_hour=repeated)
+    spec = put(rule, zone, skipped_hour=skipped, repeated_hour=repeated)
     here = ZoneInfo(zone)
     for change in changes(here, year) or [datetime(year, 6, 1, tzinfo=UTC)]:
         begin, end = span = around(change)
-        slow = slow_ticks(here, slow_walls(partial(ticks_at, asked.rule), span), span, choices)
-        assert list(takewhile(end.__gt__, nominal_times(asked, begin, begin))) == slow
-        assert one_by_one(asked, begin, end) == slow
+        slow = slow_ticks(here, slow_walls(partial(ticks_at, spec.rule), span), span, choices)
+        assert list(takewhile(end.__gt__, nominal_times(spec, begin, begin))) == slow
+        assert one_by_one(spec, begin, end) == slow
 
 
-def one_by_one(asked: SchedulePutData, begin: datetime, end: datetime) -> list[datetime]:
+def one_by_one(spec: SchedulePutData, begin: datetime, end: datetime) -> list[datetime]:
     """As a scheduler asks: the one behind the last one, each time anew."""
     found: list[datetime] = []
-    while (begin := next(nominal_times(asked, begin, begin), end)) < end:
+    while (begin := next(nominal_times(spec, begin, begin), end)) < end:
         found.append(begin)
     return found

@@ -7,8 +7,8 @@ from datetime import datetime
 from services.scheduler.tests.stage import announcement, declaration
 
 from warrener_runtime.virtual_clock import VirtualClock
-from warrener_scheduler.announce import job_type_rows
-from warrener_scheduler.job_types import JobTypes
+from warrener_scheduler.announcements import job_type_rows
+from warrener_scheduler.job_types import JobTypeCache
 from warrener_store.memory import MemoryStore
 from warrener_store.rows import JobTypeRow
 
@@ -20,10 +20,10 @@ class Library(MemoryStore):
 
     def __init__(self) -> None:
         super().__init__()
-        self.asked = 0
+        self.reads = 0
 
     async def job_types(self, names: Collection[str] | None = None) -> dict[str, JobTypeRow]:
-        self.asked += 1
+        self.reads += 1
         return await super().job_types(names)
 
 
@@ -34,39 +34,39 @@ async def announced(library: Library, at: datetime, queue: str = "default") -> N
 
 async def test_after_a_pause_nobody_waits_for_the_store() -> None:
     library, clock = Library(), VirtualClock()
-    types = JobTypes(library, clock)
+    types = JobTypeCache(library, clock)
     await announced(library, clock.now())
-    await types.named(LOAD)
+    await types.get_many(LOAD)
     for _ in range(60):
         await clock.advance(1)
-        await types.look()
+        await types.refresh()
     await announced(library, clock.now(), queue="other")
-    await types.look()
-    asked = library.asked
-    assert (await types.named(LOAD))["flights.load"].row.queue == "other"
-    assert library.asked == asked
+    await types.refresh()
+    reads = library.reads
+    assert (await types.get_many(LOAD))["flights.load"].row.queue == "other"
+    assert library.reads == reads
 
 
-async def test_what_nobody_has_asked_for_lately_is_not_looked_at() -> None:
+async def test_job_types_that_are_not_used_lately_are_not_refreshed() -> None:
     library, clock = Library(), VirtualClock()
-    types = JobTypes(library, clock)
+    types = JobTypeCache(library, clock)
     await announced(library, clock.now())
-    await types.look()
-    assert library.asked == 0
-    await types.named(LOAD)
+    await types.refresh()
+    assert library.reads == 0
+    await types.get_many(LOAD)
     await clock.advance(3600)
-    await types.look()
-    assert library.asked == 1
+    await types.refresh()
+    assert library.reads == 1
 
 
 async def test_what_is_old_is_read_again_even_if_nobody_looks() -> None:
     library, clock = Library(), VirtualClock()
-    types = JobTypes(library, clock)
+    types = JobTypeCache(library, clock)
     await announced(library, clock.now())
-    await types.named(LOAD)
+    await types.get_many(LOAD)
     await clock.advance(2)
     await announced(library, clock.now(), queue="other")
-    assert (await types.named(LOAD))["flights.load"].row.queue == "other"
+    assert (await types.get_many(LOAD))["flights.load"].row.queue == "other"
 
 
 async def test_a_look_does_not_bring_back_what_was_forgotten_meanwhile() -> None:
@@ -77,15 +77,15 @@ async def test_a_look_does_not_bring_back_what_was_forgotten_meanwhile() -> None
 
         async def job_types(self, names: Collection[str] | None = None) -> dict[str, JobTypeRow]:
             found = await super().job_types(names)
-            if self.asked == 2:
+            if self.reads == 2:
                 await announced(self, clock.now(), queue="other")
-                types.forget()
+                types.invalidate()
             return found
 
     library = Slow()
-    types = JobTypes(library, clock)
+    types = JobTypeCache(library, clock)
     await announced(library, clock.now())
-    await types.named(LOAD)
+    await types.get_many(LOAD)
     await clock.advance(1)
-    await types.look()
-    assert (await types.named(LOAD))["flights.load"].row.queue == "other"
+    await types.refresh()
+    assert (await types.get_many(LOAD))["flights.load"].row.queue == "other"

@@ -9,7 +9,7 @@ from uuid import UUID, uuid4
 
 import pytest
 from services.scheduler.tests.stage import Stage
-from services.scheduler.tests.test_clock import put, say
+from services.scheduler.tests.test_schedules import put, send
 from tests.conformance.test_schedules import schedule, tick
 
 from warrener_contracts.events import TickStatus
@@ -17,7 +17,7 @@ from warrener_contracts.schedule_rules import IntervalRule
 from warrener_contracts.states import JobState
 from warrener_runtime.settings import SettingsError, load
 from warrener_runtime.virtual_clock import VirtualClock
-from warrener_scheduler.clock.upkeep import Upkeep
+from warrener_scheduler.schedules.tick_pruner import TickPruner
 from warrener_scheduler.idempotency import IdempotencyWindow
 from warrener_scheduler.retention.pruner import ClaimLost, Pruner
 from warrener_scheduler.retention.settings import RetentionSettings
@@ -39,9 +39,9 @@ class Scene:
         self.clock = VirtualClock(after(60))
 
     def pruner(self, holder: str = "a", **settings: Any) -> Pruner:
-        upkeep = Upkeep(self.store, self.clock, keep=DAY, newest=1)
-        told = RetentionSettings(scheduler_prune_pause=0, **settings)
-        return Pruner(self.store, self.clock, told, holder=holder, upkeep=upkeep)
+        tick_pruner = TickPruner(self.store, self.clock, keep=DAY, newest=1)
+        retention = RetentionSettings(scheduler_prune_pause=0, **settings)
+        return Pruner(self.store, self.clock, retention, holder=holder, tick_pruner=tick_pruner)
 
     async def end(self, *rows: JobRow, dead: bool = False) -> list[UUID]:
         await self.store.insert_jobs(rows)
@@ -58,20 +58,20 @@ def scene() -> Scene:
 
 
 async def test_each_state_and_job_type_has_a_retention_of_its_own(scene: Scene) -> None:
-    plain, kept, _ = await scene.end(
+    plain, retained, _ = await scene.end(
         running_job(), running_job(job_type="kept"), running_job(job_type="short")
     )
     (dead,) = await scene.end(running_job(), dead=True)
     by_type = {"kept": {"succeeded": "never"}, "short": {"succeeded": "2d"}}
     pruner = scene.pruner(scheduler_retention_by_job_type=by_type, scheduler_prune_batch_limit=1)
     for days, expected in (
-        (3, {plain, kept, dead}),
-        (5, {kept, dead}),
-        (21, {kept, dead}),
-        (2, {kept}),
+        (3, {plain, retained, dead}),
+        (5, {retained, dead}),
+        (21, {retained, dead}),
+        (2, {retained}),
     ):
         await scene.clock.advance(days * 86_400.0)
-        await pruner.look()
+        await pruner.run_once()
         assert await scene.left() == expected
     assert await scene.store.dead_letters() == []
 
@@ -79,12 +79,12 @@ async def test_each_state_and_job_type_has_a_retention_of_its_own(scene: Scene) 
 async def test_one_scheduler_prunes_in_an_interval_and_another_one_after_it(scene: Scene) -> None:
     first, second = scene.pruner("a"), scene.pruner("b")
     await scene.clock.advance(8 * 86_400.0)
-    await first.look()
+    await first.run_once()
     (job_id,) = await scene.end(running_job())
-    await second.look()
+    await second.run_once()
     assert await scene.left() == {job_id}, "the first one has pruned just now"
     await scene.clock.advance(301)
-    await second.look()
+    await second.run_once()
     assert await scene.left() == set()
 
 
@@ -107,20 +107,20 @@ async def test_what_is_deleted_is_in_a_file_before_and_a_full_disk_deletes_nothi
     folder.write_text("not a folder")
     pruner = scene.pruner(scheduler_export_folder=folder)
     with pytest.raises(OSError, match="export"):
-        await pruner.look()
+        await pruner.run_once()
     assert await scene.left() == {job_id}
     folder.unlink()
     folder.mkdir()
     day = f"{scene.clock.now():%Y-%m-%d}"
     (folder / f"jobs-{day}.jsonl").write_bytes(b'{"torn')
-    await pruner.look()
+    await pruner.run_once()
     assert await scene.left() == set()
     torn, line = (folder / f"jobs-{day}.jsonl").read_bytes().splitlines()
     assert torn == b'{"torn'
-    told = json.loads(line)
-    assert (told["job"]["job_id"], told["job"]["arguments"]) == (str(job_id), {"path": "ä.csv"})
-    assert told["dead_letter"]["reason"] == "attempts used up"
-    assert [attempt["end"] for attempt in told["attempts"]] == ["failed"]
+    exported = json.loads(line)
+    assert (exported["job"]["job_id"], exported["job"]["arguments"]) == (str(job_id), {"path": "ä.csv"})
+    assert exported["dead_letter"]["reason"] == "attempts used up"
+    assert [attempt["end"] for attempt in exported["attempts"]] == ["failed"]
     (parked,) = (folder / f"parked-{day}.jsonl").read_text().splitlines()
     assert json.loads(parked)["parked_id"] == "p"
 
@@ -137,11 +137,11 @@ async def test_12_ticks_and_occurrences_are_in_a_file_before_they_are_deleted(
     folder.write_text("not a folder")
     pruner = scene.pruner(scheduler_export_folder=folder, scheduler_prune_batch_limit=2)
     with pytest.raises(OSError, match="export"):
-        await pruner.look()
+        await pruner.run_once()
     assert len(await scene.store.ticks_of("hourly")) == 3
     assert len(await scene.store.escalations.pending("f1", 1, 10)) == 3
     folder.unlink()
-    await pruner.look()
+    await pruner.run_once()
     assert await scene.store.ticks_of("hourly") == ticks[2:], "the newest stays"
     assert await scene.store.escalations.pending("f1", 1, 10) == []
     day = f"{scene.clock.now():%Y-%m-%d}"
@@ -181,7 +181,7 @@ async def test_a_dry_run_counts_what_a_pass_deletes(scene: Scene) -> None:
 
 
 async def test_a_job_type_stays_while_an_agent_serves_its_queue_or_a_schedule_names_it(stage: Stage) -> None:
-    await say(stage, put(rule=IntervalRule(every=timedelta(days=365))))
+    await send(stage, put(rule=IntervalRule(every=timedelta(days=365))))
     unused = replace((await stage.store.job_types())["flights.load"], name="unused", queue="gone")
     served = replace(unused, name="served", queue="special")
     await stage.store.put_job_types([unused, served])
@@ -213,7 +213,7 @@ async def test_the_last_success_of_a_schedule_stays_however_old(scene: Scene) ->
         ]
     )
     await scene.clock.advance(8 * 86_400.0)
-    await scene.pruner().look()
+    await scene.pruner().run_once()
     assert await scene.left() == {last}
     assert lone != last
 
@@ -240,10 +240,10 @@ async def test_a_longer_window_keeps_the_jobs_that_have_a_key(scene: Scene) -> N
     keyed, _ = await scene.end(running_job(idempotency_key="k"), running_job())
     pruner = scene.pruner(scheduler_idempotency_window="14d")
     await scene.clock.advance(8 * 86_400.0)
-    await pruner.look()
+    await pruner.run_once()
     assert await scene.left() == {keyed}
     await scene.clock.advance(7 * 86_400.0)
-    await pruner.look()
+    await pruner.run_once()
     assert await scene.left() == set()
 
 

@@ -60,12 +60,12 @@ def each_change(zone: str) -> Iterator[datetime]:
 
 def fast(name: str, zone: str, span: Span, choices: Choice) -> list[datetime]:
     skipped, repeated = choices
-    asked = put(RULES[name].model_dump(mode="json"), zone, skipped_hour=skipped, repeated_hour=repeated)
-    return list(takewhile(lambda moment: moment < span[1], nominal_times(asked, span[0], span[0])))
+    spec = put(RULES[name].model_dump(mode="json"), zone, skipped_hour=skipped, repeated_hour=repeated)
+    return list(takewhile(lambda moment: moment < span[1], nominal_times(spec, span[0], span[0])))
 
 
 @pytest.mark.parametrize("name", RULES)
-def test_around_every_clock_change(name: str, told: Callable[[str], None]) -> None:
+def test_around_every_clock_change(name: str, report: Callable[[str], None]) -> None:
     seen = ticks = 0
     for zone in DISTINCT:
         for change in each_change(zone):
@@ -75,10 +75,10 @@ def test_around_every_clock_change(name: str, told: Callable[[str], None]) -> No
                 slow = chosen(read, span, choices)
                 assert fast(name, zone, span, choices) == slow, (zone, change, choices)
                 seen, ticks = seen + 1, ticks + len(slow)
-    told(f"{name}: {ZONES_SEEN}, {seen} changes with a choice each, {ticks} ticks")
+    report(f"{name}: {ZONES_SEEN}, {seen} changes with a choice each, {ticks} ticks")
 
 
-def test_each_night_of_all_these_years(told: Callable[[str], None]) -> None:
+def test_each_night_of_all_these_years(report: Callable[[str], None]) -> None:
     choices = DstGap.AFTER, DstOverlap.FIRST
     span = datetime(YEARS[0], 1, 1, tzinfo=UTC), datetime(YEARS[-1] + 1, 1, 1, tzinfo=UTC)
     ticks = 0
@@ -86,25 +86,25 @@ def test_each_night_of_all_these_years(told: Callable[[str], None]) -> None:
         slow = slow_ticks(ZoneInfo(zone), walls("a night's job", span), span, choices)
         assert fast("a night's job", zone, span, choices) == slow, (zone, choices)
         ticks += len(slow)
-    told(f"each night: {ZONES_SEEN}, {ticks} ticks")
+    report(f"each night: {ZONES_SEEN}, {ticks} ticks")
 
 
 @pytest.mark.parametrize("expression", ["30 2 * * *", "30 1,2,3 * * *", "30 * * * *", "*/30 2 * * *"])
-def test_other_crons(expression: str, told: Callable[[str], None]) -> None:
+def test_other_crons(expression: str, report: Callable[[str], None]) -> None:
     seen = 0
     for zone in DISTINCT:
         for change in each_change(zone):
             compare(zone, expression, change)
             seen += 1
-    told(f"{expression}: cronsim, croniter, Debian's rules and ours at {seen} changes")
+    report(f"{expression}: cronsim, croniter, Debian's rules and ours at {seen} changes")
 
 
 @pytest.fixture
-def told(capsys: pytest.CaptureFixture[str]) -> Callable[[str], None]:
+def report(capsys: pytest.CaptureFixture[str]) -> Callable[[str], None]:
     """Figures are for the reader of the run, passed or not."""
 
-    def tell(figures: str) -> None:
+    def write(figures: str) -> None:
         with capsys.disabled():
             print(f"\nsweep: {figures}", flush=True)
 
-    return tell
+    return write

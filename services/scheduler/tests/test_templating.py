@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from services.scheduler.tests.stage import Stage
-from services.scheduler.tests.test_clock import at, ledger, named, say
+from services.scheduler.tests.test_schedules import at, ledger, named, send
 
 from warrener_contracts.events import (
     JobRejected,
@@ -19,8 +19,8 @@ from warrener_contracts.events import (
 from warrener_contracts.schedule_rules import ScheduleChoices, CronRule, IntervalRule, Rule
 from warrener_contracts.states import JobState
 from warrener_scheduler.calendar.ticks import previous_nominal
-from warrener_scheduler.clock.templating import mistakes_in, render
-from warrener_scheduler.clock.tick_names import KNOWN
+from warrener_scheduler.schedules.templating import find_mistakes, render
+from warrener_scheduler.schedules.template_variables import TICK_VARIABLES
 from warrener_store.port import Save
 
 NAMES = {
@@ -72,13 +72,13 @@ def test_2_a_place_becomes_its_value(template: Any, rendered: Any) -> None:
         ("{{ tick.local_at | }}", "expected a form such as %Y-%m-%d after |"),
     ],
 )
-def test_2_a_mistake_says_what_is_known(template: Any, mistake: str) -> None:
-    (found,) = mistakes_in(template, KNOWN)
+def test_2_a_mistake_lists_what_is_known(template: Any, mistake: str) -> None:
+    (found,) = find_mistakes(template, TICK_VARIABLES)
     assert mistake in found
 
 
 def test_2_names_that_are_known_by_their_first_word_alone_may_go_on_as_they_like() -> None:
-    assert list(mistakes_in("{{ event.data.path }} {{{{ x }}", {**KNOWN, "event": None})) == []
+    assert list(find_mistakes("{{ event.data.path }} {{{{ x }}", {**TICK_VARIABLES, "event": None})) == []
 
 
 @pytest.mark.parametrize(
@@ -91,8 +91,8 @@ def test_2_names_that_are_known_by_their_first_word_alone_may_go_on_as_they_like
     ],
 )
 def test_2_the_tick_before_a_tick_is_found_by_the_rule(rule: Rule, seconds: int, before: int | None) -> None:
-    asked = SchedulePutData(name="one", rule=rule, job_type="flights.load")
-    assert previous_nominal(asked, at(0), at(seconds)) == (None if before is None else at(before))
+    spec = SchedulePutData(name="one", rule=rule, job_type="flights.load")
+    assert previous_nominal(spec, at(0), at(seconds)) == (None if before is None else at(before))
 
 
 def templated(**arguments: Any) -> SchedulePut:
@@ -116,17 +116,17 @@ async def paths(stage: Stage) -> list[Any]:
 
 
 async def test_2_the_job_of_each_tick_has_its_own_arguments(stage: Stage) -> None:
-    await say(stage, templated(path="{{ tick.run }}: {{ tick.local_at | %H:%M:%S }}"), then=2.5)
+    await send(stage, templated(path="{{ tick.run }}: {{ tick.local_at | %H:%M:%S }}"), then=2.5)
     assert await paths(stage) == ["1: 01:00:01", "2: 01:00:02", "3: 01:00:03"]
 
 
 async def test_2_the_tick_before_is_named_the_first_has_none(stage: Stage) -> None:
-    await say(stage, templated(path="since {{ tick.previous_at | %H:%M:%S }}"), then=2.5)
+    await send(stage, templated(path="since {{ tick.previous_at | %H:%M:%S }}"), then=2.5)
     assert await paths(stage) == ["since ", "since 00:00:01", "since 00:00:02"]
 
 
 async def test_2_an_unknown_name_is_refused_with_what_is_known(stage: Stage) -> None:
-    await say(stage, templated(path="{{ tick.nominl_at }}"), then=1)
+    await send(stage, templated(path="{{ tick.nominl_at }}"), then=1)
     (answer,) = stage.answers("desk")
     assert isinstance(answer, JobRejected)
     assert "expected one of tick.schedule, tick.run" in answer.data.detail
@@ -134,13 +134,13 @@ async def test_2_an_unknown_name_is_refused_with_what_is_known(stage: Stage) -> 
 
 
 async def test_2_a_number_stays_a_number(stage: Stage) -> None:
-    await say(stage, templated(path="a.csv", rows=["{{ tick.run }}"]), then=1.5)
+    await send(stage, templated(path="a.csv", rows=["{{ tick.run }}"]), then=1.5)
     jobs = await stage.store.jobs_by_id([tick.job_id for tick in await ledger(stage) if tick.job_id])
     assert sorted(row.arguments["rows"] for row in jobs.values()) == [[1], [2]]
 
 
-async def test_2_a_tick_that_is_published_again_asks_for_the_same(stage: Stage) -> None:
-    await say(stage, templated(path="{{ tick.run }} {{ tick.previous_at | %S }}", every=60), then=60)
+async def test_2_a_tick_that_is_published_again_requests_the_same(stage: Stage) -> None:
+    await send(stage, templated(path="{{ tick.run }} {{ tick.previous_at | %S }}", every=60), then=60)
     stage.broker.stop()
     await stage.clock.advance(60)
     (decided,) = [tick for tick in await ledger(stage) if tick.fired_at is None]
@@ -152,26 +152,26 @@ async def test_2_a_tick_that_is_published_again_asks_for_the_same(stage: Stage) 
 
 async def test_2_the_success_before_is_the_newest_tick_whose_job_succeeded(stage: Stage) -> None:
     path = "since {{ tick.previous_success_at | %H:%M:%S }}"
-    await say(stage, templated(path=path, every=10), then=22)
+    await send(stage, templated(path=path, every=10), then=22)
     assert await paths(stage) == ["since ", "since "], "no job has succeeded yet"
     await end_first(stage, JobState.SUCCEEDED)
     await stage.clock.advance(10)
-    await say(stage, named(ScheduleTriggerRequested, event_id="now"), then=1)
+    await send(stage, named(ScheduleTriggerRequested, event_id="now"), then=1)
     assert (await paths(stage))[2:] == ["since 00:00:10", "since 00:00:10"]
 
 
 async def test_2_a_tick_that_waited_has_the_names_of_its_own_time(stage: Stage) -> None:
     path = "{{ tick.run }} since {{ tick.previous_at | %S }}"
-    await say(stage, templated(path=path, every=10, choices={"overlap": "queue_all"}), then=35)
+    await send(stage, templated(path=path, every=10, choices={"overlap": "queue_all"}), then=35)
     await end_first(stage, JobState.SUCCEEDED)
     await stage.clock.advance(2)
     assert await paths(stage) == ["1 since ", "2 since 10"]
 
 
 async def test_5_a_removed_schedule_leaves_no_tick_that_waits(stage: Stage) -> None:
-    await say(stage, templated(path="a.csv", every=10, choices={"overlap": "queue_all"}), then=40)
+    await send(stage, templated(path="a.csv", every=10, choices={"overlap": "queue_all"}), then=40)
     assert [tick.fate for tick in await ledger(stage)][1:] == [TickStatus.WAITING] * 3
-    await say(stage, named(ScheduleRemoveRequested), then=30)
+    await send(stage, named(ScheduleRemoveRequested), then=30)
     left = (await ledger(stage))[1:]
     assert [tick.fate for tick in left] == [TickStatus.SKIPPED] * 3
     assert {tick.reason for tick in left} == {"the schedule was removed while the tick waited"}

@@ -60,10 +60,10 @@ def message(
 ) -> Message:
     """A CloudEvent as a plain AMQP client says it."""
     body = {"specversion": "1.0", "id": f"event-{number}", "source": "tower", "type": "landed", "data": data}
-    return letter(json.dumps(body | changes).encode(), key, EVENT_TYPE, exchange=exchange)
+    return raw_message(json.dumps(body | changes).encode(), key, EVENT_TYPE, exchange=exchange)
 
 
-def letter(
+def raw_message(
     body: bytes,
     key: str = "landed.jfk",
     kind: str = "text/json",
@@ -91,8 +91,8 @@ async def airport(stage: Stage) -> Stage:
     return stage
 
 
-async def ask(stage: Stage, *events: Event[Any], then: float = 0.5) -> None:
-    await stage.say(*map(build_message, events), then=then)
+async def send(stage: Stage, *events: Event[Any], then: float = 0.5) -> None:
+    await stage.send(*map(build_message, events), then=then)
 
 
 async def ledger(stage: Stage, name: str) -> list[TickRow]:
@@ -109,27 +109,27 @@ def jobs(stage: Stage) -> list[Mapping[str, Any]]:
 
 
 def refusals(stage: Stage) -> list[str]:
-    return [event.data.detail for event in stage.told(topology.EVENTS) if isinstance(event, JobRejected)]
+    return [event.data.detail for event in stage.published(topology.EVENTS) if isinstance(event, JobRejected)]
 
 
 class TestEvents:
-    async def test_each_event_that_passes_asks_for_one_job_and_a_repeat_for_none(self, stage: Stage) -> None:
+    async def test_each_event_that_passes_requests_one_job_and_a_repeat_none(self, stage: Stage) -> None:
         await stage.bus.declare(Topology((AIRPORT,), ()))
         rule = LANDED.model_copy(
             update={"where": (Condition(path="data.country", check=ConditionOperator.ONE_OF, value=["DE", "FR"]),)}
         )
-        await ask(stage, put("landing", rule))
-        told = [message(1, data={"country": "DE"}), message(2, data={"country": "US"})]
-        await stage.say(*told, message(3, "started.jfk", {"country": "DE"}), *told)
-        await stage.say(message(1, data={"country": "DE"}))
+        await send(stage, put("landing", rule))
+        published = [message(1, data={"country": "DE"}), message(2, data={"country": "US"})]
+        await stage.send(*published, message(3, "started.jfk", {"country": "DE"}), *published)
+        await stage.send(message(1, data={"country": "DE"}))
         assert await fates(stage, "landing") == ["fired"]
         assert stage.broker.ready(TRIGGERS_QUEUE.name) == 0
         assert len(refusals(stage)) == 1, "the schema of flights.load wants a text as path"
 
     async def test_the_job_gets_the_event_where_it_is_wanted(self, airport: Stage) -> None:
         text = LANDED.model_copy(update={"event_as": None})
-        await ask(airport, put("plain", text), put("told", text.model_copy(update={"event_as": "rows"})))
-        await airport.say(message(data={"flight": 7}))
+        await send(airport, put("plain", text), put("told", text.model_copy(update={"event_as": "rows"})))
+        await airport.send(message(data={"flight": 7}))
         assert [job["path"] for job in jobs(airport)] == ["a.csv"]
         (tick,) = await ledger(airport, "told")
         assert tick.job_id is not None
@@ -140,17 +140,17 @@ class TestEvents:
         self, airport: Stage
     ) -> None:
         where = (Condition(path="data.rows.1.n", check=ConditionOperator.AT_LEAST, value=2),)
-        await ask(airport, put("landing", LANDED.model_copy(update={"where": where, "event_as": None})))
+        await send(airport, put("landing", LANDED.model_copy(update={"where": where, "event_as": None})))
         good = b'{"rows": [0, {"n": 2}]}'
-        await airport.say(letter(good, message_id="m1"), letter(good, message_id="m1"), letter(good))
-        await airport.say(letter(b"{"), letter(b'{"specversion": "1.0"}', kind=EVENT_TYPE))
+        await airport.send(raw_message(good, message_id="m1"), raw_message(good, message_id="m1"), raw_message(good))
+        await airport.send(raw_message(b"{"), raw_message(b'{"specversion": "1.0"}', kind=EVENT_TYPE))
         assert len(jobs(airport)) == 1
         assert [reason for reason, _ in airport.parked()] == ["missing_id", "not_json", "not_an_event"]
 
     async def test_of_a_batch_each_event_is_judged_by_itself(self, airport: Stage) -> None:
-        await ask(airport, put("landing", LANDED.model_copy(update={"event_as": None})))
+        await send(airport, put("landing", LANDED.model_copy(update={"event_as": None})))
         body = b'[{"id": "1", "source": "a"}, 7, {"id": "2", "source": "a", "time": "2020-01-01T00:00:00Z"}]'
-        await airport.say(letter(body, kind=BATCH_TYPE))
+        await airport.send(raw_message(body, kind=BATCH_TYPE))
         assert airport.parked() == [("not_an_event", b"7")]
         ticks = await ledger(airport, "landing")
         assert [tick.reason for tick in ticks] == ["event 2", "event 1"]
@@ -158,27 +158,27 @@ class TestEvents:
         assert ticks[0].nominal_at == row.put_at, "what has happened before is as if it happened then"
 
     async def test_two_events_of_one_instant_are_two_ticks(self, airport: Stage) -> None:
-        await ask(airport, put("landing", LANDED.model_copy(update={"event_as": None})))
+        await send(airport, put("landing", LANDED.model_copy(update={"event_as": None})))
         same = "2020-01-01T00:00:00Z"
-        await airport.say(*(message(number, time=same) for number in range(20)))
+        await airport.send(*(message(number, time=same) for number in range(20)))
         assert await fates(airport, "landing") == ["fired"] * 20
         assert len(set(jobs_of(airport))) == 20
 
     async def test_what_is_too_large_for_a_request_is_parked(self, airport: Stage) -> None:
-        await ask(airport, put("landing", LANDED))
-        await airport.say(message(1, data="x" * 600_000))
+        await send(airport, put("landing", LANDED))
+        await airport.send(message(1, data="x" * 600_000))
         assert [reason for reason, _ in airport.parked()] == ["too_large"]
 
-    async def test_what_no_request_could_hold_is_parked_and_asks_for_nothing(self, airport: Stage) -> None:
-        await ask(airport, put("landing", LANDED))
-        await airport.say(message(1, data={"pilot": "\x00"}))
+    async def test_what_no_request_could_hold_is_parked_and_requests_nothing(self, airport: Stage) -> None:
+        await send(airport, put("landing", LANDED))
+        await airport.send(message(1, data={"pilot": "\x00"}))
         assert [reason for reason, _ in airport.parked()] == ["bad_fields"]
         assert await fates(airport, "landing") == []
 
     async def test_the_choices_of_the_owner_hold(self, airport: Stage) -> None:
         rule = LANDED.model_copy(update={"event_as": None})
         later = airport.clock.now() + timedelta(hours=1)
-        await ask(
+        await send(
             airport,
             put("twice", rule, max_runs=2),
             put("single", rule, overlap="skip"),
@@ -187,7 +187,7 @@ class TestEvents:
             put("paused", rule),
             SchedulePauseRequested(id="p", source="test", data=ScheduleCommandData(name="paused")),
         )
-        await airport.say(*(message(number) for number in range(3)), then=0.5)
+        await airport.send(*(message(number) for number in range(3)), then=0.5)
         assert await fates(airport, "twice") == ["fired", "fired"]
         assert await fates(airport, "single") == ["fired", "skipped", "skipped"]
         assert await fates(airport, "queue") == ["fired", "waiting", "waiting"]
@@ -197,16 +197,16 @@ class TestEvents:
     async def test_one_that_waited_for_the_end_of_a_job_still_has_its_event(self, airport: Stage) -> None:
         rule = LANDED.model_copy(update={"event_as": "path"})
         schema = put("queue", rule, job_type="any.thing", overlap="queue_all")
-        await ask(airport, schema)
-        await airport.say(message(1, data="first"), message(2, data="second"), then=0.5)
+        await send(airport, schema)
+        await airport.send(message(1, data="first"), message(2, data="second"), then=0.5)
         (one, two) = await ledger(airport, "queue")
         assert [one.fate, two.fate] == ["fired", "waiting"]
         await airport.clock.advance(
             62
         )  # nobody knows any.thing: the job was rejected, and is no longer waited for
-        told = [event for event in airport.told(topology.EVENTS) if isinstance(event, JobRejected)]
-        assert len(told) == 2
-        assert (await ledger(airport, "queue"))[1].job_id == told[1].data.job_id
+        published = [event for event in airport.published(topology.EVENTS) if isinstance(event, JobRejected)]
+        assert len(published) == 2
+        assert (await ledger(airport, "queue"))[1].job_id == published[1].data.job_id
         assert [json.loads(body)["data"]["arguments"]["path"]["data"] for _, body in airport.parked()] == [
             "first",
             "second",
@@ -222,9 +222,9 @@ class TestDebounce:
     RULE = EventRule(exchange="airport", key="#", debounce=5 * SECOND, longest_wait=12 * SECOND)
 
     async def test_the_last_of_a_burst_stands_for_all(self, airport: Stage) -> None:
-        await ask(airport, put("quiet", self.RULE))
+        await send(airport, put("quiet", self.RULE))
         for number in range(3):
-            await airport.say(message(number), then=3)
+            await airport.send(message(number), then=3)
         assert await fates(airport, "quiet") == ["coalesced", "coalesced"]
         await airport.clock.advance(2.1)
         assert await fates(airport, "quiet") == ["coalesced", "coalesced", "fired"]
@@ -233,17 +233,17 @@ class TestDebounce:
         assert len(jobs(airport)) == 1
 
     async def test_a_burst_without_end_is_not_waited_for(self, airport: Stage) -> None:
-        await ask(airport, put("quiet", self.RULE))
+        await send(airport, put("quiet", self.RULE))
         for number in range(10):
-            await airport.say(message(number), then=3)
+            await airport.send(message(number), then=3)
         await airport.clock.advance(6)
         assert len(jobs(airport)) == 3
         assert (await fates(airport, "quiet")).count("fired") == 3
         assert len(await ledger(airport, "quiet")) == 10
 
     async def test_more_than_are_decided_at_once_are_still_one_burst(self, airport: Stage) -> None:
-        await ask(airport, put("quiet", self.RULE))
-        await airport.say(*(message(number) for number in range(1100)), then=7)
+        await send(airport, put("quiet", self.RULE))
+        await airport.send(*(message(number) for number in range(1100)), then=7)
         found = await fates(airport, "quiet")
         assert (len(found), found.count("fired"), len(jobs(airport))) == (1100, 1, 1)
 
@@ -254,42 +254,42 @@ class TestAfter:
     async def test_after_a_job_type_has_succeeded_or_failed_or_finished(self, stage: Stage) -> None:
         for end in UpstreamEnd:
             rule = AfterRule(upstreams=(Upstream(job_type="nightly", end=end),))
-            await ask(stage, put(f"after.{end}", rule))
+            await send(stage, put(f"after.{end}", rule))
         now = stage.clock.now()
         for number, state in enumerate(("succeeded", "dead", "expired", "cancelled")):
-            await stage.say(finished(UUID(int=number), "nightly", JobState(state), at=now))
-        await stage.say(finished(UUID(int=9), "other", at=now), finished(UUID(int=0), "nightly", at=now))
+            await stage.send(finished(UUID(int=number), "nightly", JobState(state), at=now))
+        await stage.send(finished(UUID(int=9), "other", at=now), finished(UUID(int=0), "nightly", at=now))
         counts = {end.value: len(await ledger(stage, f"after.{end}")) for end in UpstreamEnd}
         assert counts == {"succeeded": 1, "failed": 2, "finished": 4}
 
     async def test_after_the_jobs_of_a_schedule_whatever_else_has_its_type(self, stage: Stage) -> None:
         first = put("first", CronRule(expression="0 0 1 1 *"))
         second = put("second", AfterRule(upstreams=(Upstream(schedule="first"),)), job_type="flights.load")
-        await ask(stage, second)  # the other is not there yet
+        await send(stage, second)  # the other is not there yet
         trigger = ScheduleTriggerRequested(id="now", source="test", data=ScheduleCommandData(name="first"))
-        await ask(stage, first, trigger, then=2)
+        await send(stage, first, trigger, then=2)
         (job,) = jobs_of(stage)
         now = stage.clock.now()
-        await stage.say(finished(UUID(int=7), at=now))
+        await stage.send(finished(UUID(int=7), at=now))
         assert await fates(stage, "second") == []
-        await stage.say(finished(job, at=now), then=2)
+        await stage.send(finished(job, at=now), then=2)
         assert await fates(stage, "second") == ["fired"]
         assert (await ledger(stage, "second"))[0].reason == "after schedule:first"
 
     async def test_all_of_several_within_a_window(self, stage: Stage) -> None:
         types = ("a", "b", "c")
         rule = AfterRule(upstreams=tuple(Upstream(job_type=name) for name in types), within=60 * SECOND)
-        await ask(stage, put("all", rule))
-        await stage.say(finished(UUID(int=1), "a", at=stage.clock.now()), then=10)
-        await stage.say(finished(UUID(int=2), "a", at=stage.clock.now()), then=40)
-        await stage.say(finished(UUID(int=3), "b", at=stage.clock.now()), then=25)
+        await send(stage, put("all", rule))
+        await stage.send(finished(UUID(int=1), "a", at=stage.clock.now()), then=10)
+        await stage.send(finished(UUID(int=2), "a", at=stage.clock.now()), then=40)
+        await stage.send(finished(UUID(int=3), "b", at=stage.clock.now()), then=25)
         assert await fates(stage, "all") == ["coalesced"]
-        await stage.say(finished(UUID(int=4), "c", at=stage.clock.now()), then=150)
+        await stage.send(finished(UUID(int=4), "c", at=stage.clock.now()), then=150)
         rows = await ledger(stage, "all")
         assert [row.fate for row in rows] == ["coalesced", "skipped", "skipped", "skipped"]
         assert rows[1].reason == "after a, but not within the window after b, c"
         for number, name in enumerate(types, 5):
-            await stage.say(finished(UUID(int=number), name, at=stage.clock.now()))
+            await stage.send(finished(UUID(int=number), name, at=stage.clock.now()))
         assert [row.reason for row in await ledger(stage, "all")][4:] == ["after a, b, c"]
         assert len(jobs(stage)) == 1
         assert await stage.store.triggers.arrivals_of("all") == []
@@ -297,34 +297,34 @@ class TestAfter:
 
 class TestBindings:
     async def test_nothing_is_bound_without_such_a_schedule(self, airport: Stage) -> None:
-        await ask(airport, put("clock", CronRule(expression="* * * * *")), then=65)
+        await send(airport, put("clock", CronRule(expression="* * * * *")), then=65)
         assert await airport.store.triggers.bound() == set()
-        fate = await airport.bus.publish([message()._replace(mandatory=True)])
-        assert fate == ["unroutable"]
+        result = await airport.bus.publish([message()._replace(mandatory=True)])
+        assert result == ["unroutable"]
 
     async def test_they_go_with_their_schedules_and_others_keep_theirs(self, airport: Stage) -> None:
         other = LANDED.model_copy(update={"key": "landed.#"})
-        await ask(airport, put("landing", LANDED), put("twin", LANDED), put("other", other))
+        await send(airport, put("landing", LANDED), put("twin", LANDED), put("other", other))
         await self.remove(airport, "other")
         assert await self.routed(airport, "landed.a.b") is False
         assert await self.routed(airport, "landed.a") is True
         await self.remove(airport, "landing")
         assert await self.routed(airport, "landed.a") is True
-        await ask(airport, put("twin", CronRule(expression="@daily")))
+        await send(airport, put("twin", CronRule(expression="@daily")))
         assert await self.routed(airport, "landed.a") is False
         assert await airport.store.triggers.bound() == set()
 
     async def remove(self, stage: Stage, name: str) -> None:
-        await ask(
+        await send(
             stage, ScheduleRemoveRequested(id=f"r-{name}", source="test", data=ScheduleCommandData(name=name))
         )
 
     async def routed(self, stage: Stage, key: str) -> bool:
-        [fate] = await stage.bus.publish([message(key=key)._replace(mandatory=True)])
-        return fate == "confirmed"
+        [result] = await stage.bus.publish([message(key=key)._replace(mandatory=True)])
+        return result == "confirmed"
 
     async def test_they_are_made_again_after_the_exchange_was(self, airport: Stage) -> None:
-        await ask(airport, put("landing", LANDED))
+        await send(airport, put("landing", LANDED))
         airport.broker.delete_exchange("airport")
         await airport.bus.declare(Topology((AIRPORT,), ()))
         assert await self.routed(airport, "landed.a") is False
@@ -332,11 +332,11 @@ class TestBindings:
         assert await self.routed(airport, "landed.a") is True
 
     async def test_an_exchange_that_is_not_there_is_refused(self, stage: Stage) -> None:
-        await ask(stage, put("landing", LANDED), put("fine", CronRule(expression="@daily")))
+        await send(stage, put("landing", LANDED), put("fine", CronRule(expression="@daily")))
         assert refusals(stage) == ["expected an exchange that is there, got 'airport': declare it first"]
         assert list(await stage.store.schedules()) == ["fine"]
 
-    async def test_what_is_put_elsewhere_is_heard_by_every_scheduler(self, airport: Stage) -> None:
+    async def test_what_is_put_elsewhere_is_known_to_every_scheduler(self, airport: Stage) -> None:
         """One queue for all of them: who hears a message asks the store which schedules there are."""
         bus = MemoryBus(airport.broker, name="second")
         await bus.start()
@@ -344,8 +344,8 @@ class TestBindings:
             bus, airport.store, airport.clock, SeededEntropy(2), airport.telemetry, SchedulerSettings()
         )
         await second.start()
-        await ask(airport, put("landing", LANDED.model_copy(update={"event_as": None})))
-        await airport.say(*(message(number) for number in range(50)), then=3)
+        await send(airport, put("landing", LANDED.model_copy(update={"event_as": None})))
+        await airport.send(*(message(number) for number in range(50)), then=3)
         assert len(set(jobs_of(airport))) == len(jobs(airport)) == 50
         await second.stop()
         await bus.close()
@@ -374,27 +374,27 @@ class TestLoops:
     async def test_schedules_that_would_start_themselves_for_ever_are_refused(
         self, stage: Stage, rules: list[tuple[str, Rule]], circle: str
     ) -> None:
-        await ask(stage, *(put(name, rule, job_type=f"type.{name}") for name, rule in rules))
+        await send(stage, *(put(name, rule, job_type=f"type.{name}") for name, rule in rules))
         assert [circle in detail for detail in refusals(stage)] == [True], refusals(stage)
         assert len(await stage.store.schedules()) == len(rules) - 1
 
-    async def test_what_is_told_of_its_own_ticks_and_jobs_starts_nothing(self, stage: Stage) -> None:
-        await ask(stage, put("all", EventRule(key="#")), then=1)
-        await ask(
+    async def test_events_of_its_own_ticks_and_jobs_start_nothing(self, stage: Stage) -> None:
+        await send(stage, put("all", EventRule(key="#")), then=1)
+        await send(
             stage,
             ScheduleTriggerRequested(id="t", source="test", data=ScheduleCommandData(name="all")),
             then=1,
         )
         (job,) = jobs_of(stage)
-        await stage.say(finished(job, at=stage.clock.now()))
+        await stage.send(finished(job, at=stage.clock.now()))
         row = (await stage.store.jobs_by_id([job]))[job]
         await stage.store.save_jobs([Save(row)])
         assert await fates(stage, "all") == ["triggered"]
-        await stage.say(finished(UUID(int=3), "other", at=stage.clock.now()))
+        await stage.send(finished(UUID(int=3), "other", at=stage.clock.now()))
         assert await fates(stage, "all") == ["triggered", "fired"]
 
 
 async def test_jitter_is_refused(airport: Stage) -> None:
-    await ask(airport, put("landing", LANDED, jitter=5))
+    await send(airport, put("landing", LANDED, jitter=5))
     assert refusals(airport) == ["expected no jitter where events make the ticks: they come when they come"]
     assert await airport.store.triggers.bound() == set()

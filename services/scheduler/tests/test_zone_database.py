@@ -8,7 +8,7 @@ from importlib.resources import files
 from pathlib import Path
 
 RELEASE = version_of("tzdata")
-ASK = "from warrener_scheduler.calendar.zone_database import database_version; print(database_version())"
+PRINT_VERSION = "from warrener_scheduler.calendar.zone_database import database_version; print(database_version())"
 
 
 def version(folder: Path | None) -> str:
@@ -17,7 +17,7 @@ def version(folder: Path | None) -> str:
     if folder is not None:
         environment["PYTHONTZPATH"] = str(folder)
     done = subprocess.run(
-        [sys.executable, "-c", ASK], env=environment, capture_output=True, text=True, check=True
+        [sys.executable, "-c", PRINT_VERSION], env=environment, capture_output=True, text=True, check=True
     )
     return done.stdout.strip()
 
@@ -44,5 +44,5 @@ def test_a_zone_that_changes_within_a_release_changes_it(tmp_path: Path) -> None
     assert version(tmp_path) != same
 
 
-def test_every_process_on_one_system_says_the_same() -> None:
+def test_every_process_on_one_system_has_the_same_version() -> None:
     assert version(None) == version(None)

@@ -13,7 +13,7 @@ from warrener.exits import CommandError, Exit
 from warrener_contracts.events import SchedulePutData
 
 _CALENDAR = "warrener_scheduler.calendar"
-_QUESTIONS = "warrener_scheduler.calendar.questions"
+_QUESTIONS = "warrener_scheduler.calendar.queries"
 _LINT = "warrener_scheduler.calendar.lint"
 
 

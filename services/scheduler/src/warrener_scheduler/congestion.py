@@ -13,46 +13,46 @@ from warrener_contracts.states import JobState
 from warrener_runtime.clock import Clock
 from warrener_runtime.lifecycle.health_registry import NotReady, current_health_registry
 from warrener_runtime.logs import get_logger
-from warrener_scheduler.acceptance import Accepted, Decision
+from warrener_scheduler.admission import Accepted, AdmissionDecision
 from warrener_store.port import StateStore
 from warrener_store.rows import JobRow
 
 _log = get_logger("congestion")
 
-_FIRST_PAUSE, _LONGEST_PAUSE = timedelta(seconds=5), timedelta(minutes=1)
-_NAMED_AFTER = timedelta(seconds=15)
+_FIRST_PAUSE, _MAX_PAUSE = timedelta(seconds=5), timedelta(minutes=1)
+_UNREADY_AFTER = timedelta(seconds=15)
 """Readiness names a queue that has taken nothing for so long, as the supervisor's readiness does."""
 
 
 @dataclass(slots=True)
-class _Closed:
+class _ClosedQueue:
     since: datetime
     until: datetime
     pause: timedelta
 
-    def lapsed(self, now: datetime) -> bool:
+    def has_lapsed(self, now: datetime) -> bool:
         """True if the queue could have been tried again for some time, and no refusal is known."""
         return now >= self.until + self.pause
 
 
-class Congestion:
+class CongestedQueues:
     """The queues that have refused dispatches lately."""
 
     def __init__(self, store: StateStore, clock: Clock) -> None:
         self._store, self._clock = store, clock
-        self._closed: dict[str, _Closed] = {}
+        self._closed: dict[str, _ClosedQueue] = {}
 
-    def closed(self, queue: str, now: datetime) -> bool:
+    def is_closed(self, queue: str, now: datetime) -> bool:
         """True if `queue` is not tried now."""
         found = self._closed.get(queue)
         return found is not None and now < found.until
 
-    def unpublished(self, decision: Decision, now: datetime) -> Decision:
+    def hold_if_closed(self, decision: AdmissionDecision, now: datetime) -> AdmissionDecision:
         """The decision with its job kept in the store, if its queue is not tried now."""
         if not self._closed or not isinstance(decision, Accepted):
             return decision
         row = decision.row
-        if row.state is not JobState.QUEUED or not self.closed(row.queue, now):
+        if row.state is not JobState.QUEUED or not self.is_closed(row.queue, now):
             return decision
         return Accepted(replace(row, dispatched_at=None))
 
@@ -62,12 +62,12 @@ class Congestion:
         named = sorted(
             queue
             for queue, closed in self._closed.items()
-            if now - closed.since >= _NAMED_AFTER and not closed.lapsed(now)
+            if now - closed.since >= _UNREADY_AFTER and not closed.has_lapsed(now)
         )
         if named:
             raise NotReady(f"dispatch queues take no messages, full or without a quorum: {', '.join(named)}")
 
-    async def leave(self, refused: Sequence[tuple[UUID, int]], rows: Collection[JobRow]) -> None:
+    async def record_refusals(self, refused: Sequence[tuple[UUID, int]], rows: Collection[JobRow]) -> None:
         """Keep these attempts of `rows` in the store, and their queues closed for a while. A queue that took
         the others, tried after such a while, is open."""
         if self._closed:
@@ -93,11 +93,11 @@ class Congestion:
 
     def _close(self, queue: str, now: datetime) -> None:
         known = self._closed.get(queue)
-        if known is None or known.lapsed(now):
+        if known is None or known.has_lapsed(now):
             since, pause = now, _FIRST_PAUSE
         else:
-            since, pause = known.since, min(known.pause * 2, _LONGEST_PAUSE)
-        self._closed[queue] = _Closed(since, now + pause, pause)
+            since, pause = known.since, min(known.pause * 2, _MAX_PAUSE)
+        self._closed[queue] = _ClosedQueue(since, now + pause, pause)
         _log.warning(
             "A dispatch queue takes no more: its jobs stay in the store and are published later.",
             action="congestion.closed",

@@ -14,13 +14,13 @@ from warrener_store.rows import JobTypeRow
 
 _log = get_logger("job_types")
 
-LOOK = 1.0  # seconds between two looks
-_FRESH = 1.5 * LOOK  # a request that meets an announcement may be judged by either side of it
-_LATELY = 600.0  # seconds; what nobody has asked for since is read when somebody does
+REFRESH_INTERVAL = 1.0  # seconds between two looks
+_MAX_AGE = 1.5 * REFRESH_INTERVAL  # a request that meets an announcement may be judged by either side of it
+_REFRESH_WINDOW = 600.0  # seconds; what nobody has asked for since is read when somebody does
 
 
 @dataclass(frozen=True, slots=True)
-class KnownType:
+class CachedJobType:
     """A job type as it was read from the store. Without a validator its arguments are not checked here."""
 
     row: JobTypeRow
@@ -28,56 +28,56 @@ class KnownType:
     read_at: float
 
 
-class JobTypes:
+class JobTypeCache:
     """Job types by name, hardly more than a second old. What is not known is looked for each time."""
 
     def __init__(self, store: StateStore, clock: Clock) -> None:
         self._store = store
         self._clock = clock
         self._checker = ArgumentChecker()
-        self._known: dict[str, KnownType] = {}
-        self._asked_at: dict[str, float] = {}
-        self._forgotten = 0  # how often
+        self._known: dict[str, CachedJobType] = {}
+        self._last_used_at: dict[str, float] = {}
+        self._generation = 0  # how often
         self._unusable: set[tuple[str, str]] = set()
 
-    async def named(self, names: AbstractSet[str]) -> Mapping[str, KnownType]:
+    async def get_many(self, names: AbstractSet[str]) -> Mapping[str, CachedJobType]:
         """Those of `names` that an agent has announced."""
         now = self._clock.monotonic()
-        fresh = {name: known for name, known in self._known.items() if now - known.read_at < _FRESH}
+        fresh = {name: known for name, known in self._known.items() if now - known.read_at < _MAX_AGE}
         if missing := names - fresh.keys():
             fresh |= await self._read(missing, now)
         self._known = fresh
-        self._asked_at |= dict.fromkeys(names & fresh.keys(), now)
+        self._last_used_at |= dict.fromkeys(names & fresh.keys(), now)
         return fresh
 
-    async def look(self) -> None:
+    async def refresh(self) -> None:
         """Read those anew that were asked for lately: the first request after a pause waits for none."""
         now = self._clock.monotonic()
-        self._asked_at = {name: at for name, at in self._asked_at.items() if now - at < _LATELY}
-        if not self._asked_at:
+        self._last_used_at = {name: at for name, at in self._last_used_at.items() if now - at < _REFRESH_WINDOW}
+        if not self._last_used_at:
             return
-        forgotten = self._forgotten
-        known = await self._read(self._asked_at.keys(), now)
-        if self._forgotten == forgotten:  # else it may be from before the announcement
+        generation = self._generation
+        known = await self._read(self._last_used_at.keys(), now)
+        if self._generation == generation:  # else it may be from before the announcement
             self._known = self._known | known
 
-    def forget(self) -> None:
+    def invalidate(self) -> None:
         """An agent has announced something: read them anew."""
         self._known = {}
-        self._forgotten += 1
+        self._generation += 1
 
-    async def _read(self, names: AbstractSet[str], now: float) -> dict[str, KnownType]:
+    async def _read(self, names: AbstractSet[str], now: float) -> dict[str, CachedJobType]:
         rows = await self._store.job_types(names)
-        return {name: KnownType(row, self._validator(row), now) for name, row in rows.items()}
+        return {name: CachedJobType(row, self._validator(row), now) for name, row in rows.items()}
 
     def _validator(self, row: JobTypeRow) -> Validator | None:
         try:
             return self._checker.validator(row.arguments_schema)
         except UnusableSchema as error:
-            self._warn_unusable(row.name, str(error))
+            self._log_unusable(row.name, str(error))
             return None
 
-    def _warn_unusable(self, job_type: str, why: str) -> None:
+    def _log_unusable(self, job_type: str, why: str) -> None:
         """Once for each schema: the agent checks arguments too, so jobs go on."""
         if (job_type, why) in self._unusable:
             return

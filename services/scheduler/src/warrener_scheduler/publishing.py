@@ -14,25 +14,25 @@ from warrener_runtime.publishing import UnroutableMessages, publish_or_defer
 _log = get_logger("publishing")
 
 
-async def publish(bus: Bus, letters: Iterable[Message], clock: Clock) -> list[tuple[UUID, int]]:
+async def publish(bus: Bus, messages: Iterable[Message], clock: Clock) -> list[tuple[UUID, int]]:
     """Return once the broker has confirmed these, in as few messages as they fit; the attempts whose queue
     did not take their dispatch.
 
     A dispatch waits for its agent even if no agent has served its queue yet: the queue is declared.
     """
-    unique = batch_messages({letter.message_id: letter for letter in letters}.values())
+    unique = batch_messages({message.message_id: message for message in messages}.values())
     if not unique:
         return []
     try:
         left = await publish_or_defer(bus, unique, clock=clock, may_defer=_may_leave)
     except UnroutableMessages as stray:
-        strays = {letter.message_id for letter in stray.messages}
-        homeless = [letter for letter in unique if letter.message_id in strays]
-        await declare_queues(bus, (_queue_of(letter) for letter in homeless if letter.exchange == DISPATCH))
-        again = await publish_or_defer(bus, homeless, clock=clock, may_defer=_may_leave)
+        strays = {message.message_id for message in stray.messages}
+        retried = [message for message in unique if message.message_id in strays]
+        await declare_queues(bus, (_queue_of(message) for message in retried if message.exchange == DISPATCH))
+        again = await publish_or_defer(bus, retried, clock=clock, may_defer=_may_leave)
         left = [*stray.deferred, *again]
-    dispatches = (letter for letter in left if letter.exchange == DISPATCH)
-    return [each for letter in dispatches for each in dispatched_attempts(letter.body, letter.content_type)]
+    dispatches = (message for message in left if message.exchange == DISPATCH)
+    return [each for message in dispatches for each in dispatched_attempts(message.body, message.content_type)]
 
 
 async def declare_queues(bus: Bus, queues: Iterable[str]) -> None:
@@ -42,9 +42,9 @@ async def declare_queues(bus: Bus, queues: Iterable[str]) -> None:
     _log.info("Dispatch queues were declared.", action="publishing.declared", queues=names)
 
 
-def _may_leave(letter: OutgoingMessage) -> bool:
+def _may_leave(message: OutgoingMessage) -> bool:
     """A dispatch is kept in the store; an event that a subscriber's queue refuses is his loss alone."""
-    return letter.exchange in {DISPATCH, EVENTS}
+    return message.exchange in {DISPATCH, EVENTS}
 
 
 def _queue_of(dispatch: Message) -> str:

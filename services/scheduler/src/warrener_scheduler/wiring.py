@@ -12,34 +12,34 @@ from warrener_runtime.lifecycle.crashed_readers import IsolatingHandler
 from warrener_runtime.logs import get_logger
 from warrener_runtime.settings import SettingsError
 from warrener_runtime.telemetry import Telemetry
-from warrener_scheduler.accept import Accept
-from warrener_scheduler.announce import Announce
-from warrener_scheduler.campaigns import Campaigns
-from warrener_scheduler.clock.adopting import Adopting
-from warrener_scheduler.clock.keeping import Keeping
-from warrener_scheduler.clock.putting import Putting
-from warrener_scheduler.clock.ticking import Ticking, TickingLoop
-from warrener_scheduler.clock.upkeep import Upkeep
-from warrener_scheduler.congestion import Congestion
-from warrener_scheduler.dispatch import Dispatch
-from warrener_scheduler.holds import Holds
+from warrener_scheduler.accept import RequestConsumer
+from warrener_scheduler.announcements import AnnouncementHandler
+from warrener_scheduler.redrive_runner import RedriveRunner
+from warrener_scheduler.schedules.code_schedules import CodeSchedules
+from warrener_scheduler.schedules.commands import ScheduleCommandHandler
+from warrener_scheduler.schedules.writer import ScheduleWriter
+from warrener_scheduler.schedules.ticker import Ticker, TickerLoop
+from warrener_scheduler.schedules.tick_pruner import TickPruner
+from warrener_scheduler.congestion import CongestedQueues
+from warrener_scheduler.dispatcher import Dispatcher
+from warrener_scheduler.breaker_cache import BreakerCache
 from warrener_scheduler.idempotency import IdempotencyWindow
-from warrener_scheduler.job_types import LOOK, JobTypes
+from warrener_scheduler.job_types import REFRESH_INTERVAL, JobTypeCache
 from warrener_scheduler.retention.pruner import Pruner
 from warrener_scheduler.settings import SchedulerSettings
-from warrener_scheduler.triggers.binding import Bindings
-from warrener_scheduler.triggers.listen import Listen
+from warrener_scheduler.triggers.bindings import TriggerBindings
+from warrener_scheduler.triggers.consumer import TriggerConsumer
 from warrener_store import StateStore, Store, StoreError, StoreNotMigrated, StoreUnavailable, open_store
 from warrener_store.crashed_readers import StoredTries
 from warrener_store.installation import require_installation
 from warrener_store.connection_retry import connect_with_retry
 
 NAME = "warrener-scheduler"
-_CAMPAIGNS_EVERY = 0.5  # seconds between looks at the campaigns over dead letters
+_REDRIVE_INTERVAL = 0.5  # seconds between looks at the campaigns over dead letters
 
-_LOOK_AT_BREAKERS = 1.0  # seconds
-_LOOK_AT_BINDINGS = 30.0
-_FORGET_EVERY = 3600.0
+_BREAKER_REFRESH_INTERVAL = 1.0  # seconds
+_BINDING_SYNC_INTERVAL = 30.0
+_CLEANUP_INTERVAL = 3600.0
 
 _log = get_logger("scheduler")
 
@@ -53,33 +53,33 @@ def assemble(  # noqa: PLR0917 - the same six for every service
     settings: SchedulerSettings,
 ) -> Component:
     """The scheduler on a bus and a store that work already. Any number of them may run at once."""
-    holds, campaigns = Holds(store), Campaigns(bus, store, clock)
-    ticking, job_types = Ticking(bus, store, clock), JobTypes(store, clock)
-    bindings, congestion = Bindings(bus, store), Congestion(store, clock)
-    putting = Putting(store, clock, bindings)
-    accept = Accept(
+    breaker_cache, redrive_runner = BreakerCache(store), RedriveRunner(bus, store, clock)
+    ticker, job_types = Ticker(bus, store, clock), JobTypeCache(store, clock)
+    bindings, congestion = TriggerBindings(bus, store), CongestedQueues(store, clock)
+    writer = ScheduleWriter(store, clock, bindings)
+    accept = RequestConsumer(
         bus,
         store,
         clock,
         telemetry,
-        Announce(bus, store, clock, Adopting(store, clock, ticking.wake, putting)),
-        holds=holds,
-        campaigns=campaigns,
-        keeping=Keeping(store, clock, ticking.wake, bindings=bindings, putting=putting),
+        AnnouncementHandler(bus, store, clock, CodeSchedules(store, clock, ticker.wake, writer)),
+        breaker_cache=breaker_cache,
+        redrive_runner=redrive_runner,
+        commands=ScheduleCommandHandler(store, clock, ticker.wake, bindings=bindings, writer=writer),
         job_types=job_types,
         congestion=congestion,
         insert_jobs=IdempotencyWindow(store, clock, settings.scheduler_idempotency_window).insert_jobs,
         max_events=settings.batch_limit,
     )
-    listen = Listen(bus, store, clock, ticking.wake, max_events=settings.batch_limit)
-    dispatch = Dispatch(bus, store, clock, holds=holds, congestion=congestion)
+    trigger_consumer = TriggerConsumer(bus, store, clock, ticker.wake, max_events=settings.batch_limit)
+    dispatcher = Dispatcher(bus, store, clock, breaker_cache=breaker_cache, congestion=congestion)
     pruner = Pruner(
-        store, clock, settings, holder=entropy.new_id_text(), upkeep=upkeep_of(store, clock, settings)
+        store, clock, settings, holder=entropy.new_id_text(), tick_pruner=tick_pruner_for(store, clock, settings)
     )
     interval = settings.scheduler_prune_interval
     tries = StoredTries(store, clock.now)
     return Group(
-        Resource("topology", lambda: bus.declare(TOPOLOGY), _nothing),
+        Resource("topology", lambda: bus.declare(TOPOLOGY), _do_nothing),
         Consumer(
             "accept",
             bus,
@@ -91,13 +91,13 @@ def assemble(  # noqa: PLR0917 - the same six for every service
             give_up_after=settings.give_up_deaf_after,
             probe=store.ping,
         ),
-        Loop("breakers", holds.look, every=_LOOK_AT_BREAKERS, clock=clock),
-        Loop("job types", job_types.look, every=LOOK, clock=clock),
-        Loop("dispatch", dispatch.look, every=settings.dispatch_every, clock=clock, judges_time=True),
-        Loop("campaigns", campaigns.look, every=_CAMPAIGNS_EVERY, clock=clock),
-        TickingLoop(ticking, clock),
+        Loop("breakers", breaker_cache.refresh, every=_BREAKER_REFRESH_INTERVAL, clock=clock),
+        Loop("job types", job_types.refresh, every=REFRESH_INTERVAL, clock=clock),
+        Loop("dispatch", dispatcher.run_once, every=settings.dispatch_every, clock=clock, judges_time=True),
+        Loop("campaigns", redrive_runner.run_once, every=_REDRIVE_INTERVAL, clock=clock),
+        TickerLoop(ticker, clock),
         *(
-            [Loop("prune", pruner.look, every=interval.total_seconds(), clock=clock, judges_time=True)]
+            [Loop("prune", pruner.run_once, every=interval.total_seconds(), clock=clock, judges_time=True)]
             if interval is not None
             else []
         ),
@@ -106,23 +106,23 @@ def assemble(  # noqa: PLR0917 - the same six for every service
             bus,
             TRIGGERS_QUEUE.name,
             2 * settings.requests_prefetch,
-            IsolatingHandler(TRIGGERS_QUEUE.name, listen.handle, tries),
+            IsolatingHandler(TRIGGERS_QUEUE.name, trigger_consumer.handle, tries),
             max_batch_size=settings.requests_prefetch,
             clock=clock,
             give_up_after=settings.give_up_deaf_after,
             probe=store.ping,
         ),
-        Loop("stale tries", tries.forget_stale, every=_FORGET_EVERY, clock=clock),
-        Loop("bindings", bindings.follow, every=_LOOK_AT_BINDINGS, clock=clock),
-        Loop("arrivals", listen.forget, every=_FORGET_EVERY, clock=clock),
+        Loop("stale tries", tries.forget_stale, every=_CLEANUP_INTERVAL, clock=clock),
+        Loop("bindings", bindings.sync, every=_BINDING_SYNC_INTERVAL, clock=clock),
+        Loop("arrivals", trigger_consumer.delete_old_arrivals, every=_CLEANUP_INTERVAL, clock=clock),
         name=NAME,
     )
 
 
-def upkeep_of(store: Store, clock: Clock, settings: SchedulerSettings) -> Upkeep:
+def tick_pruner_for(store: Store, clock: Clock, settings: SchedulerSettings) -> TickPruner:
     """The upkeep of the ticks, by the settings."""
     keep = timedelta(days=settings.ticks_keep_days)
-    return Upkeep(store, clock, keep=keep, newest=settings.ticks_keep_newest)
+    return TickPruner(store, clock, keep=keep, newest=settings.ticks_keep_newest)
 
 
 async def production(settings: SchedulerSettings, telemetry: Telemetry) -> Service:
@@ -146,24 +146,24 @@ async def production(settings: SchedulerSettings, telemetry: Telemetry) -> Servi
         Resource("store", lambda: _open(store, clock), store.close),
         clock.component(),
         Resource("bus", bus.start, bus.close),
-        Resource("installation", installation, _nothing),
+        Resource("installation", installation, _do_nothing),
         assemble(bus, store, clock, SystemEntropy(), telemetry, settings),
         name="production",
     )
     return Service(component, {"broker": bus.ping, "store": store.ping, "clock": clock.check})
 
 
-async def _nothing() -> None:
+async def _do_nothing() -> None:
     """What was declared stays."""
 
 
 async def _open(store: StateStore, clock: Clock) -> None:
     """Wait for the database; what waiting cannot mend is for the operator."""
     try:
-        await connect_with_retry(store, sleep=clock.sleep, waiting=_say_waiting)
+        await connect_with_retry(store, sleep=clock.sleep, waiting=_log_waiting)
     except StoreNotMigrated as error:
         raise SettingsError([str(error)]) from error
 
 
-def _say_waiting(error: StoreUnavailable) -> None:
+def _log_waiting(error: StoreUnavailable) -> None:
     _log.warning("The store does not answer yet; waiting for it.", action="store.waiting", error=str(error))

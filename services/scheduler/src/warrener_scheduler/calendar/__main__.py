@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from warrener_contracts.events import SchedulePutData
 from warrener_scheduler.calendar.preview import preview
 from warrener_scheduler.calendar.ticks import check
-from warrener_scheduler.clock.tick_names import check_arguments
+from warrener_scheduler.schedules.template_variables import check_arguments
 
 
 def main() -> int:
@@ -22,14 +22,14 @@ def main() -> int:
     now = datetime.now(UTC)
     put_at = datetime.fromisoformat(question["put_at"]) if question.get("put_at") else now
     try:
-        asked = SchedulePutData.model_validate(question["schedule"])
-        check(asked, put_at)
+        spec = SchedulePutData.model_validate(question["schedule"])
+        check(spec, put_at)
         if put_at is now:  # it is about to be put
-            check_arguments(asked)
+            check_arguments(spec)
     except ValueError as error:
         print(error, file=sys.stderr)
         return 2
-    json.dump(preview(asked, put_at, now, question["count"]), sys.stdout)
+    json.dump(preview(spec, put_at, now, question["count"]), sys.stdout)
     return 0
 
 

@@ -9,16 +9,16 @@ from functools import lru_cache
 from warrener_contracts.day_rules import BusinessDaysRule, BusinessDayConvention, Weekday
 
 _DAY = timedelta(days=1)
-_LONGEST_ROLL = 31  # days; a business day that far away stands for no other
+_MAX_ROLL_DAYS = 31  # days; a business day that far away stands for no other
 _WEEKDAYS = tuple(Weekday)
 
 
-def days_of(rule: BusinessDaysRule) -> Callable[[date], bool]:
+def make_day_filter(rule: BusinessDaysRule) -> Callable[[date], bool]:
     """Whether the rule ticks on a day."""
-    business = _Business(rule)
+    business = _BusinessDayCheck(rule)
     if not (rule.nth or rule.days):
         return lambda day: _in_months(rule, day.month) and business(day)
-    chosen = _nth_of_month if rule.nth else _rolled_of_month
+    chosen = _nth_days_of_month if rule.nth else _rolled_days_of_month
 
     @lru_cache(maxsize=64)
     def of_month(year: int, month: int) -> frozenset[date]:
@@ -28,7 +28,7 @@ def days_of(rule: BusinessDaysRule) -> Callable[[date], bool]:
     return lambda day: any(day in of_month(*_month(day, beside)) for beside in months)
 
 
-class _Business:
+class _BusinessDayCheck:
     """Whether a day is a business day."""
 
     def __init__(self, rule: BusinessDaysRule) -> None:
@@ -48,7 +48,7 @@ def _month(day: date, beside: int) -> tuple[int, int]:
     return number // 12, number % 12 + 1
 
 
-def _nth_of_month(rule: BusinessDaysRule, business: _Business, year: int, month: int) -> Iterator[date]:
+def _nth_days_of_month(rule: BusinessDaysRule, business: _BusinessDayCheck, year: int, month: int) -> Iterator[date]:
     if not _in_months(rule, month):
         return
     days = (date(year, month, number) for number in range(1, monthrange(year, month)[1] + 1))
@@ -59,21 +59,21 @@ def _nth_of_month(rule: BusinessDaysRule, business: _Business, year: int, month:
             yield found[place]
 
 
-def _rolled_of_month(rule: BusinessDaysRule, business: _Business, year: int, month: int) -> Iterator[date]:
+def _rolled_days_of_month(rule: BusinessDaysRule, business: _BusinessDayCheck, year: int, month: int) -> Iterator[date]:
     """Where the chosen days of this month come to lie."""
     if not _in_months(rule, month):
         return
     last = monthrange(year, month)[1]
     for number in rule.days:
-        rolled = _rolled(rule.roll, business, date(year, month, number)) if number <= last else None
+        rolled = _roll(rule.roll, business, date(year, month, number)) if number <= last else None
         if rolled is not None:
             yield rolled
 
 
-def _rolled(roll: BusinessDayConvention, business: _Business, day: date) -> date | None:
+def _roll(roll: BusinessDayConvention, business: _BusinessDayCheck, day: date) -> date | None:
     if business(day):
         return day
-    before, after = _first(business, day, -_DAY), _first(business, day, _DAY)
+    before, after = _nearest_business_day(business, day, -_DAY), _nearest_business_day(business, day, _DAY)
     match roll:
         case BusinessDayConvention.SKIP:
             return None
@@ -87,6 +87,6 @@ def _rolled(roll: BusinessDayConvention, business: _Business, day: date) -> date
             return before if day - before <= after - day else after
 
 
-def _first(business: _Business, day: date, step: timedelta) -> date | None:
+def _nearest_business_day(business: _BusinessDayCheck, day: date, step: timedelta) -> date | None:
     """The first business day from here on, in steps of a day back or forward."""
-    return next((found for n in range(1, _LONGEST_ROLL + 1) if business(found := day + n * step)), None)
+    return next((found for n in range(1, _MAX_ROLL_DAYS + 1) if business(found := day + n * step)), None)

@@ -27,19 +27,19 @@ from warrener_scheduler.calendar.times_of_day import TimesOfDay, holds, wall_tim
 from warrener_scheduler.calendar.wall_clock import moments
 from warrener_scheduler.calendar.wall_rules import (
     BadCombination,
-    Nature,
+    RuleKind,
     all_of,
-    nature,
+    rule_kind,
     nothing_of,
     times_of_day,
 )
 from warrener_scheduler.calendar.zones import zone
 
-_MOST_LEAPS = 10_000
+_MAX_LEAPS = 10_000
 """An interval that has missed its days so often in a row does not meet them."""
 
 
-class Clockwork(NamedTuple):
+class RuleContext(NamedTuple):
     """What the ticks of a rule depend on beside the rule."""
 
     zone: str
@@ -50,64 +50,64 @@ class Clockwork(NamedTuple):
 
 def check(rule: Rule | RulePart) -> None:
     """Raises ValueError where a part is no rule, or the parts do not go together."""
-    for leaf in leaves(rule):
+    for leaf in leaf_rules(rule):
         if isinstance(leaf, CronRule):
-            cron.parsed(leaf.expression)
+            cron.parse_cron(leaf.expression)
         elif isinstance(leaf, IntervalRule):
             intervals.check(leaf)
-    if nature(rule) is Nature.DAYS:
+    if rule_kind(rule) is RuleKind.DAYS:
         raise BadCombination(
             "expected a rule that ticks, got days alone: put them into all_of, together with a rule that "
             "says at what times"
         )
 
 
-def leaves(rule: Rule | RulePart) -> Iterator[Rule | RulePart]:
+def leaf_rules(rule: Rule | RulePart) -> Iterator[Rule | RulePart]:
     """The rules that it is made of in the end; itself, if it is not combined."""
     parts = child_rules(rule)
     if not parts:
         yield rule
     for part in parts:
-        yield from leaves(part)
+        yield from leaf_rules(part)
 
 
-def by_wall_clock(rule: Rule | RulePart) -> bool:
+def uses_wall_clock(rule: Rule | RulePart) -> bool:
     """Whether clock changes matter to it."""
-    return any(nature(leaf) is not Nature.ELAPSED for leaf in leaves(rule))
+    return any(rule_kind(leaf) is not RuleKind.ELAPSED for leaf in leaf_rules(rule))
 
 
-def combined(rule: Rule | RulePart, clockwork: Clockwork, after: datetime) -> Iterator[datetime]:
+def combined_ticks(rule: Rule | RulePart, context: RuleContext, after: datetime) -> Iterator[datetime]:
     """The moments later than `after` at which the rule ticks, in order, each once."""
-    return _within(rule, clockwork, after, None)
+    return _within(rule, context, after, None)
 
 
 def _within(
-    rule: Rule | RulePart, clockwork: Clockwork, after: datetime, days: TimesOfDay | None
+    rule: Rule | RulePart, context: RuleContext, after: datetime, days: TimesOfDay | None
 ) -> Iterator[datetime]:
     """Those of the rule that `days` hold; None: all."""
-    if nature(rule) is Nature.WALL:
+    if rule_kind(rule) is RuleKind.WALL:
         times = _compiled(rule) if days is None else all_of((_compiled(rule), days))
-        return _moments(clockwork, times, after, clockwork.skipped, clockwork.repeated)
+        return _moments(context, times, after, context.skipped, context.repeated)
     match rule:
         case AnyOfRule():
-            ticks = merge(*(_within(part, clockwork, after, days) for part in rule.rules))
+            ticks = merge(*(_within(part, context, after, days) for part in rule.rules))
             return (moment for moment, _ in groupby(ticks))
         case AllOfRule():
-            (ticking,) = (part for part in rule.rules if nature(part) is not Nature.DAYS)
+            (ticking,) = (part for part in rule.rules if rule_kind(part) is not RuleKind.DAYS)
             narrowing = [_compiled(part) for part in rule.rules if part is not ticking]
-            return _within(ticking, clockwork, after, _narrowed(days, *narrowing))
+            return _within(ticking, context, after, _intersected(days, *narrowing))
         case ExceptRule():
             left = nothing_of([_compiled(part) for part in rule.without])
-            return _within(rule.rule, clockwork, after, _narrowed(days, left))
+            return _within(rule.rule, context, after, _intersected(days, left))
         case IntervalRule() as interval:
             return (
                 intervals.multiples(interval, after)
                 if days is None
-                else _met(interval, clockwork, after, days)
+                else _multiples_within(interval, context, after, days)
             )
         case OnceRule(at=at, after=delay):
-            only = at or clockwork.put_at + (delay or timedelta(0))
-            return iter((only,) if only > after and (days is None or _holds(days, clockwork, only)) else ())
+            only = at or context.put_at + (delay or timedelta(0))
+            return iter((only,) if only > after and (days is None or _holds(days, context, only)) else ())
         case _:
             raise BadCombination(f"expected a rule that ticks, got one of kind {rule.kind!r}")
 
@@ -117,30 +117,30 @@ def _compiled(rule: Rule | RulePart) -> TimesOfDay:
     return times_of_day(rule)
 
 
-def _narrowed(days: TimesOfDay | None, *others: TimesOfDay) -> TimesOfDay:
+def _intersected(days: TimesOfDay | None, *others: TimesOfDay) -> TimesOfDay:
     return all_of(others if days is None else (days, *others))
 
 
-def _met(rule: IntervalRule, clockwork: Clockwork, after: datetime, days: TimesOfDay) -> Iterator[datetime]:
+def _multiples_within(rule: IntervalRule, context: RuleContext, after: datetime, days: TimesOfDay) -> Iterator[datetime]:
     """Its multiples that the days hold. Where they do not, it leaps to where they begin to."""
     last, leaps = after, 0
-    while (moment := next(intervals.multiples(rule, last), None)) is not None and leaps < _MOST_LEAPS:
-        if _holds(days, clockwork, moment):
+    while (moment := next(intervals.multiples(rule, last), None)) is not None and leaps < _MAX_LEAPS:
+        if _holds(days, context, moment):
             yield moment
             last, leaps = moment, 0
             continue
-        opening = next(_moments(clockwork, days, moment, DstGap.SKIP, DstOverlap.BOTH), None)
+        opening = next(_moments(context, days, moment, DstGap.SKIP, DstOverlap.BOTH), None)
         if opening is None:
             return
         last, leaps = opening - INSTANT, leaps + 1
 
 
-def _holds(days: TimesOfDay, clockwork: Clockwork, moment: datetime) -> bool:
-    return holds(days, moment.astimezone(zone(clockwork.zone)))
+def _holds(days: TimesOfDay, context: RuleContext, moment: datetime) -> bool:
+    return holds(days, moment.astimezone(zone(context.zone)))
 
 
 def _moments(
-    clockwork: Clockwork, times: TimesOfDay, after: datetime, skipped: DstGap, repeated: DstOverlap
+    context: RuleContext, times: TimesOfDay, after: datetime, skipped: DstGap, repeated: DstOverlap
 ) -> Iterator[datetime]:
     since = max(after, intervals.EPOCH)
-    return moments(clockwork.zone, partial(wall_times, times), since, skipped, repeated)
+    return moments(context.zone, partial(wall_times, times), since, skipped, repeated)

@@ -32,7 +32,7 @@ _NEAREST = re.compile(r"(0?[1-9]|[12]\d|3[01])W", re.ASCII)
 _DAY_OF_MONTH = -3  # its place, counted from the end: there are five fields or six
 
 
-class BadExpression(ValueError):
+class BadCronExpression(ValueError):
     """No cron expression."""
 
 
@@ -64,14 +64,14 @@ class Cron(CronSim):
 
 
 @lru_cache(maxsize=4096)
-def parsed(expression: str) -> Cron:
-    """The expression, or the one that its macro stands for. Raises BadExpression that says what was
+def parse_cron(expression: str) -> Cron:
+    """The expression, or the one that its macro stands for. Raises BadCronExpression that says what was
     expected."""
     text = MACROS.get(expression.strip().lower(), expression)
     try:
         return Cron(text, _ANY)
     except (CronSimError, ValueError, IndexError) as error:
-        raise BadExpression(
+        raise BadCronExpression(
             "expected a cron expression of five fields, or six with seconds first, such as "
             f'"30 6 * * MON-FRI", or one of {", ".join(MACROS)}; got {expression!r}: {error}'
         ) from error
@@ -80,6 +80,6 @@ def parsed(expression: str) -> Cron:
 def wall_times(expression: str, after: datetime) -> Iterator[datetime]:
     """The wall times of the expression that are later than the wall time `after`, in order, up to the year
     2200."""
-    times = copy(parsed(expression))
+    times = copy(parse_cron(expression))
     times.dt = after.replace(microsecond=0)
     return iter(lambda: next(times, _NEVER), _NEVER)

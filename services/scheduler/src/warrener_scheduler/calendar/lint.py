@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from warrener_contracts.events import SchedulePutData
-from warrener_scheduler.calendar.findings import warnings_of
+from warrener_scheduler.calendar.lint_checks import lint_schedule
 
 
 def main() -> int:
@@ -24,7 +24,7 @@ def main() -> int:
 
 def _warnings(question: dict[str, Any], now: datetime) -> list[dict[str, Any]]:
     put_at = question.get("put_at")
-    found = warnings_of(
+    found = lint_schedule(
         SchedulePutData.model_validate(question["schedule"]),
         now,
         put_at=None if put_at is None else datetime.fromisoformat(put_at),

@@ -12,7 +12,7 @@ _SECONDS = 86_400
 NO_TIME = 0
 ALL_DAY = (1 << _SECONDS) - 1
 _DAY = timedelta(days=1)
-_LONGEST_SILENCE = timedelta(days=60 * 366)
+_MAX_SILENCE = timedelta(days=60 * 366)
 """Days and weekdays of a Gregorian calendar have all met within 40 years: what is silent for longer ticks no
 more."""
 
@@ -55,7 +55,7 @@ def wall_times(times: TimesOfDay, after: datetime) -> Iterator[datetime]:
     """All of them later than `after`, in order, until there is none for 60 years."""
     day, begun = after.date(), second_of(after.time()) + 1
     silent_since = day
-    while day - silent_since <= _LONGEST_SILENCE:
+    while day - silent_since <= _MAX_SILENCE:
         midnight = datetime.combine(day, time.min)
         for second in _bits(times(day) >> begun << begun):
             yield midnight + timedelta(seconds=second)

@@ -8,7 +8,7 @@ from enum import Enum
 from warrener_contracts.day_rules import BusinessDaysRule, DaysRule, Weekday
 from warrener_contracts.schedule_rules import AllOfRule, AnyOfRule, CronRule, ExceptRule, Rule, RulePart, child_rules
 from warrener_scheduler.calendar import cron
-from warrener_scheduler.calendar.business_days import days_of
+from warrener_scheduler.calendar.business_days import make_day_filter
 from warrener_scheduler.calendar.times_of_day import ALL_DAY, NO_TIME, TimesOfDay, between, product, these
 
 _WEEKDAYS = tuple(Weekday)
@@ -18,7 +18,7 @@ class BadCombination(ValueError):
     """Rules that cannot be combined in this way."""
 
 
-class Nature(Enum):
+class RuleKind(Enum):
     """What kind of thing a rule is when it is combined."""
 
     DAYS = "days"  # holds for whole stretches of time, and ticks at none of its own
@@ -26,49 +26,49 @@ class Nature(Enum):
     ELAPSED = "elapsed"  # ticks, some of it at least, at moments that no wall clock knows
 
 
-def nature(rule: Rule | RulePart) -> Nature:
+def rule_kind(rule: Rule | RulePart) -> RuleKind:
     """Raises BadCombination where its parts do not go together."""
-    natures = [nature(part) for part in child_rules(rule)]
+    kinds = [rule_kind(part) for part in child_rules(rule)]
     match rule:
         case DaysRule():
-            return Nature.DAYS
+            return RuleKind.DAYS
         case CronRule() | BusinessDaysRule():
-            return Nature.WALL
+            return RuleKind.WALL
         case AnyOfRule():
-            return _of_any(natures)
+            return _of_any(kinds)
         case AllOfRule():
-            return _of_all(natures)
+            return _of_all(kinds)
         case ExceptRule():
-            return _of_except(natures)
+            return _of_except(kinds)
         case _:
-            return Nature.ELAPSED
+            return RuleKind.ELAPSED
 
 
-def _of_any(natures: Sequence[Nature]) -> Nature:
-    if Nature.DAYS in natures and len(set(natures)) > 1:
+def _of_any(kinds: Sequence[RuleKind]) -> RuleKind:
+    if RuleKind.DAYS in kinds and len(set(kinds)) > 1:
         raise BadCombination(
             "expected any_of rules that tick, or of days alone, got both: days tick at no time of their own; "
             "put them into all_of, together with the rule that they narrow"
         )
-    return Nature.ELAPSED if Nature.ELAPSED in natures else natures[0]
+    return RuleKind.ELAPSED if RuleKind.ELAPSED in kinds else kinds[0]
 
 
-def _of_all(natures: Sequence[Nature]) -> Nature:
-    ticking = [one for one in natures if one is not Nature.DAYS]
-    if Nature.ELAPSED in ticking and len(ticking) > 1:
+def _of_all(kinds: Sequence[RuleKind]) -> RuleKind:
+    ticking = [one for one in kinds if one is not RuleKind.DAYS]
+    if RuleKind.ELAPSED in ticking and len(ticking) > 1:
         raise BadCombination(
             "expected all_of with an interval or a single time to have nothing but days beside it, got "
             "another rule that ticks: both would have to tick in one instant; say its times as days, with "
             "since and until"
         )
-    return ticking[0] if ticking else Nature.DAYS
+    return ticking[0] if ticking else RuleKind.DAYS
 
 
-def _of_except(natures: Sequence[Nature]) -> Nature:
-    mine, others = natures[0], natures[1:]
-    allowed = {Nature.DAYS, Nature.WALL} if mine is Nature.WALL else {Nature.DAYS}
+def _of_except(kinds: Sequence[RuleKind]) -> RuleKind:
+    mine, others = kinds[0], kinds[1:]
+    allowed = {RuleKind.DAYS, RuleKind.WALL} if mine is RuleKind.WALL else {RuleKind.DAYS}
     if not allowed.issuperset(others):
-        expected = "rules by the wall clock and days" if mine is Nature.WALL else "days alone"
+        expected = "rules by the wall clock and days" if mine is RuleKind.WALL else "days alone"
         raise BadCombination(
             f"expected except to take {expected} away from such a rule, got a rule that ticks otherwise: "
             "say its times as days, with dates, since and until"
@@ -81,7 +81,7 @@ def times_of_day(rule: Rule | RulePart) -> TimesOfDay:
     parts = [times_of_day(part) for part in child_rules(rule)]
     match rule:
         case CronRule(expression=expression):
-            return _of_cron(cron.parsed(expression))
+            return _of_cron(cron.parse_cron(expression))
         case BusinessDaysRule():
             return _of_business_days(rule)
         case DaysRule():
@@ -133,7 +133,7 @@ def _of_cron(expression: cron.Cron) -> TimesOfDay:
 
 
 def _of_business_days(rule: BusinessDaysRule) -> TimesOfDay:
-    times, ticks_on = these(rule.at), days_of(rule)
+    times, ticks_on = these(rule.at), make_day_filter(rule)
     return lambda day: times if ticks_on(day) else NO_TIME
 
 

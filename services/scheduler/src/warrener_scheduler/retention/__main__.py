@@ -11,22 +11,22 @@ from collections.abc import Sequence
 from warrener_runtime.clock import SystemEntropy
 from warrener_runtime.database_clock import DatabaseClock
 from warrener_runtime.settings import SettingsError, load
-from warrener_scheduler.retention.pruner import CLAIM, ClaimLost, Pruner, Step
+from warrener_scheduler.retention.pruner import CLAIM, ClaimLost, Pruner, PruneBatch
 from warrener_scheduler.settings import SchedulerSettings
-from warrener_scheduler.wiring import upkeep_of
+from warrener_scheduler.wiring import tick_pruner_for
 from warrener_store import StoreError, open_store
 
 _FAILED, _USAGE = 1, 2
 
 
-def main(words: Sequence[str] | None = None) -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Say what would go, or delete it; the exit code."""
-    asked = _parser().parse_args(words)
+    options = _parser().parse_args(arguments)
     try:
-        settings = load(SchedulerSettings, store_url=asked.store)
-        if not (asked.dry_run or asked.yes) and not _confirmed():
+        settings = load(SchedulerSettings, store_url=options.store)
+        if not (options.dry_run or options.yes) and not _confirmed():
             return _USAGE
-        steps = asyncio.run(_pass(settings, dry_run=asked.dry_run))
+        steps = asyncio.run(_pass(settings, dry_run=options.dry_run))
     except (SettingsError, StoreError, OSError) as error:
         print(error, file=sys.stderr)
         return _FAILED
@@ -36,11 +36,11 @@ def main(words: Sequence[str] | None = None) -> int:
             file=sys.stderr,
         )
         return _FAILED
-    found = _summed(steps)
-    if asked.as_json:
+    found = _sum_batches(steps)
+    if options.as_json:
         print(json.dumps(found, ensure_ascii=False))
     else:
-        _tell(found, "would go" if asked.dry_run else "deleted")
+        _print_summary(found, "would go" if options.dry_run else "deleted")
     return 0
 
 
@@ -65,11 +65,11 @@ def _confirmed() -> bool:
     return sys.stdin.readline().strip().lower() in {"y", "yes"}
 
 
-async def _pass(settings: SchedulerSettings, *, dry_run: bool) -> list[Step]:
+async def _pass(settings: SchedulerSettings, *, dry_run: bool) -> list[PruneBatch]:
     store = open_store(settings.store_url)
     clock = DatabaseClock(store.time)
     pruner = Pruner(
-        store, clock, settings, holder=SystemEntropy().new_id_text(), upkeep=upkeep_of(store, clock, settings)
+        store, clock, settings, holder=SystemEntropy().new_id_text(), tick_pruner=tick_pruner_for(store, clock, settings)
     )
     await store.start()
     try:
@@ -85,14 +85,14 @@ async def _pass(settings: SchedulerSettings, *, dry_run: bool) -> list[Step]:
         await store.close()
 
 
-def _summed(steps: Sequence[Step]) -> list[dict[str, object]]:
+def _sum_batches(steps: Sequence[PruneBatch]) -> list[dict[str, object]]:
     found: dict[str, tuple[str, int]] = {}
     for step in steps:
         found[step.what] = (step.before, found.get(step.what, ("", 0))[1] + step.rows)
     return [{"kind": what, "before": before, "rows": rows} for what, (before, rows) in found.items()]
 
 
-def _tell(found: Sequence[dict[str, object]], what: str) -> None:
+def _print_summary(found: Sequence[dict[str, object]], what: str) -> None:
     for each in found:
         print(f"{each['rows']:>12,}  {what}  {each['kind']}  older than {each['before']}")
 

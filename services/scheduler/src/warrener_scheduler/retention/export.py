@@ -10,7 +10,7 @@ from typing import Any
 from pydantic_core import to_json
 
 
-class JsonLines:
+class JsonLinesExporter:
     """Appends to `<kind>-<day>.jsonl` in a folder. A row may stand there twice; none is missing."""
 
     def __init__(self, folder: Path) -> None:

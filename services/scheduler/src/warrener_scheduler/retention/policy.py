@@ -12,7 +12,7 @@ from warrener_store.schedules.rows import ScheduleRow
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class RetentionPolicy:
     """How long what is kept; None: for good."""
 
     jobs: Mapping[JobState, timedelta | None]
@@ -21,7 +21,7 @@ class Policy:
     window: timedelta | None = None
 
     @classmethod
-    def of(cls, settings: RetentionSettings) -> "Policy":
+    def of(cls, settings: RetentionSettings) -> "RetentionPolicy":
         """As the settings say."""
         return cls(
             jobs={

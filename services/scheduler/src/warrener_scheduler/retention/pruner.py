@@ -8,10 +8,10 @@ from uuid import UUID
 
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
-from warrener_scheduler.clock.requests import source_of
-from warrener_scheduler.clock.upkeep import Upkeep
-from warrener_scheduler.retention.export import JsonLines
-from warrener_scheduler.retention.policy import Policy, unused_types
+from warrener_scheduler.schedules.tick_messages import schedule_source
+from warrener_scheduler.schedules.tick_pruner import TickPruner
+from warrener_scheduler.retention.export import JsonLinesExporter
+from warrener_scheduler.retention.policy import RetentionPolicy, unused_types
 from warrener_scheduler.retention.settings import RetentionSettings
 from warrener_store.retention.port import JobsBefore, RetentionKind, OldJob, OldRows
 from warrener_store.schedules.rows import TickRow
@@ -20,15 +20,15 @@ from warrener_store.store import Store
 _log = get_logger("prune")
 
 CLAIM = timedelta(seconds=15)
-_MOST_BATCHES = 2000  # of each kind in one pass; the rest is left to the next one
-_SCHEDULE = source_of("")
+_MAX_BATCHES = 2000  # of each kind in one pass; the rest is left to the next one
+_SCHEDULE = schedule_source("")
 
 
 class ClaimLost(Exception):
     """Another scheduler prunes now: this one was silent for too long."""
 
 
-class Step(NamedTuple):
+class PruneBatch(NamedTuple):
     """A batch: what it was about, how old, and how many rows went (or would go)."""
 
     what: str
@@ -40,18 +40,18 @@ class Pruner:
     """The verb that deletes. Any number of schedulers may run it."""
 
     def __init__(
-        self, store: Store, clock: Clock, settings: RetentionSettings, *, holder: str, upkeep: Upkeep
+        self, store: Store, clock: Clock, settings: RetentionSettings, *, holder: str, tick_pruner: TickPruner
     ) -> None:
-        self._store, self._clock, self._upkeep = store, clock, upkeep
-        self._policy = Policy.of(settings)
+        self._store, self._clock, self._tick_pruner = store, clock, tick_pruner
+        self._policy = RetentionPolicy.of(settings)
         self._interval = settings.scheduler_prune_interval
         self._limit, self._pause = settings.scheduler_prune_batch_limit, settings.scheduler_prune_pause
         folder = settings.scheduler_export_folder
-        self._export = None if folder is None else JsonLines(folder)
+        self._export = None if folder is None else JsonLinesExporter(folder)
         self._holder = holder
         self._renew_at = 0.0
 
-    async def look(self) -> None:
+    async def run_once(self) -> None:
         """One pass, if no other scheduler has made one within the interval."""
         began = self._clock.now()
         if not await self.claim(CLAIM):
@@ -77,7 +77,7 @@ class Pruner:
         """Give the claim back."""
         await self.claim(timedelta(0))
 
-    async def steps(self, *, dry_run: bool = False) -> AsyncGenerator[Step]:
+    async def steps(self, *, dry_run: bool = False) -> AsyncGenerator[PruneBatch]:
         """One pass, batch by batch; nothing is deleted in a dry run. Raises ClaimLost."""
         for which in self._policy.jobs_before(await self._store.count_jobs(), self._clock.now()):
             async for step in self._jobs(which, dry_run=dry_run):
@@ -92,19 +92,19 @@ class Pruner:
             async for step in self._ticks():
                 yield step
 
-    async def _jobs(self, which: JobsBefore, *, dry_run: bool) -> AsyncGenerator[Step]:
+    async def _jobs(self, which: JobsBefore, *, dry_run: bool) -> AsyncGenerator[PruneBatch]:
         what, before = f"jobs.{which.state.value}.{which.job_type}", which.finished.isoformat()
         after = None
-        for _ in range(_MOST_BATCHES):
+        for _ in range(_MAX_BATCHES):
             page = await self._store.retention.old_jobs(which, after, self._limit)
-            ids = await self._unused(page.jobs)
-            yield Step(what, before, len(ids) if dry_run else await self._delete_jobs(which, ids))
+            ids = await self._without_jobs_in_use(page.jobs)
+            yield PruneBatch(what, before, len(ids) if dry_run else await self._delete_jobs(which, ids))
             after = page.after
             if after is None:
                 return
-            await self._rest(dry_run=dry_run)
+            await self._pause_between_batches(dry_run=dry_run)
 
-    async def _unused(self, jobs: Sequence[OldJob]) -> list[UUID]:
+    async def _without_jobs_in_use(self, jobs: Sequence[OldJob]) -> list[UUID]:
         """Without those that a schedule looks back at."""
         names = {job.source.removeprefix(_SCHEDULE) for job in jobs if job.source.startswith(_SCHEDULE)}
         used = await self._store.retention.runs_in_use(names) if names else set[UUID]()
@@ -117,22 +117,22 @@ class Pruner:
             await self._write("jobs", await self._store.retention.job_records(ids))
         return await self._store.retention.delete_jobs(which, ids)
 
-    async def _occurrences(self) -> AsyncGenerator[Step]:
+    async def _occurrences(self) -> AsyncGenerator[PruneBatch]:
         before = self._policy.rows_before(RetentionKind.INCIDENTS, self._clock.now())
-        for _ in range(_MOST_BATCHES if before is not None else 0):
+        for _ in range(_MAX_BATCHES if before is not None else 0):
             assert before is not None
             found = await self._store.retention.old_occurrences(before, self._limit)
             if found and self._export is not None:
                 await self._write("occurrences", found)
             gone = await self._store.retention.delete_occurrences([one.key for one in found])
-            yield Step("occurrences", before.isoformat(), gone)
+            yield PruneBatch("occurrences", before.isoformat(), gone)
             if len(found) < self._limit:
                 return
-            await self._rest()
+            await self._pause_between_batches()
 
-    async def _rows(self, kind: RetentionKind, *, dry_run: bool) -> AsyncGenerator[Step]:
+    async def _rows(self, kind: RetentionKind, *, dry_run: bool) -> AsyncGenerator[PruneBatch]:
         before, after = self._policy.rows_before(kind, self._clock.now()), None
-        for _ in range(_MOST_BATCHES if before is not None else 0):
+        for _ in range(_MAX_BATCHES if before is not None else 0):
             assert before is not None
             page = await self._store.retention.old_rows(kind, before, after, self._limit)
             if kind is RetentionKind.JOB_TYPES:
@@ -142,11 +142,11 @@ class Pruner:
                 if self._export is not None:
                     await self._write(kind.value, [*page.rows.values()])
                 gone = await self._store.retention.delete_rows(kind, before, page.rows.keys())
-            yield Step(kind.value, before.isoformat(), gone)
+            yield PruneBatch(kind.value, before.isoformat(), gone)
             after = page.after
             if after is None:
                 return
-            await self._rest(dry_run=dry_run)
+            await self._pause_between_batches(dry_run=dry_run)
 
     async def _unused_types(self, page: OldRows, before: datetime) -> OldRows:
         if not page.rows:
@@ -155,13 +155,13 @@ class Pruner:
         unused = unused_types(page.rows, schedules.values(), agents, before)
         return OldRows({key: row for key, row in page.rows.items() if key in unused}, page.after)
 
-    async def _ticks(self) -> AsyncGenerator[Step]:
+    async def _ticks(self) -> AsyncGenerator[PruneBatch]:
         export = None if self._export is None else self._write_ticks
-        for _ in range(_MOST_BATCHES):
-            yield Step("ticks", self._upkeep.before.isoformat(), await self._upkeep.look(export))
-            if self._upkeep.complete:
+        for _ in range(_MAX_BATCHES):
+            yield PruneBatch("ticks", self._tick_pruner.before.isoformat(), await self._tick_pruner.run_once(export))
+            if self._tick_pruner.complete:
                 return
-            await self._rest()
+            await self._pause_between_batches()
 
     async def _write_ticks(self, ticks: Sequence[TickRow]) -> None:
         await self._write("ticks", ticks)
@@ -170,7 +170,7 @@ class Pruner:
         assert self._export is not None
         await self._export.write(kind, rows, self._clock.now())
 
-    async def _rest(self, *, dry_run: bool = False) -> None:
+    async def _pause_between_batches(self, *, dry_run: bool = False) -> None:
         """Let the hot path have the database, and keep the claim."""
         if dry_run:
             return

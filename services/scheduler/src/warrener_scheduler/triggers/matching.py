@@ -9,9 +9,9 @@ from warrener_contracts.states import JobState
 from warrener_contracts.topology import EVENTS
 from warrener_contracts.triggers import AfterRule, EventRule, Upstream, UpstreamEnd
 from warrener_runtime.bus.topics import matches
-from warrener_scheduler.clock.requests import source_of
+from warrener_scheduler.schedules.tick_messages import schedule_source
 from warrener_scheduler.triggers.conditions import passes
-from warrener_scheduler.triggers.messages import Heard
+from warrener_scheduler.triggers.incoming_events import IncomingEvent
 from warrener_store.rows import JobRow
 
 _ENDS: Mapping[UpstreamEnd, frozenset[str]] = {
@@ -24,14 +24,14 @@ _ENDS: Mapping[UpstreamEnd, frozenset[str]] = {
 _FINISHED, _TICKED = "job.finished.", "schedule.ticked."
 
 
-def ends_of(end: UpstreamEnd) -> list[str]:
+def states_of_end(end: UpstreamEnd) -> list[str]:
     """The states that are such an end."""
     return sorted(_ENDS[end])
 
 
-def listens(asked: SchedulePutData, exchange: str, key: str) -> bool:
+def may_match(spec: SchedulePutData, exchange: str, key: str) -> bool:
     """Whether messages of this address may be for the schedule."""
-    match asked.rule:
+    match spec.rule:
         case EventRule() as rule:
             return rule.exchange == exchange and matches(rule.key, key)
         case AfterRule():
@@ -40,7 +40,7 @@ def listens(asked: SchedulePutData, exchange: str, key: str) -> bool:
             return False
 
 
-def job_of(event: Heard) -> UUID | None:
+def job_id_in(event: IncomingEvent) -> UUID | None:
     """The job that an event of ours is about."""
     if event.exchange != EVENTS or not is_object(event.data):
         return None
@@ -50,23 +50,23 @@ def job_of(event: Heard) -> UUID | None:
         return None
 
 
-def jobs_to_look_up(asked: Sequence[SchedulePutData], events: Iterable[Heard]) -> set[UUID]:
+def find_job_ids(specs: Sequence[SchedulePutData], events: Iterable[IncomingEvent]) -> set[UUID]:
     """The jobs of which must be known which schedule has asked for them, if any."""
-    if not any(_asks_for_schedules(one) for one in asked):
+    if not any(_needs_job_rows(one) for one in specs):
         return set()
-    return {job_id for event in events if (job_id := job_of(event)) is not None}
+    return {job_id for event in events if (job_id := job_id_in(event)) is not None}
 
 
-def has_waited(asked: SchedulePutData, event: Heard, jobs: Mapping[UUID, JobRow]) -> str | None:
+def matched_upstream(spec: SchedulePutData, event: IncomingEvent, jobs: Mapping[UUID, JobRow]) -> str | None:
     """None: it has not. Else which of its upstreams has ended, empty for an event."""
-    choices = asked.choices
+    choices = spec.choices
     if choices.start is not None and event.time < choices.start:
         return None
     if choices.end is not None and event.time > choices.end:
         return None
-    match asked.rule:
-        case EventRule() as rule if listens(asked, event.exchange, event.key):
-            own = _is_own(asked, event, jobs)
+    match spec.rule:
+        case EventRule() as rule if may_match(spec, event.exchange, event.key):
+            own = _is_own_event(spec, event, jobs)
             return "" if not own and passes(event.document(), rule.where) else None
         case AfterRule() as rule if event.exchange == EVENTS and (event.type or "").startswith(_FINISHED):
             ended = (one for one in rule.upstreams if _has_ended(one, event, jobs))
@@ -75,8 +75,8 @@ def has_waited(asked: SchedulePutData, event: Heard, jobs: Mapping[UUID, JobRow]
             return None
 
 
-def _asks_for_schedules(asked: SchedulePutData) -> bool:
-    match asked.rule:
+def _needs_job_rows(spec: SchedulePutData) -> bool:
+    match spec.rule:
         case EventRule() as rule:
             return rule.exchange == EVENTS
         case AfterRule() as rule:
@@ -85,24 +85,24 @@ def _asks_for_schedules(asked: SchedulePutData) -> bool:
             return False
 
 
-def _has_ended(upstream: Upstream, event: Heard, jobs: Mapping[UUID, JobRow]) -> bool:
+def _has_ended(upstream: Upstream, event: IncomingEvent, jobs: Mapping[UUID, JobRow]) -> bool:
     if not is_object(event.data) or event.data.get("state") not in _ENDS[upstream.end]:
         return False
     if upstream.schedule is None:
         return bool(event.data.get("job_type") == upstream.job_type)
-    return _asked_by(upstream.schedule, event, jobs)
+    return _is_job_of_schedule(upstream.schedule, event, jobs)
 
 
-def _is_own(asked: SchedulePutData, event: Heard, jobs: Mapping[UUID, JobRow]) -> bool:
+def _is_own_event(spec: SchedulePutData, event: IncomingEvent, jobs: Mapping[UUID, JobRow]) -> bool:
     """Whether it tells of the schedule's own ticks or jobs: what follows from them must not start it anew."""
     if event.exchange != EVENTS:
         return False
     if (event.type or "").startswith(_TICKED) and is_object(event.data):
-        return bool(event.data.get("name") == asked.name)
-    return _asked_by(asked.name, event, jobs)
+        return bool(event.data.get("name") == spec.name)
+    return _is_job_of_schedule(spec.name, event, jobs)
 
 
-def _asked_by(schedule: str, event: Heard, jobs: Mapping[UUID, JobRow]) -> bool:
-    job_id = job_of(event)
+def _is_job_of_schedule(schedule: str, event: IncomingEvent, jobs: Mapping[UUID, JobRow]) -> bool:
+    job_id = job_id_in(event)
     row = None if job_id is None else jobs.get(job_id)
-    return row is not None and row.source == source_of(schedule)
+    return row is not None and row.source == schedule_source(schedule)

@@ -1,0 +1,148 @@
+"""Which past ticks a backfill asks for, one portion after the other. Pure.
+
+It asks for nominal times that have no job. Their requests wait in the ledger, each until its turn by the
+rate, and are published as any other; the job ids are those that the ticks would have had. So whatever is said
+twice, or begun again after a crash, asks for nothing twice.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from itertools import chain, islice, repeat, takewhile
+from typing import Any
+
+from warrener_contracts.events import MAX_BACKFILL_TICKS, ScheduleBackfillRequestedData, TickStatus
+from warrener_contracts.identity import tick_job_id
+from warrener_contracts.triggers import TriggerRule
+from warrener_scheduler.calendar.instant import INSTANT
+from warrener_scheduler.calendar.intervals import EPOCH
+from warrener_scheduler.calendar.ticks import due_at, nominal_times, previous_nominal
+from warrener_scheduler.schedules.tick_messages import request_text
+from warrener_scheduler.schedules.templating import has_placeholders
+from warrener_scheduler.schedules.template_variables import Tick, tick_variables
+from warrener_store.schedules.rows import ScheduleRow, TickRow
+
+BATCH_SIZE = 1000
+"""Nominal times that are asked for in one transaction."""
+_MIN_RATE = 1 / 86_400
+"""Jobs a second: the turns of 50,000 jobs are moments that can be told."""
+_BACKFILLED = "backfilled"
+
+
+@dataclass(frozen=True, slots=True)
+class BackfillBatch:
+    """Ticks to be kept, and what is left to ask for behind them."""
+
+    ticks: tuple[TickRow, ...]
+    passed_over: int
+    rest: ScheduleBackfillRequestedData | None
+
+
+def is_backfilled(tick: TickRow) -> bool:
+    """Whether somebody has asked for it after its time."""
+    return tick.fate is TickStatus.CAUGHT_UP and tick.reason.startswith(_BACKFILLED)
+
+
+def refusal_reason(row: ScheduleRow, data: ScheduleBackfillRequestedData, now: datetime) -> str:
+    """Why this cannot be asked for: nothing is ever past, it is too much, or too slow. Empty where it can."""
+    if isinstance(row.asked.rule, TriggerRule):
+        return f"expected a schedule with times, got {row.name!r}, which waits for events: none is past"
+    if data.rate < _MIN_RATE:
+        return f"expected a rate of at least one job a day, got {data.rate} a second"
+    if data.not_before is not None:
+        return ""  # the rest of one that was looked at
+    if next(islice(_nominal_times(row, data, now), MAX_BACKFILL_TICKS, None), None) is None:
+        return ""
+    return (
+        f"expected a span with at most {MAX_BACKFILL_TICKS} ticks of {row.name}, got more: ask for it in several"
+    )
+
+
+def batch_times(row: ScheduleRow, data: ScheduleBackfillRequestedData, now: datetime) -> list[datetime]:
+    """The nominal times of the next portion, and the first behind it if there is one."""
+    return list(islice(_nominal_times(row, data, now), BATCH_SIZE + 1))
+
+
+def plan_batch(
+    row: ScheduleRow,
+    data: ScheduleBackfillRequestedData,
+    times: list[datetime],
+    existing: Mapping[datetime, TickRow],
+    now: datetime,
+    *,
+    last_success: datetime | None = None,
+) -> BackfillBatch:
+    """What becomes of these nominal times, `existing` being their rows in the ledger. `last_success`: the newest
+    tick whose job has succeeded, where the arguments name it."""
+    gap = timedelta(seconds=1 / data.rate)
+    turn = max(data.not_before or now, now)
+    # Begun again after a crash: the others of this portion keep their turns.
+    turns = [tick.wake_at + gap for tick in existing.values() if is_backfilled(tick) and tick.wake_at is not None]
+    turn = max([turn, *turns])
+    ticks = list[TickRow]()
+    for nominal_at, before in zip(times[:BATCH_SIZE], _previous_times(row, times), strict=False):
+        found = existing.get(nominal_at)
+        if found is not None and (found.job_id is not None or found.fate is TickStatus.WAITING):
+            continue
+        tick = _backfilled_tick(row, nominal_at, _reason(data, found), now, turn)
+        text = request_text(
+            row.asked,
+            tick_job_id(row.name, nominal_at),
+            now,
+            names=_template_variables(row, nominal_at, before, last_success),
+        )
+        ticks.append(replace(tick, request=text))
+        turn += gap
+    rest = None
+    if len(times) > BATCH_SIZE:
+        rest = data.model_copy(update={"begin": times[BATCH_SIZE], "not_before": turn})
+    return BackfillBatch(tuple(ticks), min(len(times), BATCH_SIZE) - len(ticks), rest)
+
+
+def _nominal_times(
+    row: ScheduleRow, data: ScheduleBackfillRequestedData, now: datetime
+) -> Iterator[datetime]:
+    """Those of the span that are past, and that the clock has decided on or never will."""
+    before = min(data.end + INSTANT, now, row.next_at or now)
+    return takewhile(
+        lambda moment: moment < before, nominal_times(row.asked, row.put_at, data.begin - INSTANT)
+    )
+
+
+def _backfilled_tick(row: ScheduleRow, nominal_at: datetime, reason: str, now: datetime, turn: datetime) -> TickRow:
+    job_id = tick_job_id(row.name, nominal_at)
+    return TickRow(
+        schedule=row.name,
+        nominal_at=nominal_at,
+        fate=TickStatus.CAUGHT_UP,
+        due_at=due_at(row.asked, nominal_at),
+        decided_at=now,
+        reason=reason,
+        job_id=job_id,
+        wake_at=turn,
+    )
+
+
+def _previous_times(row: ScheduleRow, times: Sequence[datetime]) -> Iterator[datetime | None]:
+    """The nominal time before each of these, which follow each other. Looked for where the arguments may name
+    it, also before the schedule was put: they are asked for as if it had been there."""
+    if not has_placeholders(row.asked.arguments):
+        return repeat(None)
+    first = (previous_nominal(row.asked, row.put_at, moment, since=EPOCH) for moment in times[:1])
+    return chain(first, times)
+
+
+def _template_variables(
+    row: ScheduleRow, nominal_at: datetime, before: datetime | None, last_success: datetime | None
+) -> Mapping[str, Any] | None:
+    """What its arguments may name: as for a triggered job, and no success that came later."""
+    if not has_placeholders(row.asked.arguments):
+        return None
+    success = last_success if last_success is not None and last_success < nominal_at else None
+    return tick_variables(row.asked, Tick(nominal_at, row.runs, before, success))
+
+
+def _reason(data: ScheduleBackfillRequestedData, existing: TickRow | None) -> str:
+    before = "" if existing is None else f"; it was {existing.fate}"
+    because = f" ({existing.reason})" if existing is not None and existing.reason else ""
+    return f"{_BACKFILLED}: {data.reason}{before}{because}"

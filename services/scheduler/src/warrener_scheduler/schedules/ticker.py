@@ -1,0 +1,154 @@
+"""ticking: what is due is decided, and its jobs are asked for.
+
+Decided and kept, a little ahead → published when it is due → confirmed → marked. A crash before the last step
+leaves a tick with its request in the ledger; whoever sees it first publishes it again, under the same id, and
+the door takes it as a repeat.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from warrener_contracts.events import SchedulePutData, TickStatus
+from warrener_runtime.bus.port import Bus
+from warrener_runtime.clock import Clock
+from warrener_runtime.lifecycle import Loop
+from warrener_runtime.logs import get_logger
+from warrener_scheduler.calendar.zone_database import database_version
+from warrener_scheduler.schedules.backfill import is_backfilled
+from warrener_scheduler.schedules.tick_decisions import DECISION_LEAD, decide_ticks
+from warrener_scheduler.schedules.tick_batch import PUBLISHED_WITHIN
+from warrener_scheduler.schedules.tick_messages import request_messages, ticked_message
+from warrener_scheduler.publishing import publish
+from warrener_store.schedules.port import Schedules
+from warrener_store.schedules.rows import Advance, DueSchedule, TickRow
+
+_log = get_logger("clock")
+
+_BATCH_LIMIT = 500
+_MAX_SLEEP = 2.0
+"""Seconds after which the store is asked again when the next tick is due: another scheduler may have been
+told of a schedule, and died before it looked."""
+_RETRY_DELAY = timedelta(minutes=1)
+_NOTHING = timedelta(0)
+_INSTANT = 1e-6  # seconds; what is less is lost where a virtual clock adds it to its time
+_CLAIMED_DELAY = 0.05
+"""Seconds to leave to the one who holds what is due."""
+
+
+class Ticker:
+    """The verb that sleeps until the next tick is due."""
+
+    def __init__(self, bus: Bus, schedules: Schedules, clock: Clock) -> None:
+        self._bus = bus
+        self._schedules = schedules
+        self._clock = clock
+        self._woken = asyncio.Event()
+        self._zone_version = ""
+
+    def wake(self) -> None:
+        """Look now: something about the schedules has changed."""
+        self._woken.set()
+
+    async def run_once(self) -> None:
+        """Carry out all that is due, then sleep until the next."""
+        self._woken.clear()
+        if not self._zone_version:
+            await self._schedules.replan_schedules(database_version(), self._clock.now())
+            self._zone_version = database_version()
+        await self.run_due()
+        wake_at = await self._schedules.next_schedule_wake()
+        if wake_at is None or wake_at > self._clock.now() or not await self._republish():
+            await self._sleep(wake_at)
+
+    async def run_due(self) -> None:
+        """Decide and carry out all that is due."""
+        while await self._run_batch():
+            pass  # there is more of the same moment
+
+    async def _run_batch(self) -> bool:
+        """Whether there may be more."""
+        now = self._clock.now()
+        specs: dict[str, SchedulePutData] = {}
+
+        def decide(due: Sequence[DueSchedule]) -> list[Advance]:
+            specs.update((one.row.name, one.row.asked) for one in due)
+            return [self._decide(one, now) for one in due]
+
+        await self._publish(await self._schedules.advance_schedules(now, _BATCH_LIMIT, decide), specs)
+        return len(specs) >= _BATCH_LIMIT
+
+    def _decide(self, due: DueSchedule, now: datetime) -> Advance:
+        """How one schedule goes on; where we ourselves fail at it, the others go on without it."""
+        try:
+            return decide_ticks(due, now, self._zone_version)
+        except Exception:  # noqa: BLE001 - one schedule must not stop the others
+            _log.exception(
+                "A schedule could not be decided; it is looked at again in a minute.",
+                action="clock.bug",
+                schedule=due.row.name,
+            )
+            return Advance(replace(due.row, wake_at=now + _RETRY_DELAY))
+
+    async def _republish(self) -> bool:
+        """Publish what was triggered or backfilled, and what another scheduler has decided and not published
+        in time. Whether there was any."""
+        now = self._clock.now()
+        found = await self._schedules.claim_ticks(now, now + PUBLISHED_WITHIN, _BATCH_LIMIT)
+        late = sum(tick.fate is not TickStatus.TRIGGERED and not is_backfilled(tick) for tick in found)
+        if late:
+            _log.warning("Ticks are published again.", action="clock.again", ticks=late)
+        await self._publish(found, {})
+        return bool(found)
+
+    async def _publish(self, ticks: Sequence[TickRow], specs: Mapping[str, SchedulePutData]) -> None:
+        """Ask for their jobs, for each as soon as it is due. `specs`: the schedules that are at hand."""
+        now, monotonic = self._clock.now(), self._clock.monotonic()
+        moments: dict[timedelta, list[TickRow]] = {}
+        for tick in ticks:
+            early = min(max(tick.due_at - now, _NOTHING), DECISION_LEAD)  # no more, whatever the clocks of others say
+            moments.setdefault(early, []).append(tick)
+        async with asyncio.TaskGroup() as group:
+            for early, due in moments.items():
+                group.create_task(self._publish_at(monotonic + early.total_seconds(), due, specs))
+
+    async def _publish_at(
+        self, monotonic: float, ticks: Sequence[TickRow], specs: Mapping[str, SchedulePutData]
+    ) -> None:
+        while (early := monotonic - self._clock.monotonic()) > _INSTANT:  # timers may be early by half a ms
+            await self._clock.sleep(early)
+        requests = [message for tick in ticks for message in request_messages(tick, specs.get(tick.schedule))]
+        await publish(self._bus, [*requests, *map(ticked_message, ticks)], self._clock)
+        fired = [tick.key for tick in ticks if tick.request is not None]
+        if fired:
+            await self._schedules.mark_ticks(fired, self._clock.now())
+        _log.debug("Ticks were decided.", action="clock.ticked", ticks=len(ticks), fired=len(fired))
+
+    async def _sleep(self, wake_at: datetime | None) -> None:
+        sleeping = asyncio.ensure_future(self._clock.sleep(self._sleep_seconds(wake_at)))
+        waking = asyncio.ensure_future(self._woken.wait())
+        try:
+            await asyncio.wait({sleeping, waking}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            sleeping.cancel()
+            waking.cancel()
+
+    def _sleep_seconds(self, wake_at: datetime | None) -> float:
+        if wake_at is None:
+            return _MAX_SLEEP
+        seconds = (wake_at - self._clock.now()).total_seconds()
+        return min(seconds, _MAX_SLEEP) if seconds > 0 else _CLAIMED_DELAY
+
+
+class TickerLoop(Loop):
+    """Runs `ticker` back to back; draining does not wait for the next tick."""
+
+    def __init__(self, ticker: Ticker, clock: Clock) -> None:
+        super().__init__("clock", ticker.run_once, every=None, clock=clock, judges_time=True)
+        self._ticker = ticker
+
+    async def _on_drain(self) -> None:
+        self._leaving = True
+        self._ticker.wake()
+        await super()._on_drain()

@@ -1,0 +1,327 @@
+"""A redrive asks again for what has died: a canary first, the others at a rate, until the cause is back."""
+
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+from services.scheduler.tests.stage import Stage, job_id, request
+
+from warrener_contracts.events import (
+    RedriveChangeRequested,
+    RedriveChangeRequestedData,
+    DeadLetterSelection,
+    ErrorInfo,
+    ErrorKind,
+    JobDropRequested,
+    JobDropRequestedData,
+    JobRedriveRequested,
+    JobRedriveRequestedData,
+)
+from warrener_contracts.identity import redrive_id
+from warrener_contracts.messages import build_message
+from warrener_contracts.states import JobState
+from warrener_store.dead_letters import CampaignRow, CampaignState, DeadLetterFilter
+from warrener_store.rows import DeadLetter, JobRow, DeadLetterState
+from warrener_store.testing import changed, died, succeeded
+
+CAUSE, OTHER = "0123456789ab", "ba9876543210"
+ALL = DeadLetterFilter(states=(), limit=10_000, oldest_first=True)
+CAMPAIGN = UUID("019440f7-9d20-7f31-8a64-4c1be07d25a9")
+BOOM = ErrorInfo(kind=ErrorKind.ERROR, type="Boom", message="boom")
+
+
+@pytest.fixture
+async def stage() -> AsyncGenerator[Stage]:
+    one = Stage()
+    await one.open()
+    yield one
+    await one.close()
+
+
+async def dead_jobs(stage: Stage, count: int, *, cause: str = CAUSE, first: int = 1, **terms: Any) -> None:
+    """So many jobs that have died."""
+    await stage.send_requests(*(request(number, **terms) for number in range(first, first + count)))
+    ids = [job_id(number) for number in range(first, first + count)]
+    await end(stage, ids, cause)
+    await stage.clock.advance(1)
+
+
+async def end(stage: Stage, ids: Sequence[UUID], cause: str | None) -> None:
+    """They die of this, or succeed."""
+    rows = await stage.store.jobs_by_id(ids)
+    assert len(rows) == len(ids)
+    now = stage.clock.now()
+    for row in rows.values():
+        if cause is None:
+            await stage.store.save_jobs([succeeded(row)])
+            continue
+        save = died(row, BOOM)
+        assert save.dead_letter is not None
+        dead_letter = replace(save.dead_letter, fingerprint=cause, died_at=now)
+        await stage.store.save_jobs([replace(save, dead_letter=dead_letter)])
+
+
+async def redrive(stage: Stage, then: float = 3.0, **terms: Any) -> None:
+    plain: dict[str, Any] = {"which": DeadLetterSelection(fingerprint=CAUSE), "by": "ann", "canary": 3, "rate": 5.0}
+    data = JobRedriveRequestedData(**(plain | terms))
+    event = JobRedriveRequested(id=str(CAMPAIGN), source="test", time=stage.clock.now(), data=data)
+    await stage.send(build_message(event), then=then)
+
+
+async def change(stage: Stage, what: Any, campaign: UUID = CAMPAIGN) -> None:
+    data = RedriveChangeRequestedData(campaign_id=campaign, change=what, by="bob", reason="because")
+    event = RedriveChangeRequested(id=str(uuid4()), source="test", time=stage.clock.now(), data=data)
+    await stage.send(build_message(event), then=3.0)
+
+
+async def the_campaign(stage: Stage) -> CampaignRow:
+    (row,) = await stage.store.dead_letter_store.campaigns()
+    return row
+
+
+async def dead_letters(stage: Stage, *states: DeadLetterState) -> list[DeadLetter]:
+    return await stage.store.dead_letter_store.list_dead_letters(replace(ALL, states=states))
+
+
+async def heirs(stage: Stage) -> list[JobRow]:
+    """The jobs that were asked for in place of dead ones and are not over."""
+    ids = [each.redriven_as for each in await dead_letters(stage, DeadLetterState.REQUEUED) if each.redriven_as]
+    return list((await stage.store.jobs_by_id(ids)).values())
+
+
+async def end_heirs(stage: Stage, cause: str | None = None, then: float = 3.0) -> int:
+    """How many there were."""
+    found = await heirs(stage)
+    await end(stage, [row.job_id for row in found], cause)
+    await stage.clock.advance(then)
+    return len(found)
+
+
+async def test_a_canary_goes_first_and_the_others_follow_at_the_rate(stage: Stage) -> None:
+    await dead_jobs(stage, 20)
+    await redrive(stage)
+    assert len(await heirs(stage)) == 3
+    await stage.clock.advance(600)
+    assert len(await heirs(stage)) == 3, "nothing else is asked for until all of the canary are over"
+    assert await end_heirs(stage, then=60) == 3
+    assert (await the_campaign(stage)).counts == {"succeeded": 3, "asked": 17}
+    await end_heirs(stage, then=60)
+    row = await the_campaign(stage)
+    assert (row.state, row.counts, row.wake_at) == (CampaignState.DONE, {"succeeded": 20}, None)
+    assert [entry.what.partition(":")[0] for entry in row.journal] == ["asked for", "rolling", "done"]
+    times = sorted(each.asked_at for each in await dead_letters(stage, DeadLetterState.SUCCEEDED) if each.asked_at)
+    assert times[-1] - times[3] >= timedelta(seconds=3.0), "17 at 5 a second"
+
+
+async def test_one_so_slow_that_no_calendar_has_its_next_job_begins_all_the_same(stage: Stage) -> None:
+    await dead_jobs(stage, 2)
+    await redrive(stage, canary=0, rate=1e-300)
+    assert len(await heirs(stage)) == 1
+    assert (await the_campaign(stage)).state is CampaignState.ROLLING
+
+
+async def test_the_same_failure_in_the_canary_stops_it_and_frees_the_others(stage: Stage) -> None:
+    await dead_jobs(stage, 1000)
+    await redrive(stage, canary=10)
+    assert await end_heirs(stage, CAUSE) == 10
+    await stage.clock.advance(600)
+    row = await the_campaign(stage)
+    assert (row.state, row.finished_at is not None) == (CampaignState.STOPPED, True)
+    assert row.why.startswith("the same failure is back: 10 of 10")
+    assert row.counts == {"returned": 10}
+    assert len(await dead_letters(stage, DeadLetterState.OPEN)) == 1000, "990, and those of the ten that died again"
+    assert not await heirs(stage)
+
+
+async def test_another_failure_in_the_canary_stops_it_too(stage: Stage) -> None:
+    await dead_jobs(stage, 20)
+    await redrive(stage)
+    await end_heirs(stage, OTHER)
+    row = await the_campaign(stage)
+    assert row.state is CampaignState.STOPPED
+    assert "another cause" in row.why
+
+
+async def test_after_the_canary_only_the_known_failure_stops_it(stage: Stage) -> None:
+    await dead_jobs(stage, 30)
+    await redrive(stage)
+    await end_heirs(stage)
+    await end_heirs(stage, OTHER, then=1)
+    assert (await the_campaign(stage)).state is CampaignState.ROLLING
+    await end_heirs(stage, CAUSE)
+    row = await the_campaign(stage)
+    assert row.state is CampaignState.STOPPED
+    assert row.counts["returned"] > 0
+    assert sum(row.counts.values()) < 30
+
+
+async def test_some_may_die_again_where_that_is_tolerated(stage: Stage) -> None:
+    await dead_jobs(stage, 4)
+    await redrive(stage, tolerate=1, canary=1)
+    await end_heirs(stage, CAUSE, then=10)
+    assert await end_heirs(stage, then=10) == 3
+    row = await the_campaign(stage)
+    assert (row.state, row.counts) == (CampaignState.DONE, {"returned": 1, "succeeded": 3})
+
+
+async def test_a_stopped_one_goes_on_with_a_new_canary(stage: Stage) -> None:
+    await dead_jobs(stage, 20)
+    await redrive(stage)
+    await end_heirs(stage, CAUSE)
+    await change(stage, "resume")
+    row = await the_campaign(stage)
+    assert (row.state, row.counts["asked"], row.journal[-1].by) == (CampaignState.CANARY, 3, "bob")
+    await end_heirs(stage, then=30)
+    await end_heirs(stage, then=30)
+    row = await the_campaign(stage)
+    # 17 of the twenty, and the dead letters of the three heirs that had died
+    assert (row.state, row.counts) == (CampaignState.DONE, {"returned": 3, "succeeded": 20})
+
+
+async def test_a_person_stops_it_and_requested_jobs_are_still_counted(stage: Stage) -> None:
+    await dead_jobs(stage, 20)
+    await redrive(stage)
+    await change(stage, "stop")
+    row = await the_campaign(stage)
+    assert (row.state, row.why, row.counts) == (
+        CampaignState.STOPPED,
+        "stopped by bob: because",
+        {"asked": 3},
+    )
+    await end_heirs(stage, then=60)
+    row = await the_campaign(stage)
+    assert (row.counts, row.finished_at is not None) == ({"succeeded": 3}, True)
+    assert len(await dead_letters(stage, DeadLetterState.OPEN)) == 17
+
+
+async def test_the_new_job_is_the_old_one_with_another_id(stage: Stage) -> None:
+    trace = "00-" + "a" * 32 + "-" + "b" * 16 + "-01"
+    parent = uuid4()
+    terms: dict[str, Any] = {"queue": "loading", "parent_id": parent, "idempotency_key": "k"}
+    await stage.send_requests(request(1, trace, **terms))
+    await end(stage, [job_id(1)], CAUSE)
+    await stage.clock.advance(1)
+    await redrive(stage, edits={"rows": [1]})
+    (heir,) = await heirs(stage)
+    (dead,) = (await stage.store.jobs_by_id([job_id(1)])).values()
+    assert heir.job_id == redrive_id(job_id(1), 1)
+    assert heir.source == f"warrener/redrive/{CAMPAIGN}"
+    assert heir.arguments == {"path": "a.csv", "rows": [1]}
+    assert (heir.queue, heir.parent_id, heir.idempotency_key) == ("loading", parent, None)
+    assert (heir.traceparent or "")[:35] == (dead.traceparent or "")[:35], "one trace"
+
+
+async def test_edits_that_the_schema_refuses_stop_it_before_anything_is_requested(stage: Stage) -> None:
+    await dead_jobs(stage, 5)
+    await redrive(stage, edits={"path": 5})
+    row = await the_campaign(stage)
+    assert (row.state, row.counts) == (CampaignState.STOPPED, {"refused": 5})
+    assert "arguments.path: expected string, got 5" in row.why
+    assert {each.note for each in await dead_letters(stage, DeadLetterState.REFUSED)} == {
+        "arguments.path: expected string, got 5"
+    }
+    assert not await heirs(stage)
+
+
+async def test_a_dry_run_counts_what_would_be_done_and_does_nothing(stage: Stage) -> None:
+    await dead_jobs(stage, 1200)
+    before = await dead_letters(stage)
+    await redrive(stage, dry_run=True)
+    row = await the_campaign(stage)
+    assert (row.state, row.counts) == (CampaignState.DONE, {"taken": 1200})
+    assert await dead_letters(stage) == before
+    assert not await heirs(stage)
+
+
+async def test_what_has_succeeded_since_is_skipped_by_default(stage: Stage) -> None:
+    await dead_jobs(stage, 2)
+    await stage.send_requests(request(3))
+    await end(stage, [job_id(3)], None)
+    await redrive(stage)
+    row = await the_campaign(stage)
+    assert (row.state, row.counts) == (CampaignState.DONE, {"overtaken": 2})
+    assert str(job_id(3)) in ((await dead_letters(stage, DeadLetterState.ALREADY_SUCCEEDED))[0].note or "")
+
+
+async def test_what_has_succeeded_since_is_requested_again_if_wanted(stage: Stage) -> None:
+    await dead_jobs(stage, 2)
+    await stage.send_requests(request(3))
+    await end(stage, [job_id(3)], None)
+    await redrive(stage, even_if_succeeded=True)
+    assert len(await heirs(stage)) == 2
+
+
+async def test_a_limit_takes_those_that_died_first(stage: Stage) -> None:
+    await dead_jobs(stage, 3)
+    await stage.clock.advance(5)
+    await dead_jobs(stage, 3, first=4)
+    await redrive(stage, limit=3)
+    requested = {each.job_id for each in await dead_letters(stage, DeadLetterState.REQUEUED)}
+    assert requested == {job_id(number) for number in (1, 2, 3)}
+    await end_heirs(stage)
+    assert (await the_campaign(stage)).state is CampaignState.DONE
+
+
+async def test_a_cancelled_heir_leaves_its_dead_letter_to_the_next_redrive(stage: Stage) -> None:
+    await dead_jobs(stage, 1)
+    await redrive(stage)
+    (heir,) = await heirs(stage)
+    over = changed(heir, state=JobState.CANCELLED, wake_at=None, finished_at=stage.clock.now())
+    await stage.store.save_jobs([over])
+    await stage.clock.advance(10)
+    (dead_letter,) = await dead_letters(stage)
+    assert (dead_letter.state, dead_letter.state.unresolved) == (DeadLetterState.REOPENED, True)
+
+
+async def test_a_request_that_was_lost_is_published_again_under_its_id(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The scheduler was killed when it had noted the letters and not yet published."""
+    await dead_jobs(stage, 3)
+    publish = stage.bus.publish
+    lost: list[object] = []
+
+    async def lose(sent: Sequence[Any]) -> Any:
+        if any(b"warrener/redrive" in message.body for message in sent) and not lost:
+            lost.append(sent)
+            raise ConnectionError("killed here")
+        return await publish(sent)
+
+    monkeypatch.setattr(stage.bus, "publish", lose)
+    await redrive(stage)
+    assert lost
+    assert len(await dead_letters(stage, DeadLetterState.REQUEUED)) == 3
+    assert not await heirs(stage)
+    await stage.clock.advance(60)
+    assert len(await heirs(stage)) == 3
+    assert {each.redrives for each in await dead_letters(stage, DeadLetterState.REQUEUED)} == {1}
+
+
+async def test_dropped_dead_letters_stay_with_who_dropped_them_and_why(stage: Stage) -> None:
+    await dead_jobs(stage, 1100)
+    await dead_jobs(stage, 1, first=2000, cause=OTHER)
+    data = JobDropRequestedData(which=DeadLetterSelection(fingerprint=CAUSE), by="ann", reason="withdrawn")
+    await stage.send(build_message(JobDropRequested(id=str(CAMPAIGN), source="test", data=data)))
+    row = await the_campaign(stage)
+    assert (row.state, row.counts) == (CampaignState.DONE, {"dropped": 1100})
+    assert {each.note for each in await dead_letters(stage, DeadLetterState.DROPPED)} == {"dropped by ann: withdrawn"}
+    (left,) = await dead_letters(stage, DeadLetterState.OPEN)
+    assert left.fingerprint == OTHER
+
+
+async def test_a_repeated_request_is_one_campaign(stage: Stage) -> None:
+    await dead_jobs(stage, 3)
+    await redrive(stage)
+    await redrive(stage)
+    assert (await the_campaign(stage)).counts == {"asked": 3}
+    assert len(await heirs(stage)) == 3
+
+
+async def test_a_change_of_an_unknown_campaign_is_parked(stage: Stage) -> None:
+    await change(stage, "stop", uuid4())
+    ((reason, body),) = stage.parked()
+    assert reason == "unknown_job"
+    assert b"campaign_change_requested" in body

@@ -1,0 +1,432 @@
+"""What becomes of ticks: decided once, on time, as the owner of the schedule chose; the ledger says it."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from services.scheduler.tests.stage import Stage, request
+
+from warrener_contracts import topology
+from warrener_contracts.events import (
+    Event,
+    JobCancelRequested,
+    JobRejected,
+    JobRequested,
+    ScheduleCommandData,
+    SchedulePauseRequested,
+    SchedulePut,
+    SchedulePutData,
+    ScheduleRemoveRequested,
+    ScheduleResumeRequested,
+    ScheduleTicked,
+    ScheduleTriggerRequested,
+    TickStatus,
+)
+from warrener_contracts.identity import tick_job_id
+from warrener_contracts.messages import build_message
+from warrener_contracts.schedule_rules import ScheduleChoices, CronRule, IntervalRule, MisfirePolicy, OnceRule
+from warrener_contracts.states import JobState
+from warrener_scheduler.schedules.tick_decisions import DECISION_LEAD, BATCH_SIZE, decide_ticks, plan_first_tick
+from warrener_store.port import Save
+from warrener_store.rows import JobRow
+from warrener_store.schedules.rows import DueSchedule, ScheduleRow, TickRow
+
+SECOND = timedelta(seconds=1)
+START = datetime.fromisoformat("2026-01-01T00:00:00Z")
+ZONES = "2026a"
+
+
+def put(name: str = "tick", **choices: Any) -> SchedulePut:
+    rule = choices.pop("rule", IntervalRule(every=SECOND))
+    data = SchedulePutData(
+        name=name,
+        rule=rule,
+        job_type="flights.load",
+        arguments={"path": "a.csv"},
+        timezone=choices.pop("timezone", "UTC"),
+        choices=ScheduleChoices.model_validate(choices),
+        reply_to="desk",
+    )
+    return SchedulePut(id=f"put-{name}", source="test", data=data)
+
+
+ScheduleCommandType = type[
+    SchedulePauseRequested | ScheduleResumeRequested | ScheduleRemoveRequested | ScheduleTriggerRequested
+]
+
+
+def named(kind: ScheduleCommandType, name: str = "tick", event_id: str = "1") -> Event[Any]:
+    return kind(id=event_id, source="test", data=ScheduleCommandData(name=name))
+
+
+async def send(stage: Stage, *events: Event[Any], then: float = 0.0) -> None:
+    await stage.send(*map(build_message, events), then=then)
+
+
+async def ledger(stage: Stage, name: str = "tick") -> list[TickRow]:
+    return list(reversed(await stage.store.ticks_of(name, 10_000)))
+
+
+async def fates(stage: Stage, name: str = "tick") -> list[str]:
+    return [tick.fate.value for tick in await ledger(stage, name)]
+
+
+def at(seconds: float) -> datetime:
+    return START + timedelta(seconds=seconds)
+
+
+def job_ids(stage: Stage) -> list[UUID]:
+    return [event.data.job_id for event in stage.dispatched()]
+
+
+class TestOnTime:
+    async def test_each_tick_requests_one_job_whose_id_is_derived_from_it(self, stage: Stage) -> None:
+        begun = stage.clock.now()
+        await send(stage, put(), then=3.2)
+        ticks = await ledger(stage)
+        assert [tick.nominal_at for tick in ticks] == [begun + SECOND * n for n in range(4)]
+        assert job_ids(stage) == [tick_job_id("tick", tick.nominal_at) for tick in ticks]
+        assert {tick.fate for tick in ticks} == {TickStatus.FIRED}
+        assert all(tick.fired_at == tick.due_at and tick.request is None for tick in ticks)
+
+    async def test_it_sleeps_until_the_next_tick_and_no_longer(self, stage: Stage) -> None:
+        await send(stage, put(rule=OnceRule(at=stage.clock.now() + timedelta(hours=30))), then=30 * 3600 - 0.1)
+        assert await ledger(stage) == []
+        await stage.clock.advance(0.1)
+        assert await fates(stage) == ["fired"]
+        assert (await stage.store.schedules())["tick"].wake_at is None
+
+    async def test_a_tick_is_decided_a_little_ahead_and_requested_when_it_is_due(self, stage: Stage) -> None:
+        due = stage.clock.now() + timedelta(hours=1)
+        await send(stage, put(rule=OnceRule(at=due)), then=3600 - 0.01)
+        (tick,) = await ledger(stage)
+        assert (tick.decided_at, tick.fired_at) == (due - DECISION_LEAD, None)
+        assert job_ids(stage) == []
+        await stage.clock.advance(0.01)
+        assert job_ids(stage) == [tick.job_id]
+        row = (await stage.store.jobs_by_id(job_ids(stage)))[job_ids(stage)[0]]
+        assert row.requested_at == due
+
+    async def test_nothing_is_decided_ahead_where_it_hangs_on_the_last_job(self, stage: Stage) -> None:
+        due = stage.clock.now() + timedelta(hours=1)
+        await send(stage, put(rule=OnceRule(at=due), overlap="skip"), then=3600 - 0.01)
+        assert await ledger(stage) == []
+        await stage.clock.advance(0.01)
+        assert [tick.decided_at for tick in await ledger(stage)] == [due]
+
+    async def test_ticks_are_published(self, stage: Stage) -> None:
+        await send(stage, put(), then=0.5)
+        published = [event for event in stage.published(topology.EVENTS) if isinstance(event, ScheduleTicked)]
+        assert [event.data.fate for event in published] == [TickStatus.FIRED]
+        assert published[0].data.job_id == job_ids(stage)[0]
+
+    async def test_the_job_is_as_the_schedule_specifies(self, stage: Stage) -> None:
+        await send(stage, put(), then=0.5)
+        row = (await stage.store.jobs_by_id(job_ids(stage)))[job_ids(stage)[0]]
+        assert (row.job_type, row.arguments, row.source) == (
+            "flights.load",
+            {"path": "a.csv"},
+            "warrener/schedule/tick",
+        )
+
+    async def test_jitter_is_respected(self, stage: Stage) -> None:
+        await send(stage, put(rule=IntervalRule(every=timedelta(minutes=1)), jitter=30), then=300)
+        ticks = [tick for tick in await ledger(stage) if tick.fired_at is not None]
+        late = [(tick.due_at - tick.nominal_at).total_seconds() for tick in ticks]
+        assert len(late) >= 4
+        assert len(set(late)) == len(late)
+        assert all(0 <= one < 30 for one in late)
+        assert all(tick.fired_at == tick.due_at for tick in ticks)
+
+    async def test_a_schedule_ends_after_so_many_runs(self, stage: Stage) -> None:
+        await send(stage, put(max_runs=2), then=5)
+        assert await fates(stage) == ["fired", "fired"]
+
+
+class TestCommands:
+    async def test_a_repeat_changes_nothing(self, stage: Stage) -> None:
+        await send(stage, put(), put(), then=1.5)
+        await send(stage, put(), then=0)
+        assert await fates(stage) == ["fired", "fired"]
+
+    async def test_paused_ticks_stand_in_the_ledger(self, stage: Stage) -> None:
+        await send(stage, put(), then=0.5)
+        await send(stage, named(SchedulePauseRequested), then=2)
+        await send(stage, named(ScheduleResumeRequested), then=1)
+        assert await fates(stage) == ["fired", "skipped", "skipped", "fired"]
+        assert (await ledger(stage))[1].reason == "the schedule is paused: asked for"
+
+    async def test_a_removed_schedule_ticks_no_more_and_its_ledger_stays(self, stage: Stage) -> None:
+        await send(stage, put(), then=0.5)
+        await send(stage, named(ScheduleRemoveRequested), then=5)
+        assert await stage.store.schedules() == {}
+        assert await fates(stage) == ["fired"]
+
+    async def test_a_trigger_requests_one_job_however_often_it_is_sent(self, stage: Stage) -> None:
+        await send(stage, put(rule=CronRule(expression="@yearly"), start=at(3600)), then=1)
+        trigger = named(ScheduleTriggerRequested)
+        await send(stage, trigger, trigger, then=1)
+        assert len(job_ids(stage)) == 1
+        assert [tick.fate for tick in await ledger(stage)] == [TickStatus.TRIGGERED]
+        assert (await ledger(stage))[0].fired_at is not None
+
+    async def test_triggers_in_whole_seconds_take_no_place_of_a_tick_or_of_each_other(
+        self, stage: Stage
+    ) -> None:
+        await send(stage, put(), then=2.5)
+        tick = (await ledger(stage))[1]
+        triggers = [named(ScheduleTriggerRequested, event_id=name) for name in "ab"]
+        published = [event.model_copy(update={"time": tick.nominal_at}) for event in triggers]
+        await send(stage, *published, *published, then=0.4)
+        assert (await fates(stage)).count("triggered") == 2
+        assert set(job_ids(stage)) == {tick.job_id for tick in await ledger(stage)}
+        assert len(set(job_ids(stage))) == len(await ledger(stage)) == 5
+
+    @pytest.mark.parametrize(
+        ("wish", "detail"),
+        [
+            (put(rule=CronRule(expression="0 0 31 2 *")), "expected a cron expression"),
+            (put(rule=CronRule(expression="often")), "expected a cron expression"),
+            (put(rule=IntervalRule(every=timedelta(milliseconds=99))), "at least 0.1 s"),
+            (put(timezone="Europe/Bermuda"), "IANA time zone database"),
+            (put(start=at(2), end=at(1)), "never does"),
+            (named(ScheduleTriggerRequested, "unknown"), "expected the name of a schedule, got 'unknown'"),
+        ],
+    )
+    async def test_a_schedule_that_is_refused_is_answered_and_parked(
+        self, stage: Stage, command: Event[Any], detail: str
+    ) -> None:
+        await send(stage, command, then=1)
+        published = [event for event in stage.published(topology.EVENTS) if isinstance(event, JobRejected)]
+        assert detail in published[0].data.detail
+        assert [reason for reason, _ in stage.parked()] == ["bad_fields"]
+        assert await stage.store.schedules() == {}
+
+    async def test_commands_and_requests_share_one_queue_in_any_mixture(self, stage: Stage) -> None:
+        await send(stage, request(1), put(), named(SchedulePauseRequested), request(2), then=0.5)
+        assert len(stage.dispatched()) >= 2
+        assert (await stage.store.schedules())["tick"].paused
+
+
+class TestOverlap:
+    async def over(self, stage: Stage, job_id: UUID) -> None:
+        row: JobRow = (await stage.store.jobs_by_id([job_id]))[job_id]
+        now = stage.clock.now()
+        end = replace(row, version=row.version + 1, state=JobState.SUCCEEDED, wake_at=None, finished_at=now)
+        await stage.store.save_jobs([Save(end)])
+
+    async def test_allow(self, stage: Stage) -> None:
+        await send(stage, put(), then=2.5)
+        assert await fates(stage) == ["fired"] * 3
+
+    async def test_skip(self, stage: Stage) -> None:
+        await send(stage, put(overlap="skip"), then=1.5)
+        await self.over(stage, job_ids(stage)[0])
+        await stage.clock.advance(1)
+        assert await fates(stage) == ["fired", "skipped", "fired"]
+        assert (await ledger(stage))[1].reason == "the job of an earlier tick is not over"
+
+    async def test_queue_one(self, stage: Stage) -> None:
+        await send(stage, put(overlap="queue_one", max_runs=2), then=3.5)
+        assert await fates(stage) == ["fired", "waiting"]
+        await self.over(stage, job_ids(stage)[0])
+        await stage.clock.advance(1.5)
+        assert (await fates(stage))[:2] == ["fired", "fired"]
+        assert len(job_ids(stage)) == 2
+
+    async def test_queue_one_skips_what_comes_while_one_waits(self, stage: Stage) -> None:
+        await send(stage, put(overlap="queue_one"), then=3.5)
+        assert await fates(stage) == ["fired", "waiting", "skipped", "skipped"]
+
+    async def test_a_waiting_tick_is_fired_though_its_schedule_is_replaced_and_not_due_for_long(
+        self, stage: Stage
+    ) -> None:
+        await send(stage, put(overlap="queue_one"), then=1.5)
+        assert await fates(stage) == ["fired", "waiting"]
+        yearly = put(overlap="queue_one", rule=CronRule(expression="@yearly"))
+        await send(stage, yearly.model_copy(update={"id": "put-again"}), then=1)
+        await self.over(stage, job_ids(stage)[0])
+        await stage.clock.advance(1.5)
+        assert await fates(stage) == ["fired", "fired"]
+
+    async def test_queue_all_fires_them_in_their_order(self, stage: Stage) -> None:
+        await send(stage, put(overlap="queue_all", max_runs=3), then=2.5)
+        assert await fates(stage) == ["fired", "waiting", "waiting"]
+        for count in (1, 2, 3):
+            assert len(job_ids(stage)) == count
+            await self.over(stage, job_ids(stage)[-1])
+            await stage.clock.advance(1.5)
+        assert job_ids(stage) == [tick.job_id for tick in await ledger(stage)]
+
+    async def test_cancel_stops_the_running_one(self, stage: Stage) -> None:
+        await send(stage, put(overlap="cancel"), then=1.5)
+        cancels = [event for event in stage.published(topology.STATUS) if isinstance(event, JobCancelRequested)]
+        assert [event.data.job_id for event in cancels] == job_ids(stage)[:1]
+        assert await fates(stage) == ["fired", "fired"]
+
+    async def test_a_job_that_was_rejected_does_not_block_for_ever(self, stage: Stage) -> None:
+        unknown = put(overlap="skip", rule=IntervalRule(every=timedelta(seconds=30)))
+        data = unknown.data.model_copy(update={"job_type": "unknown"})
+        await send(stage, unknown.model_copy(update={"data": data}), then=95)
+        assert (await fates(stage))[:3] == ["fired"] * 3
+
+    async def test_skip_holds_while_requests_wait_for_minutes(self, stage: Stage) -> None:
+        every = put(overlap="skip", rule=IntervalRule(every=timedelta(seconds=30)))
+        await send(stage, every, then=35)
+        await self.over(stage, job_ids(stage)[0])
+        stage.broker.mute(topology.REQUESTS_QUEUE.name)
+        await stage.clock.advance(600)
+        assert await fates(stage) == ["fired", "fired", *["skipped"] * 19]
+        stage.broker.mute(topology.REQUESTS_QUEUE.name, muted=False)
+        await stage.clock.advance(1)
+        assert len(job_ids(stage)) == 2, "never two at once"
+        await self.over(stage, job_ids(stage)[1])
+        await stage.clock.advance(30)
+        assert (await fates(stage))[-1] == "fired"
+
+    async def test_what_was_lost_with_its_queue_does_not_block_for_ever(self, stage: Stage) -> None:
+        every = put(overlap="skip", rule=IntervalRule(every=timedelta(minutes=10)))
+        await send(stage, every, then=605)
+        await self.over(stage, job_ids(stage)[0])
+        stage.broker.mute(topology.REQUESTS_QUEUE.name)
+        await stage.clock.advance(600)
+        stage.broker.purge(topology.REQUESTS_QUEUE.name)
+        stage.broker.mute(topology.REQUESTS_QUEUE.name, muted=False)
+        await stage.clock.advance(3600)
+        assert await fates(stage) == ["fired", "fired", *["skipped"] * 5, "fired"]
+
+
+class TestFailure:
+    async def test_a_schedule_whose_zone_has_gone_does_not_stop_the_others(self, stage: Stage) -> None:
+        row = scheduled(stage.clock.now(), name="gone", rule=CronRule(expression="* * * * *"))
+        spec = row.asked.model_copy(update={"timezone": "Europe/Bermuda"})
+        await stage.store.put_schedules([replace(row, asked=spec, wake_at=stage.clock.now())])
+        await send(stage, put(), then=3.5)
+        assert await fates(stage) == ["fired"] * 4
+        assert await fates(stage, "gone") == []
+
+
+class TestCrash:
+    async def test_what_a_dead_scheduler_has_decided_is_published_by_another(self, stage: Stage) -> None:
+        row = scheduled(stage.clock.now())
+        await stage.store.put_schedules([row])
+        decided = await stage.store.advance_schedules(
+            stage.clock.now(), 5, lambda due: [decide_ticks(one, stage.clock.now(), ZONES) for one in due]
+        )
+        assert [tick.fate for tick in decided] == [TickStatus.FIRED]  # and here it dies
+        await stage.clock.advance(0.9)
+        assert job_ids(stage) == []
+        await stage.clock.advance(6)
+        assert decided[0].job_id in job_ids(stage)
+        assert len(set(job_ids(stage))) == len(job_ids(stage)), "each job is dispatched once"
+
+
+# -- missed ticks: pure ------------------------------------------------------------------------------------
+
+
+def scheduled(put_at: datetime, **choices: Any) -> ScheduleRow:
+    return plan_first_tick(ScheduleRow(asked=put(**choices).data, put_at=put_at, zone_version=ZONES), put_at)
+
+
+def decided(row: ScheduleRow, *moments: datetime) -> tuple[ScheduleRow, list[TickRow]]:
+    ticks: list[TickRow] = []
+    for now in moments:
+        while row.wake_at is not None and row.wake_at <= now:
+            step = decide_ticks(DueSchedule(row), now, ZONES)
+            row = step.row
+            ticks += step.ticks
+    return row, ticks
+
+
+F, S, U, C = "fired", "skipped", "caught_up", "coalesced"
+
+
+@pytest.mark.parametrize(
+    ("choices", "expected"),
+    [
+        ({"misfire": "skip"}, [S, S, S, F]),
+        ({"misfire": "once"}, [C, C, C, F]),
+        ({"misfire": "all"}, [U, U, U, F]),
+        ({"misfire": "all", "catch_up_most": 2}, [S, U, U, F]),
+        ({"misfire": "window", "catch_up_window": 2.5}, [S, U, U, F]),
+        ({"misfire": "skip", "grace": 0.1}, [S, S, S, S]),
+        ({"misfire": "once", "grace": 0.1}, [C, C, C, U]),
+        ({"misfire": "all", "grace": 0.1, "catch_up_most": 2}, [S, S, U, U]),
+    ],
+)
+def test_a_schedule_that_was_not_looked_at_over_3_ticks(choices: dict[str, Any], expected: list[str]) -> None:
+    row, ticks = decided(scheduled(START, **choices), at(3.2))
+    assert [tick.fate.value for tick in ticks] == expected
+    assert [tick.nominal_at for tick in ticks] == [at(n) for n in range(4)]
+    assert row.next_at == at(4)
+    assert all(tick.reason for tick in ticks if tick.fate is not TickStatus.FIRED), "the ledger says why"
+    assert all((tick.request is None) == (tick.fate.value in (S, C)) for tick in ticks)
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    misfire=st.sampled_from(MisfirePolicy),
+    most=st.integers(1, 5),
+    pauses=st.lists(st.floats(0.1, 20), min_size=1, max_size=8),
+)
+def test_every_nominal_time_has_one_row_whenever_somebody_looks(
+    misfire: MisfirePolicy, most: int, pauses: Sequence[float]
+) -> None:
+    row = scheduled(START, misfire=misfire, catch_up_most=most, catch_up_window=3)
+    looks = [at(sum(pauses[: n + 1])) for n in range(len(pauses))]
+    row, ticks = decided(row, *looks)
+    until = looks[-1] + DECISION_LEAD
+    assert [tick.nominal_at for tick in ticks] == [
+        at(n) for n in range(int(sum(pauses)) + 2) if at(n) <= until
+    ]
+    assert row.runs == sum(tick.request is not None for tick in ticks)
+
+
+def test_a_tick_is_not_missed_before_the_next_one_is_due() -> None:
+    row = scheduled(START, rule=IntervalRule(every=timedelta(milliseconds=100)))
+    step = decide_ticks(DueSchedule(row), at(0.099), ZONES)
+    assert [(tick.nominal_at, tick.fate) for tick in step.ticks] == [(START, TickStatus.FIRED)]
+    step = decide_ticks(DueSchedule(step.row), at(0.099), ZONES)
+    assert [(tick.nominal_at, tick.fate) for tick in step.ticks] == [(at(0.1), TickStatus.FIRED)]
+
+
+@pytest.mark.parametrize(("misfire", "jobs"), [("skip", 1), ("once", 1), ("all", 11), ("window", 6)])
+def test_a_long_absence_is_caught_up_with_in_portions(misfire: str, jobs: int) -> None:
+    count = 3 * BATCH_SIZE + 500
+    row = scheduled(START, misfire=misfire, catch_up_most=10, catch_up_window=5.5)
+    first = decide_ticks(DueSchedule(row), at(count), ZONES)
+    assert len(first.ticks) == BATCH_SIZE
+    assert first.row.wake_at == at(BATCH_SIZE) - DECISION_LEAD, "the others have their turn between"
+    row, ticks = decided(row, at(count))
+    assert [tick.nominal_at for tick in ticks] == [at(n) for n in range(count + 1)]
+    assert sum(tick.request is not None for tick in ticks) == jobs
+    assert ticks[-1].fate is TickStatus.FIRED
+
+
+def test_another_zone_database_replans() -> None:
+    row = scheduled(START, rule=CronRule(expression="0 12 * * *"))
+    wrong = replace(row, zone_version="2025z", next_at=at(11 * 3600), wake_at=START)
+    step = decide_ticks(DueSchedule(wrong), START, ZONES)
+    assert step.ticks == ()
+    assert (step.row.next_at, step.row.zone_version) == (at(12 * 3600), ZONES)
+
+
+def test_a_replaced_schedule_has_missed_nothing_before_that_when_it_is_replanned() -> None:
+    row = scheduled(at(3600 * 72), rule=CronRule(expression="@hourly"))
+    again = replace(row, zone_version="2025z", last_at=START, wake_at=row.put_at)
+    step = decide_ticks(DueSchedule(again), at(3600 * 72 + 60), ZONES)
+    assert [tick.nominal_at for tick in step.ticks] == [row.put_at]
+    later = decide_ticks(DueSchedule(replace(again, last_at=row.put_at)), at(3600 * 72 + 60), ZONES)
+    assert later.ticks == ()
+
+
+def test_the_request_of_a_tick_is_the_same_as_anyones() -> None:
+    _, ticks = decided(scheduled(START), START)
+    assert ticks[0].request is not None
+    request_event = JobRequested.model_validate_json(ticks[0].request[1:-1])
+    assert request_event.id == str(ticks[0].job_id)

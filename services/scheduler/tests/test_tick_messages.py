@@ -1,0 +1,130 @@
+"""What a tick says is written without validation: it is, byte for byte, what the contracts write."""
+
+from datetime import UTC, datetime, timedelta, timezone
+from uuid import UUID, uuid4
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from services.scheduler.tests.test_dispatch_messages import MOMENTS, VALUES, WORDS
+
+from warrener_contracts.codec import DecodedEvent, decode
+from warrener_contracts.events import (
+    JobRequested,
+    JobRequestedData,
+    SchedulePutData,
+    ScheduleTicked,
+    ScheduleTickedData,
+    TickStatus,
+)
+from warrener_contracts.messages import build_message
+from warrener_contracts.policy import Backoff, PolicyOverrides
+from warrener_contracts.schedule_rules import ScheduleChoices, OnceRule, OverlapPolicy
+from warrener_scheduler.schedules.tick_messages import request_messages, request_text, ticked_message
+from warrener_scheduler.dispatch_messages import SOURCE
+from warrener_store.schedules.rows import TickRow
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+NAMES = st.lists(WORDS, min_size=1, max_size=3).map(".".join)
+POLICIES = st.builds(
+    PolicyOverrides,
+    timeout=st.none() | st.timedeltas(timedelta(microseconds=1), timedelta(days=30)),
+    max_attempts=st.none() | st.integers(1, 100),
+    backoff=st.none() | st.sampled_from([Backoff(), Backoff.listed("1s", "1h")]),
+)
+SCHEDULES = st.builds(
+    SchedulePutData,
+    name=NAMES,
+    rule=st.just(OnceRule(at=NOON)),
+    job_type=NAMES,
+    arguments=st.dictionaries(st.sampled_from(["a", '\u00fc"', "\\"]), VALUES, max_size=3),
+    queue=st.none() | WORDS,
+    policy=st.none() | POLICIES,
+)
+TICKS = st.builds(
+    TickRow,
+    schedule=NAMES,
+    nominal_at=MOMENTS,
+    fate=st.sampled_from(TickStatus),
+    due_at=MOMENTS,
+    decided_at=MOMENTS,
+    reason=st.sampled_from(["", "missed: 2.0 s late", 'because of "\u00fc"\n']),
+    job_id=st.none() | st.uuids(),
+)
+
+
+def fired(spec: SchedulePutData, request: str, job_id: UUID) -> TickRow:
+    return TickRow(
+        schedule=spec.name,
+        nominal_at=NOON,
+        fate=TickStatus.FIRED,
+        due_at=NOON,
+        decided_at=NOON,
+        job_id=job_id,
+        request=request,
+    )
+
+
+# A schedule has many fields: to draw one takes a while where the machine is busy.
+@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@given(spec=SCHEDULES, job_id=st.uuids(), moment=MOMENTS)
+def test_the_request_of_a_tick_is_what_the_contracts_write(
+    spec: SchedulePutData, job_id: UUID, moment: datetime
+) -> None:
+    tick = fired(spec, request_text(spec, job_id, moment), job_id)
+    data = JobRequestedData(
+        job_type=spec.job_type, arguments=spec.arguments, queue=spec.queue, policy=spec.policy
+    )
+    source = f"warrener/schedule/{spec.name}"
+    expected = JobRequested(id=str(job_id), source=source, time=moment, subject=str(job_id), data=data)
+    assert request_messages(tick, spec) == [build_message(expected)]
+    assert request_messages(tick) == [build_message(expected)], "and when it is published again"
+
+
+def test_the_request_behind_a_cancel_is_two_messages() -> None:
+    spec = SchedulePutData(
+        name="n", rule=OnceRule(at=NOON), job_type="t", choices=ScheduleChoices(overlap=OverlapPolicy.CANCEL)
+    )
+    job_id = uuid4()
+    for text, messages in (
+        (request_text(spec, job_id, NOON), 1),
+        (request_text(spec, job_id, NOON, uuid4()), 2),
+    ):
+        found = request_messages(fired(spec, text, job_id), spec)
+        assert len(found) == messages
+        assert found[-1].message_id == str(job_id)
+
+
+def test_without_a_request_there_is_no_message() -> None:
+    spec = SchedulePutData(name="n", rule=OnceRule(at=NOON), job_type="t")
+    tick = TickRow(schedule="n", nominal_at=NOON, fate=TickStatus.SKIPPED, due_at=NOON, decided_at=NOON)
+    assert request_messages(tick, spec) == []
+    assert request_messages(tick) == []
+
+
+@settings(deadline=None)
+@given(tick=TICKS)
+def test_the_event_of_a_tick_is_what_the_contracts_write(tick: TickRow) -> None:
+    event = ScheduleTicked(
+        id=f"{tick.schedule}:{tick.nominal_at.isoformat()}:{tick.fate.value}",
+        source=SOURCE,
+        time=tick.decided_at,
+        subject=tick.schedule,
+        data=ScheduleTickedData(
+            name=tick.schedule,
+            nominal_at=tick.nominal_at,
+            fate=tick.fate,
+            reason=tick.reason,
+            job_id=tick.job_id,
+            late_seconds=max((tick.decided_at - tick.due_at).total_seconds(), 0.0),
+        ),
+    )
+    message = ticked_message(tick)
+    assert message == build_message(event)
+    (found,) = decode(message.body, message.content_type)
+    assert isinstance(found, DecodedEvent)
+
+
+def test_a_time_of_any_zone_is_written_in_utc() -> None:
+    noon = NOON.astimezone(timezone(timedelta(hours=2)))
+    spec = SchedulePutData(name="n", rule=OnceRule(at=NOON), job_type="t")
+    assert '"time":"2026-01-01T12:00:00Z"' in request_text(spec, uuid4(), noon)
