@@ -1,7 +1,7 @@
 """Fixtures of the supervisor's tests."""
 
 import pytest
-from services.supervisor.tests.words import MakeRow, make
+from services.supervisor.tests.event_factory import MakeRow, make
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from services.supervisor.tests.words import BOOM, NOW, failed, make, overdue, released
+from services.supervisor.tests.event_factory import BOOM, NOW, failed, make, overdue, released
 
 from warrener_contracts.circuit_breaker import BreakerPolicy, BreakerState
 from warrener_contracts.events import BreakerSetRequestedData, ErrorInfo, ErrorKind
@@ -14,55 +14,55 @@ from warrener_contracts.policy import JobPolicy
 from warrener_contracts.states import JobState
 from warrener_store.breaker_gate import RECHECK_INTERVAL, OpenBreakers
 from warrener_store.rows import BreakerRow
-from warrener_supervisor.breakers import turns
-from warrener_supervisor.breakers.blame import Ended
+from warrener_supervisor.breakers import transitions
+from warrener_supervisor.breakers.attribution import AttemptCounts
 from warrener_supervisor.breakers.window import Window
-from warrener_supervisor.held import kept_in_store
+from warrener_supervisor.breaker_holds import is_stored_only
 from warrener_supervisor.judgement import judge
-from warrener_supervisor.moment import Moment
-from warrener_supervisor.rules import Rules
-from warrener_supervisor.verdicts import Judgement
+from warrener_supervisor.context import JudgeContext
+from warrener_supervisor.timings import Timings
+from warrener_supervisor.verdicts import JobTransition
 
 NAME = "dependency:billing-api"
 POLICY = BreakerPolicy(failure_rate=0.5, window=timedelta(minutes=1), at_least=10, probes=2)
 NEEDS_IT = JobPolicy(depends_on=("billing-api",), max_attempts=2)
-OPEN = turns.opened(None, NAME, POLICY, "too much fails", NOW)
+OPEN = transitions.open_breaker(None, NAME, POLICY, "too much fails", NOW)
 HALF_OPEN = replace(OPEN, state=BreakerState.HALF_OPEN)
 
 
-def at(*rows: BreakerRow) -> Moment:
-    return Moment(NOW, Rules(), holding=OpenBreakers(rows))
+def at(*rows: BreakerRow) -> JudgeContext:
+    return JudgeContext(NOW, Timings(), holding=OpenBreakers(rows))
 
 
-def judged(row_state: JobState, event: object, *rows: BreakerRow) -> Judgement:
-    ruling = judge(make(row_state, policy=NEEDS_IT), event, at(*rows))  # type: ignore[arg-type]
-    assert isinstance(ruling, Judgement)
-    return ruling
+def judged(row_state: JobState, event: object, *rows: BreakerRow) -> JobTransition:
+    decision = judge(make(row_state, policy=NEEDS_IT), event, at(*rows))  # type: ignore[arg-type]
+    assert isinstance(decision, JobTransition)
+    return decision
 
 
 class TestWindow:
     def test_it_trips_at_the_rate_once_there_are_enough_attempts(self) -> None:
         window = Window()
-        window.add(Ended(well=4, badly=5), POLICY, NOW)
-        assert window.trips(POLICY, NOW) is None, "nine are too few to say anything"
-        window.add(Ended(well=1), POLICY, NOW)
-        assert window.trips(POLICY, NOW) == "5 of 10 attempts within 60 s have failed"
+        window.add(AttemptCounts(successes=4, failures=5), POLICY, NOW)
+        assert window.trip_reason(POLICY, NOW) is None, "nine are too few to say anything"
+        window.add(AttemptCounts(successes=1), POLICY, NOW)
+        assert window.trip_reason(POLICY, NOW) == "5 of 10 attempts within 60 s have failed"
 
     def test_what_ended_long_ago_does_not_count(self) -> None:
         window = Window()
-        window.add(Ended(badly=50), POLICY, NOW)
+        window.add(AttemptCounts(failures=50), POLICY, NOW)
         later = NOW + timedelta(seconds=61)
-        window.add(Ended(well=10), POLICY, later)
-        assert window.trips(POLICY, later) is None
+        window.add(AttemptCounts(successes=10), POLICY, later)
+        assert window.trip_reason(POLICY, later) is None
 
     @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=50))
     def test_it_never_trips_below_the_rate(self, batches: list[tuple[int, int]]) -> None:
         window = Window()
-        for well, badly in batches:
-            window.add(Ended(well, badly), POLICY, NOW)
-        well, badly = (sum(each[part] for each in batches) for part in (0, 1))
-        assert (window.trips(POLICY, NOW) is not None) == (
-            well + badly >= POLICY.at_least and badly >= POLICY.failure_rate * (well + badly)
+        for successes, failures in batches:
+            window.add(AttemptCounts(successes, failures), POLICY, NOW)
+        successes, failures = (sum(each[part] for each in batches) for part in (0, 1))
+        assert (window.trip_reason(POLICY, NOW) is not None) == (
+            successes + failures >= POLICY.at_least and failures >= POLICY.failure_rate * (successes + failures)
         )
 
 
@@ -70,9 +70,9 @@ class TestTurns:
     def test_each_failed_probe_doubles_the_cooldown_up_to_the_longest(self) -> None:
         row, cooldowns = OPEN, [OPEN.until]
         for _ in range(20):
-            half = turns.on_time(row, row.until or NOW)
+            half = transitions.on_cooldown_over(row, row.until or NOW)
             assert half is not None
-            again = turns.on_probes(half, Ended(badly=1), NOW)
+            again = transitions.on_probe_result(half, AttemptCounts(failures=1), NOW)
             assert again is not None
             row = again
             cooldowns.append(row.until)
@@ -80,37 +80,37 @@ class TestTurns:
         assert waits[:4] == [30, 60, 120, 240]
         assert waits[-1] == POLICY.longest_cooldown.total_seconds()
 
-    def test_it_closes_once_as_many_probes_as_asked_for_have_succeeded(self) -> None:
-        one = turns.on_probes(HALF_OPEN, Ended(well=1), NOW)
+    def test_it_closes_once_as_many_probes_as_required_have_succeeded(self) -> None:
+        one = transitions.on_probe_result(HALF_OPEN, AttemptCounts(successes=1), NOW)
         assert one is not None
         assert one.state is BreakerState.HALF_OPEN
-        both = turns.on_probes(one, Ended(well=1), NOW)
+        both = transitions.on_probe_result(one, AttemptCounts(successes=1), NOW)
         assert both is not None
         assert (both.state, both.opened, both.until) == (BreakerState.CLOSED, 0, None)
 
-    def test_what_was_on_its_way_when_it_opened_says_nothing(self) -> None:
-        assert turns.on_probes(OPEN, Ended(well=100, badly=3), NOW) is None
+    def test_what_was_on_its_way_when_it_opened_does_not_count(self) -> None:
+        assert transitions.on_probe_result(OPEN, AttemptCounts(successes=100, failures=3), NOW) is None
 
     def test_one_opened_by_hand_for_ever_waits_for_a_hand(self) -> None:
-        asked = BreakerSetRequestedData(name=NAME, state=BreakerState.OPEN)
-        row = turns.by_hand(None, asked, POLICY, NOW)
+        command = BreakerSetRequestedData(name=NAME, state=BreakerState.OPEN)
+        row = transitions.set_manually(None, command, POLICY, NOW)
         assert row is not None
-        assert turns.on_time(row, NOW + timedelta(days=400)) is None
-        assert turns.by_hand(row, asked, POLICY, NOW) is None, "a repeat changes nothing"
-        closed = turns.by_hand(row, asked.model_copy(update={"state": BreakerState.CLOSED}), POLICY, NOW)
+        assert transitions.on_cooldown_over(row, NOW + timedelta(days=400)) is None
+        assert transitions.set_manually(row, command, POLICY, NOW) is None, "a repeat changes nothing"
+        closed = transitions.set_manually(row, command.model_copy(update={"state": BreakerState.CLOSED}), POLICY, NOW)
         assert closed is not None
         assert (closed.state, closed.version) == (BreakerState.CLOSED, 2)
 
 
 class TestJudgement:
     def test_a_failure_while_it_is_open_is_not_charged_and_the_job_is_put_off(self) -> None:
-        ruling = judged(JobState.RUNNING, failed(), OPEN)
-        row = ruling.row
+        decision = judged(JobState.RUNNING, failed(), OPEN)
+        row = decision.row
         assert (row.state, row.failures, row.attempt) == (JobState.RETRYING, 0, 2)
         assert row.wake_at == NOW + RECHECK_INTERVAL
-        assert kept_in_store(row, NOW, Rules()), "the ladder does not wake it"
-        assert ruling.attempt is not None
-        assert ruling.attempt.verdict == f"not charged, held back: {NAME} is open"
+        assert is_stored_only(row, NOW, Timings()), "the ladder does not wake it"
+        assert decision.attempt is not None
+        assert decision.attempt.verdict == f"not charged, held back: {NAME} is open"
 
     def test_the_failure_of_a_probe_is_charged_like_any_other(self) -> None:
         assert judged(JobState.RUNNING, failed(), HALF_OPEN).row.failures == 1
@@ -136,8 +136,8 @@ class TestJudgement:
     def test_a_retry_that_is_not_due_yet_is_looked_at_when_it_is(self) -> None:
         row = judged(JobState.RUNNING, failed(), HALF_OPEN).row
         assert row.wake_at == row.due_at
-        assert kept_in_store(row, NOW, Rules())
+        assert is_stored_only(row, NOW, Timings())
 
     def test_other_job_types_do_not_notice(self) -> None:
-        other = turns.opened(None, "dependency:weather", POLICY, "too much fails", NOW)
+        other = transitions.open_breaker(None, "dependency:weather", POLICY, "too much fails", NOW)
         assert judged(JobState.RUNNING, failed(), other).row.failures == 1

@@ -11,7 +11,7 @@ import pytest
 from services.supervisor.tests.test_escalation_decisions import case
 
 from warrener_runtime.settings import SettingsError
-from warrener_supervisor.escalation.hang_up import OnHangUp
+from warrener_supervisor.escalation.reload_signal import ReloadOnSignal
 from warrener_supervisor.escalation.loading import parse
 from warrener_supervisor.escalation.matching import ladder_of
 from warrener_supervisor.escalation.source import LadderFile
@@ -36,9 +36,9 @@ steps = [{ do = "alert", to = ["ops"] }]
 
 def wrong(text: str) -> list[str]:
     """What is told of this file."""
-    with pytest.raises(SettingsError) as told:
+    with pytest.raises(SettingsError) as raised:
         parse(text, {})
-    return list(told.value.problems)
+    return list(raised.value.problems)
 
 
 def steps(*written: str) -> str:
@@ -46,7 +46,7 @@ def steps(*written: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         ("a = !", "expected TOML, got a mistake: Invalid value (at line 1, column 5)"),
         (steps('{ do = "alrt" }'), "ladder[0].steps[0].do: expected one of retry, park, alert"),
@@ -75,12 +75,12 @@ def steps(*written: str) -> str:
         ('[digest.d]\nzone = "Mars/Crater"', "digest.d.zone: expected a time zone such as Europe/Berlin"),
     ],
 )
-def test_what_is_wrong_is_named_by_its_key(text: str, told: str) -> None:
+def test_what_is_wrong_is_named_by_its_key(text: str, expected: str) -> None:
     (problem,) = wrong(text)
-    assert problem.startswith(told), problem
+    assert problem.startswith(expected), problem
 
 
-def test_all_that_is_wrong_is_told_at_once() -> None:
+def test_all_that_is_wrong_is_reported_at_once() -> None:
     assert len(wrong(steps('{ do = "alert", to = ["x"], text = "{" }', '{ do = "digest", into = "y" }'))) == 3
 
 
@@ -114,13 +114,13 @@ def test_a_file_that_changes_is_read_again_and_a_bad_one_changes_nothing(tmp_pat
     path.write_text(steps('{ do = "park" }'))
     file = LadderFile(path)
 
-    def now_says(text: str, *, at: int) -> list[str]:
+    def names_after(text: str, *, at: int) -> list[str]:
         path.write_text(text)
         os.utime(path, (at, at))
         return [ladder.name for ladder in file.current().ladders]
 
-    assert now_says(steps('{ do = "nothing" }'), at=1) == ["a"]
-    assert now_says(steps('{ do = "close" }').replace('"a"', '"b"'), at=2) == ["b"]
+    assert names_after(steps('{ do = "nothing" }'), at=1) == ["a"]
+    assert names_after(steps('{ do = "close" }').replace('"a"', '"b"'), at=2) == ["b"]
     assert LadderFile(None).current().ladders == ()
 
 
@@ -132,10 +132,10 @@ async def test_a_hang_up_has_the_file_read_again_though_it_looks_as_before(tmp_p
     read = asyncio.Event()
 
     def again() -> None:
-        file.read_again()
+        file.force_reload()
         read.set()
 
-    hang_up = OnHangUp(again)
+    hang_up = ReloadOnSignal(again)
     await hang_up.start()
     path.write_text(steps('{ do = "park" }').replace('"a"', '"b"'))
     os.utime(path, (1, 1))
@@ -153,6 +153,6 @@ def test_a_hang_up_that_finds_a_mistake_changes_nothing(tmp_path: Path) -> None:
     path.write_text(steps('{ do = "park" }'))
     file = LadderFile(path)
     path.write_text(steps('{ do = "nothing" }'))
-    file.read_again()
+    file.force_reload()
     assert [ladder.name for ladder in file.current().ladders] == ["a"]
-    LadderFile(None).read_again()
+    LadderFile(None).force_reload()

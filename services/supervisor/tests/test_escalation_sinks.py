@@ -6,28 +6,28 @@ from datetime import timedelta
 from uuid import uuid4
 
 import pytest
-from services.supervisor.tests.webhook_receiver import SECRET, Received, WebhookReceiver
-from services.supervisor.tests.words import NOW
+from services.supervisor.tests.webhook_receiver import SECRET, WebhookDelivery, WebhookReceiver
+from services.supervisor.tests.event_factory import NOW
 
 from warrener_runtime.seeded_entropy import SeededEntropy
 from warrener_runtime.virtual_clock import VirtualClock
 from warrener_store.escalations import CaseRow
 from warrener_store.memory import MemoryStore
 from warrener_store.testing import raised_case
-from warrener_supervisor.escalation.alerts import Alert
-from warrener_supervisor.escalation.deciding import MOST_TRIES
+from warrener_supervisor.escalation.alerts import AlertMessage
+from warrener_supervisor.escalation.decisions import MAX_TRIES
 from warrener_supervisor.escalation.loading import parse
 from warrener_supervisor.escalation.model import Escalation
-from warrener_supervisor.escalation.runner import Runner
+from warrener_supervisor.escalation.runner import EscalationRunner
 from warrener_supervisor.escalation.sinks.port import SinkFailed
-from warrener_supervisor.escalation.sinks.rack import Rack
-from warrener_supervisor.escalation.sinks.through_apprise import AppriseSink
+from warrener_supervisor.escalation.sinks.registry import SinkRegistry
+from warrener_supervisor.escalation.sinks.apprise_sink import AppriseSink
 from warrener_supervisor.escalation.sinks.webhook import WebhookSink
 
 # Two of the plug-ins that Apprise loads ask Python 3.11 for what Python 3.13 has no more; they know it.
 pytestmark = pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")
 
-ALERT = Alert("id-1", "job.dead: bank.pay", "Boom: bö\x00m", urgent=False, facts={"times": 3})
+ALERT = AlertMessage("id-1", "job.dead: bank.pay", "Boom: bö\x00m", urgent=False, facts={"times": 3})
 
 
 @pytest.fixture
@@ -39,10 +39,10 @@ def receiver() -> Iterator[WebhookReceiver]:
 
 async def test_a_webhook_is_signed_so_that_its_receiver_knows_who_and_when(receiver: WebhookReceiver) -> None:
     await WebhookSink(receiver.url, SECRET).send(ALERT, NOW)
-    (told,) = receiver.received
-    assert told.webhook_id == "id-1"
-    assert told.body["type"] == "warrener.alert"
-    assert told.data == {"title": ALERT.title, "text": ALERT.text, "urgent": False, "times": 3}
+    (delivery,) = receiver.received
+    assert delivery.webhook_id == "id-1"
+    assert delivery.body["type"] == "warrener.alert"
+    assert delivery.data == {"title": ALERT.title, "text": ALERT.text, "urgent": False, "times": 3}
 
 
 async def test_another_key_is_not_believed(receiver: WebhookReceiver) -> None:
@@ -74,15 +74,15 @@ async def test_what_apprise_speaks_is_spoken(receiver: WebhookReceiver) -> None:
         await AppriseSink("nosuch://u:secret@h").send(ALERT, NOW)
 
 
-class Trouble:
+class SinkRig:
     """One case, a ladder with two sinks, and a clock that the test moves."""
 
     def __init__(self, receiver: WebhookReceiver, steps: str) -> None:
         self.clock = VirtualClock(NOW)
         self.store = MemoryStore()
         self.file = self._file(receiver, steps)
-        self.runner = Runner(
-            self.store, self._ask, lambda: self.file, rack=Rack(), clock=self.clock, entropy=SeededEntropy(1)
+        self.runner = EscalationRunner(
+            self.store, self._publish, lambda: self.file, sinks=SinkRegistry(), clock=self.clock, entropy=SeededEntropy(1)
         )
 
     @staticmethod
@@ -101,43 +101,43 @@ class Trouble:
             {},
         )
 
-    async def _ask(self, letters: object) -> None:
-        assert not letters
+    async def _publish(self, messages: object) -> None:
+        assert not messages
 
     async def after(self, seconds: float) -> CaseRow:
         """Look every second until then; the case."""
         for _ in range(int(seconds)):
             await self.clock.advance(1)
-            await self.runner.look()
+            await self.runner.run_once()
         (row,) = await self.store.escalations.cases(closed=True)
         return row
 
 
-async def test_a_sink_that_fails_is_tried_again_with_a_growing_pause_and_the_others_are_not_told_twice(
+async def test_a_sink_that_fails_is_tried_again_with_a_growing_pause_and_the_others_are_not_alerted_twice(
     receiver: WebhookReceiver,
 ) -> None:
-    trouble = Trouble(receiver, '{do = "alert", to = ["hook", "plain"]}, {do = "close"}')
+    rig = SinkRig(receiver, '{do = "alert", to = ["hook", "plain"]}, {do = "close"}')
     receiver.answer = lambda _: 503
-    await trouble.store.escalations.raise_cases([raised_case(raised_at=NOW)])
-    row = await trouble.after(60)
+    await rig.store.escalations.raise_cases([raised_case(raised_at=NOW)])
+    row = await rig.after(60)
     assert (row.step, row.tries, row.delivered) == (0, 4, ("plain",))
     assert row.trouble == "hook: expected an answer of 2xx from the webhook, got 503"
     receiver.answer = lambda _: 200
-    row = await trouble.after(60)
+    row = await rig.after(60)
     assert (row.closed_why, row.trouble) == ("by ladder all", None)
     assert len(receiver.raw) == 1, "who had it was not told again"
     assert len(receiver.received) == 5, "at 1, 6, 16, 36 and 76 seconds"
-    assert len({told.webhook_id for told in receiver.received}) == 1, "always the same alert"
+    assert len({delivery.webhook_id for delivery in receiver.received}) == 1, "always the same alert"
 
 
 async def test_a_sink_that_never_answers_does_not_hold_the_ladder_up_for_ever(
     receiver: WebhookReceiver,
 ) -> None:
-    trouble = Trouble(receiver, '{do = "alert", to = ["hook"]}, {do = "alert", to = ["plain"]}')
+    rig = SinkRig(receiver, '{do = "alert", to = ["hook"]}, {do = "alert", to = ["plain"]}')
     receiver.answer = lambda _: 500
-    await trouble.store.escalations.raise_cases([raised_case(raised_at=NOW)])
-    row = await trouble.after(3600)
-    assert (row.step, len(receiver.received), len(receiver.raw)) == (2, MOST_TRIES, 1)
+    await rig.store.escalations.raise_cases([raised_case(raised_at=NOW)])
+    row = await rig.after(3600)
+    assert (row.step, len(receiver.received), len(receiver.raw)) == (2, MAX_TRIES, 1)
     assert row.trouble is not None
     assert row.trouble.startswith("alert given up after 12 tries: hook: ")
 
@@ -145,34 +145,34 @@ async def test_a_sink_that_never_answers_does_not_hold_the_ladder_up_for_ever(
 async def test_a_supervisor_that_dies_between_alert_and_note_repeats_the_alert_under_its_id(
     receiver: WebhookReceiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    trouble = Trouble(receiver, '{do = "alert", to = ["hook"]}')
-    await trouble.store.escalations.raise_cases([raised_case(raised_at=NOW)])
+    rig = SinkRig(receiver, '{do = "alert", to = ["hook"]}')
+    await rig.store.escalations.raise_cases([raised_case(raised_at=NOW)])
 
     async def dies(row: CaseRow) -> bool:
         raise ConnectionError(f"killed before {row.fingerprint} could be noted")
 
     with monkeypatch.context() as patched:
-        patched.setattr(trouble.store.escalations, "save_case", dies)
+        patched.setattr(rig.store.escalations, "save_case", dies)
         with pytest.raises(ConnectionError):
-            await trouble.after(1)
-    row = await trouble.after(20)
+            await rig.after(1)
+    row = await rig.after(20)
     assert (len(receiver.received), row.step) == (1, 0), "until its claim has lapsed nobody else tells it"
-    row = await trouble.after(20)
+    row = await rig.after(20)
     assert (len(receiver.received), row.step) == (2, 1)
-    assert len({told.webhook_id for told in receiver.received}) == 1
+    assert len({delivery.webhook_id for delivery in receiver.received}) == 1
 
 
 async def test_each_time_that_a_closed_case_is_raised_again_is_an_alert_of_its_own(
     receiver: WebhookReceiver,
 ) -> None:
-    trouble = Trouble(
+    rig = SinkRig(
         receiver, '{do = "alert", to = ["hook"], text = "{times}"}, {do = "close", after = "5s"}'
     )
-    cases = trouble.store.escalations
+    cases = rig.store.escalations
     await cases.raise_cases([raised_case(raised_at=NOW), raised_case(raised_at=NOW)])
-    await trouble.after(10)
+    await rig.after(10)
     await cases.raise_cases([raised_case("f1", str(uuid4()), raised_at=NOW + timedelta(seconds=10))])
-    await trouble.after(10)
-    told: list[Received] = receiver.received
-    assert [one.data["text"] for one in told] == ["2", "1"]
-    assert len({one.webhook_id for one in told}) == 2
+    await rig.after(10)
+    delivery: list[WebhookDelivery] = receiver.received
+    assert [one.data["text"] for one in delivery] == ["2", "1"]
+    assert len({one.webhook_id for one in delivery}) == 2

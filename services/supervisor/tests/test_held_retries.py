@@ -4,7 +4,7 @@ has asked for, and counts against no limit."""
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from services.supervisor.tests.words import JOB, NOW, failed, make, overdue, snoozed
+from services.supervisor.tests.event_factory import JOB, NOW, failed, make, overdue, snoozed
 
 from warrener_contracts.circuit_breaker import BreakerPolicy, BreakerState
 from warrener_contracts.policy import JobPolicy
@@ -14,22 +14,22 @@ from warrener_store.memory import MemoryStore
 from warrener_store.port import Save
 from warrener_store.rows import AttemptEnd, AttemptRow, JobRow
 from warrener_supervisor import snoozing
-from warrener_supervisor.breakers import turns
-from warrener_supervisor.fold import Case
+from warrener_supervisor.breakers import transitions
+from warrener_supervisor.batch import JudgedEvent
 from warrener_supervisor.judgement import judge
-from warrener_supervisor.moment import Moment
-from warrener_supervisor.rules import Rules
-from warrener_supervisor.verdicts import Judgement
+from warrener_supervisor.context import JudgeContext
+from warrener_supervisor.timings import Timings
+from warrener_supervisor.verdicts import JobTransition
 
-OPEN = turns.opened(None, "dependency:billing-api", BreakerPolicy(), "too much fails", NOW)
+OPEN = transitions.open_breaker(None, "dependency:billing-api", BreakerPolicy(), "too much fails", NOW)
 HALF_OPEN = replace(OPEN, state=BreakerState.HALF_OPEN)
 POLICY = JobPolicy(depends_on=("billing-api",), max_attempts=2, max_snoozes=2)
 
 
-def due_again(row: JobRow, now: datetime) -> Judgement:
-    ruling = judge(row, overdue(row.attempt), Moment(now, Rules(), holding=OpenBreakers([HALF_OPEN])))
-    assert isinstance(ruling, Judgement)
-    return ruling
+def due_again(row: JobRow, now: datetime) -> JobTransition:
+    decision = judge(row, overdue(row.attempt), JudgeContext(now, Timings(), holding=OpenBreakers([HALF_OPEN])))
+    assert isinstance(decision, JobTransition)
+    return decision
 
 
 def test_11_a_retry_that_falls_due_while_probes_are_out_waits_until_it_is_chosen_as_one() -> None:
@@ -47,15 +47,15 @@ def test_11_what_nobody_has_chosen_for_a_long_time_goes_on_waiting() -> None:
     assert (again.state, again.wake_at) == (JobState.RETRYING, NOW + 2 * RECHECK_INTERVAL)
 
 
-def test_11_a_delay_that_the_handler_asks_for_is_kept_when_its_failure_is_not_charged() -> None:
-    asks = failed(retry_after_seconds=120)
-    ruling = judge(make(JobState.RUNNING, policy=POLICY), asks, Moment(NOW, Rules(), holding=OpenBreakers([OPEN])))
-    assert isinstance(ruling, Judgement)
+def test_11_a_delay_that_the_handler_requests_applies_when_its_failure_is_not_charged() -> None:
+    failure = failed(retry_after_seconds=120)
+    decision = judge(make(JobState.RUNNING, policy=POLICY), failure, JudgeContext(NOW, Timings(), holding=OpenBreakers([OPEN])))
+    assert isinstance(decision, JobTransition)
     due = NOW + timedelta(minutes=2)
-    assert (ruling.row.failures, ruling.row.due_at, ruling.row.wake_at) == (0, due, due)
+    assert (decision.row.failures, decision.row.due_at, decision.row.wake_at) == (0, due, due)
 
 
-async def snoozing_after(*ends: AttemptEnd) -> Judgement:
+async def snoozing_after(*ends: AttemptEnd) -> JobTransition:
     """What is judged of a job that snoozes after its attempts have ended so."""
     store = MemoryStore()
     row = make(JobState.QUEUED, policy=POLICY)
@@ -63,11 +63,11 @@ async def snoozing_after(*ends: AttemptEnd) -> Judgement:
     for number, end in enumerate(ends, start=1):
         row = replace(row, version=row.version + 1, attempt=number + 1)
         await store.save_jobs([Save(row, ended(number, end))])
-    case = Case(snoozed(row.attempt), 0.5)
-    counts = await snoozing.counted(store, {JOB: row}, {JOB: [case]})
-    ruling = judge(row, case.event, Moment(NOW, Rules(), snoozes=counts))
-    assert isinstance(ruling, Judgement)
-    return ruling
+    case = JudgedEvent(snoozed(row.attempt), 0.5)
+    counts = await snoozing.count_snoozes(store, {JOB: row}, {JOB: [case]})
+    decision = judge(row, case.event, JudgeContext(NOW, Timings(), snoozes=counts))
+    assert isinstance(decision, JobTransition)
+    return decision
 
 
 def ended(number: int, end: AttemptEnd) -> AttemptRow:

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from services.supervisor.tests import words
-from services.supervisor.tests.words import JOB, NOW, OF_SIGNAL, MakeRow
+from services.supervisor.tests import event_factory
+from services.supervisor.tests.event_factory import JOB, NOW, OF_SIGNAL, MakeRow
 
 from warrener_contracts import state_machine
 from warrener_contracts.events import ErrorInfo, ErrorKind, Event, Reason
@@ -19,13 +19,13 @@ from warrener_contracts.states import JobState
 from warrener_store.job_row import evolve
 from warrener_store.rows import AttemptEnd, JobRow
 from warrener_store.rules import broken_job_rule
-from warrener_supervisor.fold import Case, fold
+from warrener_supervisor.batch import JudgedEvent, judge_all
 from warrener_supervisor.judgement import judge
-from warrener_supervisor.moment import Moment
-from warrener_supervisor.rules import Rules
-from warrener_supervisor.verdicts import Ignored, Judgement, Parked, Tell
+from warrener_supervisor.context import JudgeContext
+from warrener_supervisor.timings import Timings
+from warrener_supervisor.verdicts import NoChange, JobTransition, ParkDecision, Notification
 
-AT = Moment(NOW, Rules())
+AT = JudgeContext(NOW, Timings())
 SIGNALS = sorted(OF_SIGNAL)
 
 
@@ -39,28 +39,28 @@ SIGNALS = sorted(OF_SIGNAL)
         if state is not JobState.WAITING or where is Fence.NEWER or signal not in ATTEMPT_SIGNALS
     ],  # what waits has no attempt that anybody could tell of
 )
-def test_the_judge_does_what_the_journey_says(
+def test_the_judge_does_what_the_journey_allows(
     make_row: MakeRow, state: JobState, signal: Signal, where: Fence
 ) -> None:
     current = 0 if state is JobState.WAITING else 3
-    told = {Fence.OLDER: current - 1, Fence.CURRENT: current, Fence.NEWER: current + 1}[where]
+    reported_attempt = {Fence.OLDER: current - 1, Fence.CURRENT: current, Fence.NEWER: current + 1}[where]
     row = make_row(state, attempt=current, dispatched_at=None, deadline_at=NOW)
     if signal is Signal.TIMED_OUT and state is JobState.RUNNING:
         row = evolve(row, started_at=NOW - row.policy.timeout)
 
-    ruling = judge(row, OF_SIGNAL[signal](told), AT)
+    decision = judge(row, OF_SIGNAL[signal](reported_attempt), AT)
 
     step = state_machine.effect_of(state, signal, where if signal in ATTEMPT_SIGNALS else Fence.CURRENT)
     match step:
         case Transition(states=states):
-            assert isinstance(ruling, Judgement)
-            assert ruling.row.state in states
-            assert broken_job_rule(ruling.row) is None
+            assert isinstance(decision, JobTransition)
+            assert decision.row.state in states
+            assert broken_job_rule(decision.row) is None
         case state_machine.Ignore():
-            assert isinstance(ruling, Ignored)
+            assert isinstance(decision, NoChange)
         case state_machine.Reject():
-            assert isinstance(ruling, Parked)
-            assert ruling.reason is Reason.IMPOSSIBLE
+            assert isinstance(decision, ParkDecision)
+            assert decision.reason is Reason.IMPOSSIBLE
 
 
 @st.composite
@@ -94,28 +94,28 @@ def test_along_any_history_a_job_keeps_its_promises(
     for signal, offset, mendable in history:
         now += timedelta(seconds=60)
         before = row
-        ruling = judge(
+        decision = judge(
             row,
             _word(Signal(signal), max(1, row.attempt + offset), mendable=mendable),
-            Moment(now, Rules(), chance),
+            JudgeContext(now, Timings(), chance),
         )
-        if not isinstance(ruling, Judgement):
+        if not isinstance(decision, JobTransition):
             continue
-        row = ruling.row
+        row = decision.row
         assert not before.state.terminal, "a terminal state is never left"
         assert row.attempt in (before.attempt, before.attempt + 1), "attempts grow by one"
         assert row.failures <= attempts
         assert row.losses <= losses + 1
         assert broken_job_rule(row) is None
-        assert (ruling.dead_letter is not None) == (row.state is JobState.DEAD)
+        assert (decision.dead_letter is not None) == (row.state is JobState.DEAD)
         if row.attempt > before.attempt:
-            assert ruling.attempt is not None
-            assert ruling.attempt.attempt == before.attempt
-            assert Tell.DISPATCH in ruling.tells
-        if ruling.attempt is not None:
-            assert ruling.attempt.attempt not in ended, "an attempt ends once"
-            ended.add(ruling.attempt.attempt)
-        assert (Tell.FINISHED in ruling.tells) == row.state.terminal
+            assert decision.attempt is not None
+            assert decision.attempt.attempt == before.attempt
+            assert Notification.DISPATCH in decision.notifications
+        if decision.attempt is not None:
+            assert decision.attempt.attempt not in ended, "an attempt ends once"
+            ended.add(decision.attempt.attempt)
+        assert (Notification.FINISHED in decision.notifications) == row.state.terminal
         if row.state is JobState.RETRYING and row.due_at and row.attempt > before.attempt:
             assert row.due_at >= now
         if signal == Signal.SNOOZED and row.attempt > before.attempt:
@@ -132,15 +132,15 @@ def test_how_events_are_cut_into_batches_does_not_matter(
     history: list[tuple[str, int, bool]], cuts: list[int]
 ) -> None:
     cases = [
-        Case(_word(Signal(signal), max(1, 2 + offset), mendable=mendable), 0.5)
+        JudgedEvent(_word(Signal(signal), max(1, 2 + offset), mendable=mendable), 0.5)
         for signal, offset, mendable in history
     ]
-    whole = fold(_queued(JobPolicy(max_attempts=3)), cases, AT)
+    whole = judge_all(_queued(JobPolicy(max_attempts=3)), cases, AT)
     row = _queued(JobPolicy(max_attempts=3))
     rest = list(cases)
     for cut in [*cuts, len(cases)]:
         batch, rest = rest[:cut], rest[cut:]
-        folded = fold(row, batch, AT)
+        folded = judge_all(row, batch, AT)
         assert [save.row.version for save in folded.saves] == [
             row.version + nth for nth in range(1, len(folded.saves) + 1)
         ]
@@ -171,104 +171,104 @@ def _queued(policy: JobPolicy) -> JobRow:
 def _word(signal: Signal, attempt: int, *, mendable: bool) -> Event[Any]:
     if signal is Signal.FAILED:
         error = ErrorInfo(kind=ErrorKind.ERROR, type="Boom", message="boom", retryable=mendable)
-        return words.failed(attempt, error)
+        return event_factory.failed(attempt, error)
     return OF_SIGNAL[signal](attempt)
 
 
 # -- what the policy chooses -------------------------------------------------------------------------------
 
 
-def _judged(row: JobRow, event: Event[Any]) -> Judgement:
-    ruling = judge(row, event, AT)
-    assert isinstance(ruling, Judgement), ruling
-    return ruling
+def _judged(row: JobRow, event: Event[Any]) -> JobTransition:
+    decision = judge(row, event, AT)
+    assert isinstance(decision, JobTransition), decision
+    return decision
 
 
 def test_a_failure_is_tried_again_after_its_backoff(make_row: MakeRow) -> None:
-    ruling = _judged(make_row(JobState.RUNNING), words.failed())
-    row = ruling.row
+    decision = _judged(make_row(JobState.RUNNING), event_factory.failed())
+    row = decision.row
     assert (row.state, row.attempt, row.failures, row.owner) == (JobState.RETRYING, 2, 1, None)
     assert row.due_at == NOW + timedelta(seconds=1)
     assert row.wake_at == NOW + timedelta(seconds=16)
-    assert ruling.attempt is not None
-    assert ruling.attempt.end is AttemptEnd.FAILED
-    assert ruling.tells == {Tell.DISPATCH, Tell.RETRYING}
+    assert decision.attempt is not None
+    assert decision.attempt.end is AttemptEnd.FAILED
+    assert decision.notifications == {Notification.DISPATCH, Notification.RETRYING}
 
 
-def test_a_handlers_own_wish_for_a_delay_wins(make_row: MakeRow) -> None:
-    row = _judged(make_row(JobState.RUNNING), words.failed(retry_after_seconds=90)).row
+def test_a_delay_requested_by_the_handler_wins(make_row: MakeRow) -> None:
+    row = _judged(make_row(JobState.RUNNING), event_factory.failed(retry_after_seconds=90)).row
     assert row.due_at == NOW + timedelta(seconds=90)
 
 
 def test_a_delay_longer_than_the_ladder_waits_in_the_store(make_row: MakeRow) -> None:
-    row = _judged(make_row(JobState.RUNNING), words.failed(retry_after_seconds=7200)).row
+    row = _judged(make_row(JobState.RUNNING), event_factory.failed(retry_after_seconds=7200)).row
     assert row.wake_at == row.due_at == NOW + timedelta(hours=2)
 
 
-def test_a_wish_for_the_end_of_time_is_cut(make_row: MakeRow) -> None:
-    row = _judged(make_row(JobState.RUNNING), words.failed(retry_after_seconds=3_000_000_000)).row
+def test_a_delay_beyond_the_maximum_is_cut(make_row: MakeRow) -> None:
+    row = _judged(make_row(JobState.RUNNING), event_factory.failed(retry_after_seconds=3_000_000_000)).row
     assert row.due_at == NOW + timedelta(days=366)
 
 
 def test_the_last_failure_is_death(make_row: MakeRow) -> None:
-    ruling = _judged(make_row(JobState.RUNNING, attempt=3, failures=2), words.failed(3))
-    assert ruling.row.state is JobState.DEAD
-    assert ruling.dead_letter is not None
-    assert "3 attempts are used up" in ruling.dead_letter.reason
-    assert ruling.tells == {Tell.FINISHED, Tell.DEAD}
+    decision = _judged(make_row(JobState.RUNNING, attempt=3, failures=2), event_factory.failed(3))
+    assert decision.row.state is JobState.DEAD
+    assert decision.dead_letter is not None
+    assert "3 attempts are used up" in decision.dead_letter.reason
+    assert decision.notifications == {Notification.FINISHED, Notification.DEAD}
 
 
 def test_what_no_retry_can_mend_dies_at_once(make_row: MakeRow) -> None:
     error = ErrorInfo(kind=ErrorKind.BAD_ARGUMENTS, type="TypeError", message="no", retryable=False)
-    ruling = _judged(make_row(JobState.RUNNING), words.failed(error=error))
-    assert ruling.row.state is JobState.DEAD
+    decision = _judged(make_row(JobState.RUNNING), event_factory.failed(error=error))
+    assert decision.row.state is JobState.DEAD
 
 
 def test_losses_are_counted_apart_from_failures(make_row: MakeRow) -> None:
-    row = _judged(make_row(JobState.RUNNING, losses=1, failures=2), words.lost()).row
+    row = _judged(make_row(JobState.RUNNING, losses=1, failures=2), event_factory.lost()).row
     assert (row.state, row.losses, row.failures) == (JobState.RETRYING, 2, 2)
-    dead = _judged(make_row(JobState.RUNNING, losses=2), words.lost()).row
+    dead = _judged(make_row(JobState.RUNNING, losses=2), event_factory.lost()).row
     assert dead.state is JobState.DEAD
 
 
 def test_a_released_attempt_is_given_to_another_at_once_and_not_charged(make_row: MakeRow) -> None:
-    ruling = _judged(make_row(JobState.RUNNING), words.released())
-    row = ruling.row
+    decision = _judged(make_row(JobState.RUNNING), event_factory.released())
+    row = decision.row
     assert (row.state, row.attempt, row.failures, row.due_at) == (JobState.RETRYING, 2, 0, NOW)
-    assert ruling.tells == {Tell.DISPATCH}
+    assert decision.notifications == {Notification.DISPATCH}
 
 
 @pytest.mark.parametrize(
     "word",
     [
-        words.failed,
-        words.snoozed,
-        words.lost,
-        words.released,
-        words.stopped,
-        words.withdrawn,
+        event_factory.failed,
+        event_factory.snoozed,
+        event_factory.lost,
+        event_factory.released,
+        event_factory.stopped,
+        event_factory.withdrawn,
     ],
 )
-def test_what_was_asked_to_be_cancelled_is_not_tried_again(make_row: MakeRow, word: Any) -> None:
+def test_what_was_requested_to_be_cancelled_is_not_tried_again(make_row: MakeRow, word: Any) -> None:
     row = make_row(JobState.RUNNING, cancel_reason="no need")
     assert _judged(row, word()).row.state is JobState.CANCELLED
 
 
 def test_a_result_that_was_there_before_the_cancel_counts(make_row: MakeRow) -> None:
     row = make_row(JobState.RUNNING, cancel_reason="no need")
-    assert _judged(row, words.succeeded(result=7)).row.result == 7
+    assert _judged(row, event_factory.succeeded(result=7)).row.result == 7
 
 
 def test_cancelling_what_runs_waits_for_its_agent(make_row: MakeRow) -> None:
-    ruling = _judged(make_row(JobState.RUNNING), words.cancel("me"))
-    assert ruling.row.state is JobState.RUNNING
-    assert (ruling.row.cancel_reason, ruling.row.watchers) == ("asked for", ("me",))
-    assert ruling.tells == {Tell.CANCEL}
+    decision = _judged(make_row(JobState.RUNNING), event_factory.cancel("me"))
+    assert decision.row.state is JobState.RUNNING
+    assert (decision.row.cancel_reason, decision.row.watchers) == ("asked for", ("me",))
+    assert decision.notifications == {Notification.CANCEL}
 
 
 def test_cancelling_what_is_over_answers_the_asker_alone(make_row: MakeRow) -> None:
-    ruling = judge(make_row(JobState.SUCCEEDED), words.cancel("me"), AT)
-    assert ruling == Ignored("the job has succeeded already", frozenset(), "me")
+    decision = judge(make_row(JobState.SUCCEEDED), event_factory.cancel("me"), AT)
+    assert decision == NoChange("the job has succeeded already", frozenset(), "me")
 
 
 # -- what was overtaken ------------------------------------------------------------------------------------
@@ -277,107 +277,107 @@ def test_cancelling_what_is_over_answers_the_asker_alone(make_row: MakeRow) -> N
 @pytest.mark.parametrize(
     ("unlisted", "seen", "is_lost"),
     [
-        pytest.param(False, words.STARTED, True, id="as silent as it was said to be"),
+        pytest.param(False, event_factory.STARTED, True, id="as silent as it was said to be"),
         pytest.param(
-            False, words.STARTED + timedelta(seconds=1), False, id="any supervisor has seen it since"
+            False, event_factory.STARTED + timedelta(seconds=1), False, id="any supervisor has seen it since"
         ),
-        pytest.param(True, words.STARTED + timedelta(seconds=1), True, id="it lives, and does not list it"),
+        pytest.param(True, event_factory.STARTED + timedelta(seconds=1), True, id="it lives, and does not list it"),
     ],
 )
 def test_a_loss_counts_unless_its_agent_was_seen_since(
     make_row: MakeRow, *, unlisted: bool, seen: datetime, is_lost: bool
 ) -> None:
-    event = words.lost()
+    event = event_factory.lost()
     event = event.model_copy(update={"data": event.data.model_copy(update={"unlisted": unlisted})})
-    ruling = judge(make_row(JobState.RUNNING), event, AT._replace(seen={"agent-1": seen}))
-    assert isinstance(ruling, Judgement) is is_lost
+    decision = judge(make_row(JobState.RUNNING), event, AT._replace(seen={"agent-1": seen}))
+    assert isinstance(decision, JobTransition) is is_lost
 
 
-def test_a_loss_is_passed_over_if_something_was_heard_of_the_attempt_since(make_row: MakeRow) -> None:
+def test_a_loss_is_passed_over_if_something_was_received_of_the_attempt_since(make_row: MakeRow) -> None:
     at = NOW - timedelta(seconds=5)
-    event = words.lost().model_copy(update={"time": at})
-    assert isinstance(judge(make_row(JobState.RUNNING, updated_at=NOW), event, AT), Ignored)
-    assert isinstance(judge(make_row(JobState.RUNNING, updated_at=at), event, AT), Judgement)
-    assert isinstance(judge(make_row(JobState.RUNNING, updated_at=at, owner="agent-2"), event, AT), Ignored)
+    event = event_factory.lost().model_copy(update={"time": at})
+    assert isinstance(judge(make_row(JobState.RUNNING, updated_at=NOW), event, AT), NoChange)
+    assert isinstance(judge(make_row(JobState.RUNNING, updated_at=at), event, AT), JobTransition)
+    assert isinstance(judge(make_row(JobState.RUNNING, updated_at=at, owner="agent-2"), event, AT), NoChange)
 
 
 # -- a loss that was none ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("report", [words.snoozed, words.stopped, words.failed])
+@pytest.mark.parametrize("report", [event_factory.snoozed, event_factory.stopped, event_factory.failed])
 def test_an_attempt_whose_end_is_reported_was_not_lost(
     make_row: MakeRow, report: Callable[[int], Event[Any]]
 ) -> None:
-    retrying = _judged(make_row(JobState.RUNNING), words.lost()).row
+    retrying = _judged(make_row(JobState.RUNNING), event_factory.lost()).row
     assert (retrying.losses, retrying.attempt) == (1, 2)
     spared = _judged(retrying, report(1)).row
-    failures = 1 if report is words.failed else 0
+    failures = 1 if report is event_factory.failed else 0
     assert (spared.losses, spared.failures, spared.attempt, spared.error) == (0, failures, 2, None)
-    assert isinstance(judge(spared, report(1), AT), Ignored), "once"
+    assert isinstance(judge(spared, report(1), AT), NoChange), "once"
 
 
 def test_only_the_charge_for_that_attempt_is_taken_back(make_row: MakeRow) -> None:
-    row = _judged(make_row(JobState.RUNNING), words.lost()).row
-    row = _judged(row, words.lost(2)).row
-    assert isinstance(judge(row, words.failed(1, agent="agent-2"), AT), Ignored), "it was not agent-2's"
-    assert isinstance(judge(row, words.released(2), AT), Ignored), "given back: not known to have run on"
-    spared = _judged(row, words.stopped(2)).row
+    row = _judged(make_row(JobState.RUNNING), event_factory.lost()).row
+    row = _judged(row, event_factory.lost(2)).row
+    assert isinstance(judge(row, event_factory.failed(1, agent="agent-2"), AT), NoChange), "it was not agent-2's"
+    assert isinstance(judge(row, event_factory.released(2), AT), NoChange), "given back: not known to have run on"
+    spared = _judged(row, event_factory.stopped(2)).row
     assert (spared.losses, spared.attempt) == (1, 3)
     assert spared.error is not None
     assert [death[:16] for death in spared.error.deaths] == ["attempt 1: lost:"]
 
 
-def test_a_failure_told_by_one_who_no_longer_holds_the_attempt_is_passed_over(make_row: MakeRow) -> None:
+def test_a_failure_reported_by_one_who_no_longer_holds_the_attempt_is_passed_over(make_row: MakeRow) -> None:
     row = make_row(JobState.RUNNING, owner="agent-2")
     earlier, later = NOW - timedelta(minutes=1), NOW - timedelta(seconds=1)
-    assert isinstance(judge(row, words.failed(agent="agent-1", at=earlier), AT), Ignored)
-    assert isinstance(judge(row, words.failed(agent="agent-3", at=later), AT), Judgement)
+    assert isinstance(judge(row, event_factory.failed(agent="agent-1", at=earlier), AT), NoChange)
+    assert isinstance(judge(row, event_factory.failed(agent="agent-3", at=later), AT), JobTransition)
 
 
 def test_of_two_agents_that_run_an_attempt_the_later_start_holds_it(make_row: MakeRow) -> None:
     row = make_row(JobState.RUNNING, owner="agent-1")
-    taken = _judged(row, words.started(agent="agent-2", at=NOW - timedelta(seconds=1))).row
+    taken = _judged(row, event_factory.started(agent="agent-2", at=NOW - timedelta(seconds=1))).row
     assert taken.owner == "agent-2"
-    assert isinstance(judge(taken, words.started(agent="agent-1"), AT), Ignored)
+    assert isinstance(judge(taken, event_factory.started(agent="agent-1"), AT), NoChange)
 
 
 def test_an_agents_clock_cannot_move_a_start_out_of_its_time(make_row: MakeRow) -> None:
     row = make_row(JobState.QUEUED)
-    early = _judged(row, words.started(at=NOW - timedelta(days=1))).row
-    late = _judged(row, words.started(at=NOW + timedelta(days=1))).row
+    early = _judged(row, event_factory.started(at=NOW - timedelta(days=1))).row
+    late = _judged(row, event_factory.started(at=NOW + timedelta(days=1))).row
     assert (early.started_at, late.started_at) == (row.dispatched_at, NOW)
 
 
 # -- what a crash may have kept from being told --------------------------------------------------------------
 
 
-def test_an_event_whose_effect_is_saved_repeats_what_there_was_to_tell(make_row: MakeRow) -> None:
+def test_an_event_whose_effect_is_saved_repeats_what_there_was_to_publish(make_row: MakeRow) -> None:
     stories: list[tuple[JobRow, Event[Any]]] = [
-        (make_row(JobState.RUNNING), words.succeeded()),
-        (make_row(JobState.RUNNING), words.failed()),
-        (make_row(JobState.RUNNING, failures=2), words.failed()),
-        (make_row(JobState.RUNNING), words.snoozed()),
-        (make_row(JobState.RUNNING), words.withdrawn()),
-        (make_row(JobState.RUNNING), words.released()),
-        (make_row(JobState.RUNNING), words.lost()),
-        (make_row(JobState.RETRYING), words.overdue()),
-        (make_row(JobState.QUEUED), words.cancel()),
-        (make_row(JobState.RUNNING), words.cancel()),
-        (make_row(JobState.RUNNING, deadline_at=NOW), words.deadline()),
-        (make_row(JobState.RUNNING, cancel_reason="no"), words.stopped()),
+        (make_row(JobState.RUNNING), event_factory.succeeded()),
+        (make_row(JobState.RUNNING), event_factory.failed()),
+        (make_row(JobState.RUNNING, failures=2), event_factory.failed()),
+        (make_row(JobState.RUNNING), event_factory.snoozed()),
+        (make_row(JobState.RUNNING), event_factory.withdrawn()),
+        (make_row(JobState.RUNNING), event_factory.released()),
+        (make_row(JobState.RUNNING), event_factory.lost()),
+        (make_row(JobState.RETRYING), event_factory.overdue()),
+        (make_row(JobState.QUEUED), event_factory.cancel()),
+        (make_row(JobState.RUNNING), event_factory.cancel()),
+        (make_row(JobState.RUNNING, deadline_at=NOW), event_factory.deadline()),
+        (make_row(JobState.RUNNING, cancel_reason="no"), event_factory.stopped()),
     ]
     for before, event in stories:
         first = _judged(before, event)
         again = judge(first.row, event, AT)
-        assert not isinstance(again, Parked)
-        assert first.tells - {Tell.RETRYING, Tell.CANCEL} <= again.tells, event.type
-        if isinstance(again, Judgement):
+        assert not isinstance(again, ParkDecision)
+        assert first.notifications - {Notification.RETRYING, Notification.CANCEL} <= again.notifications, event.type
+        if isinstance(again, JobTransition):
             assert replace(again.row, updated_at=NOW) == replace(first.row, updated_at=NOW)
 
 
-def test_a_stale_word_tells_nothing_once_the_next_attempt_runs(make_row: MakeRow) -> None:
-    ruling = judge(make_row(JobState.RUNNING, attempt=2), words.failed(1), AT)
-    assert ruling == Ignored(state_machine.STALE.why)
+def test_a_stale_event_publishes_nothing_once_the_next_attempt_runs(make_row: MakeRow) -> None:
+    decision = judge(make_row(JobState.RUNNING, attempt=2), event_factory.failed(1), AT)
+    assert decision == NoChange(state_machine.STALE.why)
 
 
 # -- a success that the ledger has recorded ------------------------------------------------------------------
@@ -386,14 +386,14 @@ def test_a_stale_word_tells_nothing_once_the_next_attempt_runs(make_row: MakeRow
 @pytest.mark.parametrize("state", [JobState.QUEUED, JobState.RUNNING, JobState.RETRYING])
 def test_g2_a_recorded_success_of_an_earlier_attempt_ends_the_job(make_row: MakeRow, state: JobState) -> None:
     row = make_row(state, attempt=3)
-    ruling = _judged(row, words.succeeded(1))
-    assert (ruling.row.state, ruling.row.attempt) == (JobState.SUCCEEDED, 3)
-    assert ruling.attempt is not None
-    assert (ruling.attempt.attempt, ruling.attempt.verdict) == (3, "done: recorded by attempt 1")
-    assert (Tell.CANCEL in ruling.tells) is (state is JobState.RUNNING), "what runs for nothing is stopped"
-    again = judge(ruling.row, words.succeeded(1), AT)
-    assert isinstance(again, Ignored)
-    assert Tell.FINISHED in again.tells, "whoever saved it may have died before saying so"
+    decision = _judged(row, event_factory.succeeded(1))
+    assert (decision.row.state, decision.row.attempt) == (JobState.SUCCEEDED, 3)
+    assert decision.attempt is not None
+    assert (decision.attempt.attempt, decision.attempt.verdict) == (3, "done: recorded by attempt 1")
+    assert (Notification.CANCEL in decision.notifications) is (state is JobState.RUNNING), "what runs for nothing is stopped"
+    again = judge(decision.row, event_factory.succeeded(1), AT)
+    assert isinstance(again, NoChange)
+    assert Notification.FINISHED in again.notifications, "whoever saved it may have died before saying so"
 
 
 # -- retries whose time has passed ---------------------------------------------------------------------------
@@ -401,12 +401,12 @@ def test_g2_a_recorded_success_of_an_earlier_attempt_ends_the_job(make_row: Make
 
 def test_1_a_retry_is_queued_without_a_second_message(make_row: MakeRow) -> None:
     due_at = NOW - timedelta(seconds=15)
-    ruling = _judged(make_row(JobState.RETRYING, attempt=2, due_at=due_at), words.overdue(2))
-    assert (ruling.row.state, ruling.row.attempt, ruling.row.dispatched_at) == (JobState.QUEUED, 2, due_at)
-    assert not ruling.tells
+    decision = _judged(make_row(JobState.RETRYING, attempt=2, due_at=due_at), event_factory.overdue(2))
+    assert (decision.row.state, decision.row.attempt, decision.row.dispatched_at) == (JobState.QUEUED, 2, due_at)
+    assert not decision.notifications
 
 
-def test_1_a_retry_that_was_kept_in_the_store_is_dispatched(make_row: MakeRow) -> None:
-    ruling = _judged(make_row(JobState.RETRYING, attempt=2, dispatched_at=None), words.overdue(2))
-    assert (ruling.row.state, ruling.row.attempt, ruling.row.dispatched_at) == (JobState.QUEUED, 2, NOW)
-    assert ruling.tells == {Tell.DISPATCH}
+def test_1_a_retry_that_was_held_in_the_store_is_dispatched(make_row: MakeRow) -> None:
+    decision = _judged(make_row(JobState.RETRYING, attempt=2, dispatched_at=None), event_factory.overdue(2))
+    assert (decision.row.state, decision.row.attempt, decision.row.dispatched_at) == (JobState.QUEUED, 2, NOW)
+    assert decision.notifications == {Notification.DISPATCH}

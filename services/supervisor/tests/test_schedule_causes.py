@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from services.supervisor.tests.test_schedule_troubles import at
+from services.supervisor.tests.test_schedule_health import at
 
 from warrener_contracts.circuit_breaker import BreakerPolicy, BreakerState
 from warrener_contracts.events import ErrorInfo, ErrorKind, TickStatus
@@ -15,7 +15,7 @@ from warrener_store.breaker_gate import NO_OPEN_BREAKERS, OpenBreakers
 from warrener_store.rows import BreakerRow, JobRow
 from warrener_store.schedules.rows import TickRow
 from warrener_store.testing import running_job
-from warrener_supervisor.schedules.causes import of_no_success, of_no_tick
+from warrener_supervisor.schedules.causes import explain_missing_success, explain_missing_tick
 
 FIRED = TickRow(
     schedule="hourly",
@@ -50,7 +50,7 @@ BOOM = ErrorInfo(kind=ErrorKind.ERROR, type="Boom", message="no such file")
     ],
 )
 def test_why_a_tick_is_not_decided(requests: QueueStats | None, cause: str) -> None:
-    assert of_no_tick(requests).startswith(cause)
+    assert explain_missing_tick(requests).startswith(cause)
 
 
 def job(state: JobState, error: ErrorInfo | None = None) -> JobRow:
@@ -71,22 +71,22 @@ def job(state: JobState, error: ErrorInfo | None = None) -> JobRow:
     ],
 )
 def test_why_no_job_succeeds(row: JobRow | None, cause: str | None) -> None:
-    assert of_no_success(FIRED, row, {"default"}, NO_OPEN_BREAKERS, at(120)) == cause
+    assert explain_missing_success(FIRED, row, {"default"}, NO_OPEN_BREAKERS, at(120)) == cause
 
 
 def test_why_no_job_begins() -> None:
     queued = job(JobState.QUEUED)
-    nobody = of_no_success(FIRED, queued, {"other"}, NO_OPEN_BREAKERS, at(120))
+    nobody = explain_missing_success(FIRED, queued, {"other"}, NO_OPEN_BREAKERS, at(120))
     assert nobody == "no agent serves queue default, where its last job waits"
-    held = of_no_success(FIRED, queued, {"default"}, OpenBreakers([OPEN]), at(120))
+    held = explain_missing_success(FIRED, queued, {"default"}, OpenBreakers([OPEN]), at(120))
     assert held == "its last job is held back: dependency:billing-api is open"
 
 
 def test_why_there_is_no_job() -> None:
     assert (
-        of_no_success(None, None, (), NO_OPEN_BREAKERS, at(0)) == "none of its newest ticks has asked for a job"
+        explain_missing_success(None, None, (), NO_OPEN_BREAKERS, at(0)) == "none of its newest ticks has asked for a job"
     )
-    unconfirmed = of_no_success(replace(FIRED, fired_at=None), None, (), NO_OPEN_BREAKERS, at(0))
+    unconfirmed = explain_missing_success(replace(FIRED, fired_at=None), None, (), NO_OPEN_BREAKERS, at(0))
     assert unconfirmed == "the broker has not confirmed the request of its last tick"
     just_now = at(0) + timedelta(seconds=5)
-    assert of_no_success(FIRED, None, (), NO_OPEN_BREAKERS, just_now) is None
+    assert explain_missing_success(FIRED, None, (), NO_OPEN_BREAKERS, just_now) is None

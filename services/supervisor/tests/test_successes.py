@@ -4,13 +4,13 @@ from datetime import UTC, datetime, timedelta
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from services.supervisor.tests.words import make
+from services.supervisor.tests.event_factory import make
 
 from warrener_contracts.states import JobState
 from warrener_runtime.telemetry import TraceContext
 from warrener_store.rows import JobRow
-from warrener_supervisor.successes import success_letter
-from warrener_supervisor.tidings import end_letter
+from warrener_supervisor.successes import success_message
+from warrener_supervisor.notifications import finished_message
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MOMENTS = st.integers(0, 221_000_000_000_000_000).map(lambda us: EPOCH + timedelta(microseconds=us))
@@ -38,5 +38,5 @@ ROWS = st.builds(
 
 @given(row=ROWS, trace=TRACES)
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # a loaded machine proves nothing
-def test_a_success_is_told_as_its_model_would_tell_it(row: JobRow, trace: TraceContext) -> None:
-    assert success_letter(row, trace) == end_letter(row, trace)
+def test_a_success_is_written_as_its_model_would_write_it(row: JobRow, trace: TraceContext) -> None:
+    assert success_message(row, trace) == finished_message(row, trace)

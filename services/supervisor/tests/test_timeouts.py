@@ -5,30 +5,30 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from services.supervisor.tests import words
-from services.supervisor.tests.words import NOW, make
+from services.supervisor.tests import event_factory
+from services.supervisor.tests.event_factory import NOW, make
 
 from warrener_contracts.events import Event
 from warrener_contracts.policy import Backoff, JobPolicy
 from warrener_contracts.states import JobState
 from warrener_store.rows import AttemptEnd, JobRow
 from warrener_supervisor.judgement import judge
-from warrener_supervisor.moment import Moment
-from warrener_supervisor.rules import Rules
-from warrener_supervisor.verdicts import Ignored, Judgement, Tell
+from warrener_supervisor.context import JudgeContext
+from warrener_supervisor.timings import Timings
+from warrener_supervisor.verdicts import NoChange, JobTransition, Notification
 
-AT = Moment(NOW, Rules(), 0.5)
+AT = JudgeContext(NOW, Timings(), 0.5)
 SHORT = JobPolicy(timeout=timedelta(seconds=5), max_attempts=2, backoff=Backoff.fixed(1, jitter=0))
 IT_ENDED = [
-    pytest.param(words.stopped(), "agent-1 has stopped it", id="stopped by its agent"),
-    pytest.param(words.lost(), "agent-1 has not named it since", id="named no more"),
+    pytest.param(event_factory.stopped(), "agent-1 has stopped it", id="stopped by its agent"),
+    pytest.param(event_factory.lost(), "agent-1 has not named it since", id="named no more"),
 ]
 
 
-def judged(row: JobRow, word: Event[Any]) -> Judgement:
-    ruling = judge(row, word, AT)
-    assert isinstance(ruling, Judgement), ruling
-    return ruling
+def judged(row: JobRow, word: Event[Any]) -> JobTransition:
+    decision = judge(row, word, AT)
+    assert isinstance(decision, JobTransition), decision
+    return decision
 
 
 def running(**changes: Any) -> JobRow:
@@ -36,18 +36,18 @@ def running(**changes: Any) -> JobRow:
     return make(JobState.RUNNING, **{"policy": SHORT, **changes})
 
 
-def test_its_agent_is_told_to_stop_it_and_nothing_else_begins() -> None:
-    ruling = judged(running(), words.timed_out())
-    assert (ruling.row.state, ruling.row.attempt, ruling.row.failures) == (JobState.RUNNING, 1, 0)
-    assert ruling.row.wake_at == NOW + Rules().claim, "if it is not heard, the watchdog says it again"
-    assert ruling.tells == {Tell.CANCEL}
-    assert ruling.attempt is None
+def test_its_agent_is_ordered_to_stop_it_and_nothing_else_begins() -> None:
+    decision = judged(running(), event_factory.timed_out())
+    assert (decision.row.state, decision.row.attempt, decision.row.failures) == (JobState.RUNNING, 1, 0)
+    assert decision.row.wake_at == NOW + Timings().claim, "if it is not heard, the watchdog says it again"
+    assert decision.notifications == {Notification.CANCEL}
+    assert decision.attempt is None
 
 
 @pytest.mark.parametrize(("word", "how"), IT_ENDED)
 def test_when_it_is_dead_it_is_charged_as_a_timeout(word: Event[Any], how: str) -> None:
-    ruling = judged(running(), word)
-    row, record = ruling.row, ruling.attempt
+    decision = judged(running(), word)
+    row, record = decision.row, decision.attempt
     assert (row.state, row.attempt, row.failures, row.losses) == (JobState.RETRYING, 2, 1, 0)
     assert record is not None
     assert record.end is AttemptEnd.TIMED_OUT
@@ -57,7 +57,7 @@ def test_when_it_is_dead_it_is_charged_as_a_timeout(word: Event[Any], how: str) 
 
 
 @pytest.mark.parametrize(("word", "how"), IT_ENDED)
-def test_policy_says_whether_it_is_tried_again(word: Event[Any], how: str) -> None:
+def test_policy_decides_whether_it_is_tried_again(word: Event[Any], how: str) -> None:
     used_up = judged(running(failures=1), word)
     assert used_up.row.state is JobState.DEAD
     never = judged(running(policy=replace_policy(no_retry=("timeout",))), word)
@@ -70,24 +70,24 @@ def test_policy_says_whether_it_is_tried_again(word: Event[Any], how: str) -> No
 
 def test_who_took_it_over_has_the_whole_time() -> None:
     row = replace(running(), started_at=NOW - timedelta(seconds=4))
-    assert isinstance(judge(row, words.timed_out(), AT), Ignored)
+    assert isinstance(judge(row, event_factory.timed_out(), AT), NoChange)
 
 
-def test_an_agent_that_fell_silent_before_the_time_was_over_was_lost_however_late_it_is_noticed() -> None:
+def test_an_agent_that_went_silent_before_the_time_was_over_was_lost_however_late_it_is_noticed() -> None:
     """The power was away for a quarter of an hour: supervisor and agents come back together."""
     began = NOW - timedelta(minutes=15)
     row = running(started_at=began, failures=1)
-    word = words.lost()
+    word = event_factory.lost()
     silent = began + timedelta(seconds=2)
     word = word.model_copy(update={"data": word.data.model_copy(update={"last_seen_at": silent})})
-    ruling = judged(row, word)
-    assert (ruling.row.state, ruling.row.failures, ruling.row.losses) == (JobState.RETRYING, 1, 1)
-    assert ruling.attempt is not None
-    assert ruling.attempt.end is AttemptEnd.LOST
+    decision = judged(row, word)
+    assert (decision.row.state, decision.row.failures, decision.row.losses) == (JobState.RETRYING, 1, 1)
+    assert decision.attempt is not None
+    assert decision.attempt.end is AttemptEnd.LOST
 
 
 def test_a_result_that_comes_late_counts() -> None:
-    assert judged(running(), words.succeeded(result=7)).row.result == 7
+    assert judged(running(), event_factory.succeeded(result=7)).row.result == 7
 
 
 def replace_policy(**changes: Any) -> JobPolicy:

@@ -14,7 +14,7 @@ SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
 
 @dataclass(frozen=True)
-class Received:
+class WebhookDelivery:
     """One delivery whose signature was right."""
 
     webhook_id: str
@@ -31,15 +31,15 @@ class Received:
 class WebhookReceiver:
     """Listens while it is entered. `answer` is asked for the status of each delivery, before it is given."""
 
-    answer: Callable[[Received], int] = lambda _: 204
-    received: list[Received] = field(default_factory=list[Received])
+    answer: Callable[[WebhookDelivery], int] = lambda _: 204
+    received: list[WebhookDelivery] = field(default_factory=list[WebhookDelivery])
     wrong: list[str] = field(default_factory=list[str])
     raw: list[bytes] = field(default_factory=list[bytes])  # posted to /plain, where nothing is signed
 
     def __enter__(self) -> Self:
         outer = self
 
-        class Handler(BaseHTTPRequestHandler):
+        class _WebhookHandler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["content-length"]))
                 status = outer.take(self.path, dict(self.headers.items()), body)
@@ -52,7 +52,7 @@ class WebhookReceiver:
             def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its name there
                 """Says nothing."""
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _WebhookHandler)
         self._server.daemon_threads = True
         self._thread = Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
         self._thread.start()
@@ -79,12 +79,12 @@ class WebhookReceiver:
             self.raw.append(body)
             return 200
         given = {name.lower(): value for name, value in headers.items()}
-        told = f"{given['webhook-id']}.{given['webhook-timestamp']}.".encode() + body
+        signed_content = f"{given['webhook-id']}.{given['webhook-timestamp']}.".encode() + body
         key = base64.b64decode(SECRET.removeprefix("whsec_"))
-        right = base64.b64encode(hmac.new(key, told, hashlib.sha256).digest()).decode()
+        right = base64.b64encode(hmac.new(key, signed_content, hashlib.sha256).digest()).decode()
         if given["webhook-signature"].split() != [f"v1,{right}"]:
             self.wrong.append(given["webhook-signature"])
             return 401
-        one = Received(given["webhook-id"], json.loads(body))
+        one = WebhookDelivery(given["webhook-id"], json.loads(body))
         self.received.append(one)
         return self.answer(one)

@@ -6,29 +6,29 @@ from uuid import UUID
 from warrener_contracts.events import AttemptCheckpointed, Checkpoint
 from warrener_store.checkpoints import CheckpointRow
 from warrener_store.port import StateStore
-from warrener_supervisor.fold import Folded
-from warrener_supervisor.verdicts import Judgement, Tell
+from warrener_supervisor.batch import JobBatch
+from warrener_supervisor.verdicts import JobTransition, Notification
 
 
-async def keep(store: StateStore, judged: Iterable[Folded]) -> None:
+async def save_checkpoints(store: StateStore, judged: Iterable[JobBatch]) -> None:
     """Keep the checkpoints that the judge took for the word of a running attempt.
 
     Called before what was judged is saved: should we die in between, the event is judged and kept again.
     Afterwards the job may have gone on, and the fence would refuse it.
     """
-    told = [
-        _row(case.event)
-        for folded in judged
-        for case, ruling in folded.rulings
-        if isinstance(case.event, AttemptCheckpointed) and isinstance(ruling, Judgement)
+    rows = [
+        _row(entry.event)
+        for batch in judged
+        for entry, decision in batch.decisions
+        if isinstance(entry.event, AttemptCheckpointed) and isinstance(decision, JobTransition)
     ]
-    if told:
-        await store.keep_checkpoints(told)
+    if rows:
+        await store.keep_checkpoints(rows)
 
 
-async def for_dispatch(store: StateStore, told: Sequence[Folded]) -> dict[UUID, Checkpoint]:
+async def load_for_dispatch(store: StateStore, batches: Sequence[JobBatch]) -> dict[UUID, Checkpoint]:
     """The checkpoints of those whose next attempt is to be dispatched. A success asks nothing."""
-    again = [folded.row.job_id for folded in told if Tell.DISPATCH in folded.tells]
+    again = [batch.row.job_id for batch in batches if Notification.DISPATCH in batch.notifications]
     if not again:
         return {}
     found = await store.checkpoints_of(again)

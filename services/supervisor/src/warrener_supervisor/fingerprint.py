@@ -10,8 +10,8 @@ from hashlib import blake2b
 
 from warrener_contracts.events import ErrorInfo
 
-_MOST_FRAMES = 40
-_MOST_TEXT = 1_000
+_MAX_FRAMES = 40
+_MAX_TEXT = 1_000
 
 # Frames and ends of Python's tracebacks; those of exception groups stand behind bars.
 _FRAME = re.compile(r'[ |+]*File "(?P<file>[^"]*)", line \d+(?:, in (?P<function>.*))?$')
@@ -46,7 +46,7 @@ def fingerprint(job_type: str, error: ErrorInfo | None) -> str:
 
 def normalised(text: str) -> str:
     """`text` without what differs from one failure to the next."""
-    text = text[:_MOST_TEXT]
+    text = text[:_MAX_TEXT]
     for changing, stands_for in _CHANGING:
         text = changing.sub(stands_for, text)
     return text.strip()
@@ -58,7 +58,7 @@ def _frames(stack: str) -> Iterator[str]:
     From its end, because a stack that is too long is kept from its end.
     """
     seen = dict.fromkeys(reversed(list(_lines(stack))))
-    return (line for line, _ in zip(seen, range(_MOST_FRAMES), strict=False))
+    return (line for line, _ in zip(seen, range(_MAX_FRAMES), strict=False))
 
 
 def _lines(stack: str) -> Iterator[str]:

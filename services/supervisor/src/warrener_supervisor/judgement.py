@@ -9,14 +9,14 @@ from warrener_contracts.events import Event, JobCancelRequested, Reason
 from warrener_contracts.state_machine import Fence, Signal, Effect, Transition
 from warrener_contracts.states import JobState
 from warrener_store.rows import JobRow
-from warrener_supervisor import beginnings, ends, poison, timeouts, trials
-from warrener_supervisor.moment import Moment
-from warrener_supervisor.overtaken import overtaken
+from warrener_supervisor import starts, outcomes, poison, timeouts, retries
+from warrener_supervisor.context import JudgeContext
+from warrener_supervisor.stale_events import stale_reason
 from warrener_supervisor.signals import attempt_of, fence_of, signal_of
-from warrener_supervisor.verdicts import NOTHING, Ignored, Judgement, Parked, Ruling, Tell
+from warrener_supervisor.verdicts import NO_NOTIFICATIONS, NoChange, JobTransition, ParkDecision, JudgeDecision, Notification
 
 
-def judge(row: JobRow, event: Event[Any], at: Moment) -> Ruling:
+def judge(row: JobRow, event: Event[Any], context: JudgeContext) -> JudgeDecision:
     """What `event` does to the job that is now as `row`.
 
     A judgement's state is always one that the journey allows for this state, signal and fence.
@@ -24,33 +24,33 @@ def judge(row: JobRow, event: Event[Any], at: Moment) -> Ruling:
     signal, where = signal_of(event), fence_of(row, event)
     step = state_machine.effect_of(row.state, signal, where)
     if isinstance(step, state_machine.Reject):
-        return Parked(Reason.IMPOSSIBLE, _contradiction(row, event, step.why))
-    if where is Fence.OLDER and (spared := trials.not_lost(row, event, at)) is not None:
+        return ParkDecision(Reason.IMPOSSIBLE, _contradiction(row, event, step.why))
+    if where is Fence.OLDER and (spared := retries.revoke_loss(row, event, context)) is not None:
         if isinstance(step, state_machine.Ignore):
-            return spared._replace(tells=_told_again(row, signal, where, event))
+            return spared._replace(notifications=_repeated_notifications(row, signal, where, event))
         row = spared.row  # and its success ends the job
     if isinstance(step, state_machine.Ignore):
-        return Ignored(step.why, _told_again(row, signal, where, event), _late_asker(event))
-    if why := overtaken(row, event, at):
-        return Ignored(why, _told_again(row, signal, where, event))
-    ruling = poison.remembered(row, _DECIDE[signal](row, event, at))
-    assert isinstance(ruling, Ignored) or _allowed(step, ruling.row.state), (row.state, signal, ruling)
-    return ruling
+        return NoChange(step.why, _repeated_notifications(row, signal, where, event), _late_requester(event))
+    if why := stale_reason(row, event, context):
+        return NoChange(why, _repeated_notifications(row, signal, where, event))
+    decision = poison.keep_deaths(row, _DECIDE[signal](row, event, context))
+    assert isinstance(decision, NoChange) or _allowed(step, decision.row.state), (row.state, signal, decision)
+    return decision
 
 
-_DECIDE: Mapping[Signal, Callable[[JobRow, Any, Moment], Judgement | Ignored]] = {
-    Signal.ALIVE: beginnings.alive,
-    Signal.SUCCEEDED: ends.succeeded,
-    Signal.FAILED: trials.failed,
-    Signal.SNOOZED: trials.snoozed,
-    Signal.STOPPED: trials.stopped,
-    Signal.WITHDRAWN: trials.withdrawn,
-    Signal.RELEASED: trials.released,
-    Signal.TIMED_OUT: timeouts.told_to_stop,
-    Signal.LOST: trials.lost,
-    Signal.OVERDUE: beginnings.queued_again,
-    Signal.CANCEL_REQUESTED: ends.cancel_requested,
-    Signal.DEADLINE_PASSED: ends.expired,
+_DECIDE: Mapping[Signal, Callable[[JobRow, Any, JudgeContext], JobTransition | NoChange]] = {
+    Signal.ALIVE: starts.on_sign_of_life,
+    Signal.SUCCEEDED: outcomes.on_succeeded,
+    Signal.FAILED: retries.on_failed,
+    Signal.SNOOZED: retries.on_snoozed,
+    Signal.STOPPED: retries.on_stopped,
+    Signal.WITHDRAWN: retries.on_withdrawn,
+    Signal.RELEASED: retries.on_released,
+    Signal.TIMED_OUT: timeouts.on_timed_out,
+    Signal.LOST: retries.on_lost,
+    Signal.OVERDUE: starts.on_overdue,
+    Signal.CANCEL_REQUESTED: outcomes.on_cancel_requested,
+    Signal.DEADLINE_PASSED: outcomes.on_deadline_passed,
 }
 
 
@@ -80,25 +80,25 @@ _NOTHING_WRONG = frozenset({Signal.RELEASED, Signal.SNOOZED})
 """After these another attempt is made, and the world is told of no retry."""
 
 
-def _told_again(row: JobRow, signal: Signal, where: Fence, event: Event[Any]) -> frozenset[Tell]:
+def _repeated_notifications(row: JobRow, signal: Signal, where: Fence, event: Event[Any]) -> frozenset[Notification]:
     """What this event has brought about, if it has: whoever saved it may have died before saying so.
 
     Said twice does no harm: receivers tell repeats by the event's id, agents by the ledger.
     """
     if row.state not in _BRINGS_ABOUT[signal]:
-        return NOTHING
+        return NO_NOTIFICATIONS
     if row.state.terminal:
         counts = where is Fence.CURRENT or signal is Signal.SUCCEEDED
-        by_this = counts and (signal is not Signal.ALIVE or beginnings.has_ended(row, event))
-        return ends.tidings(row.state, signal) if by_this else NOTHING
+        by_this = counts and (signal is not Signal.ALIVE or starts.has_ended(row, event))
+        return outcomes.notifications_for(row.state, signal) if by_this else NO_NOTIFICATIONS
     if row.state not in (JobState.QUEUED, JobState.RETRYING) or signal is Signal.OVERDUE:
-        return NOTHING  # a dispatch that was not published is found by the comparison with the queue
+        return NO_NOTIFICATIONS  # a dispatch that was not published is found by the comparison with the queue
     if where is Fence.OLDER and attempt_of(event) != row.attempt - 1:
-        return NOTHING
+        return NO_NOTIFICATIONS
     if row.state is JobState.RETRYING and signal not in _NOTHING_WRONG:
-        return frozenset({Tell.DISPATCH, Tell.RETRYING})
-    return frozenset({Tell.DISPATCH})
+        return frozenset({Notification.DISPATCH, Notification.RETRYING})
+    return frozenset({Notification.DISPATCH})
 
 
-def _late_asker(event: Event[Any]) -> str | None:
+def _late_requester(event: Event[Any]) -> str | None:
     return event.data.reply_to if isinstance(event, JobCancelRequested) else None

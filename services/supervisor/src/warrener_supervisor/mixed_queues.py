@@ -6,29 +6,29 @@ from datetime import datetime
 from warrener_contracts.events import ErrorInfo
 from warrener_store.escalations import MIXED_QUEUE, RaisedIncident
 from warrener_store.rows import AttemptEnd, JobRow
-from warrener_supervisor.delays import uncharged
-from warrener_supervisor.fold import Folded
-from warrener_supervisor.verdicts import Judgement
+from warrener_supervisor.delays import count_uncharged
+from warrener_supervisor.batch import JobBatch
+from warrener_supervisor.verdicts import JobTransition
 
 _LASTING = 3
 """Attempts given back, from which on it is no deployment of a moment."""
 _NAME = 200  # characters of a fingerprint
 
 
-def mixed_queues(judged: Iterable[Folded], now: datetime) -> list[RaisedIncident]:
+def mixed_queues(judged: Iterable[JobBatch], now: datetime) -> list[RaisedIncident]:
     """An incident for each queue and job type of which a job was given back for the third time or later. Of
     all that happens in one minute, one time is counted."""
     found = {
-        (folded.row.queue, folded.row.job_type): _raised(folded.row, error, now)
-        for folded in judged
-        if (error := _given_back(folded)) is not None and uncharged(folded.row) >= _LASTING
+        (batch.row.queue, batch.row.job_type): _raised(batch.row, error, now)
+        for batch in judged
+        if (error := _given_back(batch)) is not None and count_uncharged(batch.row) >= _LASTING
     }
     return list(found.values())
 
 
-def _given_back(folded: Folded) -> ErrorInfo | None:
+def _given_back(batch: JobBatch) -> ErrorInfo | None:
     """Why an attempt was given back that its agent could not run."""
-    attempts = (ruling.attempt for _, ruling in folded.rulings if isinstance(ruling, Judgement))
+    attempts = (decision.attempt for _, decision in batch.decisions if isinstance(decision, JobTransition))
     return next((each.error for each in attempts if each and each.end is AttemptEnd.RELEASED), None)
 
 

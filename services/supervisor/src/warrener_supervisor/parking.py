@@ -1,4 +1,4 @@
-"""Messages that cannot be understood or carried out, as letters to the parking place. Pure."""
+"""Messages that cannot be understood or carried out, as messages to the parking place. Pure."""
 
 from uuid import UUID, uuid5
 

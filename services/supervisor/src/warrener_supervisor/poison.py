@@ -11,9 +11,9 @@ from typing import NamedTuple
 from warrener_contracts.events import ErrorInfo, ErrorKind
 from warrener_store.job_row import evolve
 from warrener_store.rows import JobRow
-from warrener_supervisor.verdicts import Ignored, Judgement
+from warrener_supervisor.verdicts import NoChange, JobTransition
 
-_WORD = 200
+_MAX_DEATH_LENGTH = 200
 """So much of what is told of one death is kept."""
 
 LOST = "lost"
@@ -53,13 +53,13 @@ def _with(error: ErrorInfo, deaths: _Deaths) -> ErrorInfo:
     return error.model_copy(update={"deaths": deaths.named, "deaths_unnamed": deaths.unnamed})
 
 
-def silence(agent_id: str, since: str, *, unlisted: bool) -> str:
+def loss_message(agent_id: str, since: str, *, unlisted: bool) -> str:
     """Why an attempt counts as lost."""
     what = "not named it since" if unlisted else "not been heard of since"
     return f"agent {agent_id} has {what} {since}"
 
 
-def not_lost(row: JobRow, attempt: int, agent_id: str) -> JobRow | None:
+def revoke_loss(row: JobRow, attempt: int, agent_id: str) -> JobRow | None:
     """`row` without the charge for the loss of an earlier attempt, which this agent runs or has reported.
 
     None if no loss of it is charged. The loss is among the job's deaths until it is taken back: so it is
@@ -75,7 +75,7 @@ def not_lost(row: JobRow, attempt: int, agent_id: str) -> JobRow | None:
     return evolve(row, losses=max(row.losses - 1, 0), error=None if forgotten else _with(error, left))
 
 
-def told(row: JobRow, error: ErrorInfo) -> ErrorInfo:
+def error_with_deaths(row: JobRow, error: ErrorInfo) -> ErrorInfo:
     """The error by which the current attempt of `row` went wrong, with all deaths so far."""
     deaths = _deaths_in(row.error)
     if error.kind in {ErrorKind.CRASH, ErrorKind.LOST}:
@@ -83,15 +83,15 @@ def told(row: JobRow, error: ErrorInfo) -> ErrorInfo:
     return error if deaths == _deaths_in(error) else _with(error, deaths)
 
 
-def ended_with_its_agent(row: JobRow) -> JobRow:
+def charge_agent_death(row: JobRow) -> JobRow:
     """The row of an attempt that was begun by one agent and has to be begun by another: the broker gives it
     out again before anybody has missed the first one, so this too must be counted."""
     message = f"agent {row.owner} has died, or was cut off, while it ran it"
-    return evolve(row, error=told(row, ErrorInfo(kind=ErrorKind.LOST, type=LOST, message=message)))
+    return evolve(row, error=error_with_deaths(row, ErrorInfo(kind=ErrorKind.LOST, type=LOST, message=message)))
 
 
-def quarantined(charged: JobRow) -> str | None:
-    """Why no further attempt is made, if there were too many deaths; `charged` has the error that `told`
+def quarantine_reason(charged: JobRow) -> str | None:
+    """Why no further attempt is made, if there were too many deaths; `charged` has the error that `error_with_deaths`
     made."""
     deaths = _deaths_in(charged.error)
     if deaths.total < charged.policy.quarantine_threshold:
@@ -99,19 +99,19 @@ def quarantined(charged: JobRow) -> str | None:
     return f"quarantined as poison: {deaths.total} attempts ended with their process: {deaths}"
 
 
-def remembered(row: JobRow, ruling: Judgement | Ignored) -> Judgement | Ignored:
+def keep_deaths(row: JobRow, decision: JobTransition | NoChange) -> JobTransition | NoChange:
     """Whatever else goes wrong with a job, its deaths are not forgotten."""
-    if isinstance(ruling, Ignored) or ruling.row.error is row.error or not (row.error and row.error.deaths):
-        return ruling
-    error = ruling.row.error
+    if isinstance(decision, NoChange) or decision.row.error is row.error or not (row.error and row.error.deaths):
+        return decision
+    error = decision.row.error
     if error is None or error.deaths:
-        return ruling
-    kept = _with(error, _deaths_in(row.error))
-    letter = ruling.dead_letter
-    if letter is not None:
-        letter = replace(letter, error=kept)
-    return ruling._replace(row=evolve(ruling.row, error=kept), dead_letter=letter)
+        return decision
+    merged = _with(error, _deaths_in(row.error))
+    dead_letter = decision.dead_letter
+    if dead_letter is not None:
+        dead_letter = replace(dead_letter, error=merged)
+    return decision._replace(row=evolve(decision.row, error=merged), dead_letter=dead_letter)
 
 
 def _death(attempt: int, error: ErrorInfo) -> str:
-    return f"attempt {attempt}: {error.type}: {error.message}"[:_WORD]
+    return f"attempt {attempt}: {error.type}: {error.message}"[:_MAX_DEATH_LENGTH]

@@ -19,8 +19,8 @@ from warrener_runtime.logs import get_logger
 from warrener_store.port import StateStore
 from warrener_store.queued import QueueHead
 from warrener_store.rows import JobRow
-from warrener_supervisor.missing import Delayed, Look, Missing, enough_for, missing, needed, shares
-from warrener_supervisor.rules import Rules
+from warrener_supervisor.missing_dispatches import DelayedMessages, QueueSnapshot, MissingDispatches, jobs_to_fill, find_missing, messages_needed, jobs_per_message
+from warrener_supervisor.timings import Timings
 from warrener_supervisor.unpublished import publish_again
 
 _log = get_logger("redispatch")
@@ -29,12 +29,12 @@ _DEEP = 20_000
 """Ready messages beyond which a queue is not compared: counting its jobs would cost more than it finds."""
 _SURPLUS = 10_000
 """Jobs that are counted beyond those for which the queue may hold messages."""
-_MOST_COUNTED = 60_000
+_MAX_COUNTED = 60_000
 _OLDEST = 1_000
-_AT_ONCE = 500
-_MOST_BATCHES = 10
+_BATCH_SIZE = 500
+_MAX_BATCHES = 10
 """Batches of repeats for one queue in one look; a later look goes on."""
-_FIRST_PAUSE, _LONGEST_PAUSE = timedelta(seconds=10), timedelta(minutes=15)
+_FIRST_PAUSE, _MAX_PAUSE = timedelta(seconds=10), timedelta(minutes=15)
 """How long a job that was published again is left alone; twice as long each time that it is found again."""
 _STATUS_LOOKS, _STATUS_EVERY = 5, 0.2
 """How often, and at what interval in seconds, the status queue is looked at until it is empty."""
@@ -51,7 +51,7 @@ class _Repeat(NamedTuple):
 class _Suspect:
     """A queue whose jobs have waited for some time, and those of them that were published again lately."""
 
-    look: Look | None = None
+    snapshot: QueueSnapshot | None = None
     repeats: dict[UUID, _Repeat] = field(default_factory=dict[UUID, _Repeat])
 
     def forget_old(self, now: datetime) -> None:
@@ -69,20 +69,20 @@ class _Suspect:
         """Note that these jobs are published again."""
         for job_id in job_ids:
             before = self.repeats.get(job_id)
-            pause = _FIRST_PAUSE if before is None else min(2 * before.pause, _LONGEST_PAUSE)
+            pause = _FIRST_PAUSE if before is None else min(2 * before.pause, _MAX_PAUSE)
             self.repeats[job_id] = _Repeat(now, pause)
 
 
-class Redispatch:
+class Redispatcher:
     """Compares what the store calls queued with what each dispatch queue holds."""
 
-    def __init__(self, bus: Bus, store: StateStore, clock: Clock, rules: Rules) -> None:
-        self._bus, self._store, self._clock, self._rules = bus, store, clock, rules
+    def __init__(self, bus: Bus, store: StateStore, clock: Clock, timings: Timings) -> None:
+        self._bus, self._store, self._clock, self._timings = bus, store, clock, timings
         self._suspects: dict[str, _Suspect] = {}
 
-    async def look(self) -> None:
+    async def run_once(self) -> None:
         """Compare every queue that has jobs which were dispatched some time ago."""
-        settled = self._clock.now() - self._rules.settled
+        settled = self._clock.now() - self._timings.settled
         queues = [head.queue for head in await self._store.queue_heads() if _is_old(head, settled)]
         self._suspects = {queue: self._suspects.get(queue, _Suspect()) for queue in queues}
         if not queues:
@@ -93,7 +93,7 @@ class Redispatch:
             delayed = await self._delayed()
         except BusUnreachable:
             for suspect in self._suspects.values():
-                suspect.look = None  # messages that were on their way to agents come back
+                suspect.snapshot = None  # messages that were on their way to agents come back
             return
         slots = await self._free_slots()
         for queue, suspect in self._suspects.items():
@@ -107,17 +107,17 @@ class Redispatch:
                 return True
         return False
 
-    async def _compare(self, queue: str, suspect: _Suspect, delayed: Delayed, slots: int) -> None:
-        before = suspect.look
-        found = suspect.look = await self._look_at(queue, delayed, slots)
+    async def _compare(self, queue: str, suspect: _Suspect, delayed: DelayedMessages, slots: int) -> None:
+        before = suspect.snapshot
+        found = suspect.snapshot = await self._look_at(queue, delayed, slots)
         if found is None or before is None:
             return
         suspect.forget_old(found.at)
-        gone = missing(before, found)
+        gone = find_missing(before, found)
         if not gone.messages or not gone.jobs:
             return
-        if repeated := await self._repeat(queue, suspect, gone, before.at - self._rules.settled):
-            suspect.look = None
+        if repeated := await self._repeat(queue, suspect, gone, before.at - self._timings.settled):
+            suspect.snapshot = None
             _log.warning(
                 "Dispatches were gone from their queue and are published again, under the same attempt"
                 " numbers. Was it purged or deleted?",
@@ -126,56 +126,56 @@ class Redispatch:
                 jobs=repeated,
             )
 
-    async def _look_at(self, queue: str, delayed: Delayed, slots: int) -> Look | None:
+    async def _look_at(self, queue: str, delayed: DelayedMessages, slots: int) -> QueueSnapshot | None:
         """What is known of it now; None where too much waits in it to compare."""
         now = self._clock.now()
         ready = (await self._bus.backlog(dispatch_queue(queue).name)).waiting
         if ready > _DEEP:
             return None
-        until = now - self._rules.settled
-        limit = min(_MOST_COUNTED, 16 * (ready + delayed.messages + slots) + _SURPLUS)
-        settled, every = needed(await self._store.queued_groups(queue, until, limit))
+        until = now - self._timings.settled
+        limit = min(_MAX_COUNTED, 16 * (ready + delayed.messages + slots) + _SURPLUS)
+        settled, every = messages_needed(await self._store.queued_groups(queue, until, limit))
         oldest = await self._store.oldest_queued(queue, until, _OLDEST)
-        return Look(
+        return QueueSnapshot(
             now, settled, every, ready, delayed, slots, {job.job_id: job.dispatched_at for job in oldest}
         )
 
-    async def _repeat(self, queue: str, suspect: _Suspect, gone: Missing, until: datetime) -> int:
+    async def _repeat(self, queue: str, suspect: _Suspect, gone: MissingDispatches, until: datetime) -> int:
         """Publish what is gone, but for what was published again lately; how many jobs."""
         now = self._clock.now()
         left, waiting, repeated = gone.messages, list(gone.jobs), 0
-        for _ in range(_MOST_BATCHES):
+        for _ in range(_MAX_BATCHES):
             if not waiting and gone.beyond:
-                found = await self._store.oldest_queued(queue, until, _AT_ONCE)
+                found = await self._store.oldest_queued(queue, until, _BATCH_SIZE)
                 waiting = [job.job_id for job in found]
-            batch, waiting = waiting[:_AT_ONCE], waiting[_AT_ONCE:]
+            batch, waiting = waiting[:_BATCH_SIZE], waiting[_BATCH_SIZE:]
             batch = [job_id for job_id in batch if suspect.may_repeat(job_id, now)]
             rows = await self._store.jobs_by_id(batch) if batch else {}
-            chosen = enough_for(left, [rows[each] for each in batch if _still_waits(rows.get(each), until)])
+            chosen = jobs_to_fill(left, [rows[each] for each in batch if _still_waits(rows.get(each), until)])
             if not chosen:
                 break
             suspect.note([row.job_id for row in chosen], now)
             count, refused = await publish_again(self._bus, self._store, self._clock, chosen)
             repeated += count
-            left -= round(sum(1 / shares(row) for row in chosen))
+            left -= round(sum(1 / jobs_per_message(row) for row in chosen))
             if left <= 0 or refused:
                 break
         return repeated
 
-    async def _delayed(self) -> Delayed:
+    async def _delayed(self) -> DelayedMessages:
         """Messages of queued jobs that wait in the delay queues, at most.
 
         An agent without a free slot puts a message into the shortest one. In the longer ones wait retries;
         more messages than those are counted as queued jobs'.
         """
-        shortest, *longer = [(await self._bus.backlog(rung.queue)).waiting for rung in DELAY_LEVELS]
+        shortest, *longer = [(await self._bus.backlog(level.queue)).waiting for level in DELAY_LEVELS]
         counts = await self._store.count_jobs()
         retries = sum(count.jobs for count in counts if count.state is JobState.RETRYING)
-        return Delayed(shortest, max(0, sum(longer) - retries))
+        return DelayedMessages(shortest, max(0, sum(longer) - retries))
 
     async def _free_slots(self) -> Mapping[str, int]:
         """Free slots of the agents that live, by queue: each may hold a message that is about to begin."""
-        alive = self._clock.now() - self._rules.lease
+        alive = self._clock.now() - self._timings.lease
         slots: dict[str, int] = {}
         for agent in await self._store.agents():
             if agent.last_seen_at > alive:

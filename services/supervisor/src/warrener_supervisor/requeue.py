@@ -16,11 +16,11 @@ from warrener_store.port import StateStore
 _log = get_logger("requeue")
 
 ParkedCommand = ParkedRequeueRequested | ParkedDropRequested
-_AT_ONCE = 20  # messages; each may have some MiB
+_BATCH_SIZE = 20  # messages; each may have some MiB
 _NAMELESS = ""  # the exchange that takes a message straight to the queue that its routing key names
 
 
-class Requeue:
+class ParkedMessageRequeuer:
     """The verb that carries out what people ask of parked messages."""
 
     def __init__(self, bus: Bus, store: StateStore) -> None:
@@ -31,8 +31,8 @@ class Requeue:
         """Send in again, or drop. What the broker does not confirm stays parked."""
         for command in commands:
             wanted = list(dict.fromkeys(command.data.ids))
-            for first in range(0, len(wanted), _AT_ONCE):
-                ids = wanted[first : first + _AT_ONCE]
+            for first in range(0, len(wanted), _BATCH_SIZE):
+                ids = wanted[first : first + _BATCH_SIZE]
                 found = await self._store.list_parked(ParkedFilter(ids=ids), len(ids))
                 done = found if isinstance(command, ParkedDropRequested) else await self._sent(found)
                 await self._store.forget_parked(done)
@@ -48,11 +48,11 @@ class Requeue:
         whole = [one for one in found if is_complete(one.detail)]
         if not whole:
             return []
-        fates = await self._bus.publish([resent(one) for one in whole])
-        return [one for one, fate in zip(whole, fates, strict=True) if fate is PublishResult.CONFIRMED]
+        results = await self._bus.publish([requeued_message(one) for one in whole])
+        return [one for one, result in zip(whole, results, strict=True) if result is PublishResult.CONFIRMED]
 
 
-def resent(message: ParkedMessage) -> Message:
+def requeued_message(message: ParkedMessage) -> Message:
     """The message as it is sent in again: straight to the queue in which it was, so that no other queue of
     its exchange gets it twice. One that found no queue takes the way by which it came. Pure."""
     exchange, key = message.exchange, message.routing_key

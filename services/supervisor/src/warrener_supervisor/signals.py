@@ -66,7 +66,7 @@ def attempt_of(event: Event[Any]) -> int | None:
 
 def fence_of(row: JobRow, event: Event[Any]) -> Fence:
     """How the event stands to the job's current attempt; what is about the whole job is always current."""
-    told = attempt_of(event)
-    if told is None or SIGNALS[type(event)] not in ATTEMPT_SIGNALS:
+    attempt = attempt_of(event)
+    if attempt is None or SIGNALS[type(event)] not in ATTEMPT_SIGNALS:
         return Fence.CURRENT
-    return compare_attempts(row.attempt, told)
+    return compare_attempts(row.attempt, attempt)

@@ -7,19 +7,19 @@ from uuid import UUID
 from warrener_contracts.events import AttemptFailed
 from warrener_store.port import StateStore
 from warrener_store.rows import AttemptEnd, JobRow
-from warrener_supervisor.delays import uncharged
-from warrener_supervisor.fold import Case
+from warrener_supervisor.delays import count_uncharged
+from warrener_supervisor.batch import JudgedEvent
 
 
-async def counted(
-    store: StateStore, rows: Mapping[UUID, JobRow], cases: Mapping[UUID, Sequence[Case]]
+async def count_snoozes(
+    store: StateStore, rows: Mapping[UUID, JobRow], entries: Mapping[UUID, Sequence[JudgedEvent]]
 ) -> dict[UUID, int]:
     """By job, for those that snooze now and may have come to their limit: none, as a rule, and then nothing
     is asked."""
     return {
         job_id: await _snoozes(store, job_id)
         for job_id, row in rows.items()
-        if uncharged(row) >= row.policy.max_snoozes and any(_snoozes_now(case) for case in cases[job_id])
+        if count_uncharged(row) >= row.policy.max_snoozes and any(_snoozes_now(entry) for entry in entries[job_id])
     }
 
 
@@ -28,5 +28,5 @@ async def _snoozes(store: StateStore, job_id: UUID) -> int:
     return sum(one.end is AttemptEnd.SNOOZED and one.error is None for one in attempts)  # charged: an error
 
 
-def _snoozes_now(case: Case) -> bool:
-    return isinstance(case.event, AttemptFailed) and case.event.data.snoozed
+def _snoozes_now(entry: JudgedEvent) -> bool:
+    return isinstance(entry.event, AttemptFailed) and entry.event.data.snoozed

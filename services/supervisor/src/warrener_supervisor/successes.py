@@ -22,7 +22,7 @@ _TYPE = type_of(JobFinished)
 _STATE = JobState.SUCCEEDED.value
 
 
-def success_letter(row: JobRow | SucceededJob, trace: TraceContext) -> Message:
+def success_message(row: JobRow | SucceededJob, trace: TraceContext) -> Message:
     """The job of `row` has succeeded: to all who bind a queue to it."""
     job_id = str(row.job_id)
     headers = {} if trace == NO_CONTEXT else _headers(trace)

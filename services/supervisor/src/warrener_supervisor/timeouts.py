@@ -13,35 +13,35 @@ from warrener_contracts.events.flight_record import FlightRecord
 from warrener_contracts.states import JobState
 from warrener_store.job_row import evolve
 from warrener_store.rows import JobRow
-from warrener_supervisor.moment import Moment
-from warrener_supervisor.rules import Rules
-from warrener_supervisor.verdicts import Judgement, Tell
+from warrener_supervisor.context import JudgeContext
+from warrener_supervisor.timings import Timings
+from warrener_supervisor.verdicts import JobTransition, Notification
 
 
-def overran(row: JobRow, now: datetime, rules: Rules) -> bool:
+def has_overrun(row: JobRow, now: datetime, timings: Timings) -> bool:
     """Whether its current attempt runs past its time, and past what its agent is given to end it itself."""
     if row.state is not JobState.RUNNING or row.started_at is None:
         return False
-    return row.started_at + row.policy.timeout + rules.timeout_grace <= now
+    return row.started_at + row.policy.timeout + timings.timeout_grace <= now
 
 
-def seen_overrunning(row: JobRow, last_seen_at: datetime, now: datetime, rules: Rules) -> bool:
+def was_overrunning(row: JobRow, last_seen_at: datetime, now: datetime, timings: Timings) -> bool:
     """Whether its agent, that is silent now, had still run it when its time was over.
 
     Whoever fell silent before that was lost, however late it is noticed: a supervisor may have been away.
     """
     if row.started_at is None or row.started_at + row.policy.timeout > last_seen_at:
         return False
-    return overran(row, now, rules)
+    return has_overrun(row, now, timings)
 
 
-def told_to_stop(row: JobRow, _: AttemptTimedOut, at: Moment) -> Judgement:
+def on_timed_out(row: JobRow, _: AttemptTimedOut, context: JudgeContext) -> JobTransition:
     """It goes on running until its agent has killed it; nothing else is begun meanwhile."""
-    waits = evolve(row, wake_at=at.now + at.rules.claim, updated_at=at.now)
-    return Judgement(waits, "told to stop", tells=frozenset({Tell.CANCEL}))
+    waits = evolve(row, wake_at=context.now + context.timings.claim, updated_at=context.now)
+    return JobTransition(waits, "told to stop", notifications=frozenset({Notification.CANCEL}))
 
 
-def too_long(row: JobRow, how_it_ended: str, flight_record: FlightRecord | None = None) -> ErrorInfo:
+def timeout_error(row: JobRow, how_it_ended: str, flight_record: FlightRecord | None = None) -> ErrorInfo:
     """What is kept of it."""
     seconds = row.policy.timeout.total_seconds()
     return ErrorInfo(

@@ -19,51 +19,51 @@ from warrener_store.job_row import evolve
 from warrener_store.escalations import REFUSING_QUEUE, RaisedIncident, refusing_fingerprint
 from warrener_store.port import Save, StateStore
 from warrener_store.rows import JobRow
-from warrener_supervisor import act
-from warrener_supervisor.escalation.intake import Intake
-from warrener_supervisor.missing import shares
-from warrener_supervisor.rules import Rules
-from warrener_supervisor.tidings import dispatch_letter
+from warrener_supervisor import effects
+from warrener_supervisor.escalation.incident_reporter import IncidentReporter
+from warrener_supervisor.missing_dispatches import jobs_per_message
+from warrener_supervisor.timings import Timings
+from warrener_supervisor.notifications import dispatch_message
 from warrener_supervisor.waiting_notices import WaitingNotices
 
 _log = get_logger("unpublished")
 
-_AT_ONCE = 500
-_MOST_BATCHES = 20
+_BATCH_SIZE = 500
+_MAX_BATCHES = 20
 _PROBE = 10
 """Jobs that are published to a queue which has refused."""
-_FIRST_PAUSE, _LONGEST_PAUSE = timedelta(seconds=1), timedelta(seconds=15)
+_FIRST_PAUSE, _MAX_PAUSE = timedelta(seconds=1), timedelta(seconds=15)
 
 
 @dataclass(slots=True)
-class _Queue:
+class _RefusingQueue:
     """How a queue with unpublished jobs has taken them so far."""
 
-    size: int = _AT_ONCE
-    quiet_until: datetime | None = None
+    size: int = _BATCH_SIZE
+    retry_at: datetime | None = None
     pause: timedelta = field(default=_FIRST_PAUSE)
     refused_since: datetime | None = None
     named: bool = False
 
 
-class Unpublished:
+class UnpublishedDispatcher:
     """The verb that publishes what the store keeps for queues that did not take it."""
 
-    def __init__(self, bus: Bus, store: StateStore, clock: Clock, rules: Rules, intake: Intake) -> None:
-        self._bus, self._store, self._clock, self._rules = bus, store, clock, rules
-        self._intake = intake
+    def __init__(self, bus: Bus, store: StateStore, clock: Clock, timings: Timings, incidents: IncidentReporter) -> None:
+        self._bus, self._store, self._clock, self._timings = bus, store, clock, timings
+        self._incidents = incidents
         self._notices = WaitingNotices(bus, store, clock)
-        self._queues: dict[str, _Queue] = {}
+        self._queues: dict[str, _RefusingQueue] = {}
 
-    async def look(self) -> None:
+    async def run_once(self) -> None:
         """Publish what each queue takes."""
         if (vitals := current_health_registry.get()) is not None:
             vitals.register("dispatch queues", self.check)
         heads = [head.queue for head in await self._store.queue_heads() if head.unpublished]
-        self._queues = {queue: self._queues.get(queue, _Queue()) for queue in heads}
+        self._queues = {queue: self._queues.get(queue, _RefusingQueue()) for queue in heads}
         for name, queue in self._queues.items():
             now = self._clock.now()
-            if queue.quiet_until is None or now >= queue.quiet_until:
+            if queue.retry_at is None or now >= queue.retry_at:
                 await self._publish(name, queue)
         await self._name_refusing()
         await self._notices.publish(
@@ -79,10 +79,10 @@ class Unpublished:
         if named := sorted(name for name, queue in self._queues.items() if queue.named):
             raise NotReady(f"dispatch queues take no messages, full or without a quorum: {', '.join(named)}")
 
-    async def _publish(self, name: str, queue: _Queue) -> None:
-        for _ in range(_MOST_BATCHES):
+    async def _publish(self, name: str, queue: _RefusingQueue) -> None:
+        for _ in range(_MAX_BATCHES):
             now = self._clock.now()
-            rows = await self._store.unpublished_jobs(name, now - self._rules.unpublished_grace, queue.size)
+            rows = await self._store.unpublished_jobs(name, now - self._timings.unpublished_grace, queue.size)
             if not rows:
                 return
             published, refused = await publish_again(self._bus, self._store, self._clock, rows)
@@ -91,16 +91,16 @@ class Unpublished:
             if refused:
                 queue.size = _PROBE
                 some = refused < published
-                queue.pause = _FIRST_PAUSE if some else min(queue.pause * 2, _LONGEST_PAUSE)
+                queue.pause = _FIRST_PAUSE if some else min(queue.pause * 2, _MAX_PAUSE)
                 queue.refused_since = None if some else queue.refused_since or now
                 queue.named = queue.named and not some
-                queue.quiet_until = now + queue.pause
+                queue.retry_at = now + queue.pause
                 return
             _log.info(
                 "Queued jobs were published.", action="unpublished.published", queue=name, jobs=published
             )
-            wanted, queue.size = queue.size, min(queue.size * 2, _AT_ONCE)
-            queue.pause, queue.quiet_until, queue.refused_since, queue.named = _FIRST_PAUSE, None, None, False
+            wanted, queue.size = queue.size, min(queue.size * 2, _BATCH_SIZE)
+            queue.pause, queue.retry_at, queue.refused_since, queue.named = _FIRST_PAUSE, None, None, False
             if len(rows) < wanted:
                 return
 
@@ -110,11 +110,11 @@ class Unpublished:
         fresh = {
             name: queue.refused_since
             for name, queue in self._queues.items()
-            if not queue.named and queue.refused_since and now - queue.refused_since >= self._rules.deaf
+            if not queue.named and queue.refused_since and now - queue.refused_since >= self._timings.no_consumer_timeout
         }
         if not fresh:
             return
-        await self._intake.raise_cases([_raised(name, since, now) for name, since in fresh.items()])
+        await self._incidents.raise_cases([_raised(name, since, now) for name, since in fresh.items()])
         for name, since in fresh.items():
             self._queues[name].named = True
             _log.error(
@@ -140,12 +140,12 @@ async def publish_again(bus: Bus, store: StateStore, clock: Clock, rows: Sequenc
     mine = [row for row in again if row.job_id in applied]
     if mine:
         checkpoints = await _checkpoints(store, [row.job_id for row in mine if row.attempt > 1])
-        letters = [
-            dispatch_letter(row, now, checkpoints.get(row.job_id))._replace(per_message=shares(row))
+        messages = [
+            dispatch_message(row, now, checkpoints.get(row.job_id))._replace(per_message=jobs_per_message(row))
             for row in mine
         ]
-        refused = await act.publish(bus, letters, clock)
-        await act.keep_unpublished(store, refused, clock)
+        refused = await effects.publish(bus, messages, clock)
+        await effects.keep_unpublished(store, refused, clock)
         return len(mine), len(refused)
     return 0, 0
 

@@ -8,7 +8,7 @@ from warrener_contracts.events import Reason
 from warrener_store.rows import AttemptRow, DeadLetter, JobRow
 
 
-class Tell(StrEnum):
+class Notification(StrEnum):
     """Something to be said about a job, rendered from its row once that is safe (`tidings`)."""
 
     DISPATCH = "dispatch"  # the current attempt, to the agents
@@ -18,10 +18,10 @@ class Tell(StrEnum):
     CANCEL = "cancel"  # to the agents: stop what you run of it
 
 
-NOTHING: frozenset[Tell] = frozenset()
+NO_NOTIFICATIONS: frozenset[Notification] = frozenset()
 
 
-class Judgement(NamedTuple):
+class JobTransition(NamedTuple):
     """The job has changed: what it is now, and what goes with it. The version of `row` counts for nothing:
     several judgements may be one save, and `fold` numbers the saves."""
 
@@ -29,28 +29,28 @@ class Judgement(NamedTuple):
     verdict: str
     attempt: AttemptRow | None = None
     dead_letter: DeadLetter | None = None
-    tells: frozenset[Tell] = NOTHING
+    notifications: frozenset[Notification] = NO_NOTIFICATIONS
 
 
 @dataclass(frozen=True, slots=True)
-class Ignored:
+class NoChange:
     """Nothing changes, for this reason.
 
-    `tells` repeats what an earlier delivery of the same event may have saved and not said; `answer` is an
+    `notifications` repeats what an earlier delivery of the same event may have saved and not said; `answer` is an
     asker who came when all was over.
     """
 
     why: str
-    tells: frozenset[Tell] = NOTHING
+    notifications: frozenset[Notification] = NO_NOTIFICATIONS
     answer: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Parked:
+class ParkDecision:
     """It cannot be: kept for a person to look at."""
 
     reason: Reason
     why: str
 
 
-Ruling = Judgement | Ignored | Parked
+JudgeDecision = JobTransition | NoChange | ParkDecision

@@ -19,7 +19,7 @@ from warrener_store.job_row import evolve
 from warrener_store.port import Save, StateStore
 from warrener_store.queued import FIRST_ID, REFUSAL_REPORTED
 from warrener_store.rows import JobRow
-from warrener_supervisor import act
+from warrener_supervisor import effects
 from warrener_supervisor.source import SOURCE
 
 _log = get_logger("waiting_notices")
@@ -27,7 +27,7 @@ _log = get_logger("waiting_notices")
 _SLICE = 500
 _SLICES = 4
 """Slices per look, over all queues: 2,000 jobs."""
-_FIRST_PAUSE, _LONGEST_PAUSE = timedelta(seconds=15), timedelta(minutes=5)
+_FIRST_PAUSE, _MAX_PAUSE = timedelta(seconds=15), timedelta(minutes=5)
 
 
 @dataclass(slots=True)
@@ -76,7 +76,7 @@ class WaitingNotices:
             return True
         if position.again_at is None:
             position.again_at = now + position.pause
-            position.pause = min(position.pause * 2, _LONGEST_PAUSE)
+            position.pause = min(position.pause * 2, _MAX_PAUSE)
         return False
 
     async def _notify(self, rows: Iterable[JobRow], since: datetime, now: datetime) -> None:
@@ -85,15 +85,15 @@ class WaitingNotices:
             return
         applied = await self._store.save_jobs([Save(row) for row in marked])
         mine = [row for row in marked if row.job_id in applied]
-        await act.publish(
-            self._bus, [letter for row in mine for letter in _letters(row, since, now)], self._clock
+        await effects.publish(
+            self._bus, [message for row in mine for message in _messages(row, since, now)], self._clock
         )
         _log.info(
             "Requesters were notified that jobs wait.", action="waiting_notices.published", jobs=len(mine)
         )
 
 
-def _letters(row: JobRow, since: datetime, now: datetime) -> list[Message]:
+def _messages(row: JobRow, since: datetime, now: datetime) -> list[Message]:
     """`job.waiting` to subscribers, and to each reply address."""
     event = JobWaiting(
         id=f"{row.job_id}:{row.attempt}:waiting",

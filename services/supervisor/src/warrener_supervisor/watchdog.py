@@ -13,10 +13,10 @@ from warrener_store.job_row import evolve
 from warrener_store.port import Save, StateStore
 from warrener_store.queued import START_TIMEOUT_REPORTED
 from warrener_store.rows import JobRow
-from warrener_supervisor.beginnings import watched_from
-from warrener_supervisor.notices import deadline_notice, notice
-from warrener_supervisor.rules import Rules
-from warrener_supervisor.timeouts import overran
+from warrener_supervisor.starts import timeout_check_at
+from warrener_supervisor.watchdog_events import deadline_event, watchdog_event
+from warrener_supervisor.timings import Timings
+from warrener_supervisor.timeouts import has_overrun
 
 _log = get_logger("watchdog")
 
@@ -31,29 +31,29 @@ class Watchdog:
         bus: Bus,
         store: StateStore,
         clock: Clock,
-        rules: Rules,
+        timings: Timings,
         *,
         limit: int = 500,
     ) -> None:
         self._bus = bus
         self._store = store
         self._clock = clock
-        self._rules = rules
+        self._timings = timings
         self._limit = limit
 
-    async def look(self) -> None:
+    async def run_once(self) -> None:
         """One look at everything that is due."""
         now = self._clock.now()
-        while await self._say(now) >= self._limit:
+        while await self._publish_due(now) >= self._limit:
             pass  # there is more of the same moment
         await self._name_waiting(now)
 
-    async def _say(self, now: datetime) -> int:
-        until = now + self._rules.claim
+    async def _publish_due(self, now: datetime) -> int:
+        until = now + self._timings.claim
         due = await self._store.claim_due(_WATCHED, now, until, self._limit)
         late = await self._store.claim_deadlines(now, until, self._limit)
-        events = [notice(row, now, self._rules) for row in due]
-        events += [deadline_notice(row, now) for row in late]
+        events = [watchdog_event(row, now, self._timings) for row in due]
+        events += [deadline_event(row, now) for row in late]
         await self._publish([build_message(event) for event in events if event is not None])
         await self._watch_later([row for row in due if row.state is JobState.RUNNING], now)
         return max(len(due), len(late))
@@ -63,8 +63,8 @@ class Watchdog:
 
         One batch a look: a backlog of a million must not keep the judge from anything else.
         """
-        due = await self._store.claim_due([JobState.QUEUED], now, now + self._rules.named_again, self._limit)
-        events = [event for row in due if (event := notice(row, now, self._rules)) is not None]
+        due = await self._store.claim_due([JobState.QUEUED], now, now + self._timings.renotify_interval, self._limit)
+        events = [event for row in due if (event := watchdog_event(row, now, self._timings)) is not None]
         if due and await self._publish(batch_messages(map(build_message, events))):
             named = [evolve(row, version=row.version + 1, wake_at=START_TIMEOUT_REPORTED) for row in due]
             await self._store.save_jobs([Save(row) for row in named])
@@ -77,21 +77,21 @@ class Watchdog:
                 evolve(
                     row,
                     version=row.version + 1,
-                    wake_at=watched_from(row, row.started_at or now, self._rules),
+                    wake_at=timeout_check_at(row, row.started_at or now, self._timings),
                 )
             )
             for row in running
-            if not overran(row, now, self._rules)
+            if not has_overrun(row, now, self._timings)
         ]
         if saves:
             await self._store.save_jobs(saves)
 
-    async def _publish(self, letters: list[Message]) -> bool:
+    async def _publish(self, messages: list[Message]) -> bool:
         """Publish once, and not until it succeeds: what was true before an outage need not be true after it.
         True if the broker has all."""
-        if not letters:
+        if not messages:
             return True
-        fates = await self._bus.publish(letters)
-        unheard = sum(fate is not PublishResult.CONFIRMED for fate in fates)
-        _log.info("Jobs are due for judgement.", action="watchdog.said", jobs=len(letters), unheard=unheard)
-        return not unheard
+        results = await self._bus.publish(messages)
+        unconfirmed = sum(result is not PublishResult.CONFIRMED for result in results)
+        _log.info("Jobs are due for judgement.", action="watchdog.said", jobs=len(messages), unconfirmed=unconfirmed)
+        return not unconfirmed

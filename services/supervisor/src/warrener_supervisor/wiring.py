@@ -27,25 +27,25 @@ from warrener_store import StateStore, Store, StoreError, StoreNotMigrated, Stor
 from warrener_store.crashed_readers import StoredTries
 from warrener_store.installation import require_installation
 from warrener_store.connection_retry import connect_with_retry
-from warrener_supervisor import act
-from warrener_supervisor.alert import Alert
-from warrener_supervisor.breakers.keeper import Breakers
-from warrener_supervisor.bury import Bury
-from warrener_supervisor.escalation.hang_up import OnHangUp
-from warrener_supervisor.escalation.intake import Intake
-from warrener_supervisor.escalation.runner import Runner
-from warrener_supervisor.escalation.sinks.rack import Rack
+from warrener_supervisor import effects
+from warrener_supervisor.service_monitor import ServiceMonitor
+from warrener_supervisor.breakers.monitor import BreakerMonitor
+from warrener_supervisor.dead_letter_consumer import DeadLetterConsumer
+from warrener_supervisor.escalation.reload_signal import ReloadOnSignal
+from warrener_supervisor.escalation.incident_reporter import IncidentReporter
+from warrener_supervisor.escalation.runner import EscalationRunner
+from warrener_supervisor.escalation.sinks.registry import SinkRegistry
 from warrener_supervisor.escalation.source import LadderFile
-from warrener_supervisor.hearing import TICK, Hearing
-from warrener_supervisor.listing import Listings
-from warrener_supervisor.losses import Losses
-from warrener_supervisor.observe import Observe
-from warrener_supervisor.presence import Presence
-from warrener_supervisor.redispatch import Redispatch
-from warrener_supervisor.rules import Rules
-from warrener_supervisor.schedules.watch import ScheduleWatch
+from warrener_supervisor.heartbeat_coverage import TICK, HeartbeatCoverage
+from warrener_supervisor.heartbeat_diff import HeartbeatTracker
+from warrener_supervisor.loss_detector import LossDetector
+from warrener_supervisor.status_consumer import StatusConsumer
+from warrener_supervisor.heartbeat_consumer import HeartbeatConsumer
+from warrener_supervisor.redispatch import Redispatcher
+from warrener_supervisor.timings import Timings
+from warrener_supervisor.schedules.monitor import ScheduleMonitor
 from warrener_supervisor.settings import SupervisorSettings
-from warrener_supervisor.unpublished import Unpublished
+from warrener_supervisor.unpublished import UnpublishedDispatcher
 from warrener_supervisor.watchdog import Watchdog
 
 NAME = "warrener-supervisor"
@@ -73,61 +73,61 @@ def assemble(  # noqa: PLR0917 - the same six for every service
 
     `ladders`: the file that the settings name, if somebody holds it already.
     """
-    rules = rules_of(settings)
-    breakers, intake = Breakers(bus, store, clock), Intake(store.escalations, clock)
-    observe = Observe(
+    timings = timings_from(settings)
+    breakers, incidents = BreakerMonitor(bus, store, clock), IncidentReporter(store.escalations, clock)
+    status_consumer = StatusConsumer(
         bus,
         store,
         clock,
         entropy=entropy,
         telemetry=telemetry,
-        rules=rules,
+        timings=timings,
         breakers=breakers,
-        intake=intake,
+        incidents=incidents,
         max_events=settings.batch_limit,
     )
     heartbeats = heartbeats_queue(_replica(entropy))
-    listings = Listings(rules.compare.total_seconds(), rules.lease.total_seconds() / 2)
-    presence = Presence(
+    tracker = HeartbeatTracker(timings.compare.total_seconds(), timings.lease.total_seconds() / 2)
+    heartbeat_consumer = HeartbeatConsumer(
         bus,
         store,
         clock,
-        rules,
-        listings,
-        conclusive=lambda: hearing.proves(clock.monotonic()),
+        timings,
+        tracker,
+        conclusive=lambda: coverage.is_conclusive(clock.monotonic()),
         max_events=settings.batch_limit,
     )
-    bury = Bury(bus, store, clock, max_events=settings.batch_limit)
-    deaf = settings.give_up_deaf_after
-    hearts = Consumer(
+    dead_letters = DeadLetterConsumer(bus, store, clock, max_events=settings.batch_limit)
+    stall_timeout = settings.give_up_deaf_after
+    heartbeat_loop = Consumer(
         "presence",
         bus,
         heartbeats.name,
         _BEATS_AT_ONCE,
-        presence.handle,
+        heartbeat_consumer.handle,
         clock=clock,
-        give_up_after=deaf,
+        give_up_after=stall_timeout,
         own_queue=True,
         probe=store.ping,
     )
-    hearing = Hearing(
-        lambda: hearts.live and presence.keeps_up and clock.trusted, lambda: hearts.epoch, rules
+    coverage = HeartbeatCoverage(
+        lambda: heartbeat_loop.live and heartbeat_consumer.keeps_up and clock.trusted, lambda: heartbeat_loop.epoch, timings
     )
-    losses = Losses(bus, store, clock, entropy, rules, listings, hearing)
-    watchdog = Watchdog(bus, store, clock, rules)
-    redispatch = Redispatch(bus, store, clock, rules)
-    unpublished = Unpublished(bus, store, clock, rules, intake)
-    alert = Alert(bus, store, clock, rules, hearing, intake)
-    schedules = ScheduleWatch(bus, store, clock, rules=rules, intake=intake)
+    loss_detector = LossDetector(bus, store, clock, entropy, timings, tracker, coverage)
+    watchdog = Watchdog(bus, store, clock, timings)
+    redispatch = Redispatcher(bus, store, clock, timings)
+    unpublished = UnpublishedDispatcher(bus, store, clock, timings, incidents)
+    service_monitor = ServiceMonitor(bus, store, clock, timings, coverage, incidents)
+    schedules = ScheduleMonitor(bus, store, clock, timings=timings, incidents=incidents)
 
-    async def publish(letters: Sequence[Message]) -> None:
-        await act.publish(bus, letters, clock)
+    async def publish(messages: Sequence[Message]) -> None:
+        await effects.publish(bus, messages, clock)
 
-    escalation = Runner(
+    escalation = EscalationRunner(
         store,
         publish,
         (ladders or LadderFile(settings.escalation)).current,
-        rack=Rack(),
+        sinks=SinkRegistry(),
         clock=clock,
         entropy=entropy,
     )
@@ -140,42 +140,42 @@ def assemble(  # noqa: PLR0917 - the same six for every service
             bus,
             STATUS_QUEUE.name,
             2 * settings.status_prefetch,
-            IsolatingHandler(STATUS_QUEUE.name, observe.handle, tries),
+            IsolatingHandler(STATUS_QUEUE.name, status_consumer.handle, tries),
             max_batch_size=settings.status_prefetch,
             clock=clock,
-            give_up_after=deaf,
+            give_up_after=stall_timeout,
             probe=store.ping,
         ),
-        hearts,
+        heartbeat_loop,
         *(
             Consumer(
                 f"bury {queue.name}",
                 bus,
                 queue.name,
                 _BURIALS_AT_ONCE,
-                bury.handle,
+                dead_letters.handle,
                 clock=clock,
-                give_up_after=deaf,
+                give_up_after=stall_timeout,
                 probe=store.ping,
             )
             for queue in (DEAD_QUEUE, UNROUTABLE_QUEUE)
         ),
         Loop("stale tries", tries.forget_stale, every=_FORGET_EVERY, clock=clock),
-        judging("breakers", breakers.look, every=settings.watch_every),
-        judging("escalation", escalation.look, every=settings.watch_every),
-        judging("watchdog", watchdog.look, every=settings.watch_every),
-        judging("unpublished jobs", unpublished.look, every=_UNPUBLISHED_EVERY),
-        judging("redispatch", redispatch.look, every=_COMPARE_EVERY),
-        Loop("hearing", partial(_look, hearing, clock), every=TICK, clock=clock),
-        judging("losses", losses.look, every=settings.watch_every),
-        judging("alert", alert.look, every=_ALERT_EVERY),
-        judging("schedules", schedules.look, every=_ALERT_EVERY),
+        judging("breakers", breakers.run_once, every=settings.watch_every),
+        judging("escalation", escalation.run_once, every=settings.watch_every),
+        judging("watchdog", watchdog.run_once, every=settings.watch_every),
+        judging("unpublished jobs", unpublished.run_once, every=_UNPUBLISHED_EVERY),
+        judging("redispatch", redispatch.run_once, every=_COMPARE_EVERY),
+        Loop("hearing", partial(_sample, coverage, clock), every=TICK, clock=clock),
+        judging("losses", loss_detector.run_once, every=settings.watch_every),
+        judging("alert", service_monitor.run_once, every=_ALERT_EVERY),
+        judging("schedules", schedules.run_once, every=_ALERT_EVERY),
         name=NAME,
     )
 
 
-async def _look(hearing: Hearing, clock: Clock) -> None:
-    hearing.look(clock.monotonic())
+async def _sample(coverage: HeartbeatCoverage, clock: Clock) -> None:
+    coverage.sample(clock.monotonic())
 
 
 def _replica(entropy: Entropy) -> str:
@@ -184,9 +184,9 @@ def _replica(entropy: Entropy) -> str:
     return f"{host}-{os.getpid()}-{entropy.new_id().hex[-8:]}"
 
 
-def rules_of(settings: SupervisorSettings) -> Rules:
+def timings_from(settings: SupervisorSettings) -> Timings:
     """The periods that the settings choose."""
-    return Rules(
+    return Timings(
         lease=timedelta(seconds=settings.lease),
         ladder_grace=timedelta(seconds=settings.ladder_grace),
         timeout_grace=timedelta(seconds=settings.timeout_grace),
@@ -213,7 +213,7 @@ async def production(settings: SupervisorSettings, telemetry: Telemetry) -> Serv
     ladders = LadderFile(settings.escalation)
     component = Group(
         # Without a file there is nothing to read, and who hangs up ends it as ever.
-        *([OnHangUp(ladders.read_again)] if settings.escalation else ()),
+        *([ReloadOnSignal(ladders.force_reload)] if settings.escalation else ()),
         Resource("store", lambda: _open(store, clock), store.close),
         clock.component(),
         Resource("bus", bus.start, bus.close),
@@ -231,10 +231,10 @@ async def _nothing() -> None:
 async def _open(store: StateStore, clock: Clock) -> None:
     """Wait for the database; what waiting cannot mend is for the operator."""
     try:
-        await connect_with_retry(store, sleep=clock.sleep, waiting=_say_waiting)
+        await connect_with_retry(store, sleep=clock.sleep, waiting=_log_waiting)
     except StoreNotMigrated as error:
         raise SettingsError([str(error)]) from error
 
 
-def _say_waiting(error: StoreUnavailable) -> None:
+def _log_waiting(error: StoreUnavailable) -> None:
     _log.warning("The store does not answer yet; waiting for it.", action="store.waiting", error=str(error))

@@ -4,7 +4,7 @@ from collections import deque
 from datetime import datetime, timedelta
 
 from warrener_contracts.circuit_breaker import BreakerPolicy
-from warrener_supervisor.breakers.blame import Ended
+from warrener_supervisor.breakers.attribution import AttemptCounts
 
 _SLICES = 10
 
@@ -13,9 +13,9 @@ class Window:
     """How attempts have ended within the window of a policy; exact to a tenth of it."""
 
     def __init__(self) -> None:
-        self._slices: deque[tuple[datetime, Ended]] = deque()  # each with the moment at which it began
+        self._slices: deque[tuple[datetime, AttemptCounts]] = deque()  # each with the moment at which it began
 
-    def add(self, counted: Ended, policy: BreakerPolicy, now: datetime) -> None:
+    def add(self, counted: AttemptCounts, policy: BreakerPolicy, now: datetime) -> None:
         """Count these as ended now."""
         self._forget(policy, now)
         if self._slices and now - self._slices[-1][0] < policy.window / _SLICES:
@@ -24,19 +24,19 @@ class Window:
         else:
             self._slices.append((now, counted))
 
-    def trips(self, policy: BreakerPolicy, now: datetime) -> str | None:
+    def trip_reason(self, policy: BreakerPolicy, now: datetime) -> str | None:
         """Why the breaker opens; None where it need not."""
         self._forget(policy, now)
-        well = sum(counted.well for _, counted in self._slices)
-        badly = sum(counted.badly for _, counted in self._slices)
-        if well + badly < policy.at_least or badly < policy.failure_rate * (well + badly):
+        successes = sum(counted.successes for _, counted in self._slices)
+        failures = sum(counted.failures for _, counted in self._slices)
+        if successes + failures < policy.at_least or failures < policy.failure_rate * (successes + failures):
             return None
-        return f"{badly} of {well + badly} attempts within {_told(policy.window)} have failed"
+        return f"{failures} of {successes + failures} attempts within {_format_seconds(policy.window)} have failed"
 
     def _forget(self, policy: BreakerPolicy, now: datetime) -> None:
         while self._slices and now - self._slices[0][0] > policy.window:
             self._slices.popleft()
 
 
-def _told(window: timedelta) -> str:
+def _format_seconds(window: timedelta) -> str:
     return f"{window.total_seconds():g} s"

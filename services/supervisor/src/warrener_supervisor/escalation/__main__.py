@@ -15,34 +15,34 @@ from warrener_contracts.durations import parse_duration
 from warrener_contracts.json_safety import is_object
 from warrener_runtime.settings import SettingsError
 from warrener_supervisor.escalation.loading import read
-from warrener_supervisor.escalation.rehearsal import Happening, Rehearsal, Scene, merged
+from warrener_supervisor.escalation.simulation import TimelineEntry, EscalationSimulation, Scenario, merge_repeats
 
 _USAGE = 2
 
 
 def main(words: Sequence[str] | None = None) -> int:
     """Print the timeline; the exit code."""
-    asked = _parser().parse_args(words)
+    options = _parser().parse_args(words)
     try:
-        file = read(asked.file)
+        file = read(options.file)
     except SettingsError as error:
         print(error, file=sys.stderr)
         return _USAGE
-    scene = Scene(
-        at=asked.at,
-        kind=asked.kind,
-        job_type=asked.job_type,
-        error=asked.error,
-        arguments=asked.arguments,
-        times=asked.times,
-        every=asked.every,
-        acknowledged_after=asked.ack_after,
+    scenario = Scenario(
+        at=options.at,
+        kind=options.kind,
+        job_type=options.job_type,
+        error=options.error,
+        arguments=options.arguments,
+        times=options.times,
+        every=options.every,
+        acknowledged_after=options.ack_after,
     )
-    happenings = asyncio.run(Rehearsal(file, scene).play())
-    if asked.as_json:
-        print(json.dumps([_for_machines(each) for each in happenings], ensure_ascii=False))
+    timeline = asyncio.run(EscalationSimulation(file, scenario).play())
+    if options.as_json:
+        print(json.dumps([_for_machines(each) for each in timeline], ensure_ascii=False))
     else:
-        print("\n".join(_for_people(each, often, asked.at) for each, often in merged(happenings)))
+        print("\n".join(_for_people(each, often, options.at) for each, often in merge_repeats(timeline)))
     return 0
 
 
@@ -89,25 +89,25 @@ def _object(text: str) -> dict[str, Any]:
     return found
 
 
-def _for_machines(happening: Happening) -> dict[str, Any]:
+def _for_machines(entry: TimelineEntry) -> dict[str, Any]:
     return {
-        "at": happening.at.isoformat(),
-        "what": happening.what,
-        "about": happening.about,
-        "detail": happening.detail,
+        "at": entry.at.isoformat(),
+        "what": entry.what,
+        "about": entry.about,
+        "detail": entry.detail,
     }
 
 
-def _for_people(happening: Happening, often: int, since: datetime) -> str:
+def _for_people(entry: TimelineEntry, often: int, since: datetime) -> str:
     times = f" ({often} times)" if often > 1 else ""
-    gone = timedelta(seconds=round((happening.at - since).total_seconds()))
+    gone = timedelta(seconds=round((entry.at - since).total_seconds()))
     line = (
-        f"{happening.at:%a %Y-%m-%d %H:%M:%S}Z  +{gone!s:<16} {happening.what:<13} {happening.about}{times}"
+        f"{entry.at:%a %Y-%m-%d %H:%M:%S}Z  +{gone!s:<16} {entry.what:<13} {entry.about}{times}"
     )
-    if happening.detail in (None, {}, ""):
+    if entry.detail in (None, {}, ""):
         return line
-    told = happening.detail if isinstance(happening.detail, str) else json.dumps(happening.detail)
-    return "\n".join([line, *(f"{'':44}| {part}" for part in told.splitlines())])
+    shown = entry.detail if isinstance(entry.detail, str) else json.dumps(entry.detail)
+    return "\n".join([line, *(f"{'':44}| {part}" for part in shown.splitlines())])
 
 
 if __name__ == "__main__":

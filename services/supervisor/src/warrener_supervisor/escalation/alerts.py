@@ -6,7 +6,7 @@ from uuid import UUID, uuid5
 from warrener_contracts.events import JsonObject
 from warrener_store.escalations import CaseRow
 from warrener_supervisor.escalation.facts import error_of, facts_of_case
-from warrener_supervisor.escalation.model import Alert as AlertStep
+from warrener_supervisor.escalation.model import AlertStep
 from warrener_supervisor.escalation.templating import filled_text
 
 # uuid5(NAMESPACE_DNS, "warrener.alerts"); fixed for ever: a repeated alert keeps its id.
@@ -19,7 +19,7 @@ warrener escalation ack {fingerprint}"""
 
 
 @dataclass(frozen=True, slots=True)
-class Alert:
+class AlertMessage:
     """One word to people. Told twice (a supervisor died before it could note that it was told), it has the
     same id both times."""
 
@@ -30,11 +30,11 @@ class Alert:
     facts: JsonObject
 
 
-def alert_of(case: CaseRow, step: AlertStep) -> Alert:
+def render_alert(case: CaseRow, step: AlertStep) -> AlertMessage:
     """What this step says about this case."""
     facts = facts_of_case(case)
     facts |= {"about": case.job_type or case.subject, "said": _what_happened(case)}
-    return Alert(
+    return AlertMessage(
         alert_id=alert_id(case.fingerprint, case.round, case.step),
         title=filled_text(step.title or _TITLE, facts),
         text=filled_text(step.text or _TEXT, facts),

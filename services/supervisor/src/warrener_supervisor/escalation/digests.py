@@ -8,16 +8,16 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
 from warrener_store.escalations import CaseEntry, CaseRow, RaisedIncident
-from warrener_supervisor.escalation.alerts import Alert, alert_id
+from warrener_supervisor.escalation.alerts import AlertMessage, alert_id
 from warrener_supervisor.escalation.facts import error_of, facts_of_case
 from warrener_supervisor.escalation.model import WEEK, DigestPlan
 
 KIND = "digest"
-MOST_LINES = 10_000
+MAX_LINES = 10_000
 _SHOWN = 50
 
 
-def put_down(case: CaseRow, name: str, plan: DigestPlan, now: datetime) -> RaisedIncident:
+def add_entry(case: CaseRow, name: str, plan: DigestPlan, now: datetime) -> RaisedIncident:
     """The case stands in the next report, once, however often it is put down."""
     day = next_report(plan, now).date().isoformat()
     return RaisedIncident(
@@ -31,7 +31,7 @@ def put_down(case: CaseRow, name: str, plan: DigestPlan, now: datetime) -> Raise
     )
 
 
-def case_put_down(entry: CaseEntry) -> str:
+def fingerprint_of_entry(entry: CaseEntry) -> str:
     """The fingerprint of the case that this entry has put down."""
     return entry.occurrence.rsplit(":", 2)[0]
 
@@ -49,15 +49,15 @@ def next_report(plan: DigestPlan, after: datetime) -> datetime:
 
 def report(
     digest: CaseRow, entries: Sequence[CaseEntry], cases: Mapping[str, CaseRow], due: datetime
-) -> Alert:
+) -> AlertMessage:
     """One message about all of them, the most frequent first."""
-    named = {fingerprint for entry in entries if (fingerprint := case_put_down(entry)) in cases}
+    named = {fingerprint for entry in entries if (fingerprint := fingerprint_of_entry(entry)) in cases}
     found = sorted((cases[each] for each in named), key=lambda case: (-case.times, case.fingerprint))
     lines = [_line(case) for case in found[:_SHOWN]]
     if len(found) > _SHOWN:
         lines.append(f"… and {len(found) - _SHOWN} more: warrener escalation list")
     total = sum(case.times for case in found)
-    return Alert(
+    return AlertMessage(
         alert_id=alert_id(digest.fingerprint, digest.round, f"{due.isoformat()} {_first(entries)}"),
         title=f"Digest {digest.subject}: {len(found)} cases, {total} times",
         text="\n".join(lines),

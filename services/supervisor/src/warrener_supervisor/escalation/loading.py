@@ -13,13 +13,13 @@ from warrener_contracts.json_safety import is_object
 from warrener_runtime.settings import SettingsError, mask
 from warrener_supervisor.escalation.model import (
     LOG,
-    Alert,
-    Compensate,
-    Digest,
+    AlertStep,
+    CompensateStep,
+    DigestStep,
     Escalation,
     Ladder,
-    Retry,
-    Sink,
+    RetryStep,
+    SinkConfig,
 )
 from warrener_supervisor.escalation.sinks.signing import key_of as signing_key
 from warrener_supervisor.escalation.templating import mistakes_in
@@ -86,10 +86,10 @@ def _problem(detail: dict[str, Any]) -> str:
             return f"{where}.do: expected one of {kinds}, got {got!r}"
         case _:
             pass
-    said = str(detail["msg"]).removeprefix("Value error, ").removeprefix("Input should be ")
-    if said.startswith("expected "):  # our own validators say it all
-        return f"{where}: {said}"
-    return f"{where}: expected {said[0].lower()}{said[1:]}, got {mask(repr(came))[:100]}"
+    complaint = str(detail["msg"]).removeprefix("Value error, ").removeprefix("Input should be ")
+    if complaint.startswith("expected "):  # our own validators say it all
+        return f"{where}: {complaint}"
+    return f"{where}: expected {complaint[0].lower()}{complaint[1:]}, got {mask(repr(came))[:100]}"
 
 
 def key_of(place: tuple[int | str, ...]) -> str:
@@ -123,20 +123,20 @@ def _repeated(number: int, ladder: Ladder) -> Iterator[str]:
     """What is asked for a second time is the same job, and would come to nothing."""
     seen: set[str] = set()
     for place, step in enumerate(ladder.steps):
-        asked = f"{step.do} {step.job_type}" if isinstance(step, Compensate) else step.do
-        if isinstance(step, Retry | Compensate):
-            if asked in seen:
-                yield f"ladder[{number}].steps[{place}]: expected {asked} once in a ladder, got it again"
-            seen.add(asked)
+        action = f"{step.do} {step.job_type}" if isinstance(step, CompensateStep) else step.do
+        if isinstance(step, RetryStep | CompensateStep):
+            if action in seen:
+                yield f"ladder[{number}].steps[{place}]: expected {action} once in a ladder, got it again"
+            seen.add(action)
 
 
 def _unknown_in_steps(number: int, ladder: Ladder, sinks: set[str], escalation: Escalation) -> Iterator[str]:
     for place, step in enumerate(ladder.steps):
         where = f"ladder[{number}].steps[{place}]"
-        if isinstance(step, Alert):
+        if isinstance(step, AlertStep):
             for sink in sorted({*step.to} - sinks):
                 yield _unknown(f"{where}.to", "sinks", sinks, sink)
-        if isinstance(step, Digest) and step.into not in {"daily", *escalation.digests}:
+        if isinstance(step, DigestStep) and step.into not in {"daily", *escalation.digests}:
             yield _unknown(f"{where}.into", "digests", {"daily", *escalation.digests}, step.into)
 
 
@@ -150,9 +150,9 @@ def _bad_templates(escalation: Escalation) -> Iterator[str]:
     for number, ladder in enumerate(escalation.ladders):
         for place, step in enumerate(ladder.steps):
             written: dict[str, Any] = {}
-            if isinstance(step, Alert):
+            if isinstance(step, AlertStep):
                 written = {"title": step.title, "text": step.text}
-            if isinstance(step, Compensate):
+            if isinstance(step, CompensateStep):
                 written = {"arguments": step.arguments}
             for key, template in written.items():
                 for mistake in mistakes_in(template):
@@ -168,7 +168,7 @@ def _unset(escalation: Escalation, environment: Mapping[str, str]) -> Iterator[s
                 yield f"sink.{name}.{key}: expected the variable {variable} to be set, got none"
 
 
-def _filled(escalation: Escalation, environment: Mapping[str, str]) -> dict[str, Sink]:
+def _filled(escalation: Escalation, environment: Mapping[str, str]) -> dict[str, SinkConfig]:
     def fill(value: str | None) -> str | None:
         named = value is not None and value.startswith(_ENVIRONMENT)
         return environment[value[len(_ENVIRONMENT) :]] if named and value else value
@@ -181,7 +181,7 @@ def _filled(escalation: Escalation, environment: Mapping[str, str]) -> dict[str,
     }
 
 
-def _unusable(sinks: Mapping[str, Sink]) -> Iterator[str]:
+def _unusable(sinks: Mapping[str, SinkConfig]) -> Iterator[str]:
     for name, sink in sinks.items():
         if sink.webhook is not None and urlsplit(sink.webhook).scheme not in ("http", "https"):
             yield f"sink.{name}.webhook: expected a URL like https://host/path, got {mask(sink.webhook)!r}"

@@ -37,7 +37,7 @@ def _several(value: object) -> object:
 Zone = Annotated[tzinfo, BeforeValidator(_zone)]
 
 
-class Declared(BaseModel):
+class FileModel(BaseModel):
     """Anything in the file."""
 
     model_config = ConfigDict(
@@ -45,7 +45,7 @@ class Declared(BaseModel):
     )
 
 
-class Sink(Declared):
+class SinkConfig(FileModel):
     """Where alerts go: one of apprise, webhook and log. `env:NAME` stands for the value of that variable."""
 
     apprise: str | None = None
@@ -65,7 +65,7 @@ class Sink(Declared):
         return self
 
 
-class Period(Declared):
+class QuietPeriod(FileModel):
     """From one time of day to another, possibly past midnight, on the days on which it begins."""
 
     begin: time = Field(alias="from")
@@ -74,7 +74,7 @@ class Period(Declared):
     zone: Zone = UTC
 
 
-class DigestPlan(Declared):
+class DigestPlan(FileModel):
     """When a digest is sent, and where to."""
 
     at: time = time(8)
@@ -83,25 +83,25 @@ class DigestPlan(Declared):
     to: Annotated[tuple[str, ...], Field(min_length=1)] = (LOG,)
 
 
-class Step(Declared):
+class EscalationStep(FileModel):
     """One step of a ladder; `after` is counted from the step before it, of the first from the first time."""
 
     after: Duration = timedelta(0)
 
 
-class Retry(Step):
+class RetryStep(EscalationStep):
     """Ask for the dead jobs once more."""
 
     do: Literal["retry"]
 
 
-class Park(Step):
+class ParkStep(EscalationStep):
     """Leave them where they are, and wait for the next step."""
 
     do: Literal["park"]
 
 
-class Alert(Step):
+class AlertStep(EscalationStep):
     """Tell somebody: one alert, however many jobs died."""
 
     do: Literal["alert"]
@@ -111,14 +111,14 @@ class Alert(Step):
     urgent: bool = False  # quiet hours do not hold it back
 
 
-class Digest(Step):
+class DigestStep(EscalationStep):
     """Put it down for the next report."""
 
     do: Literal["digest"]
     into: str = "daily"
 
 
-class Compensate(Step):
+class CompensateStep(EscalationStep):
     """Ask for a job of another type for each dead one."""
 
     do: Literal["compensate"]
@@ -127,18 +127,18 @@ class Compensate(Step):
     queue: QueueName | None = None
 
 
-class Close(Step):
+class CloseStep(EscalationStep):
     """The case is over."""
 
     do: Literal["close"]
 
 
-AnyStep = Annotated[Retry | Park | Alert | Digest | Compensate | Close, Field(discriminator="do")]
-PER_JOB = (Retry, Compensate)
+AnyStep = Annotated[RetryStep | ParkStep | AlertStep | DigestStep | CompensateStep | CloseStep, Field(discriminator="do")]
+PER_JOB = (RetryStep, CompensateStep)
 """The steps that do something for each time that a case was raised."""
 
 
-class Ladder(Declared):
+class Ladder(FileModel):
     """What follows the troubles that it matches: kinds, job types and errors, each a pattern in which `*`
     stands for any run of characters."""
 
@@ -154,15 +154,15 @@ def _periods(value: object) -> object:
     return {name: _several(periods) for name, periods in value.items()} if is_object(value) else value
 
 
-class Escalation(Declared):
+class Escalation(FileModel):
     """A whole file."""
 
-    sinks: dict[str, Sink] = Field(default_factory=dict, alias="sink")
-    quiet: Annotated[dict[str, tuple[Period, ...]], BeforeValidator(_periods)] = Field(default_factory=dict)
+    sinks: dict[str, SinkConfig] = Field(default_factory=dict, alias="sink")
+    quiet: Annotated[dict[str, tuple[QuietPeriod, ...]], BeforeValidator(_periods)] = Field(default_factory=dict)
     digests: dict[str, DigestPlan] = Field(default_factory=dict, alias="digest")
     ladders: tuple[Ladder, ...] = Field(default=(), alias="ladder")
 
 
-DEFAULT_LADDER = Ladder(name="default", steps=(Alert(do="alert"),))
+DEFAULT_LADDER = Ladder(name="default", steps=(AlertStep(do="alert"),))
 """What follows whatever no ladder matches, and everything where there is no file: one line in the log."""
 DEFAULT_DIGEST = DigestPlan()

@@ -14,62 +14,62 @@ from warrener_runtime.clock import Clock, Entropy
 from warrener_runtime.logs import get_logger
 from warrener_store.escalations import CaseRow
 from warrener_store.port import StateStore, StoreError
-from warrener_supervisor.escalation import alerts, deciding, digests
-from warrener_supervisor.escalation.deciding import Carry, Skip, Wait
+from warrener_supervisor.escalation import alerts, decisions, digests
+from warrener_supervisor.escalation.decisions import RunStep, SkipStep, WaitUntil
 from warrener_supervisor.escalation.matching import ladder_of
 from warrener_supervisor.escalation.model import (
     DEAD,
     DEFAULT_DIGEST,
-    Alert,
-    Compensate,
-    Digest,
+    AlertStep,
+    CompensateStep,
+    DigestStep,
     Escalation,
     Ladder,
-    Retry,
-    Step,
+    RetryStep,
+    EscalationStep,
 )
-from warrener_supervisor.escalation.perjob import PerJob, Unfinished
-from warrener_supervisor.escalation.sinks.rack import Rack
+from warrener_supervisor.escalation.job_steps import JobSteps, Unfinished
+from warrener_supervisor.escalation.sinks.registry import SinkRegistry
 
 _log = get_logger("escalation")
 
 CLAIM = timedelta(seconds=30)
 _WITHIN = 25.0  # seconds: less than a claim, so that nobody works on what is another's
-_AT_ONCE = 20
+_BATCH_SIZE = 20
 
 
-class Runner:
+class EscalationRunner:
     """Climbs the ladders. Any number of them may run at once."""
 
     def __init__(
         self,
         store: StateStore,
-        ask: Callable[[Sequence[Message]], Awaitable[None]],
+        publish: Callable[[Sequence[Message]], Awaitable[None]],
         ladders: Callable[[], Escalation],
         *,
-        rack: Rack,
+        sinks: SinkRegistry,
         clock: Clock,
         entropy: Entropy,
     ) -> None:
         self._cases = store.escalations
-        self._per_job = PerJob(store, ask, clock)
+        self._job_steps = JobSteps(store, publish, clock)
         self._ladders = ladders
-        self._rack = rack
+        self._sinks = sinks
         self._clock = clock
         self._entropy = entropy
 
-    async def look(self) -> None:
+    async def run_once(self) -> None:
         """One look at every case that is due."""
         while True:
             now = self._clock.now()
             claim = self._entropy.new_id_text()
-            due = await self._cases.claim_cases(now, now + CLAIM, claim, _AT_ONCE)
+            due = await self._cases.claim_cases(now, now + CLAIM, claim, _BATCH_SIZE)
             file = self._ladders() if due else Escalation()
-            await asyncio.gather(*(self._climb(case, file) for case in due))
-            if len(due) < _AT_ONCE:
+            await asyncio.gather(*(self._advance(case, file) for case in due))
+            if len(due) < _BATCH_SIZE:
                 return
 
-    async def _climb(self, case: CaseRow, file: Escalation) -> None:
+    async def _advance(self, case: CaseRow, file: Escalation) -> None:
         """One case; whatever goes wrong with it, the others go on, and it is tried again later."""
         ladder = ladder_of(case, file)
         try:
@@ -79,7 +79,7 @@ class Runner:
                 )
         except Exception as error:  # noqa: BLE001 - one case must not stop the others
             _log.exception("A step of an escalation failed.", action="escalation.step_failed", **_named(case))
-            moved = deciding.stumbled(case, self._clock.now(), f"{type(error).__name__}: {error}")
+            moved = decisions.internal_error(case, self._clock.now(), f"{type(error).__name__}: {error}")
         try:
             counted = await self._cases.save_case(moved)
         except StoreError:
@@ -93,72 +93,72 @@ class Runner:
     async def _step(self, case: CaseRow, ladder: Ladder, file: Escalation) -> CaseRow:
         now = self._clock.now()
         quiet = file.quiet.get(ladder.quiet or "", ())
-        decision = deciding.decide(case, ladder, quiet, now)
-        if not deciding.is_snoozed(case, now):
+        decision = decisions.decide(case, ladder, quiet, now)
+        if not decisions.is_snoozed(case, now):
             await self._catch_up(case, ladder, file)
         match decision:
-            case Wait():
-                return deciding.waiting(case, decision)
-            case Skip(why):
+            case WaitUntil():
+                return decisions.waiting(case, decision)
+            case SkipStep(why):
                 _log.info("A step was passed over.", action="escalation.skipped", why=why, **_named(case))
-                return deciding.advanced(case, ladder, now)
-            case Carry():
-                return await self._carry(case, ladder, file)
+                return decisions.advance(case, ladder, now)
+            case RunStep():
+                return await self._run_step(case, ladder, file)
 
     async def _catch_up(self, case: CaseRow, ladder: Ladder, file: Escalation) -> None:
         """What was raised since the case has passed a step for each job gets that step, too."""
-        if (late := deciding.late_step(case, ladder)) is not None and case.kind == DEAD:
+        if (late := decisions.late_step(case, ladder)) is not None and case.kind == DEAD:
             with suppress(Unfinished):  # what has to wait is raised again if it comes to nothing
-                await self._per_job.carry(case, ladder.steps[late], late, give_up=True)
-        if (name := deciding.reported_in(case, ladder)) is not None:
-            await self._put_down(case, name, file)
+                await self._job_steps.run(case, ladder.steps[late], late, give_up=True)
+        if (name := decisions.digest_of(case, ladder)) is not None:
+            await self._add_to_digest(case, name, file)
 
-    async def _carry(self, case: CaseRow, ladder: Ladder, file: Escalation) -> CaseRow:
+    async def _run_step(self, case: CaseRow, ladder: Ladder, file: Escalation) -> CaseRow:
         step = ladder.steps[case.step]
-        if not isinstance(step, Retry) and await self._mended(case, ladder):
+        if not isinstance(step, RetryStep) and await self._mended(case, ladder):
             why = f"mended: all {case.times} jobs have succeeded when they were asked for again"
-            return deciding.closed(case, self._clock.now(), why)
+            return decisions.closed(case, self._clock.now(), why)
         match step:
-            case Alert():
+            case AlertStep():
                 return await self._alert(case, step, ladder, file)
-            case Digest():
-                await self._put_down(case, step.into, file)
-            case Retry() | Compensate():
+            case DigestStep():
+                await self._add_to_digest(case, step.into, file)
+            case RetryStep() | CompensateStep():
                 return await self._for_each_job(case, step, ladder)
             case _:
                 pass
         _log.info("A step was done.", action="escalation.step", step=step.do, **_named(case))
-        return deciding.advanced(case, ladder, self._clock.now())
+        return decisions.advance(case, ladder, self._clock.now())
 
-    async def _for_each_job(self, case: CaseRow, step: Step, ladder: Ladder) -> CaseRow:
-        last = deciding.is_last_try(case)
+    async def _for_each_job(self, case: CaseRow, step: EscalationStep, ladder: Ladder) -> CaseRow:
+        last = decisions.is_last_try(case)
         try:
-            given_up = await self._per_job.carry(case, step, case.step, give_up=last)
+            given_up = await self._job_steps.run(case, step, case.step, give_up=last)
         except Unfinished as rest:
-            return deciding.failed(case, ladder, self._clock.now(), str(rest))
-        return deciding.advanced(case, ladder, self._clock.now(), given_up)
+            return decisions.fail_step(case, ladder, self._clock.now(), str(rest))
+        return decisions.advance(case, ladder, self._clock.now(), given_up)
 
     async def _mended(self, case: CaseRow, ladder: Ladder) -> bool:
-        retried = any(isinstance(step, Retry) for step in ladder.steps[: case.step])
-        return retried and case.kind == DEAD and await self._per_job.all_mended(case)
+        retried = any(isinstance(step, RetryStep) for step in ladder.steps[: case.step])
+        return retried and case.kind == DEAD and await self._job_steps.all_mended(case)
 
-    async def _alert(self, case: CaseRow, step: Alert, ladder: Ladder, file: Escalation) -> CaseRow:
+    async def _alert(self, case: CaseRow, step: AlertStep, ladder: Ladder, file: Escalation) -> CaseRow:
         now = self._clock.now()
         left = [name for name in step.to if name not in case.delivered]
-        failures = await self._rack.send(alerts.alert_of(case, step), left, file.sinks, now)
+        failures = await self._sinks.send(alerts.render_alert(case, step), left, file.sinks, now)
         taken = tuple(name for name in step.to if name not in failures)
         if failures:
             trouble = "; ".join(f"{name}: {why}" for name, why in failures.items())
             _log.error(
                 "An alert was not taken.", action="escalation.not_taken", trouble=trouble, **_named(case)
             )
-            moved = deciding.failed(case, ladder, now, trouble)
-            return moved if moved.step != case.step else deciding.delivered(moved, taken)
-        return deciding.advanced(case, ladder, now)
+            moved = decisions.fail_step(case, ladder, now, trouble)
+            return moved if moved.step != case.step else decisions.mark_delivered(moved, taken)
+        return decisions.advance(case, ladder, now)
 
-    async def _put_down(self, case: CaseRow, name: str, file: Escalation) -> None:
+    async def _add_to_digest(self, case: CaseRow, name: str, file: Escalation) -> None:
         plan = file.digests.get(name, DEFAULT_DIGEST)
-        await self._cases.raise_cases([digests.put_down(case, name, plan, self._clock.now())])
+        await self._cases.raise_cases([digests.add_entry(case, name, plan, self._clock.now())])
 
     async def _report(self, case: CaseRow, file: Escalation) -> CaseRow:
         """A digest: sent when its time has come, with all that stands in it."""
@@ -166,21 +166,21 @@ class Runner:
         plan = file.digests.get(case.subject, DEFAULT_DIGEST)
         due = case.due_at or digests.next_report(plan, case.first_seen_at)
         if due > now:
-            return deciding.put_off(case, due)
-        entries = await self._cases.pending(case.fingerprint, 1, digests.MOST_LINES)
+            return decisions.postpone(case, due)
+        entries = await self._cases.pending(case.fingerprint, 1, digests.MAX_LINES)
         if not entries:  # whoever has sent it died before it could note that
-            return deciding.closed(case, now, "sent")
-        named = await self._cases.cases_by_fingerprint([digests.case_put_down(entry) for entry in entries])
+            return decisions.closed(case, now, "sent")
+        named = await self._cases.cases_by_fingerprint([digests.fingerprint_of_entry(entry) for entry in entries])
         alert = digests.report(case, entries, named, due)
-        failures = await self._rack.send(
+        failures = await self._sinks.send(
             alert, [name for name in plan.to if name not in case.delivered], file.sinks, now
         )
         if failures:
-            return deciding.report_failed(case, now, failures, plan.to, digests.next_report(plan, now))
+            return decisions.fail_report(case, now, failures, plan.to, digests.next_report(plan, now))
         await self._cases.settle(case.fingerprint, [entry.occurrence for entry in entries], 1)
         _log.info("A digest was sent.", action="escalation.digest", entries=len(entries), **_named(case))
-        following = deciding.put_off(case, digests.next_report(plan, now))
-        return deciding.closed(following, now, "sent")
+        following = decisions.postpone(case, digests.next_report(plan, now))
+        return decisions.closed(following, now, "sent")
 
 
 def _named(case: CaseRow) -> dict[str, object]:

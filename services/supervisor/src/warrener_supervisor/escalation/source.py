@@ -27,7 +27,7 @@ class LadderFile:
             self._reload(self._path)
         return self._escalation
 
-    def read_again(self) -> None:
+    def force_reload(self) -> None:
         """Whatever the file system says of it."""
         if self._path is not None:
             self._seen = self._written()

@@ -15,7 +15,7 @@ _REJECTED_AFTER = timedelta(minutes=1)
 _MESSAGE = 300  # characters of an error
 
 
-def of_no_tick(requests: QueueStats | None) -> str:
+def explain_missing_tick(requests: QueueStats | None) -> str:
     """Why schedulers do not decide a tick; `requests`: their queue, None while the broker does not answer."""
     if requests is None:
         return "the broker does not answer"
@@ -26,12 +26,12 @@ def of_no_tick(requests: QueueStats | None) -> str:
     return f"schedulers are there ({requests.consumers}): their logs say why it is not decided"
 
 
-def served_by(agents: Collection[AgentRow], now: datetime, silent_after: timedelta) -> set[str]:
+def served_queues(agents: Collection[AgentRow], now: datetime, silent_after: timedelta) -> set[str]:
     """The queues of the agents that live."""
     return {queue for agent in agents if now - agent.last_seen_at < silent_after for queue in agent.queues}
 
 
-def of_no_success(
+def explain_missing_success(
     tick: TickRow | None, job: JobRow | None, served: Collection[str], holding: OpenBreakers, now: datetime
 ) -> str | None:
     """Why the newest tick that has asked for a job has not succeeded; None where nothing is known."""

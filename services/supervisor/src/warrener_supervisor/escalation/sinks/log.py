@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Literal
 
 from warrener_runtime.logs import get_logger
-from warrener_supervisor.escalation.alerts import Alert
+from warrener_supervisor.escalation.alerts import AlertMessage
 
 _log = get_logger("escalation")
 
@@ -13,10 +13,10 @@ class LogSink:
     """Never fails: the log is the sink that is left when all others do not answer."""
 
     def __init__(self, level: Literal["warning", "error"]) -> None:
-        self._tell = _log.error if level == "error" else _log.warning
+        self._write = _log.error if level == "error" else _log.warning
 
-    async def send(self, alert: Alert, now: datetime) -> None:
-        self._tell(
+    async def send(self, alert: AlertMessage, now: datetime) -> None:
+        self._write(
             f"Alert: {alert.title}",
             action="escalation.alert",
             alert_id=alert.alert_id,

@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Protocol
 
-from warrener_supervisor.escalation.alerts import Alert
+from warrener_supervisor.escalation.alerts import AlertMessage
 
 PATIENCE = 10.0
 """Seconds that a sink may take."""
@@ -16,6 +16,6 @@ class SinkFailed(Exception):
 class AlertSink(Protocol):
     """Takes alerts, one at a time, at least once: the id of a repeated one is the same."""
 
-    async def send(self, alert: Alert, now: datetime) -> None:
+    async def send(self, alert: AlertMessage, now: datetime) -> None:
         """Return once it was taken. Raises SinkFailed."""
         ...

@@ -22,9 +22,9 @@ def key_of(secret: str) -> bytes:
 def signed(message_id: str, now: datetime, body: bytes, key: bytes) -> Mapping[str, str]:
     """The headers by which a receiver knows who sent it, and when."""
     timestamp = str(int(now.timestamp()))
-    told = f"{message_id}.{timestamp}.".encode() + body
+    signed_content = f"{message_id}.{timestamp}.".encode() + body
     return {
         "webhook-id": message_id,
         "webhook-timestamp": timestamp,
-        "webhook-signature": f"v1,{b64encode(new(key, told, sha256).digest()).decode()}",
+        "webhook-signature": f"v1,{b64encode(new(key, signed_content, sha256).digest()).decode()}",
     }

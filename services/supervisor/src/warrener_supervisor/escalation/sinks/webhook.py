@@ -9,7 +9,7 @@ from typing import IO, Any
 from urllib.error import HTTPError
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
-from warrener_supervisor.escalation.alerts import Alert
+from warrener_supervisor.escalation.alerts import AlertMessage
 from warrener_supervisor.escalation.sinks.port import PATIENCE, SinkFailed
 from warrener_supervisor.escalation.sinks.signing import key_of, signed
 
@@ -31,15 +31,15 @@ class WebhookSink:
         self._key = key_of(secret)
         self._opener = build_opener(_NoRedirects)
 
-    async def send(self, alert: Alert, now: datetime) -> None:
+    async def send(self, alert: AlertMessage, now: datetime) -> None:
         body = body_of(alert, now)
         headers = {"content-type": "application/json", **signed(alert.alert_id, now, body, self._key)}
         await asyncio.to_thread(self._post, body, headers)
 
     def _post(self, body: bytes, headers: Mapping[str, str]) -> None:
-        asked = Request(self._url, body, dict(headers), method="POST")  # noqa: S310 - http(s), the file's check
+        request = Request(self._url, body, dict(headers), method="POST")  # noqa: S310 - http(s), the file's check
         try:
-            with self._opener.open(asked, timeout=PATIENCE):
+            with self._opener.open(request, timeout=PATIENCE):
                 pass
         except HTTPError as answer:
             answer.close()
@@ -48,11 +48,11 @@ class WebhookSink:
             raise SinkFailed(f"expected an answer from the webhook, got: {error}") from error
 
 
-def body_of(alert: Alert, now: datetime) -> bytes:
+def body_of(alert: AlertMessage, now: datetime) -> bytes:
     """What is posted."""
-    told: dict[str, Any] = {
+    payload: dict[str, Any] = {
         "type": "warrener.alert",
         "timestamp": now.isoformat(),
         "data": {"title": alert.title, "text": alert.text, "urgent": alert.urgent, **alert.facts},
     }
-    return json.dumps(told, ensure_ascii=False).encode(errors="replace")
+    return json.dumps(payload, ensure_ascii=False).encode(errors="replace")

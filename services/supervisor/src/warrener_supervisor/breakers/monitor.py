@@ -1,0 +1,204 @@
+"""The verb that keeps the breakers: counts attempts, turns breakers, wakes what they have held back.
+
+Attempts are counted in memory, by each supervisor for itself: every one sees a fair sample of all, and what
+is lost with one is a window that begins anew. How a breaker stands is in the store, where one supervisor at a
+time turns it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from warrener_contracts.circuit_breaker import DEFAULT_BREAKER_POLICY, BreakerPolicy, BreakerState, breakers_for
+from warrener_contracts.events import BreakerSetRequested
+from warrener_contracts.policy import JobPolicy
+from warrener_runtime.bus.port import Bus
+from warrener_runtime.clock import Clock
+from warrener_runtime.logs import get_logger
+from warrener_store.breaker_gate import RECHECK_INTERVAL, OpenBreakers
+from warrener_store.port import StateStore
+from warrener_store.rows import BreakerRow, JobTypeRow
+from warrener_supervisor import effects
+from warrener_supervisor.breakers import transitions
+from warrener_supervisor.breakers.announcements import change_messages, agents_message
+from warrener_supervisor.breakers.attribution import AttemptCounts, breakers_counting, count_attempt
+from warrener_supervisor.breakers.window import Window
+from warrener_supervisor.batch import JobBatch
+from warrener_supervisor.verdicts import JobTransition
+
+_log = get_logger("breakers")
+
+_REMIND = timedelta(seconds=5)  # agents that have come since hear of open breakers so soon
+_MISSED = timedelta(minutes=1)  # an agent believes an open breaker for half of it
+_NOT_THE_LADDER = timedelta(minutes=1)  # what the ladder or a claim has put off is looked at sooner than that
+_BATCH_SIZE = 1000
+_MAX_ATTEMPTS_TO_CHANGE = 10  # others turn it meanwhile
+
+
+class BreakerMonitor:
+    """All breakers, as this supervisor knows them."""
+
+    def __init__(self, bus: Bus, store: StateStore, clock: Clock) -> None:
+        self._bus = bus
+        self._store = store
+        self._clock = clock
+        self._rows: dict[str, BreakerRow] = {}
+        self._windows: dict[str, Window] = {}
+        self._fresh: dict[str, tuple[AttemptCounts, BreakerPolicy]] = {}
+        self._reminded_at: datetime | None = None
+        self.holding = OpenBreakers()
+
+    # -- counting -----------------------------------------------------------------------------------------
+
+    def record(self, batch: JobBatch) -> None:
+        """Count what has become of the attempts of a job, once it is saved."""
+        policy = batch.row.policy
+        if not policy.depends_on and policy.breaker is None:
+            return
+        for _, decision in batch.decisions:
+            if isinstance(decision, JobTransition) and (counted := count_attempt(decision.attempt)):
+                self._count_one(batch.row.job_type, policy, counted)
+
+    def record_success(self, job_type: str, policy: JobPolicy) -> None:
+        """Count an attempt that has ended well, and its job with it."""
+        if policy.depends_on or policy.breaker is not None:
+            self._count_one(job_type, policy, AttemptCounts(successes=1))
+
+    def _count_one(self, job_type: str, policy: JobPolicy, counted: AttemptCounts) -> None:
+        for name, chosen in breakers_counting(job_type, policy):
+            sofar = self._fresh[name][0] if name in self._fresh else AttemptCounts()
+            self._fresh[name] = (sofar + counted, chosen)
+
+    async def evaluate(self) -> None:
+        """Turn the breakers for which what was noted is reason enough."""
+        fresh, self._fresh = self._fresh, {}
+        for name, (counted, policy) in fresh.items():
+            await self._count(name, counted, policy)
+
+    async def _count(self, name: str, counted: AttemptCounts, policy: BreakerPolicy) -> None:
+        now, held = self._clock.now(), self._rows.get(name)
+        if held is not None and held.state is not BreakerState.CLOSED:
+            turned = transitions.on_probe_result(held, counted, now)
+        else:
+            window = self._windows.setdefault(name, Window())
+            window.add(counted, policy, now)
+            why = window.trip_reason(policy, now)
+            turned = transitions.open_breaker(held, name, policy, why, now) if why else None
+        if turned is not None:
+            await self._put(turned)
+
+    # -- time ---------------------------------------------------------------------------------------------
+
+    async def run_once(self) -> None:
+        """Learn how all breakers stand, and do what is due: probes, reminders, waking."""
+        self._remember(await self._store.breakers())
+        if not self._rows:
+            return
+        await self.evaluate()
+        now = self._clock.now()
+        for row in [*self._rows.values()]:
+            turned = transitions.on_cooldown_over(row, now)
+            if turned is not None:
+                await self._put(turned)
+        await self._wake(now)
+        await self._remind(now)
+
+    async def _wake(self, now: datetime) -> None:
+        probing = [row for row in self._rows.values() if _wants_probes(row, now)]
+        closed = [row for row in self._rows.values() if _closed_lately(row, now)]
+        if not probing and not closed:
+            return
+        types = await self._store.job_types()
+        for row in probing:
+            if await self._store.release_held_jobs(
+                _job_types_behind(row, types), now, now + _NOT_THE_LADDER, row.policy.probes
+            ):
+                await self._put(transitions.on_probes_admitted(row, now), announce=False)
+        free = {
+            name
+            for row in closed
+            for name in _job_types_behind(row, types)
+            if self.holding.find_blocking(name, types[name].policy) is None
+        }
+        while free and await self._store.release_held_jobs(free, now, now + _NOT_THE_LADDER, _BATCH_SIZE) == _BATCH_SIZE:
+            pass  # there are more
+
+    async def _remind(self, now: datetime) -> None:
+        to_announce = [row for row in self._rows.values() if _to_be_repeated(row, now)]
+        if not to_announce or (self._reminded_at is not None and now - self._reminded_at < _REMIND):
+            return
+        self._reminded_at = now
+        await self._bus.publish([agents_message(row, now) for row in to_announce])
+
+    # -- by hand ------------------------------------------------------------------------------------------
+
+    async def apply_command(self, event: BreakerSetRequested) -> None:
+        """Open or close a breaker because somebody asks. A repeat changes nothing."""
+        data = event.data
+        for _ in range(_MAX_ATTEMPTS_TO_CHANGE):
+            self._remember(await self._store.breakers())
+            policy = await self._policy(data.name)
+            turned = transitions.set_manually(self._rows.get(data.name), data, policy, self._clock.now())
+            if turned is None or await self._put(turned):
+                return
+
+    async def _policy(self, name: str) -> BreakerPolicy:
+        types = await self._store.job_types()
+        chosen = (
+            row.policy.breaker for row in types.values() if name in breakers_for(row.name, row.policy.depends_on)
+        )
+        return next((policy for policy in chosen if policy is not None), DEFAULT_BREAKER_POLICY)
+
+    # -- keeping ------------------------------------------------------------------------------------------
+
+    async def _put(self, row: BreakerRow, *, announce: bool = True) -> bool:
+        """Whether it is so now; False where another supervisor has turned it meanwhile."""
+        if announce:  # a breaker that turns names the job types behind it as they are now
+            row = replace(row, job_types=_job_types_behind(row, await self._store.job_types()))
+        if not await self._store.put_breaker(row):
+            self._remember(await self._store.breakers())
+            return False
+        self._remember([*(each for each in self._rows.values() if each.name != row.name), row])
+        if announce:
+            self._windows.pop(row.name, None)
+            _log_change(row)
+            await effects.publish(self._bus, change_messages(row), self._clock)
+        return True
+
+    def _remember(self, rows: list[BreakerRow]) -> None:
+        self._rows = {row.name: row for row in rows}
+        self.holding = OpenBreakers(rows)
+
+
+def _job_types_behind(row: BreakerRow, types: Mapping[str, JobTypeRow]) -> tuple[str, ...]:
+    """The job types whose jobs have to pass it."""
+    return tuple(
+        sorted(name for name, each in types.items() if row.name in breakers_for(name, each.policy.depends_on))
+    )
+
+
+def _wants_probes(row: BreakerRow, now: datetime) -> bool:
+    return row.state is BreakerState.HALF_OPEN and (row.until is None or row.until <= now)
+
+
+def _to_be_repeated(row: BreakerRow, now: datetime) -> bool:
+    """Agents that have come since, or have missed a word, would run what is held back, or give back what is
+    not."""
+    return row.state is BreakerState.OPEN or now - row.since < _MISSED
+
+
+def _closed_lately(row: BreakerRow, now: datetime) -> bool:
+    """Some of what it held back may still have been put off."""
+    return row.state is BreakerState.CLOSED and now - row.since < RECHECK_INTERVAL + _NOT_THE_LADDER
+
+
+def _log_change(row: BreakerRow) -> None:
+    log = _log.info if row.state is BreakerState.CLOSED else _log.warning
+    log(
+        "A circuit breaker has turned.",
+        action=f"breakers.{row.state.value}",
+        breaker=row.name,
+        reason=row.reason,
+        until=row.until.isoformat() if row.until else None,
+        job_types=list(row.job_types),
+    )

@@ -1,0 +1,90 @@
+"""Trees of follow-ups: cancelled as a whole, and kept from growing on."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from itertools import islice
+from uuid import UUID
+
+from warrener_contracts.events import JobCancelRequested, JobCancelRequestedData
+from warrener_contracts.messages import to_supervisor
+from warrener_runtime.bus.port import Bus
+from warrener_runtime.clock import Clock
+from warrener_runtime.logs import get_logger
+from warrener_store.port import StateStore
+from warrener_store.trees import CancelledTree
+from warrener_supervisor import effects
+from warrener_supervisor.source import SOURCE
+
+_log = get_logger("trees")
+
+_BATCH_SIZE = 500
+
+
+class TreeCanceller:
+    """Walks down from each job that is cancelled with its tree, level by level.
+
+    A level is marked before its follow-ups are looked for, and a follow-up is inserted before its parent's
+    mark is looked at (`warrener_store.trees`). So when a walk has found nothing more, the tree is closed:
+    every job of it is marked, and every follow-up that is yet to come is cancelled as it comes. Safe to die
+    anywhere and to begin again.
+    """
+
+    def __init__(self, bus: Bus, store: StateStore, clock: Clock) -> None:
+        self._bus, self._store, self._clock = bus, store, clock
+
+    async def cancel(self, requests: Iterable[JobCancelRequested]) -> None:
+        """Mark these trees; each follow-up that is not over is told to the judge, as if somebody had asked to
+        cancel it. The roots are in the store, and judged by themselves."""
+        level = {event.data.job_id: _reason(event) for event in requests}
+        seen = set(level)
+        cancelled_count = 0
+        while level:
+            below: dict[UUID, str] = {}
+            for some in _portions(level):
+                below |= await self._step({job_id: level[job_id] for job_id in some}, seen)
+            cancelled_count += len(below)
+            level = below
+        if seen:
+            _log.info("Trees were cancelled.", action="trees.felled", follow_ups=cancelled_count)
+
+    async def _step(self, level: dict[UUID, str], seen: set[UUID]) -> dict[UUID, str]:
+        """Mark this level and cancel the one below it."""
+        now = self._clock.now()
+        await self._store.mark_cancelled(
+            [
+                CancelledTree(job_id=job_id, reason=reason, cancelled_at=now)
+                for job_id, reason in level.items()
+            ]
+        )
+        # Who asks may name any parent, so it need not be a tree at all: nothing is walked twice.
+        children = [child for child in await self._store.children_of(level) if child.job_id not in seen]
+        below = {child.job_id: level[child.parent_id] for child in children}
+        seen |= below.keys()
+        cancels = [_cancel(child.job_id, below[child.job_id], now) for child in children if not child.over]
+        await effects.publish(self._bus, map(to_supervisor, cancels), self._clock)
+        return below
+
+
+_WITH = "with the tree of "
+
+
+def _reason(event: JobCancelRequested) -> str:
+    """What the follow-ups are told; of a follow-up that came too late, what it was told itself."""
+    reason = event.data.reason
+    return reason if reason.startswith(_WITH) else f"{_WITH}{event.data.job_id}: {reason}"
+
+
+def _cancel(job_id: UUID, reason: str, now: datetime) -> JobCancelRequested:
+    return JobCancelRequested(
+        id=f"{job_id}:tree_cancelled",
+        source=SOURCE,
+        time=now,
+        subject=str(job_id),
+        data=JobCancelRequestedData(job_id=job_id, reason=reason),
+    )
+
+
+def _portions(level: Iterable[UUID]) -> Iterator[Sequence[UUID]]:
+    left = iter(level)
+    while some := list(islice(left, _BATCH_SIZE)):
+        yield some

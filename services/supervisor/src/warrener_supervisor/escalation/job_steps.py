@@ -1,0 +1,142 @@
+"""The steps that do something for each dead job of a case: ask for it once more, or for its compensation."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import NamedTuple
+from uuid import UUID
+
+from warrener_contracts.messages import Message
+from warrener_contracts.states import JobState
+from warrener_runtime.clock import Clock
+from warrener_runtime.logs import get_logger
+from warrener_store.escalations import ALL_STEPS_DONE, CaseEntry, CaseRow
+from warrener_store.port import StateStore
+from warrener_store.rows import JobRow
+from warrener_supervisor.escalation import requests
+from warrener_supervisor.escalation.model import CompensateStep, EscalationStep
+from warrener_supervisor.escalation.templating import NothingThere
+
+_log = get_logger("escalation")
+
+_BATCH_SIZE = 500
+
+
+class Unfinished(Exception):
+    """Some of the jobs were not asked for; the others of their page were."""
+
+
+class _Page(NamedTuple):
+    """What is left of a page: what cannot be, and why; how many have to wait."""
+
+    bad: Mapping[str, str]
+    waiting: int
+
+
+class JobSteps:
+    """Page by page: asked for, confirmed by the broker, and only then noted."""
+
+    def __init__(
+        self, store: StateStore, publish: Callable[[Sequence[Message]], Awaitable[None]], clock: Clock
+    ) -> None:
+        self._store = store
+        self._cases = store.escalations
+        self._publish = publish
+        self._clock = clock
+
+    async def run(self, case: CaseRow, step: EscalationStep, place: int, *, give_up: bool) -> str | None:
+        """Do `step`, the ladder's at `place`, for every entry that it is not through with.
+
+        Raises Unfinished where some have to wait, or cannot be and another try may mend it. To give up is
+        to pass over those that cannot be; returns why.
+        """
+        given_up = None
+        while entries := await self._cases.pending(case.fingerprint, place + 1, _BATCH_SIZE):
+            page = await self._page(case, step, entries, place)
+            if page.bad and give_up:
+                given_up = _log_passed_over(case, page.bad)
+                await self._cases.settle(case.fingerprint, page.bad.keys(), place + 1)
+            elif page.bad:
+                raise Unfinished(f"{len(page.bad)} jobs: {next(iter(page.bad.values()))}")
+            if page.waiting:
+                raise Unfinished(f"{page.waiting} jobs are being retried: what comes of that is waited for")
+        return given_up
+
+    async def _page(self, case: CaseRow, step: EscalationStep, entries: Sequence[CaseEntry], place: int) -> _Page:
+        """Ask for what one page of entries needs; what kept some of them from it."""
+        rows = await self._jobs_of(entries)
+        await self._settle_mended(case, entries, rows)
+        messages: list[Message] = []
+        bad: dict[str, str] = {}
+        waiting: set[str] = set()
+        for entry in entries:
+            row = rows.get(UUID(entry.occurrence))
+            if row is None or _mended(row, rows):
+                continue
+            if isinstance(step, CompensateStep) and _being_retried(row, rows):
+                waiting.add(entry.occurrence)
+                continue
+            try:
+                messages.extend(self._messages(case, step, row))
+            except (NothingThere, requests.EscalationRequestTooLarge, ValueError) as error:
+                bad[entry.occurrence] = str(error)
+        await self._publish(messages)
+        left = waiting | bad.keys()
+        done = [entry.occurrence for entry in entries if entry.occurrence not in left]
+        await self._cases.settle(case.fingerprint, done, place + 1)
+        return _Page(bad, len(waiting))
+
+    def _messages(self, case: CaseRow, step: EscalationStep, row: JobRow) -> list[Message]:
+        now = self._clock.now()
+        if isinstance(step, CompensateStep):
+            return [requests.compensation_request(row, case, step, now)]
+        return [] if row.source == requests.RETRY_SOURCE else [requests.retry_request(row, now)]
+
+    async def all_mended(self, case: CaseRow) -> bool:
+        """Whether each job that was asked for once more has succeeded; those are through with everything."""
+        while True:
+            entries = await self._cases.pending(case.fingerprint, ALL_STEPS_DONE, _BATCH_SIZE)
+            rows = await self._jobs_of(entries)
+            mended = await self._settle_mended(case, entries, rows)
+            if mended < len(entries):
+                return False
+            if not entries:
+                return True
+
+    async def _settle_mended(
+        self, case: CaseRow, entries: Sequence[CaseEntry], rows: Mapping[UUID, JobRow]
+    ) -> int:
+        mended = [
+            entry.occurrence
+            for entry in entries
+            if (row := rows.get(UUID(entry.occurrence))) is not None and _mended(row, rows)
+        ]
+        if mended:
+            await self._cases.settle(case.fingerprint, mended, ALL_STEPS_DONE)
+        return len(mended)
+
+    async def _jobs_of(self, entries: Sequence[CaseEntry]) -> Mapping[UUID, JobRow]:
+        """The dead jobs, and those that were asked for in their place."""
+        dead = [UUID(entry.occurrence) for entry in entries]
+        return await self._store.jobs_by_id({*dead, *map(requests.retry_job_id, dead)}) if dead else {}
+
+
+def _mended(row: JobRow, rows: Mapping[UUID, JobRow]) -> bool:
+    again = rows.get(requests.retry_job_id(row.job_id))
+    return again is not None and again.state is JobState.SUCCEEDED
+
+
+def _being_retried(row: JobRow, rows: Mapping[UUID, JobRow]) -> bool:
+    again = rows.get(requests.retry_job_id(row.job_id))
+    return again is not None and not again.state.terminal
+
+
+def _log_passed_over(case: CaseRow, bad: Mapping[str, str]) -> str:
+    """Each of them by name: nothing is passed over in silence."""
+    for job_id, why in bad.items():
+        _log.error(
+            "A ladder cannot ask for what a dead job needs, and passes it over.",
+            action="escalation.passed_over",
+            fingerprint=case.fingerprint,
+            job_id=job_id,
+            why=why,
+        )
+    return f"passed over {len(bad)} jobs: {next(iter(bad.values()))}"

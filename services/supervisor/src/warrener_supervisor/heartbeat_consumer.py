@@ -1,0 +1,171 @@
+"""presence: receives the heartbeats of all agents, stores which agents live, and looks up what is new in
+their lists. A heartbeat costs one row of its agent; its lines cost something only where they differ from the
+store."""
+
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
+
+from warrener_contracts.codec import DecodeFailure, decode
+from warrener_contracts.events import AgentHeartbeat, Reason
+from warrener_contracts.messages import Message
+from warrener_contracts.topology import HEARTBEATS, MAX_EVENTS
+from warrener_runtime.bus.port import Bus, Delivery, Subscription
+from warrener_runtime.clock import Clock
+from warrener_runtime.logs import get_logger
+from warrener_runtime.telemetry import TraceContext
+from warrener_store.job_row import evolve
+from warrener_store.port import Save, StateStore
+from warrener_store.rows import AgentRow, JobRow
+from warrener_supervisor import effects, poison
+from warrener_supervisor.batch import JudgedEvent, JobBatch, judge_all
+from warrener_supervisor.heartbeat_diff import HeartbeatLine, Discrepancy, HeartbeatTracker, matches_store, classify_discrepancy
+from warrener_supervisor.context import JudgeContext
+from warrener_supervisor.parking import parked_bytes, parked_event
+from warrener_supervisor.timings import Timings
+from warrener_supervisor.notifications import cancel_message, superseded_message
+
+_log = get_logger("presence")
+
+
+_SLOW = 1.0
+"""Seconds that noting one batch of heartbeats may take."""
+
+
+class HeartbeatConsumer:
+    """The verb that receives the heartbeats. All it does is repeated by the next one, should it fail.
+
+    `conclusive`: True while what is received is certain to be new; only then a loss is taken back.
+    """
+
+    def __init__(  # noqa: PLR0917 - the three of every verb, and what it knows of heartbeats
+        self,
+        bus: Bus,
+        store: StateStore,
+        clock: Clock,
+        timings: Timings,
+        tracker: HeartbeatTracker,
+        conclusive: Callable[[], bool],
+        *,
+        max_events: int = MAX_EVENTS,
+    ) -> None:
+        self._max_events = max_events
+        self._bus = bus
+        self._store = store
+        self._clock = clock
+        self._timings = timings
+        self._tracker = tracker
+        self._conclusive = conclusive
+        self._busy_since: float | None = None
+
+    @property
+    def keeps_up(self) -> bool:
+        """True if what is received is stored at once. While the store is slow or away, silence proves
+        nothing."""
+        return self._busy_since is None or self._clock.monotonic() - self._busy_since < _SLOW
+
+    async def handle(self, subscription: Subscription, deliveries: list[Delivery]) -> None:
+        """Store the agents of one batch and look up what is new in their lists."""
+        if self._busy_since is None:  # else it is tried again
+            self._busy_since = self._clock.monotonic()
+        await self._note(subscription, deliveries)
+        self._busy_since = None
+
+    async def _note(self, subscription: Subscription, deliveries: list[Delivery]) -> None:
+        beats, messages = _read(deliveries, self._max_events)
+        now, received = self._clock.now(), self._clock.monotonic()
+        fresh = {beat.data.agent_id: self._tracker.note(beat, received, now) for beat in beats}
+        await self._store.put_agents([_agent(beat, now) for beat in beats])
+        messages += await self._look_up(fresh, now)
+        await effects.publish(self._bus, messages, self._clock)
+        await subscription.ack(deliveries)
+
+    async def _look_up(self, fresh: Mapping[str, Iterable[HeartbeatLine]], now: datetime) -> list[Message]:
+        lines = [(agent_id, line) for agent_id, some in fresh.items() for line in some]
+        if not lines:
+            return []
+        running = await self._store.running_among({line.job_id for _, line in lines})
+        left: list[tuple[str, HeartbeatLine]] = []
+        for agent_id, line in lines:
+            if matches_store(running, agent_id, line):
+                self._tracker.confirm(agent_id, [line])
+            else:
+                left.append((agent_id, line))
+        if not left:
+            return []
+        rows = await self._store.jobs_by_id({line.job_id for _, line in left})
+        found = [
+            (rows[line.job_id], agent_id, line, classify_discrepancy(rows[line.job_id], line, agent_id, now))
+            for agent_id, line in left
+            if line.job_id in rows
+        ]
+        await self._save(found, now)
+        return [message for row, _, line, each in found for message in _stops(row, line, each, now)]
+
+    async def _save(self, found: Iterable[tuple[JobRow, str, HeartbeatLine, Discrepancy]], now: datetime) -> None:
+        """Signs of life of what nobody has announced, and losses that were none. Of two agents the first
+        counts; a save that comes too late is made up for by the next heartbeat."""
+        conclusive = self._conclusive()
+        batches: dict[object, JobBatch] = {}
+        for row, agent_id, line, each in found:
+            if row.job_id in batches:
+                continue
+            if each.begun is not None:
+                batches[row.job_id] = judge_all(row, [JudgedEvent(each.begun, 0.0)], JudgeContext(now, self._timings))
+            elif each.not_lost and conclusive:
+                spared = poison.revoke_loss(row, line.attempt, agent_id)
+                if spared is not None:
+                    batches[row.job_id] = _taken_back(spared, line, now)
+        await effects.save(self._store, list(batches.values()))
+
+
+def _taken_back(spared: JobRow, line: HeartbeatLine, now: datetime) -> JobBatch:
+    _log.warning(
+        "A lost attempt runs after all: its loss is not charged.",
+        action="presence.not_lost",
+        job_id=str(line.job_id),
+        attempt=line.attempt,
+    )
+    row = evolve(spared, version=spared.version + 1, updated_at=now)
+    return JobBatch(row, saves=[Save(row)])
+
+
+def _stops(row: JobRow, line: HeartbeatLine, each: Discrepancy, now: datetime) -> Iterable[Message]:
+    if each.unwanted:
+        yield cancel_message(row, now, TraceContext(row.traceparent, row.tracestate))
+    elif each.superseded:
+        yield superseded_message(row, line.attempt, now)
+
+
+def _read(deliveries: Iterable[Delivery], max_events: int) -> tuple[list[AgentHeartbeat], list[Message]]:
+    """The newest heartbeat of each agent, and what is to be parked."""
+    beats: dict[str, AgentHeartbeat] = {}
+    parked: list[Message] = []
+    for delivery in deliveries:
+        for found in decode(delivery.body, delivery.content_type, max_events=max_events):
+            if isinstance(found, DecodeFailure):
+                parked.append(parked_bytes(found, HEARTBEATS))
+            elif isinstance(found.event, AgentHeartbeat):
+                beats[found.event.data.agent_id] = found.event
+            else:
+                detail = "expected heartbeats here"
+                parked.append(parked_event(found, HEARTBEATS, Reason.WRONG_QUEUE, detail))
+    if parked:
+        _log.error(
+            "Messages that are no heartbeats are parked.", action="presence.parked", messages=len(parked)
+        )
+    return list(beats.values()), parked
+
+
+def _agent(beat: AgentHeartbeat, now: datetime) -> AgentRow:
+    data = beat.data
+    return AgentRow(
+        agent_id=data.agent_id,
+        host=data.host,
+        pid=data.pid,
+        queues=data.queues,
+        slots=data.slots,
+        running=len(data.running),
+        draining=data.draining,
+        started_at=data.started_at,
+        last_seen_at=now,
+    )

@@ -1,0 +1,159 @@
+"""losses: finds running attempts whose agent is silent or no longer lists them, and says so on the status
+exchange, where the judge receives it.
+
+A silent agent is asked for a heartbeat before its lease is over. It counts as lost only if neither this
+supervisor nor the store (that is: any supervisor) has a sign of it since.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from warrener_contracts.events import AgentHeartbeatRequested, AgentHeartbeatRequestedData, Event
+from warrener_contracts.messages import build_message
+from warrener_runtime.bus.port import Bus, PublishResult
+from warrener_runtime.clock import Clock, Entropy
+from warrener_runtime.logs import get_logger
+from warrener_store.port import StateStore
+from warrener_supervisor.heartbeat_coverage import HeartbeatCoverage
+from warrener_supervisor.heartbeat_diff import HeartbeatLine, HeartbeatTracker
+from warrener_supervisor.watchdog_events import lost_event
+from warrener_supervisor.timings import Timings
+from warrener_supervisor.source import SOURCE
+
+_log = get_logger("losses")
+
+_BATCH_SIZE = 500
+
+
+class LossDetector:
+    """The verb that declares attempts lost. What nobody judges is declared again when its claim is over."""
+
+    def __init__(  # noqa: PLR0917 - the four of every verb, and what heartbeats have told
+        self,
+        bus: Bus,
+        store: StateStore,
+        clock: Clock,
+        entropy: Entropy,
+        timings: Timings,
+        tracker: HeartbeatTracker,
+        coverage: HeartbeatCoverage,
+    ) -> None:
+        self._bus, self._store, self._clock, self._entropy = bus, store, clock, entropy
+        self._timings, self._tracker, self._coverage = timings, tracker, coverage
+        self._requested_at: dict[str, float] = {}
+
+    async def run_once(self) -> None:
+        """One look at all agents that run something."""
+        if not self._coverage.is_conclusive(self._clock.monotonic()):
+            self._requested_at.clear()
+            return
+        await self._compare()
+        await self._look_for_missing()
+        await self._look_for_silent()
+
+    # -- agents that live and do not list what they should -----------------------------------------------
+
+    async def _compare(self) -> None:
+        """Compare whole lists with the store, for what single differences do not show."""
+        now = self._clock.monotonic()
+        due = self._tracker.due_for_comparison(now)
+        running = await self._store.running_of(due)
+        for agent_id in due:
+            self._tracker.compare(agent_id, [one for one in running if one.owner == agent_id], now)
+        self._tracker.forget(now - self._forgotten_after)
+
+    @property
+    def _forgotten_after(self) -> float:
+        return 10 * (self._timings.lease + self._timings.compare).total_seconds()
+
+    async def _look_for_missing(self) -> None:
+        missing = self._tracker.missing(self._clock.monotonic() - self._timings.lease.total_seconds())
+        if not missing:
+            return
+        running = await self._store.running_among({line.job_id for line in missing})
+        gone: dict[UUID, datetime] = {}
+        for line, (agent_id, since) in missing.items():
+            known = running.get(line.job_id)
+            if known is None or HeartbeatLine(known.job_id, known.attempt) != line or known.owner != agent_id:
+                self._tracker.settle(agent_id, line)
+            else:
+                gone[line.job_id] = since.last_seen_at
+        await self._declare(gone, unlisted=True)
+
+    # -- agents that are silent --------------------------------------------------------------------------
+
+    async def _look_for_silent(self) -> None:
+        now, moment = self._clock.now(), self._clock.monotonic()
+        seen = await self._store.running_owners()
+        quiet = {
+            agent_id: last
+            for agent_id, last in seen.items()
+            if last is None or now - last >= self._timings.lease - self._timings.answer
+        }
+        self._requested_at = {agent_id: requested_at for agent_id, requested_at in self._requested_at.items() if agent_id in quiet}
+        await self._request_heartbeats([agent_id for agent_id in quiet if agent_id not in self._requested_at], moment)
+        silent = {
+            agent_id: last
+            for agent_id, last in quiet.items()
+            if (last is None or now - last >= self._timings.lease) and self._did_not_answer(agent_id, moment)
+        }
+        if silent:
+            running = await self._store.running_of(silent)
+            await self._declare(
+                {one.job_id: silent[one.owner] for one in running if one.lease_until <= now}, unlisted=False
+            )
+
+    def _did_not_answer(self, agent_id: str, now: float) -> bool:
+        requested_at = self._requested_at[agent_id]
+        answer = self._timings.answer.total_seconds()
+        return now - requested_at >= answer and not self._tracker.received_since(agent_id, requested_at)
+
+    async def _request_heartbeats(self, agents: Sequence[str], now: float) -> None:
+        if not agents:
+            return
+        self._requested_at |= dict.fromkeys(agents, now)
+        _log.warning(
+            "Agents are silent; they are asked for a heartbeat before they count as lost.",
+            action="losses.asked",
+            agents=sorted(agents),
+        )
+        await self._bus.publish([build_message(self._heartbeat_request(agent_id)) for agent_id in agents])
+
+    def _heartbeat_request(self, agent_id: str) -> AgentHeartbeatRequested:
+        return AgentHeartbeatRequested(
+            id=self._entropy.new_id_text(),
+            source=SOURCE,
+            time=self._clock.now(),
+            subject=agent_id,
+            data=AgentHeartbeatRequestedData(agent_id=agent_id),
+        )
+
+    # -- both --------------------------------------------------------------------------------------------
+
+    async def _declare(self, last_seen: Mapping[UUID, datetime | None], *, unlisted: bool) -> None:
+        """Claim these and say that they are lost; each is claimed by one supervisor at a time."""
+        job_ids = sorted(last_seen)
+        for start in range(0, len(job_ids), _BATCH_SIZE):
+            now = self._clock.now()
+            some = job_ids[start : start + _BATCH_SIZE]
+            rows = await self._store.claim_lost(some, now, now + self._timings.claim)
+            await self._publish(
+                lost_event(row, last_seen[row.job_id] or row.started_at or now, now, unlisted=unlisted)
+                for row in rows
+            )
+
+    async def _publish(self, events: Iterable[Event[Any]]) -> None:
+        """Once, and not until it succeeds: what was true before an outage need not be true after it."""
+        messages = [build_message(event) for event in events]
+        if not messages:
+            return
+        results = await self._bus.publish(messages)
+        unconfirmed = sum(result is not PublishResult.CONFIRMED for result in results)
+        _log.warning(
+            "Attempts are declared lost.",
+            action="losses.declared",
+            jobs=len(messages),
+            unconfirmed=unconfirmed,
+        )

@@ -1,0 +1,287 @@
+"""observe: what becomes of attempts, heard in batches, judged, saved, told, and only then acknowledged.
+
+Safe to be killed anywhere and run again with the same batch: a save counts once by its version, and an event
+whose effect is in the row already repeats what there was to tell.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from datetime import datetime
+from uuid import UUID
+
+from warrener_contracts.codec import DecodedEvent, DecodeFailure
+from warrener_contracts.events import AttemptLost, BreakerSetRequested, Checkpoint, JobCancelRequested, Reason
+from warrener_contracts.inbox import decode_all
+from warrener_contracts.messages import Message, encode, batch_parked
+from warrener_contracts.states import JobState
+from warrener_contracts.topology import DEAD, MAX_EVENTS, STATUS_QUEUE
+from warrener_contracts.decode_failures import format_reason_counts
+from warrener_runtime.bus.port import Bus, Delivery, Subscription
+from warrener_runtime.clock import Clock, Entropy
+from warrener_runtime.logs import get_logger
+from warrener_runtime.telemetry import Telemetry, TraceContext
+from warrener_store.port import StateStore
+from warrener_store.rows import JobRow
+from warrener_supervisor import effects, checkpointing, snoozing
+from warrener_supervisor.breakers.monitor import BreakerMonitor
+from warrener_supervisor.escalation.incident_reporter import IncidentCommand, IncidentReporter
+from warrener_supervisor.batch import JudgedEvent, JobBatch, judge_all
+from warrener_supervisor.tracing import judge_span
+from warrener_supervisor.mixed_queues import mixed_queues
+from warrener_supervisor.context import JudgeContext
+from warrener_supervisor.parking import parked_bytes, parked_event
+from warrener_supervisor.requeue import ParkedCommand, ParkedMessageRequeuer
+from warrener_supervisor.timings import Timings
+from warrener_supervisor.success_fast_path import SuccessFastPath
+from warrener_supervisor.signals import SIGNALS, job_of
+from warrener_supervisor.notifications import render_messages
+from warrener_supervisor.cancel_tree import TreeCanceller
+from warrener_supervisor.cancel_before_request import tombstone_for
+from warrener_supervisor.verdicts import JobTransition, ParkDecision, Notification
+
+_log = get_logger("observe")
+
+_MAX_ROUNDS = 20  # others save the same jobs meanwhile; each round at least one of us gets on
+
+
+class Contended(Exception):
+    """Others changed the same jobs again and again; the batch is tried anew after a pause."""
+
+
+@dataclass(slots=True)
+class StatusBatch:
+    """What one batch of the status queue holds, sorted by who is to do something about it."""
+
+    entries: list[JudgedEvent] = field(default_factory=list[JudgedEvent])
+    breaker_commands: list[BreakerSetRequested] = field(default_factory=list[BreakerSetRequested])
+    incident_commands: list[IncidentCommand] = field(default_factory=list[IncidentCommand])
+    parked_commands: list[ParkedCommand] = field(default_factory=list[ParkedCommand])
+    parked: list[Message] = field(default_factory=list[Message])
+
+
+class StatusConsumer:
+    """The verb that hears the status queue."""
+
+    def __init__(
+        self,
+        bus: Bus,
+        store: StateStore,
+        clock: Clock,
+        *,
+        entropy: Entropy,
+        telemetry: Telemetry,
+        timings: Timings,
+        breakers: BreakerMonitor,
+        incidents: IncidentReporter,
+        max_events: int = MAX_EVENTS,
+    ) -> None:
+        self._bus = bus
+        self._store = store
+        self._clock = clock
+        self._entropy = entropy
+        self._telemetry = telemetry
+        self._timings = timings
+        self._breakers = breakers
+        self._incidents = incidents
+        self._requeue = ParkedMessageRequeuer(bus, store)
+        self._max_events = max_events
+        self._tree_canceller = TreeCanceller(bus, store, clock)
+        self._success_fast_path = SuccessFastPath(store, clock, telemetry, breakers)
+
+    async def handle(self, subscription: Subscription, deliveries: list[Delivery]) -> None:
+        """Judge one batch. Raises for infrastructure's sake alone, and then nothing is acknowledged."""
+        received = await self._read(deliveries)
+        for command in received.breaker_commands:
+            await self._breakers.apply_command(command)
+        messages = received.parked + await self._settle(received.entries)
+        await self._breakers.evaluate()
+        await self._incidents.apply_commands(received.incident_commands)
+        await self._requeue.carry_out(received.parked_commands)
+        await self._tree_canceller.cancel(_with_trees(received.entries))
+        _log_parked(messages)
+        refused = await effects.publish(self._bus, batch_parked(messages), self._clock)
+        await effects.keep_unpublished(self._store, refused, self._clock)
+        await subscription.ack(deliveries)
+        _log.debug(
+            "News of attempts was judged.",
+            action="observe.judged",
+            events=len(received.entries),
+            told=len(messages),
+        )
+
+    async def _read(self, deliveries: Iterable[Delivery]) -> StatusBatch:
+        received = StatusBatch()
+        for _, events in await decode_all(deliveries, max_events=self._max_events):
+            for found in events:
+                if isinstance(found, DecodeFailure):
+                    received.parked.append(parked_bytes(found, STATUS_QUEUE.name))
+                elif type(found.event) in SIGNALS:
+                    received.entries.append(JudgedEvent(found.event, self._entropy.chance(), found))
+                elif isinstance(found.event, BreakerSetRequested):
+                    received.breaker_commands.append(found.event)
+                elif isinstance(found.event, IncidentCommand):
+                    received.incident_commands.append(found.event)
+                elif isinstance(found.event, ParkedCommand):
+                    received.parked_commands.append(found.event)
+                else:
+                    received.parked.append(_park(found, Reason.WRONG_QUEUE, "expected news of attempts here"))
+        return received
+
+    async def _settle(self, entries: Sequence[JudgedEvent]) -> list[Message]:
+        """Judge and save until every entry counts; what there is to tell."""
+        left: dict[UUID, list[JudgedEvent]] = {}
+        for entry in entries:
+            left.setdefault(job_of(entry.event), []).append(entry)
+        messages = await self._success_fast_path.complete(left)
+        for _ in range(_MAX_ROUNDS):
+            if not left:
+                return messages
+            messages += await self._round(left)
+        if left:
+            raise Contended(f"expected to save {len(left)} jobs in {_MAX_ROUNDS} rounds, others were faster")
+        return messages
+
+    async def _round(self, left: dict[UUID, list[JudgedEvent]]) -> list[Message]:
+        rows = await self._store.jobs_by_id(left.keys())
+        if len(rows) < len(left):
+            rows |= await self._insert_tombstones(left, rows)
+        messages = [message for job_id in left.keys() - rows.keys() for message in _unknown(left.pop(job_id))]
+        snoozes = await snoozing.count_snoozes(self._store, rows, left)
+        seen = await self._seen(left)
+        context = JudgeContext(
+            self._clock.now(), self._timings, holding=self._breakers.holding, snoozes=snoozes, seen=seen
+        )
+        judged = [_judge(rows[job_id], entries, context) for job_id, entries in left.items()]
+        await checkpointing.save_checkpoints(self._store, judged)
+        applied, refused = await effects.save(self._store, judged)
+        await self._incidents.raise_dead_jobs(_dead(judged, applied))
+        await self._incidents.raise_cases(mixed_queues(judged, context.now))
+        settled: list[JobBatch] = []
+        for batch in judged:
+            job_id = batch.row.job_id
+            if job_id in refused:
+                messages += [
+                    _park(_origin_of(entry), Reason.BAD_FIELDS, "the store refuses it") for entry in left.pop(job_id)
+                ]
+            elif job_id in applied or not batch.saves:
+                del left[job_id]
+                self._breakers.record(batch)
+                settled.append(batch)
+        checkpoints = await checkpointing.load_for_dispatch(self._store, settled)
+        for batch in settled:
+            messages += self._messages_for(batch, checkpoints.get(batch.row.job_id))
+        return messages
+
+    async def _seen(self, left: Mapping[UUID, Sequence[JudgedEvent]]) -> Mapping[str, datetime]:
+        """When agents were last seen; asked only where an attempt is said to be lost with one."""
+        if not any(isinstance(entry.event, AttemptLost) for entries in left.values() for entry in entries):
+            return {}
+        return {agent.agent_id: agent.last_seen_at for agent in await self._store.agents()}
+
+    async def _insert_tombstones(
+        self, left: Mapping[UUID, Sequence[JudgedEvent]], rows: Mapping[UUID, JobRow]
+    ) -> dict[UUID, JobRow]:
+        """The jobs of which only the cancel has been heard: from now on they are there, and over."""
+        now = self._clock.now()
+        cancels = [
+            entry.event
+            for job_id in left.keys() - rows.keys()
+            for entry in left[job_id]
+            if isinstance(entry.event, JobCancelRequested)
+        ]
+        if not cancels:
+            return {}
+        inserted = await self._store.insert_jobs([tombstone_for(event, now) for event in cancels])
+        return {one.row.job_id: one.row for one in inserted}
+
+    def _messages_for(self, batch: JobBatch, checkpoint: Checkpoint | None) -> list[Message]:
+        messages = render_messages(
+            batch.row,
+            batch.notifications,
+            answers=batch.answers,
+            now=self._clock.now(),
+            trace=self._trace(batch),
+            timings=self._timings,
+            checkpoint=checkpoint,
+        )
+        for entry, decision in batch.decisions:
+            if isinstance(decision, ParkDecision):
+                messages.append(_park(_origin_of(entry), decision.reason, decision.why))
+        _log_if_dead(batch)
+        return messages
+
+    def _trace(self, batch: JobBatch) -> TraceContext:
+        """The context of the last judgement."""
+        row = batch.row
+        last = TraceContext(row.traceparent, row.tracestate)
+        for entry, decision in batch.decisions:
+            if isinstance(decision, JobTransition):
+                last = judge_span(self._telemetry, row, entry.event, decision.verdict, otherwise=last)
+        return last
+
+
+def _with_trees(entries: Iterable[JudgedEvent]) -> list[JobCancelRequested]:
+    return [
+        entry.event for entry in entries if isinstance(entry.event, JobCancelRequested) and entry.event.data.tree
+    ]
+
+
+def _judge(row: JobRow, entries: Sequence[JudgedEvent], context: JudgeContext) -> JobBatch:
+    """Fold; where the judge itself fails at a job, its events are parked and the others go on."""
+    try:
+        return judge_all(row, entries, context)
+    except Exception as error:  # noqa: BLE001 - one job must not stop the others
+        _log.exception("The judge failed: a bug.", action="observe.bug", job_id=str(row.job_id))
+        parked = ParkDecision(Reason.IMPOSSIBLE, f"the judge failed at it: {type(error).__name__}: {error}")
+        return JobBatch(row, decisions=[(entry, parked) for entry in entries])
+
+
+def _dead(judged: Iterable[JobBatch], applied: Set[UUID]) -> list[JobRow]:
+    """The jobs that are dead by what was judged, or were so before: the second is a repeat of the first."""
+    return [
+        batch.row
+        for batch in judged
+        if Notification.DEAD in batch.notifications and (batch.row.job_id in applied or not batch.saves)
+    ]
+
+
+def _unknown(entries: Iterable[JudgedEvent]) -> list[Message]:
+    return [
+        _park(_origin_of(entry), Reason.UNKNOWN_JOB, f"no job {job_of(entry.event)} is in the store")
+        for entry in entries
+    ]
+
+
+def _origin_of(entry: JudgedEvent) -> DecodedEvent:
+    return entry.origin or DecodedEvent(entry.event, encode(entry.event))
+
+
+def _park(found: DecodedEvent, reason: Reason, detail: str) -> Message:
+    return parked_event(found, STATUS_QUEUE.name, reason, detail)
+
+
+def _log_parked(messages: Iterable[Message]) -> None:
+    """One line for a batch, however many there are."""
+    if not (parked := [message.headers for message in messages if message.exchange == DEAD]):
+        return
+    _log.error(
+        "Status events cannot be used and are parked.",
+        action="observe.parked",
+        events=len(parked),
+        reasons=format_reason_counts(Counter(Reason(headers["warrener-reason"]) for headers in parked)),
+        detail=parked[0]["warrener-detail"],
+    )
+
+
+def _log_if_dead(batch: JobBatch) -> None:
+    row = batch.row
+    if batch.saves and row.state is JobState.DEAD:
+        _log.warning(
+            "A job is dead.",
+            action="observe.dead",
+            job_id=str(row.job_id),
+            job_type=row.job_type,
+            attempts=row.attempt,
+            error=row.error.message if row.error else None,
+        )

@@ -1,0 +1,181 @@
+"""Events as agents, the watchdog and askers say them, and jobs as the store holds them."""
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypedDict
+from uuid import UUID
+
+from warrener_contracts.events import (
+    AttemptCancelled,
+    AttemptCancelledData,
+    AttemptFailed,
+    AttemptFailedData,
+    AttemptLost,
+    AttemptLostData,
+    AttemptStartTimedOut,
+    AttemptStartTimedOutData,
+    AttemptProgressed,
+    AttemptProgressedData,
+    AttemptReleased,
+    AttemptReleasedData,
+    AttemptStarted,
+    AttemptStartedData,
+    AttemptSucceeded,
+    AttemptSucceededData,
+    AttemptTimedOut,
+    AttemptTimedOutData,
+    ErrorInfo,
+    ErrorKind,
+    Event,
+    JobCancelRequested,
+    JobCancelRequestedData,
+    JobDeadlinePassed,
+    JobDeadlinePassedData,
+)
+from warrener_contracts.state_machine import Signal
+from warrener_contracts.policy import Backoff, Guarantee, JobPolicy
+from warrener_contracts.states import JobState
+from warrener_store.rows import JobRow
+
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+JOB = UUID("01890000-0000-7000-8000-000000000001")
+STARTED = NOW - timedelta(seconds=30)
+BOOM = ErrorInfo(kind=ErrorKind.ERROR, type="Boom", message="boom")
+
+
+def _of(attempt: int, agent: str = "agent-1", job_id: UUID = JOB) -> dict[str, Any]:
+    return {"job_id": job_id, "attempt": attempt, "job_type": "flights.load", "agent_id": agent}
+
+
+class _Name(TypedDict):
+    id: str
+    source: str
+
+
+def _name(what: str, attempt: int) -> _Name:
+    return {"id": f"{what}-{attempt}", "source": "test"}
+
+
+def started(attempt: int = 1, agent: str = "agent-1", at: datetime = STARTED) -> AttemptStarted:
+    return AttemptStarted(
+        **_name("started", attempt), data=AttemptStartedData(**_of(attempt, agent), started_at=at)
+    )
+
+
+def progressed(attempt: int = 1) -> AttemptProgressed:
+    data = AttemptProgressedData(**_of(attempt), fraction=0.5, note="half")
+    return AttemptProgressed(**_name("progressed", attempt), data=data)
+
+
+def succeeded(attempt: int = 1, result: Any = None, job_id: UUID = JOB) -> AttemptSucceeded:
+    data = AttemptSucceededData(
+        **_of(attempt, job_id=job_id),
+        started_at=STARTED,
+        finished_at=NOW,
+        result=result,
+        recorded_attempt=attempt,
+    )
+    return AttemptSucceeded(**_name("succeeded", attempt), data=data)
+
+
+def failed(
+    attempt: int = 1, error: ErrorInfo = BOOM, agent: str = "agent-1", at: datetime = STARTED, **more: Any
+) -> AttemptFailed:
+    data = AttemptFailedData(**_of(attempt, agent), started_at=at, finished_at=NOW, error=error, **more)
+    return AttemptFailed(**_name("failed", attempt), data=data)
+
+
+def snoozed(attempt: int = 1, seconds: float = 90) -> AttemptFailed:
+    snooze_error = ErrorInfo(kind=ErrorKind.ERROR, type="warrener_agent.failures.Snooze", message="not there yet")
+    return failed(attempt, snooze_error, retry_after_seconds=seconds, snoozed=True)
+
+
+def stopped(attempt: int = 1, **more: Any) -> AttemptCancelled:
+    fields: dict[str, Any] = {"started_at": STARTED, "finished_at": NOW, "reason": "asked", **more}
+    data = AttemptCancelledData(**_of(attempt), **fields)
+    return AttemptCancelled(**_name("cancelled", attempt), data=data)
+
+
+def withdrawn(attempt: int = 1) -> AttemptCancelled:
+    return stopped(attempt, reason="sold out", by_handler=True)
+
+
+def released(attempt: int = 1) -> AttemptReleased:
+    return AttemptReleased(
+        **_name("released", attempt), data=AttemptReleasedData(**_of(attempt), reason="drain")
+    )
+
+
+def timed_out(attempt: int = 1) -> AttemptTimedOut:
+    data = AttemptTimedOutData(**_of(attempt), timeout_seconds=60)
+    return AttemptTimedOut(**_name("timed-out", attempt), data=data)
+
+
+def lost(attempt: int = 1) -> AttemptLost:
+    return AttemptLost(**_name("lost", attempt), data=AttemptLostData(**_of(attempt), last_seen_at=STARTED))
+
+
+def overdue(attempt: int = 1) -> AttemptStartTimedOut:
+    return AttemptStartTimedOut(**_name("overdue", attempt), data=AttemptStartTimedOutData(**_of(attempt)))
+
+
+def cancel(reply_to: str | None = None, job_id: UUID = JOB) -> JobCancelRequested:
+    return JobCancelRequested(
+        id="cancel-1", source="test", data=JobCancelRequestedData(job_id=job_id, reply_to=reply_to)
+    )
+
+
+def deadline() -> JobDeadlinePassed:
+    return JobDeadlinePassed(
+        id="deadline-1", source="test", data=JobDeadlinePassedData(job_id=JOB, deadline=NOW)
+    )
+
+
+OF_SIGNAL: Mapping[Signal, Callable[[int], Event[Any]]] = {
+    Signal.ALIVE: started,
+    Signal.SUCCEEDED: succeeded,
+    Signal.FAILED: failed,
+    Signal.SNOOZED: snoozed,
+    Signal.STOPPED: stopped,
+    Signal.WITHDRAWN: withdrawn,
+    Signal.RELEASED: released,
+    Signal.TIMED_OUT: timed_out,
+    Signal.LOST: lost,
+    Signal.OVERDUE: overdue,
+    Signal.CANCEL_REQUESTED: lambda _: cancel(),
+    Signal.DEADLINE_PASSED: lambda _: deadline(),
+}
+"""One event for each signal that the supervisor hears; REQUESTED and DUE are the scheduler's."""
+
+MakeRow = Callable[..., JobRow]
+
+
+def make(state: JobState = JobState.QUEUED, **changes: Any) -> JobRow:
+    """A row that the store would take, in this state."""
+    fields: dict[str, Any] = {
+        "job_id": JOB,
+        "job_type": "flights.load",
+        "queue": "default",
+        "arguments": {"path": "a.csv"},
+        "guarantee": Guarantee.IDEMPOTENT,
+        "policy": JobPolicy(max_attempts=3, max_losses=2, backoff=Backoff(jitter=0.0)),
+        "source": "test",
+        "requested_at": NOW - timedelta(minutes=2),
+        "accepted_at": NOW - timedelta(minutes=2),
+        "state": state,
+        "attempt": 0 if state is JobState.WAITING else 1,
+        "updated_at": NOW - timedelta(minutes=1),
+        "wake_at": None if state.terminal else NOW,
+        "finished_at": NOW if state.terminal else None,
+    }
+    if state in (JobState.QUEUED, JobState.RUNNING, JobState.RETRYING):
+        fields["dispatched_at"] = NOW - timedelta(minutes=1)
+    if state is JobState.RETRYING:
+        fields["due_at"] = NOW
+    if state is JobState.RUNNING:
+        fields |= {
+            "owner": "agent-1",
+            "started_at": NOW - timedelta(seconds=40),
+            "lease_until": NOW - timedelta(seconds=1),
+        }
+    return JobRow(**(fields | changes))

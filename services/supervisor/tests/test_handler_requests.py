@@ -1,0 +1,166 @@
+"""What policies and handlers choose: curves, names of errors, ages, snoozes, withdrawals."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from services.supervisor.tests import event_factory
+from services.supervisor.tests.event_factory import NOW, MakeRow
+
+from warrener_contracts.events import ErrorInfo, ErrorKind, Event
+from warrener_contracts.policy import Backoff, JobPolicy
+from warrener_contracts.states import JobState
+from warrener_store.rows import AttemptEnd, JobRow
+from warrener_supervisor.judgement import judge
+from warrener_supervisor.context import JudgeContext
+from warrener_supervisor.timings import Timings
+from warrener_supervisor.verdicts import JobTransition, Notification
+
+AT = JudgeContext(NOW, Timings())  # its chance is the middle of the jitter
+
+
+def judged(row: JobRow, event: Event[Any]) -> JobTransition:
+    decision = judge(row, event, AT)
+    assert isinstance(decision, JobTransition), decision
+    return decision
+
+
+def raised(name: str, *bases: str, **more: Any) -> ErrorInfo:
+    return ErrorInfo(kind=ErrorKind.ERROR, type=name, message="", bases=bases, **more)
+
+
+# -- curves ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("backoff", "waits"),
+    [
+        (Backoff.fixed("30s"), [30, 30, 30]),
+        (Backoff.linear("10s", limit="25s"), [10, 20, 25]),
+        (Backoff.exponential("2s", factor=10, limit="1m"), [2, 20, 60]),
+        (Backoff.listed("1s", "10m", "6h"), [1, 600, 21600]),
+    ],
+    ids=["fixed", "linear", "exponential", "listed"],
+)
+def test_each_failure_waits_by_the_curve_of_the_policy(
+    make_row: MakeRow, backoff: Backoff, waits: list[float]
+) -> None:
+    for failures, wait in enumerate(waits):
+        row = make_row(JobState.RUNNING, failures=failures, policy=JobPolicy(backoff=backoff))
+        again = judged(row, event_factory.failed()).row
+        due_at = NOW + timedelta(seconds=wait)
+        by_the_ladder = wait <= 3600
+        assert again.due_at == due_at
+        assert again.wake_at == due_at + (Timings().ladder_grace if by_the_ladder else timedelta(0))
+
+
+# -- names -------------------------------------------------------------------------------------------------
+
+
+def test_an_error_that_no_retry_names_is_death_and_is_explained(make_row: MakeRow) -> None:
+    row = make_row(JobState.RUNNING, policy=JobPolicy(no_retry=("OSError",)))
+    decision = judged(row, event_factory.failed(error=raised("ConnectionResetError", "ConnectionError", "OSError")))
+    assert decision.row.state is JobState.DEAD
+    assert decision.dead_letter is not None
+    assert decision.dead_letter.reason == "no_retry names ConnectionResetError"
+
+
+def test_only_what_retry_on_names_is_tried_again(make_row: MakeRow) -> None:
+    row = make_row(JobState.RUNNING, policy=JobPolicy(retry_on=("requests.*",)))
+    assert judged(row, event_factory.failed(error=raised("requests.Timeout"))).row.state is JobState.RETRYING
+    assert judged(row, event_factory.failed(error=raised("KeyError"))).row.state is JobState.DEAD
+
+
+def test_a_handlers_request_to_be_tried_again_counts_before_the_names(make_row: MakeRow) -> None:
+    row = make_row(JobState.RUNNING, policy=JobPolicy(retry_on=("requests.*",), no_retry=("*",)))
+    failure = event_factory.failed(error=raised("warrener_agent.failures.RetryAfter"), retry_after_seconds=30)
+    assert judged(row, failure).row.due_at == NOW + timedelta(seconds=30)
+
+
+def test_a_request_may_try_again_what_its_job_type_would_not(make_row: MakeRow) -> None:
+    row = make_row(JobState.RUNNING, policy=JobPolicy())
+    error = raised("app.Closed", retryable=False, by_class=True)
+    assert judged(row, event_factory.failed(error=error)).row.state is JobState.RETRYING
+    assert judged(row, event_factory.failed(error=raised("Fail", retryable=False))).row.state is JobState.DEAD
+
+
+# -- age ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("word", [event_factory.failed(), event_factory.lost(), event_factory.snoozed(seconds=1)])
+def test_no_attempt_begins_past_the_greatest_age(make_row: MakeRow, word: Event[Any]) -> None:
+    """The job was accepted two minutes ago; the next attempt would begin in a second."""
+    young = JobPolicy(max_age=timedelta(minutes=2, seconds=1), backoff=Backoff.fixed(1))
+    assert judged(make_row(JobState.RUNNING, policy=young, losses=1), word).row.state is JobState.RETRYING
+    old = JobPolicy(max_age=timedelta(minutes=2), backoff=Backoff.fixed(1))
+    decision = judged(make_row(JobState.RUNNING, policy=old, losses=1), word)
+    assert decision.row.state is JobState.DEAD
+    assert decision.dead_letter is not None
+    assert "past its greatest age" in decision.dead_letter.reason
+    assert decision.row.error is not None, "the world is told what went wrong"
+
+
+def test_what_its_agent_gives_back_is_not_too_old(make_row: MakeRow) -> None:
+    row = make_row(JobState.RUNNING, policy=JobPolicy(max_age=timedelta(seconds=1)))
+    assert judged(row, event_factory.released()).row.state is JobState.RETRYING
+
+
+# -- snoozes -----------------------------------------------------------------------------------------------
+
+
+def test_a_snooze_is_not_charged_and_comes_again_under_the_next_number(make_row: MakeRow) -> None:
+    decision = judged(make_row(JobState.RUNNING, attempt=3, failures=2), event_factory.snoozed(3, seconds=90))
+    row = decision.row
+    assert (row.state, row.attempt, row.failures, row.error) == (JobState.RETRYING, 4, 2, None)
+    assert row.due_at == NOW + timedelta(seconds=90)
+    assert decision.notifications == {Notification.DISPATCH}, "the world hears of no retry: nothing went wrong"
+    assert decision.attempt is not None
+    assert (decision.attempt.end, decision.attempt.error) == (AttemptEnd.SNOOZED, None)
+    assert decision.attempt.verdict.endswith(": not there yet")
+
+
+def test_a_snooze_longer_than_the_ladder_waits_in_the_store(make_row: MakeRow) -> None:
+    row = judged(make_row(JobState.RUNNING), event_factory.snoozed(seconds=86_400)).row
+    assert row.wake_at == row.due_at == NOW + timedelta(days=1)
+
+
+def test_a_snooze_of_no_time_waits_as_long_as_the_shortest_delay_level(make_row: MakeRow) -> None:
+    assert judged(make_row(JobState.RUNNING), event_factory.snoozed(seconds=0)).row.due_at == NOW + timedelta(
+        seconds=1
+    )
+
+
+def test_who_snoozes_for_ever_is_charged_and_dies(make_row: MakeRow) -> None:
+    policy = JobPolicy(max_attempts=2, max_snoozes=3)
+    row = make_row(JobState.QUEUED, policy=policy)
+    ends: list[tuple[JobState, int]] = []
+    while not row.state.terminal:
+        row = judged(row, event_factory.snoozed(row.attempt)).row
+        ends.append((row.state, row.failures))
+    again = JobState.RETRYING
+    assert ends == [(again, 0), (again, 0), (again, 0), (again, 1), (JobState.DEAD, 2)]
+    assert row.error is not None
+    assert "it has snoozed 3 times; not there yet" in row.error.message
+
+
+def test_what_is_snoozed_and_requested_to_be_cancelled_is_cancelled(make_row: MakeRow) -> None:
+    snoozing = judged(make_row(JobState.RUNNING), event_factory.snoozed()).row
+    assert judged(snoozing, event_factory.cancel()).row.state is JobState.CANCELLED
+
+
+# -- withdrawals -------------------------------------------------------------------------------------------
+
+
+def test_a_job_ends_cancelled_at_its_own_request(make_row: MakeRow) -> None:
+    decision = judged(make_row(JobState.RUNNING), event_factory.withdrawn())
+    assert (decision.row.state, decision.row.failures) == (JobState.CANCELLED, 0)
+    assert decision.row.cancel_reason == "by its handler: sold out"
+    assert decision.attempt is not None
+    assert decision.attempt.end is AttemptEnd.CANCELLED
+    assert decision.attempt.verdict == "cancelled: by its handler: sold out"
+    assert decision.notifications == {Notification.FINISHED}
+
+
+def test_who_requested_first_is_named(make_row: MakeRow) -> None:
+    row = make_row(JobState.RUNNING, cancel_reason="no need")
+    assert judged(row, event_factory.withdrawn()).row.cancel_reason == "no need"

@@ -1,0 +1,219 @@
+"""When an attempt is declared lost, and what a loss costs that was none."""
+
+from collections.abc import AsyncIterator, Sequence
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+from services.supervisor.tests.harness import SupervisorHarness
+from services.supervisor.tests.event_factory import JOB, NOW, make
+
+from warrener_contracts import topology
+from warrener_contracts.events import (
+    AgentHeartbeat,
+    AgentHeartbeatData,
+    AgentHeartbeatRequested,
+    AttemptCancel,
+    HeartbeatAttempt,
+)
+from warrener_contracts.states import JobState
+from warrener_runtime.bus.memory import MemoryBus
+from warrener_runtime.seeded_entropy import SeededEntropy
+from warrener_runtime.telemetry import Telemetry
+from warrener_store.memory import MemoryStore
+from warrener_store.port import StoreUnavailable
+from warrener_store.rows import AgentRow, JobRow
+from warrener_supervisor.settings import SupervisorSettings
+from warrener_supervisor.wiring import assemble
+
+OTHER = UUID("01890000-0000-7000-8000-000000000002")
+
+
+@pytest.fixture
+async def harness() -> AsyncIterator[SupervisorHarness]:
+    """A supervisor that watches a job of each of two agents."""
+    one = SupervisorHarness()
+    await one.open(
+        running(JOB),
+        running(OTHER, owner="agent-2"),
+    )
+    yield one
+    await one.close()
+
+
+def running(job_id: UUID, *, owner: str = "agent-1") -> JobRow:
+    later = NOW + timedelta(hours=1)
+    return make(JobState.RUNNING, job_id=job_id, owner=owner, lease_until=NOW, wake_at=later)
+
+
+def beat(agent: str, *running: tuple[UUID, int]) -> AgentHeartbeat:
+    data = AgentHeartbeatData(
+        agent_id=agent,
+        host="here",
+        pid=1,
+        queues=("default",),
+        slots=4,
+        running=tuple(HeartbeatAttempt(job_id=job_id, attempt=attempt) for job_id, attempt in running),
+        started_at=NOW,
+    )
+    return AgentHeartbeat(id=f"beat-{agent}", source=agent, data=data)
+
+
+async def both_beat(harness: SupervisorHarness, seconds: int) -> None:
+    """Two agents send their heartbeats for so long."""
+    for _ in range(seconds // 2):
+        await harness.publish(beat("agent-1", (JOB, 1)))
+        await harness.publish(beat("agent-2", (OTHER, 1)), then=2)
+
+
+async def row_of(harness: SupervisorHarness, job_id: UUID = JOB) -> JobRow:
+    return (await harness.store.jobs_by_id([job_id]))[job_id]
+
+
+def requested_agents(harness: SupervisorHarness) -> list[str]:
+    """The agents that were asked for a heartbeat."""
+    published = harness.published(topology.CONTROL)
+    return [event.data.agent_id for event in published if isinstance(event, AgentHeartbeatRequested)]
+
+
+async def test_a_silent_agent_is_probed_before_its_lease_is_over_and_an_answer_keeps_what_it_runs(
+    harness: SupervisorHarness,
+) -> None:
+    await both_beat(harness, 10)
+    for _ in range(2):
+        await harness.publish(beat("agent-2", (OTHER, 1)), then=1.5)
+    assert not requested_agents(harness)
+    await harness.publish(beat("agent-2", (OTHER, 1)), then=1.5)
+    assert requested_agents(harness) == ["agent-1"]
+    assert harness.addresses(topology.CONTROL) == ["agent.agent-1"]
+    await harness.publish(beat("agent-1", (JOB, 1)), then=7)
+    assert ((await row_of(harness)).attempt, (await row_of(harness)).losses) == (1, 0)
+
+
+async def test_one_that_does_not_answer_is_lost_when_its_lease_is_over(harness: SupervisorHarness) -> None:
+    await both_beat(harness, 10)
+    for _ in range(4):
+        await harness.publish(beat("agent-2", (OTHER, 1)), then=2)
+    row = await row_of(harness)
+    assert (row.state, row.attempt, row.losses) == (JobState.RETRYING, 2, 1)
+    assert requested_agents(harness) == ["agent-1"], "once"
+    assert (await row_of(harness, OTHER)).attempt == 1
+
+
+async def test_a_sign_that_only_the_store_has_counts_too(harness: SupervisorHarness) -> None:
+    """Another supervisor has received the heartbeats."""
+    await both_beat(harness, 10)
+    for _ in range(10):
+        agents = {agent.agent_id: agent for agent in await harness.store.agents()}
+        await harness.store.put_agents([seen_now(agents["agent-1"], harness)])
+        await harness.publish(beat("agent-2", (OTHER, 1)), then=2)
+    assert (await row_of(harness)).losses == 0
+    assert not requested_agents(harness)
+
+
+def seen_now(agent: AgentRow, harness: SupervisorHarness) -> AgentRow:
+    return AgentRow(
+        agent_id=agent.agent_id,
+        host=agent.host,
+        pid=agent.pid,
+        queues=agent.queues,
+        slots=agent.slots,
+        running=agent.running,
+        draining=agent.draining,
+        started_at=agent.started_at,
+        last_seen_at=harness.clock.now(),
+    )
+
+
+async def test_a_loss_that_was_none_is_not_charged(harness: SupervisorHarness) -> None:
+    await both_beat(harness, 10)
+    for _ in range(5):
+        await harness.publish(beat("agent-2", (OTHER, 1)), then=2)
+    assert (await row_of(harness)).losses == 1
+    await harness.publish(beat("agent-1", (JOB, 1)), then=1)
+    row = await row_of(harness)
+    assert (row.state, row.attempt, row.losses, row.error) == (JobState.RETRYING, 2, 0, None)
+    await harness.publish(beat("agent-1", (JOB, 1)), then=1)
+    assert (await row_of(harness)).version == row.version, "it is taken back once"
+    stops = [event for event in harness.published(topology.CONTROL) if isinstance(event, AttemptCancel)]
+    assert not stops, "it may go on until another one runs"
+
+
+async def test_an_earlier_attempt_is_stopped_once_a_later_one_runs(harness: SupervisorHarness) -> None:
+    await both_beat(harness, 10)
+    for _ in range(5):
+        await harness.publish(beat("agent-2", (OTHER, 1)), then=2)
+    await harness.publish(beat("agent-2", (OTHER, 1), (JOB, 2)))
+    await harness.publish(beat("agent-1", (JOB, 1)))
+    (stop,) = [event for event in harness.published(topology.CONTROL) if isinstance(event, AttemptCancel)]
+    assert (stop.data.job_id, stop.data.attempt) == (JOB, 1)
+
+
+async def test_an_agent_that_lives_and_no_longer_lists_an_attempt_has_lost_it(harness: SupervisorHarness) -> None:
+    await both_beat(harness, 10)
+    for _ in range(6):
+        await harness.publish(beat("agent-1"), beat("agent-2", (OTHER, 1)), then=2)
+    row = await row_of(harness)
+    assert (row.attempt, row.losses) == (2, 1)
+    assert row.error is not None
+    assert "agent agent-1 has not named it since" in row.error.message
+
+
+async def test_an_agent_that_runs_something_and_has_never_sent_a_heartbeat_is_lost_too(harness: SupervisorHarness) -> None:
+    await harness.clock.advance(20)
+    assert {(await row_of(harness, job_id)).attempt for job_id in (JOB, OTHER)} == {2}
+
+
+class Away(MemoryStore):
+    """A database that answers nobody."""
+
+    async def put_agents(self, agents: Sequence[AgentRow]) -> None:
+        raise StoreUnavailable("ordered by the test")
+
+
+async def test_a_supervisor_without_its_database_swallows_nobodys_heartbeats(harness: SupervisorHarness) -> None:
+    """With one queue for both it took those of every second agent."""
+    bus = MemoryBus(harness.broker)
+    settings, silent = SupervisorSettings(), Telemetry.disabled()
+    other: Any = assemble(bus, Away(), harness.clock, SeededEntropy(2), silent, settings)
+    await bus.start()
+    await other.start()
+    await both_beat(harness, 60)
+    assert {(await row_of(harness, job_id)).losses for job_id in (JOB, OTHER)} == {0}
+    await other.stop()
+    await bus.close()
+
+
+async def test_heartbeats_cost_by_agents_and_not_by_jobs() -> None:
+    """500 running jobs of one agent, for a minute of heartbeats."""
+    counting = Counting()
+    harness = SupervisorHarness(counting)
+    ids = [UUID(int=number) for number in range(1, 501)]
+    await harness.open(*map(running, ids))
+    for _ in range(30):
+        await harness.publish(beat("agent-1", *((job_id, 1) for job_id in ids)), then=2)
+    assert {row.attempt for row in (await harness.store.jobs_by_id(ids)).values()} == {1}
+    assert counting.short_rows <= len(ids) * (1 + 60 // 20 + 1), "once each, and one comparison in 20 s"
+    assert {row.version for row in counting.jobs.values()} == {1}, "none was written"
+    await harness.close()
+
+
+class Counting(MemoryStore):
+    """Counts the rows of jobs that are read because of heartbeats."""
+
+    short_rows = 0
+
+    @property
+    def jobs(self) -> dict[UUID, JobRow]:
+        return self._jobs
+
+    async def running_of(self, owners: Any) -> Any:
+        found = await super().running_of(owners)
+        self.short_rows += len(found)
+        return found
+
+    async def running_among(self, job_ids: Any) -> Any:
+        found = await super().running_among(job_ids)
+        self.short_rows += len(found)
+        return found

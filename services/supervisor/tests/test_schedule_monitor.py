@@ -1,0 +1,245 @@
+"""The dead-man alarm (point 6) and the pause after failures (point 2), by supervisors in memory."""
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from services.supervisor.tests.harness import SupervisorHarness
+from services.supervisor.tests.test_schedule_health import at, schedule
+
+from warrener_contracts import topology
+from warrener_contracts.events import SchedulePauseRequested, TickStatus
+from warrener_contracts.states import JobState
+from warrener_contracts.topology import Binding, Queue, Topology
+from warrener_contracts.triggers import EventRule
+from warrener_runtime.bus.memory import MemoryBus
+from warrener_store.escalations import CaseRow
+from warrener_store.schedules.rows import TickRow
+from warrener_store.schedules.watches import WatchRow
+from warrener_store.testing import running_job
+from warrener_supervisor.escalation.incident_reporter import IncidentReporter
+from warrener_supervisor.timings import Timings
+from warrener_supervisor.schedules.monitor import ScheduleMonitor
+
+_RECORDING_QUEUE = Queue("ear.requests", (Binding(topology.REQUESTS, "#"),))
+
+
+@pytest.fixture
+async def harness() -> AsyncIterator[SupervisorHarness]:
+    """A supervisor that runs; a scheduler seems to be there, unless `scheduler` is closed."""
+    harness = SupervisorHarness()
+    await harness.open()
+    await harness.bus.declare(Topology((), (_RECORDING_QUEUE,)))
+    yield harness
+    await harness.close()
+
+
+@pytest.fixture
+async def scheduler(harness: SupervisorHarness) -> AsyncIterator[MemoryBus]:
+    """Somebody consumes requests."""
+    bus = MemoryBus(harness.broker, name="scheduler")
+    await bus.start()
+    await bus.subscribe(topology.REQUESTS_QUEUE.name, prefetch=1)
+    yield bus
+    await bus.close()
+
+
+async def cases(harness: SupervisorHarness, *, closed: bool = False) -> dict[str, CaseRow]:
+    return {case.fingerprint: case for case in await harness.store.escalations.cases(closed=closed)}
+
+
+async def ran(harness: SupervisorHarness, seconds: float, state: JobState, name: str = "hourly") -> None:
+    """A tick whose job has come to this end."""
+    job_id = uuid4()
+    job = replace(running_job(job_id=job_id), state=state, wake_at=None, finished_at=at(seconds + 1))
+    await harness.store.insert_jobs([replace(job, version=2)])
+    moment = at(seconds)
+    await harness.store.add_ticks(
+        [
+            TickRow(
+                schedule=name,
+                nominal_at=moment,
+                fate=TickStatus.FIRED,
+                due_at=moment,
+                decided_at=moment,
+                job_id=job_id,
+                fired_at=moment,
+            )
+        ]
+    )
+
+
+async def expect(harness: SupervisorHarness, **expected: Any) -> None:
+    await harness.store.put_schedules([schedule(due=1e6)])
+    await harness.store.put_watches([WatchRow(name="hourly", since=at(-1), look_at=at(0), **expected)], [])
+
+
+@pytest.mark.usefixtures("scheduler")
+class TestOverdue:
+    async def test_6_a_schedule_that_does_not_tick_is_a_case_until_it_does(self, harness: SupervisorHarness) -> None:
+        await harness.store.put_schedules([schedule(), schedule("fine", 1e6)])
+        await harness.clock.advance(60)
+        (case,) = (await cases(harness)).values()
+        assert (case.fingerprint, case.kind) == ("schedule.overdue:hourly", "schedule.overdue")
+        assert (case.subject, case.job_type, case.times) == ("hourly", "flights.load", 1)
+        assert "schedule hourly has not ticked" in case.sample["text"]
+        assert "schedulers are there (1): their logs say why" in case.sample["text"]
+
+        await harness.store.remove_schedules(["hourly"], harness.clock.now())
+        await harness.clock.advance(10)
+        assert await cases(harness) == {}
+        assert (await cases(harness, closed=True))[case.fingerprint].closed_why == "it ticks again"
+
+    async def test_6_it_is_raised_again_when_it_happens_again(self, harness: SupervisorHarness) -> None:
+        await harness.store.put_schedules([schedule()])
+        await harness.clock.advance(60)
+        later = replace(schedule(due=60), put_at=at(1), asked=schedule(grace=11).asked)
+        await harness.store.put_schedules([later])
+        await harness.clock.advance(10)
+        assert await cases(harness) == {}
+        await harness.clock.advance(60)
+        assert (await cases(harness))["schedule.overdue:hourly"].round == 2
+
+    async def test_6_one_that_is_overdue_when_all_begin_is_given_time(self, harness: SupervisorHarness) -> None:
+        await harness.store.put_schedules([schedule(due=-3600)])
+        await harness.clock.advance(8)
+        assert await cases(harness) == {}
+        await harness.clock.advance(10)
+        assert len(await cases(harness)) == 1
+
+    async def test_6_many_at_once_are_one_case(self, harness: SupervisorHarness) -> None:
+        await harness.store.put_schedules([schedule(f"s{n}") for n in range(100)])
+        await harness.clock.advance(60)
+        assert [*await cases(harness)] == ["schedule.overdue"]
+        await harness.store.remove_schedules([f"s{n}" for n in range(100)], harness.clock.now())
+        await harness.clock.advance(10)
+        assert await cases(harness) == {}
+
+    async def test_6_two_supervisors_raise_and_close_one_case(self, harness: SupervisorHarness) -> None:
+        await second_supervisor(harness)
+        await harness.store.put_schedules([schedule()])
+        await harness.clock.advance(60)
+        assert [case.times for case in (await cases(harness)).values()] == [1]
+
+
+async def second_supervisor(harness: SupervisorHarness) -> None:
+    """A watch of another one, that looks once now and is then left alone by the tests' clock."""
+    incidents = IncidentReporter(harness.store.escalations, harness.clock)
+    other = ScheduleMonitor(harness.bus, harness.store, harness.clock, timings=Timings(), incidents=incidents)
+    await other.run_once()
+
+
+class TestStopped:
+    async def test_6_schedulers_that_have_all_stopped_are_one_case_and_no_schedule_is_blamed(
+        self, harness: SupervisorHarness, scheduler: MemoryBus
+    ) -> None:
+        await harness.store.put_schedules([schedule(f"s{n}", n) for n in range(30)])
+        await scheduler.close()
+        await harness.clock.advance(120)
+        (case,) = (await cases(harness)).values()
+        assert (case.fingerprint, case.times) == ("scheduler.stopped", 1)
+        assert "no scheduler has been there since" in case.sample["text"]
+
+        again = MemoryBus(harness.broker, name="scheduler")
+        await again.start()
+        await again.subscribe(topology.REQUESTS_QUEUE.name, prefetch=1)
+        await harness.clock.advance(8)
+        found = await cases(harness, closed=True)
+        assert found["scheduler.stopped"].closed_why == "a scheduler is there again"
+        assert await cases(harness) == {}, "it has hardly begun to catch up"
+        await harness.clock.advance(20)
+        assert [*await cases(harness)] == ["schedule.overdue"], "it does not"
+        await again.close()
+
+    async def test_6_a_scheduler_is_missed_where_all_schedules_wait_for_events(self, harness: SupervisorHarness) -> None:
+        row = schedule(due=None)
+        asked = row.asked.model_copy(update={"rule": EventRule(key="landed")})
+        await harness.store.put_schedules([replace(row, asked=asked)])
+        await harness.clock.advance(60)
+        assert [*await cases(harness)] == ["scheduler.stopped"]
+
+    async def test_6_without_a_schedule_no_scheduler_is_missed(self, harness: SupervisorHarness) -> None:
+        await harness.clock.advance(120)
+        assert await cases(harness) == {}
+
+    async def test_6_a_supervisor_that_is_started_later_closes_what_another_has_raised(
+        self, harness: SupervisorHarness, scheduler: MemoryBus
+    ) -> None:
+        await harness.store.put_schedules([schedule()])
+        await harness.clock.advance(60)
+        await harness.component.stop()
+        await harness.store.remove_schedules(["hourly"], harness.clock.now())
+        assert len(await cases(harness)) == 1
+        await second_supervisor(harness)
+        assert await cases(harness) == {}
+
+
+@pytest.mark.usefixtures("scheduler")
+class TestSuccess:
+    async def test_6_a_schedule_without_success_is_a_case_until_a_job_succeeds(self, harness: SupervisorHarness) -> None:
+        await expect(harness, success_within=timedelta(seconds=60))
+        await ran(harness, 1, JobState.DEAD)
+        await harness.clock.advance(70)
+        (case,) = (await cases(harness)).values()
+        assert (case.fingerprint, case.times) == ("schedule.unsuccessful:hourly", 1)
+        assert case.job_type == "flights.load"
+        assert case.sample["text"].endswith("; its last job is dead")
+        await ran(harness, 70, JobState.SUCCEEDED)
+        await harness.clock.advance(20)
+        assert await cases(harness) == {}
+
+    async def test_6_of_a_schedule_that_is_over_no_more_is_expected_than_that_its_last_job_succeeds(
+        self, harness: SupervisorHarness
+    ) -> None:
+        for name in ("hourly", "done"):
+            await harness.store.put_schedules([schedule(name, due=None, expect_success_within=60)])
+            expected = WatchRow(name=name, since=at(-1), look_at=at(0), success_within=timedelta(seconds=60))
+            await harness.store.put_watches([expected], [])
+        await ran(harness, 1, JobState.SUCCEEDED, "done")
+        await ran(harness, 1, JobState.DEAD)
+        await harness.clock.advance(600)
+        assert [*await cases(harness)] == ["schedule.unsuccessful:hourly"]
+
+    async def test_6_what_nobody_expects_any_more_is_closed(self, harness: SupervisorHarness) -> None:
+        await expect(harness, success_within=timedelta(seconds=60))
+        await harness.clock.advance(70)
+        assert len(await cases(harness)) == 1
+        await harness.store.remove_schedules(["hourly"], harness.clock.now())
+        await harness.clock.advance(400)
+        assert await cases(harness) == {}
+
+
+def pauses(harness: SupervisorHarness) -> list[SchedulePauseRequested]:
+    published = harness.published(topology.REQUESTS)
+    return [event for event in published if isinstance(event, SchedulePauseRequested)]
+
+
+@pytest.mark.usefixtures("scheduler")
+class TestFailures:
+    async def test_2_a_schedule_whose_last_jobs_have_failed_is_requested_to_pause_and_is_a_case(
+        self, harness: SupervisorHarness
+    ) -> None:
+        await harness.bus.listen(_RECORDING_QUEUE.name, harness._receive)
+        await expect(harness, pause_after=3)
+        for seconds in (1, 2):
+            await ran(harness, seconds, JobState.DEAD)
+        await harness.clock.advance(10)
+        assert pauses(harness) == []
+        await ran(harness, 3, JobState.DEAD)
+        await harness.clock.advance(5)
+        (pause,) = pauses(harness)
+        assert (pause.data.name, pause.data.reason) == ("hourly", "its last 3 jobs have failed")
+        (case,) = (await cases(harness)).values()
+        assert case.fingerprint == "schedule.paused:hourly"
+
+        await harness.store.pause_schedules(["hourly"], paused=True, why=pause.data.reason)
+        await harness.clock.advance(60)
+        assert [one.id for one in pauses(harness)] == [pause.id], "nobody asks for it again"
+        assert len(await cases(harness)) == 1
+        await harness.store.pause_schedules(["hourly"], paused=False)
+        await harness.store.restart_watches(["hourly"], harness.clock.now())
+        await harness.clock.advance(10)
+        assert await cases(harness) == {}, "it was resumed"

@@ -1,0 +1,58 @@
+"""The short way says of every job what the judge says of it."""
+
+import pytest
+from services.supervisor.tests.event_factory import NOW, make
+
+from warrener_contracts.events import AttemptSucceeded, AttemptSucceededData
+from warrener_contracts.states import TERMINAL, JobState
+from warrener_store.memory import MemoryStore
+from warrener_store.rows import JobRow
+from warrener_store.successes import Success
+from warrener_supervisor.judgement import judge
+from warrener_supervisor.context import JudgeContext
+from warrener_supervisor.timings import Timings
+from warrener_supervisor.verdicts import JobTransition, Notification
+
+
+def success_event(row: JobRow, attempt: int) -> AttemptSucceeded:
+    return AttemptSucceeded(
+        id="e1",
+        source="test",
+        time=NOW,
+        data=AttemptSucceededData(
+            job_id=row.job_id,
+            attempt=attempt,
+            job_type=row.job_type,
+            agent_id="a7",
+            started_at=NOW,
+            finished_at=NOW,
+            result={"rows": 3},
+            recorded_attempt=attempt,
+        ),
+    )
+
+
+@pytest.mark.parametrize("state", JobState)
+@pytest.mark.parametrize("attempt", [1, 2, 3])
+@pytest.mark.parametrize("cancelled", [None, "no more use"])
+async def test_it_ends_a_job_exactly_where_the_judge_does_and_as_he_does(
+    state: JobState, attempt: int, cancelled: str | None
+) -> None:
+    over = NOW if state in TERMINAL else None
+    now_at = 0 if state is JobState.WAITING else 2
+    row = make(state, attempt=now_at, cancel_reason=cancelled, finished_at=over)
+    event = success_event(row, attempt)
+    store = MemoryStore()
+    await store.insert_jobs([row])
+    data = event.data
+    success = Success(row.job_id, attempt, data.agent_id, data.result, data.started_at, data.finished_at)
+    ended = await store.succeed_jobs([success], NOW)
+    decision = judge(row, event, JudgeContext(NOW, Timings()))
+    saved = (await store.jobs_by_id([row.job_id]))[row.job_id]
+    if isinstance(decision, JobTransition) and attempt == row.attempt:  # an earlier one's is left to the judge
+        assert saved == decision.row
+        assert await store.attempts_of(row.job_id) == [decision.attempt]
+        assert decision.notifications == {Notification.FINISHED}
+        assert ended.keys() == {row.job_id}
+    else:
+        assert (saved, ended) == (row, {})
