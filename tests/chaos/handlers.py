@@ -12,14 +12,14 @@ from pathlib import Path
 from tests.chaos.effects import FOLDER, EffectWriter, Run
 
 from warrener_agent import Agent, Backoff, JobContext
-from warrener_agent.kinds import Options
+from warrener_agent.job_definitions import JobOptions
 
 agent = Agent()
 _writer = EffectWriter(Path(os.environ.get(FOLDER, ".")))
 _SOON = Backoff.fixed(1, jitter=0.2)
 _BEAT = 0.05  # seconds between two proofs that a handler executes
 # Losses and deaths of agents are what the harness brings about: they must not use up a job.
-_SURVIVES: Options = {"backoff": _SOON, "max_attempts": 8, "max_losses": 1000, "max_deaths": 1000}
+_SURVIVES: JobOptions = {"backoff": _SOON, "max_attempts": 8, "max_losses": 1000, "max_deaths": 1000}
 
 
 class Unlucky(Exception):

@@ -14,7 +14,7 @@ from warrener_agent.ledger import (
     Completion,
     Failure,
     FollowUp,
-    Grant,
+    ClaimStatus,
     Ledger,
     open_ledger,
 )
@@ -42,8 +42,8 @@ def job(attempt: int = 1) -> Claim:
     return Claim(uuid4(), attempt)
 
 
-async def claim(ledger: Ledger, *claims: Claim, by: str = "ada", lease: timedelta = LEASE) -> list[Grant]:
-    return [one.grant for one in await ledger.claim(claims, agent_id=by, lease=lease)]
+async def claim(ledger: Ledger, *claims: Claim, by: str = "ada", lease: timedelta = LEASE) -> list[ClaimStatus]:
+    return [one.status for one in await ledger.claim(claims, agent_id=by, lease=lease)]
 
 
 def done(claim: Claim, result: object = None, *follow_ups: FollowUp) -> Completion:
@@ -56,7 +56,7 @@ def failed(claim: Claim, detail: object = None) -> Failure:
 
 async def recorded(ledger: Ledger, claim: Claim) -> Completion:
     (answer,) = await ledger.claim([claim], agent_id="reader", lease=LEASE)
-    assert answer.grant is Grant.COMPLETED, answer
+    assert answer.status is ClaimStatus.COMPLETED, answer
     assert answer.completion is not None
     return answer.completion
 

@@ -19,7 +19,7 @@ from warrener_agent.ledger import (
     LedgerError,
     open_ledger,
 )
-from warrener_agent.ledger.answers import highest
+from warrener_agent.ledger.claim_results import highest_attempts
 
 
 @pytest.mark.parametrize("by_transaction", [True, False])
@@ -73,4 +73,4 @@ def test_a_url_that_means_no_ledger_is_refused() -> None:
 def test_claims_are_sorted_by_job() -> None:
     """Two agents that lock the same rows in different orders would wait for each other for ever."""
     claims = [Claim(UUID(int=number), 1) for number in (3, 1, 2)]
-    assert [one.job_id.int for one in highest(claims)] == [1, 2, 3]
+    assert [one.job_id.int for one in highest_attempts(claims)] == [1, 2, 3]

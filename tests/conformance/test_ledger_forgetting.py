@@ -15,10 +15,10 @@ from tests.conformance.ledger_rig import (
 )
 
 from warrener_agent.ledger import (
-    Forgotten,
-    Grant,
+    DeletedRows,
+    ClaimStatus,
     Ledger,
-    Saved,
+    SavedCheckpoint,
 )
 
 
@@ -28,8 +28,8 @@ async def test_failures_are_forgotten_in_their_time(ledger: Ledger) -> None:
     before = datetime.now(UTC) + timedelta(days=30)
     ended = replace(failed(young), finished_at=before + timedelta(hours=1))
     assert await ledger.fail([failed(old), ended], agent_id="ada") == {old.job_id, young.job_id}
-    assert await ledger.forget(before) == Forgotten(rows=1, completions=0)
-    assert await claim(ledger, old, young) == [Grant.GRANTED, Grant.FAILED]
+    assert await ledger.delete_old(before) == DeletedRows(rows=1, completions=0)
+    assert await claim(ledger, old, young) == [ClaimStatus.GRANTED, ClaimStatus.FAILED]
 
 
 async def test_what_is_old_is_forgotten_and_nothing_else(ledger: Ledger) -> None:
@@ -40,7 +40,7 @@ async def test_what_is_old_is_forgotten_and_nothing_else(ledger: Ledger) -> None
     assert await ledger.complete([done(old), ended], agent_id="ada") == {old.job_id, young.job_id}
     assert await forget_all(ledger, before) == (1, 1)
     answers = await claim(ledger, young, running, by="bob")
-    assert answers == [Grant.COMPLETED, Grant.HELD]
+    assert answers == [ClaimStatus.COMPLETED, ClaimStatus.HELD]
 
 
 async def test_what_was_released_or_cancelled_or_lost_long_ago_is_forgotten(ledger: Ledger) -> None:
@@ -50,10 +50,10 @@ async def test_what_was_released_or_cancelled_or_lost_long_ago_is_forgotten(ledg
     cancelled = job()
     await ledger.cancel([cancelled.job_id], now=NOW)
     assert await forget_all(ledger, datetime.now(UTC) - timedelta(days=7)) == (0, 0)
-    assert await claim(ledger, released._replace(attempt=2)) == [Grant.SUPERSEDED]
+    assert await claim(ledger, released._replace(attempt=2)) == [ClaimStatus.SUPERSEDED]
     assert await forget_all(ledger, datetime.now(UTC) + timedelta(days=7)) == (3, 0)
     again = [one._replace(attempt=1) for one in (released, lost, cancelled)]
-    assert await claim(ledger, *again, by="bob") == [Grant.GRANTED] * 3
+    assert await claim(ledger, *again, by="bob") == [ClaimStatus.GRANTED] * 3
 
 
 async def test_it_is_forgotten_in_batches_and_what_lives_between_them_stays(ledger: Ledger) -> None:
@@ -63,18 +63,18 @@ async def test_it_is_forgotten_in_batches_and_what_lives_between_them_stays(ledg
         await ledger.claim([one], agent_id="ada", lease=ENDED)
     alive = claims[::5]
     await ledger.renew(alive, agent_id="ada", lease=timedelta(days=31))
-    batches = [await ledger.forget(before, limit=10)]
+    batches = [await ledger.delete_old(before, limit=10)]
     while batches[-1].after is not None:
-        batches.append(await ledger.forget(before, after=batches[-1].after, limit=10))
+        batches.append(await ledger.delete_old(before, after=batches[-1].after, limit=10))
     assert sum(batch.rows for batch in batches) == 20
     assert len(batches) >= 3
-    assert await claim(ledger, *alive, by="bob") == [Grant.HELD] * 5
+    assert await claim(ledger, *alive, by="bob") == [ClaimStatus.HELD] * 5
 
 
 async def test_a_checkpoint_goes_with_its_claim_and_not_before(ledger: Ledger) -> None:
     mine = job()
     await claim(ledger, mine)
-    saved = Saved(mine.job_id, 1, 1, '"half"')
+    saved = SavedCheckpoint(mine.job_id, 1, 1, '"half"')
     assert await ledger.save_checkpoints([saved], agent_id="ada", now=NOW - timedelta(days=60))
     before = datetime.now(UTC) + timedelta(days=30)
     await ledger.renew([mine], agent_id="ada", lease=timedelta(days=31))
@@ -94,9 +94,9 @@ async def test_forgetting_reaches_what_was_completed_in_a_transaction(ledger: Le
 
 async def forget_all(ledger: Ledger, before: datetime) -> tuple[int, int]:
     """Rows and completions that went, batch after batch."""
-    batch = await ledger.forget(before)
+    batch = await ledger.delete_old(before)
     rows, completions = batch.rows, batch.completions
     while batch.after is not None:
-        batch = await ledger.forget(before, after=batch.after)
+        batch = await ledger.delete_old(before, after=batch.after)
         rows, completions = rows + batch.rows, completions + batch.completions
     return rows, completions

@@ -19,7 +19,7 @@ from tests.conformance.ledger_rig import (
 
 from warrener_agent.ledger import (
     FollowUp,
-    Grant,
+    ClaimStatus,
     Ledger,
     LedgerError,
 )
@@ -34,7 +34,7 @@ async def test_a_failure_in_a_transaction_leaves_its_word_alone(ledger: Ledger) 
         await transaction.execute("INSERT INTO effects VALUES ('one')")
     assert await ledger.fail([failed(mine)], agent_id="ada") == {mine.job_id}
     assert await effects(ledger) == []
-    assert await claim(ledger, mine) == [Grant.FAILED]
+    assert await claim(ledger, mine) == [ClaimStatus.FAILED]
 
 
 async def test_g4_effects_result_and_follow_ups_commit_together(ledger: Ledger, other: Ledger) -> None:
@@ -76,7 +76,7 @@ async def test_g4_of_an_attempt_that_ends_early_nothing_stays(
     with pytest.raises(Killed):
         await attempt()
     assert await effects(other) == []
-    assert await claim(ledger, mine) == [Grant.GRANTED]
+    assert await claim(ledger, mine) == [ClaimStatus.GRANTED]
 
 
 @pytest.mark.parametrize("overtaken", ["by a higher attempt", "by another agent", "by a cancellation"])
@@ -89,9 +89,9 @@ async def test_g4_a_fenced_completion_is_refused_and_its_effects_are_undone(
     async with ledger.transaction(mine, agent_id="ada") as transaction:
         await transaction.execute("INSERT INTO effects VALUES ('zombie')")
         if overtaken == "by a higher attempt":
-            assert await claim(other, mine._replace(attempt=2), by="bob") == [Grant.GRANTED]
+            assert await claim(other, mine._replace(attempt=2), by="bob") == [ClaimStatus.GRANTED]
         elif overtaken == "by another agent":
-            assert await claim(other, mine, by="bob") == [Grant.GRANTED]
+            assert await claim(other, mine, by="bob") == [ClaimStatus.GRANTED]
         else:
             await other.cancel([mine.job_id], now=NOW)
         assert not await transaction.complete(done(mine))
@@ -117,8 +117,8 @@ async def test_g3_a_claim_never_waits_for_a_handler_that_writes(ledger: Ledger, 
     async with ledger.transaction(slow, agent_id="ada") as transaction:
         await transaction.execute("INSERT INTO effects VALUES ('slow')")
         async with asyncio.timeout(2):
-            assert await claim(other, quick, by="bob") == [Grant.GRANTED]
-            assert (await ledger.renew([slow], agent_id="ada", lease=LEASE)).kept == {slow.job_id}
+            assert await claim(other, quick, by="bob") == [ClaimStatus.GRANTED]
+            assert (await ledger.renew([slow], agent_id="ada", lease=LEASE)).renewed == {slow.job_id}
             assert await other.complete([done(quick)], agent_id="bob") == {quick.job_id}
         assert await transaction.complete(done(slow))
 

@@ -13,8 +13,8 @@ from math import inf
 from typing import Any
 from uuid import UUID
 
-from warrener_agent.ledger import Claim, Completion, Failure, Forgotten, Grant, Granted, Renewal, Saved
-from warrener_agent.ledger.answers import highest
+from warrener_agent.ledger import Claim, Completion, Failure, DeletedRows, ClaimStatus, ClaimResult, Renewal, SavedCheckpoint
+from warrener_agent.ledger.claim_results import highest_attempts
 from warrener_runtime.clock import Clock, SystemClock
 
 
@@ -29,7 +29,7 @@ class Entry:
     cancelled: bool = False
     completion: Completion | None = None
     failure: Failure | None = None
-    checkpoint: Saved | None = None
+    checkpoint: SavedCheckpoint | None = None
 
 
 class MemoryLedger:
@@ -49,30 +49,30 @@ class MemoryLedger:
     async def time(self) -> datetime:
         return self._clock.now()
 
-    async def claim(self, claims: Sequence[Claim], *, agent_id: str, lease: timedelta) -> list[Granted]:
+    async def claim(self, claims: Sequence[Claim], *, agent_id: str, lease: timedelta) -> list[ClaimResult]:
         now = self._clock.now()
         until = now + lease
-        wanted = {claim: self._claim(claim, agent_id, now, until) for claim in highest(claims)}
+        wanted = {claim: self._claim(claim, agent_id, now, until) for claim in highest_attempts(claims)}
         return [wanted.get(claim) or self._claim(claim, agent_id, now, until) for claim in claims]
 
-    def _claim(self, claim: Claim, agent_id: str, now: datetime, until: datetime) -> Granted:
+    def _claim(self, claim: Claim, agent_id: str, now: datetime, until: datetime) -> ClaimResult:
         entry = self.entries.setdefault(claim.job_id, Entry())
         if entry.completion is not None:
-            return Granted(Grant.COMPLETED, entry.completion)
+            return ClaimResult(ClaimStatus.COMPLETED, entry.completion)
         if entry.cancelled:
-            return Granted(Grant.CANCELLED)
+            return ClaimResult(ClaimStatus.CANCELLED)
         if claim.attempt < (entry.next_attempt or entry.attempt):
-            return Granted(Grant.SUPERSEDED if claim.attempt < entry.attempt else Grant.HELD)
+            return ClaimResult(ClaimStatus.SUPERSEDED if claim.attempt < entry.attempt else ClaimStatus.HELD)
         if claim.attempt == entry.attempt and entry.failure is not None:
-            return Granted(Grant.FAILED, failure=entry.failure)
+            return ClaimResult(ClaimStatus.FAILED, failure=entry.failure)
         free = entry.holder in (None, agent_id) or entry.until is None or entry.until <= now
         if not free:
             if claim.attempt > entry.attempt:
                 entry.next_attempt = claim.attempt
-            return Granted(Grant.HELD)
+            return ClaimResult(ClaimStatus.HELD)
         entry.attempt, entry.holder, entry.until, entry.failure = claim.attempt, agent_id, until, None
         entry.next_attempt = None
-        return Granted(Grant.GRANTED, checkpoint=entry.checkpoint)
+        return ClaimResult(ClaimStatus.GRANTED, checkpoint=entry.checkpoint)
 
     async def renew(
         self, claims: Sequence[Claim], *, agent_id: str, lease: timedelta, even_awaited: bool = False
@@ -106,7 +106,7 @@ class MemoryLedger:
         return {one.job_id for one in mine}
 
     async def save_checkpoints(
-        self, checkpoints: Sequence[Saved], *, agent_id: str, now: datetime
+        self, checkpoints: Sequence[SavedCheckpoint], *, agent_id: str, now: datetime
     ) -> set[UUID]:
         mine = [one for one in checkpoints if self._holds(Claim(one.job_id, one.attempt), agent_id)]
         for one in mine:
@@ -133,10 +133,10 @@ class MemoryLedger:
     async def _transaction(self, job_id: UUID, agent_id: str) -> AsyncGenerator["MemoryTransaction"]:
         yield MemoryTransaction(self, agent_id)
 
-    async def forget(
+    async def delete_old(
         self, before: datetime, *, after: datetime | None = None, limit: int = 1000
-    ) -> Forgotten:
-        return Forgotten()
+    ) -> DeletedRows:
+        return DeletedRows()
 
     def _holds(self, claim: Claim, agent_id: str) -> bool:
         entry = self.entries.get(claim.job_id)

@@ -14,7 +14,7 @@ from tests.simulation.memory_ledger import MemoryLedger
 from tests.simulation.mortality import Life, MortalBus, mortal
 from tests.simulation.watched_store import WatchedStore
 
-from warrener_agent.identity import fresh_id
+from warrener_agent.identity import new_agent_id
 from warrener_agent.settings import AgentSettings
 from warrener_agent.wiring import assemble as assemble_agent
 from warrener_contracts import topology
@@ -210,7 +210,7 @@ class World:
         settings = AgentSettings(agent_slots=4, agent_early_ack=self.early_ack)
         ledger = mortal(self.ledger, life)
         clock = DatabaseClock(self.ledger.time, local=host)
-        life.agent_id = fresh_id(self.entropy)
+        life.agent_id = new_agent_id(self.entropy)
         agent = assemble_agent(
             self.workshop.agent,
             bus,

@@ -43,7 +43,7 @@ def load(job: JobContext, note: str) -> dict[str, object]:
     values = {"a": b"\x00\xff", "b": date(2026, 1, 2), "c": Decimal("1.5")}
     (row,) = transaction.execute("SELECT :a AS a, :b AS b, :c AS c", values)
     assert row["a"] == b"\x00\xff"
-    asked = job.request("other", {"$type": "date", "value": "not ours to read"}, key="k")
+    child_job_id = job.request("other", {"$type": "date", "value": "not ours to read"}, key="k")
     if note == "caught":
         try:
             transaction.execute("SELECT 1 FROM nowhere")
@@ -51,7 +51,7 @@ def load(job: JobContext, note: str) -> dict[str, object]:
             return {"caught": str(error)}
     if note == "raise":
         raise KeyError(note)
-    return {"asked": str(asked), "b": row["b"], "$type": "date"}
+    return {"asked": str(child_job_id), "b": row["b"], "$type": "date"}
 
 
 @agent.job("dies", executor="process")

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
-from services.agent.tests.stage import FaultyBus, Stage, Theatre
+from services.agent.tests.stage import FaultyBus, Stage, HandlerRig
 
 from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
 
@@ -20,9 +20,9 @@ async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
 
 
 @pytest.fixture
-def theatre() -> Theatre:
+def rig() -> HandlerRig:
     """Handlers that the test holds in its hands."""
-    return Theatre()
+    return HandlerRig()
 
 
 @pytest.fixture

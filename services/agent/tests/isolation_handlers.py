@@ -73,9 +73,9 @@ def forks(pids: Path) -> None:
 @agent.job("allocates", executor="process", limits=SMALL)
 def allocates() -> None:
     """Without end, piece by piece."""
-    kept: list[bytearray] = []
+    chunks: list[bytearray] = []
     while True:
-        kept.append(bytearray(b"x" * MIB))
+        chunks.append(bytearray(b"x" * MIB))
 
 
 @agent.job("allocates_below", executor="process", limits=SMALL)
@@ -83,9 +83,9 @@ def allocates_below() -> None:
     """In several children, each of which stays below the limit."""
     for _ in range(4):
         if os.fork() == 0:
-            kept = bytearray(os.urandom(MIB)) * 150
+            chunks = bytearray(os.urandom(MIB)) * 150
             time.sleep(600)
-            del kept
+            del chunks
     time.sleep(600)
 
 
@@ -165,11 +165,11 @@ def recycled() -> int:
 
 @agent.job("grows", executor="process", recycle=Recycle(memory="150MiB"))
 def grows(mib: int) -> int:
-    _kept.append(bytearray(b"x" * MIB) * mib)
+    _retained.append(bytearray(b"x" * MIB) * mib)
     return os.getpid()
 
 
-_kept: list[bytearray] = []
+_retained: list[bytearray] = []
 
 
 @agent.job("looks", executor="process", environment=("SHOP_TOKEN",), umask=0o077)

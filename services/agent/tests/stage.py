@@ -33,9 +33,9 @@ class Stage:
     broker: MemoryBroker
     bus: MemoryBus
     ledger_url: str
-    heard: list[Event[Any]] = field(default_factory=list[Event[Any]])
+    received_events: list[Event[Any]] = field(default_factory=list[Event[Any]])
     parked: list[Delivery] = field(default_factory=list[Delivery])
-    news: asyncio.Condition = field(default_factory=asyncio.Condition)
+    changed: asyncio.Condition = field(default_factory=asyncio.Condition)
     running: list[tuple[Component, Bus, Ledger]] = field(default_factory=list[tuple[Component, Bus, Ledger]])
     _listeners: list[asyncio.Task[None]] = field(default_factory=list[asyncio.Task[None]])
 
@@ -57,7 +57,7 @@ class Stage:
         await bus.start()
         await ledger.start()
         values: dict[str, Any] = {"agent_slots": 4, "agent_heartbeat": 0.2, **settings}
-        told = AgentSettings(**values)
+        agent_settings = AgentSettings(**values)
         one = assemble(
             agent,
             bus,
@@ -65,7 +65,7 @@ class Stage:
             clock or SystemClock(),
             SystemEntropy(),
             telemetry or Telemetry.disabled(),
-            told,
+            agent_settings,
             end_process=end_process,
         )
         self.running.append((one, bus, ledger))
@@ -81,17 +81,17 @@ class Stage:
         await place[1].close()
         await place[2].close()
 
-    async def dispatch(self, job_type: str, arguments: dict[str, Any] | None = None, **told: Any) -> UUID:
-        """What the scheduler sends (`told`: see `dispatched`); returns the job's id."""
-        event = self.dispatched(job_type, arguments, **told)
-        letter = build_message(event) if not event.data.not_before else build_delayed_message(event, datetime.now(UTC))
-        assert await self.bus.publish([letter]) == [PublishResult.CONFIRMED]
+    async def dispatch(self, job_type: str, arguments: dict[str, Any] | None = None, **fields: Any) -> UUID:
+        """What the scheduler sends (`fields`: see `dispatched`); returns the job's id."""
+        event = self.dispatched(job_type, arguments, **fields)
+        message = build_message(event) if not event.data.not_before else build_delayed_message(event, datetime.now(UTC))
+        assert await self.bus.publish([message]) == [PublishResult.CONFIRMED]
         return event.data.job_id
 
     async def dispatch_together(self, *events: AttemptDispatched) -> None:
         """What the scheduler sends of a job type that was declared so: all of these in one message."""
-        (letter,) = batch_messages(build_message(event)._replace(per_message=len(events)) for event in events)
-        assert await self.bus.publish([letter]) == [PublishResult.CONFIRMED]
+        (message,) = batch_messages(build_message(event)._replace(per_message=len(events)) for event in events)
+        assert await self.bus.publish([message]) == [PublishResult.CONFIRMED]
 
     def dispatched(
         self,
@@ -127,20 +127,20 @@ class Stage:
     async def until(self, fact: Callable[[], bool], what: str = "it to become true") -> None:
         """Wait until what was heard makes `fact` true."""
         try:
-            async with asyncio.timeout(WAIT), self.news:
-                await self.news.wait_for(fact)
+            async with asyncio.timeout(WAIT), self.changed:
+                await self.changed.wait_for(fact)
         except TimeoutError:
-            raise AssertionError(f"expected {what}, heard {[event.type for event in self.heard]}") from None
+            raise AssertionError(f"expected {what}, heard {[event.type for event in self.received_events]}") from None
 
     def of(self, kind: type[E], job_id: UUID | None = None) -> list[E]:
         """What was heard of this kind, about this job."""
         return [
             event
-            for event in self.heard
+            for event in self.received_events
             if isinstance(event, kind) and job_id in (None, getattr(event.data, "job_id", None))
         ]
 
-    async def hear(self, kind: type[E], job_id: UUID | None = None, *, times: int = 1) -> E:
+    async def wait_for_event(self, kind: type[E], job_id: UUID | None = None, *, times: int = 1) -> E:
         """Wait for it, and return the last one."""
         await self.until(lambda: len(self.of(kind, job_id)) >= times, f"{times} {kind.__name__}")
         return self.of(kind, job_id)[-1]
@@ -166,15 +166,15 @@ class Stage:
 
     async def _take(self, queue: str, subscription: Subscription) -> None:
         async for batch in subscription:
-            async with self.news:
+            async with self.changed:
                 for delivery in batch:
                     if queue == DEAD_QUEUE.name:
                         self.parked.append(delivery)
                         continue
                     for element in decode(delivery.body, delivery.content_type):
                         assert isinstance(element, DecodedEvent), element
-                        self.heard.append(element.event)
-                self.news.notify_all()
+                        self.received_events.append(element.event)
+                self.changed.notify_all()
             await subscription.ack(batch)
 
     async def close(self) -> None:
@@ -219,7 +219,7 @@ class UnpluggedLedger:
         return getattr(self._ledger, name)
 
 
-class Theatre:
+class HandlerRig:
     """Handlers that the tests hold in their hands."""
 
     def __init__(self) -> None:

@@ -8,14 +8,14 @@ from typing import cast
 from uuid import uuid4
 
 import pytest
-from services.agent.tests.stage import FaultyBus, Stage, Theatre, UnpluggedLedger
+from services.agent.tests.stage import FaultyBus, Stage, HandlerRig, UnpluggedLedger
 
 from warrener_agent import Agent, JobContext
 from warrener_agent.attempt import Attempt
-from warrener_agent.desk import LoopDesk
+from warrener_agent.handler_api import LocalHandlerPort
 from warrener_agent.ledger import Ledger, open_ledger
-from warrener_agent.ledger.port import Claim, Grant
-from warrener_agent.running import Run
+from warrener_agent.ledger.port import Claim, ClaimStatus
+from warrener_agent.run_table import Run
 from warrener_contracts.events import (
     AgentAnnounced,
     AgentHeartbeat,
@@ -41,44 +41,44 @@ WORK = "warrener.queue.default"
 # -- what is said ------------------------------------------------------------------------------------------
 
 
-async def test_an_agent_announces_what_it_can_before_it_receives(stage: Stage, theatre: Theatre) -> None:
-    await stage.enter(theatre.agent)
-    announced = await stage.hear(AgentAnnounced)
+async def test_an_agent_announces_what_it_can_before_it_receives(stage: Stage, rig: HandlerRig) -> None:
+    await stage.enter(rig.agent)
+    announced = await stage.wait_for_event(AgentAnnounced)
     assert {kind.name for kind in announced.data.job_types} == {"greet", "wait", "write", "fail"}
     assert announced.data.queues == ("default",)
 
 
-async def test_a_job_succeeds_and_its_delivery_is_acknowledged(stage: Stage, theatre: Theatre) -> None:
-    one = await stage.enter(theatre.agent)
+async def test_a_job_succeeds_and_its_delivery_is_acknowledged(stage: Stage, rig: HandlerRig) -> None:
+    one = await stage.enter(rig.agent)
     job = await stage.dispatch("greet", {"name": "Ada"})
-    told = (await stage.hear(AttemptSucceeded, job)).data
-    assert (told.result, told.attempt, told.recorded_attempt) == ("Hello, Ada!", 1, 1)
-    assert told.started_at <= told.finished_at
+    reported = (await stage.wait_for_event(AttemptSucceeded, job)).data
+    assert (reported.result, reported.attempt, reported.recorded_attempt) == ("Hello, Ada!", 1, 1)
+    assert reported.started_at <= reported.finished_at
     await one.drain()
     await stage.leave(one)
     assert stage.broker.ready(WORK) == 0
     assert not stage.of(AttemptStarted), "a quick attempt is not announced"
 
 
-async def test_many_at_once_are_each_reported_once(stage: Stage, theatre: Theatre) -> None:
-    await stage.enter(theatre.agent, agent_slots=20)
+async def test_many_at_once_are_each_reported_once(stage: Stage, rig: HandlerRig) -> None:
+    await stage.enter(rig.agent, agent_slots=20)
     jobs = [await stage.dispatch("greet", {"name": str(number)}) for number in range(200)]
     await stage.until(lambda: len(stage.of(AttemptSucceeded)) >= len(jobs), "all to succeed")
-    told = {event.data.job_id: event.data.result for event in stage.of(AttemptSucceeded)}
-    assert told == {job: f"Hello, {number}!" for number, job in enumerate(jobs)}
-    assert theatre.calls == 200
+    reported = {event.data.job_id: event.data.result for event in stage.of(AttemptSucceeded)}
+    assert reported == {job: f"Hello, {number}!" for number, job in enumerate(jobs)}
+    assert rig.calls == 200
 
 
 async def test_what_is_over_is_freed_at_once_and_not_left_to_the_collector(
-    stage: Stage, theatre: Theatre
+    stage: Stage, rig: HandlerRig
 ) -> None:
-    one = await stage.enter(theatre.agent, agent_slots=20)
+    one = await stage.enter(rig.agent, agent_slots=20)
     gc.disable()
     try:
         jobs = [await stage.dispatch("greet", {"name": str(number)}) for number in range(40)]
         await stage.until(lambda: len(stage.of(AttemptSucceeded)) >= len(jobs), "all to succeed")
         await one.drain()
-        left = [found for found in gc.get_objects() if isinstance(found, (Attempt, LoopDesk, Run))]
+        left = [found for found in gc.get_objects() if isinstance(found, (Attempt, LocalHandlerPort, Run))]
     finally:
         gc.enable()
     assert len(left) == 0
@@ -98,17 +98,17 @@ async def test_what_is_over_is_freed_at_once_and_not_left_to_the_collector(
     ],
 )
 async def test_whatever_a_handler_raises_is_a_failure_with_its_stack(
-    stage: Stage, theatre: Theatre, how: str, kind: str, *, retryable: bool
+    stage: Stage, rig: HandlerRig, how: str, kind: str, *, retryable: bool
 ) -> None:
-    await stage.enter(theatre.agent)
+    await stage.enter(rig.agent)
     job = await stage.dispatch("fail", {"how": how})
-    told = (await stage.hear(AttemptFailed, job)).data
-    assert (told.error.type, told.error.retryable) == (kind, retryable)
-    assert told.error.stack is not None
-    assert "in fail" in told.error.stack
-    assert told.retry_after_seconds == (300 if how == "later" else None)
+    reported = (await stage.wait_for_event(AttemptFailed, job)).data
+    assert (reported.error.type, reported.error.retryable) == (kind, retryable)
+    assert reported.error.stack is not None
+    assert "in fail" in reported.error.stack
+    assert reported.retry_after_seconds == (300 if how == "later" else None)
     after = await stage.dispatch("greet", {"name": "still there"})
-    await stage.hear(AttemptSucceeded, after)
+    await stage.wait_for_event(AttemptSucceeded, after)
 
 
 async def test_odd_characters_of_errors_and_notes_are_mended_and_lose_no_event(stage: Stage) -> None:
@@ -123,43 +123,43 @@ async def test_odd_characters_of_errors_and_notes_are_mended_and_lose_no_event(s
     @agent.job("odd")
     async def odd(job: JobContext) -> None:
         job.progress(0.5, "h\0lf \ud83d")
-        await stage.hear(AttemptProgressed)
+        await stage.wait_for_event(AttemptProgressed)
         raise OddError("n\0l \ud83d")
 
     await stage.enter(agent)
     job = await stage.dispatch("odd")
-    told = (await stage.hear(AttemptFailed, job)).data.error
-    assert (told.message, told.type.rpartition(".")[2]) == ("n\ufffdl \ufffd", "Odd\ufffdError")
-    assert "\0" not in (told.stack or "")
-    assert (await stage.hear(AttemptProgressed, job)).data.note == "h\ufffdlf \ufffd"
+    reported = (await stage.wait_for_event(AttemptFailed, job)).data.error
+    assert (reported.message, reported.type.rpartition(".")[2]) == ("n\ufffdl \ufffd", "Odd\ufffdError")
+    assert "\0" not in (reported.stack or "")
+    assert (await stage.wait_for_event(AttemptProgressed, job)).data.note == "h\ufffdlf \ufffd"
 
 
-async def test_wrong_arguments_and_unknown_types_get_their_reason(stage: Stage, theatre: Theatre) -> None:
-    await stage.enter(theatre.agent)
+async def test_wrong_arguments_and_unknown_types_get_their_reason(stage: Stage, rig: HandlerRig) -> None:
+    await stage.enter(rig.agent)
     wrong = await stage.dispatch("greet", {"nam": "Ada"})
-    assert (await stage.hear(AttemptFailed, wrong)).data.error.kind == "bad_arguments"
+    assert (await stage.wait_for_event(AttemptFailed, wrong)).data.error.kind == "bad_arguments"
     unknown = await stage.dispatch("unheard.of")
-    told = (await stage.hear(AttemptFailed, unknown)).data.error
-    assert told.type == "UnknownJobType"
-    assert "unheard.of" in told.message
-    assert told.retryable, "an agent that knows it may take it next time"
+    reported = (await stage.wait_for_event(AttemptFailed, unknown)).data.error
+    assert reported.type == "UnknownJobType"
+    assert "unheard.of" in reported.message
+    assert reported.retryable, "an agent that knows it may take it next time"
     ledger = open_ledger(stage.ledger_url)
     await ledger.start()
     (answer,) = await ledger.claim([Claim(unknown, 1)], agent_id="other", lease=timedelta(days=1))
     await ledger.close()
-    assert answer.grant is Grant.GRANTED, "nothing was claimed here, and nothing recorded"
+    assert answer.status is ClaimStatus.GRANTED, "nothing was claimed here, and nothing recorded"
 
 
-async def test_g7_what_cannot_be_understood_is_parked_with_its_reason(stage: Stage, theatre: Theatre) -> None:
-    one = await stage.enter(theatre.agent)
+async def test_g7_what_cannot_be_understood_is_parked_with_its_reason(stage: Stage, rig: HandlerRig) -> None:
+    one = await stage.enter(rig.agent)
     wrong_door = build_message(JobRequested(id="x", source="test", data=JobRequestedData(job_type="greet")))
     strange = b'{"priority": 3, ' + wrong_door.body[1:]
     batch = b"[17, " + strange + b"]"
     bodies = (b"{", b'{"specversion":"1.0"}', wrong_door.body, batch)
     for number, body in enumerate(bodies):
         content_type = BATCH_TYPE if body is batch else EVENT_TYPE
-        letter = Message(DISPATCH, "default.greet", body, content_type, str(number), "x", {})
-        await stage.bus.publish([letter])
+        message = Message(DISPATCH, "default.greet", body, content_type, str(number), "x", {})
+        await stage.bus.publish([message])
     await stage.until(lambda: len(stage.parked) == 5)
     assert [str(one.headers["warrener-reason"]) for one in stage.parked] == [
         "not_json",
@@ -175,17 +175,17 @@ async def test_g7_what_cannot_be_understood_is_parked_with_its_reason(stage: Sta
     assert stage.broker.ready(WORK) == 0
 
 
-async def test_long_attempts_are_announced_and_exclusive_ones_at_once(stage: Stage, theatre: Theatre) -> None:
-    await stage.enter(theatre.agent, agent_announce_after=0.05)
+async def test_long_attempts_are_announced_and_exclusive_ones_at_once(stage: Stage, rig: HandlerRig) -> None:
+    await stage.enter(rig.agent, agent_announce_after=0.05)
     job = await stage.dispatch("wait")
-    assert (await stage.hear(AttemptStarted, job)).data.job_id == job
+    assert (await stage.wait_for_event(AttemptStarted, job)).data.job_id == job
     exclusive = await stage.dispatch("greet", {"name": "x"}, guarantee="exclusive")
-    await stage.hear(AttemptSucceeded, exclusive)
-    kinds = [type(event) for event in stage.heard if getattr(event.data, "job_id", None) == exclusive]
+    await stage.wait_for_event(AttemptSucceeded, exclusive)
+    kinds = [type(event) for event in stage.received_events if getattr(event.data, "job_id", None) == exclusive]
     assert kinds == [AttemptStarted, AttemptSucceeded]
 
 
-async def test_progress_is_told_and_throttled(stage: Stage) -> None:
+async def test_progress_is_published_and_throttled(stage: Stage) -> None:
     agent = Agent()
 
     @agent.job("busy")
@@ -198,17 +198,17 @@ async def test_progress_is_told_and_throttled(stage: Stage) -> None:
 
     await stage.enter(agent)
     job = await stage.dispatch("busy")
-    told = (await stage.hear(AttemptProgressed, job)).data
-    assert told.note == "step 999"
+    reported = (await stage.wait_for_event(AttemptProgressed, job)).data
+    assert reported.note == "step 999"
     assert len(stage.of(AttemptProgressed)) == 1
 
 
-async def test_a_trace_goes_through_the_attempt_to_what_it_asks_for(stage: Stage, theatre: Theatre) -> None:
+async def test_a_trace_goes_through_the_attempt_to_the_jobs_it_requests(stage: Stage, rig: HandlerRig) -> None:
     telemetry = Telemetry.in_memory("agent")
-    one = await stage.enter(theatre.agent, telemetry=telemetry)
+    one = await stage.enter(rig.agent, telemetry=telemetry)
     job = await stage.dispatch("write", {"note": "x"})
-    told = await stage.hear(AttemptSucceeded, job)
-    asked = await stage.hear(JobRequested)
+    reported = await stage.wait_for_event(AttemptSucceeded, job)
+    requested = await stage.wait_for_event(JobRequested)
     await one.drain()
     (span,) = telemetry.spans()
     assert span.name == "attempt write"
@@ -217,115 +217,115 @@ async def test_a_trace_goes_through_the_attempt_to_what_it_asks_for(stage: Stage
     context = span.get_span_context()
     assert context is not None
     here = f"00-{context.trace_id:032x}-{context.span_id:016x}"
-    assert (told.traceparent or "").startswith(here)
-    assert (asked.traceparent or "").startswith(here)
+    assert (reported.traceparent or "").startswith(here)
+    assert (requested.traceparent or "").startswith(here)
 
 
 # -- once --------------------------------------------------------------------------------------------------
 
 
-async def test_g4_effects_result_and_follow_ups_come_together(stage: Stage, theatre: Theatre) -> None:
-    await stage.enter(theatre.agent)
+async def test_g4_effects_result_and_follow_ups_come_together(stage: Stage, rig: HandlerRig) -> None:
+    await stage.enter(rig.agent)
     job = await stage.dispatch("write", {"note": "good"})
-    told = (await stage.hear(AttemptSucceeded, job)).data
-    assert told.follow_ups == 1
-    asked = await stage.hear(JobRequested)
-    assert asked.id == str(follow_up_id(job, "greeting"))
-    assert (asked.data.job_type, asked.data.parent_id) == ("greet", job)
+    reported = (await stage.wait_for_event(AttemptSucceeded, job)).data
+    assert reported.follow_ups == 1
+    requested = await stage.wait_for_event(JobRequested)
+    assert requested.id == str(follow_up_id(job, "greeting"))
+    assert (requested.data.job_type, requested.data.parent_id) == ("greet", job)
     assert await stage.effects() == ["good"]
 
 
-async def test_g4_of_a_failed_attempt_nothing_stays(stage: Stage, theatre: Theatre) -> None:
-    await stage.enter(theatre.agent)
-    await stage.hear(AttemptSucceeded, await stage.dispatch("write", {"note": "first"}))
+async def test_g4_of_a_failed_attempt_nothing_stays(stage: Stage, rig: HandlerRig) -> None:
+    await stage.enter(rig.agent)
+    await stage.wait_for_event(AttemptSucceeded, await stage.dispatch("write", {"note": "first"}))
     bad = await stage.dispatch("write", {"note": "bad"})
-    await stage.hear(AttemptFailed, bad)
+    await stage.wait_for_event(AttemptFailed, bad)
     assert await stage.effects() == ["first"]
     assert len(stage.of(JobRequested)) == 1
 
 
-async def test_g3_a_duplicate_of_a_finished_attempt_is_told_again_and_not_run_again(
-    stage: Stage, theatre: Theatre
+async def test_g3_a_duplicate_of_a_finished_attempt_is_reported_again_and_not_rerun(
+    stage: Stage, rig: HandlerRig
 ) -> None:
-    await stage.enter(theatre.agent)
+    await stage.enter(rig.agent)
     job = await stage.dispatch("write", {"note": "once"})
-    first = await stage.hear(AttemptSucceeded, job)
+    first = await stage.wait_for_event(AttemptSucceeded, job)
     await stage.dispatch("write", {"note": "once"}, job_id=job)
-    again = await stage.hear(AttemptSucceeded, job, times=2)
+    again = await stage.wait_for_event(AttemptSucceeded, job, times=2)
     await stage.dispatch("write", {"note": "once"}, job_id=job, attempt=3)
-    later = await stage.hear(AttemptSucceeded, job, times=3)
+    later = await stage.wait_for_event(AttemptSucceeded, job, times=3)
     assert again.data == first.data
     assert (later.data.attempt, later.data.recorded_attempt, later.data.result) == (3, 1, "once")
-    assert theatre.calls == 1
+    assert rig.calls == 1
     assert await stage.effects() == ["once"]
 
 
-async def test_g3_a_duplicate_of_a_running_attempt_is_adopted(stage: Stage, theatre: Theatre) -> None:
-    one = await stage.enter(theatre.agent)
+async def test_g3_a_duplicate_of_a_running_attempt_is_adopted(stage: Stage, rig: HandlerRig) -> None:
+    one = await stage.enter(rig.agent)
     job = await stage.dispatch("wait")
-    await theatre.begun.get()
+    await rig.begun.get()
     await stage.dispatch("wait", job_id=job)
     stage.broker.drop_connections()  # and the first delivery comes again too
-    await stage.hear(AgentHeartbeat, times=len(stage.of(AgentHeartbeat)) + 2)
-    theatre.go_on.set()
-    await stage.hear(AttemptSucceeded, job)
+    await stage.wait_for_event(AgentHeartbeat, times=len(stage.of(AgentHeartbeat)) + 2)
+    rig.go_on.set()
+    await stage.wait_for_event(AttemptSucceeded, job)
     await one.drain()
     await stage.leave(one)
-    assert theatre.calls == 1
+    assert rig.calls == 1
     assert len(stage.of(AttemptSucceeded)) == 1
     assert stage.broker.ready(WORK) == 0
 
 
-async def test_g3_two_agents_never_run_the_same_attempt(stage: Stage, theatre: Theatre) -> None:
-    await stage.enter(theatre.agent)
-    await stage.enter(theatre.agent)
+async def test_g3_two_agents_never_run_the_same_attempt(stage: Stage, rig: HandlerRig) -> None:
+    await stage.enter(rig.agent)
+    await stage.enter(rig.agent)
     job = await stage.dispatch("wait")
-    await theatre.begun.get()
+    await rig.begun.get()
     for _ in range(4):
         await stage.dispatch("wait", job_id=job)
-    await stage.hear(AgentHeartbeat, times=len(stage.of(AgentHeartbeat)) + 4)
-    theatre.go_on.set()
-    await stage.hear(AttemptSucceeded, job, times=2)  # those who looked again tell what was recorded
-    assert theatre.calls == 1
+    await stage.wait_for_event(AgentHeartbeat, times=len(stage.of(AgentHeartbeat)) + 4)
+    rig.go_on.set()
+    await stage.wait_for_event(AttemptSucceeded, job, times=2)  # those who looked again tell what was recorded
+    assert rig.calls == 1
     assert {event.data.result for event in stage.of(AttemptSucceeded)} == {1}
 
 
 async def test_g3_a_higher_attempt_stops_the_lower_one_of_the_same_agent(
-    stage: Stage, theatre: Theatre
+    stage: Stage, rig: HandlerRig
 ) -> None:
-    await stage.enter(theatre.agent)
+    await stage.enter(rig.agent)
     job = await stage.dispatch("wait")
-    await theatre.begun.get()
+    await rig.begun.get()
     await stage.dispatch("wait", job_id=job, attempt=2)
-    await theatre.begun.get()
-    theatre.go_on.set()
-    assert (await stage.hear(AttemptSucceeded, job)).data.result == 2
+    await rig.begun.get()
+    rig.go_on.set()
+    assert (await stage.wait_for_event(AttemptSucceeded, job)).data.result == 2
     assert [event.data.attempt for event in stage.of(AttemptSucceeded)] == [2]
 
 
-async def test_g3_an_agent_that_has_lost_its_claim_stops_and_says_nothing(
-    stage: Stage, theatre: Theatre
+async def test_g3_an_agent_that_has_lost_its_claim_stops_and_reports_nothing(
+    stage: Stage, rig: HandlerRig
 ) -> None:
-    await stage.enter(theatre.agent, agent_lease=1.0)
+    await stage.enter(rig.agent, agent_lease=1.0)
     job = await stage.dispatch("wait")
-    await theatre.begun.get()
-    other = Theatre()
+    await rig.begun.get()
+    other = HandlerRig()
     other.go_on.set()
     await stage.enter(other.agent, agent_queues=("elsewhere",))
     await stage.dispatch("wait", job_id=job, attempt=2, queue="elsewhere")
-    assert (await stage.hear(AttemptSucceeded, job)).data.attempt == 2
-    theatre.go_on.set()
-    await stage.hear(AgentHeartbeat, times=len(stage.of(AgentHeartbeat)) + 3)
+    assert (await stage.wait_for_event(AttemptSucceeded, job)).data.attempt == 2
+    rig.go_on.set()
+    await stage.wait_for_event(AgentHeartbeat, times=len(stage.of(AgentHeartbeat)) + 3)
     assert [event.data.attempt for event in stage.of(AttemptSucceeded)] == [2]
     assert not stage.of(AttemptFailed)
 
 
 @pytest.mark.parametrize("when", ["before it is told", "after it is told"])
 async def test_g4_an_agent_killed_after_its_effect_repeats_nothing(
-    stage: Stage, theatre: Theatre, faulty: Callable[[str, str], FaultyBus], when: str
+    stage: Stage, rig: HandlerRig, faulty: Callable[[str, str], FaultyBus], when: str
 ) -> None:
     bus = faulty("attempt.succeeded.v1", when)
-    first = await stage.enter(theatre.agent, bus=bus)
+    first = await stage.enter(rig.agent, bus=bus)
     job = await stage.dispatch("write", {"note": "once"})
     async with asyncio.timeout(20):
         await bus.frozen.wait()
@@ -333,10 +333,10 @@ async def test_g4_an_agent_killed_after_its_effect_repeats_nothing(
     before = len(stage.of(AttemptSucceeded))
     await stage.leave(first)
     assert stage.broker.ready(WORK) == 1, "not acknowledged, so it comes again"
-    second = await stage.enter(theatre.agent)
-    await stage.hear(AttemptSucceeded, job, times=before + 1)
+    second = await stage.enter(rig.agent)
+    await stage.wait_for_event(AttemptSucceeded, job, times=before + 1)
     assert await stage.effects() == ["once"]
-    assert theatre.calls == 1
+    assert rig.calls == 1
     assert len({event.id for event in stage.of(JobRequested)}) == 1
     assert {event.data.result for event in stage.of(AttemptSucceeded)} == {"once"}
     await second.drain()
@@ -344,37 +344,37 @@ async def test_g4_an_agent_killed_after_its_effect_repeats_nothing(
     assert stage.broker.ready(WORK) == 0
 
 
-async def test_a_duplicate_of_a_failed_attempt_is_told_again_and_not_run_again(
-    stage: Stage, theatre: Theatre
+async def test_a_duplicate_of_a_failed_attempt_is_reported_again_and_not_rerun(
+    stage: Stage, rig: HandlerRig
 ) -> None:
-    await stage.enter(theatre.agent)
+    await stage.enter(rig.agent)
     job = await stage.dispatch("write", {"note": "bad"})
-    first = await stage.hear(AttemptFailed, job)
+    first = await stage.wait_for_event(AttemptFailed, job)
     await stage.dispatch("write", {"note": "bad"}, job_id=job)
-    again = await stage.hear(AttemptFailed, job, times=2)
+    again = await stage.wait_for_event(AttemptFailed, job, times=2)
     assert again.data == first.data
-    assert theatre.calls == 1
+    assert rig.calls == 1
     await stage.dispatch("write", {"note": "good"}, job_id=job, attempt=2)
-    await stage.hear(AttemptSucceeded, job)
-    assert theatre.calls == 2
+    await stage.wait_for_event(AttemptSucceeded, job)
+    assert rig.calls == 2
 
 
 @pytest.mark.parametrize("when", ["before it is told", "after it is told"])
 async def test_an_agent_killed_after_a_failure_does_not_run_the_attempt_again(
-    stage: Stage, theatre: Theatre, faulty: Callable[[str, str], FaultyBus], when: str
+    stage: Stage, rig: HandlerRig, faulty: Callable[[str, str], FaultyBus], when: str
 ) -> None:
     bus = faulty("attempt.failed.v1", when)
-    first = await stage.enter(theatre.agent, bus=bus)
+    first = await stage.enter(rig.agent, bus=bus)
     job = await stage.dispatch("write", {"note": "bad"})
     async with asyncio.timeout(20):
         await bus.frozen.wait()
     before = len(stage.of(AttemptFailed))
     await stage.leave(first)
     assert stage.broker.ready(WORK) == 1, "not acknowledged, so it comes again"
-    second = await stage.enter(theatre.agent)
-    told = await stage.hear(AttemptFailed, job, times=before + 1)
-    assert told.data.error.message == "no good"
-    assert theatre.calls == 1
+    second = await stage.enter(rig.agent)
+    reported = await stage.wait_for_event(AttemptFailed, job, times=before + 1)
+    assert reported.data.error.message == "no good"
+    assert rig.calls == 1
     await second.drain()
     await stage.leave(second)
     assert stage.broker.ready(WORK) == 0
@@ -383,75 +383,75 @@ async def test_an_agent_killed_after_a_failure_does_not_run_the_attempt_again(
 # -- time, stopping and draining ---------------------------------------------------------------------------
 
 
-async def test_a_timeout_is_a_failure_that_may_be_retried(stage: Stage, theatre: Theatre) -> None:
-    await stage.enter(theatre.agent)
+async def test_a_timeout_is_a_failure_that_may_be_retried(stage: Stage, rig: HandlerRig) -> None:
+    await stage.enter(rig.agent)
     job = await stage.dispatch("wait", timeout=timedelta(milliseconds=50))
-    error = (await stage.hear(AttemptFailed, job)).data.error
+    error = (await stage.wait_for_event(AttemptFailed, job)).data.error
     assert (error.kind, error.retryable) == ("timeout", True)
     assert "within its timeout of 0.05 s" in error.message, "as declared, not what was left of it"
 
 
 async def test_an_attempt_that_the_jobs_deadline_ends_names_the_deadline(
-    stage: Stage, theatre: Theatre
+    stage: Stage, rig: HandlerRig
 ) -> None:
-    await stage.enter(theatre.agent)
+    await stage.enter(rig.agent)
     deadline = datetime(2026, 1, 1, tzinfo=UTC)
     job = await stage.dispatch("wait", deadline=deadline)
-    error = (await stage.hear(AttemptFailed, job)).data.error
+    error = (await stage.wait_for_event(AttemptFailed, job)).data.error
     assert "by the deadline of its job, 2026-01-01T00:00:00+00:00" in error.message
 
 
-async def test_g6_what_comes_too_early_climbs_the_ladder_again(stage: Stage, theatre: Theatre) -> None:
-    await stage.enter(theatre.agent)
+async def test_g6_what_comes_too_early_climbs_the_ladder_again(stage: Stage, rig: HandlerRig) -> None:
+    await stage.enter(rig.agent)
     due = datetime.now(UTC) + timedelta(seconds=1.5)
     job = await stage.dispatch("greet", {"name": "x"}, not_before=due)
-    told = await stage.hear(AttemptSucceeded, job)
-    assert told.data.started_at >= due - timedelta(milliseconds=260)
+    reported = await stage.wait_for_event(AttemptSucceeded, job)
+    assert reported.data.started_at >= due - timedelta(milliseconds=260)
 
 
-async def test_a_running_attempt_can_be_cancelled(stage: Stage, theatre: Theatre) -> None:
-    await stage.enter(theatre.agent)
+async def test_a_running_attempt_can_be_cancelled(stage: Stage, rig: HandlerRig) -> None:
+    await stage.enter(rig.agent)
     job = await stage.dispatch("wait")
-    await theatre.begun.get()
+    await rig.begun.get()
     cancel = AttemptCancel(
         id=str(uuid4()), source="test", data=AttemptCancelData(job_id=job, reason="enough")
     )
     await stage.bus.publish([build_message(cancel)])
-    assert (await stage.hear(AttemptCancelled, job)).data.reason == "enough"
+    assert (await stage.wait_for_event(AttemptCancelled, job)).data.reason == "enough"
     await stage.dispatch("wait", job_id=job, attempt=2)
-    await stage.hear(AttemptCancelled, job, times=2)
-    assert theatre.calls == 1
+    await stage.wait_for_event(AttemptCancelled, job, times=2)
+    assert rig.calls == 1
 
 
 async def test_draining_finishes_what_fits_and_releases_the_rest_uncharged(
-    stage: Stage, theatre: Theatre
+    stage: Stage, rig: HandlerRig
 ) -> None:
-    one = await stage.enter(theatre.agent, drain_grace=0.5)
+    one = await stage.enter(rig.agent, drain_grace=0.5)
     job = await stage.dispatch("wait")
-    await theatre.begun.get()
+    await rig.begun.get()
     await one.drain()
-    released = await stage.hear(AttemptReleased, job)
+    released = await stage.wait_for_event(AttemptReleased, job)
     assert released.data.attempt == 1
     await stage.leave(one)
     assert stage.broker.ready(WORK) == 0
-    theatre.go_on.set()
-    await stage.enter(theatre.agent)
+    rig.go_on.set()
+    await stage.enter(rig.agent)
     await stage.dispatch("wait", job_id=job, attempt=2)
-    assert (await stage.hear(AttemptSucceeded, job)).data.result == 2
+    assert (await stage.wait_for_event(AttemptSucceeded, job)).data.result == 2
 
 
-async def test_while_draining_nothing_new_is_taken_and_what_runs_ends(stage: Stage, theatre: Theatre) -> None:
-    one = await stage.enter(theatre.agent)
+async def test_while_draining_nothing_new_is_taken_and_what_runs_ends(stage: Stage, rig: HandlerRig) -> None:
+    one = await stage.enter(rig.agent)
     job = await stage.dispatch("wait")
-    await theatre.begun.get()
+    await rig.begun.get()
     draining = asyncio.create_task(one.drain())
     await stage.until(
         lambda: any(event.data.draining for event in stage.of(AgentHeartbeat)), "a draining heartbeat"
     )
     late = await stage.dispatch("greet", {"name": "late"})
-    theatre.go_on.set()
+    rig.go_on.set()
     await draining
-    await stage.hear(AttemptSucceeded, job)
+    await stage.wait_for_event(AttemptSucceeded, job)
     await stage.leave(one)
     assert not stage.of(AttemptSucceeded, late)
     assert stage.broker.ready(WORK) == 1
@@ -460,8 +460,8 @@ async def test_while_draining_nothing_new_is_taken_and_what_runs_ends(stage: Sta
 # -- being there -------------------------------------------------------------------------------------------
 
 
-async def test_heartbeats_list_what_runs(stage: Stage, theatre: Theatre) -> None:
-    await stage.enter(theatre.agent)
+async def test_heartbeats_list_what_runs(stage: Stage, rig: HandlerRig) -> None:
+    await stage.enter(rig.agent)
     job = await stage.dispatch("wait")
     await stage.until(
         lambda: any(run.job_id == job for event in stage.of(AgentHeartbeat) for run in event.data.running),
@@ -471,56 +471,56 @@ async def test_heartbeats_list_what_runs(stage: Stage, theatre: Theatre) -> None
     assert (beat.queues, beat.slots) == (("default",), 4)
 
 
-async def test_g8_a_deaf_agent_falls_silent(stage: Stage, theatre: Theatre) -> None:
-    await stage.enter(theatre.agent)
-    beat = await stage.hear(AgentHeartbeat)
+async def test_g8_an_agent_whose_consumers_stall_sends_no_heartbeat(stage: Stage, rig: HandlerRig) -> None:
+    await stage.enter(rig.agent)
+    beat = await stage.wait_for_event(AgentHeartbeat)
     [control] = [
         name for name in stage.broker._queues if name.startswith(f"warrener.control.{beat.data.agent_id}")
     ]
     stage.broker.mute(control)
     job = await stage.dispatch("greet", {"name": "x"})
-    await stage.hear(AttemptSucceeded, job)
+    await stage.wait_for_event(AttemptSucceeded, job)
     silent_from = len(stage.of(AgentHeartbeat))
     marker = await stage.dispatch("wait", timeout=timedelta(seconds=1))
-    await stage.hear(AttemptFailed, marker)  # five heartbeats' time has passed
+    await stage.wait_for_event(AttemptFailed, marker)  # five heartbeats' time has passed
     assert len(stage.of(AgentHeartbeat)) <= silent_from + 1
     stage.broker.mute(control, muted=False)
-    await stage.hear(AgentHeartbeat, times=silent_from + 2)
+    await stage.wait_for_event(AgentHeartbeat, times=silent_from + 2)
 
 
 async def test_g3_an_agent_that_cannot_renew_stops_what_runs_and_gives_it_back(
-    stage: Stage, theatre: Theatre
+    stage: Stage, rig: HandlerRig
 ) -> None:
     stopped = asyncio.Event()
 
-    @theatre.agent.job("stubborn")
+    @rig.agent.job("stubborn")
     async def stubborn(job: JobContext) -> None:
-        theatre.begun.put_nowait(job.idempotency_key)
+        rig.begun.put_nowait(job.idempotency_key)
         try:
             await asyncio.Event().wait()
         finally:
             stopped.set()
 
     ledger = UnpluggedLedger(open_ledger(stage.ledger_url))
-    await stage.enter(theatre.agent, ledger=cast("Ledger", ledger), agent_lease=0.6)
+    await stage.enter(rig.agent, ledger=cast("Ledger", ledger), agent_lease=0.6)
     job = await stage.dispatch("stubborn")
-    await theatre.begun.get()
+    await rig.begun.get()
     ledger.gone = True
     async with asyncio.timeout(10):
         await stopped.wait()  # by itself, before its lease is over for the others
     assert not stage.of(AttemptReleased), "it says nothing of which the ledger does not know"
     ledger.gone = False
-    await stage.hear(AttemptReleased, job)
+    await stage.wait_for_event(AttemptReleased, job)
 
 
-async def test_two_queues_have_slots_of_their_own(stage: Stage, theatre: Theatre) -> None:
-    await stage.enter(theatre.agent, agent_queues=("default", "fast"), agent_slots=1)
+async def test_two_queues_have_slots_of_their_own(stage: Stage, rig: HandlerRig) -> None:
+    await stage.enter(rig.agent, agent_queues=("default", "fast"), agent_slots=1)
     slow = await stage.dispatch("wait")
-    await theatre.begun.get()
+    await rig.begun.get()
     quick = await stage.dispatch("greet", {"name": "x"}, queue="fast")
-    await stage.hear(AttemptSucceeded, quick)
+    await stage.wait_for_event(AttemptSucceeded, quick)
     waiting = await stage.dispatch("greet", {"name": "y"})
     assert not stage.of(AttemptSucceeded, waiting)
-    theatre.go_on.set()
-    await stage.hear(AttemptSucceeded, slow)
-    await stage.hear(AttemptSucceeded, waiting)
+    rig.go_on.set()
+    await stage.wait_for_event(AttemptSucceeded, slow)
+    await stage.wait_for_event(AttemptSucceeded, waiting)

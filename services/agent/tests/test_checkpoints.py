@@ -8,8 +8,8 @@ import pytest
 from services.agent.tests.stage import Stage
 
 from warrener_agent import Agent, JobContext
-from warrener_agent.decide_receipt import newest
-from warrener_agent.ledger import Ledger, Saved, open_ledger
+from warrener_agent.intake_decisions import newest_checkpoint
+from warrener_agent.ledger import Ledger, SavedCheckpoint, open_ledger
 from warrener_agent.testing import run
 from warrener_contracts.events import AttemptCheckpointed, AttemptFailed, AttemptSucceeded, Checkpoint
 
@@ -31,32 +31,32 @@ async def runs_on(job: JobContext) -> None:
     await asyncio.Event().wait()
 
 
-async def test_a_checkpoint_is_told_before_the_end_of_its_attempt(stage: Stage) -> None:
+async def test_a_checkpoint_is_published_before_the_end_of_its_attempt(stage: Stage) -> None:
     await stage.enter(agent)
     job_id = await stage.dispatch("goes.on")
-    await stage.hear(AttemptFailed, job_id)
-    told = [event for event in stage.heard if isinstance(event, AttemptCheckpointed | AttemptFailed)]
-    assert [type(event) for event in told] == [AttemptCheckpointed, AttemptFailed]
+    await stage.wait_for_event(AttemptFailed, job_id)
+    published = [event for event in stage.received_events if isinstance(event, AttemptCheckpointed | AttemptFailed)]
+    assert [type(event) for event in published] == [AttemptCheckpointed, AttemptFailed]
     assert stage.of(AttemptCheckpointed)[0].data.checkpoint == Checkpoint(number=1, state={"row": 2}), (
         "of two the last"
     )
     await stage.dispatch("goes.on", job_id=job_id, attempt=2)
-    assert (await stage.hear(AttemptSucceeded, job_id)).data.result == {"row": 2}
+    assert (await stage.wait_for_event(AttemptSucceeded, job_id)).data.result == {"row": 2}
 
 
 async def test_what_comes_with_the_dispatch_is_found_where_the_ledger_knows_nothing(stage: Stage) -> None:
     await stage.enter(agent)
     elsewhere = Checkpoint(number=7, state="from elsewhere")
     job_id = await stage.dispatch("goes.on", attempt=2, checkpoint=elsewhere)
-    assert (await stage.hear(AttemptSucceeded, job_id)).data.result == "from elsewhere"
+    assert (await stage.wait_for_event(AttemptSucceeded, job_id)).data.result == "from elsewhere"
 
 
 async def test_numbers_go_on_from_what_was_found(stage: Stage) -> None:
     await stage.enter(agent)
     elsewhere = Checkpoint(number=7, state="from elsewhere")
     job_id = await stage.dispatch("runs.on", attempt=2, checkpoint=elsewhere)
-    told = await stage.hear(AttemptCheckpointed, job_id)
-    assert told.data.checkpoint == Checkpoint(number=8, state="here")
+    published = await stage.wait_for_event(AttemptCheckpointed, job_id)
+    assert published.data.checkpoint == Checkpoint(number=8, state="here")
 
 
 class SlowToSave:
@@ -79,7 +79,7 @@ async def test_an_attempt_that_fails_while_its_checkpoint_is_being_saved_waits_f
     failing, fails = Agent(), asyncio.Event()
 
     @failing.job("fails")
-    async def fails_when_told(job: JobContext) -> Any:
+    async def fails_on_signal(job: JobContext) -> Any:
         if job.last_checkpoint is not None:
             return job.last_checkpoint
         job.checkpoint("far")
@@ -92,23 +92,23 @@ async def test_an_attempt_that_fails_while_its_checkpoint_is_being_saved_waits_f
     await ledger.begun.wait()
     fails.set()
     other = await stage.dispatch("fails", checkpoint=Checkpoint(number=1, state="done"))
-    await stage.hear(AttemptSucceeded, other)
+    await stage.wait_for_event(AttemptSucceeded, other)
     ledger.go_on.set()
-    await stage.hear(AttemptFailed, job_id)
-    told = [event for event in stage.heard if isinstance(event, AttemptCheckpointed | AttemptFailed)]
-    assert [type(event) for event in told] == [AttemptCheckpointed, AttemptFailed]
+    await stage.wait_for_event(AttemptFailed, job_id)
+    published = [event for event in stage.received_events if isinstance(event, AttemptCheckpointed | AttemptFailed)]
+    assert [type(event) for event in published] == [AttemptCheckpointed, AttemptFailed]
     await stage.dispatch("fails", job_id=job_id, attempt=2)
-    assert (await stage.hear(AttemptSucceeded, job_id)).data.result == "far"
+    assert (await stage.wait_for_event(AttemptSucceeded, job_id)).data.result == "far"
 
 
 @pytest.mark.parametrize(
-    ("saved", "told", "found"),
+    ("saved", "published", "found"),
     [(2, None, "ledger"), (None, 2, "dispatch"), (2, 3, "dispatch"), (3, 2, "ledger"), (2, 2, "ledger")],
 )
-def test_of_two_the_greater_number_is_newer(saved: int | None, told: int | None, found: str) -> None:
-    one = saved and Saved(uuid4(), 1, saved, '"ledger"')
-    other = told and Checkpoint(number=told, state="dispatch")
-    assert newest(one or None, other or None).state == found
+def test_of_two_the_greater_number_is_newer(saved: int | None, published: int | None, found: str) -> None:
+    one = saved and SavedCheckpoint(uuid4(), 1, saved, '"ledger"')
+    other = published and Checkpoint(number=published, state="dispatch")
+    assert newest_checkpoint(one or None, other or None).state == found
 
 
 async def test_a_handler_is_tried_with_a_checkpoint_of_the_tests_own() -> None:

@@ -55,15 +55,15 @@ async def wait() -> None:
 async def agent(folder: Path, *words: str, **variables: str) -> AsyncGenerator[asyncio.subprocess.Process]:
     """`python -m warrener_agent WORDS` in `folder`."""
     folder.joinpath("shop_jobs.py").write_text(MODULE)
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("WARRENER_")}
-    told = {"WARRENER_LEDGER_URL": "sqlite:///ledger.db", **variables}
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("WARRENER_")}
+    overrides = {"WARRENER_LEDGER_URL": "sqlite:///ledger.db", **variables}
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
         "warrener_agent",
         *words,
         cwd=folder,
-        env={**kept, **told},
+        env={**inherited, **overrides},
         stderr=asyncio.subprocess.PIPE,
     )
     try:
@@ -74,29 +74,29 @@ async def agent(folder: Path, *words: str, **variables: str) -> AsyncGenerator[a
         await process.communicate()
 
 
-async def complaint(folder: Path, *words: str, **variables: str) -> str:
+async def startup_error(folder: Path, *words: str, **variables: str) -> str:
     """What it says when it does not start."""
     async with agent(folder, *words, **variables) as process, asyncio.timeout(WAIT):
-        _, said = await process.communicate()
-    assert process.returncode == 2, said.decode()
-    return said.decode()
+        _, output = await process.communicate()
+    assert process.returncode == 2, output.decode()
+    return output.decode()
 
 
-async def test_it_says_what_is_missing(tmp_path: Path) -> None:
-    assert "expected a module nowhere, found none" in await complaint(tmp_path, "nowhere")
-    assert "got none" in await complaint(tmp_path)
+async def test_the_error_names_what_is_missing(tmp_path: Path) -> None:
+    assert "expected a module nowhere, found none" in await startup_error(tmp_path, "nowhere")
+    assert "got none" in await startup_error(tmp_path)
 
 
-async def test_it_says_which_setting_is_wrong(tmp_path: Path) -> None:
-    said = await complaint(tmp_path, "shop_jobs", WARRENER_AGENT_SLOTS="many")
-    assert "WARRENER_AGENT_SLOTS" in said
-    said = await complaint(tmp_path, "shop_jobs", WARRENER_LEDGER_URL="mysql://x")
-    assert "WARRENER_LEDGER_URL" in said
-    assert "Traceback" not in said
+async def test_the_error_names_the_wrong_setting(tmp_path: Path) -> None:
+    output = await startup_error(tmp_path, "shop_jobs", WARRENER_AGENT_SLOTS="many")
+    assert "WARRENER_AGENT_SLOTS" in output
+    output = await startup_error(tmp_path, "shop_jobs", WARRENER_LEDGER_URL="mysql://x")
+    assert "WARRENER_LEDGER_URL" in output
+    assert "Traceback" not in output
 
 
 @pytest.mark.parametrize(
-    ("target", "said"),
+    ("target", "output"),
     [
         ("no_such_module_here", "found none; neither"),
         ("shop/jobs.py", "named with dots: shop.jobs"),
@@ -104,8 +104,8 @@ async def test_it_says_which_setting_is_wrong(tmp_path: Path) -> None:
         ("warrener_agent.testing:run", "expected an Agent as warrener_agent.testing:run"),
     ],
 )
-def test_a_target_that_is_not_there_is_explained(target: str, said: str) -> None:
-    with pytest.raises(AgentNotFound, match=said):
+def test_a_target_that_is_not_there_is_explained(target: str, output: str) -> None:
+    with pytest.raises(AgentNotFound, match=output):
         load_agents([target])
 
 
@@ -119,7 +119,7 @@ def test_an_error_inside_a_module_is_not_mistaken_for_a_missing_one(
 
 
 @asynccontextmanager
-async def everybody_else(url: str) -> AsyncGenerator[Bus]:
+async def prepared_broker(url: str) -> AsyncGenerator[Bus]:
     """The broker with its topology, as scheduler and supervisor have it."""
     bus = open_bus(url, name="test")
     await bus.start()
@@ -130,7 +130,7 @@ async def everybody_else(url: str) -> AsyncGenerator[Bus]:
         await bus.close()
 
 
-async def hear(bus: Bus, queue: str, kind: type[Event[Any]]) -> Event[Any]:
+async def wait_for_event(bus: Bus, queue: str, kind: type[Event[Any]]) -> Event[Any]:
     """The first event of a kind in a queue."""
     subscription = await bus.subscribe(queue, prefetch=100)
     async with asyncio.timeout(WAIT):
@@ -163,30 +163,30 @@ async def test_a_real_agent_serves_what_it_announces_and_drains_on_sigterm(
     tmp_path: Path, vhost_url: str
 ) -> None:
     async with (
-        everybody_else(vhost_url) as bus,
+        prepared_broker(vhost_url) as bus,
         agent(tmp_path, "shop_jobs", "--slots", "3", WARRENER_BROKER_URL=vhost_url) as process,
     ):
-        announced = await hear(bus, REQUESTS_QUEUE.name, AgentAnnounced)
+        announced = await wait_for_event(bus, REQUESTS_QUEUE.name, AgentAnnounced)
         assert {kind.name for kind in announced.data.job_types} == {"greet", "wait", "where"}
         await dispatch(bus, "greet", name="Ada")
-        assert (await hear(bus, STATUS_QUEUE.name, AttemptSucceeded)).data.result == "Hello, Ada!"
+        assert (await wait_for_event(bus, STATUS_QUEUE.name, AttemptSucceeded)).data.result == "Hello, Ada!"
         await dispatch(bus, "where")
-        assert (await hear(bus, STATUS_QUEUE.name, AttemptSucceeded)).data.result == process.pid
+        assert (await wait_for_event(bus, STATUS_QUEUE.name, AttemptSucceeded)).data.result == process.pid
         process.send_signal(signal.SIGTERM)
         async with asyncio.timeout(WAIT):
-            _, said = await process.communicate()
-        assert process.returncode == 0, said.decode()[-3000:]
-        assert "Traceback" not in said.decode()
+            _, output = await process.communicate()
+        assert process.returncode == 0, output.decode()[-3000:]
+        assert "Traceback" not in output.decode()
 
 
 async def test_a_draining_agent_releases_what_does_not_end(tmp_path: Path, vhost_url: str) -> None:
     variables = {"WARRENER_BROKER_URL": vhost_url, "WARRENER_DRAIN_GRACE": "1"}
-    async with everybody_else(vhost_url) as bus, agent(tmp_path, "shop_jobs:second", **variables) as process:
-        await hear(bus, REQUESTS_QUEUE.name, AgentAnnounced)
+    async with prepared_broker(vhost_url) as bus, agent(tmp_path, "shop_jobs:second", **variables) as process:
+        await wait_for_event(bus, REQUESTS_QUEUE.name, AgentAnnounced)
         await dispatch(bus, "wait")
-        await hear(bus, STATUS_QUEUE.name, AttemptStarted)
+        await wait_for_event(bus, STATUS_QUEUE.name, AttemptStarted)
         process.send_signal(signal.SIGTERM)
-        await hear(bus, STATUS_QUEUE.name, AttemptReleased)
+        await wait_for_event(bus, STATUS_QUEUE.name, AttemptReleased)
         async with asyncio.timeout(WAIT):
-            _, said = await process.communicate()
-        assert process.returncode == 0, said.decode()[-3000:]
+            _, output = await process.communicate()
+        assert process.returncode == 0, output.decode()[-3000:]

@@ -47,21 +47,21 @@ async def no_effects(ledger: Ledger) -> bool:
 
 async def test_a_child_process_is_another_process_and_stays_warm(stage: Stage, agent: Agent) -> None:
     await stage.enter(agent, agent_slots=1)
-    told: list[dict[str, Any]] = []
+    results: list[dict[str, Any]] = []
     for name in ("a", "b"):
         job = await stage.dispatch("where", {"name": name})
-        told.append((await stage.hear(AttemptSucceeded, job)).data.result)
-    assert told[0]["pid"] == told[1]["pid"] != os.getpid()
-    assert [one["calls"] for one in told] == [1, 2]
+        results.append((await stage.wait_for_event(AttemptSucceeded, job)).data.result)
+    assert results[0]["pid"] == results[1]["pid"] != os.getpid()
+    assert [one["calls"] for one in results] == [1, 2]
 
 
 async def test_a_child_has_transaction_follow_ups_and_progress(agent: Agent) -> None:
     trial = await run(agent, "load", {"note": "x"})
     assert trial.succeeded, trial.error
     assert trial.progress == [(0.5, "half")]
-    (asked,) = trial.follow_ups
-    assert asked.data.arguments == {"$type": "date", "value": "not ours to read"}
-    assert trial.result == {"asked": asked.id, "b": "2026-01-02", "$type": "date"}
+    (child_job,) = trial.follow_ups
+    assert child_job.data.arguments == {"$type": "date", "value": "not ours to read"}
+    assert trial.result == {"asked": child_job.id, "b": "2026-01-02", "$type": "date"}
 
 
 async def test_an_async_handler_runs_in_a_child_too(agent: Agent) -> None:
@@ -83,22 +83,22 @@ async def test_an_exception_in_a_child_has_its_type_and_stack_and_undoes_all(age
 
 
 @pytest.mark.parametrize(
-    ("how", "kind", "said"),
+    ("how", "kind", "message"),
     [
         ("segfault", "crash", "SIGSEGV"),
         ("exit", "crash", "exit code 7"),
         ("polite", "error", "polite"),
     ],
 )
-async def test_g4_a_crash_of_a_child_is_told_apart_and_undoes_all(
-    agent: Agent, how: str, kind: str, said: str
+async def test_g4_each_crash_of_a_child_has_its_error_type_and_undoes_all(
+    agent: Agent, how: str, kind: str, message: str
 ) -> None:
     async with temporary_ledger() as ledger:
         trial = await run(agent, "dies", {"how": how}, ledger=ledger)
         assert trial.error is not None
         assert trial.error.kind == kind
         assert trial.error.retryable
-        assert said in trial.error.message
+        assert message in trial.error.message
         assert await no_effects(ledger)
 
 
@@ -109,16 +109,16 @@ async def test_a_child_that_hangs_is_killed_with_all_that_it_started(
     pids = tmp_path / "pids"
     await stage.enter(agent, agent_announce_after=0.0)
     warm = await stage.dispatch("where", {"name": "a child that is there before the time runs"})
-    await stage.hear(AttemptSucceeded, warm)
+    await stage.wait_for_event(AttemptSucceeded, warm)
     timeout = timedelta(seconds=2 if why == "timeout" else 60)
     job = await stage.dispatch("hangs", {"pids": str(pids)}, timeout=timeout)
     if why == "timeout":
-        assert (await stage.hear(AttemptFailed, job)).data.error.kind == "timeout"
+        assert (await stage.wait_for_event(AttemptFailed, job)).data.error.kind == "timeout"
     else:
         await asyncio.to_thread(wait_for_file, pids)
         data = AttemptCancelData(job_id=job, reason="enough")
         await stage.bus.publish([build_message(AttemptCancel(id="1", source="test", data=data))])
-        await stage.hear(AttemptCancelled, job)
+        await stage.wait_for_event(AttemptCancelled, job)
     for pid in map(int, pids.read_text().split()):
         psutil.wait_procs([psutil.Process(pid)] if psutil.pid_exists(pid) else [], timeout=10)
         assert not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
@@ -164,10 +164,10 @@ async def test_a_thread_has_transaction_follow_ups_and_progress(agent: Agent) ->
 async def test_a_thread_that_does_not_end_is_abandoned_and_keeps_its_slot(stage: Stage, agent: Agent) -> None:
     await stage.enter(agent, agent_slots=1)
     job = await stage.dispatch("blocks", timeout=timedelta(seconds=0.3))
-    assert (await stage.hear(AttemptFailed, job)).data.error.kind == "timeout"
+    assert (await stage.wait_for_event(AttemptFailed, job)).data.error.kind == "timeout"
     waiting = await stage.dispatch("thread", {"note": "after"})
     sys.modules["agent_handlers"].release.set()
-    assert (await stage.hear(AttemptSucceeded, waiting)).data.job_id == waiting
+    assert (await stage.wait_for_event(AttemptSucceeded, waiting)).data.job_id == waiting
     assert await stage.effects() == ["after"], "the abandoned one could not write any more"
     assert not stage.of(AttemptSucceeded, job)
 
@@ -184,7 +184,7 @@ async def test_a_blocking_transaction_is_refused_in_a_coroutine() -> None:
     assert "would stop the whole agent" in trial.error.message
 
 
-async def test_follow_ups_without_a_key_are_told_apart_and_twice_the_same_key_is_refused() -> None:
+async def test_follow_ups_without_a_key_differ_and_the_same_key_twice_is_refused() -> None:
     agent = Agent()
 
     @agent.job("fan")
@@ -216,7 +216,7 @@ async def test_follow_ups_without_a_key_are_told_apart_and_twice_the_same_key_is
 async def test_in_a_real_agent_all_of_it_comes_out(stage: Stage, agent: Agent) -> None:
     await stage.enter(agent)
     job = await stage.dispatch("load", {"note": "x"})
-    await stage.hear(AttemptSucceeded, job)
-    assert (await stage.hear(AttemptProgressed, job)).data.note == "half"
-    assert (await stage.hear(JobRequested)).data.parent_id == job
+    await stage.wait_for_event(AttemptSucceeded, job)
+    assert (await stage.wait_for_event(AttemptProgressed, job)).data.note == "half"
+    assert (await stage.wait_for_event(JobRequested)).data.parent_id == job
     assert await stage.effects() == ["x", "x!"]

@@ -45,7 +45,7 @@ async def test_a_coroutine_that_hangs_leaves_the_stacks_of_its_tasks_its_last_li
     await stage.enter(agent, agent_announce_after=0.0)
     neighbour = await stage.dispatch("other")
     job = await stage.dispatch("pay", timeout=SHORT)
-    record = (await stage.hear(AttemptFailed, job)).data.error.flight_record
+    record = (await stage.wait_for_event(AttemptFailed, job)).data.error.flight_record
     assert record is not None
     stacks, log = record.stacks or "", record.log or ""
     assert "in pay" in stacks
@@ -70,7 +70,7 @@ async def test_a_thread_that_hangs_leaves_its_stack_and_what_it_has_used(stage: 
     await stage.enter(agent)
     try:
         job = await stage.dispatch("scan", timeout=SHORT)
-        record = (await stage.hear(AttemptFailed, job)).data.error.flight_record
+        record = (await stage.wait_for_event(AttemptFailed, job)).data.error.flight_record
         assert record is not None
         assert "in scan" in (record.stacks or "")
         assert "scanning" in (record.log or "")
@@ -90,10 +90,10 @@ async def test_what_is_cancelled_leaves_its_record_too(stage: Stage) -> None:
 
     await stage.enter(agent, agent_announce_after=0.0)
     job = await stage.dispatch("wait")
-    await stage.hear(AttemptProgressed, job)
+    await stage.wait_for_event(AttemptProgressed, job)
     cancel = AttemptCancel(id="1", source="test", data=AttemptCancelData(job_id=job, reason="enough"))
     await stage.bus.publish([build_message(cancel)])
-    record = (await stage.hear(AttemptCancelled, job)).data.flight_record
+    record = (await stage.wait_for_event(AttemptCancelled, job)).data.flight_record
     assert isinstance(record, FlightRecord)
     assert "in wait" in (record.stacks or "")
     assert record.progress == 0.1

@@ -6,9 +6,9 @@ from typing import Any, cast
 from uuid import uuid4
 
 import pytest
-from services.agent.tests.stage import Stage, Theatre
+from services.agent.tests.stage import Stage, HandlerRig
 
-from warrener_agent.ledger import Claim, Completion, Forgotten, Grant, Ledger, open_ledger
+from warrener_agent.ledger import Claim, Completion, DeletedRows, ClaimStatus, Ledger, open_ledger
 from warrener_agent.settings import AgentSettings
 from warrener_runtime.settings import SettingsError, load
 from warrener_runtime.virtual_clock import VirtualClock
@@ -27,20 +27,20 @@ class NotedLedger:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._ledger, name)
 
-    async def forget(self, before: datetime, *, after: datetime | None = None) -> Forgotten:
+    async def delete_old(self, before: datetime, *, after: datetime | None = None) -> DeletedRows:
         self.forgot.append(before)
-        batch = await self._ledger.forget(before, after=after)
+        batch = await self._ledger.delete_old(before, after=after)
         if batch.after is None:
             self.has_forgotten.set()
         return batch
 
 
-async def test_once_an_hour_what_is_older_than_a_week_is_forgotten(stage: Stage, theatre: Theatre) -> None:
+async def test_once_an_hour_what_is_older_than_a_week_is_forgotten(stage: Stage, rig: HandlerRig) -> None:
     clock = VirtualClock()
     ledger = NotedLedger(open_ledger(stage.ledger_url))
     # Everything else that an agent does again and again, as rarely as can be: two hours pass in a moment.
     await stage.enter(
-        theatre.agent, ledger=cast("Ledger", ledger), clock=clock, agent_lease=1e6, agent_heartbeat=1e6
+        rig.agent, ledger=cast("Ledger", ledger), clock=clock, agent_lease=1e6, agent_heartbeat=1e6
     )
     began = clock.now()
     for _ in range(3):
@@ -51,7 +51,7 @@ async def test_once_an_hour_what_is_older_than_a_week_is_forgotten(stage: Stage,
     assert ledger.forgot[:3] == [began - WEEK + timedelta(hours=hours) for hours in range(3)]
 
 
-async def test_what_is_old_is_gone_and_what_is_young_stays(stage: Stage, theatre: Theatre) -> None:
+async def test_what_is_old_is_gone_and_what_is_young_stays(stage: Stage, rig: HandlerRig) -> None:
     now = datetime.now(UTC) + 2 * WEEK
     old, young = uuid4(), uuid4()
     ledger = open_ledger(stage.ledger_url)
@@ -62,12 +62,12 @@ async def test_what_is_old_is_gone_and_what_is_young_stays(stage: Stage, theatre
         assert await ledger.complete([ended], agent_id="past") == {job_id}
 
     noted = NotedLedger(ledger)
-    await stage.enter(theatre.agent, ledger=cast("Ledger", noted), clock=VirtualClock(now))
+    await stage.enter(rig.agent, ledger=cast("Ledger", noted), clock=VirtualClock(now))
     async with asyncio.timeout(20):
         await noted.has_forgotten.wait()
     claims = [Claim(old, 1), Claim(young, 1)]
     answers = await ledger.claim(claims, agent_id="x", lease=timedelta(seconds=10))
-    assert [answer.grant for answer in answers] == [Grant.GRANTED, Grant.COMPLETED]
+    assert [answer.status for answer in answers] == [ClaimStatus.GRANTED, ClaimStatus.COMPLETED]
 
 
 def test_a_ledger_that_forgets_sooner_than_a_message_lives_is_refused(

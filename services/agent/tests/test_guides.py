@@ -35,7 +35,7 @@ def test_each_block_compiles_and_imports_what_exists(block: str) -> None:
             assert all(hasattr(module, alias.name) for alias in statement.names)
 
 
-async def test_the_handlers_of_the_guide_to_retries_do_what_it_says(
+async def test_the_handlers_of_the_guide_to_retries_do_what_it_describes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     declares, _, report = blocks("choose-a-retry-policy.md")
@@ -45,20 +45,20 @@ async def test_the_handlers_of_the_guide_to_retries_do_what_it_says(
     agent = guide["agent"]
     assert isinstance(agent, Agent)
 
-    policy = agent.kinds["bank.pay"].declaration.policy
+    policy = agent.definitions["bank.pay"].declaration.policy
     assert (policy.max_attempts, policy.max_age) == (8, timedelta(days=2))
     assert policy.backoff == Backoff.listed("5s", "1m", "15m", "6h")
     assert (policy.retry_on, policy.no_retry) == (("OSError", "requests.*"), ("bank.Closed", "*.ProxyError"))
 
     monkeypatch.chdir(tmp_path)
-    assert (await run(agent, "report.send", {"day": "monday"})).instead == "snoozed"
+    assert (await run(agent, "report.send", {"day": "monday"})).handler_signal == "snoozed"
     (tmp_path / "monday.csv").touch()
-    assert (await run(agent, "report.send", {"day": "monday"})).instead == "cancelled"
+    assert (await run(agent, "report.send", {"day": "monday"})).handler_signal == "cancelled"
     (tmp_path / "monday.csv").write_text("a,b\n")
     assert (await run(agent, "report.send", {"day": "monday"})).result == 4
 
 
-def test_the_guide_to_schedules_declares_what_it_says() -> None:
+def test_the_guide_to_schedules_declares_what_it_describes() -> None:
     block = next(block for block in blocks("schedule-jobs.md") if "@agent.schedule" in block)
     guide: dict[str, Any] = {"__name__": "flights"}
     exec(block, guide)
@@ -70,4 +70,4 @@ def test_the_guide_to_imports_has_the_job_type_that_a_crontab_needs() -> None:
     (block,) = blocks("import-schedules.md")
     guide: dict[str, Any] = {"__name__": "lines"}
     exec(block, guide)
-    assert set(guide["agent"].kinds) == {"cron.line"}
+    assert set(guide["agent"].definitions) == {"cron.line"}

@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from warrener_agent.identity import folder_beside, take_identity
+from warrener_agent.identity import default_identity_folder, acquire_identity
 from warrener_runtime.clock import SystemEntropy
 
 ENTROPY = SystemEntropy()
@@ -20,17 +20,17 @@ sys.stdin.read()
 
 
 async def test_who_comes_after_one_that_ended_takes_up_its_identity(tmp_path: Path) -> None:
-    one = take_identity(tmp_path / "agents", ["a", "b"], ENTROPY)
+    one = acquire_identity(tmp_path / "agents", ["a", "b"], ENTROPY)
     await one.release()
-    again = take_identity(tmp_path / "agents", ["b", "a"], ENTROPY)
+    again = acquire_identity(tmp_path / "agents", ["b", "a"], ENTROPY)
     assert again.agent_id == one.agent_id
     await again.release()
 
 
 async def test_who_serves_other_queues_is_another(tmp_path: Path) -> None:
-    one = take_identity(tmp_path, ["a"], ENTROPY)
+    one = acquire_identity(tmp_path, ["a"], ENTROPY)
     await one.release()
-    other = take_identity(tmp_path, ["b"], ENTROPY)
+    other = acquire_identity(tmp_path, ["b"], ENTROPY)
     assert other.agent_id != one.agent_id
     await other.release()
 
@@ -57,25 +57,25 @@ def test_an_identity_has_one_holder_and_is_free_when_that_is_killed(tmp_path: Pa
         process.communicate()
 
 
-async def test_where_nothing_can_be_kept_an_agent_is_a_new_one(tmp_path: Path) -> None:
+async def test_an_agent_gets_a_new_id_where_none_can_be_stored(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.touch()
-    names = {take_identity(folder, ["a"], ENTROPY).agent_id for folder in (file, file)}
+    names = {acquire_identity(folder, ["a"], ENTROPY).agent_id for folder in (file, file)}
     assert len(names) == 2
 
 
-async def test_a_damaged_file_is_written_anew(tmp_path: Path) -> None:
-    one = take_identity(tmp_path, ["a"], ENTROPY)
+async def test_a_damaged_file_is_rewritten(tmp_path: Path) -> None:
+    one = acquire_identity(tmp_path, ["a"], ENTROPY)
     await one.release()
     [file] = tmp_path.iterdir()  # noqa: ASYNC240 - nobody else has this loop
     file.write_text("not a name\n")
-    fresh = take_identity(tmp_path, ["a"], ENTROPY)
+    fresh = acquire_identity(tmp_path, ["a"], ENTROPY)
     assert fresh.agent_id != one.agent_id
     assert file.read_text() == fresh.agent_id
     await fresh.release()
 
 
-def test_identities_are_kept_beside_the_ledger_if_that_is_a_file() -> None:
-    assert folder_beside("sqlite:////var/lib/jobs/ledger.db") == Path("/var/lib/jobs/agents")
-    assert folder_beside("sqlite:///.warrener/ledger.db") == Path(".warrener/agents")
-    assert folder_beside("postgresql://localhost/jobs") == Path(".warrener/agents")
+def test_identities_are_stored_beside_the_ledger_if_that_is_a_file() -> None:
+    assert default_identity_folder("sqlite:////var/lib/jobs/ledger.db") == Path("/var/lib/jobs/agents")
+    assert default_identity_folder("sqlite:///.warrener/ledger.db") == Path(".warrener/agents")
+    assert default_identity_folder("postgresql://localhost/jobs") == Path(".warrener/agents")

@@ -73,13 +73,13 @@ async def test_what_hangs_is_stopped_in_time_with_its_stacks_and_its_neighbours_
     await stage.enter(agent, agent_announce_after=0.0)
     over, pids = tmp_path / "over", tmp_path / "pids"
     neighbour = await stage.dispatch("neighbour", {"until": str(over)})
-    await stage.hear(
+    await stage.wait_for_event(
         AttemptSucceeded, await stage.dispatch("recycled", {})
     )  # a child is there before the time runs
     limit = timedelta(seconds=2)
     arguments = {"pids": str(pids)} if job_type == "forks" else {}
     job = await stage.dispatch(job_type, arguments, timeout=limit)
-    data = (await stage.hear(AttemptFailed, job)).data
+    data = (await stage.wait_for_event(AttemptFailed, job)).data
     assert data.error.kind == "timeout"
     assert data.finished_at - data.started_at < limit + GRACE
     record = record_of(data.error)
@@ -90,7 +90,7 @@ async def test_what_hangs_is_stopped_in_time_with_its_stacks_and_its_neighbours_
     if job_type == "forks":
         assert await gone([int(pid) for pid in pids.read_text().split()])
     over.touch()
-    assert (await stage.hear(AttemptSucceeded, neighbour)).data.result > 0
+    assert (await stage.wait_for_event(AttemptSucceeded, neighbour)).data.result > 0
 
 
 async def test_the_record_has_the_last_words_and_the_progress_of_what_was_cancelled(
@@ -98,17 +98,17 @@ async def test_the_record_has_the_last_words_and_the_progress_of_what_was_cancel
 ) -> None:
     await stage.enter(agent, agent_announce_after=0.0)
     job = await stage.dispatch("spins", {}, timeout=timedelta(minutes=5))
-    await stage.hear(AttemptProgressed, job)
+    await stage.wait_for_event(AttemptProgressed, job)
     cancel = AttemptCancel(id="1", source="test", data=AttemptCancelData(job_id=job, reason="enough"))
     await stage.bus.publish([build_message(cancel)])
-    record = (await stage.hear(AttemptCancelled, job)).data.flight_record
+    record = (await stage.wait_for_event(AttemptCancelled, job)).data.flight_record
     assert record is not None
     assert (record.progress, record.progress_note) == (0.25, "spinning")
     assert "about to spin" in (record.log or "")
     assert "in spins" in (record.stacks or "")
 
 
-async def test_memory_without_end_is_out_of_memory_whoever_notices(agent: Agent) -> None:
+async def test_memory_without_end_is_out_of_memory_in_every_way_it_is_noticed(agent: Agent) -> None:
     raised = await failed(agent, "allocates")
     assert (raised.kind, raised.type, raised.retryable) == ("error", "OutOfMemory", True)
     assert "256.0MiB" in raised.message
@@ -139,11 +139,11 @@ async def test_processes_open_files_and_the_size_of_files_are_limited(agent: Age
 
 async def test_limits_are_of_each_attempt_and_not_of_the_warm_child(stage: Stage, agent: Agent) -> None:
     await stage.enter(agent, agent_slots=1)
-    told: list[int] = []
+    results: list[int] = []
     for _ in range(3):
         job = await stage.dispatch("gets_on", {"burn": 0.6})
-        told.append((await stage.hear(AttemptSucceeded, job)).data.result)
-    assert len(set(told)) == 1
+        results.append((await stage.wait_for_event(AttemptSucceeded, job)).data.result)
+    assert len(set(results)) == 1
 
 
 async def test_a_handler_that_uses_a_pool_of_processes_is_left_in_peace(agent: Agent) -> None:
@@ -151,7 +151,7 @@ async def test_a_handler_that_uses_a_pool_of_processes_is_left_in_peace(agent: A
 
 
 @pytest.mark.parametrize(
-    ("how", "kind", "said"),
+    ("how", "kind", "message"),
     [
         ("SIGSEGV", "SIGSEGV", "signal 11"),
         ("SIGKILL", "SIGKILL", "by somebody else"),
@@ -159,12 +159,12 @@ async def test_a_handler_that_uses_a_pool_of_processes_is_left_in_peace(agent: A
         ("7", "ExitCode", "exit code 7"),
     ],
 )
-async def test_deaths_are_told_apart_and_leave_their_last_words(
-    agent: Agent, how: str, kind: str, said: str
+async def test_each_kind_of_crash_has_its_error_type_and_its_last_log_lines(
+    agent: Agent, how: str, kind: str, message: str
 ) -> None:
     error = await failed(agent, "dies", how=how)
     assert (error.kind, error.type) == ("crash", kind)
-    assert said in error.message
+    assert message in error.message
     record = record_of(error)
     assert f"about to die by {how}" in (record.log or "")
     assert ("in dies" in (record.stacks or "")) is (how == "SIGSEGV"), "only there could it say so"
@@ -173,9 +173,9 @@ async def test_deaths_are_told_apart_and_leave_their_last_words(
 async def test_nothing_that_an_attempt_has_started_outlives_it(stage: Stage, agent: Agent) -> None:
     await stage.enter(agent, agent_slots=1)
     job = await stage.dispatch("leaves", {})
-    assert await gone((await stage.hear(AttemptSucceeded, job)).data.result)
+    assert await gone((await stage.wait_for_event(AttemptSucceeded, job)).data.result)
     job = await stage.dispatch("leaves", {"fail": True})
-    assert await gone([int((await stage.hear(AttemptFailed, job)).data.error.message)])
+    assert await gone([int((await stage.wait_for_event(AttemptFailed, job)).data.error.message)])
 
 
 async def test_a_child_is_recycled_after_so_many_jobs_and_with_so_much_memory(
@@ -185,7 +185,7 @@ async def test_a_child_is_recycled_after_so_many_jobs_and_with_so_much_memory(
 
     async def pid_of(job_type: str, **arguments: int) -> int:
         job = await stage.dispatch(job_type, arguments)
-        pid: int = (await stage.hear(AttemptSucceeded, job)).data.result
+        pid: int = (await stage.wait_for_event(AttemptSucceeded, job)).data.result
         return pid
 
     first, second, third = [await pid_of("recycled") for _ in range(3)]
@@ -194,7 +194,7 @@ async def test_a_child_is_recycled_after_so_many_jobs_and_with_so_much_memory(
     assert first == second != third
 
 
-async def test_secrets_that_were_not_asked_for_are_not_in_the_environment(
+async def test_secrets_that_were_not_named_are_not_in_the_environment(
     agent: Agent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     secrets = {
@@ -257,7 +257,7 @@ async def test_a_handler_may_run_as_another_user(monkeypatch: pytest.MonkeyPatch
     assert (groups, name) == ([], "nobody")
 
 
-async def test_a_user_that_cannot_be_had_is_said_and_nobody_else_runs_it(agent: Agent) -> None:
+async def test_an_unavailable_user_is_named_and_no_other_user_runs_it(agent: Agent) -> None:
     error = await failed(agent, "is_no_one")
     assert "no-such-user-here" in error.message
 
@@ -268,11 +268,11 @@ async def test_a_job_type_whose_processes_die_too_often_is_held_and_others_are_n
     await stage.enter(agent, agent_deaths=2, agent_hold=1.5)
     for _ in range(3):
         job = await stage.dispatch("dies", {"how": "7"})
-        await stage.hear(AttemptFailed, job)
+        await stage.wait_for_event(AttemptFailed, job)
     held = datetime.now(UTC)
     job = await stage.dispatch("dies", {"how": "7"})
     other = await stage.dispatch("recycled", {})
-    assert (await stage.hear(AttemptSucceeded, other)).data.result
+    assert (await stage.wait_for_event(AttemptSucceeded, other)).data.result
     assert not stage.of(AttemptFailed, job)
-    error = (await stage.hear(AttemptFailed, job)).data
+    error = (await stage.wait_for_event(AttemptFailed, job)).data
     assert error.started_at > held + timedelta(seconds=1), "it was not begun before the type was free again"

@@ -17,10 +17,10 @@ from warrener_agent.ledger import (
     Claim,
     Completion,
     Failure,
-    Grant,
+    ClaimStatus,
     Ledger,
     LedgerUnavailable,
-    Saved,
+    SavedCheckpoint,
     open_ledger,
 )
 
@@ -79,7 +79,7 @@ async def test_3_a_locked_row_holds_up_no_other_claim(ledger: Ledger, held: Clai
         for claims in ([*free[:25], held], [held, *free[25:]], [held]):
             answers = await ledger.claim(claims, agent_id="bob", lease=LEASE)
             for claim, answer in zip(claims, answers, strict=True):
-                assert answer.grant is (Grant.HELD if claim == held else Grant.GRANTED)
+                assert answer.status is (ClaimStatus.HELD if claim == held else ClaimStatus.GRANTED)
                 assert answer.locked is (claim == held)
 
 
@@ -88,7 +88,7 @@ async def test_3_a_locked_row_is_neither_renewed_nor_lost(ledger: Ledger, held: 
     await ledger.claim([mine], agent_id="ada", lease=ENDED)
     async with asyncio.timeout(WAIT):
         renewal = await ledger.renew([held, mine, gone], agent_id="ada", lease=LEASE)
-    assert renewal.kept == {mine.job_id}
+    assert renewal.renewed == {mine.job_id}
     assert renewal.locked == {held.job_id}
 
 
@@ -97,7 +97,7 @@ async def test_3_a_locked_row_holds_up_no_other_end(ledger: Ledger, held: Claim)
     await ledger.claim(ended, agent_id="ada", lease=ENDED)
     one, two, three = ended
     async with asyncio.timeout(WAIT):
-        states = [Saved(claim.job_id, 1, 1, "{}") for claim in (held, one)]
+        states = [SavedCheckpoint(claim.job_id, 1, 1, "{}") for claim in (held, one)]
         assert await ledger.save_checkpoints(states, agent_id="ada", now=NOW) == {one.job_id}
         assert await ledger.complete([done(held), done(one)], agent_id="ada") == {one.job_id}
         failures = [Failure(claim.job_id, 1, None, NOW, NOW) for claim in (held, two)]
@@ -106,7 +106,7 @@ async def test_3_a_locked_row_holds_up_no_other_end(ledger: Ledger, held: Claim)
         answers = await ledger.claim(ended, agent_id="bob", lease=LEASE)
         with pytest.raises(LedgerUnavailable, match="1 locked"):
             await ledger.cancel([held.job_id, uuid4()], now=NOW)
-    assert [answer.grant for answer in answers] == [Grant.COMPLETED, Grant.FAILED, Grant.GRANTED]
+    assert [answer.status for answer in answers] == [ClaimStatus.COMPLETED, ClaimStatus.FAILED, ClaimStatus.GRANTED]
 
 
 async def test_3_a_cut_at_the_commit_leaves_the_row_free(
@@ -121,7 +121,7 @@ async def test_3_a_cut_at_the_commit_leaves_the_row_free(
         assert await asyncio.to_thread(proxy.wait_struck)
         async with asyncio.timeout(5):
             answers = await ledger.claim([mine, other], agent_id="bob", lease=LEASE)
-        assert [answer.grant for answer in answers] == [Grant.GRANTED] * 2
+        assert [answer.status for answer in answers] == [ClaimStatus.GRANTED] * 2
         with pytest.raises(LedgerUnavailable):
             await committing
 
@@ -141,7 +141,7 @@ async def test_3_a_commit_whose_answer_is_lost_is_in_doubt_within_the_attempts_t
     assert answer.completion == done(mine)
 
 
-async def test_3_the_server_ends_the_transaction_of_an_agent_that_says_nothing_more(
+async def test_3_the_server_ends_the_transaction_of_an_agent_that_is_cut_off(
     ledger: Ledger, behind: Ledger, proxy: PostgresProxy, postgres_url: str
 ) -> None:
     mine = Claim(uuid4(), 1)

@@ -49,7 +49,7 @@ async def every_statement(ledger: Ledger) -> None:
     done = [Completion(one.job_id, 1, "null", (), NOW, NOW) for one in claims]
     await ledger.claim(claims, agent_id="ada", lease=LEASE)
     await ledger.claim(claims, agent_id="bob", lease=LEASE)  # refused, so it looks at the rows
-    assert len((await ledger.renew(claims, agent_id="ada", lease=LEASE)).kept) == BATCH
+    assert len((await ledger.renew(claims, agent_id="ada", lease=LEASE)).renewed) == BATCH
     await ledger.cancel([uuid4()], now=NOW)
     await ledger.release(claims[:10], agent_id="ada")
     assert len(await ledger.complete(done[10:-1], agent_id="ada")) == BATCH - 11
@@ -106,7 +106,7 @@ async def test_old_rows_are_found_by_the_index_of_claims_beside_100_000_live_one
     await connection.execute(GROW)
     await connection.execute(GROW.replace(str(MANY), "200").replace("'ada', now()", "NULL, NULL"))
     await connection.execute(AGE)
-    gone = await ledger.forget(datetime.now(UTC) - timedelta(days=7), limit=150)
+    gone = await ledger.delete_old(datetime.now(UTC) - timedelta(days=7), limit=150)
     assert gone.rows == 200, "released without a lease by an earlier version; all of one moment"
     await ledger.close()
     await connection.execute("SET enable_seqscan = off")

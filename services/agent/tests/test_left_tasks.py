@@ -24,15 +24,15 @@ class Nursery:
     def __init__(self) -> None:
         self.agent = Agent()
         self.ends: list[str] = []
-        self.kept: list[asyncio.Task[None]] = []
+        self.tasks: list[asyncio.Task[None]] = []
 
         @self.agent.job("parent")
         async def parent(job: JobContext, how: str) -> object:
             return await self.parent(job, how)
 
     async def parent(self, job: JobContext, how: str) -> object:
-        self.kept.append(asyncio.create_task(self.child("child")))
-        self.kept.append(asyncio.create_task(self.child("shared"), context=Context()))
+        self.tasks.append(asyncio.create_task(self.child("child")))
+        self.tasks.append(asyncio.create_task(self.child("shared"), context=Context()))
         await asyncio.sleep(0)
         job.progress(0.5, how)
         match how:
@@ -48,36 +48,36 @@ class Nursery:
 
     async def child(self, name: str) -> None:
         try:
-            self.kept.append(asyncio.create_task(asyncio.sleep(3600), name=f"{name}'s child"))
+            self.tasks.append(asyncio.create_task(asyncio.sleep(3600), name=f"{name}'s child"))
             await asyncio.sleep(3600)
         finally:
             self.ends.append(name)
 
     def leave(self) -> None:
-        for task in self.kept:
+        for task in self.tasks:
             task.cancel()
 
 
 @pytest.mark.parametrize("how", ["raises", "snoozes"])
-async def test_4_children_of_a_failed_attempt_are_over_when_it_is_told(stage: Stage, how: str) -> None:
+async def test_4_children_of_a_failed_attempt_are_over_when_it_is_reported(stage: Stage, how: str) -> None:
     nursery = Nursery()
     await stage.enter(nursery.agent)
     job = await stage.dispatch("parent", {"how": how})
-    await stage.hear(AttemptFailed, job)
+    await stage.wait_for_event(AttemptFailed, job)
     assert nursery.ends == ["child"], "what it has started in a context of its own is not the attempt's"
-    assert sum(task.done() for task in nursery.kept) == 2, "and the child's own"
-    assert (await stage.hear(AttemptProgressed, job)).data.note == how, "its last word is told all the same"
+    assert sum(task.done() for task in nursery.tasks) == 2, "and the child's own"
+    assert (await stage.wait_for_event(AttemptProgressed, job)).data.note == how, "its last word is told all the same"
     nursery.leave()
 
 
-async def test_4_children_of_an_attempt_that_is_stopped_are_over_when_it_is_told(stage: Stage) -> None:
+async def test_4_children_of_a_stopped_attempt_are_over_when_it_is_reported(stage: Stage) -> None:
     nursery = Nursery()
     await stage.enter(nursery.agent)
     job = await stage.dispatch("parent", {"how": "hangs"})
-    await stage.hear(AttemptProgressed, job)
+    await stage.wait_for_event(AttemptProgressed, job)
     stop = AttemptCancel(id="stop", source="test", data=AttemptCancelData(job_id=job, reason="enough"))
     await stage.bus.publish([build_message(stop)])
-    await stage.hear(AttemptCancelled, job)
+    await stage.wait_for_event(AttemptCancelled, job)
     assert nursery.ends == ["child"]
     nursery.leave()
 
@@ -86,6 +86,6 @@ async def test_4_what_a_successful_attempt_leaves_may_be_meant_to_stay(stage: St
     nursery = Nursery()
     await stage.enter(nursery.agent)
     job = await stage.dispatch("parent", {"how": "succeeds"})
-    await stage.hear(AttemptSucceeded, job)
+    await stage.wait_for_event(AttemptSucceeded, job)
     assert not nursery.ends
     nursery.leave()

@@ -49,8 +49,8 @@ async def fill(stage: Stage, exchange: str, key: str) -> MemoryBus:
     arguments: dict[str, str | int] = {"x-max-length": 1, "x-overflow": "reject-publish"}
     await bus.declare(Topology((), (Queue("full", (Binding(exchange, key),), arguments),)))
     event = JobRequested(id=str(uuid4()), source="test", data=JobRequestedData(job_type="child"))
-    letter = build_message(event)._replace(exchange=exchange, routing_key=key)
-    while (await bus.publish([letter]))[0] is PublishResult.CONFIRMED:
+    message = build_message(event)._replace(exchange=exchange, routing_key=key)
+    while (await bus.publish([message]))[0] is PublishResult.CONFIRMED:
         pass
     return bus
 
@@ -67,10 +67,10 @@ async def test_3_an_outcome_that_is_refused_holds_up_neither_the_others_nor_the_
     room = await fill(stage, topology.REQUESTS, "child")
     first = await stage.enter(family(), agent_slots=2)
     held = await stage.dispatch("parent")
-    await stage.hear(AttemptSucceeded, held)
+    await stage.wait_for_event(AttemptSucceeded, held)
     for _ in range(5):
         other = await stage.dispatch("other")
-        assert (await stage.hear(AttemptSucceeded, other)).data.result == "not held up"
+        assert (await stage.wait_for_event(AttemptSucceeded, other)).data.result == "not held up"
 
     async with asyncio.timeout(20):  # of a drain_grace of 30
         await first.drain()
@@ -81,9 +81,9 @@ async def test_3_an_outcome_that_is_refused_holds_up_neither_the_others_nor_the_
     assert stage.broker.ready(dispatch_queue("default").name) == 1, "its delivery is in the queue again"
 
     await empty(room)
-    heard = len(stage.of(JobRequested))
+    requests_before = len(stage.of(JobRequested))
     await stage.enter(family())
-    await stage.until(lambda: len(stage.of(JobRequested)) > heard, "the child's request")
+    await stage.until(lambda: len(stage.of(JobRequested)) > requests_before, "the child's request")
     await stage.until(lambda: stage.broker.ready(dispatch_queue("default").name) == 0)
     await room.close()
 
@@ -92,8 +92,8 @@ async def test_3_what_was_refused_is_published_once_there_is_room(stage: Stage) 
     room = await fill(stage, topology.REQUESTS, "child")
     one = await stage.enter(family())
     held = await stage.dispatch("parent")
-    await stage.hear(AttemptSucceeded, held)
-    await stage.hear(AttemptSucceeded, await stage.dispatch("other"))
+    await stage.wait_for_event(AttemptSucceeded, held)
+    await stage.wait_for_event(AttemptSucceeded, await stage.dispatch("other"))
     await empty(room)
     beats = len(stage.of(AgentHeartbeat))
     await stage.until(lambda: any(not beat.data.running for beat in stage.of(AgentHeartbeat)[beats + 1 :]))
@@ -113,7 +113,7 @@ async def test_3_a_message_that_cannot_be_parked_holds_up_no_attempt(stage: Stag
     assert await stage.bus.publish([bad]) == [PublishResult.CONFIRMED]
     for _ in range(5):
         other = await stage.dispatch("other")
-        assert (await stage.hear(AttemptSucceeded, other)).data.result == "not held up"
+        assert (await stage.wait_for_event(AttemptSucceeded, other)).data.result == "not held up"
     await stage.leave(one)
     assert stage.broker.ready(queue) == 1, "the message that is to be parked is not lost"
     await room.close()

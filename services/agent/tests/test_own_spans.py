@@ -8,7 +8,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from services.agent.tests.stage import Stage
 
 from warrener_agent import Agent
-from warrener_agent.kinds import ExecutorName
+from warrener_agent.job_definitions import ExecutorName
 from warrener_contracts.events import AttemptSucceeded
 from warrener_runtime.telemetry import Telemetry
 
@@ -28,7 +28,7 @@ async def test_a_handlers_spans_hang_under_its_attempt_and_it_may_speak_of_the_a
 
     agent.job("traced", executor=executor)(traced)
     one = await stage.enter(agent, telemetry=telemetry)
-    await stage.hear(AttemptSucceeded, await stage.dispatch("traced"))
+    await stage.wait_for_event(AttemptSucceeded, await stage.dispatch("traced"))
     await one.drain()
     (attempt,), (step,) = telemetry.spans(), steps.get_finished_spans()
     context = attempt.get_span_context()

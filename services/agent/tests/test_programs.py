@@ -80,11 +80,11 @@ async def test_a_value_is_never_taken_for_an_option() -> None:
 @pytest.mark.parametrize("value", ["a\0b", {"not": "plain"}])
 def test_what_no_argument_can_carry_is_refused(value: object) -> None:
     with pytest.raises(BadArgument, match="expected a text"):
-        Program(["echo", "{it}"]).order({"it": value}, "text")
+        Program(["echo", "{it}"]).make_call({"it": value}, "text")
 
 
 @pytest.mark.parametrize(
-    ("argv", "options", "said"),
+    ("argv", "options", "message"),
     [
         (["echo", "{unknown}"], {}, "unknown"),
         (["echo", "{words!r}"], {}, "name of an argument"),
@@ -97,10 +97,10 @@ def test_what_no_argument_can_carry_is_refused(value: object) -> None:
         (["echo"], {"recycle": Recycle()}, "recycle"),
     ],
 )
-def test_what_cannot_be_served_is_said_where_it_is_declared(
-    argv: Any, options: dict[str, Any], said: str
+def test_an_unusable_program_is_refused_where_it_is_declared(
+    argv: Any, options: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises((JobDefinitionError, ValueError), match=said):
+    with pytest.raises((JobDefinitionError, ValueError), match=message):
         serving(Program(argv), **options)
 
 
@@ -129,7 +129,7 @@ async def test_the_result_is_text_json_or_nothing() -> None:
     assert "at most 1048576 bytes" in (await failed(much)).message
 
 
-async def test_exit_codes_say_what_shall_follow() -> None:
+async def test_exit_codes_decide_what_follows() -> None:
     program = Program(
         python("import sys; print('so it is', file=sys.stderr); sys.exit(int(sys.argv[1]))", "{many}"),
         ok=(0, 3),
@@ -152,8 +152,8 @@ async def test_it_has_a_folder_of_its_own_and_knows_its_job(tmp_path: Path) -> N
     job_id = uuid4()
     trial = await run(serving(Program(python(show)), result=list[str]), "it", job_id=job_id)
     assert trial.error is None, trial.error
-    folder, told = trial.result
-    assert told == str(job_id)
+    folder, output = trial.result
+    assert output == str(job_id)
     assert folder != str(Path.cwd())
     assert not await asyncio.to_thread(Path(folder).exists)
     trial = await run(serving(Program(["pwd"], cwd=str(tmp_path), variables={"X": "{many}"})), "it")
@@ -164,10 +164,10 @@ async def test_secrets_are_not_in_its_environment_unless_named(monkeypatch: pyte
     monkeypatch.setenv("BANK_TOKEN", "x")
     monkeypatch.setenv("SHOP_TOKEN", "asked for")
     program = Program(["env"], variables={"DAY": "{many}"})
-    told = (await run(serving(program, environment=("SHOP_TOKEN",)), "it")).result
-    assert "BANK_TOKEN" not in told
-    assert "SHOP_TOKEN=asked for\n" in told
-    assert "DAY=1\n" in told
+    output = (await run(serving(program, environment=("SHOP_TOKEN",)), "it")).result
+    assert "BANK_TOKEN" not in output
+    assert "SHOP_TOKEN=asked for\n" in output
+    assert "DAY=1\n" in output
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may become somebody else")
@@ -179,13 +179,13 @@ async def test_it_may_run_as_another_user_with_a_umask_of_its_own() -> None:
     assert (name, umask) == ("nobody", "0027")
 
 
-async def test_a_program_that_is_not_there_is_said() -> None:
+async def test_a_missing_program_is_named_in_the_error() -> None:
     error = await failed(serving(Program(["no-such-program-here"])))
     assert error.type == "CannotRun"
     assert "no-such-program-here" in error.message
 
 
-async def test_limits_hold_for_programs_and_are_told_apart() -> None:
+async def test_limits_hold_for_programs_and_each_has_its_error_type() -> None:
     spin = serving(Program(python("while True: pass")), limits=Limits(cpu="1s"))
     assert (await failed(spin)).type == "CpuTimeLimit"
     grow = serving(
@@ -221,14 +221,14 @@ time.sleep(600)
     await stage.enter(agent, agent_announce_after=0.0)
     job = await stage.dispatch("it", timeout=timedelta(seconds=3 if why == "timeout" else 60))
     if why == "timeout":
-        error = (await stage.hear(AttemptFailed, job)).data.error
+        error = (await stage.wait_for_event(AttemptFailed, job)).data.error
         assert error.kind == "timeout"
         record = error.flight_record
     else:
         await asyncio.to_thread(wait_for_lines, pids, 3)
         cancel = AttemptCancel(id="1", source="test", data=AttemptCancelData(job_id=job, reason="enough"))
         await stage.bus.publish([build_message(cancel)])
-        record = (await stage.hear(AttemptCancelled, job)).data.flight_record
+        record = (await stage.wait_for_event(AttemptCancelled, job)).data.flight_record
     assert record is not None
     assert record.processes == 3
     assert "hanging" in (record.log or "")
@@ -274,5 +274,5 @@ asyncio.run(run(agent, "it"))
 async def test_a_program_in_an_agent_is_a_job_like_any_other(stage: Stage) -> None:
     await stage.enter(serving(Program(["echo", "{words}"]), description="It echoes."))
     job = await stage.dispatch("it", {"words": ["a", "b"]})
-    assert (await stage.hear(AttemptSucceeded, job)).data.result == "a b\n"
+    assert (await stage.wait_for_event(AttemptSucceeded, job)).data.result == "a b\n"
     assert not stage.of(AttemptProgressed)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from warrener_agent.ledger import Completion, FollowUp
-from warrener_agent.status_events import Speaker
+from warrener_agent.status_events import EventFactory
 from warrener_contracts.codec import DecodedEvent, decode
 from warrener_contracts.events import (
     AttemptDispatchedData,
@@ -56,8 +56,8 @@ def dispatched(job_id: UUID, attempt: int) -> AttemptDispatchedData:
 def test_a_success_is_written_as_its_model_would_write_it(
     event_id: UUID, attempt: int, context: TraceContext, completion: Completion
 ) -> None:
-    about = dispatched(completion.job_id, attempt)
-    told = Speaker("ada").succeeded(str(event_id), about, context, completion)
+    dispatch = dispatched(completion.job_id, attempt)
+    written = EventFactory("ada").succeeded(str(event_id), dispatch, context, completion)
     event = AttemptSucceeded(
         id=str(event_id),
         source="warrener/agent/ada",
@@ -78,13 +78,13 @@ def test_a_success_is_written_as_its_model_would_write_it(
         ),
     )
     modelled = build_message(event)
-    (found,) = decode(told.body, told.content_type)
+    (found,) = decode(written.body, written.content_type)
     (expected,) = decode(modelled.body, modelled.content_type)
     assert isinstance(found, DecodedEvent), found
     assert isinstance(expected, DecodedEvent), expected
     assert found.event == expected.event
-    assert _without_body(told) == _without_body(modelled)
+    assert _without_body(written) == _without_body(modelled)
 
 
-def _without_body(letter: Any) -> list[Any]:
-    return list(letter._replace(body=b""))
+def _without_body(message: Any) -> list[Any]:
+    return list(message._replace(body=b""))

@@ -35,11 +35,11 @@ async def test_g1_an_outcome_that_met_an_unexpected_error_is_reported_when_the_e
         await connection.execute(f"ALTER TABLE warrener_ledger ADD CONSTRAINT refused {refuse}")
         go_on.set()
         assert (
-            await stage.hear(AttemptSucceeded, await stage.dispatch("other"))
+            await stage.wait_for_event(AttemptSucceeded, await stage.dispatch("other"))
         ).data.result == "not held up"
         assert not stage.of(AttemptSucceeded, job), "it cannot be recorded"
         await connection.execute("ALTER TABLE warrener_ledger DROP CONSTRAINT refused")
     finally:
         await connection.close()
 
-    assert (await stage.hear(AttemptSucceeded, job)).data.result == 1
+    assert (await stage.wait_for_event(AttemptSucceeded, job)).data.result == 1

@@ -58,30 +58,30 @@ async def test_on_failure_a_crashed_child_has_a_successor_before_anybody_needs_i
     stage: Stage, agent: Agent
 ) -> None:
     await stage.enter(agent)
-    await stage.hear(AttemptFailed, await stage.dispatch("dies", {"how": "7"}))
+    await stage.wait_for_event(AttemptFailed, await stage.dispatch("dies", {"how": "7"}))
     successor = await until_another(set())
-    kept = (await stage.hear(AttemptSucceeded, await stage.dispatch("recycled"))).data.result
-    assert kept == successor
-    again = (await stage.hear(AttemptSucceeded, await stage.dispatch("recycled"))).data.result
+    reused_pid = (await stage.wait_for_event(AttemptSucceeded, await stage.dispatch("recycled"))).data.result
+    assert reused_pid == successor
+    again = (await stage.wait_for_event(AttemptSucceeded, await stage.dispatch("recycled"))).data.result
     assert again == successor
     await until(lambda there: not there)  # it has had its two jobs, and no crash
 
 
 async def test_always_even_a_recycled_child_has_one(stage: Stage, agent: Agent) -> None:
     await stage.enter(agent)
-    first = (await stage.hear(AttemptSucceeded, await stage.dispatch("lives_on"))).data.result
+    first = (await stage.wait_for_event(AttemptSucceeded, await stage.dispatch("lives_on"))).data.result
     successor = await until_another({first})
-    second = (await stage.hear(AttemptSucceeded, await stage.dispatch("lives_on"))).data.result
+    second = (await stage.wait_for_event(AttemptSucceeded, await stage.dispatch("lives_on"))).data.result
     assert second == successor != first
 
 
 async def test_no_leaves_it_to_the_next_attempt(stage: Stage, agent: Agent) -> None:
     await stage.enter(agent)
-    await stage.hear(AttemptFailed, await stage.dispatch("dies_alone"))
+    await stage.wait_for_event(AttemptFailed, await stage.dispatch("dies_alone"))
     assert not children()
 
 
-def test_a_restart_that_cannot_be_is_said_where_it_is_declared() -> None:
+def test_an_impossible_restart_is_refused_where_it_is_declared() -> None:
     agent = Agent()
     with pytest.raises(JobDefinitionError, match="always, on-failure, no, got 'often'"):
         agent.job("a", executor="process", restart="often")(children)  # type: ignore[arg-type] # wrong on purpose

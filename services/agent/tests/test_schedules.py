@@ -63,7 +63,7 @@ def test_a_program_has_schedules_too() -> None:
     agent = Agent()
     agent.command("files.sweep", Program(["true"], stdin="nothing"), result=None)
     agent.schedule("sweep", job_type="files.sweep", cron="@daily")
-    assert [told.schedule.job_type for told in agent.schedules] == ["files.sweep"]
+    assert [declared.schedule.job_type for declared in agent.schedules] == ["files.sweep"]
 
 
 def test_what_is_included_brings_its_schedules() -> None:
@@ -94,12 +94,12 @@ def _nothing() -> None:
         ({"cron": "@daily", "job_type": "unknown"}, "expected a job type of this agent, got 'unknown'"),
     ],
 )
-def test_what_cannot_be_kept_says_what_was_expected(options: ScheduleOptions, expected: str) -> None:
+def test_a_schedule_that_cannot_be_declared_names_what_was_expected(options: ScheduleOptions, expected: str) -> None:
     with pytest.raises(JobDefinitionError, match=expected):
         an_agent(**options)
 
 
-def test_below_its_handler_it_is_told_where_to_stand() -> None:
+def test_the_error_for_a_schedule_below_its_handler_names_the_right_place() -> None:
     agent = Agent()
     with pytest.raises(JobDefinitionError, match=r"got that of none: put it above @agent\.job"):
         agent.job("flights.load")(agent.schedule("hourly", cron="@daily")(_nothing))

@@ -6,13 +6,13 @@ from math import inf
 from uuid import uuid4
 
 import pytest
-from services.agent.tests.stage import WAIT, Stage, Theatre
+from services.agent.tests.stage import WAIT, Stage, HandlerRig
 
 from warrener_agent import Agent, JobContext, JobDefinitionError
-from warrener_agent.kinds import ExecutorName
+from warrener_agent.job_definitions import ExecutorName
 from warrener_agent.ledger import Claim
-from warrener_agent.receipts import Receipt
-from warrener_agent.running import Run, Running
+from warrener_agent.delivery_refs import DeliveryRef
+from warrener_agent.run_table import Run, RunTable
 from warrener_contracts.events import AttemptFailed, AttemptSucceeded
 from warrener_contracts.messages import BATCH_TYPE, build_message
 from warrener_contracts.topology import Topology, dispatch_queue
@@ -64,8 +64,8 @@ async def test_all_of_a_message_run_at_once_in_one_slot(stage: Stage) -> None:
     assert stage.broker.ready(WORK) == 1, "the three share the slot: the next one waits in its queue"
     notes.go_on.set()
     for event in waiting:
-        await stage.hear(AttemptSucceeded, event.data.job_id)
-    await stage.hear(AttemptSucceeded, later)
+        await stage.wait_for_event(AttemptSucceeded, event.data.job_id)
+    await stage.wait_for_event(AttemptSucceeded, later)
 
 
 async def test_an_agent_killed_between_them_repeats_none_that_has_ended(stage: Stage) -> None:
@@ -73,14 +73,14 @@ async def test_an_agent_killed_between_them_repeats_none_that_has_ended(stage: S
     first = await stage.enter(notes.agent, agent_lease=1.0)
     done, lost = (stage.dispatched("note", {"word": word}) for word in ("quick", "slow"))
     await stage.dispatch_together(done, lost)
-    await stage.hear(AttemptSucceeded, done.data.job_id)
+    await stage.wait_for_event(AttemptSucceeded, done.data.job_id)
     await notes.begun_are(1)
     await stage.leave(first)
     assert stage.broker.ready(WORK) == 1, "one of them has not ended: the message comes again"
     notes.go_on.set()
     second = await stage.enter(notes.agent, agent_lease=1.0)
-    await stage.hear(AttemptSucceeded, lost.data.job_id)
-    await stage.hear(AttemptSucceeded, done.data.job_id, times=2)
+    await stage.wait_for_event(AttemptSucceeded, lost.data.job_id)
+    await stage.wait_for_event(AttemptSucceeded, done.data.job_id, times=2)
     assert await stage.effects() == ["quick", "slow"]
     await second.drain()
     await stage.leave(second)
@@ -88,22 +88,22 @@ async def test_an_agent_killed_between_them_repeats_none_that_has_ended(stage: S
 
 
 async def test_one_that_cannot_be_read_is_parked_and_one_that_fails_fails_alone(
-    stage: Stage, theatre: Theatre
+    stage: Stage, rig: HandlerRig
 ) -> None:
-    await stage.enter(theatre.agent)
+    await stage.enter(rig.agent)
     good, bad = stage.dispatched("greet", {"name": "x"}), stage.dispatched("fail", {"how": "somehow"})
     bodies = [good.model_dump_json(exclude_none=True), '{"id": 5}', bad.model_dump_json(exclude_none=True)]
     body = f"[{','.join(bodies)}]".encode()
     await stage.bus.publish([build_message(good)._replace(body=body, content_type=BATCH_TYPE, type="batch")])
-    await stage.hear(AttemptSucceeded, good.data.job_id)
-    await stage.hear(AttemptFailed, bad.data.job_id)
+    await stage.wait_for_event(AttemptSucceeded, good.data.job_id)
+    await stage.wait_for_event(AttemptFailed, bad.data.job_id)
     await stage.until(lambda: [found.body for found in stage.parked] == [b'{"id": 5}'], "it to be parked")
 
 
-def run_of(stage: Stage, receipt: Receipt) -> Run:
+def run_of(stage: Stage, delivery_ref: DeliveryRef) -> Run:
     data = stage.dispatched("wait").data
     claim = Claim(data.job_id, data.attempt)
-    return Run(data, claim, [receipt], datetime.now(UTC), 0.0, inf, NO_CONTEXT)
+    return Run(data, claim, [delivery_ref], datetime.now(UTC), 0.0, inf, NO_CONTEXT)
 
 
 async def test_a_slot_is_free_when_the_last_of_a_delivery_has_ended(stage: Stage) -> None:
@@ -111,14 +111,14 @@ async def test_a_slot_is_free_when_the_last_of_a_delivery_has_ended(stage: Stage
     await stage.dispatch_together(stage.dispatched("wait"), stage.dispatched("wait"))
     subscription = await stage.bus.subscribe(WORK, prefetch=1)
     (delivery,) = await anext(aiter(subscription))
-    running, shared = Running(2), Receipt(subscription, delivery, "default", 2, 0.0)
+    running, shared = RunTable(2), DeliveryRef(subscription, delivery, "default", 2, 0.0)
     one, other = run_of(stage, shared), run_of(stage, shared)
-    alone = run_of(stage, Receipt(subscription, delivery, "default", 1, 0.0))
+    alone = run_of(stage, DeliveryRef(subscription, delivery, "default", 1, 0.0))
     free = [running.free("default")]
     for run in (one, other, alone):
         running.add(run)
         free.append(running.free("default"))
-    other.receipts.clear()  # acknowledged early, as it has run for very long
+    other.delivery_refs.clear()  # acknowledged early, as it has run for very long
     for run in (other, alone, one, one):
         running.remove(run)
         free.append(running.free("default"))
@@ -130,7 +130,7 @@ async def test_a_handler_that_cannot_be_stopped_keeps_its_part_of_the_slot(stage
     await stage.dispatch_together(stage.dispatched("wait"), stage.dispatched("wait"))
     subscription = await stage.bus.subscribe(WORK, prefetch=1)
     (delivery,) = await anext(aiter(subscription))
-    running, shared = Running(2), Receipt(subscription, delivery, "default", 2, 0.0)
+    running, shared = RunTable(2), DeliveryRef(subscription, delivery, "default", 2, 0.0)
     end = asyncio.Event()
 
     async def hang() -> None:

@@ -33,5 +33,5 @@ async def test_what_an_agent_has_left_behind_is_announced_by_the_next_one_and_wh
     assert not stage.of(AttemptStarted), "it was new: nobody waits for a word about it"
 
     await stage.enter(agent, agent_lease=1.0, agent_announce_after=NEVER)
-    assert (await stage.hear(AttemptSucceeded, job)).data.result == 1
+    assert (await stage.wait_for_event(AttemptSucceeded, job)).data.result == 1
     assert len(stage.of(AttemptStarted, job)) == 1

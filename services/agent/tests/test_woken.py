@@ -68,7 +68,7 @@ async def test_g3_a_coroutine_takes_no_step_after_its_lease_has_ended(stage: Sta
     await walker.walking.wait()
     time.sleep(1.5 * LEASE)  # noqa: ASYNC251 - the whole loop is to stand still
     thawed = time.monotonic()
-    released = await stage.hear(AttemptReleased, job)
+    released = await stage.wait_for_event(AttemptReleased, job)
     assert "lease" in released.data.reason
     assert [step for step in walker.steps if step > thawed] == []
     assert not stage.of(AttemptFailed), "it is not charged"
@@ -85,7 +85,7 @@ async def test_g3_an_attempt_whose_lease_ends_before_its_first_step_is_given_bac
     await stage.enter(agent, agent_lease=LEASE)
     both = [stage.dispatched("block", {"number": number}) for number in (1, 2)]
     await stage.dispatch_together(*both)
-    released = await stage.hear(AttemptReleased)
+    released = await stage.wait_for_event(AttemptReleased)
     assert "lease" in released.data.reason
     assert len(begun) == 1, "the other one was to begin after its lease had ended"
     assert released.data.job_id == both[2 - begun[0]].data.job_id
@@ -109,5 +109,5 @@ async def test_g3_a_thread_is_refused_at_its_context_after_its_lease_has_ended(s
     await walker.walking.wait()
     assert walker.over.wait(20), "the loop stands still meanwhile, so nobody else can have stopped it"
     assert "lease has ended" in str(walker.refused[0])
-    await stage.hear(AttemptReleased, job)
+    await stage.wait_for_event(AttemptReleased, job)
     assert not stage.of(AttemptFailed)

@@ -6,12 +6,12 @@ from typing import Any, TypeVar, Unpack
 
 from pydantic import BaseModel
 
-from warrener_agent.command_kinds import command_kind
+from warrener_agent.command_definitions import define_command
 from warrener_agent.errors import ErrorRules, Errors
 from warrener_agent.failures import JobDefinitionError
-from warrener_agent.kinds import ExecutorName, JobKind, Options, kind_of
+from warrener_agent.job_definitions import ExecutorName, JobDefinition, JobOptions, define_job
 from warrener_agent.program import Program
-from warrener_agent.schedules import ScheduleOptions, declaration_of, kind_for
+from warrener_agent.schedules import ScheduleOptions, declare_schedule, resolve_definition
 from warrener_contracts.events import ScheduleDeclaration
 from warrener_contracts.policy import Guarantee
 
@@ -22,13 +22,13 @@ class Agent:
     """Job types and their handlers. Declares, and does nothing else: `python -m warrener_agent` serves it."""
 
     def __init__(self) -> None:
-        self._kinds: dict[str, JobKind] = {}
+        self._definitions: dict[str, JobDefinition] = {}
         self._schedules: dict[str, ScheduleDeclaration] = {}
 
     @property
-    def kinds(self) -> Mapping[str, JobKind]:
+    def definitions(self) -> Mapping[str, JobDefinition]:
         """What it serves, by job type."""
-        return MappingProxyType(self._kinds)
+        return MappingProxyType(self._definitions)
 
     @property
     def schedules(self) -> tuple[ScheduleDeclaration, ...]:
@@ -44,7 +44,7 @@ class Agent:
         executor: ExecutorName | None = None,
         retry_on: Errors = (),
         no_retry: Errors = (),
-        **options: Unpack[Options],
+        **options: Unpack[JobOptions],
     ) -> Callable[[F], F]:
         """Serve the job type `name` with the decorated function, which stays a function that anybody may
         call.
@@ -63,7 +63,7 @@ class Agent:
         """
 
         def declare(handler: F) -> F:
-            kind = kind_of(
+            definition = define_job(
                 name,
                 handler,
                 queue=queue,
@@ -72,7 +72,7 @@ class Agent:
                 errors=ErrorRules(retry_on, no_retry),
                 options=options,
             )
-            self._add(kind)
+            self._add(definition)
             return handler
 
         return declare
@@ -87,7 +87,7 @@ class Agent:
         description: str = "",
         queue: str = "default",
         guarantee: Guarantee | str = Guarantee.IDEMPOTENT,
-        **options: Unpack[Options],
+        **options: Unpack[JobOptions],
     ) -> None:
         """Serve the job type `name` with a program, run in a process of its own without a shell.
 
@@ -97,7 +97,7 @@ class Agent:
         Raises JobDefinitionError for what cannot be served.
         """
         self._add(
-            command_kind(
+            define_command(
                 name,
                 program,
                 arguments=arguments,
@@ -128,20 +128,20 @@ class Agent:
         Raises JobDefinitionError for what cannot be kept, and for arguments that the handler would refuse.
         """
 
-        if job_type in self._kinds:
-            self._add_schedule(declaration_of(name, self._kinds[job_type], edition, options))
+        if job_type in self._definitions:
+            self._add_schedule(declare_schedule(name, self._definitions[job_type], edition, options))
 
         def declare(handler: F) -> F:
-            kind = kind_for(name, self._kinds.values(), handler, job_type)
-            self._add_schedule(declaration_of(name, kind, edition, options))
+            definition = resolve_definition(name, self._definitions.values(), handler, job_type)
+            self._add_schedule(declare_schedule(name, definition, edition, options))
             return handler
 
         return declare
 
     def include(self, other: "Agent") -> None:
         """Serve what `other` serves too. Raises JobDefinitionError where both serve one name."""
-        for kind in other.kinds.values():
-            self._add(kind)
+        for definition in other.definitions.values():
+            self._add(definition)
         for declaration in other.schedules:
             self._add_schedule(declaration)
 
@@ -150,12 +150,12 @@ class Agent:
         if self._schedules.setdefault(name, declaration) != declaration:
             raise JobDefinitionError(f"schedule {name}: expected one declaration, got two that differ")
 
-    def _add(self, kind: JobKind) -> None:
-        known = self._kinds.get(kind.name)
-        if known is not None and known.handler is not kind.handler:
+    def _add(self, definition: JobDefinition) -> None:
+        known = self._definitions.get(definition.name)
+        if known is not None and known.handler is not definition.handler:
             raise JobDefinitionError(
-                f"{kind.name}: expected one handler, got "
+                f"{definition.name}: expected one handler, got "
                 f"{known.handler.__module__}.{known.handler.__qualname__} and "
-                f"{kind.handler.__module__}.{kind.handler.__qualname__}; give one of them another name"
+                f"{definition.handler.__module__}.{definition.handler.__qualname__}; give one of them another name"
             )
-        self._kinds[kind.name] = kind
+        self._definitions[definition.name] = definition

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable
 
-from warrener_agent.kinds import JobKind
-from warrener_agent.outbox import AgentOutbox, Shipment
-from warrener_agent.workplace import Workplace
+from warrener_agent.job_definitions import JobDefinition
+from warrener_agent.outbox import AgentOutbox, OutboxEntry
+from warrener_agent.agent_context import AgentContext
 from warrener_contracts.events import AgentAnnounced, AgentAnnouncedData, ScheduleDeclaration
 from warrener_contracts.messages import build_message
 from warrener_contracts.topology import TOPOLOGY, dispatch_queue
@@ -19,37 +19,37 @@ class Announcer(ManagedComponent):
 
     def __init__(
         self,
-        at: Workplace,
+        agent: AgentContext,
         outbox: AgentOutbox,
-        kinds: Iterable[JobKind],
+        definitions: Iterable[JobDefinition],
         schedules: Iterable[ScheduleDeclaration] = (),
     ) -> None:
         super().__init__("announcer")
         self._outbox = outbox
-        self._at, self._kinds, self._schedules = at, tuple(kinds), tuple(schedules)
+        self._agent, self._definitions, self._schedules = agent, tuple(definitions), tuple(schedules)
 
     async def _on_start(self) -> None:
-        own = (self._at.ear, *map(dispatch_queue, self._at.queues))
-        await self._at.bus.declare(TOPOLOGY.with_queues(own))
+        own = (self._agent.own_control_queue, *map(dispatch_queue, self._agent.queues))
+        await self._agent.bus.declare(TOPOLOGY.with_queues(own))
         event = AgentAnnounced(
-            id=str(self._at.entropy.new_id()),
-            source=f"warrener/agent/{self._at.agent_id}",
-            time=self._at.clock.now(),
+            id=str(self._agent.entropy.new_id()),
+            source=f"warrener/agent/{self._agent.agent_id}",
+            time=self._agent.clock.now(),
             data=AgentAnnouncedData(
-                agent_id=self._at.agent_id,
-                queues=self._at.queues,
-                job_types=tuple(kind.declaration for kind in self._kinds),
+                agent_id=self._agent.agent_id,
+                queues=self._agent.queues,
+                job_types=tuple(definition.declaration for definition in self._definitions),
                 schedules=self._schedules,
             ),
         )
-        sent = await self._outbox.send([Shipment([build_message(event)])])
+        sent = await self._outbox.send([OutboxEntry([build_message(event)])])
         _log.info(
             "The agent has announced its job types."
             if sent
             else "The agent works, and its job types are announced as soon as the broker takes that.",
             action="agent.announced",
-            agent_id=self._at.agent_id,
-            queues=list(self._at.queues),
-            job_types=[kind.name for kind in self._kinds],
-            schedules=[told.schedule.name for told in self._schedules],
+            agent_id=self._agent.agent_id,
+            queues=list(self._agent.queues),
+            job_types=[definition.name for definition in self._definitions],
+            schedules=[declared.schedule.name for declared in self._schedules],
         )

@@ -3,51 +3,51 @@
 import asyncio
 from collections.abc import Mapping
 
-from warrener_agent.ledger.checkpoints import Saved
+from warrener_agent.ledger.checkpoints import SavedCheckpoint
 from warrener_agent.ledger.port import LedgerUnavailable
-from warrener_agent.running import Run
-from warrener_agent.workplace import Workplace
+from warrener_agent.run_table import Run
+from warrener_agent.agent_context import AgentContext
 from warrener_contracts.messages import batch_messages, build_message
 from warrener_runtime.logs import get_logger
 
 _log = get_logger("agent.checkpoints")
 
-PACE = 1.0
+SAVE_INTERVAL = 1.0
 """Seconds between two saves; of what a handler saves in between, the last counts."""
 
 
-class CheckpointLine:
+class CheckpointSaver:
     """Saves what came since the last time, in one statement for all attempts.
 
     What stands in the ledger survives this agent. What is told besides is best effort: an agent that does not
     share the ledger finds what had been told when its attempt was dispatched.
     """
 
-    def __init__(self, at: Workplace) -> None:
-        self._at = at
+    def __init__(self, agent: AgentContext) -> None:
+        self._agent = agent
         self._waiting: dict[Run, str] = {}
-        self._on_its_way: dict[Run, str] = {}
+        self._being_saved: dict[Run, str] = {}
         self._saving = asyncio.Lock()
 
     def put(self, run: Run, state_text: str) -> None:
         """Save it soon; what waits of the same attempt is not worth saving any more."""
         self._waiting[run] = state_text
 
-    def waits(self, run: Run) -> bool:
+    def has_unsaved(self, run: Run) -> bool:
         """Whether something of it was not saved yet; what is being saved just now was not."""
-        return run in self._waiting or run in self._on_its_way
+        return run in self._waiting or run in self._being_saved
 
     async def save_due(self) -> None:
         """Save all that waits."""
         async with self._saving:
             waiting, self._waiting = self._waiting, {}
-            live = {run: text for run, text in waiting.items() if self._at.running.get(run.claim) is run}
+            live = {run: text for run, text in waiting.items() if self._agent.running.get(run.claim) is run}
             if live:
-                self._on_its_way = live
+                self._being_saved = live
                 try:
                     await self._save(live)
                 finally:
-                    self._on_its_way = {}
+                    self._being_saved = {}
 
     async def flush(self, run: Run) -> None:
         """Save what waits of one attempt that is about to end, after what is on its way; it gives up where
@@ -58,14 +58,14 @@ class CheckpointLine:
                 self._waiting.pop(run, None)
 
     async def _save(self, states: Mapping[Run, str]) -> None:
-        asked = {
-            run: Saved(run.data.job_id, run.data.attempt, run.checkpoints + 1, text)
+        saves = {
+            run: SavedCheckpoint(run.data.job_id, run.data.attempt, run.checkpoints + 1, text)
             for run, text in states.items()
         }
-        now = self._at.clock.now()
+        now = self._agent.clock.now()
         try:
-            kept = await self._at.ledger.save_checkpoints(
-                list(asked.values()), agent_id=self._at.agent_id, now=now
+            saved_jobs = await self._agent.ledger.save_checkpoints(
+                list(saves.values()), agent_id=self._agent.agent_id, now=now
             )
         except LedgerUnavailable as error:
             self._waiting = {**states, **self._waiting}  # what came meanwhile is newer
@@ -76,15 +76,15 @@ class CheckpointLine:
                 waiting=len(states),
             )
             return
-        told = {run: saved for run, saved in asked.items() if saved.job_id in kept}
-        for run, saved in told.items():
+        accepted = {run: saved for run, saved in saves.items() if saved.job_id in saved_jobs}
+        for run, saved in accepted.items():
             run.checkpoints = saved.number
-        entropy, speaker = self._at.entropy, self._at.speaker
+        entropy, event_factory = self._agent.entropy, self._agent.event_factory
         events = [
-            speaker.checkpointed(entropy.new_id(), run.data, now, run.context, saved)
-            for run, saved in told.items()
+            event_factory.checkpointed(entropy.new_id(), run.data, now, run.context, saved)
+            for run, saved in accepted.items()
         ]
-        for run in told:
+        for run in accepted:
             run.announced = True  # a supervisor that hears of it knows that it runs
         if events:
-            await self._at.bus.publish(batch_messages(map(build_message, events)))
+            await self._agent.bus.publish(batch_messages(map(build_message, events)))

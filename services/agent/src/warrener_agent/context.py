@@ -8,7 +8,7 @@ from uuid import UUID
 
 from pydantic_core import to_jsonable_python
 
-from warrener_agent.checkpoint_text import checkpoint_text
+from warrener_agent.checkpoint_codec import encode_checkpoint
 from warrener_agent.ledger.port import Transaction
 from warrener_contracts.durations import parse_duration
 
@@ -27,7 +27,7 @@ class AttemptFacts(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class FollowUpSpec:
     """A follow-up that a handler asks for; `arguments` are JSON already."""
 
     job_type: str
@@ -37,12 +37,12 @@ class Wish:
     delay_seconds: float | None
 
 
-class Desk(Protocol):
+class HandlerPort(Protocol):
     """The agent's side of a running attempt, whatever thread or process the handler runs in."""
 
     async def execute(self, statement: str, parameters: Parameters) -> list[Mapping[str, Any]]: ...
     def execute_blocking(self, statement: str, parameters: Parameters) -> list[Mapping[str, Any]]: ...
-    def request(self, wish: Wish) -> UUID: ...
+    def request(self, spec: FollowUpSpec) -> UUID: ...
     def progress(self, fraction: float, note: str) -> None: ...
     def checkpoint(self, state_text: str) -> None: ...
     def alive(self) -> None: ...
@@ -65,9 +65,9 @@ class SyncTransaction(Protocol):
 class JobContext:
     """The attempt that a handler runs, handed to the parameter that is annotated with this class."""
 
-    def __init__(self, facts: AttemptFacts, desk: Desk) -> None:
+    def __init__(self, facts: AttemptFacts, handler_port: HandlerPort) -> None:
         self._facts = facts
-        self._desk = desk
+        self._handler_port = handler_port
 
     @property
     def job_id(self) -> UUID:
@@ -111,11 +111,11 @@ class JobContext:
         returns, and rolled back when it raises, is stopped, or was overtaken by another attempt. It begins
         with the first statement. On SQLite one handler writes at a time: read and compute first, write last.
         """
-        return _Transaction(self._desk)
+        return _Transaction(self._handler_port)
 
     def transaction_sync(self) -> SyncTransaction:
         """`transaction` for handlers that run in a thread or a child process."""
-        return _SyncTransaction(self._desk)
+        return _SyncTransaction(self._handler_port)
 
     def request(
         self,
@@ -133,19 +133,19 @@ class JobContext:
         """
         plain: dict[str, Any] = to_jsonable_python(dict(arguments or {}))
         seconds = None if delay is None else parse_duration(delay).total_seconds()
-        return self._desk.request(Wish(job_type, plain, key, queue, seconds))
+        return self._handler_port.request(FollowUpSpec(job_type, plain, key, queue, seconds))
 
     def progress(self, fraction: float, note: str = "") -> None:
         """Say how far it is, from 0 to 1. Cheap: at most one message a second is sent, the latest one."""
         if not 0.0 <= fraction <= 1.0:
             raise ValueError(f"expected a fraction from 0 to 1, got {fraction!r}")
-        self._desk.progress(float(fraction), note[:500])
+        self._handler_port.progress(float(fraction), note[:500])
 
     def alive(self) -> None:
         """Say that it goes on, where its job type has a `heartbeat_timeout`; `progress` and `checkpoint` say
         it too. Call it as often as you like, where the work moves on, and not from a timer: that would say
         nothing about the work."""
-        self._desk.alive()
+        self._handler_port.alive()
 
     def checkpoint(self, state: Any) -> None:
         """Save a small state, so that another attempt may go on from there (`last_checkpoint`).
@@ -157,7 +157,7 @@ class JobContext:
 
         Raises ValueError for what is no JSON, or larger than 16 KiB.
         """
-        self._desk.checkpoint(checkpoint_text(state))
+        self._handler_port.checkpoint(encode_checkpoint(state))
 
     @property
     def last_checkpoint(self) -> Any:
@@ -173,20 +173,20 @@ class JobContext:
         """Whether this attempt is to stop: it was cancelled, has run for too long, has lost its claim, or the
         agent ends. Handlers in threads look at it now and then and return, as nothing else can stop them;
         coroutines are cancelled, and child processes killed. What is returned then counts for nothing."""
-        return self._desk.stopping
+        return self._handler_port.stopping
 
 
 class _Transaction:
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, handler_port: HandlerPort) -> None:
+        self._handler_port = handler_port
 
     async def execute(self, statement: str, parameters: Parameters = ()) -> list[Mapping[str, Any]]:
-        return await self._desk.execute(statement, parameters)
+        return await self._handler_port.execute(statement, parameters)
 
 
 class _SyncTransaction:
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, handler_port: HandlerPort) -> None:
+        self._handler_port = handler_port
 
     def execute(self, statement: str, parameters: Parameters = ()) -> list[Mapping[str, Any]]:
-        return self._desk.execute_blocking(statement, parameters)
+        return self._handler_port.execute_blocking(statement, parameters)

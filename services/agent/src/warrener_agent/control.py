@@ -1,8 +1,8 @@
 """control: what the agent is told beside its work."""
 
-from warrener_agent.presence import Presence
-from warrener_agent.running import Stop
-from warrener_agent.workplace import Workplace
+from warrener_agent.heartbeat import Heartbeater
+from warrener_agent.run_table import StopCause
+from warrener_agent.agent_context import AgentContext
 from warrener_contracts.codec import DecodedEvent, decode
 from warrener_contracts.events import (
     AgentHeartbeatRequested,
@@ -17,27 +17,27 @@ from warrener_runtime.logs import get_logger
 _log = get_logger("agent.control")
 
 
-class Control:
+class ControlHandler:
     """Receives pulses, cancellations, breakers and requests for a heartbeat."""
 
-    def __init__(self, at: Workplace, presence: Presence) -> None:
-        self._at, self._presence = at, presence
+    def __init__(self, agent: AgentContext, heartbeater: Heartbeater) -> None:
+        self._agent, self._heartbeater = agent, heartbeater
 
-    async def hear(self, delivery: Delivery) -> None:
+    async def handle(self, delivery: Delivery) -> None:
         """One message of the control queue."""
-        self._presence.heard()
+        self._heartbeater.note_message()
         if delivery.content_type not in (EVENT_TYPE, BATCH_TYPE):
             return  # a pulse: that it came is all it says
         ignored = 0
-        found = decode(delivery.body, delivery.content_type, max_events=self._at.settings.batch_limit)
+        found = decode(delivery.body, delivery.content_type, max_events=self._agent.settings.batch_limit)
         for element in found:
             event = element.event if isinstance(element, DecodedEvent) else None
             if isinstance(event, AttemptCancel):
                 await self._cancel(event)
             elif isinstance(event, AgentHeartbeatRequested):
-                await self._presence.answer()
+                await self._heartbeater.send_requested_heartbeat()
             elif isinstance(event, BreakerChanged):
-                self._turn(event.data)
+                self._apply_breaker(event.data)
             else:
                 ignored += 1
         if ignored:
@@ -48,8 +48,8 @@ class Control:
                 events=ignored,
             )
 
-    def _turn(self, data: BreakerChangedData) -> None:
-        if self._at.gate.hear(data, self._at.clock.monotonic()):
+    def _apply_breaker(self, data: BreakerChangedData) -> None:
+        if self._agent.breaker_filter.update(data, self._agent.clock.monotonic()):
             _log.info(
                 "A circuit breaker has turned: attempts are given back while it is open.",
                 action="agent.breaker",
@@ -61,8 +61,8 @@ class Control:
     async def _cancel(self, event: AttemptCancel) -> None:
         data = event.data
         if data.attempt is None:  # every attempt: whoever claims one later is told so
-            await self._at.ledger.cancel([data.job_id], now=self._at.clock.now())
-        for run in self._at.running:
+            await self._agent.ledger.cancel([data.job_id], now=self._agent.clock.now())
+        for run in self._agent.running:
             if run.data.job_id == data.job_id and data.attempt in (None, run.data.attempt):
                 _log.info(
                     "A running attempt is stopped because somebody asked.",
@@ -71,4 +71,4 @@ class Control:
                     attempt=run.data.attempt,
                     reason=data.reason,
                 )
-                run.ask_to_stop(Stop.CANCELLED, data.reason)
+                run.request_stop(StopCause.CANCELLED, data.reason)

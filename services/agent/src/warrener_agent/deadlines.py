@@ -3,7 +3,7 @@
 import asyncio
 from math import inf
 
-from warrener_agent.running import Run, Running
+from warrener_agent.run_table import Run, RunTable
 from warrener_runtime.clock import Clock
 
 _SOON = 0.001
@@ -13,17 +13,17 @@ _SOON = 0.001
 class Deadlines:
     """Interrupts each run when its time is over. There is one sleep, until the earliest of them."""
 
-    def __init__(self, running: Running, clock: Clock) -> None:
+    def __init__(self, running: RunTable, clock: Clock) -> None:
         self._running, self._clock = running, clock
         self._sleeper: asyncio.Task[None] | None = None
         self._until = inf
 
-    def watch(self, run: Run, over_at: float) -> None:
+    def watch(self, run: Run, timeout_at: float) -> None:
         """Interrupt `run` at this monotonic moment, if it is still in the table of what runs."""
-        run.over_at = over_at
-        if over_at < self._until:
+        run.timeout_at = timeout_at
+        if timeout_at < self._until:
             self.close()
-            self._until = over_at
+            self._until = timeout_at
             self._sleeper = asyncio.create_task(self._sleep(), name="deadlines")
 
     def close(self) -> None:
@@ -36,15 +36,15 @@ class Deadlines:
         while self._until < inf:
             await self._clock.sleep(max(0.0, self._until - self._clock.monotonic()))
             self._interrupt_due()
-            self._until = min((run.over_at for run in self._running), default=inf)
+            self._until = min((run.timeout_at for run in self._running), default=inf)
 
     def _interrupt_due(self) -> None:
         now = self._clock.monotonic() + _SOON
         for run in self._running:
-            if run.over_at > now:
+            if run.timeout_at > now:
                 continue
-            if run.pulse is not None and run.pulse.due > now:  # it was heard of meanwhile
-                run.over_at = run.pulse.due
+            if run.heartbeat is not None and run.heartbeat.due > now:  # it was heard of meanwhile
+                run.timeout_at = run.heartbeat.due
             else:
-                run.over_at = inf
+                run.timeout_at = inf
                 run.interrupt()

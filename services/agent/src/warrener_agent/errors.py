@@ -16,13 +16,13 @@ class ErrorRules:
     retry_on: Errors = ()
     no_retry: Errors = ()
 
-    def named(self, job_type: str) -> dict[str, tuple[str, ...]]:
+    def to_policy(self, job_type: str) -> dict[str, tuple[str, ...]]:
         """As the policy on the wire has it: by name. Raises JobDefinitionError for what is no error."""
         rules: dict[str, object] = {"retry_on": self.retry_on, "no_retry": self.no_retry}
         return {key: _names(job_type, key, errors) for key, errors in rules.items()}
 
 
-def name_of(kind: type[BaseException]) -> str:
+def error_type_name(kind: type[BaseException]) -> str:
     """The name of an error's class on the wire."""
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
@@ -39,7 +39,7 @@ def _name(job_type: str, key: str, error: object) -> str:
     if isinstance(error, str):
         return error
     if isinstance(error, type) and issubclass(error, BaseException):
-        return "*" if error is BaseException else name_of(error)
+        return "*" if error is BaseException else error_type_name(error)
     raise JobDefinitionError(
         f'{job_type}: expected exception classes or names such as "requests.*" in {key}, got {error!r}'
     )

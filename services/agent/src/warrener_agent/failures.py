@@ -37,11 +37,11 @@ class Cancel(Exception):
         super().__init__(reason)
 
 
-WISHES = (Fail, RetryAfter, Snooze, Cancel)
+OUTCOME_EXCEPTIONS = (Fail, RetryAfter, Snooze, Cancel)
 """What a handler may return in place of its result; it means the same as raised."""
 
 
-class Instead(StrEnum):
+class HandlerSignal(StrEnum):
     """What a handler asks for instead of having failed."""
 
     SNOOZED = "snoozed"

@@ -5,7 +5,7 @@ from uuid import UUID
 
 from pydantic import ValidationError
 
-from warrener_agent.context import Wish
+from warrener_agent.context import FollowUpSpec
 from warrener_agent.ledger.port import FollowUp
 from warrener_contracts.events import JobRequested, JobRequestedData
 from warrener_contracts.identity import follow_up_id
@@ -20,28 +20,28 @@ class FollowUps:
     def __init__(self, parent: UUID, context: TraceContext) -> None:
         self._parent = parent
         self._context = context
-        self._wished: dict[str, FollowUp] = {}
+        self._requested: dict[str, FollowUp] = {}
 
-    def add(self, wish: Wish) -> UUID:
+    def add(self, spec: FollowUpSpec) -> UUID:
         """Keep it; returns the job id that it will have. Raises ValueError for what cannot be asked for."""
-        key = wish.key if wish.key is not None else f"{wish.job_type} {len(self._wished)}"
-        if key in self._wished:
+        key = spec.key if spec.key is not None else f"{spec.job_type} {len(self._requested)}"
+        if key in self._requested:
             raise ValueError(f"expected a key for each follow-up of a job, got {key!r} twice")
         job_id = follow_up_id(self._parent, key)
-        self._wished[key] = FollowUp(key, self._request(wish, job_id))
+        self._requested[key] = FollowUp(key, self._request(spec, job_id))
         return job_id
 
     def all(self) -> tuple[FollowUp, ...]:
         """What was asked for."""
-        return tuple(self._wished.values())
+        return tuple(self._requested.values())
 
-    def _request(self, wish: Wish, job_id: UUID) -> bytes:
+    def _request(self, spec: FollowUpSpec, job_id: UUID) -> bytes:
         try:
             data = JobRequestedData(
-                job_type=wish.job_type,
-                arguments=wish.arguments,
-                queue=wish.queue,
-                delay=None if wish.delay_seconds is None else timedelta(seconds=wish.delay_seconds),
+                job_type=spec.job_type,
+                arguments=spec.arguments,
+                queue=spec.queue,
+                delay=None if spec.delay_seconds is None else timedelta(seconds=spec.delay_seconds),
                 parent_id=self._parent,
             )
         except ValidationError as error:

@@ -38,19 +38,19 @@ class Identity:
             self._file.close()
 
 
-def fresh_id(entropy: Entropy) -> str:
+def new_agent_id(entropy: Entropy) -> str:
     """A name that nobody has had."""
     host = re.sub(r"[^A-Za-z0-9-]", "-", socket.gethostname())[:60]
     return f"{host}-{os.getpid()}-{entropy.new_id().hex[-8:]}"
 
 
-def folder_beside(ledger_url: str) -> Path:
+def default_identity_folder(ledger_url: str) -> Path:
     """Where agents keep who they are, if nobody has chosen a place."""
     scheme, _, path = ledger_url.partition(":///")
     return (Path(path).parent if scheme == "sqlite" and path else Path(".warrener")) / "agents"
 
 
-def take_identity(folder: Path, queues: Sequence[str], entropy: Entropy) -> Identity:
+def acquire_identity(folder: Path, queues: Sequence[str], entropy: Entropy) -> Identity:
     """The first identity of `folder` that nobody has and that served the same queues, or else a new one.
 
     Where none can be written or locked it is new, and nobody will take it up.
@@ -59,8 +59,8 @@ def take_identity(folder: Path, queues: Sequence[str], entropy: Entropy) -> Iden
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for number in range(_MOST):
-            if (file := _locked(folder / f"{served}-{number}")) is not None:
-                return _named(file, entropy)
+            if (file := _lock_file(folder / f"{served}-{number}")) is not None:
+                return _read_or_create(file, entropy)
     except OSError as error:
         _log.warning(
             "The agent cannot keep its identity: started again, it will be another one, whose attempts wait "
@@ -69,10 +69,10 @@ def take_identity(folder: Path, queues: Sequence[str], entropy: Entropy) -> Iden
             folder=str(folder),
             error=str(error),
         )
-    return Identity(fresh_id(entropy))
+    return Identity(new_agent_id(entropy))
 
 
-def _locked(path: Path) -> IO[str] | None:
+def _lock_file(path: Path) -> IO[str] | None:
     """The file, if nobody else has it. Raises OSError where files cannot be locked."""
     file = path.open("a+", encoding="ascii")
     try:
@@ -86,13 +86,13 @@ def _locked(path: Path) -> IO[str] | None:
     return file
 
 
-def _named(file: IO[str], entropy: Entropy) -> Identity:
+def _read_or_create(file: IO[str], entropy: Entropy) -> Identity:
     file.seek(0)
-    kept = file.read()
-    if _WELL_FORMED.fullmatch(kept):
-        _log.info("The agent takes up its identity again.", action="agent.resumed", agent_id=kept)
-        return Identity(kept, file)
-    fresh = fresh_id(entropy)
+    stored_id = file.read()
+    if _WELL_FORMED.fullmatch(stored_id):
+        _log.info("The agent takes up its identity again.", action="agent.resumed", agent_id=stored_id)
+        return Identity(stored_id, file)
+    fresh = new_agent_id(entropy)
     file.truncate(0)
     file.write(fresh)
     file.flush()

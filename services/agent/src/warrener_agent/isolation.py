@@ -24,7 +24,7 @@ Size = int | str
 """Bytes, or such as "512MiB"."""
 
 
-def size(value: Size) -> int:
+def parse_size(value: Size) -> int:
     """Bytes. Raises ValueError that says what was expected."""
     try:
         return _BYTES.validate_python(value)
@@ -32,7 +32,7 @@ def size(value: Size) -> int:
         raise ValueError(f'expected bytes or a size such as "512MiB", got {value!r}') from None
 
 
-def size_text(value: int) -> str:
+def format_size(value: int) -> str:
     """Such as "512.0MiB"."""
     return ByteSize(value).human_readable()
 
@@ -59,7 +59,7 @@ class Limits:
 
     @property
     def memory_bytes(self) -> int | None:
-        return None if self.memory is None else size(self.memory)
+        return None if self.memory is None else parse_size(self.memory)
 
     @property
     def cpu_seconds(self) -> float | None:
@@ -67,10 +67,10 @@ class Limits:
 
     @property
     def file_bytes(self) -> int | None:
-        return None if self.file_size is None else size(self.file_size)
+        return None if self.file_size is None else parse_size(self.file_size)
 
     @property
-    def watched(self) -> bool:
+    def needs_watching(self) -> bool:
         """Whether it says something about all processes of an attempt together."""
         return any(value is not None for value in (self.memory, self.cpu, self.processes))
 
@@ -89,7 +89,7 @@ class Recycle:
 
     @property
     def memory_bytes(self) -> int:
-        return size(self.memory)
+        return parse_size(self.memory)
 
     def is_due(self, jobs: int, memory: int) -> bool:
         """Whether a child that has run `jobs` attempts and holds `memory` bytes has had its time."""
@@ -97,7 +97,7 @@ class Recycle:
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class ProcessSettings:
     """What a process has from its birth; two attempts share a warm child only where this is the same."""
 
     environment: tuple[str, ...] = ()
@@ -111,7 +111,7 @@ class Isolation:
 
     limits: Limits = Limits()
     recycle: Recycle = Recycle()
-    surroundings: Surroundings = Surroundings()
+    process_settings: ProcessSettings = ProcessSettings()
     restart: Restart = "on-failure"
 
 
@@ -126,7 +126,7 @@ class IsolationOptions(TypedDict, total=False):
     umask: int
 
 
-def isolation_of(name: str, executor: str, options: Mapping[str, Any]) -> Isolation:
+def build_isolation(name: str, executor: str, options: Mapping[str, Any]) -> Isolation:
     """What was chosen of it. Raises JobDefinitionError where that cannot be."""
     chosen = [one for one in IsolationOptions.__annotations__ if one in options]
     if chosen and executor not in _PROCESSES:
@@ -134,9 +134,9 @@ def isolation_of(name: str, executor: str, options: Mapping[str, Any]) -> Isolat
             f'{name}: expected executor "process" with {", ".join(chosen)}, got "{executor}": only a process '
             "of its own can be held to that"
         )
-    if executor == "command" and (kept := [one for one in ("recycle", "restart") if one in chosen]):
+    if executor == "command" and (unsupported := [one for one in ("recycle", "restart") if one in chosen]):
         raise JobDefinitionError(
-            f"{name}: expected no {' and no '.join(kept)}, got one: a program is a new process each time"
+            f"{name}: expected no {' and no '.join(unsupported)}, got one: a program is a new process each time"
         )
     restart = options.get("restart", "on-failure")
     if restart not in get_args(Restart):
@@ -148,6 +148,6 @@ def isolation_of(name: str, executor: str, options: Mapping[str, Any]) -> Isolat
     umask = options.get("umask")
     if umask is not None and not 0 <= umask <= 0o777:
         raise JobDefinitionError(f"{name}: expected a umask from 0o000 to 0o777, got {umask:#o}")
-    surroundings = Surroundings(tuple(options.get("environment", ())), options.get("user"), umask)
+    process_settings = ProcessSettings(tuple(options.get("environment", ())), options.get("user"), umask)
     limits, recycle = options.get("limits", Limits()), options.get("recycle", Recycle())
-    return Isolation(limits, recycle, surroundings, restart)
+    return Isolation(limits, recycle, process_settings, restart)

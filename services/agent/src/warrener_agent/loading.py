@@ -26,11 +26,11 @@ def load_agents(targets: Sequence[str]) -> Agent:
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)
-    whole = Agent()
+    combined = Agent()
     for target in targets:
         for agent in _agents(target):
-            whole.include(agent)
-    return whole
+            combined.include(agent)
+    return combined
 
 
 def _agents(target: str) -> list[Agent]:
@@ -40,7 +40,7 @@ def _agents(target: str) -> list[Agent]:
         found: object = getattr(module, attribute, None)
         if not isinstance(found, Agent):
             raise AgentNotFound(
-                f"expected an Agent as {target}, found {found!r}; {_offer(module) or 'the module has none'}"
+                f"expected an Agent as {target}, found {found!r}; {_suggest(module) or 'the module has none'}"
             )
         return [found]
     agents = list({id(value): value for value in vars(module).values() if isinstance(value, Agent)}.values())
@@ -49,7 +49,7 @@ def _agents(target: str) -> list[Agent]:
     return agents
 
 
-def _offer(module: ModuleType) -> str:
+def _suggest(module: ModuleType) -> str:
     names = sorted(name for name, value in vars(module).items() if isinstance(value, Agent))
     return f"there is {', '.join(f'{module.__name__}:{name}' for name in names)}" if names else ""
 

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import NamedTuple
 
-from warrener_agent.receipts import Receipt, acknowledge
-from warrener_agent.running import Run
-from warrener_agent.workplace import Workplace
+from warrener_agent.delivery_refs import DeliveryRef, ack_all
+from warrener_agent.run_table import Run
+from warrener_agent.agent_context import AgentContext
 from warrener_contracts.messages import Message, batch_messages, batch_parked
 from warrener_runtime.lifecycle import ManagedComponent, NotReady
 from warrener_runtime.lifecycle.health_registry import HealthRegistry, current_health_registry
@@ -28,11 +28,11 @@ Target = tuple[str, str]
 """An exchange and a routing key."""
 
 
-class Shipment(NamedTuple):
+class OutboxEntry(NamedTuple):
     """Messages, and what is settled once the broker has them all: deliveries, and the slot of a run."""
 
-    letters: Sequence[Message]
-    receipts: Sequence[Receipt] = ()
+    messages: Sequence[Message]
+    delivery_refs: Sequence[DeliveryRef] = ()
     run: Run | None = None
 
 
@@ -43,40 +43,40 @@ class AgentOutbox(ManagedComponent):
     the broker has taken its delivery back.
     """
 
-    def __init__(self, at: Workplace) -> None:
+    def __init__(self, agent: AgentContext) -> None:
         super().__init__("outbox")
-        self._at = at
-        self._unsent: list[Shipment] = []
-        self._refusing: set[Target] = set()
+        self._agent = agent
+        self._unsent: list[OutboxEntry] = []
+        self._refusing_targets: set[Target] = set()
         self._since = 0.0  # monotonic; when the first of what is unsent was refused
         self._work: asyncio.Task[None] | None = None
         self._health_registry: HealthRegistry | None = None
 
     async def check(self) -> None:
         """Raise NotReady, naming the targets that have refused messages for some time."""
-        if self._unsent and self._at.clock.monotonic() - self._since >= _NAMED_AFTER:
-            targets = ", ".join(f"{exchange}:{key}" for exchange, key in sorted(self._refusing)[:5])
+        if self._unsent and self._agent.clock.monotonic() - self._since >= _NAMED_AFTER:
+            targets = ", ".join(f"{exchange}:{key}" for exchange, key in sorted(self._refusing_targets)[:5])
             raise NotReady(
                 f"{len(self._unsent)} outcomes or messages wait to be published: {targets} takes none, as its"
                 " queue is full, without a quorum or missing; their deliveries stay unacknowledged"
             )
 
-    async def send(self, shipments: Sequence[Shipment]) -> bool:
+    async def send(self, entries: Sequence[OutboxEntry]) -> bool:
         """Publish these in as few messages as they fit, and settle what the broker has; True if it has all.
         The others are published again later."""
-        if self._refusing:
-            kept = [one for one in shipments if self._is_refused(one)]
-            self._keep(kept)
-            shipments = [one for one in shipments if not self._is_refused(one)]
+        if self._refusing_targets:
+            retained = [one for one in entries if self._is_refused(one)]
+            self._retain(retained)
+            entries = [one for one in entries if not self._is_refused(one)]
         else:
-            kept = []
-        refused = await self._publish(shipments)
+            retained = []
+        refused = await self._publish(entries)
         if not refused:
-            await self._settle(shipments)
-            return not kept
-        self._refusing |= refused
-        await self._settle([one for one in shipments if not self._is_refused(one)])
-        self._keep([self._rest(one) for one in shipments if self._is_refused(one)])
+            await self._settle(entries)
+            return not retained
+        self._refusing_targets |= refused
+        await self._settle([one for one in entries if not self._is_refused(one)])
+        self._retain([self._unpublished_part(one) for one in entries if self._is_refused(one)])
         return False
 
     async def _on_start(self) -> None:
@@ -87,7 +87,7 @@ class AgentOutbox(ManagedComponent):
     async def _on_drain(self) -> None:
         if self._work is None:
             return
-        patience = asyncio.create_task(self._at.clock.sleep(_DRAIN_TIMEOUT), name="drain outbox")
+        patience = asyncio.create_task(self._agent.clock.sleep(_DRAIN_TIMEOUT), name="drain outbox")
         await asyncio.wait({self._work, patience}, return_when=asyncio.FIRST_COMPLETED)
         patience.cancel()
         if self._unsent:
@@ -101,20 +101,20 @@ class AgentOutbox(ManagedComponent):
         if self._health_registry:
             self._health_registry.unregister(self.name)
         self._unsent.clear()
-        self._refusing.clear()
+        self._refusing_targets.clear()
         if self._work is not None:
             self._work.cancel()
             await asyncio.wait({self._work}, timeout=1)
 
-    async def _publish(self, shipments: Sequence[Shipment]) -> set[Target]:
+    async def _publish(self, entries: Sequence[OutboxEntry]) -> set[Target]:
         """Publish once; the targets that did not take everything."""
-        letters = [*chain.from_iterable(one.letters for one in shipments)]
-        if not letters:
+        messages = [*chain.from_iterable(one.messages for one in entries)]
+        if not messages:
             return set()
-        together = batch_messages(batch_parked(letters))
+        together = batch_messages(batch_parked(messages))
         try:
             left = await publish_or_defer(
-                self._at.bus, together, clock=self._at.clock, may_defer=lambda _: True
+                self._agent.bus, together, clock=self._agent.clock, may_defer=lambda _: True
             )
         except UnroutableMessages as error:
             _log.error(
@@ -123,35 +123,35 @@ class AgentOutbox(ManagedComponent):
                 error=str(error),
             )
             left = [*error.messages, *error.deferred]
-        return {(letter.exchange, letter.routing_key) for letter in left}
+        return {(message.exchange, message.routing_key) for message in left}
 
-    def _is_refused(self, shipment: Shipment) -> bool:
-        return any((letter.exchange, letter.routing_key) in self._refusing for letter in shipment.letters)
+    def _is_refused(self, entry: OutboxEntry) -> bool:
+        return any((message.exchange, message.routing_key) in self._refusing_targets for message in entry.messages)
 
-    def _rest(self, shipment: Shipment) -> Shipment:
+    def _unpublished_part(self, entry: OutboxEntry) -> OutboxEntry:
         """What is left of a published shipment: the broker has all that no target refuses."""
-        letters = [one for one in shipment.letters if (one.exchange, one.routing_key) in self._refusing]
-        return shipment._replace(letters=letters)
+        messages = [one for one in entry.messages if (one.exchange, one.routing_key) in self._refusing_targets]
+        return entry._replace(messages=messages)
 
-    async def _settle(self, shipments: Iterable[Shipment]) -> None:
-        receipts: list[Receipt] = []
-        for one in shipments:
-            for receipt in one.receipts:
-                receipt.settle()
-            receipts += one.receipts
+    async def _settle(self, entries: Iterable[OutboxEntry]) -> None:
+        delivery_refs: list[DeliveryRef] = []
+        for one in entries:
+            for delivery_ref in one.delivery_refs:
+                delivery_ref.complete_event()
+            delivery_refs += one.delivery_refs
             if one.run is not None:
-                self._at.running.remove(one.run)  # first the slot: the next delivery comes with the ack
-        await acknowledge(receipts)
+                self._agent.running.remove(one.run)  # first the slot: the next delivery comes with the ack
+        await ack_all(delivery_refs)
 
-    def _keep(self, shipments: Sequence[Shipment]) -> None:
-        if not shipments:
+    def _retain(self, entries: Sequence[OutboxEntry]) -> None:
+        if not entries:
             return
-        for one in shipments:
+        for one in entries:
             if one.run is not None:
-                self._at.running.set_aside(one.run)
+                self._agent.running.set_aside(one.run)
         if not self._unsent:
-            self._since = self._at.clock.monotonic()
-        self._unsent += shipments
+            self._since = self._agent.clock.monotonic()
+        self._unsent += entries
         if self._work is None:
             self._work = asyncio.create_task(self._run(), name="messages that are published again")
 
@@ -159,9 +159,9 @@ class AgentOutbox(ManagedComponent):
         pause = _FIRST_PAUSE
         try:
             while self._unsent:
-                await self._at.clock.sleep(pause)
+                await self._agent.clock.sleep(pause)
                 try:
-                    some = await self._again()
+                    some = await self._republish()
                 except Exception:  # noqa: BLE001 - logged with its trace, as the lines below say
                     _log.exception("The agent itself failed at publishing.", action="agent.publish_failed")
                     some = False
@@ -169,27 +169,27 @@ class AgentOutbox(ManagedComponent):
         finally:
             self._work = None
             if not self._unsent:
-                self._refusing.clear()
+                self._refusing_targets.clear()
 
-    async def _again(self) -> bool:
+    async def _republish(self) -> bool:
         """Publish again what is unsent; True if the broker took some of it."""
         self._unsent = [one for one in self._unsent if not _is_delivered_again(one)]
         tried = list(self._unsent)
-        self._refusing = await self._publish(tried)
-        kept_meanwhile = self._unsent[len(tried) :]
+        self._refusing_targets = await self._publish(tried)
+        added_meanwhile = self._unsent[len(tried) :]
         sent = [one for one in tried if not self._is_refused(one)]
-        self._unsent = [self._rest(one) for one in tried if self._is_refused(one)] + kept_meanwhile
+        self._unsent = [self._unpublished_part(one) for one in tried if self._is_refused(one)] + added_meanwhile
         await self._settle(sent)
         if sent:
-            self._since = self._at.clock.monotonic()
+            self._since = self._agent.clock.monotonic()
         return bool(sent)
 
 
-def _is_delivered_again(shipment: Shipment) -> bool:
+def _is_delivered_again(entry: OutboxEntry) -> bool:
     """True if nothing here depends on it: the broker has taken its deliveries back."""
-    receipts = shipment.receipts
+    delivery_refs = entry.delivery_refs
     return (
-        shipment.run is None
-        and bool(receipts)
-        and all(one.delivery.epoch != one.subscription.epoch for one in receipts)
+        entry.run is None
+        and bool(delivery_refs)
+        and all(one.delivery.epoch != one.subscription.epoch for one in delivery_refs)
     )

@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from warrener_agent.failures import Instead
+from warrener_agent.failures import HandlerSignal
 from warrener_agent.ledger.port import Completion, Failure
 from warrener_contracts.events import ErrorInfo, FlightRecord
 
 
-class Succeeded(NamedTuple):
+class SucceededOutcome(NamedTuple):
     """The handler returned. `recorded`: it stands in the ledger already."""
 
     completion: Completion
@@ -16,18 +16,18 @@ class Succeeded(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
-    """The handler raised, ran too long, or its executor died. `instead`: it has not failed, its handler asks
+class FailedOutcome:
+    """The handler raised, ran too long, or its executor died. `handler_signal`: it has not failed, its handler asks
     for something else. `recorded`: what stands in the ledger of it already."""
 
     error: ErrorInfo
     retry_after_seconds: float | None = None
     recorded: Failure | None = None
-    instead: Instead | None = None
+    handler_signal: HandlerSignal | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Cancelled:
+class CancelledOutcome:
     """It was stopped, or not started, because somebody asked."""
 
     reason: str
@@ -35,14 +35,14 @@ class Cancelled:
 
 
 @dataclass(frozen=True, slots=True)
-class Released:
+class ReleasedOutcome:
     """It is given back unharmed."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class Doubtful:
+class UnresolvedOutcome:
     """The claim was lost, or the ledger refused the completion or did not say: it must be asked what
     holds."""
 
@@ -50,14 +50,14 @@ class Doubtful:
 
 
 @dataclass(frozen=True, slots=True)
-class Dropped:
+class SupersededOutcome:
     """It is another's by now: nothing is said about it."""
 
     why: str
 
 
-Told = Failed | Cancelled | Released
+ReportableOutcome = FailedOutcome | CancelledOutcome | ReleasedOutcome
 """What went otherwise, and is said."""
 
-Settled = Succeeded | Told | Dropped
-Outcome = Settled | Doubtful
+FinalOutcome = SucceededOutcome | ReportableOutcome | SupersededOutcome
+Outcome = FinalOutcome | UnresolvedOutcome

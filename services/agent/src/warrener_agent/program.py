@@ -22,7 +22,7 @@ _MANY = (list, tuple, set, frozenset)
 _NUMBERS = (int, float, Decimal)
 _END_OF_OPTIONS = "--"
 
-Output = Literal["json", "text", "nothing"]
+OutputFormat = Literal["json", "text", "nothing"]
 
 
 class BadArgument(ValueError):
@@ -30,7 +30,7 @@ class BadArgument(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class ProgramCall:
     """One call of a program."""
 
     argv: tuple[str, ...]
@@ -38,7 +38,7 @@ class Order:
     cwd: str | None
     stdin: bytes
     program: "Program"
-    output: Output
+    output: OutputFormat
 
 
 @dataclass(frozen=True)
@@ -82,9 +82,9 @@ class Program:
         templates = [*self.argv, *self.variables.values(), *([self.cwd] if self.cwd else [])]
         return {name for template in templates for name in _names(template)}
 
-    def order(self, arguments: Mapping[str, Any], output: Output) -> Order:
+    def make_call(self, arguments: Mapping[str, Any], output: OutputFormat) -> ProgramCall:
         """How it is called with these. Raises BadArgument."""
-        return Order(
+        return ProgramCall(
             argv=tuple(self._filled(arguments)),
             variables={name: _fill(value, arguments) for name, value in self.variables.items()},
             cwd=None if self.cwd is None else _fill(self.cwd, arguments),

@@ -5,32 +5,32 @@ from collections.abc import Sequence
 from contextlib import suppress
 from contextvars import Context
 
-from warrener_agent.running import Run
-from warrener_agent.status_events import HowFar
-from warrener_agent.workplace import Workplace
+from warrener_agent.run_table import Run
+from warrener_agent.status_events import ProgressValue
+from warrener_agent.agent_context import AgentContext
 from warrener_contracts.messages import batch_messages, build_message
 from warrener_runtime.lifecycle import ManagedComponent
 
-_PACE = 1.0
+_PUBLISH_INTERVAL = 1.0
 """Seconds between two messages about the progress of one attempt."""
 
 
-class ProgressLine(ManagedComponent):
+class ProgressPublisher(ManagedComponent):
     """Says what runs. Best effort: what gets lost here is told by the next heartbeat or the outcome."""
 
-    def __init__(self, at: Workplace) -> None:
+    def __init__(self, agent: AgentContext) -> None:
         super().__init__("progress")
-        self._at = at
+        self._agent = agent
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def announce_due(self) -> None:
         """Announce the attempts that have outlived the announcement delay. What was taken over has said so
         before it began."""
-        now = self._at.clock.monotonic()
+        now = self._agent.clock.monotonic()
         due = [
             run
-            for run in self._at.running
-            if not run.announced and now - run.began >= self._at.settings.agent_announce_after
+            for run in self._agent.running
+            if not run.announced and now - run.began_at >= self._agent.settings.agent_announce_after
         ]
         if due:
             await self.announce(due)
@@ -38,33 +38,33 @@ class ProgressLine(ManagedComponent):
     async def announce(self, runs: Sequence[Run]) -> None:
         """Say that these have started."""
         events = [
-            self._at.speaker.started(self._at.entropy.new_id(), run.data, run.started_at, run.context)
+            self._agent.event_factory.started(self._agent.entropy.new_id(), run.data, run.started_at, run.context)
             for run in runs
         ]
         for run in runs:
             run.announced = True
-        await self._at.bus.publish(batch_messages(map(build_message, events)))
+        await self._agent.bus.publish(batch_messages(map(build_message, events)))
 
     def of(self, run: Run) -> "Progress":
         """Where the handler of `run` says how far it is."""
         return Progress(self, run)
 
-    def follow(self, progress: "Progress") -> None:
+    def start_publishing(self, progress: "Progress") -> None:
         """Tell the latest word now, and again once in a while as long as there is a newer one."""
         # Not in the handler's context: it would end with the tasks of the attempt.
-        task = asyncio.create_task(self._tell(progress), name="progress", context=Context())
+        task = asyncio.create_task(self._publish_updates(progress), name="progress", context=Context())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _tell(self, progress: "Progress") -> None:
+    async def _publish_updates(self, progress: "Progress") -> None:
         run = progress.run
-        while (how_far := progress.take()) is not None and self._at.running.get(run.claim) is run:
-            event = self._at.speaker.progressed(
-                self._at.entropy.new_id(), run.data, self._at.clock.now(), run.context, how_far
+        while (progress_value := progress.take()) is not None and self._agent.running.get(run.claim) is run:
+            event = self._agent.event_factory.progressed(
+                self._agent.entropy.new_id(), run.data, self._agent.clock.now(), run.context, progress_value
             )
             run.announced = True
-            await self._at.bus.publish([build_message(event)])
-            await self._at.clock.sleep(_PACE)
+            await self._agent.bus.publish([build_message(event)])
+            await self._agent.clock.sleep(_PUBLISH_INTERVAL)
 
     async def _on_stop(self) -> None:
         for task in set(self._tasks):
@@ -76,21 +76,21 @@ class ProgressLine(ManagedComponent):
 class Progress:
     """How far one attempt is. Called by the handler as often as it likes; the latest word counts."""
 
-    __slots__ = ("_followed", "_latest", "_line", "run")
+    __slots__ = ("_followed", "_latest", "_publisher", "run")
 
-    def __init__(self, line: ProgressLine, run: Run) -> None:
+    def __init__(self, publisher: ProgressPublisher, run: Run) -> None:
         self.run = run
-        self._line = line
-        self._latest: HowFar | None = None
+        self._publisher = publisher
+        self._latest: ProgressValue | None = None
         self._followed = False
 
     def __call__(self, fraction: float, note: str) -> None:
         self._latest = (fraction, note)
         if not self._followed:
             self._followed = True
-            self._line.follow(self)
+            self._publisher.start_publishing(self)
 
-    def take(self) -> HowFar | None:
+    def take(self) -> ProgressValue | None:
         """The latest word, if it was not taken yet; after None it has to be followed again."""
         latest, self._latest = self._latest, None
         self._followed = latest is not None

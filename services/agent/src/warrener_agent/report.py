@@ -6,11 +6,11 @@ from collections import deque
 from collections.abc import Sequence
 
 from warrener_agent.ledger.port import FollowUp
-from warrener_agent.outbox import AgentOutbox, Shipment
-from warrener_agent.outcomes import Dropped, Settled, Succeeded, Told
-from warrener_agent.record import Recorder, Report
+from warrener_agent.outbox import AgentOutbox, OutboxEntry
+from warrener_agent.outcomes import SupersededOutcome, FinalOutcome, SucceededOutcome, ReportableOutcome
+from warrener_agent.outcome_recorder import OutcomeRecorder, AttemptReport
 from warrener_agent.status_events import Times
-from warrener_agent.workplace import Workplace
+from warrener_agent.agent_context import AgentContext
 from warrener_contracts.codec import DecodedEvent, decode
 from warrener_contracts.messages import Message, build_message
 from warrener_runtime.lifecycle import ManagedComponent
@@ -36,39 +36,39 @@ class Reporter(ManagedComponent):
     told twice, and the work is done once.
     """
 
-    def __init__(self, at: Workplace, outbox: AgentOutbox) -> None:
+    def __init__(self, agent: AgentContext, outbox: AgentOutbox) -> None:
         super().__init__("reporter")
-        self._at, self._outbox = at, outbox
-        self._recorder = Recorder(at)
-        self._waiting: deque[Report] = deque()
+        self._agent, self._outbox = agent, outbox
+        self._recorder = OutcomeRecorder(agent)
+        self._waiting: deque[AttemptReport] = deque()
         self._work: asyncio.Task[None] | None = None
         self._later: set[asyncio.Task[None]] = set()
 
-    def hand_in(self, report: Report) -> None:
+    def submit(self, report: AttemptReport) -> None:
         """It will be recorded, told and acknowledged; nobody has to wait for that."""
         self._waiting.append(report)
         if self._work is None:
             self._work = asyncio.create_task(self._run(), name="reports")
 
-    def _put_off(self, reports: Sequence[Report]) -> None:
+    def _retry_locked(self, reports: Sequence[AttemptReport]) -> None:
         """Their rows are locked: the others need not wait."""
         _log.warning(
             "Outcomes wait: other transactions hold their rows in the ledger.",
             action="agent.rows_locked",
-            jobs=[str(one.about.job_id) for one in reports[:10]],
+            jobs=[str(one.dispatch.job_id) for one in reports[:10]],
             outcomes=len(reports),
         )
         self._retry_later(reports, _LOCKED_PAUSE)
 
-    def _retry_later(self, reports: Sequence[Report], pause: float) -> None:
+    def _retry_later(self, reports: Sequence[AttemptReport], pause: float) -> None:
         later = asyncio.create_task(self._retry(reports, pause), name="reports that are tried again")
         self._later.add(later)
         later.add_done_callback(self._later.discard)
 
-    async def _retry(self, reports: Sequence[Report], pause: float) -> None:
-        await self._at.clock.sleep(pause)
+    async def _retry(self, reports: Sequence[AttemptReport], pause: float) -> None:
+        await self._agent.clock.sleep(pause)
         for report in reports:
-            self.hand_in(report)
+            self.submit(report)
 
     async def _on_drain(self) -> None:
         while waiting := {*self._later, *([self._work] if self._work is not None else [])}:
@@ -90,7 +90,7 @@ class Reporter(ManagedComponent):
         finally:
             self._work = None
 
-    async def _settle_or_leave(self, reports: list[Report]) -> None:
+    async def _settle_or_leave(self, reports: list[AttemptReport]) -> None:
         """Report them. An error that nobody expected stops only the outcome that meets it, which is reported
         again later: its claim is renewed meanwhile, so nobody else would end the attempt."""
         try:
@@ -105,41 +105,41 @@ class Reporter(ManagedComponent):
             else:
                 self._retry_later(reports, _FAILED_PAUSE)
 
-    async def _settle(self, reports: list[Report]) -> None:
+    async def _settle(self, reports: list[AttemptReport]) -> None:
         recorded = await self._recorder.record(reports)
         settled = [end for end in recorded if end is not None]
         if len(settled) < len(reports):
-            self._put_off([one for one, end in zip(reports, recorded, strict=True) if end is None])
+            self._retry_locked([one for one, end in zip(reports, recorded, strict=True) if end is None])
             reports = [one for one, end in zip(reports, recorded, strict=True) if end is not None]
         await self._outbox.send(
             [
-                Shipment(self._letters(report, end), report.receipts, report.run)
+                OutboxEntry(self._messages(report, end), report.delivery_refs, report.run)
                 for report, end in zip(reports, settled, strict=True)
             ]
         )
 
-    def _letters(self, report: Report, end: Settled) -> list[Message]:
-        if isinstance(end, Succeeded):
-            told = self._at.speaker.succeeded(
-                self._at.entropy.new_id_text(), report.about, report.context, end.completion
+    def _messages(self, report: AttemptReport, end: FinalOutcome) -> list[Message]:
+        if isinstance(end, SucceededOutcome):
+            message = self._agent.event_factory.succeeded(
+                self._agent.entropy.new_id_text(), report.dispatch, report.context, end.completion
             )
             follow_ups = end.completion.follow_ups
-            return [*map(_request, follow_ups), told] if follow_ups else [told]
-        if isinstance(end, Dropped):
+            return [*map(_request, follow_ups), message] if follow_ups else [message]
+        if isinstance(end, SupersededOutcome):
             _log.warning(
                 "The end of an attempt is dropped: it belongs to another by now.",
                 action="agent.fenced",
-                job_id=str(report.about.job_id),
-                attempt=report.about.attempt,
+                job_id=str(report.dispatch.job_id),
+                attempt=report.dispatch.attempt,
                 why=end.why,
             )
             return []
-        return [self._otherwise(report, end)]
+        return [self._outcome_message(report, end)]
 
-    def _otherwise(self, report: Report, end: Told) -> Message:
-        times = Times(report.started_at, self._at.clock.now())
-        event_id = self._at.entropy.new_id()
-        return build_message(self._at.speaker.ended(event_id, report.about, times, report.context, end))
+    def _outcome_message(self, report: AttemptReport, end: ReportableOutcome) -> Message:
+        times = Times(report.started_at, self._agent.clock.now())
+        event_id = self._agent.entropy.new_id()
+        return build_message(self._agent.event_factory.ended(event_id, report.dispatch, times, report.context, end))
 
 
 def _request(follow_up: FollowUp) -> Message:

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from pydantic_core import to_json
 
 from warrener_agent.failures import JobDefinitionError
-from warrener_agent.kinds import JobKind
+from warrener_agent.job_definitions import JobDefinition
 from warrener_contracts.events import ScheduleDeclaration, SchedulePutData
 from warrener_contracts.policy import PolicyOverrides
 from warrener_contracts.schedule_rules import ScheduleChoices, Rule
@@ -16,7 +16,7 @@ from warrener_contracts.short_rules import SHORT_RULE_FIELDS, expand_short_rule
 from warrener_contracts.triggers import TriggerRule
 
 
-class When(TypedDict, total=False):
+class ScheduleTiming(TypedDict, total=False):
     """One of `rule`, `cron`, `every`, `at` and `after`, and what belongs to it."""
 
     rule: Rule
@@ -29,7 +29,7 @@ class When(TypedDict, total=False):
     timezone: str
 
 
-class ScheduleOptions(When, total=False):
+class ScheduleOptions(ScheduleTiming, total=False):
     """What a schedule in the code may say; what it leaves out is as usual."""
 
     arguments: Mapping[str, Any]
@@ -38,19 +38,19 @@ class ScheduleOptions(When, total=False):
     choices: ScheduleChoices
 
 
-def declaration_of(name: str, kind: JobKind, edition: int, options: ScheduleOptions) -> ScheduleDeclaration:
+def declare_schedule(name: str, definition: JobDefinition, edition: int, options: ScheduleOptions) -> ScheduleDeclaration:
     """The schedule `name` for jobs of this kind. Raises JobDefinitionError that says what is wrong."""
     if unknown := sorted(options.keys() - _KNOWN):
         raise JobDefinitionError(
             f"schedule {name}: expected options among {', '.join(sorted(_KNOWN))}, got {', '.join(unknown)}"
         )
-    said = dict(options)
+    given = dict(options)
     try:
-        asked = {word: value for word, value in said.items() if word not in SHORT_RULE_FIELDS}
-        asked |= {"name": name, "job_type": kind.name, "rule": expand_short_rule(said)}
-        declaration = ScheduleDeclaration.model_validate({"schedule": asked, "edition": edition})
+        values = {word: value for word, value in given.items() if word not in SHORT_RULE_FIELDS}
+        values |= {"name": name, "job_type": definition.name, "rule": expand_short_rule(given)}
+        declaration = ScheduleDeclaration.model_validate({"schedule": values, "edition": edition})
         if not _is_filled_later(declaration.schedule):
-            kind.signature.read(declaration.schedule.arguments)
+            definition.signature.read(declaration.schedule.arguments)
     except ValidationError as error:
         problems = "; ".join(
             f"{'.'.join(map(str, found['loc']))}: {found['msg'].removeprefix('Value error, ')}"
@@ -62,29 +62,29 @@ def declaration_of(name: str, kind: JobKind, edition: int, options: ScheduleOpti
     return declaration
 
 
-def _is_filled_later(asked: SchedulePutData) -> bool:
+def _is_filled_later(schedule: SchedulePutData) -> bool:
     """Whether the tick adds to its arguments: what stands here is not what the handler gets. The door checks
     that, job by job."""
-    rule = asked.rule
+    rule = schedule.rule
     return (isinstance(rule, TriggerRule) and rule.event_as is not None) or "{{" in to_json(
-        asked.arguments
+        schedule.arguments
     ).decode()
 
 
-_KNOWN = frozenset((*ScheduleOptions.__annotations__, *When.__annotations__))
+_KNOWN = frozenset((*ScheduleOptions.__annotations__, *ScheduleTiming.__annotations__))
 
 
-def kind_for(name: str, kinds: Iterable[JobKind], handler: object, job_type: str | None) -> JobKind:
+def resolve_definition(name: str, definitions: Iterable[JobDefinition], handler: object, job_type: str | None) -> JobDefinition:
     """The job type that a schedule means. Raises JobDefinitionError where that is not one."""
     found = [
-        kind for kind in kinds if (kind.handler is handler if job_type is None else kind.name == job_type)
+        definition for definition in definitions if (definition.handler is handler if job_type is None else definition.name == job_type)
     ]
     if len(found) == 1:
         return found[0]
     if job_type is not None:
         raise JobDefinitionError(f"schedule {name}: expected a job type of this agent, got {job_type!r}")
-    came = ", ".join(kind.name for kind in found) or "none: put it above @agent.job(...)"
+    found_names = ", ".join(definition.name for definition in found) or "none: put it above @agent.job(...)"
     raise JobDefinitionError(
-        f"schedule {name}: expected the handler of one job type, got that of {came}"
+        f"schedule {name}: expected the handler of one job type, got that of {found_names}"
         + ("; say job_type" if found else "")
     )

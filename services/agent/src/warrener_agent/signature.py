@@ -11,7 +11,7 @@ from pydantic_core import to_json
 
 from warrener_agent.context import JobContext
 from warrener_agent.failures import JobDefinitionError
-from warrener_agent.returning import result_hint
+from warrener_agent.outcome_annotations import result_annotation
 
 Handler = Callable[..., Any]
 _REFUSED: Mapping[object, str] = {
@@ -33,10 +33,10 @@ class Signature:
     def read(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """The keyword arguments of a call. Raises pydantic's ValidationError."""
         # As text: from JSON more can be read than from Python's values, such as a date from a string.
-        told = self.arguments.__pydantic_validator__.validate_json(
+        model = self.arguments.__pydantic_validator__.validate_json(
             to_json(arguments, inf_nan_mode="constants")
         )
-        fields = told.__dict__
+        fields = model.__dict__
         return {name: fields[field] for name, field in self.names.items()}
 
     def write(self, value: Any) -> bytes:
@@ -58,7 +58,7 @@ class Signature:
         return self.result.json_schema(mode="serialization")
 
 
-def signature_of(handler: Handler, job_type: str) -> Signature:
+def read_signature(handler: Handler, job_type: str) -> Signature:
     """Read the signature of `handler`. Raises JobDefinitionError where it cannot be served."""
     hints = _hints(handler, job_type)
     parameters = inspect.signature(handler).parameters.values()
@@ -77,7 +77,7 @@ def signature_of(handler: Handler, job_type: str) -> Signature:
             contexts[0] if contexts else None,
             {one.name: f"field_{number}" for number, one in enumerate(taken)},
             _model(job_type, taken, hints),
-            _result(result_hint(hints["return"])),
+            _result(result_annotation(hints["return"])),
         )
         _ = signature.arguments_schema, signature.result_schema  # what has no schema fails here, not at start
     except (PydanticUserError, NameError) as error:

@@ -7,10 +7,10 @@ from uuid import UUID
 
 from pydantic_core import to_json
 
-from warrener_agent.failures import Instead
-from warrener_agent.ledger.checkpoints import Saved
+from warrener_agent.failures import HandlerSignal
+from warrener_agent.ledger.checkpoints import SavedCheckpoint
 from warrener_agent.ledger.port import Completion
-from warrener_agent.outcomes import Cancelled, Failed, Released, Told
+from warrener_agent.outcomes import CancelledOutcome, FailedOutcome, ReleasedOutcome, ReportableOutcome
 from warrener_contracts.events import (
     AttemptCancelled,
     AttemptCancelledData,
@@ -42,11 +42,11 @@ class Times(NamedTuple):
     finished_at: datetime
 
 
-HowFar = tuple[float, str]
+ProgressValue = tuple[float, str]
 """A fraction of 1, and a note."""
 
 
-class Speaker:
+class EventFactory:
     """Makes the events of one agent."""
 
     def __init__(self, agent_id: str) -> None:
@@ -55,35 +55,35 @@ class Speaker:
         self._moment: tuple[datetime | None, str] = (None, "")
 
     def started(
-        self, event_id: UUID, about: AttemptDispatchedData, at: datetime, context: TraceContext
+        self, event_id: UUID, dispatch: AttemptDispatchedData, at: datetime, context: TraceContext
     ) -> AttemptStarted:
         """It runs."""
-        data = AttemptStartedData(**self._which(about), started_at=at)
-        return AttemptStarted(data=data, **self._envelope(event_id, about, at, context))
+        data = AttemptStartedData(**self._attempt_fields(dispatch), started_at=at)
+        return AttemptStarted(data=data, **self._envelope(event_id, dispatch, at, context))
 
     def progressed(
         self,
         event_id: UUID,
-        about: AttemptDispatchedData,
+        dispatch: AttemptDispatchedData,
         at: datetime,
         context: TraceContext,
-        how_far: HowFar,
+        progress_value: ProgressValue,
     ) -> AttemptProgressed:
         """It has come so far."""
-        fraction, note = how_far
-        data = AttemptProgressedData(**self._which(about), fraction=fraction, note=note)
-        return AttemptProgressed(data=data, **self._envelope(event_id, about, at, context))
+        fraction, note = progress_value
+        data = AttemptProgressedData(**self._attempt_fields(dispatch), fraction=fraction, note=note)
+        return AttemptProgressed(data=data, **self._envelope(event_id, dispatch, at, context))
 
     def checkpointed(
-        self, event_id: UUID, about: AttemptDispatchedData, at: datetime, context: TraceContext, saved: Saved
+        self, event_id: UUID, dispatch: AttemptDispatchedData, at: datetime, context: TraceContext, saved: SavedCheckpoint
     ) -> AttemptCheckpointed:
         """It has saved its state."""
         checkpoint = Checkpoint(number=saved.number, state=json.loads(saved.state_text))
-        data = AttemptCheckpointedData(**self._which(about), saved_at=at, checkpoint=checkpoint)
-        return AttemptCheckpointed(data=data, **self._envelope(event_id, about, at, context))
+        data = AttemptCheckpointedData(**self._attempt_fields(dispatch), saved_at=at, checkpoint=checkpoint)
+        return AttemptCheckpointed(data=data, **self._envelope(event_id, dispatch, at, context))
 
     def succeeded(
-        self, event_id: str, about: AttemptDispatchedData, context: TraceContext, completion: Completion
+        self, event_id: str, dispatch: AttemptDispatchedData, context: TraceContext, completion: Completion
     ) -> Message:
         """`attempt.succeeded`, ready to be published.
 
@@ -91,20 +91,20 @@ class Speaker:
         around a result that is text already. Names and ids have been through their patterns and hold nothing
         that JSON would escape. A test holds it to what the event's model reads and writes.
         """
-        job_id = str(about.job_id)
+        job_id = str(dispatch.job_id)
         finished_at = _text(completion.finished_at)
         trace = _trace(context) if context.traceparent or context.tracestate else ""
         body = (
             f'{{"specversion":"1.0","id":"{event_id}","source":"{self._source}","type":"{_SUCCEEDED}",'
             f'"time":"{finished_at}","subject":"{job_id}","datacontenttype":"application/json",{trace}'
-            f'"data":{{"job_id":"{job_id}","attempt":{about.attempt},"job_type":"{about.job_type}",'
+            f'"data":{{"job_id":"{job_id}","attempt":{dispatch.attempt},"job_type":"{dispatch.job_type}",'
             f'"agent_id":"{self.agent_id}","started_at":"{self._started(completion.started_at)}",'
             f'"finished_at":"{finished_at}","result":{completion.result_text},'
             f'"recorded_attempt":{completion.attempt},"follow_ups":{len(completion.follow_ups)}}}}}'
         )
         return Message(
             STATUS,
-            f"attempt.succeeded.{about.job_type}",
+            f"attempt.succeeded.{dispatch.job_type}",
             body.encode(),
             EVENT_TYPE,
             event_id,
@@ -121,31 +121,31 @@ class Speaker:
     def ended(
         self,
         event_id: UUID,
-        about: AttemptDispatchedData,
+        dispatch: AttemptDispatchedData,
         times: Times,
         context: TraceContext,
-        outcome: Told,
+        outcome: ReportableOutcome,
     ) -> Event[Any]:
         """What became of it where it did not succeed."""
-        which, envelope = self._which(about), self._envelope(event_id, about, times.finished_at, context)
+        fields, envelope = self._attempt_fields(dispatch), self._envelope(event_id, dispatch, times.finished_at, context)
         match outcome:
-            case Failed(error, retry_after, recorded, instead):
+            case FailedOutcome(error, retry_after, recorded, handler_signal):
                 ran: dict[str, Any] = {
                     "started_at": recorded.started_at if recorded else times.started_at,
                     "finished_at": recorded.finished_at if recorded else times.finished_at,
                 }
-                if instead is Instead.CANCELLED:
-                    withdrawn = AttemptCancelledData(**which, **ran, reason=error.message, by_handler=True)
+                if handler_signal is HandlerSignal.CANCELLED:
+                    withdrawn = AttemptCancelledData(**fields, **ran, reason=error.message, by_handler=True)
                     return AttemptCancelled(data=withdrawn, **envelope)
-                snoozed = instead is Instead.SNOOZED
+                snoozed = handler_signal is HandlerSignal.SNOOZED
                 failed = AttemptFailedData(
-                    **which, **ran, error=error, retry_after_seconds=retry_after, snoozed=snoozed
+                    **fields, **ran, error=error, retry_after_seconds=retry_after, snoozed=snoozed
                 )
                 return AttemptFailed(data=failed, **envelope)
-            case Cancelled(reason, record):
+            case CancelledOutcome(reason, record):
                 return AttemptCancelled(
                     data=AttemptCancelledData(
-                        **which,
+                        **fields,
                         started_at=times.started_at,
                         finished_at=times.finished_at,
                         reason=reason,
@@ -153,24 +153,24 @@ class Speaker:
                     ),
                     **envelope,
                 )
-            case Released(reason):
-                return AttemptReleased(data=AttemptReleasedData(**which, reason=reason), **envelope)
+            case ReleasedOutcome(reason):
+                return AttemptReleased(data=AttemptReleasedData(**fields, reason=reason), **envelope)
 
-    def _which(self, about: AttemptDispatchedData) -> dict[str, Any]:
+    def _attempt_fields(self, dispatch: AttemptDispatchedData) -> dict[str, Any]:
         return {
-            "job_id": about.job_id,
-            "attempt": about.attempt,
-            "job_type": about.job_type,
+            "job_id": dispatch.job_id,
+            "attempt": dispatch.attempt,
+            "job_type": dispatch.job_type,
             "agent_id": self.agent_id,
         }
 
     def _envelope(
-        self, event_id: UUID, about: AttemptDispatchedData, at: datetime, context: TraceContext
+        self, event_id: UUID, dispatch: AttemptDispatchedData, at: datetime, context: TraceContext
     ) -> dict[str, Any]:
         return {
             "id": str(event_id),
             "source": self._source,
-            "subject": str(about.job_id),
+            "subject": str(dispatch.job_id),
             "time": at,
             "traceparent": context.traceparent,
             "tracestate": context.tracestate,
@@ -183,8 +183,8 @@ def _text(at: datetime) -> str:
 
 
 def _trace(context: TraceContext) -> str:
-    told = "" if context.traceparent is None else f'"traceparent":{_json(context.traceparent)},'
-    return f'{told}"tracestate":{_json(context.tracestate)},' if context.tracestate else told
+    fields_text = "" if context.traceparent is None else f'"traceparent":{_json(context.traceparent)},'
+    return f'{fields_text}"tracestate":{_json(context.tracestate)},' if context.tracestate else fields_text
 
 
 def _json(value: str) -> str:

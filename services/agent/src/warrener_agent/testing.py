@@ -21,15 +21,15 @@ from uuid import UUID
 
 from warrener_agent.agent import Agent
 from warrener_agent.context import AttemptFacts
-from warrener_agent.desk import LoopDesk
+from warrener_agent.handler_api import LocalHandlerPort
 from warrener_agent.executors.command import CommandExecutor
 from warrener_agent.executors.coroutine import CoroutineExecutor
-from warrener_agent.executors.port import Ended, Executor, Returned
+from warrener_agent.executors.port import HandlerResult, Executor, HandlerReturned
 from warrener_agent.executors.process import ProcessExecutor
 from warrener_agent.executors.thread import ThreadExecutor
-from warrener_agent.failures import Instead
-from warrener_agent.kinds import ExecutorName, JobKind
-from warrener_agent.ledger import Claim, Completion, Grant, Ledger, open_ledger
+from warrener_agent.failures import HandlerSignal
+from warrener_agent.job_definitions import ExecutorName, JobDefinition
+from warrener_agent.ledger import Claim, Completion, ClaimStatus, Ledger, open_ledger
 from warrener_contracts.codec import DecodedEvent, decode
 from warrener_contracts.events import ErrorInfo, JobRequested
 from warrener_runtime.clock import SystemClock, SystemEntropy
@@ -51,7 +51,7 @@ class Trial:
     result: Any = None
     error: ErrorInfo | None = None
     retry_after_seconds: float | None = None
-    instead: Instead | None = None  # what it asked for in place of a judgement: `error` says why
+    handler_signal: HandlerSignal | None = None  # what it asked for in place of a judgement: `error` says why
     follow_ups: tuple[JobRequested, ...] = ()
     progress: list[tuple[float, str]] = field(default_factory=list[tuple[float, str]])
     checkpoints: list[Any] = field(default_factory=list[Any])  # every one that it has saved, in order
@@ -89,59 +89,59 @@ async def run(
     Give it a `ledger` of yours (see `temporary_ledger`) to look at what its transaction wrote, and the same
     `job_id` to try a job again; `last_checkpoint` is what it finds. There is no timeout: the test has one.
     """
-    kind, claim = agent.kinds[job_type], Claim(job_id or SystemEntropy().new_id(), attempt)
+    definition, claim = agent.definitions[job_type], Claim(job_id or SystemEntropy().new_id(), attempt)
     if ledger is not None:
-        return await _run(kind, dict(arguments or {}), ledger, claim, last_checkpoint)
+        return await _run(definition, dict(arguments or {}), ledger, claim, last_checkpoint)
     async with temporary_ledger() as own:
-        return await _run(kind, dict(arguments or {}), own, claim, last_checkpoint)
+        return await _run(definition, dict(arguments or {}), own, claim, last_checkpoint)
 
 
 async def _run(
-    kind: JobKind, arguments: dict[str, Any], ledger: Ledger, claim: Claim, last_checkpoint: Any
+    definition: JobDefinition, arguments: dict[str, Any], ledger: Ledger, claim: Claim, last_checkpoint: Any
 ) -> Trial:
     started_at = SystemClock().now()
     job_id, attempt = claim
     (granted,) = await ledger.claim([claim], agent_id=_AGENT, lease=timedelta(days=1))
-    if granted.grant is not Grant.GRANTED:
+    if granted.status is not ClaimStatus.GRANTED:
         raise ValueError(
-            f"expected attempt {attempt} to be granted, got {granted.grant.value}; take a new job_id"
+            f"expected attempt {attempt} to be granted, got {granted.status.value}; take a new job_id"
         )
-    policy = kind.declaration.policy
+    policy = definition.declaration.policy
     deadline = started_at + policy.timeout
-    facts = AttemptFacts(job_id, kind.name, attempt, policy.max_attempts, deadline, last_checkpoint)
-    executor = _EXECUTORS[kind.executor]()
-    said: list[tuple[float, str]] = []
+    facts = AttemptFacts(job_id, definition.name, attempt, policy.max_attempts, deadline, last_checkpoint)
+    executor = _EXECUTORS[definition.executor]()
+    updates: list[tuple[float, str]] = []
     saved: list[Any] = []
     try:
-        async with LoopDesk(
+        async with LocalHandlerPort(
             ledger,
             claim,
             _AGENT,
             NO_CONTEXT,
-            lambda fraction, note: said.append((fraction, note)),
+            lambda fraction, note: updates.append((fraction, note)),
             lambda text: saved.append(json.loads(text)),
             lambda: inf,
-        ) as desk:
-            ended: Ended = await asyncio.shield(executor.begin(kind, facts, arguments, desk).done)
-            if not isinstance(ended, Returned):
+        ) as handler_port:
+            ended: HandlerResult = await asyncio.shield(executor.begin(definition, facts, arguments, handler_port).done)
+            if not isinstance(ended, HandlerReturned):
                 await ledger.release([claim], agent_id=_AGENT)
                 return Trial(
                     error=ended.error,
                     retry_after_seconds=ended.retry_after_seconds,
-                    instead=ended.instead,
-                    progress=said,
+                    handler_signal=ended.handler_signal,
+                    progress=updates,
                     checkpoints=saved,
                 )
-            wished = desk.follow_ups
+            follow_ups = handler_port.follow_ups
             completion = Completion(
-                job_id, attempt, ended.result_text, wished, started_at, SystemClock().now()
+                job_id, attempt, ended.result_text, follow_ups, started_at, SystemClock().now()
             )
-            if await desk.complete(completion) is None:
+            if await handler_port.complete(completion) is None:
                 await ledger.complete([completion], agent_id=_AGENT)
         return Trial(
             completion.result,
-            follow_ups=tuple(_request(one.request) for one in wished),
-            progress=said,
+            follow_ups=tuple(_request(one.request) for one in follow_ups),
+            progress=updates,
             checkpoints=saved,
         )
     finally:

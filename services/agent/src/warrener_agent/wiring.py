@@ -7,31 +7,31 @@ from typing import Any
 
 from warrener_agent.agent import Agent
 from warrener_agent.announce import Announcer
-from warrener_agent.blocked import BlockedWatch
-from warrener_agent.checkpoints import PACE, CheckpointLine
-from warrener_agent.control import Control
+from warrener_agent.loop_watchdog import LoopWatchdog
+from warrener_agent.checkpoints import SAVE_INTERVAL, CheckpointSaver
+from warrener_agent.control import ControlHandler
 from warrener_agent.executors.command import CommandExecutor
 from warrener_agent.executors.coroutine import CoroutineExecutor
 from warrener_agent.executors.port import Executor
 from warrener_agent.executors.process import ProcessExecutor
-from warrener_agent.executors.restarts import Intensity, Restarts
+from warrener_agent.executors.restarts import RestartLimit, Restarts
 from warrener_agent.executors.thread import ThreadExecutor
-from warrener_agent.gate import Gate
-from warrener_agent.identity import folder_beside, fresh_id, take_identity
-from warrener_agent.kinds import ExecutorName
-from warrener_agent.leases import Leases, start_patiently
+from warrener_agent.breaker_filter import BreakerFilter
+from warrener_agent.identity import default_identity_folder, new_agent_id, acquire_identity
+from warrener_agent.job_definitions import ExecutorName
+from warrener_agent.lease_keeper import LeaseKeeper, connect_with_retry
 from warrener_agent.ledger import Ledger, open_ledger
-from warrener_agent.listening import Ear
+from warrener_agent.control_consumer import ControlConsumer
 from warrener_agent.outbox import AgentOutbox
-from warrener_agent.perform import Performer
-from warrener_agent.presence import Door, Farewell, Presence
-from warrener_agent.progress import ProgressLine
+from warrener_agent.attempt_runner import AttemptRunner
+from warrener_agent.heartbeat import ReadyGate, GoodbyeMessage, Heartbeater
+from warrener_agent.progress import ProgressPublisher
 from warrener_agent.receive import Receiver
 from warrener_agent.report import Reporter
-from warrener_agent.running import Running
+from warrener_agent.run_table import RunTable
 from warrener_agent.settings import AgentSettings
-from warrener_agent.status_events import Speaker
-from warrener_agent.workplace import Workplace
+from warrener_agent.status_events import EventFactory
+from warrener_agent.agent_context import AgentContext
 from warrener_contracts.topology import dispatch_queue
 from warrener_runtime.bus import Bus, open_bus
 from warrener_runtime.clock import Clock, Entropy, SystemEntropy
@@ -60,8 +60,8 @@ def assemble(  # noqa: PLR0917 - the parts that every service is assembled from,
     The parts drain in reverse order: first nothing is received any more, then what runs ends and is reported,
     and leases are renewed and heartbeats sent until that is done.
     """
-    agent_id = agent_id or fresh_id(entropy)
-    at = Workplace(
+    agent_id = agent_id or new_agent_id(entropy)
+    context = AgentContext(
         agent_id=agent_id,
         queues=_queues(agent, settings),
         bus=bus,
@@ -69,66 +69,66 @@ def assemble(  # noqa: PLR0917 - the parts that every service is assembled from,
         clock=clock,
         entropy=entropy,
         settings=settings,
-        running=Running(settings.agent_slots),
-        speaker=Speaker(agent_id),
-        gate=Gate({kind.name: kind.declaration.policy for kind in agent.kinds.values()}),
-        restarts=restarts or restarts_of(settings, clock),
+        running=RunTable(settings.agent_slots),
+        event_factory=EventFactory(agent_id),
+        breaker_filter=BreakerFilter({definition.name: definition.declaration.policy for definition in agent.definitions.values()}),
+        restarts=restarts or make_restarts(settings, clock),
     )
-    parts = _parts(at, agent, telemetry)
+    parts = _parts(context, agent, telemetry)
     if end_process is None or not settings.agent_blocked_after:
         return parts
-    return Group(BlockedWatch(at, end_process), parts, name="agent under watch")
+    return Group(LoopWatchdog(context, end_process), parts, name="agent under watch")
 
 
-def _parts(at: Workplace, agent: Agent, telemetry: Telemetry) -> Component:
-    outbox, progress = AgentOutbox(at), ProgressLine(at)
-    reporter = Reporter(at, outbox)
-    checkpoints, executors = CheckpointLine(at), _executors(at.restarts)
-    performer = Performer(
-        at, agent.kinds, executors, reporter, progress, checkpoints=checkpoints, telemetry=telemetry
+def _parts(context: AgentContext, agent: Agent, telemetry: Telemetry) -> Component:
+    outbox, progress = AgentOutbox(context), ProgressPublisher(context)
+    reporter = Reporter(context, outbox)
+    checkpoints, executors = CheckpointSaver(context), _executors(context.restarts)
+    attempt_runner = AttemptRunner(
+        context, agent.definitions, executors, reporter, progress, checkpoints=checkpoints, telemetry=telemetry
     )
-    receiver = Receiver(at, performer, reporter, outbox)
-    consumers = [_consumer(at, receiver, queue) for queue in at.queues]
-    presence = Presence(at, lambda: all(consumer.live or consumer.is_paused for consumer in consumers))
-    control, leases = Control(at, presence), Leases(at, lambda: presence.silent)
-    every, lease = partial(Loop, clock=at.clock), at.settings.agent_lease
+    receiver = Receiver(context, attempt_runner, reporter, outbox)
+    consumers = [_consumer(context, receiver, queue) for queue in context.queues]
+    heartbeater = Heartbeater(context, lambda: all(consumer.live or consumer.is_paused for consumer in consumers))
+    control, lease_keeper = ControlHandler(context, heartbeater), LeaseKeeper(context, lambda: heartbeater.silent)
+    every, lease = partial(Loop, clock=context.clock), context.settings.agent_lease
     return Group(
-        Farewell(presence),
+        GoodbyeMessage(heartbeater),
         outbox,
-        Announcer(at, outbox, agent.kinds.values(), agent.schedules),
-        Ear(at.bus, at.ear.name, control.hear),
-        every("heartbeats", presence.beat, every=at.settings.agent_heartbeat),
-        every("leases", leases.renew, every=lease * 0.3),
-        every("leases of a silent agent", leases.give_way, every=lease * 0.05),
-        every("lease watch", leases.watch, every=lease * 0.05),
-        every("forgetting", leases.forget, every=3600.0),
+        Announcer(context, outbox, agent.definitions.values(), agent.schedules),
+        ControlConsumer(context.bus, context.own_control_queue.name, control.handle),
+        every("heartbeats", heartbeater.send_heartbeat, every=context.settings.agent_heartbeat),
+        every("leases", lease_keeper.renew, every=lease * 0.3),
+        every("leases of a silent agent", lease_keeper.give_way, every=lease * 0.05),
+        every("lease watch", lease_keeper.watch, every=lease * 0.05),
+        every("forgetting", lease_keeper.delete_old, every=3600.0),
         reporter,
         progress,
-        every("checkpoints", checkpoints.save_due, every=PACE),
+        every("checkpoints", checkpoints.save_due, every=SAVE_INTERVAL),
         every("starts", progress.announce_due, every=0.25),
-        performer,
+        attempt_runner,
         *consumers,
-        Door(presence),
+        ReadyGate(heartbeater),
         name="agent",
     )
 
 
-def _consumer(at: Workplace, receiver: Receiver, queue: str) -> Consumer:
+def _consumer(context: AgentContext, receiver: Receiver, queue: str) -> Consumer:
     # As many unacknowledged as slots: what waits, waits in the queue, where another agent can take it.
     return Consumer(
         f"attempts of {queue}",
-        at.bus,
+        context.bus,
         dispatch_queue(queue).name,
-        at.settings.agent_slots,
+        context.settings.agent_slots,
         partial(receiver.handle, queue),
-        clock=at.clock,
-        probe=at.ledger.ping,
+        clock=context.clock,
+        probe=context.ledger.ping,
     )
 
 
 async def production(agent: Agent, settings: AgentSettings, telemetry: Telemetry) -> Service:
     """An agent on the broker and the ledger that the settings name."""
-    if not agent.kinds:
+    if not agent.definitions:
         raise SettingsError(["expected at least one job type, got none; declare one with @agent.job(...)"])
     entropy = SystemEntropy()
     try:
@@ -136,15 +136,15 @@ async def production(agent: Agent, settings: AgentSettings, telemetry: Telemetry
     except ValueError as error:
         raise SettingsError([f"WARRENER_LEDGER_URL: {error}"]) from error
     clock = DatabaseClock(ledger.time)
-    restarts = restarts_of(settings, clock)
+    restarts = make_restarts(settings, clock)
     bus = open_bus(
         settings.broker_url, name="warrener-agent", lane=settings.lane, namespace=settings.namespace
     )
-    folder = settings.agent_folder or folder_beside(settings.ledger_url)
-    identity = take_identity(folder, _queues(agent, settings), entropy)
+    folder = settings.agent_folder or default_identity_folder(settings.ledger_url)
+    identity = acquire_identity(folder, _queues(agent, settings), entropy)
     component = Group(
-        Resource("identity", _nothing, identity.release),
-        Resource("ledger", partial(start_patiently, ledger, clock), ledger.close),
+        Resource("identity", _do_nothing, identity.release),
+        Resource("ledger", partial(connect_with_retry, ledger, clock), ledger.close),
         clock.component(),
         Resource("bus", bus.start, bus.close),
         assemble(
@@ -170,10 +170,10 @@ async def production(agent: Agent, settings: AgentSettings, telemetry: Telemetry
     return Service(component, ready=checks)
 
 
-def restarts_of(settings: AgentSettings, clock: Clock) -> Restarts:
+def make_restarts(settings: AgentSettings, clock: Clock) -> Restarts:
     """How often processes may die, by the settings."""
     return Restarts(
-        clock, Intensity(settings.agent_deaths, settings.agent_deaths_within, settings.agent_hold)
+        clock, RestartLimit(settings.agent_deaths, settings.agent_deaths_within, settings.agent_hold)
     )
 
 
@@ -188,8 +188,8 @@ def _executors(restarts: Restarts) -> dict[ExecutorName, Executor]:
 
 def _queues(agent: Agent, settings: AgentSettings) -> tuple[str, ...]:
     """What it serves: as it was told, or else what its job types declare."""
-    return settings.agent_queues or tuple(sorted({kind.declaration.queue for kind in agent.kinds.values()}))
+    return settings.agent_queues or tuple(sorted({definition.declaration.queue for definition in agent.definitions.values()}))
 
 
-async def _nothing() -> None:
+async def _do_nothing() -> None:
     """It is taken already."""

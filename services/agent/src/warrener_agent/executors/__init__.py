@@ -1,5 +1,5 @@
 """Where one attempt runs: a coroutine, a thread, a child process."""
 
-from warrener_agent.executors.port import Ended, Execution, Executor, Raised, Returned
+from warrener_agent.executors.port import HandlerResult, Execution, Executor, HandlerRaised, HandlerReturned
 
-__all__ = ["Ended", "Execution", "Executor", "Raised", "Returned"]
+__all__ = ["HandlerResult", "Execution", "Executor", "HandlerRaised", "HandlerReturned"]

@@ -16,61 +16,61 @@ from itertools import count
 from typing import Any, NoReturn
 from uuid import UUID
 
-from warrener_agent.context import AttemptFacts, Parameters, Wish
-from warrener_agent.executors import confine
-from warrener_agent.executors.call import call, call_blocking
-from warrener_agent.executors.failure import failure
+from warrener_agent.context import AttemptFacts, Parameters, FollowUpSpec
+from warrener_agent.executors import sandbox
+from warrener_agent.executors.handler_call import call, call_blocking
+from warrener_agent.executors.error_info import describe_error
 from warrener_agent.executors.frames import HEADER, Frame, pack, unpack
-from warrener_agent.executors.pace import Pace
-from warrener_agent.executors.port import Ended, Raised
-from warrener_agent.executors.remote_error import rebuilt
+from warrener_agent.executors.throttle import Throttle
+from warrener_agent.executors.port import HandlerResult, HandlerRaised
+from warrener_agent.executors.remote_error import rebuild_error
 from warrener_agent.executors.stacks import Stacks
 from warrener_agent.executors.tree import kill_below
-from warrener_agent.kinds import recall
+from warrener_agent.job_definitions import find_definition
 
 
-class Line:
+class ParentChannel:
     """The connection to the agent. One thread reads: it ends the process when the agent is gone, whatever the
     handler does at that moment, so that no orphan goes on working, and it tells where the others are."""
 
     def __init__(self, connection: socket.socket, stacks: Stacks) -> None:
         self._connection = connection
         self.stacks = stacks
-        self._speaking = threading.Lock()
-        self._numbers = count()
+        self._send_lock = threading.Lock()
+        self._call_ids = count()
         self._answers: dict[int, queue.SimpleQueue[Frame]] = {}
         self.assignments: queue.SimpleQueue[Frame] = queue.SimpleQueue()
-        threading.Thread(target=self._listen, name="warrener-line", daemon=True).start()
+        threading.Thread(target=self._read_frames, name="warrener-channel", daemon=True).start()
 
-    def say(self, frame: Frame) -> None:
-        told = pack(frame)
-        with self._speaking:
-            self._connection.sendall(told)
+    def send(self, frame: Frame) -> None:
+        body = pack(frame)
+        with self._send_lock:
+            self._connection.sendall(body)
 
-    def ask(self, frame: Frame) -> Any:
+    def call_agent(self, frame: Frame) -> Any:
         """Ask the agent and wait for the answer; raises what went wrong there."""
-        number = next(self._numbers)
+        number = next(self._call_ids)
         waiting = self._answers[number] = queue.SimpleQueue[Frame]()
-        self.say({**frame, "ask": number})
+        self.send({**frame, "ask": number})
         answer = waiting.get()
         if "error" in answer:
-            raise rebuilt(*answer["error"])
+            raise rebuild_error(*answer["error"])
         return answer["answer"]
 
-    def _listen(self) -> None:
+    def _read_frames(self) -> None:
         try:
             while True:
-                frame = self._hear()
+                frame = self._receive()
                 if "to" in frame:
                     self._answers.pop(frame["to"]).put(frame)
                 elif "stacks" in frame:
-                    self.say({"stacks": self.stacks.text()})
+                    self.send({"stacks": self.stacks.text()})
                 else:
                     self.assignments.put(frame)
         except (OSError, EOFError):
             _end()
 
-    def _hear(self) -> Frame:
+    def _receive(self) -> Frame:
         (size,) = HEADER.unpack(self._read(HEADER.size))
         return unpack(self._read(size))
 
@@ -84,31 +84,31 @@ class Line:
         return bytes(parts)
 
 
-class LineDesk:
+class ChannelHandlerPort:
     """The desk, seen from another process."""
 
-    def __init__(self, line: Line) -> None:
-        self._line = line
-        self._progress = Pace(lambda how_far: line.say({"progress": how_far}))
-        self._alive = Pace(lambda _: line.say({"alive": True}))
+    def __init__(self, channel: ParentChannel) -> None:
+        self._channel = channel
+        self._progress = Throttle(lambda progress_value: channel.send({"progress": progress_value}))
+        self._alive = Throttle(lambda _: channel.send({"alive": True}))
 
     async def execute(self, statement: str, parameters: Parameters) -> list[Mapping[str, Any]]:
         return await asyncio.to_thread(self.execute_blocking, statement, parameters)
 
     def execute_blocking(self, statement: str, parameters: Parameters) -> list[Mapping[str, Any]]:
-        told = parameters if isinstance(parameters, Mapping) else list(parameters)
-        rows: list[Mapping[str, Any]] = self._line.ask({"execute": [statement, told]})
+        values = parameters if isinstance(parameters, Mapping) else list(parameters)
+        rows: list[Mapping[str, Any]] = self._channel.call_agent({"execute": [statement, values]})
         return rows
 
-    def request(self, wish: Wish) -> UUID:
-        job_id: UUID = self._line.ask(
+    def request(self, spec: FollowUpSpec) -> UUID:
+        job_id: UUID = self._channel.call_agent(
             {
                 "request": {
-                    "job_type": wish.job_type,
-                    "arguments": json.dumps(wish.arguments),
-                    "key": wish.key,
-                    "queue": wish.queue,
-                    "delay_seconds": wish.delay_seconds,
+                    "job_type": spec.job_type,
+                    "arguments": json.dumps(spec.arguments),
+                    "key": spec.key,
+                    "queue": spec.queue,
+                    "delay_seconds": spec.delay_seconds,
                 }
             }
         )
@@ -121,7 +121,7 @@ class LineDesk:
         self._alive.put(None)
 
     def checkpoint(self, state_text: str) -> None:
-        self._line.say({"checkpoint": state_text})
+        self._channel.send({"checkpoint": state_text})
 
     def lease_ended(self) -> bool:
         """Its agent knows, which is asked with each statement and request."""
@@ -138,45 +138,45 @@ class LineDesk:
         self._alive.flush()
 
 
-def perform(assignment: Frame, line: Line) -> Ended:
+def perform(assignment: Frame, channel: ParentChannel) -> HandlerResult:
     """Find the handler, and run it within its limits."""
     try:
-        with confine.confined(assignment["limits"]):
-            return _perform(assignment, line)
+        with sandbox.apply_limits(assignment["limits"]):
+            return _perform(assignment, channel)
     except BaseException as error:  # noqa: BLE001 - there was no memory to say so where it was raised
-        return failure(error)
+        return describe_error(error)
 
 
-def _perform(assignment: Frame, line: Line) -> Ended:
+def _perform(assignment: Frame, channel: ParentChannel) -> HandlerResult:
     facts = AttemptFacts(**assignment["facts"], last_checkpoint=json.loads(assignment["checkpoint"]))
     sys.path[:] = assignment["path"]
     try:
-        kind = recall(assignment["module"], assignment["qualname"], facts.job_type)
+        definition = find_definition(assignment["module"], assignment["qualname"], facts.job_type)
     except BaseException as error:  # noqa: BLE001 - a module may do anything when it is imported
-        return failure(error)
-    arguments, desk = json.loads(assignment["arguments"]), LineDesk(line)
-    if kind.declaration.policy.heartbeat_timeout is not None:
-        desk.alive()  # the child has started and its modules are imported: that may have taken long
+        return describe_error(error)
+    arguments, handler_port = json.loads(assignment["arguments"]), ChannelHandlerPort(channel)
+    if definition.declaration.policy.heartbeat_timeout is not None:
+        handler_port.alive()  # the child has started and its modules are imported: that may have taken long
     try:
-        if inspect.iscoroutinefunction(kind.handler):
-            return asyncio.run(line.stacks.in_sight(call(kind, facts, arguments, desk)))
-        return call_blocking(kind, facts, arguments, desk)
+        if inspect.iscoroutinefunction(definition.handler):
+            return asyncio.run(channel.stacks.track_tasks(call(definition, facts, arguments, handler_port)))
+        return call_blocking(definition, facts, arguments, handler_port)
     finally:
-        desk.close()
+        handler_port.close()
 
 
-def serve(line: Line) -> NoReturn:
+def serve(channel: ParentChannel) -> NoReturn:
     """One assignment after another, until the agent is gone."""
     while True:
-        ended = perform(line.assignments.get(), line)
+        ended = perform(channel.assignments.get(), channel)
         _flush()
-        state = {"left": confine.has_children(), "memory": confine.memory()}
-        if isinstance(ended, Raised):
+        state = {"left": sandbox.has_children(), "memory": sandbox.memory()}
+        if isinstance(ended, HandlerRaised):
             error = ended.error.model_dump(mode="json")
-            wish = {"retry_after_seconds": ended.retry_after_seconds, "instead": ended.instead}
-            line.say({"ended": {"error": error, **wish}, **state})
+            details = {"retry_after_seconds": ended.retry_after_seconds, "instead": ended.handler_signal}
+            channel.send({"ended": {"error": error, **details}, **state})
         else:
-            line.say({"ended": {"result": ended.result_text}, **state})
+            channel.send({"ended": {"result": ended.result_text}, **state})
 
 
 def _flush() -> None:
@@ -192,14 +192,14 @@ def _end() -> NoReturn:
 
 
 def _begin(connection: int, stacks: int, who: Frame) -> NoReturn:
-    confine.prepare()
-    confine.become(who["user"], who["umask"])
+    sandbox.prepare()
+    sandbox.switch_user(who["user"], who["umask"])
     reconfigure = getattr(sys.stdout, "reconfigure", None)
     if reconfigure is not None:  # a pipe by now: what is said shall not wait for more of it
         reconfigure(line_buffering=True)
-    line = Line(socket.socket(fileno=connection), Stacks(stacks))
-    line.say({"ready": True})
-    serve(line)
+    channel = ParentChannel(socket.socket(fileno=connection), Stacks(stacks))
+    channel.send({"ready": True})
+    serve(channel)
 
 
 if __name__ == "__main__":

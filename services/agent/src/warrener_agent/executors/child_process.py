@@ -9,32 +9,32 @@ import tempfile
 from contextlib import suppress
 from typing import IO, Any, Self
 
-from warrener_agent.context import Desk, Wish
-from warrener_agent.executors.account import account
+from warrener_agent.context import HandlerPort, FollowUpSpec
+from warrener_agent.executors.system_user import resolve_user
 from warrener_agent.executors.cgroup import Cgroup, kernel_oom_kills, new_group
-from warrener_agent.executors.death import Death
-from warrener_agent.executors.environment import passed_on
-from warrener_agent.executors.flight import Recorder
+from warrener_agent.executors.exit_info import ExitInfo
+from warrener_agent.executors.environment import filter_environment
+from warrener_agent.executors.flight_recorder import FlightRecorder
 from warrener_agent.executors.frames import HEADER, Frame, pack, unpack
-from warrener_agent.executors.output import Output
-from warrener_agent.executors.port import Ended, Raised, Returned
+from warrener_agent.executors.output import CapturedOutput
+from warrener_agent.executors.port import HandlerResult, HandlerRaised, HandlerReturned
 from warrener_agent.executors.stacks import SIGNAL
 from warrener_agent.executors.tree import kill_tree, tree
-from warrener_agent.failures import Instead
-from warrener_agent.isolation import Limits, Surroundings
+from warrener_agent.failures import HandlerSignal
+from warrener_agent.isolation import Limits, ProcessSettings
 from warrener_contracts.events import ErrorInfo, FlightRecord
 
 _STDERR = 2
-_ASKED = 0.4  # seconds that a child may take to tell its stacks itself
-_WRITTEN = 0.2  # and, if it does not, to write them at a signal
+_ANSWER_TIMEOUT = 0.4  # seconds that a child may take to tell its stacks itself
+_WRITE_TIMEOUT = 0.2  # and, if it does not, to write them at a signal
 
 
 class ChildDied(Exception):
-    """It has ended before its attempt; `death` says how."""
+    """It has ended before its attempt; `exit_info` says how."""
 
-    def __init__(self, death: Death) -> None:
-        super().__init__(f"the child process ended: {death}")
-        self.death = death
+    def __init__(self, exit_info: ExitInfo) -> None:
+        super().__init__(f"the child process ended: {exit_info}")
+        self.exit_info = exit_info
 
 
 class ChildProcess:
@@ -45,24 +45,24 @@ class ChildProcess:
         self,
         process: asyncio.subprocess.Process,
         streams: tuple[asyncio.StreamReader, asyncio.StreamWriter],
-        output: Output,
+        output: CapturedOutput,
         stacks: IO[bytes],
         group: Cgroup | None,
     ) -> None:
         self._process, self._output, self._stacks, self._group = process, output, stacks, group
         self._reader, self._writer = streams
-        self._recorder = Recorder(output)
-        self._told: asyncio.Future[str] | None = None
+        self._recorder = FlightRecorder(output)
+        self._stacks_answer: asyncio.Future[str] | None = None
         self._oom_kills = 0
         self.jobs = self.memory = 0
-        self.left_something = self._ready = False
+        self.has_leftovers = self._ready = False
 
     @classmethod
-    async def start(cls, surroundings: Surroundings) -> Self:
+    async def start(cls, process_settings: ProcessSettings) -> Self:
         """Raises AccountError where it cannot run as its user."""
-        user = account(surroundings.user)
+        user = resolve_user(process_settings.user)
         ours, theirs = socket.socketpair()
-        output = Output(onward=_STDERR)
+        output = CapturedOutput(forward_to=_STDERR)
         stacks = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the child
         try:
             with theirs:
@@ -72,15 +72,15 @@ class ChildProcess:
                     "warrener_agent.executors.child",
                     str(theirs.fileno()),
                     str(stacks.fileno()),
-                    json.dumps({"umask": surroundings.umask, "user": user and [user.uid, user.gid]}),
+                    json.dumps({"umask": process_settings.umask, "user": user and [user.uid, user.gid]}),
                     stdin=asyncio.subprocess.DEVNULL,
                     stdout=output.writing,
                     stderr=output.writing,
                     pass_fds=(theirs.fileno(), stacks.fileno()),
                     start_new_session=True,  # what it starts dies with it, and Ctrl-C is ours alone
-                    env=passed_on(os.environ, surroundings.environment) | (user.environment if user else {}),
+                    env=filter_environment(os.environ, process_settings.environment) | (user.environment if user else {}),
                 )
-            output.handed_over()
+            output.close_writing_end()
             group = new_group()
             if group is not None:
                 group.add(process.pid)
@@ -103,34 +103,34 @@ class ChildProcess:
         """It, and all that it has started."""
         return (self._group.members() if self._group else []) or tree(self.pid)
 
-    async def run(self, assignment: Frame, limits: Limits, desk: Desk) -> Ended:
+    async def run(self, assignment: Frame, limits: Limits, handler_port: HandlerPort) -> HandlerResult:
         """Let it run one handler, and serve what the handler asks. Raises ChildDied, with nothing left of
         it."""
         self._begin(limits)
         try:
-            self._say(assignment)
+            self._send(assignment)
             while True:
-                frame = await self._hear()
+                frame = await self._receive()
                 if (ended := frame.get("ended")) is not None:
                     self.jobs, self.memory = self.jobs + 1, frame["memory"]
-                    self.left_something = frame["left"]
-                    return _ended(ended)
+                    self.has_leftovers = frame["left"]
+                    return _parse_result(ended)
                 if "ready" in frame:
                     self._ready = True
-                    desk.alive()
+                    handler_port.alive()
                 elif "stacks" in frame:
-                    self._tell(frame["stacks"])
+                    self._set_stacks(frame["stacks"])
                 elif "progress" in frame:
                     self._recorder.progress(*frame["progress"])
-                    desk.progress(*frame["progress"])
+                    handler_port.progress(*frame["progress"])
                 elif "alive" in frame:
-                    desk.alive()
+                    handler_port.alive()
                 elif "checkpoint" in frame:
-                    desk.checkpoint(frame["checkpoint"])
+                    handler_port.checkpoint(frame["checkpoint"])
                 else:
-                    self._say(await _serve(desk, frame))
+                    self._send(await _serve(handler_port, frame))
         except (asyncio.IncompleteReadError, ConnectionError):
-            raise ChildDied(await self._death()) from None
+            raise ChildDied(await self._exit_info()) from None
 
     def record(self) -> FlightRecord:
         """What it has left behind, now that it is dead."""
@@ -139,7 +139,7 @@ class ChildProcess:
     async def capture(self) -> FlightRecord:
         """What can be seen of it while it runs, even if it is stuck. Takes half a second at most."""
         pids = self.members()
-        return self._recorder.record(pids, await self._ask_for_stacks())
+        return self._recorder.record(pids, await self._request_stacks())
 
     async def kill(self) -> None:
         """End it and all it has started, now."""
@@ -171,15 +171,15 @@ class ChildProcess:
     def _count_oom_kills(self) -> int:
         return self._group.oom_kills() if self._group is not None else kernel_oom_kills()
 
-    async def _death(self) -> Death:
+    async def _exit_info(self) -> ExitInfo:
         await self.kill()
-        return Death(self._process.returncode, self._count_oom_kills() > self._oom_kills)
+        return ExitInfo(self._process.returncode, self._count_oom_kills() > self._oom_kills)
 
-    async def _ask_for_stacks(self) -> str:
-        self._told = asyncio.get_running_loop().create_future()
+    async def _request_stacks(self) -> str:
+        self._stacks_answer = asyncio.get_running_loop().create_future()
         try:
-            self._say({"stacks": True})
-            return await asyncio.wait_for(self._told, _ASKED)
+            self._send({"stacks": True})
+            return await asyncio.wait_for(self._stacks_answer, _ANSWER_TIMEOUT)
         except TimeoutError:
             return await self._signal_for_stacks()
         except ConnectionError:
@@ -193,7 +193,7 @@ class ChildProcess:
             os.kill(self.pid, SIGNAL)
         before = ""
         for _ in range(10):
-            await asyncio.sleep(_WRITTEN / 10)
+            await asyncio.sleep(_WRITE_TIMEOUT / 10)
             if (written := self._written()) and written == before:
                 break
             before = written
@@ -202,37 +202,37 @@ class ChildProcess:
     def _written(self) -> str:
         return os.pread(self._stacks.fileno(), 1 << 16, 0).decode(errors="replace")
 
-    def _tell(self, stacks: str) -> None:
-        if self._told is not None and not self._told.done():
-            self._told.set_result(stacks)
+    def _set_stacks(self, stacks: str) -> None:
+        if self._stacks_answer is not None and not self._stacks_answer.done():
+            self._stacks_answer.set_result(stacks)
 
-    def _say(self, frame: Frame) -> None:
+    def _send(self, frame: Frame) -> None:
         self._writer.write(pack(frame))
 
-    async def _hear(self) -> Frame:
+    async def _receive(self) -> Frame:
         (size,) = HEADER.unpack(await self._reader.readexactly(HEADER.size))
         return unpack(await self._reader.readexactly(size))
 
 
-async def _serve(desk: Desk, frame: Frame) -> Frame:
+async def _serve(handler_port: HandlerPort, frame: Frame) -> Frame:
     """Answer one question of the handler; what goes wrong goes back to the handler."""
     try:
         if "execute" in frame:
-            answer: Any = await desk.execute(*frame["execute"])
+            answer: Any = await handler_port.execute(*frame["execute"])
         else:
-            answer = desk.request(_wish(frame["request"]))
+            answer = handler_port.request(_parse_follow_up(frame["request"]))
     except Exception as error:  # noqa: BLE001 - whatever it is, the handler shall see it
         kind = type(error)
         return {"to": frame["ask"], "error": [kind.__module__, kind.__qualname__, str(error)]}
     return {"to": frame["ask"], "answer": answer}
 
 
-def _wish(told: dict[str, Any]) -> Wish:
-    return Wish(**{**told, "arguments": json.loads(told["arguments"])})
+def _parse_follow_up(values: dict[str, Any]) -> FollowUpSpec:
+    return FollowUpSpec(**{**values, "arguments": json.loads(values["arguments"])})
 
 
-def _ended(told: dict[str, Any]) -> Ended:
-    if "error" in told:
-        instead = told["instead"] and Instead(told["instead"])
-        return Raised(ErrorInfo.model_validate(told["error"]), told["retry_after_seconds"], instead)
-    return Returned(told["result"])
+def _parse_result(values: dict[str, Any]) -> HandlerResult:
+    if "error" in values:
+        handler_signal = values["instead"] and HandlerSignal(values["instead"])
+        return HandlerRaised(ErrorInfo.model_validate(values["error"]), values["retry_after_seconds"], handler_signal)
+    return HandlerReturned(values["result"])

@@ -4,18 +4,18 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-from warrener_agent.context import AttemptFacts, Desk
-from warrener_agent.executors.account import AccountError
-from warrener_agent.executors.call import arguments_of, result_of
-from warrener_agent.executors.death import is_fault, killed
-from warrener_agent.executors.failure import cannot_run, refusal
-from warrener_agent.executors.port import Ended, Raised
+from warrener_agent.context import AttemptFacts, HandlerPort
+from warrener_agent.executors.system_user import UserUnavailable
+from warrener_agent.executors.handler_call import bind_arguments, encode_result
+from warrener_agent.executors.exit_info import is_fault, describe_limit_kill
+from warrener_agent.executors.error_info import start_failure, permanent_failure
+from warrener_agent.executors.port import HandlerResult, HandlerRaised
 from warrener_agent.executors.program_end import ProgramEnd, program_failed, read_output
 from warrener_agent.executors.program_process import ProgramProcess
 from warrener_agent.executors.restarts import Restarts
-from warrener_agent.executors.watch import abandon, first
-from warrener_agent.kinds import JobKind
-from warrener_agent.program import BadArgument, Order
+from warrener_agent.executors.limit_watch import cancel_and_wait, wait_first
+from warrener_agent.job_definitions import JobDefinition
+from warrener_agent.program import BadArgument, ProgramCall
 from warrener_contracts.events import ErrorKind, FlightRecord
 from warrener_contracts.topology import MAX_BODY
 
@@ -27,9 +27,9 @@ class CommandExecutor:
         self._restarts = restarts or Restarts()
 
     def begin(
-        self, kind: JobKind, facts: AttemptFacts, arguments: Mapping[str, Any], desk: Desk
+        self, definition: JobDefinition, facts: AttemptFacts, arguments: Mapping[str, Any], handler_port: HandlerPort
     ) -> "CommandExecution":
-        return CommandExecution(self._restarts, kind, facts, arguments, desk)
+        return CommandExecution(self._restarts, definition, facts, arguments, handler_port)
 
     async def close(self) -> None:
         """Nothing is kept."""
@@ -39,12 +39,12 @@ class CommandExecution:
     """One run of a program."""
 
     def __init__(
-        self, restarts: Restarts, kind: JobKind, facts: AttemptFacts, arguments: Mapping[str, Any], desk: Desk
+        self, restarts: Restarts, definition: JobDefinition, facts: AttemptFacts, arguments: Mapping[str, Any], handler_port: HandlerPort
     ) -> None:
-        self._restarts, self._kind, self._facts = restarts, kind, facts
+        self._restarts, self._definition, self._facts = restarts, definition, facts
         self._process: ProgramProcess | None = None
         self.flight_record: FlightRecord | None = None
-        self.done = asyncio.create_task(self._run(arguments, desk))
+        self.done = asyncio.create_task(self._run(arguments, handler_port))
 
     async def stop(self) -> bool:
         if self._process is not None:
@@ -53,68 +53,68 @@ class CommandExecution:
         await asyncio.wait({self.done})
         return True
 
-    async def gone(self) -> None:
+    async def wait_finished(self) -> None:
         await asyncio.wait({self.done})
 
-    async def _run(self, arguments: Mapping[str, Any], desk: Desk) -> Ended:
-        given = arguments_of(self._kind, self._facts, arguments, desk)
-        if isinstance(given, Raised):
+    async def _run(self, arguments: Mapping[str, Any], handler_port: HandlerPort) -> HandlerResult:
+        given = bind_arguments(self._definition, self._facts, arguments, handler_port)
+        if isinstance(given, HandlerRaised):
             return given
-        await self._restarts.pause(self._kind.name)
+        await self._restarts.pause(self._definition.name)
         try:
-            order: Order = self._kind.handler(**given)
-            process = await ProgramProcess.start(order, self._kind.isolation, _variables(self._facts))
+            call: ProgramCall = self._definition.handler(**given)
+            process = await ProgramProcess.start(call, self._definition.isolation, _variables(self._facts))
         except BadArgument as error:
-            return refusal(ErrorKind.BAD_ARGUMENTS, f"{self._kind.name}: {error}")
-        except (AccountError, OSError) as error:
-            return cannot_run(self._kind.name, str(error))
+            return permanent_failure(ErrorKind.BAD_ARGUMENTS, f"{self._definition.name}: {error}")
+        except (UserUnavailable, OSError) as error:
+            return start_failure(self._definition.name, str(error))
         self._process = process
         try:
-            return await self._until_end(process, order)
+            return await self._until_end(process, call)
         finally:
             self._process = None
             await process.close()
 
-    async def _until_end(self, process: ProgramProcess, order: Order) -> Ended:
+    async def _until_end(self, process: ProgramProcess, call: ProgramCall) -> HandlerResult:
         ending = asyncio.create_task(process.ended())
         try:
-            breach = await first(ending, self._kind.isolation.limits, process.members, process.overflow)
-            if breach is not None:
-                return killed(breach, process.capture())
-            return self._judge(process, order, ending.result()) if ending.done() else self._too_much()
+            exceeded = await wait_first(ending, self._definition.isolation.limits, process.members, process.overflow)
+            if exceeded is not None:
+                return describe_limit_kill(exceeded, process.capture())
+            return self._judge(process, call, ending.result()) if ending.done() else self._too_much()
         finally:
-            await abandon(ending)
+            await cancel_and_wait(ending)
 
-    def _judge(self, process: ProgramProcess, order: Order, end: ProgramEnd) -> Ended:
+    def _judge(self, process: ProgramProcess, call: ProgramCall, end: ProgramEnd) -> HandlerResult:
         if end.failed is not None:
-            return cannot_run(self._kind.name, f"{order.argv[0]}: {end.failed}")
-        if end.code in order.program.ok:
-            self._restarts.ended_well(self._kind.name)
+            return start_failure(self._definition.name, f"{call.argv[0]}: {end.failed}")
+        if end.code in call.program.ok:
+            self._restarts.record_clean_exit(self._definition.name)
             stdout = process.stdout
-            return self._too_much() if process.overflow.done() else self._result(order, stdout)
-        limits = self._kind.isolation.limits
-        raised = program_failed(order, end, limits, process.capture(), oom_killed=process.oom_killed)
+            return self._too_much() if process.overflow.done() else self._result(call, stdout)
+        limits = self._definition.isolation.limits
+        raised = program_failed(call, end, limits, process.capture(), oom_killed=process.oom_killed)
         if end.exited:
-            self._restarts.ended_well(self._kind.name)
+            self._restarts.record_clean_exit(self._definition.name)
         elif is_fault(raised, limits):
-            self._restarts.died(self._kind.name)
+            self._restarts.record_crash(self._definition.name)
         return raised
 
-    def _too_much(self) -> Raised:
-        return refusal(
+    def _too_much(self) -> HandlerRaised:
+        return permanent_failure(
             ErrorKind.BAD_RESULT,
-            f"expected a result of at most {MAX_BODY} bytes of {self._kind.name}, it wrote more: put the "
+            f"expected a result of at most {MAX_BODY} bytes of {self._definition.name}, it wrote more: put the "
             "data elsewhere and write its URL",
         )
 
-    def _result(self, order: Order, stdout: bytes) -> Ended:
+    def _result(self, call: ProgramCall, stdout: bytes) -> HandlerResult:
         try:
-            value = read_output(order.output, stdout)
+            value = read_output(call.output, stdout)
         except ValueError as error:
-            return refusal(
-                ErrorKind.BAD_RESULT, f"{self._kind.name} wrote what is not {order.output}: {error}"
+            return permanent_failure(
+                ErrorKind.BAD_RESULT, f"{self._definition.name} wrote what is not {call.output}: {error}"
             )
-        return result_of(self._kind, value)
+        return encode_result(self._definition, value)
 
 
 def _variables(facts: AttemptFacts) -> dict[str, str]:

@@ -10,13 +10,13 @@ from collections.abc import Callable, Coroutine, Generator, Mapping
 from contextvars import copy_context
 from typing import Any
 
-from warrener_agent.context import AttemptFacts, Desk
-from warrener_agent.executors.call import call
-from warrener_agent.executors.flight import in_the_agent
-from warrener_agent.executors.last_words import Words, listen, tasks_of, words_here
-from warrener_agent.executors.port import Ended, Raised
+from warrener_agent.context import AttemptFacts, HandlerPort
+from warrener_agent.executors.handler_call import call
+from warrener_agent.executors.flight_recorder import record_in_agent
+from warrener_agent.executors.log_capture import LogCapture, install_log_capture, find_tasks, start_log_capture
+from warrener_agent.executors.port import HandlerResult, HandlerRaised
 from warrener_agent.executors.stacks import task_stack
-from warrener_agent.kinds import JobKind
+from warrener_agent.job_definitions import JobDefinition
 from warrener_contracts.events import FlightRecord
 from warrener_runtime.logs import get_logger
 
@@ -30,16 +30,16 @@ class CoroutineExecutor:
     """Each handler in a task of its own, which can be cancelled."""
 
     def __init__(self) -> None:
-        listen()
+        install_log_capture()
 
     def begin(
-        self, kind: JobKind, facts: AttemptFacts, arguments: Mapping[str, Any], desk: Desk
+        self, definition: JobDefinition, facts: AttemptFacts, arguments: Mapping[str, Any], handler_port: HandlerPort
     ) -> "CoroutineExecution":
         context = copy_context()
-        words = context.run(words_here, facts.job_id, facts.attempt)
-        work = _Gated(_call(kind, facts, arguments, desk, words), desk.lease_ended)
-        task = asyncio.get_running_loop().create_task(work, name=kind.name, context=context)
-        return CoroutineExecution(task, words)
+        log_capture = context.run(start_log_capture, facts.job_id, facts.attempt)
+        work = _LeaseGuard(_call(definition, facts, arguments, handler_port, log_capture), handler_port.lease_ended)
+        task = asyncio.get_running_loop().create_task(work, name=definition.name, context=context)
+        return CoroutineExecution(task, log_capture)
 
     async def close(self) -> None:
         """Nothing is kept."""
@@ -48,21 +48,21 @@ class CoroutineExecutor:
 class CoroutineExecution:
     """A task."""
 
-    __slots__ = ("_words", "done", "flight_record")
+    __slots__ = ("_log_capture", "done", "flight_record")
 
-    def __init__(self, done: asyncio.Task[Ended], words: Words) -> None:
-        self.done, self._words = done, words
+    def __init__(self, done: asyncio.Task[HandlerResult], log_capture: LogCapture) -> None:
+        self.done, self._log_capture = done, log_capture
         self.flight_record: FlightRecord | None = None
 
     async def stop(self) -> bool:
-        tasks = sorted(tasks_of(self._words), key=lambda task: task is not self.done)
-        self.flight_record = in_the_agent(map(task_stack, tasks), self._words)
+        tasks = sorted(find_tasks(self._log_capture), key=lambda task: task is not self.done)
+        self.flight_record = record_in_agent(map(task_stack, tasks), self._log_capture)
         self.done.cancel()
         await asyncio.wait({self.done}, timeout=_PATIENCE)
-        await _end_tasks(self._words, but=self.done)
+        await _end_tasks(self._log_capture, but=self.done)
         return self.done.done()
 
-    async def gone(self) -> None:
+    async def wait_finished(self) -> None:
         await asyncio.wait({self.done})
 
 
@@ -71,11 +71,11 @@ class LeaseEnded(BaseException):
     TimeoutError of that, which handlers catch."""
 
 
-def _over() -> bool:
+def _never() -> bool:
     return False
 
 
-class _Gated(Coroutine[Any, Any, Ended]):
+class _LeaseGuard(Coroutine[Any, Any, HandlerResult]):
     """A handler's coroutine that takes no further step once its lease has ended.
 
     After a freeze the loop runs what was ready before any timer of the agent, so each step begins with the
@@ -84,7 +84,7 @@ class _Gated(Coroutine[Any, Any, Ended]):
 
     __slots__ = ("_inner", "_lease_ended", "_stopped")
 
-    def __init__(self, inner: Coroutine[Any, Any, Ended], lease_ended: Callable[[], bool]) -> None:
+    def __init__(self, inner: Coroutine[Any, Any, HandlerResult], lease_ended: Callable[[], bool]) -> None:
         self._inner, self._lease_ended = inner, lease_ended
         self._stopped = False  # and may tidy up
 
@@ -94,7 +94,7 @@ class _Gated(Coroutine[Any, Any, Ended]):
         try:
             return self._inner.send(value)
         except BaseException:
-            self._lease_ended = _over  # nothing of the attempt is kept for as long as its task is
+            self._lease_ended = _never  # nothing of the attempt is kept for as long as its task is
             raise
 
     def throw(self, *error: Any) -> Any:
@@ -109,7 +109,7 @@ class _Gated(Coroutine[Any, Any, Ended]):
     def close(self) -> None:
         self._inner.close()
 
-    def __await__(self) -> Generator[Any, Any, Ended]:
+    def __await__(self) -> Generator[Any, Any, HandlerResult]:
         return self._inner.__await__()
 
     def __getattr__(self, name: str) -> Any:
@@ -118,17 +118,17 @@ class _Gated(Coroutine[Any, Any, Ended]):
 
 
 async def _call(
-    kind: JobKind, facts: AttemptFacts, arguments: Mapping[str, Any], desk: Desk, words: Words
-) -> Ended:
-    ended = await call(kind, facts, arguments, desk)
-    if isinstance(ended, Raised):
-        await _end_tasks(words, but=asyncio.current_task())
+    definition: JobDefinition, facts: AttemptFacts, arguments: Mapping[str, Any], handler_port: HandlerPort, log_capture: LogCapture
+) -> HandlerResult:
+    ended = await call(definition, facts, arguments, handler_port)
+    if isinstance(ended, HandlerRaised):
+        await _end_tasks(log_capture, but=asyncio.current_task())
     return ended
 
 
-async def _end_tasks(words: Words, *, but: asyncio.Future[Any] | None) -> None:
+async def _end_tasks(log_capture: LogCapture, *, but: asyncio.Future[Any] | None) -> None:
     """Cancel what belongs to the attempt, and wait for it, but not for ever."""
-    if not (left := [task for task in tasks_of(words) if task is not but]):
+    if not (left := [task for task in find_tasks(log_capture) if task is not but]):
         return
     for task in left:
         task.cancel()

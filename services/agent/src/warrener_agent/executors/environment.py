@@ -13,7 +13,7 @@ _HARMLESS = frozenset({"PWD", "OLDPWD"})  # folders
 _URL_WITH_PASSWORD = re.compile(r"://[^/@\s]*:[^/@\s]+@")
 
 
-def passed_on(environment: Mapping[str, str], named: Collection[str]) -> dict[str, str]:
+def filter_environment(environment: Mapping[str, str], named: Collection[str]) -> dict[str, str]:
     """What is no secret by its name or its value, and what was asked for by name."""
     return {
         name: value for name, value in environment.items() if name in named or not _looks_secret(name, value)

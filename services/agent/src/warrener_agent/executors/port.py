@@ -5,35 +5,35 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-from warrener_agent.context import AttemptFacts, Desk
-from warrener_agent.failures import Instead
-from warrener_agent.kinds import JobKind
+from warrener_agent.context import AttemptFacts, HandlerPort
+from warrener_agent.failures import HandlerSignal
+from warrener_agent.job_definitions import JobDefinition
 from warrener_contracts.events import ErrorInfo, FlightRecord
 
 
-class Returned(NamedTuple):
+class HandlerReturned(NamedTuple):
     """The handler returned; `result_text` is JSON, as it is kept and told."""
 
     result_text: str
 
 
 @dataclass(frozen=True, slots=True)
-class Raised:
+class HandlerRaised:
     """The handler raised, or could not be called, or its executor died."""
 
     error: ErrorInfo
     retry_after_seconds: float | None = None
-    instead: Instead | None = None
+    handler_signal: HandlerSignal | None = None
 
 
-Ended = Returned | Raised
+HandlerResult = HandlerReturned | HandlerRaised
 
 
 class Execution(Protocol):
     """One handler that runs."""
 
     @property
-    def done(self) -> asyncio.Future[Ended]:
+    def done(self) -> asyncio.Future[HandlerResult]:
         """Its end. Whatever the handler does becomes data: this raises nothing of it. Do not cancel it."""
         ...
 
@@ -46,7 +46,7 @@ class Execution(Protocol):
         """Stop it. False where it cannot be stopped and still runs, abandoned."""
         ...
 
-    async def gone(self) -> None:
+    async def wait_finished(self) -> None:
         """Wait until nothing of it runs any more."""
         ...
 
@@ -55,9 +55,9 @@ class Executor(Protocol):
     """Runs handlers."""
 
     def begin(
-        self, kind: JobKind, facts: AttemptFacts, arguments: Mapping[str, Any], desk: Desk
+        self, definition: JobDefinition, facts: AttemptFacts, arguments: Mapping[str, Any], handler_port: HandlerPort
     ) -> Execution:
-        """Begin to run the handler of `kind`."""
+        """Begin to run the handler of `definition`."""
         ...
 
     async def close(self) -> None:

@@ -7,18 +7,18 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from warrener_agent.context import AttemptFacts, Desk
-from warrener_agent.executors.account import AccountError
+from warrener_agent.context import AttemptFacts, HandlerPort
+from warrener_agent.executors.system_user import UserUnavailable
 from warrener_agent.executors.child_process import ChildDied, ChildProcess
-from warrener_agent.executors.death import OUT_OF_MEMORY, by_limit, died, is_fault, killed
-from warrener_agent.executors.failure import cannot_run
+from warrener_agent.executors.exit_info import OUT_OF_MEMORY, relabel_memory_error, describe_crash, is_fault, describe_limit_kill
+from warrener_agent.executors.error_info import start_failure
 from warrener_agent.executors.frames import Frame
-from warrener_agent.executors.pool import Pool
-from warrener_agent.executors.port import Ended, Raised
+from warrener_agent.executors.child_pool import ChildPool
+from warrener_agent.executors.port import HandlerResult, HandlerRaised
 from warrener_agent.executors.restarts import Restarts
-from warrener_agent.executors.watch import abandon, first
+from warrener_agent.executors.limit_watch import cancel_and_wait, wait_first
 from warrener_agent.isolation import Limits
-from warrener_agent.kinds import JobKind
+from warrener_agent.job_definitions import JobDefinition
 from warrener_contracts.events import FlightRecord
 
 _WHAT = "the child process to report the end of the handler"
@@ -29,12 +29,12 @@ class ProcessExecutor:
 
     def __init__(self, restarts: Restarts | None = None) -> None:
         self.restarts = restarts or Restarts()
-        self.pool = Pool()
+        self.pool = ChildPool()
 
     def begin(
-        self, kind: JobKind, facts: AttemptFacts, arguments: Mapping[str, Any], desk: Desk
+        self, definition: JobDefinition, facts: AttemptFacts, arguments: Mapping[str, Any], handler_port: HandlerPort
     ) -> "ProcessExecution":
-        return ProcessExecution(self, kind, _assignment(kind, facts, arguments), desk)
+        return ProcessExecution(self, definition, _assignment(definition, facts, arguments), handler_port)
 
     async def close(self) -> None:
         await self.pool.close()
@@ -43,12 +43,12 @@ class ProcessExecutor:
 class ProcessExecution:
     """One assignment of one child."""
 
-    def __init__(self, executor: ProcessExecutor, kind: JobKind, assignment: Frame, desk: Desk) -> None:
+    def __init__(self, executor: ProcessExecutor, definition: JobDefinition, assignment: Frame, handler_port: HandlerPort) -> None:
         self._pool, self._restarts = executor.pool, executor.restarts
-        self._job_type, self._isolation = kind.name, kind.isolation
+        self._job_type, self._isolation = definition.name, definition.isolation
         self._child: ChildProcess | None = None
         self.flight_record: FlightRecord | None = None
-        self.done = asyncio.create_task(self._run(assignment, desk))
+        self.done = asyncio.create_task(self._run(assignment, handler_port))
 
     async def stop(self) -> bool:
         if self._child is not None:
@@ -57,65 +57,65 @@ class ProcessExecution:
         await asyncio.wait({self.done})
         return True
 
-    async def gone(self) -> None:
+    async def wait_finished(self) -> None:
         await asyncio.wait({self.done})
 
-    async def _run(self, assignment: Frame, desk: Desk) -> Ended:
+    async def _run(self, assignment: Frame, handler_port: HandlerPort) -> HandlerResult:
         await self._restarts.pause(self._job_type)
         try:
-            child = self._child = await self._pool.borrow(self._isolation.surroundings)
-        except (AccountError, OSError) as error:
-            return cannot_run(self._job_type, str(error))
+            child = self._child = await self._pool.borrow(self._isolation.process_settings)
+        except (UserUnavailable, OSError) as error:
+            return start_failure(self._job_type, str(error))
         try:
-            ended = by_limit(await self._until_end(child, assignment, desk), self._isolation.limits)
+            ended = relabel_memory_error(await self._until_end(child, assignment, handler_port), self._isolation.limits)
         except BaseException:
             await child.close()
             self._replace(failed=False)
             raise
         self._child = None
-        self._part_with(child, ended)
+        self._return_child(child, ended)
         return ended
 
-    async def _until_end(self, child: ChildProcess, assignment: Frame, desk: Desk) -> Ended:
+    async def _until_end(self, child: ChildProcess, assignment: Frame, handler_port: HandlerPort) -> HandlerResult:
         limits = self._isolation.limits
-        running = asyncio.create_task(child.run(assignment, limits, desk))
+        running = asyncio.create_task(child.run(assignment, limits, handler_port))
         try:
-            breach = await first(running, limits, child.members)
-            if breach is not None:
+            exceeded = await wait_first(running, limits, child.members)
+            if exceeded is not None:
                 record = await child.capture()
                 await child.kill()
-                return killed(breach, record)
+                return describe_limit_kill(exceeded, record)
             return await running
         except ChildDied as end:
-            raised = died(_WHAT, end.death, limits, child.record())
+            raised = describe_crash(_WHAT, end.exit_info, limits, child.record())
             if is_fault(raised, limits):
-                self._restarts.died(self._job_type)
+                self._restarts.record_crash(self._job_type)
             return raised
         finally:
-            await abandon(running)
+            await cancel_and_wait(running)
 
-    def _part_with(self, child: ChildProcess, ended: Ended) -> None:
+    def _return_child(self, child: ChildProcess, ended: HandlerResult) -> None:
         if child.alive:
-            self._restarts.ended_well(self._job_type)
-        if isinstance(ended, Raised) and ended.error.type == OUT_OF_MEMORY:
+            self._restarts.record_clean_exit(self._job_type)
+        if isinstance(ended, HandlerRaised) and ended.error.type == OUT_OF_MEMORY:
             self._pool.dismiss(child)  # who knows what it holds
             self._replace(failed=True)
-        elif not self._pool.give_back(child, self._isolation.surroundings, self._isolation.recycle):
+        elif not self._pool.give_back(child, self._isolation.process_settings, self._isolation.recycle):
             self._replace(failed=not child.alive)
 
     def _replace(self, *, failed: bool) -> None:
         """The child is not kept: another one, where the job type wants that now."""
         if self._isolation.restart == "always" or (failed and self._isolation.restart == "on-failure"):
-            self._pool.replace(self._isolation.surroundings, partial(self._restarts.pause, self._job_type))
+            self._pool.replace(self._isolation.process_settings, partial(self._restarts.pause, self._job_type))
 
 
-def _assignment(kind: JobKind, facts: AttemptFacts, arguments: Mapping[str, Any]) -> Frame:
+def _assignment(definition: JobDefinition, facts: AttemptFacts, arguments: Mapping[str, Any]) -> Frame:
     return {
         "path": sys.path,
-        "module": kind.handler.__module__,
-        "qualname": kind.handler.__qualname__,
+        "module": definition.handler.__module__,
+        "qualname": definition.handler.__qualname__,
         "arguments": json.dumps(arguments),  # as text: what users say is not ours to read
-        "limits": _limits(kind.isolation.limits),
+        "limits": _limits(definition.isolation.limits),
         "checkpoint": json.dumps(facts.last_checkpoint),
         "facts": {
             "job_id": facts.job_id,

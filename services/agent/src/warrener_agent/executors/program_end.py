@@ -4,10 +4,10 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from warrener_agent.executors.death import EXIT_CODE, OUT_OF_MEMORY, Death, died
-from warrener_agent.executors.port import Raised
-from warrener_agent.isolation import Limits, size_text
-from warrener_agent.program import Order, Output
+from warrener_agent.executors.exit_info import EXIT_CODE, OUT_OF_MEMORY, ExitInfo, describe_crash
+from warrener_agent.executors.port import HandlerRaised
+from warrener_agent.isolation import Limits, format_size
+from warrener_agent.program import ProgramCall, OutputFormat
 from warrener_contracts.events import ErrorInfo, ErrorKind, FlightRecord
 
 _NEARLY = 0.85
@@ -31,27 +31,27 @@ class ProgramEnd:
 
 
 def program_failed(
-    order: Order, end: ProgramEnd, limits: Limits, record: FlightRecord, *, oom_killed: bool
-) -> Raised:
+    call: ProgramCall, end: ProgramEnd, limits: Limits, record: FlightRecord, *, oom_killed: bool
+) -> HandlerRaised:
     """The outcome of a program that has not ended as it should."""
     if end.code is not None:
         record = record.model_copy(update={"cpu_seconds": end.cpu_seconds, "memory_bytes": end.memory})
     if end.code is None or end.code < 0:
-        return died(f"{order.argv[0]} to exit", Death(end.code, oom_killed), limits, record)
+        return describe_crash(f"{call.argv[0]} to exit", ExitInfo(end.code, oom_killed), limits, record)
     kind, why = _why(end, limits)
     last = (record.log or "").strip().rpartition("\n")[2]
-    message = f"expected {order.argv[0]} to exit with {_codes(order)}, it exited with {end.code}{why}"
+    message = f"expected {call.argv[0]} to exit with {_codes(call)}, it exited with {end.code}{why}"
     info = ErrorInfo(
         kind=ErrorKind.ERROR,
         type=kind,
         message=f"{message}: {last}" if last else message,
-        retryable=end.code not in order.program.no_retry,
+        retryable=end.code not in call.program.no_retry,
         flight_record=record,
     )
-    return Raised(info, order.program.delay_after(end.code))
+    return HandlerRaised(info, call.program.delay_after(end.code))
 
 
-def read_output(output: Output, stdout: bytes) -> Any:
+def read_output(output: OutputFormat, stdout: bytes) -> Any:
     """The result that it wrote. Raises ValueError."""
     match output:
         case "nothing":
@@ -74,9 +74,9 @@ def _why(end: ProgramEnd, limits: Limits) -> tuple[str, str]:
         return EXIT_CODE, ""
     return (
         OUT_OF_MEMORY,
-        f" after it had used {size_text(end.memory)} of the {size_text(may)} that it may use",
+        f" after it had used {format_size(end.memory)} of the {format_size(may)} that it may use",
     )
 
 
-def _codes(order: Order) -> str:
-    return " or ".join(map(str, order.program.ok))
+def _codes(call: ProgramCall) -> str:
+    return " or ".join(map(str, call.program.ok))

@@ -14,17 +14,17 @@ from math import ceil
 from pathlib import Path
 from typing import Self
 
-from warrener_agent.executors import keeper
-from warrener_agent.executors.account import Account, account
+from warrener_agent.executors import program_supervisor
+from warrener_agent.executors.system_user import SystemUser, resolve_user
 from warrener_agent.executors.cgroup import Cgroup, kernel_oom_kills, new_group
-from warrener_agent.executors.confine import MEMORY
-from warrener_agent.executors.environment import passed_on
-from warrener_agent.executors.flight import Recorder, command_lines
-from warrener_agent.executors.output import Keep, Output
+from warrener_agent.executors.sandbox import MEMORY
+from warrener_agent.executors.environment import filter_environment
+from warrener_agent.executors.flight_recorder import FlightRecorder, command_lines
+from warrener_agent.executors.output import Keep, CapturedOutput
 from warrener_agent.executors.program_end import ProgramEnd
 from warrener_agent.executors.tree import kill_tree, tree
 from warrener_agent.isolation import Isolation, Limits
-from warrener_agent.program import Order
+from warrener_agent.program import ProgramCall
 from warrener_contracts.events import FlightRecord
 from warrener_contracts.topology import MAX_BODY
 
@@ -38,40 +38,40 @@ class ProgramProcess:
         self,
         process: asyncio.subprocess.Process,
         streams: tuple[asyncio.StreamReader, asyncio.StreamWriter],
-        outputs: tuple[Output, Output],
+        outputs: tuple[CapturedOutput, CapturedOutput],
         folder: Path | None,
         group: Cgroup | None,
     ) -> None:
         self._process, self._folder, self._group = process, folder, group
         self._reader, self._writer = streams
         self._out, self._err = outputs
-        self._recorder = Recorder(self._err)
+        self._recorder = FlightRecorder(self._err)
         self._oom_kills = self._count_oom_kills()
 
     @classmethod
-    async def start(cls, order: Order, isolation: Isolation, variables: Mapping[str, str]) -> Self:
+    async def start(cls, call: ProgramCall, isolation: Isolation, variables: Mapping[str, str]) -> Self:
         """Raises AccountError where it cannot run as its user."""
-        user = account(isolation.surroundings.user)
-        folder = _own_folder(user) if order.cwd is None else None
+        user = resolve_user(isolation.process_settings.user)
+        folder = _own_folder(user) if call.cwd is None else None
         ours, theirs = socket.socketpair()
-        out, err = Output(room=MAX_BODY, keep=Keep.FIRST), Output(onward=_STDERR)
-        told = _order(order, isolation, user, str(folder or order.cwd), theirs.fileno())
+        out, err = CapturedOutput(capacity=MAX_BODY, keep=Keep.FIRST), CapturedOutput(forward_to=_STDERR)
+        launch_request = _launch_request(call, isolation, user, str(folder or call.cwd), theirs.fileno())
         environment = {
-            **passed_on(os.environ, isolation.surroundings.environment),
+            **filter_environment(os.environ, isolation.process_settings.environment),
             **(user.environment if user else {}),
             **variables,
-            **order.variables,
+            **call.variables,
         }
         try:
             with theirs, tempfile.TemporaryFile() as stdin:
-                stdin.write(order.stdin)
+                stdin.write(call.stdin)
                 stdin.seek(0)
                 process = await asyncio.create_subprocess_exec(
                     sys.executable,
                     "-I",
                     "-S",
-                    keeper.__file__,
-                    json.dumps(told),
+                    program_supervisor.__file__,
+                    json.dumps(launch_request),
                     stdin=stdin,
                     stdout=out.writing,
                     stderr=err.writing,
@@ -80,7 +80,7 @@ class ProgramProcess:
                     env=environment,
                 )
             for output in (out, err):
-                output.handed_over()
+                output.close_writing_end()
             group = new_group()
             if group is not None:
                 group.limit(isolation.limits)
@@ -104,7 +104,7 @@ class ProgramProcess:
     def stdout(self) -> bytes:
         """What it wrote there."""
         self._out.drain()
-        return self._out.kept
+        return self._out.content
 
     @property
     def oom_killed(self) -> bool:
@@ -119,11 +119,11 @@ class ProgramProcess:
     async def ended(self) -> ProgramEnd:
         """Wait for its end."""
         failed: str | None = None
-        while line := await self._hear():
-            told = json.loads(line)
-            if "failed" not in told:
-                return ProgramEnd(told["code"], told["cpu"], told["memory"], failed)
-            failed = told["failed"]
+        while line := await self._read_line():
+            message = json.loads(line)
+            if "failed" not in message:
+                return ProgramEnd(message["code"], message["cpu"], message["memory"], failed)
+            failed = message["failed"]
         return ProgramEnd(None)
 
     def capture(self) -> FlightRecord:
@@ -147,7 +147,7 @@ class ProgramProcess:
         if self._group is not None:
             await asyncio.to_thread(self._group.remove)
 
-    async def _hear(self) -> bytes:
+    async def _read_line(self) -> bytes:
         try:
             return await self._reader.readline()
         except ConnectionError:
@@ -157,11 +157,11 @@ class ProgramProcess:
         return self._group.oom_kills() if self._group is not None else kernel_oom_kills()
 
 
-def _order(order: Order, isolation: Isolation, user: Account | None, cwd: str, control: int) -> keeper.Order:
+def _launch_request(call: ProgramCall, isolation: Isolation, user: SystemUser | None, cwd: str, control: int) -> program_supervisor.LaunchRequest:
     return {
-        "argv": list(order.argv),
+        "argv": list(call.argv),
         "cwd": cwd,
-        "umask": isolation.surroundings.umask,
+        "umask": isolation.process_settings.umask,
         "user": None if user is None else (user.uid, user.gid),
         "limits": list(_limits(isolation.limits)),
         "control": control,
@@ -169,21 +169,21 @@ def _order(order: Order, isolation: Isolation, user: Account | None, cwd: str, c
 
 
 def _limits(limits: Limits) -> list[tuple[int, int, int]]:
-    told: list[tuple[int, int, int]] = [(resource.RLIMIT_CORE, 0, 0)]
+    limits_list: list[tuple[int, int, int]] = [(resource.RLIMIT_CORE, 0, 0)]
     for name, value in (
         (MEMORY, limits.memory_bytes),
         (resource.RLIMIT_NOFILE, limits.open_files),
         (resource.RLIMIT_FSIZE, limits.file_bytes),
     ):
         if value is not None:
-            told.append((name, value, value))
+            limits_list.append((name, value, value))
     if limits.cpu_seconds is not None:
         seconds = ceil(limits.cpu_seconds)
-        told.append((resource.RLIMIT_CPU, seconds, seconds + 1))  # first SIGXCPU, then SIGKILL
-    return told
+        limits_list.append((resource.RLIMIT_CPU, seconds, seconds + 1))  # first SIGXCPU, then SIGKILL
+    return limits_list
 
 
-def _own_folder(user: Account | None) -> Path:
+def _own_folder(user: SystemUser | None) -> Path:
     folder = Path(tempfile.mkdtemp(prefix="warrener-"))
     if user is not None:
         os.chown(folder, user.uid, user.gid)

@@ -6,7 +6,7 @@ import importlib
 from warrener_agent.ledger.port import LedgerError
 
 
-def rebuilt(module: str, qualname: str, message: str) -> Exception:
+def rebuild_error(module: str, qualname: str, message: str) -> Exception:
     """The same class with the same message; LedgerError where that class cannot be made from a message."""
     try:
         kind: object = getattr(importlib.import_module(module), qualname)

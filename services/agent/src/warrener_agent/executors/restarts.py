@@ -12,7 +12,7 @@ _FIRST, _CEILING = 0.1, 5.0  # seconds of back-off
 
 
 @dataclass(frozen=True, slots=True)
-class Intensity:
+class RestartLimit:
     """At most `deaths` `within` so many seconds, or the type is held for `hold` seconds."""
 
     deaths: int = 10
@@ -20,7 +20,7 @@ class Intensity:
     hold: float = 30.0
 
 
-class TypesHeld(Exception):
+class JobTypesSuspended(Exception):
     """Some job types are held; the message says which and why."""
 
 
@@ -28,33 +28,33 @@ class Restarts:
     """Counts the deaths of processes by job type, as a supervisor of OTP does. A process is started again
     when the next attempt needs one; what is held here goes back to the queue and is not charged."""
 
-    def __init__(self, clock: Clock | None = None, intensity: Intensity | None = None) -> None:
+    def __init__(self, clock: Clock | None = None, limit: RestartLimit | None = None) -> None:
         self._clock = clock or SystemClock()
-        self._intensity = intensity or Intensity()
+        self._limit = limit or RestartLimit()
         self._deaths: defaultdict[str, deque[float]] = defaultdict(deque)
         self._in_a_row: Counter[str] = Counter()
-        self._held: dict[str, float] = {}
+        self._suspended_until: dict[str, float] = {}
 
-    def died(self, job_type: str) -> None:
+    def record_crash(self, job_type: str) -> None:
         """A process of this type died, and not by our hand."""
-        now, most = self._clock.monotonic(), self._intensity
+        now, limit = self._clock.monotonic(), self._limit
         deaths = self._deaths[job_type]
         deaths.append(now)
         self._in_a_row[job_type] += 1
-        while deaths[0] < now - most.within:
+        while deaths[0] < now - limit.within:
             deaths.popleft()
-        if len(deaths) > most.deaths and job_type not in self._held:
-            self._held[job_type] = now + most.hold
+        if len(deaths) > limit.deaths and job_type not in self._suspended_until:
+            self._suspended_until[job_type] = now + limit.hold
             _log.error(
                 "The processes of a job type die too often; its attempts are left to other agents for now.",
                 action="agent.type_held",
                 job_type=job_type,
                 deaths=len(deaths),
-                within=most.within,
-                hold=most.hold,
+                within=limit.within,
+                hold=limit.hold,
             )
 
-    def ended_well(self, job_type: str) -> None:
+    def record_clean_exit(self, job_type: str) -> None:
         """A process of this type has reported the end of its attempt: the next begins without a pause."""
         self._in_a_row.pop(job_type, None)
 
@@ -65,14 +65,14 @@ class Restarts:
             until = self._deaths[job_type][-1] + min(_CEILING, _FIRST * 2.0 ** min(in_a_row - 1, 20))
             await self._clock.sleep(max(0.0, until - self._clock.monotonic()))
 
-    def holds(self, job_type: str) -> bool:
+    def is_suspended(self, job_type: str) -> bool:
         """Whether attempts of this type are not to be begun now."""
-        until = self._held.get(job_type)
+        until = self._suspended_until.get(job_type)
         if until is None:
             return False
         if self._clock.monotonic() < until:
             return True
-        del self._held[job_type]
+        del self._suspended_until[job_type]
         self._deaths[job_type].clear()
         self._in_a_row.pop(job_type, None)
         _log.info("A job type that was held is tried again.", action="agent.type_tried", job_type=job_type)
@@ -80,6 +80,6 @@ class Restarts:
 
     async def check(self) -> None:
         """For the agent's health. Raises TypesHeld."""
-        held = [name for name in list(self._held) if self.holds(name)]
+        held = [name for name in list(self._suspended_until) if self.is_suspended(name)]
         if held:
-            raise TypesHeld(f"processes die too often; held for now: {', '.join(sorted(held))}")
+            raise JobTypesSuspended(f"processes die too often; held for now: {', '.join(sorted(held))}")

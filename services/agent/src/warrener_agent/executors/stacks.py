@@ -25,7 +25,7 @@ class Stacks:
         faulthandler.register(SIGNAL, file)
         faulthandler.register(signal.SIGXCPU, file, chain=True)  # and then it ends, as the kernel wants
 
-    async def in_sight(self, work: Coroutine[Any, Any, T]) -> T:
+    async def track_tasks(self, work: Coroutine[Any, Any, T]) -> T:
         """Run it; the tasks of its event loop are told of as long as it runs."""
         self._loop = asyncio.get_running_loop()
         try:
@@ -58,14 +58,14 @@ def _frames() -> Mapping[int, FrameType]:
 
 def task_stack(task: asyncio.Task[Any]) -> str:
     """Where a task is, down to what it waits for."""
-    told = io.StringIO()
-    told.write(f"Task {task.get_name()} (most recent call last):\n")
+    buffer = io.StringIO()
+    buffer.write(f"Task {task.get_name()} (most recent call last):\n")
     awaited: Any = task.get_coro()
     while awaited is not None:
         frame: FrameType | None = getattr(awaited, "cr_frame", None)
         if frame is not None:
-            told.write(
+            buffer.write(
                 "".join(traceback.format_list(traceback.StackSummary.extract([(frame, frame.f_lineno)])))
             )
         awaited = getattr(awaited, "cr_await", None)
-    return told.getvalue()
+    return buffer.getvalue()

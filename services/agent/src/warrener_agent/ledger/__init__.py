@@ -1,15 +1,15 @@
 """Where attempts are claimed and their completions recorded; `open_ledger` chooses by the URL."""
 
-from warrener_agent.ledger.checkpoints import Saved
-from warrener_agent.ledger.opening import open_ledger
+from warrener_agent.ledger.checkpoints import SavedCheckpoint
+from warrener_agent.ledger.factory import open_ledger
 from warrener_agent.ledger.port import (
     Claim,
     Completion,
     Failure,
     FollowUp,
-    Forgotten,
-    Grant,
-    Granted,
+    DeletedRows,
+    ClaimStatus,
+    ClaimResult,
     Ledger,
     LedgerError,
     LedgerUnavailable,
@@ -23,15 +23,15 @@ __all__ = [
     "Completion",
     "Failure",
     "FollowUp",
-    "Forgotten",
-    "Grant",
-    "Granted",
+    "DeletedRows",
+    "ClaimStatus",
+    "ClaimResult",
     "Ledger",
     "LedgerError",
     "LedgerUnavailable",
     "OpenTransaction",
     "Renewal",
-    "Saved",
+    "SavedCheckpoint",
     "Transaction",
     "open_ledger",
 ]

@@ -6,7 +6,7 @@ from typing import NamedTuple, Protocol
 from uuid import UUID
 
 
-class Saved(NamedTuple):
+class SavedCheckpoint(NamedTuple):
     """What an attempt has saved of its state. `state_text` is JSON, written once; `number` counts on from
     attempt to attempt."""
 
@@ -16,19 +16,19 @@ class Saved(NamedTuple):
     state_text: str
 
 
-class Checkpoints(Protocol):
+class CheckpointStore(Protocol):
     """Kept by the engine of the ledger (`tests/conformance/test_ledger_checkpoints.py`). A granted claim
     brings along what was saved last, whichever attempt has saved it."""
 
     async def save_checkpoints(
-        self, checkpoints: Sequence[Saved], *, agent_id: str, now: datetime
+        self, checkpoints: Sequence[SavedCheckpoint], *, agent_id: str, now: datetime
     ) -> set[UUID]:
         """Save states of claims that this agent holds, in place of earlier ones; return the jobs of which it
         was done. The others were fenced. One for each job."""
         ...
 
 
-def saved_of(job_id: UUID, attempt: int, told: str) -> Saved:
+def parse_checkpoint(job_id: UUID, attempt: int, text: str) -> SavedCheckpoint:
     """A checkpoint as a claim is answered with it (number, blank, state), for the attempt that goes on."""
-    number, _, state = told.partition(" ")
-    return Saved(job_id, attempt, int(number), state)
+    number, _, state = text.partition(" ")
+    return SavedCheckpoint(job_id, attempt, int(number), state)

@@ -14,10 +14,10 @@ from math import inf
 from typing import Any, NamedTuple, Protocol
 from uuid import UUID
 
-from warrener_agent.ledger.checkpoints import Checkpoints, Saved
+from warrener_agent.ledger.checkpoints import CheckpointStore, SavedCheckpoint
 
 
-class Grant(StrEnum):
+class ClaimStatus(StrEnum):
     """The ledger's answer to a claim."""
 
     GRANTED = "granted"
@@ -56,12 +56,12 @@ class Completion(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """The end of an attempt that went wrong, recorded: what to tell should its dispatch come again. `told` is
+    """The end of an attempt that went wrong, recorded: what to tell should its dispatch come again. `details` is
     JSON. A later attempt takes its place."""
 
     job_id: UUID
     attempt: int
-    told: Any
+    details: Any
     started_at: datetime
     finished_at: datetime
 
@@ -74,7 +74,7 @@ class Claim(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Forgotten:
+class DeletedRows:
     """One batch of a deletion: how many rows went, how many of them were completions, and after which claim
     the next batch begins; None: this was the last one."""
 
@@ -84,15 +84,15 @@ class Forgotten:
 
 
 @dataclass(frozen=True, slots=True)
-class Granted:
+class ClaimResult:
     """The answer to one claim; `completion` where it is COMPLETED, `failure` where it is FAILED, `checkpoint`
     where it is GRANTED and something was saved before. `locked` where it is HELD only because another
     transaction holds the row at this moment, perhaps one of this agent: what holds is said later."""
 
-    grant: Grant
+    status: ClaimStatus
     completion: Completion | None = None
     failure: Failure | None = None
-    checkpoint: Saved | None = None
+    checkpoint: SavedCheckpoint | None = None
     locked: bool = False
 
 
@@ -100,7 +100,7 @@ class Renewal(NamedTuple):
     """Jobs whose claims were extended, and jobs whose rows another transaction holds at this moment: their
     leases stand as they were. All others are lost."""
 
-    kept: Set[UUID]
+    renewed: Set[UUID]
     locked: Set[UUID] = frozenset()
 
 
@@ -126,7 +126,7 @@ class OpenTransaction(Transaction, Protocol):
         ...
 
 
-class Ledger(Checkpoints, Protocol):
+class Ledger(CheckpointStore, Protocol):
     """Claims, completions and transactions. Fenced: what a superseded or expired holder records is
     refused."""
 
@@ -146,7 +146,7 @@ class Ledger(Checkpoints, Protocol):
         """The database's clock, in UTC: leases are granted by it. Raises LedgerUnavailable."""
         ...
 
-    async def claim(self, claims: Sequence[Claim], *, agent_id: str, lease: timedelta) -> list[Granted]:
+    async def claim(self, claims: Sequence[Claim], *, agent_id: str, lease: timedelta) -> list[ClaimResult]:
         """Claim attempts for `agent_id` until `lease` from now, by the clock of `time`; one answer for each,
         in order.
 
@@ -192,9 +192,9 @@ class Ledger(Checkpoints, Protocol):
         the database itself after `time_left` seconds, where it can."""
         ...
 
-    async def forget(
+    async def delete_old(
         self, before: datetime, *, after: datetime | None = None, limit: int = 1000
-    ) -> Forgotten:
+    ) -> DeletedRows:
         """Look at about `limit` rows that were claimed before `before`, the oldest after `after` first, and
         delete those of them that ended, were released or lost their lease before it, with their checkpoints.
 

@@ -10,30 +10,30 @@ from uuid import UUID
 import asyncpg
 
 from warrener_agent.ledger import postgres_sql as sql
-from warrener_agent.ledger.answers import GRANTED, Found, answers, highest, in_order
-from warrener_agent.ledger.checkpoints import Saved, saved_of
+from warrener_agent.ledger.claim_results import GRANTED, Found, claim_results, highest_attempts, sort_by_job
+from warrener_agent.ledger.checkpoints import SavedCheckpoint, parse_checkpoint
 from warrener_agent.ledger.port import (
     Claim,
     Completion,
     Failure,
-    Forgotten,
-    Granted,
+    DeletedRows,
+    ClaimResult,
     LedgerUnavailable,
     Renewal,
 )
-from warrener_agent.ledger.postgres_errors import unavailable
-from warrener_agent.ledger.postgres_locks import AroundLocks
+from warrener_agent.ledger.postgres_errors import translate_outages
+from warrener_agent.ledger.postgres_locks import LockTolerantBatches
 from warrener_agent.ledger.postgres_sessions import CLAIMS, HANDLERS, close_pool, fetch, open_pool
 from warrener_agent.ledger.postgres_transaction import PostgresTransaction
-from warrener_agent.ledger.records import (
-    failure_of,
-    failure_text,
-    follow_ups_of,
-    follow_ups_text,
+from warrener_agent.ledger.row_codec import (
+    decode_failure,
+    encode_failure,
+    decode_follow_ups,
+    encode_follow_ups,
 )
 
 V = TypeVar("V")
-B = TypeVar("B", Claim, Completion, Failure, Saved)
+B = TypeVar("B", Claim, Completion, Failure, SavedCheckpoint)
 
 if TYPE_CHECKING:
     from warrener_agent.ledger.postgres_sessions import Pool
@@ -54,16 +54,16 @@ class PostgresLedger:
         self._renewals: Pool | None = None
         self._handlers: Pool | None = None
         self._renewing = 0
-        self._rows = AroundLocks(self._fetch)
+        self._rows = LockTolerantBatches(self._fetch)
 
     async def start(self) -> None:
         if self._claims is not None:
             return
         opened: list[Pool] = []
-        with unavailable():
+        with translate_outages():
             try:
                 for session, least, most in ((CLAIMS, 1, 3), (CLAIMS, 0, 2), (HANDLERS, 0, _TRANSACTIONS)):
-                    opened.append(await open_pool(self._url, session, least=least, most=most))
+                    opened.append(await open_pool(self._url, session, min_size=least, max_size=most))
                 async with opened[0].acquire() as connection:
                     await _make_table(connection)
             except BaseException:
@@ -80,7 +80,7 @@ class PostgresLedger:
                 await close_pool(pool)
 
     async def ping(self) -> None:
-        with unavailable():
+        with translate_outages():
             ((cannot_write,),) = await self._fetch(sql.CANNOT_WRITE)
         if cannot_write:
             raise LedgerUnavailable(
@@ -88,28 +88,28 @@ class PostgresLedger:
             )
 
     async def time(self) -> datetime:
-        with unavailable():
-            told: datetime = (await self._fetch("SELECT clock_timestamp()"))[0][0]
-        return told
+        with translate_outages():
+            now: datetime = (await self._fetch("SELECT clock_timestamp()"))[0][0]
+        return now
 
-    async def claim(self, claims: Sequence[Claim], *, agent_id: str, lease: timedelta) -> list[Granted]:
-        wanted = highest(claims)
-        with unavailable():
-            told, locked = await self._rows.run(
+    async def claim(self, claims: Sequence[Claim], *, agent_id: str, lease: timedelta) -> list[ClaimResult]:
+        wanted = highest_attempts(claims)
+        with translate_outages():
+            claimed_rows, locked = await self._rows.run(
                 wanted, lambda free: self._fetch(sql.CLAIM, *_pairs(free), agent_id, lease)
             )
             saved = {
-                row["job_id"]: saved_of(row["job_id"], row["attempt"], text)
-                for row in told
+                row["job_id"]: parse_checkpoint(row["job_id"], row["attempt"], text)
+                for row in claimed_rows
                 if (text := row["checkpoint"]) is not None
             }
-            if len(told) == len(claims) and not saved:  # what comes back was granted, most often all of it
+            if len(claimed_rows) == len(claims) and not saved:  # what comes back was granted, most often all of it
                 return [GRANTED] * len(claims)
-            granted = {Claim(row["job_id"], row["attempt"]) for row in told}
+            granted = {Claim(row["job_id"], row["attempt"]) for row in claimed_rows}
             refused = [claim.job_id for claim in wanted if claim not in granted]
             rows = await self._fetch(sql.LOOK, refused) if refused else []
         found = {row["job_id"]: _found(row) for row in rows}
-        return answers(claims, granted, found, saved, locked=locked)
+        return claim_results(claims, granted, found, saved, locked=locked)
 
     async def renew(
         self, claims: Sequence[Claim], *, agent_id: str, lease: timedelta, even_awaited: bool = False
@@ -124,7 +124,7 @@ class PostgresLedger:
         self._renewing += 1
         statement = sql.RENEW_EVEN_AWAITED if even_awaited else sql.RENEW
         try:
-            with unavailable():
+            with translate_outages():
                 rows, locked = await self._rows.run(
                     claims, lambda free: fetch(pool, statement, *_pairs(free), agent_id, lease)
                 )
@@ -138,30 +138,30 @@ class PostgresLedger:
                 [one.job_id for one in free],
                 _once([one.attempt for one in free]),
                 _once([one.result_text for one in free]),
-                _once([follow_ups_text(one.follow_ups) for one in free]),
+                _once([encode_follow_ups(one.follow_ups) for one in free]),
                 [one.started_at for one in free],
                 [one.finished_at for one in free],
             )
             return self._fetch(sql.COMPLETE, *values, agent_id)
 
-        return await self._change(in_order(completions), record)
+        return await self._change(sort_by_job(completions), record)
 
     async def fail(self, failures: Sequence[Failure], *, agent_id: str) -> set[UUID]:
         def record(free: Sequence[Failure]) -> Awaitable[list[asyncpg.Record]]:
             values = (
                 [one.job_id for one in free],
                 [one.attempt for one in free],
-                [failure_text(one) for one in free],
+                [encode_failure(one) for one in free],
                 [one.finished_at for one in free],
             )
             return self._fetch(sql.FAIL, *values, agent_id)
 
-        return await self._change(in_order(failures), record)
+        return await self._change(sort_by_job(failures), record)
 
     async def save_checkpoints(
-        self, checkpoints: Sequence[Saved], *, agent_id: str, now: datetime
+        self, checkpoints: Sequence[SavedCheckpoint], *, agent_id: str, now: datetime
     ) -> set[UUID]:
-        def save(free: Sequence[Saved]) -> Awaitable[list[asyncpg.Record]]:
+        def save(free: Sequence[SavedCheckpoint]) -> Awaitable[list[asyncpg.Record]]:
             values = (
                 [one.job_id for one in free],
                 [one.attempt for one in free],
@@ -170,7 +170,7 @@ class PostgresLedger:
             )
             return self._fetch(sql.SAVE, *values, agent_id, now)
 
-        return await self._change(in_order(checkpoints), save)
+        return await self._change(sort_by_job(checkpoints), save)
 
     async def release(self, claims: Sequence[Claim], *, agent_id: str) -> None:
         """What is locked is free when its lease ends."""
@@ -178,7 +178,7 @@ class PostgresLedger:
 
     async def cancel(self, job_ids: Collection[UUID], *, now: datetime) -> None:
         jobs = [Claim(job_id, 0) for job_id in sorted(job_ids)]
-        with unavailable():
+        with translate_outages():
             _, locked = await self._rows.run(
                 jobs, lambda free: self._fetch(sql.CANCEL, [one.job_id for one in free], now)
             )
@@ -199,18 +199,18 @@ class PostgresLedger:
         finally:
             await one.end()
 
-    async def forget(
+    async def delete_old(
         self, before: datetime, *, after: datetime | None = None, limit: int = 1000
-    ) -> Forgotten:
-        with unavailable():
+    ) -> DeletedRows:
+        with translate_outages():
             (row,) = await self._fetch(sql.FORGET, before, after, limit)
-        return Forgotten(row["rows"], row["completions"], row["after"])
+        return DeletedRows(row["rows"], row["completions"], row["after"])
 
     async def _change(
         self, batch: Sequence[B], work: Callable[[Sequence[B]], Awaitable[list[asyncpg.Record]]]
     ) -> set[UUID]:
         """The jobs that were changed."""
-        with unavailable():
+        with translate_outages():
             rows, _ = await self._rows.run(batch, work)
         return {row["job_id"] for row in rows}
 
@@ -235,8 +235,8 @@ async def _make_table(connection: "asyncpg.pool.PoolConnectionProxy[asyncpg.Reco
 
 
 def _pairs(claims: Sequence[Claim]) -> tuple[list[UUID], list[int]]:
-    told = in_order(claims)
-    return [claim.job_id for claim in told], _once([claim.attempt for claim in told])
+    ordered = sort_by_job(claims)
+    return [claim.job_id for claim in ordered], _once([claim.attempt for claim in ordered])
 
 
 def _once(column: list[V]) -> list[V]:
@@ -251,9 +251,9 @@ def _found(row: "asyncpg.Record") -> Found:
             row["job_id"],
             row["attempt"],
             row["result"],
-            follow_ups_of(row["follow_ups"]),
+            decode_follow_ups(row["follow_ups"]),
             row["started_at"],
             row["finished_at"],
         )
-    failure = failure_of(Claim(row["job_id"], row["attempt"]), row["failure"])
+    failure = decode_failure(Claim(row["job_id"], row["attempt"]), row["failure"])
     return Found(row["attempt"], row["cancelled_at"] is not None, completion, failure)

@@ -28,7 +28,7 @@ _PASSING = (
 
 
 @contextmanager
-def unavailable() -> Generator[None]:
+def translate_outages() -> Generator[None]:
     """A server that is gone, starting, full or overloaded is LedgerUnavailable."""
     try:
         yield

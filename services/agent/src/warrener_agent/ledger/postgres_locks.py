@@ -12,23 +12,23 @@ if TYPE_CHECKING:
     Records = list[asyncpg.Record]
 
 
-class _OfJob(Protocol):
+class _LockableRow(Protocol):
     @property
     def job_id(self) -> UUID: ...
 
 
-R = TypeVar("R", bound=_OfJob)
+R = TypeVar("R", bound=_LockableRow)
 
 
-class AroundLocks:
+class LockTolerantBatches:
     """Runs a statement for a batch, or where that waits too long for a row, for the rows that are free.
 
     A batch costs nothing more while nothing is locked. A row that was found locked is looked at before the
     next batch that names it, so that its lock is waited for once and not by every batch.
     """
 
-    def __init__(self, ask: "Callable[[str, list[UUID]], Awaitable[Records]]") -> None:
-        self._ask = ask
+    def __init__(self, fetch: "Callable[[str, list[UUID]], Awaitable[Records]]") -> None:
+        self._fetch = fetch
         self._suspects: set[UUID] = set()
 
     async def run(
@@ -50,9 +50,9 @@ class AroundLocks:
         return rows, locked | more
 
     async def _free(self, batch: Sequence[R]) -> tuple[list[R], set[UUID]]:
-        asked = {one.job_id for one in batch}
-        locked = {row["job_id"] for row in await self._ask(LOCKED, list(asked))}
-        self._suspects = (self._suspects - asked) | locked
+        job_ids = {one.job_id for one in batch}
+        locked = {row["job_id"] for row in await self._fetch(LOCKED, list(job_ids))}
+        self._suspects = (self._suspects - job_ids) | locked
         return [one for one in batch if one.job_id not in locked], locked
 
     async def _one_by_one(

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 else:
     _Base = asyncpg.Connection
 
-SILENCE = 8.0
+ANSWER_TIMEOUT = 8.0
 """Seconds after which a server that does not answer a statement counts as gone."""
 _CONNECT = 5.0
 _CLOSE = 5.0
@@ -49,7 +49,7 @@ HANDLERS = _BOTH
 """What a handler's statements may take is the attempt's timeout: see PostgresTransaction."""
 
 
-class _Connection(_Base):
+class _LedgerConnection(_Base):
     """Notices by itself that its server is gone."""
 
     _transport: asyncio.BaseTransport  # asyncpg's own, which its stubs leave out
@@ -70,16 +70,16 @@ class _Connection(_Base):
                 one.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
-async def open_pool(url: str, session: dict[str, str], *, least: int, most: int) -> "Pool":
+async def open_pool(url: str, session: dict[str, str], *, min_size: int, max_size: int) -> "Pool":
     """A pool of connections with these settings. Raises what asyncpg raises."""
     return await asyncpg.create_pool(
         url,
-        min_size=least,
-        max_size=most,
+        min_size=min_size,
+        max_size=max_size,
         timeout=_CONNECT,
-        command_timeout=SILENCE if session is CLAIMS else None,
+        command_timeout=ANSWER_TIMEOUT if session is CLAIMS else None,
         server_settings=session,
-        connection_class=_Connection,
+        connection_class=_LedgerConnection,
         init=_watch_peer,
         reset=_nothing_to_reset,
     )
@@ -92,7 +92,7 @@ async def fetch(pool: "Pool", statement: str, *values: Any) -> "list[asyncpg.Rec
     try:
         return await connection.fetch(statement, *values)
     except (TimeoutError, asyncio.CancelledError):
-        await hang_up(pool, connection)
+        await terminate_connection(pool, connection)
         raise
     finally:
         await pool.release(connection)
@@ -107,14 +107,14 @@ async def close_pool(pool: "Pool") -> None:
         pool.terminate()
 
 
-async def hang_up(pool: "Pool", connection: "Connection") -> None:
+async def terminate_connection(pool: "Pool", connection: "Connection") -> None:
     """Close it at once; those that are idle may be as dead."""
     connection.terminate()
     await pool.expire_connections()
 
 
 async def _watch_peer(connection: "_Base") -> None:
-    assert isinstance(connection, _Connection)
+    assert isinstance(connection, _LedgerConnection)
     connection.watch_peer()
 
 

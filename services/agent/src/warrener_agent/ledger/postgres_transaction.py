@@ -11,11 +11,11 @@ from uuid import UUID
 import asyncpg
 
 from warrener_agent.ledger.port import Claim, Completion, LedgerError
-from warrener_agent.ledger.postgres_errors import unavailable
-from warrener_agent.ledger.postgres_sessions import SILENCE, hang_up
+from warrener_agent.ledger.postgres_errors import translate_outages
+from warrener_agent.ledger.postgres_sessions import ANSWER_TIMEOUT, terminate_connection
 from warrener_agent.ledger.postgres_sql import COMMIT_WITH, LOST
-from warrener_agent.ledger.records import follow_ups_text
-from warrener_agent.ledger.statements import numbered, refuse_control
+from warrener_agent.ledger.row_codec import encode_follow_ups
+from warrener_agent.ledger.statements import number_parameters, reject_transaction_control
 
 if TYPE_CHECKING:
     from warrener_agent.ledger.postgres_sessions import Connection, Pool
@@ -39,7 +39,7 @@ class PostgresTransaction:
 
     def __init__(self, pool: "Pool", claim: Claim, agent_id: str, time_left: float) -> None:
         self._pool, self._claim, self._agent_id = pool, claim, agent_id
-        self._over_at = monotonic() + time_left
+        self._timeout_at = monotonic() + time_left
         self._one_at_a_time = asyncio.Lock()
         self._connection: Connection | None = None
         self._over = False
@@ -48,11 +48,11 @@ class PostgresTransaction:
     async def execute(
         self, statement: str, parameters: Mapping[str, Any] | Sequence[Mapping[str, Any]] = ()
     ) -> list[Mapping[str, Any]]:
-        refuse_control(statement)
-        text, names = numbered(statement)
+        reject_transaction_control(statement)
+        text, names = number_parameters(statement)
         async with self._one_at_a_time:
             connection = await self._begin()
-            with unavailable():
+            with translate_outages():
                 if not isinstance(parameters, Mapping) and (parameters or names):
                     await connection.executemany(text, [_values(one, names) for one in parameters])
                     return []
@@ -74,14 +74,14 @@ class PostgresTransaction:
     async def _record(self, connection: "Connection", completion: Completion) -> bool:
         """One round trip, within the attempt's time: without an answer it is not known whether it is
         committed, and the ledger knows."""
-        limit = min(SILENCE, max(self._over_at - monotonic(), _LEAST_COMMIT))
-        with unavailable():
+        limit = min(ANSWER_TIMEOUT, max(self._timeout_at - monotonic(), _LEAST_COMMIT))
+        with translate_outages():
             message = COMMIT_WITH.format(
                 job_id=_literal(self._claim.job_id),
                 attempt=int(self._claim.attempt),
                 agent_id=_literal(self._agent_id),
                 result=_literal(completion.result_text),
-                follow_ups=_literal(follow_ups_text(completion.follow_ups)),
+                follow_ups=_literal(encode_follow_ups(completion.follow_ups)),
                 started_at=_literal(completion.started_at),
                 finished_at=_literal(completion.finished_at),
                 clean_up=connection.get_reset_query(),
@@ -90,7 +90,7 @@ class PostgresTransaction:
                 await connection.execute(message, timeout=limit)
             except TimeoutError:
                 self._clean = True  # for the next one: there is none
-                await hang_up(self._pool, connection)
+                await terminate_connection(self._pool, connection)
                 raise
             except asyncpg.InvalidTextRepresentationError as error:
                 if LOST in str(error):
@@ -103,7 +103,7 @@ class PostgresTransaction:
         if self._over:
             raise LedgerError("expected an open transaction, got one that is over: its attempt has ended")
         if self._connection is None:
-            with unavailable():
+            with translate_outages():
                 try:
                     self._connection = await self._begun()
                 except TimeoutError:  # it was idle, and is closed by now like all that were
@@ -112,7 +112,7 @@ class PostgresTransaction:
 
     async def _begun(self) -> "Connection":
         connection = await self._pool.acquire()
-        left = min(max(self._over_at - monotonic(), 0.0) + _SPARE, _LONGEST)
+        left = min(max(self._timeout_at - monotonic(), 0.0) + _SPARE, _LONGEST)
         try:
             await connection.execute(
                 "BEGIN; "
@@ -121,7 +121,7 @@ class PostgresTransaction:
                 timeout=_BEGIN,
             )
         except BaseException:
-            await hang_up(self._pool, connection)
+            await terminate_connection(self._pool, connection)
             await self._pool.release(connection)
             raise
         return connection

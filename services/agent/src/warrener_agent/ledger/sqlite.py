@@ -19,19 +19,19 @@ from pathlib import Path
 from typing import TypeVar
 from uuid import UUID
 
-from warrener_agent.ledger.answers import answers, highest
-from warrener_agent.ledger.checkpoints import Saved
+from warrener_agent.ledger.claim_results import claim_results, highest_attempts
+from warrener_agent.ledger.checkpoints import SavedCheckpoint
 from warrener_agent.ledger.port import (
     Claim,
     Completion,
     Failure,
-    Forgotten,
-    Granted,
+    DeletedRows,
+    ClaimResult,
     LedgerUnavailable,
     Renewal,
 )
 from warrener_agent.ledger.sqlite_claims import ClaimsFile
-from warrener_agent.ledger.sqlite_files import Worker, open_file, unavailable
+from warrener_agent.ledger.sqlite_files import WorkerThread, open_file, translate_outages
 from warrener_agent.ledger.sqlite_transaction import SqliteTransaction, WriteLock
 
 R = TypeVar("R")
@@ -43,7 +43,7 @@ class SqliteLedger:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._claims_path = path.with_name(path.name + "-claims")
-        self._worker = Worker("warrener-ledger")
+        self._worker = WorkerThread("warrener-ledger")
         self._lock = WriteLock(path, self._claims_path)
         self._file: ClaimsFile | None = None
 
@@ -54,7 +54,7 @@ class SqliteLedger:
     def _open(self) -> ClaimsFile:
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            with unavailable(self._path):
+            with translate_outages(self._path):
                 return ClaimsFile(open_file(self._path), open_file(self._claims_path))
         except OSError as error:
             raise LedgerUnavailable(f"expected to write the ledger {self._path}, got: {error}") from error
@@ -74,10 +74,10 @@ class SqliteLedger:
         self._started()
         return datetime.now(UTC)
 
-    async def claim(self, claims: Sequence[Claim], *, agent_id: str, lease: timedelta) -> list[Granted]:
-        wanted = highest(claims)
+    async def claim(self, claims: Sequence[Claim], *, agent_id: str, lease: timedelta) -> list[ClaimResult]:
+        wanted = highest_attempts(claims)
         granted, found, saved = await self._run(lambda file: file.claim(wanted, agent_id, lease))
-        return answers(claims, granted, found, saved)
+        return claim_results(claims, granted, found, saved)
 
     async def renew(
         self, claims: Sequence[Claim], *, agent_id: str, lease: timedelta, even_awaited: bool = False
@@ -93,7 +93,7 @@ class SqliteLedger:
         return await self._run(lambda file: file.fail(failures, agent_id))
 
     async def save_checkpoints(
-        self, checkpoints: Sequence[Saved], *, agent_id: str, now: datetime
+        self, checkpoints: Sequence[SavedCheckpoint], *, agent_id: str, now: datetime
     ) -> set[UUID]:
         return await self._run(lambda file: file.save_checkpoints(checkpoints, agent_id, now))
 
@@ -115,22 +115,22 @@ class SqliteLedger:
         finally:
             one.end()
 
-    async def forget(
+    async def delete_old(
         self, before: datetime, *, after: datetime | None = None, limit: int = 1000
-    ) -> Forgotten:
+    ) -> DeletedRows:
         """Waits for the handlers' transactions where their file has old completions."""
-        told, there = await self._run(lambda file: file.forget(before, after, limit))
+        deleted, there = await self._run(lambda file: file.delete_old(before, after, limit))
         if not there:
-            return told
-        completions = await self._lock.forget(before, limit)
+            return deleted
+        completions = await self._lock.delete_old(before, limit)
         following = after or datetime.min.replace(tzinfo=UTC) if completions == limit else None
-        return Forgotten(told.rows + completions, told.completions + completions, told.after or following)
+        return DeletedRows(deleted.rows + completions, deleted.completions + completions, deleted.after or following)
 
     async def _run(self, work: Callable[[ClaimsFile], R]) -> R:
         file = self._started()
 
         def guarded() -> R:
-            with unavailable(self._path):
+            with translate_outages(self._path):
                 return work(file)
 
         return await self._worker.run(guarded)

@@ -8,16 +8,16 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from warrener_agent.ledger.answers import Found
-from warrener_agent.ledger.checkpoints import Saved, saved_of
-from warrener_agent.ledger.port import Claim, Completion, Failure, Forgotten
-from warrener_agent.ledger.records import (
-    failure_of,
-    failure_text,
-    follow_ups_of,
-    follow_ups_text,
+from warrener_agent.ledger.claim_results import Found
+from warrener_agent.ledger.checkpoints import SavedCheckpoint, parse_checkpoint
+from warrener_agent.ledger.port import Claim, Completion, Failure, DeletedRows
+from warrener_agent.ledger.row_codec import (
+    decode_failure,
+    encode_failure,
+    decode_follow_ups,
+    encode_follow_ups,
 )
-from warrener_agent.ledger.sqlite_files import immediate, moment
+from warrener_agent.ledger.sqlite_files import immediate_transaction, timestamp_text
 
 _CLAIMS = """
     CREATE TABLE IF NOT EXISTS warrener_claims (
@@ -28,7 +28,7 @@ _CLAIMS = """
 """
 _CLAIMED = "CREATE INDEX IF NOT EXISTS warrener_claims_claimed ON warrener_claims (claimed_at)"
 _NOW = "strftime('%Y-%m-%dT%H:%M:%f000+00:00', 'now')"
-"""As `moment` writes it."""
+"""As `timestamp_text` writes it."""
 
 _CHECKPOINTS = """
     CREATE TABLE IF NOT EXISTS warrener_checkpoints (
@@ -152,7 +152,7 @@ class ClaimsFile:
         self._effects, self._claims = effects, claims
         claims.execute(_CLAIMS)
         claims.execute(_CHECKPOINTS)
-        with immediate(claims):
+        with immediate_transaction(claims):
             _add_columns(claims)
             claims.execute(_CLAIMED)
 
@@ -161,32 +161,32 @@ class ClaimsFile:
         self._effects.close()
 
     def ping(self) -> None:
-        with immediate(self._claims):
+        with immediate_transaction(self._claims):
             self._effects.execute("SELECT 1").fetchone()
 
     def claim(
         self, claims: Sequence[Claim], agent_id: str, lease: timedelta
-    ) -> tuple[set[Claim], dict[UUID, Found], dict[UUID, Saved]]:
+    ) -> tuple[set[Claim], dict[UUID, Found], dict[UUID, SavedCheckpoint]]:
         """Which were granted, what stands in the way of the others, and what was saved of those granted."""
-        with immediate(self._claims):
+        with immediate_transaction(self._claims):
             found = self._completed([claim.job_id for claim in claims])
-            asked = [claim for claim in claims if claim.job_id not in found] if found else claims
+            open_claims = [claim for claim in claims if claim.job_id not in found] if found else claims
             now = datetime.now(UTC)  # not before: the lock may have been waited for
             values = {
-                "batch": _pairs(asked),
+                "batch": _pairs(open_claims),
                 "agent": agent_id,
-                "now": moment(now),
-                "until": moment(now + lease),
+                "now": timestamp_text(now),
+                "until": timestamp_text(now + lease),
             }
             rows = self._claims.execute(_CLAIM, values).fetchall()
-            told = [(UUID(job), attempt, text) for job, attempt, following, text in rows if following is None]
-            saved = {job: saved_of(job, attempt, text) for job, attempt, text in told if text is not None}
-            if len(told) == len(claims):  # what comes back was granted: all of it, as most often
+            granted_rows = [(UUID(job), attempt, text) for job, attempt, following, text in rows if following is None]
+            saved = {job: parse_checkpoint(job, attempt, text) for job, attempt, text in granted_rows if text is not None}
+            if len(granted_rows) == len(claims):  # what comes back was granted: all of it, as most often
                 return set(claims), found, saved
-            granted = {Claim(job, attempt) for job, attempt, _ in told}
+            granted = {Claim(job, attempt) for job, attempt, _ in granted_rows}
             refused = [claim.job_id for claim in claims if claim not in granted and claim.job_id not in found]
             for job, attempt, cancelled, failure in self._claims.execute(_HELD, (_ids(refused),)).fetchall():
-                ended = failure_of(Claim(UUID(job), attempt), failure)
+                ended = decode_failure(Claim(UUID(job), attempt), failure)
                 found[UUID(job)] = Found(attempt, bool(cancelled), failure=ended)
         return granted, found, saved
 
@@ -194,13 +194,13 @@ class ClaimsFile:
         ids = (_ids(job_ids),)
         here = self._claims.execute(_COMPLETED, ids).fetchall()
         there = self._effects.execute(_COMPLETED, ids).fetchall()
-        told = (_completion(row) for row in (*here, *there))
-        return {one.job_id: Found(one.attempt, cancelled=False, completion=one) for one in told}
+        completions = (_completion(row) for row in (*here, *there))
+        return {one.job_id: Found(one.attempt, cancelled=False, completion=one) for one in completions}
 
     def renew(
         self, claims: Sequence[Claim], agent_id: str, lease: timedelta, *, even_awaited: bool
     ) -> set[UUID]:
-        until = moment(datetime.now(UTC) + lease)
+        until = timestamp_text(datetime.now(UTC) + lease)
         values = {"batch": _pairs(claims), "agent": agent_id, "until": until, "awaited": even_awaited}
         return self._change(_RENEW, values)
 
@@ -213,46 +213,46 @@ class ClaimsFile:
         return self._change(_COMPLETE, {"batch": batch, "agent": agent_id})
 
     def fail(self, failures: Sequence[Failure], agent_id: str) -> set[UUID]:
-        with immediate(self._claims):
+        with immediate_transaction(self._claims):
             over = self._completed([one.job_id for one in failures])
             batch = json.dumps(
                 [
-                    [str(one.job_id), one.attempt, failure_text(one), moment(one.finished_at)]
+                    [str(one.job_id), one.attempt, encode_failure(one), timestamp_text(one.finished_at)]
                     for one in failures
                     if one.job_id not in over
                 ]
             )
-            told = self._claims.execute(_FAIL, {"batch": batch, "agent": agent_id}).fetchall()
-        return {UUID(job) for (job,) in told}
+            failed = self._claims.execute(_FAIL, {"batch": batch, "agent": agent_id}).fetchall()
+        return {UUID(job) for (job,) in failed}
 
-    def save_checkpoints(self, checkpoints: Sequence[Saved], agent_id: str, now: datetime) -> set[UUID]:
+    def save_checkpoints(self, checkpoints: Sequence[SavedCheckpoint], agent_id: str, now: datetime) -> set[UUID]:
         batch = json.dumps([[str(one.job_id), *one[1:]] for one in checkpoints])
-        return self._change(_SAVE, {"batch": batch, "agent": agent_id, "now": moment(now)})
+        return self._change(_SAVE, {"batch": batch, "agent": agent_id, "now": timestamp_text(now)})
 
     def cancel(self, job_ids: Collection[UUID], now: datetime) -> None:
-        self._change(_CANCEL, {"batch": _ids(job_ids), "now": moment(now)})
+        self._change(_CANCEL, {"batch": _ids(job_ids), "now": timestamp_text(now)})
 
-    def forget(self, before: datetime, after: datetime | None, limit: int) -> tuple[Forgotten, bool]:
+    def delete_old(self, before: datetime, after: datetime | None, limit: int) -> tuple[DeletedRows, bool]:
         """One batch of this file, and whether the handlers' file has old completions too."""
-        asked: dict[str, Any] = {
-            "before": moment(before),
-            "after": moment(after) if after else "",
+        parameters: dict[str, Any] = {
+            "before": timestamp_text(before),
+            "after": timestamp_text(after) if after else "",
             "limit": limit,
         }
-        with immediate(self._claims):
-            completions = self._claims.execute(FORGET_COMPLETIONS, asked).rowcount
-            end = self._claims.execute(_PAGE_END, asked).fetchone()
-            asked["end"] = end[0] if end else asked["before"]
-            gone = [job for (job,) in self._claims.execute(_FORGET_CLAIMS, asked).fetchall()]
+        with immediate_transaction(self._claims):
+            completions = self._claims.execute(FORGET_COMPLETIONS, parameters).rowcount
+            end = self._claims.execute(_PAGE_END, parameters).fetchone()
+            parameters["end"] = end[0] if end else parameters["before"]
+            gone = [job for (job,) in self._claims.execute(_FORGET_CLAIMS, parameters).fetchall()]
             self._claims.execute(_FORGET_CHECKPOINTS, {"jobs": json.dumps(gone)})
-            there = self._effects.execute(_OLD_COMPLETION, (asked["before"],)).fetchone() is not None
+            there = self._effects.execute(_OLD_COMPLETION, (parameters["before"],)).fetchone() is not None
         following = after or datetime.min.replace(tzinfo=UTC) if completions == limit else None
         if end:
             following = datetime.fromisoformat(end[0])
-        return Forgotten(completions + len(gone), completions, following), there
+        return DeletedRows(completions + len(gone), completions, following), there
 
     def _change(self, statement: str, values: Mapping[str, object]) -> set[UUID]:
-        with immediate(self._claims):
+        with immediate_transaction(self._claims):
             return {UUID(job) for (job,) in self._claims.execute(statement, values).fetchall()}
 
 
@@ -260,7 +260,7 @@ def _add_columns(claims: sqlite3.Connection) -> None:
     """Give a table of an earlier version its columns; its rows count as claimed now, and none is written."""
     known = {row[1] for row in claims.execute("PRAGMA table_info(warrener_claims)")}
     if "claimed_at" not in known:
-        now = moment(datetime.now(UTC))
+        now = timestamp_text(datetime.now(UTC))
         claims.execute(f"ALTER TABLE warrener_claims ADD COLUMN claimed_at TEXT NOT NULL DEFAULT '{now}'")
     if "next_attempt" not in known:
         claims.execute("ALTER TABLE warrener_claims ADD COLUMN next_attempt INTEGER")
@@ -272,9 +272,9 @@ def columns(completion: Completion) -> list[Any]:
         str(completion.job_id),
         completion.attempt,
         completion.result_text,
-        follow_ups_text(completion.follow_ups),
-        moment(completion.started_at),
-        moment(completion.finished_at),
+        encode_follow_ups(completion.follow_ups),
+        timestamp_text(completion.started_at),
+        timestamp_text(completion.finished_at),
     ]
 
 
@@ -284,7 +284,7 @@ def _completion(row: tuple[str, int, str, str, str, str]) -> Completion:
         UUID(job),
         attempt,
         result,
-        follow_ups_of(follow_ups),
+        decode_follow_ups(follow_ups),
         datetime.fromisoformat(started_at),
         datetime.fromisoformat(finished_at),
     )

@@ -16,7 +16,7 @@ from uuid import UUID
 from warrener_agent.ledger.port import LedgerUnavailable
 
 R = TypeVar("R")
-BUSY = 5.0
+BUSY_TIMEOUT = 5.0
 """Seconds to wait for the claims' lock, which is held for milliseconds: longer means that something is
 wrong."""
 
@@ -31,10 +31,10 @@ COMPLETIONS_BY_END = """
 """
 
 
-def open_file(path: Path, *, patience: float = BUSY) -> sqlite3.Connection:
+def open_file(path: Path, *, patience: float = BUSY_TIMEOUT) -> sqlite3.Connection:
     """A connection that commits only to the disk, and begins and ends transactions only where we say so."""
     connection = sqlite3.connect(path, timeout=patience, isolation_level=None, check_same_thread=False)
-    _prepare(connection, monotonic() + BUSY)
+    _prepare(connection, monotonic() + BUSY_TIMEOUT)
     return connection
 
 
@@ -57,7 +57,7 @@ def _prepare(connection: sqlite3.Connection, deadline: float) -> None:
 
 
 @contextmanager
-def immediate(connection: sqlite3.Connection) -> Generator[None]:
+def immediate_transaction(connection: sqlite3.Connection) -> Generator[None]:
     """A transaction that holds the write lock from its first moment: it never has to start over."""
     connection.execute("BEGIN IMMEDIATE")
     try:
@@ -69,7 +69,7 @@ def immediate(connection: sqlite3.Connection) -> Generator[None]:
 
 
 @contextmanager
-def unavailable(path: Path) -> Generator[None]:
+def translate_outages(path: Path) -> Generator[None]:
     """A locked, full or vanished database is LedgerUnavailable."""
     try:
         yield
@@ -77,15 +77,15 @@ def unavailable(path: Path) -> Generator[None]:
         raise LedgerUnavailable(f"expected the ledger {path} to answer, got: {error}; try again") from error
 
 
-def moment(value: datetime) -> str:
+def timestamp_text(value: datetime) -> str:
     """A time as a column: UTC, and texts compare as the times do."""
     return value.astimezone(UTC).isoformat(timespec="microseconds")
 
 
-def plain(value: Any) -> Any:
+def to_sqlite(value: Any) -> Any:
     """A parameter of a handler's statement as SQLite can keep it."""
     if isinstance(value, Enum):
-        return plain(value.value)
+        return to_sqlite(value.value)
     if isinstance(value, datetime | date | time):
         return value.isoformat()
     if isinstance(value, UUID | Decimal | PurePath):
@@ -93,13 +93,13 @@ def plain(value: Any) -> Any:
     return value
 
 
-def rows(cursor: sqlite3.Cursor) -> Iterable[dict[str, Any]]:
+def rows_as_dicts(cursor: sqlite3.Cursor) -> Iterable[dict[str, Any]]:
     """The rows of a result by column name."""
     names = [column[0] for column in cursor.description or ()]
     return (dict(zip(names, row, strict=True)) for row in cursor)
 
 
-class Worker:
+class WorkerThread:
     """One thread of its own, so that a slow disk never stops the event loop. What is begun there ends there,
     even if the asker has gone meanwhile."""
 
@@ -113,7 +113,7 @@ class Worker:
             self._thread = ThreadPoolExecutor(1, thread_name_prefix=self._name)
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
-    def tell(self, work: Callable[[], None]) -> None:
+    def submit(self, work: Callable[[], None]) -> None:
         """Do it after what was asked before; nobody waits for it."""
         if self._thread is not None:
             self._thread.submit(work)

@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 
 from warrener_agent.ledger.port import Claim, Completion, LedgerError
 from warrener_agent.ledger.sqlite_claims import FORGET_COMPLETIONS, columns
-from warrener_agent.ledger.sqlite_files import Worker, immediate, moment, open_file, plain, rows, unavailable
-from warrener_agent.ledger.statements import numbered, refuse_control
+from warrener_agent.ledger.sqlite_files import WorkerThread, immediate_transaction, timestamp_text, open_file, to_sqlite, rows_as_dicts, translate_outages
+from warrener_agent.ledger.statements import number_parameters, reject_transaction_control
 
 R = TypeVar("R")
 _PATIENCE = 0.25
@@ -45,7 +45,7 @@ class _Files:
         """Commit with the completion, if the claim still holds: nobody can take it while we look and
         commit."""
         try:
-            with immediate(self._claims):
+            with immediate_transaction(self._claims):
                 mine = self._claims.execute(
                     _STILL_MINE, (str(claim.job_id), claim.attempt, agent_id)
                 ).fetchone()
@@ -74,7 +74,7 @@ class WriteLock:
         self.path = path
         self._claims_path = claims_path
         self._turn = asyncio.Lock()
-        self._worker = Worker("warrener-effects")
+        self._worker = WorkerThread("warrener-effects")
         self._files: _Files | None = None
 
     async def acquire(self) -> None:
@@ -93,7 +93,7 @@ class WriteLock:
         run."""
         if self._files is not None:
             self._files.effects.interrupt()
-        self._worker.tell(self._rollback)
+        self._worker.submit(self._rollback)
         self._turn.release()
 
     async def run(self, work: Callable[[_Files], R]) -> R:
@@ -101,7 +101,7 @@ class WriteLock:
 
         def opened() -> R:
             if self._files is None:
-                with unavailable(self.path):
+                with translate_outages(self.path):
                     self._files = _Files(
                         open_file(self.path, patience=_PATIENCE), open_file(self._claims_path)
                     )
@@ -113,7 +113,7 @@ class WriteLock:
         if self._files is not None:
             self._files.rollback()
 
-    async def forget(self, before: datetime, limit: int) -> int:
+    async def delete_old(self, before: datetime, limit: int) -> int:
         """Delete some completions that are older, when no handler writes."""
         await self.acquire()
         try:
@@ -122,11 +122,11 @@ class WriteLock:
             self.release()
 
     def _forget(self, files: _Files, before: datetime, limit: int) -> int:
-        with unavailable(self.path):
-            asked = {"before": moment(before), "limit": limit}
-            told = files.effects.execute(FORGET_COMPLETIONS, asked).rowcount
+        with translate_outages(self.path):
+            values = {"before": timestamp_text(before), "limit": limit}
+            deleted = files.effects.execute(FORGET_COMPLETIONS, values).rowcount
             files.effects.execute("COMMIT")
-            return told
+            return deleted
 
     async def close(self) -> None:
         """Roll back what is open, and close the files. May be called twice."""
@@ -149,7 +149,7 @@ class SqliteTransaction:
     async def execute(
         self, statement: str, parameters: Mapping[str, Any] | Sequence[Mapping[str, Any]] = ()
     ) -> list[Mapping[str, Any]]:
-        refuse_control(statement)
+        reject_transaction_control(statement)
         async with self._one_at_a_time:
             await self._begin()
             return await self._lock.run(lambda files: _execute(files.effects, statement, parameters))
@@ -168,7 +168,7 @@ class SqliteTransaction:
                 self.end()
 
     def _record(self, files: _Files, completion: Completion) -> bool:
-        with unavailable(self._lock.path):
+        with translate_outages(self._lock.path):
             return files.record(completion, self._claim, self._agent_id)
 
     async def _begin(self) -> None:
@@ -194,12 +194,12 @@ def _execute(
     parameters: Mapping[str, Any] | Sequence[Mapping[str, Any]],
 ) -> list[Mapping[str, Any]]:
     if isinstance(parameters, Mapping):
-        values = {name: plain(value) for name, value in parameters.items()}
-        return list(rows(connection.execute(statement, values)))
+        values = {name: to_sqlite(value) for name, value in parameters.items()}
+        return list(rows_as_dicts(connection.execute(statement, values)))
     if not parameters:
         # No rows for a statement that wants some: once for each is not at all.
-        return [] if numbered(statement).names else list(rows(connection.execute(statement)))
+        return [] if number_parameters(statement).names else list(rows_as_dicts(connection.execute(statement)))
     connection.executemany(
-        statement, ({name: plain(value) for name, value in one.items()} for one in parameters)
+        statement, ({name: to_sqlite(value) for name, value in one.items()} for one in parameters)
     )
     return []

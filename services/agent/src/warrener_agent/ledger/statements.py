@@ -22,7 +22,7 @@ _CONTROL: Final = re.compile(
 )
 
 
-class Numbered(NamedTuple):
+class NumberedStatement(NamedTuple):
     """A statement with `$1`, `$2` … and the name that each of them stands for."""
 
     text: str
@@ -30,7 +30,7 @@ class Numbered(NamedTuple):
 
 
 @lru_cache(maxsize=512)
-def numbered(statement: str) -> Numbered:
+def number_parameters(statement: str) -> NumberedStatement:
     """`statement` with its named parameters (`:name`) numbered as PostgreSQL wants them; strings, quoted
     names, comments and casts are left alone."""
     places: dict[str, int] = {}
@@ -40,10 +40,10 @@ def numbered(statement: str) -> Numbered:
         return token[0] if name is None else f"${places.setdefault(name, len(places) + 1)}"
 
     text = _TOKENS.sub(replace, statement)
-    return Numbered(text, tuple(places))
+    return NumberedStatement(text, tuple(places))
 
 
-def refuse_control(statement: str) -> None:
+def reject_transaction_control(statement: str) -> None:
     """Raise ValueError for what would end the transaction under the agent's hands."""
     if _CONTROL.match(statement):
         raise ValueError(

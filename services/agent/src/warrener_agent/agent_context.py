@@ -1,0 +1,44 @@
+"""What all parts of one agent share."""
+
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from functools import cached_property
+
+from warrener_agent.executors.restarts import Restarts
+from warrener_agent.breaker_filter import BreakerFilter
+from warrener_agent.ledger.port import Ledger
+from warrener_agent.run_table import RunTable
+from warrener_agent.settings import AgentSettings
+from warrener_agent.status_events import EventFactory
+from warrener_contracts.topology import Queue, control_queue
+from warrener_runtime.bus.port import Bus
+from warrener_runtime.clock import Clock, Entropy
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentContext:
+    """One agent's identity, its seams, and the table of what it runs."""
+
+    agent_id: str
+    queues: tuple[str, ...]
+    bus: Bus
+    ledger: Ledger
+    clock: Clock
+    entropy: Entropy
+    settings: AgentSettings
+    running: RunTable
+    event_factory: EventFactory
+    breaker_filter: BreakerFilter
+    restarts: Restarts = field(default_factory=Restarts)
+
+    @cached_property
+    def own_control_queue(self) -> Queue:
+        """Its own queue for control. Its name is new at each start: the broker may not have noticed yet that
+        the one before is gone."""
+        queue = control_queue(self.agent_id, self.queues)
+        return replace(queue, name=f"{queue.name}.{self.entropy.new_id().hex[-8:]}")
+
+    @property
+    def lease(self) -> timedelta:
+        """How long a claim holds without being renewed."""
+        return timedelta(seconds=self.settings.agent_lease)

@@ -1,0 +1,136 @@
+"""What stands between the agent and a program: `python -I -S program_supervisor.py REQUEST`.
+
+It starts the program within its limits, adopts whatever that leaves behind, tells the agent how it ended and
+what it used, and kills all of it when the agent is gone. It is a script of its own that imports nothing but
+the standard library, so that it is there in some milliseconds. REQUEST is JSON; see `LaunchRequest`.
+"""
+
+import ctypes
+import json
+import os
+import resource
+import select
+import signal
+import sys
+from contextlib import suppress
+from typing import Any, NoReturn, TypedDict
+
+_SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER
+
+
+class LaunchRequest(TypedDict):
+    """What the agent asks for. `limits` are numbers of the kernel with a soft and a hard value."""
+
+    argv: list[str]
+    cwd: str
+    umask: int | None
+    user: tuple[int, int] | None
+    limits: list[tuple[int, int, int]]
+    control: int
+
+
+def main() -> NoReturn:
+    """Do what was ordered."""
+    request: LaunchRequest = json.loads(sys.argv[1])
+    os.set_inheritable(request["control"], False)  # noqa: FBT003 - it takes no name
+    if sys.platform == "linux":
+        with suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
+    woken, waker = os.pipe()
+    os.set_blocking(waker, False)
+    signal.signal(signal.SIGCHLD, lambda number, frame: None)
+    signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
+    if not os.read(request["control"], 1):  # until the agent has put us where the program shall be
+        os._exit(1)
+    program = _start(request)
+    _redirect_streams_to_null()
+    result = _watch(program, request["control"], woken)
+    os.write(request["control"], json.dumps(result).encode() + b"\n")
+    while os.read(request["control"], 1024):  # the agent kills us, with all that is left below us
+        pass
+    _end(program)
+
+
+def _start(request: LaunchRequest) -> int:
+    failed, fail = os.pipe()  # closed by a successful exec
+    pid = os.fork()
+    if pid == 0:
+        try:
+            _exec_program(request)
+        except BaseException as error:  # noqa: BLE001 - whatever it is, the agent must hear of it
+            os.write(fail, f"{type(error).__name__}: {error}".encode())
+        os._exit(127)
+    os.close(fail)
+    why = os.read(failed, 4096)
+    os.close(failed)
+    if why:
+        os.write(request["control"], json.dumps({"failed": why.decode(errors="replace")}).encode() + b"\n")
+    return pid
+
+
+def _exec_program(request: LaunchRequest) -> None:
+    """The program, from here on."""
+    os.setpgid(0, 0)  # what it sends to its own group is not for its keeper
+    signal.set_wakeup_fd(-1)
+    for number in (signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(number, signal.SIG_DFL)
+    for limit, soft, hard in request["limits"]:
+        now = resource.getrlimit(limit)[1]
+        most = hard if now == resource.RLIM_INFINITY else min(hard, now)
+        resource.setrlimit(limit, (min(soft, most), most))
+    if request["umask"] is not None:
+        os.umask(request["umask"])
+    if request["user"] is not None:
+        uid, gid = request["user"]
+        os.setgroups([])
+        os.setgid(gid)
+        os.setuid(uid)
+    os.chdir(request["cwd"])
+    os.execvp(request["argv"][0], request["argv"])  # noqa: S606 - no shell is what is wanted
+
+
+def _redirect_streams_to_null() -> None:
+    """The program's own streams are to end with the program."""
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for stream in (0, 1, 2):
+        os.dup2(nothing, stream)
+
+
+def _watch(program: int, control: int, woken: int) -> dict[str, Any]:
+    """How the program ended."""
+    while True:
+        result = _reap(program)
+        if result is not None:
+            return result
+        ready, _, _ = select.select([control, woken], [], [])
+        if control in ready and not os.read(control, 1024):
+            _end(program)
+        if woken in ready:
+            os.read(woken, 1024)
+
+
+def _reap(program: int) -> dict[str, Any] | None:
+    """Bury all who have ended; what is to be told if the program is among them."""
+    with suppress(ChildProcessError):
+        while True:
+            pid, status, used = os.wait4(-1, os.WNOHANG)
+            if pid == 0:
+                return None
+            if pid == program:
+                return {
+                    "code": os.waitstatus_to_exitcode(status),
+                    "cpu": used.ru_utime + used.ru_stime,
+                    "memory": used.ru_maxrss * (1 if sys.platform == "darwin" else 1024),
+                }
+    return None
+
+
+def _end(program: int) -> NoReturn:
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(program, signal.SIGKILL)
+    os.killpg(0, signal.SIGKILL)
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    main()

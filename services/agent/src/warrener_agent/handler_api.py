@@ -1,0 +1,159 @@
+"""The agent's side of a running attempt: its transaction, its follow-ups, its progress."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+from types import TracebackType
+from typing import Any, Self
+from uuid import UUID
+
+from warrener_agent.context import Parameters, FollowUpSpec
+from warrener_agent.follow_ups import FollowUps
+from warrener_agent.ledger.port import Claim, Completion, FollowUp, Ledger, LedgerError, OpenTransaction
+from warrener_agent.handler_heartbeat import HandlerHeartbeat
+from warrener_runtime.telemetry import TraceContext
+
+LEASE_ENDED = "expected a claim that holds, got one whose lease has ended; the attempt is stopped"
+
+Progress = Callable[[float, str], None]
+Save = Callable[[str], None]
+
+
+class LocalHandlerPort:
+    """A `HandlerPort` in the agent's event loop. It must be closed whatever happens: by `async with`, or at once by
+    `close_unused`."""
+
+    __slots__ = (
+        "_agent_id",
+        "_claim",
+        "_closed",
+        "_context",
+        "_follow_ups",
+        "_ledger",
+        "_progress",
+        "_save",
+        "_stack",
+        "_statements",
+        "_time_left",
+        "_transaction",
+        "lease_check",
+        "progress_value",
+        "heartbeat",
+        "stopping",
+    )
+
+    def __init__(  # noqa: PLR0917 - what a handler may use, each of another part of the agent
+        self,
+        ledger: Ledger,
+        claim: Claim,
+        agent_id: str,
+        context: TraceContext,
+        progress: Progress,
+        save: Save,
+        time_left: Callable[[], float],
+    ) -> None:
+        self._ledger, self._claim, self._agent_id, self._context = ledger, claim, agent_id, context
+        self._progress, self._save, self._time_left = progress, save, time_left
+        self._closed = False
+        self.progress_value: tuple[float, str] | None = None
+        self.heartbeat: HandlerHeartbeat | None = None  # where silence is watched
+        self.stopping = False
+        self.lease_check: Callable[[], bool] | None = None  # True once the lease has ended
+        # Most handlers ask for none of these.
+        self._follow_ups: FollowUps | None = None
+        self._stack: AsyncExitStack | None = None
+        self._transaction: OpenTransaction | None = None
+        self._statements: set[asyncio.Task[list[Mapping[str, Any]]]] | None = None
+
+    async def execute(self, statement: str, parameters: Parameters) -> list[Mapping[str, Any]]:
+        if self._closed:
+            raise LedgerError("expected an open transaction, got one that is over: its attempt has ended")
+        self._check_lease()
+        # A task of its own, so that closing can end it whichever thread waits for it.
+        work = asyncio.create_task(self._execute(statement, parameters))
+        statements = self._statements = self._statements if self._statements is not None else set()
+        statements.add(work)
+        work.add_done_callback(statements.discard)
+        return await work
+
+    async def _execute(self, statement: str, parameters: Parameters) -> list[Mapping[str, Any]]:
+        if self._transaction is None:
+            opening = self._ledger.transaction(
+                self._claim, agent_id=self._agent_id, time_left=self._time_left()
+            )
+            self._stack = self._stack or AsyncExitStack()
+            self._transaction = await self._stack.enter_async_context(opening)
+        return await self._transaction.execute(statement, parameters)
+
+    def execute_blocking(self, statement: str, parameters: Parameters) -> list[Mapping[str, Any]]:
+        raise RuntimeError(
+            "expected `await (await job.transaction()).execute(...)` in a coroutine, got "
+            "transaction_sync(): it "
+            "would stop the whole agent while it waits"
+        )
+
+    def request(self, spec: FollowUpSpec) -> UUID:
+        self._check_lease()
+        if self._follow_ups is None:
+            self._follow_ups = FollowUps(self._claim.job_id, self._context)
+        return self._follow_ups.add(spec)
+
+    def progress(self, fraction: float, note: str) -> None:
+        if not self._closed and not self.lease_ended():
+            self.progress_value = fraction, note
+            self.alive()
+            self._progress(fraction, note)
+
+    def checkpoint(self, state_text: str) -> None:
+        if not self._closed and not self.lease_ended():
+            self.alive()
+            self._save(state_text)
+
+    def lease_ended(self) -> bool:
+        """True if the lease has ended, as after a freeze: another agent may run the job. From any thread."""
+        return self.lease_check is not None and self.lease_check()
+
+    def _check_lease(self) -> None:
+        if self.lease_ended():
+            raise LedgerError(LEASE_ENDED)
+
+    def alive(self) -> None:
+        if self.heartbeat is not None and not self.stopping:  # what is said then does not change why
+            self.heartbeat.beat()
+
+    @property
+    def follow_ups(self) -> tuple[FollowUp, ...]:
+        """What the handler has asked for."""
+        return () if self._follow_ups is None else self._follow_ups.all()
+
+    def close_unused(self) -> bool:
+        """Close it if that needs no waiting: False where a statement was sent, and `async with` is needed."""
+        if self._statements is not None:
+            return False
+        self._closed = True
+        return True
+
+    async def complete(self, completion: Completion) -> bool | None:
+        """Commit the transaction with the completion: whether it was accepted. None if there is no
+        transaction."""
+        return None if self._transaction is None else await self._transaction.complete(completion)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Nothing of the handler gets through any more; what was not completed is rolled back."""
+        self._closed = True
+        if self._statements is not None:
+            await asyncio.shield(self._end_transaction(self._statements))
+
+    async def _end_transaction(self, open_statements: set[asyncio.Task[list[Mapping[str, Any]]]]) -> None:
+        statements = set(open_statements)
+        for statement in statements:
+            statement.cancel()
+        if statements:
+            await asyncio.wait(statements)
+        if self._stack is not None:
+            await self._stack.aclose()

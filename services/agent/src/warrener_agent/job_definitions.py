@@ -1,0 +1,170 @@
+"""A job type as an agent serves it: the declaration for the others, and the handler."""
+
+import importlib
+import inspect
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import reduce
+from typing import Any, Literal
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from warrener_agent.errors import ErrorRules
+from warrener_agent.failures import JobDefinitionError
+from warrener_agent.isolation import Isolation, IsolationOptions, build_isolation
+from warrener_agent.signature import Handler, Signature, read_signature
+from warrener_contracts.circuit_breaker import BreakerPolicy
+from warrener_contracts.events import JobTypeDeclaration
+from warrener_contracts.policy import Backoff, Guarantee, JobPolicy
+
+ExecutorName = Literal["coroutine", "thread", "process", "command"]
+_DEFINITIONS = "__warrener_jobs__"
+
+
+class JobOptions(IsolationOptions, total=False):
+    """What a job type may choose; what it leaves out has the default of `JobPolicy` and `Isolation`."""
+
+    max_attempts: int
+    max_losses: int
+    max_deaths: int
+    timeout: timedelta | float | str
+    start_timeout: timedelta | float | str
+    heartbeat_timeout: timedelta | float | str
+    backoff: Backoff
+    max_age: timedelta | float | str
+    max_snoozes: int
+    per_message: int
+    depends_on: str | Sequence[str]
+    breaker: BreakerPolicy | bool
+
+
+@dataclass(frozen=True, slots=True)
+class JobDefinition:
+    """One job type of an agent."""
+
+    declaration: JobTypeDeclaration
+    handler: Handler
+    signature: Signature
+    executor: ExecutorName
+    isolation: Isolation
+
+    @property
+    def name(self) -> str:
+        return self.declaration.name
+
+
+def define_job(
+    name: str,
+    handler: Handler,
+    *,
+    queue: str,
+    guarantee: Guarantee | str,
+    executor: ExecutorName | None,
+    errors: ErrorRules,
+    options: JobOptions,
+    signature: Signature | None = None,
+) -> JobDefinition:
+    """The job type `name`, run by `handler`; with a `signature` that is not its own, `handler` makes the
+    order to a program. Raises JobDefinitionError that says what is wrong with it."""
+    if inspect.isgeneratorfunction(handler) or inspect.isasyncgenfunction(handler):
+        raise JobDefinitionError(f"{name}: expected a handler that returns its result, got a generator")
+    chosen = _executor(name, handler, executor) if signature is None else "command"
+    if chosen == "command" and "heartbeat_timeout" in options:
+        raise JobDefinitionError(
+            f"{name}: expected no heartbeat_timeout for a program, which cannot say that it lives;"
+            " give it a timeout"
+        )
+    if chosen != "coroutine" and options.get("per_message", 1) != 1:
+        raise JobDefinitionError(
+            f"{name}: expected per_message for an `async def` handler alone, got it with executor {chosen}:"
+            " those that share a message run at once"
+        )
+    isolation = build_isolation(name, chosen, options)
+    signature = signature or read_signature(handler, name)
+    try:
+        declaration = JobTypeDeclaration(
+            name=name,
+            queue=queue,
+            arguments_schema=signature.arguments_schema,
+            result_schema=signature.result_schema,
+            guarantee=Guarantee(guarantee),
+            policy=_policy(name, errors, options),
+            description=inspect.getdoc(handler) or "",
+        )
+    except ValidationError as error:
+        raise JobDefinitionError(f"{name}: {'; '.join(map(_problem, error.errors()))}") from error
+    except ValueError as error:
+        raise JobDefinitionError(f"{name}: {error}; one of {', '.join(Guarantee)}") from error
+    definition = JobDefinition(declaration, handler, signature, chosen, isolation)
+    _register(definition)
+    return definition
+
+
+def _policy(name: str, errors: ErrorRules, options: JobOptions) -> JobPolicy:
+    if unknown := sorted(options.keys() - JobOptions.__annotations__.keys()):
+        known = ", ".join(sorted(JobOptions.__annotations__))
+        raise JobDefinitionError(f"{name}: expected options among {known}, got {', '.join(unknown)}")
+    return JobPolicy.model_validate({**options, **_breaking(options), **errors.to_policy(name)})
+
+
+def _breaking(options: JobOptions) -> dict[str, Any]:
+    """One name may stand alone, and True is the usual breaker."""
+    needed = options.get("depends_on", ())
+    chosen = options.get("breaker", False)
+    return {
+        "depends_on": (needed,) if isinstance(needed, str) else tuple(needed),
+        "breaker": (BreakerPolicy() if chosen else None) if isinstance(chosen, bool) else chosen,
+    }
+
+
+def _problem(found: ErrorDetails) -> str:
+    where = ".".join(str(part) for part in found["loc"])
+    reason = found["msg"].removeprefix("Value error, ")
+    return f"{where}: {reason}" if ", got " in reason else f"{where}: {reason}, got {found['input']!r:.100}"
+
+
+def _executor(name: str, handler: Handler, chosen: ExecutorName | None) -> ExecutorName:
+    waits = inspect.iscoroutinefunction(handler)
+    if chosen is None:
+        return "coroutine" if waits else "thread"
+    if chosen not in ("coroutine", "thread", "process"):
+        raise JobDefinitionError(
+            f'{name}: expected executor "coroutine", "thread" or "process", got {chosen!r}'
+        )
+    if chosen == "coroutine" and not waits:
+        raise JobDefinitionError(
+            f"{name}: expected an `async def` for executor coroutine, got a plain function: it would "
+            "stop the whole "
+            "agent while it runs"
+        )
+    if chosen == "process" and "<locals>" in handler.__qualname__:
+        raise JobDefinitionError(
+            f"{name}: expected a handler at the top of its module for executor process, got "
+            f"{handler.__qualname__}: "
+            "the child process could not find it"
+        )
+    return chosen
+
+
+def _register(definition: JobDefinition) -> None:
+    """On the function itself, where a child process that has imported its module finds it."""
+    jobs: dict[str, JobDefinition] = getattr(definition.handler, _DEFINITIONS, {})
+    setattr(definition.handler, _DEFINITIONS, {**jobs, definition.name: definition})
+
+
+def find_definition(module: str, qualname: str, job_type: str) -> JobDefinition:
+    """The job type of a handler in another process. Raises ImportError that says what was looked for."""
+    found: Callable[..., Any] = reduce(
+        lambda owner, part: getattr(owner, part, None), qualname.split("."), _module(module)
+    )
+    definition: JobDefinition | None = getattr(found, _DEFINITIONS, {}).get(job_type)
+    if definition is None:
+        raise ImportError(f"expected the handler of {job_type} as {module}.{qualname}, found {found!r}")
+    return definition
+
+
+def _module(name: str) -> Any:
+    return sys.modules.get(name) or importlib.import_module(name)

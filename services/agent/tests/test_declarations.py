@@ -1,0 +1,248 @@
+"""What a user writes, and what is said about what cannot be served."""
+
+import enum
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from datetime import date, timedelta
+from pathlib import Path
+from typing import Annotated, Any
+
+import pytest
+from pydantic import BaseModel, Field
+
+from warrener_agent import Agent, JobContext, JobDefinitionError
+from warrener_agent.testing import run
+from warrener_contracts.policy import Backoff, Guarantee
+
+
+class Report(BaseModel):
+    rows: int
+
+
+class Order(BaseModel):
+    number: int
+    tags: set[str] = set()
+
+
+@dataclass
+class Point:
+    x: float
+
+
+class Colour(enum.Enum):
+    RED = "red"
+
+
+agent = Agent()
+
+
+@agent.job("flights.load", max_attempts=5, timeout="2m")
+async def load(job: JobContext, path: Path, *, limit: Annotated[int, Field(ge=1)] = 10) -> Report:
+    """Load one file."""
+    assert isinstance(path, Path)
+    return Report(rows=limit * job.attempt)
+
+
+@agent.job("flights.odd")
+def odd(
+    json: Order, _x: Point, schema: Colour, when: date, model_config: int | None = None
+) -> dict[str, Any]:
+    return {"order": json, "x": _x.x, "colour": schema, "when": when, "n": model_config}
+
+
+def test_the_decorated_function_stays_a_function() -> None:
+    assert odd(Order(number=1), Point(2.0), Colour.RED, date(2026, 1, 1))["x"] == 2.0
+
+
+def test_the_declaration_carries_schemas_policy_and_the_first_words() -> None:
+    declared = agent.definitions["flights.load"].declaration
+    assert declared.policy.max_attempts == 5
+    assert declared.policy.timeout == timedelta(minutes=2)
+    assert declared.guarantee is Guarantee.IDEMPOTENT
+    assert declared.queue == "default"
+    assert declared.description == "Load one file."
+    schema = declared.arguments_schema
+    assert schema["additionalProperties"] is False
+    assert schema["required"] == ["path"]
+    assert set(schema["properties"]) == {"path", "limit"}
+    assert schema["properties"]["limit"]["minimum"] == 1
+    assert declared.result_schema is not None
+    assert declared.result_schema["properties"]["rows"]["type"] == "integer"
+
+
+def test_executors_are_chosen_by_the_kind_of_function() -> None:
+    assert agent.definitions["flights.load"].executor == "coroutine"
+    assert agent.definitions["flights.odd"].executor == "thread"
+
+
+async def test_arguments_and_results_go_through_the_signature() -> None:
+    assert (await run(agent, "flights.load", {"path": "a.csv", "limit": 3}, attempt=2)).result == {"rows": 6}
+    arguments = {
+        "json": {"number": "7", "tags": ["a"]},
+        "_x": {"x": 1},
+        "schema": "red",
+        "when": "2026-11-20",
+    }
+    assert (await run(agent, "flights.odd", arguments)).result == {
+        "order": {"number": 7, "tags": ["a"]},
+        "x": 1.0,
+        "colour": "red",
+        "when": "2026-11-20",
+        "n": None,
+    }
+
+
+@pytest.mark.parametrize(
+    "arguments", [{}, {"path": 3}, {"path": "a", "limit": 0}, {"path": "a", "strange": 1}], ids=str
+)
+async def test_wrong_arguments_are_refused_and_no_retry_mends_it(arguments: dict[str, Any]) -> None:
+    trial = await run(agent, "flights.load", arguments)
+    assert trial.error is not None
+    assert trial.error.kind == "bad_arguments"
+    assert not trial.error.retryable
+    assert "flights.load" in trial.error.message
+
+
+async def test_wrong_results_are_refused() -> None:
+    bad = Agent()
+
+    @bad.job("undeclared")
+    async def undeclared() -> int:
+        return "seven"  # type: ignore[return-value]  # pyright: ignore[reportReturnType]
+
+    @bad.job("huge")
+    async def huge() -> str:
+        return "x" * 2_000_000
+
+    @bad.job("unsendable")
+    async def unsendable() -> Any:
+        return object()
+
+    @bad.job("nul")
+    async def nul() -> dict[str, list[str]]:
+        return {"lines": ["good", "b\0d"]}
+
+    @bad.job("named.nul")
+    async def named_nul() -> dict[str, int]:
+        return {"b\0d": 1}
+
+    @bad.job("half")
+    def half() -> str:
+        return "half a pair: \ud83d"
+
+    @bad.job("nan")
+    async def nan() -> Any:
+        return {"mean": float("nan")}
+
+    @bad.job("endless")
+    async def endless() -> Any:
+        return [1.0, float("-inf")]
+
+    class Measured(BaseModel):
+        mean: float
+
+    @bad.job("nested.nan")
+    async def nested_nan() -> list[Measured]:
+        return [Measured(mean=float("nan"))]
+
+    for name, message in (
+        ("nested.nan", "at '0.mean': expected a finite number, got nan"),
+        ("undeclared", "declare"),
+        ("huge", "at most 1048576 bytes"),
+        ("unsendable", "JSON"),
+        ("nul", "at 'lines.1': expected text that every database can keep, got the character U+0000"),
+        ("named.nul", "U+0000"),
+        ("half", "half a surrogate pair"),
+        ("nan", "at 'mean': expected a finite number, got nan"),
+        ("endless", "expected a finite number, got -inf"),
+    ):
+        trial = await run(bad, name)
+        assert trial.error is not None, name
+        assert trial.error.kind == "bad_result"
+        assert not trial.error.retryable
+        assert message in trial.error.message
+
+
+def positional(path: Path, /) -> None: ...
+def several(*paths: Path) -> None: ...
+def any_name(**names: str) -> None: ...
+def unannotated(path) -> None: ...  # type: ignore[no-untyped-def]  # pyright: ignore[reportUnknownParameterType, reportMissingParameterType]
+def no_result(path: Path): ...  # type: ignore[no-untyped-def]  # pyright: ignore[reportUnknownParameterType, reportMissingParameterType]
+def two_contexts(one: JobContext, two: JobContext) -> None: ...
+def callback(then: Callable[[], None]) -> None: ...
+def unknown_class(one: Agent) -> None: ...
+def unknown_result() -> Agent:
+    return agent
+
+
+async def generator() -> AsyncIterator[int]:
+    yield 1
+
+
+REFUSED: list[tuple[Callable[..., Any], str]] = [
+    (positional, "positional-only"),
+    (several, r"list\[...\]"),
+    (any_name, r"dict\[str, ...\]"),
+    (unannotated, "a type for parameter path"),
+    (no_result, "the type of the result"),
+    (two_contexts, "one JobContext parameter, got one, two"),
+    (callback, "read from JSON"),
+    (unknown_class, "read from JSON"),
+    (unknown_result, "read from JSON"),
+    (generator, "got a generator"),
+]
+
+
+@pytest.mark.parametrize(("handler", "message"), REFUSED, ids=lambda value: getattr(value, "__name__", ""))
+def test_what_cannot_be_served_is_refused_where_it_is_declared(
+    handler: Callable[..., Any], message: str
+) -> None:
+    with pytest.raises(JobDefinitionError, match=message) as refused:
+        Agent().job("some.job")(handler)
+    assert "some.job" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"timeout": "soon"}, "timeout"),
+        ({"max_attempts": 0}, "max_attempts"),
+        ({"queue": "a.b"}, "queue"),
+        ({"guarantee": "perhaps"}, "perhaps"),
+        ({"executor": "gpu"}, "gpu"),
+        ({"executor": "coroutine"}, "async def"),
+    ],
+    ids=str,
+)
+def test_options_are_checked_where_they_are_given(options: dict[str, Any], message: str) -> None:
+    def handler() -> None: ...
+
+    with pytest.raises(JobDefinitionError, match=message):
+        Agent().job("some.job", **options)(handler)
+
+
+def test_a_process_handler_must_be_found_by_another_process() -> None:
+    def local() -> None: ...
+
+    with pytest.raises(JobDefinitionError, match="top of its module"):
+        Agent().job("some.job", executor="process")(local)
+
+
+def test_a_name_is_a_routing_key() -> None:
+    with pytest.raises(JobDefinitionError, match="name"):
+        Agent().job("no blanks")(callback_free)
+
+
+def callback_free() -> None: ...
+
+
+def test_one_name_has_one_handler() -> None:
+    one = Agent()
+    one.job("some.job")(callback_free)
+    one.job("some.job")(callback_free)  # a module that is imported twice
+    with pytest.raises(JobDefinitionError, match="expected one handler"):
+        one.job("some.job")(load)
+    two = Agent()
+    two.job("some.job", backoff=Backoff(limit=timedelta(minutes=1)))(load)
+    with pytest.raises(JobDefinitionError, match="another name"):
+        two.include(one)

@@ -1,0 +1,174 @@
+"""What a handler says of its own job, and which errors its author says are worth another attempt."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from services.agent.tests.stage import Stage
+
+from warrener_agent import Agent, Backoff, JobDefinitionError
+from warrener_agent.ledger import Claim, Ledger
+from warrener_agent.loading import load_agents
+from warrener_agent.testing import run, temporary_ledger
+from warrener_contracts.events import AttemptCancelled, AttemptFailed, ErrorInfo
+
+HERE = Path(__file__).parent
+EXECUTORS = ["coroutine", "thread", "process"]
+
+
+@pytest.fixture
+def agent(monkeypatch: pytest.MonkeyPatch) -> Iterator[Agent]:
+    monkeypatch.setattr(sys, "path", [str(HERE), *sys.path])
+    yield load_agents(["outcome_handlers"])
+    sys.modules.pop("outcome_handlers", None)
+
+
+async def nothing_stayed(ledger: Ledger) -> bool:
+    async with ledger.transaction(Claim(uuid4(), 1), agent_id="reader") as transaction:
+        rows = await transaction.execute("SELECT name FROM sqlite_master WHERE name = 'effects'")
+    return not rows
+
+
+@pytest.mark.parametrize("raises", [True, False], ids=["raised", "returned"])
+@pytest.mark.parametrize("executor", EXECUTORS)
+@pytest.mark.parametrize(
+    ("how", "retryable", "delay", "handler_signal", "message"),
+    [
+        ("fail", False, None, None, "the account is closed"),
+        ("retry", True, 300, None, "the bank is closed"),
+        ("snooze", True, 600, "snoozed", "the file is not there yet"),
+        ("cancel", False, None, "cancelled", "the order was taken back"),
+    ],
+)
+async def test_an_outcome_exception_means_the_same_raised_and_returned_in_every_executor(
+    agent: Agent,
+    *,
+    executor: str,
+    raises: bool,
+    how: str,
+    retryable: bool,
+    delay: Any,
+    handler_signal: Any,
+    message: str,
+) -> None:
+    async with temporary_ledger() as ledger:
+        trial = await run(agent, executor, {"how": how, "raises": raises}, ledger=ledger)
+        assert await nothing_stayed(ledger)
+    assert trial.error is not None
+    assert (trial.error.retryable, trial.retry_after_seconds, trial.handler_signal) == (retryable, delay, handler_signal)
+    assert trial.error.message == message
+    assert (trial.error.stack is not None) is raises, "what is returned was raised by nobody"
+    assert not trial.follow_ups
+
+
+def test_what_may_be_returned_in_place_of_a_result_is_no_part_of_it(agent: Agent) -> None:
+    results = {name: kind.declaration.result_schema for name, kind in agent.definitions.items()}
+    assert results["coroutine"] == {"type": "integer"}
+    assert results["thread"] == {"type": "null"}
+    assert results["process"] == {"anyOf": [{"type": "string"}, {"type": "null"}]}
+
+
+async def test_a_snooze_is_reported_with_its_delay_and_recorded(stage: Stage, agent: Agent) -> None:
+    await stage.enter(agent)
+    arguments = {"how": "snooze", "raises": False}
+    job = await stage.dispatch("coroutine", arguments)
+    reported = await stage.wait_for_event(AttemptFailed, job)
+    assert (reported.data.snoozed, reported.data.retry_after_seconds) == (True, 600)
+    await stage.dispatch("coroutine", arguments, job_id=job)
+    again = await stage.wait_for_event(AttemptFailed, job, times=2)
+    assert again.data == reported.data
+    assert sys.modules["outcome_handlers"].runs == [1], "its dispatch, come again, is answered and not run"
+
+
+async def test_a_cancel_is_reported_as_by_the_handler_and_recorded(stage: Stage, agent: Agent) -> None:
+    await stage.enter(agent)
+    arguments = {"how": "cancel", "raises": True}
+    job = await stage.dispatch("coroutine", arguments)
+    reported = await stage.wait_for_event(AttemptCancelled, job)
+    assert (reported.data.by_handler, reported.data.reason) == (True, "the order was taken back")
+    await stage.dispatch("coroutine", arguments, job_id=job)
+    again = await stage.wait_for_event(AttemptCancelled, job, times=2)
+    assert again.data == reported.data
+    assert sys.modules["outcome_handlers"].runs == [1]
+
+
+# -- errors by class and by name ---------------------------------------------------------------------------
+
+
+async def error_of(agent: Agent, how: str) -> ErrorInfo:
+    error = (await run(agent, "named", {"how": how})).error
+    assert error is not None
+    return error
+
+
+@pytest.mark.parametrize(
+    ("how", "retryable", "by_class"),
+    [
+        ("reset", True, False),  # derives from OSError
+        ("closed", False, True),  # so does this, and no_retry counts before retry_on
+        ("time", False, True),
+        ("key", False, True),
+        ("shy", True, False),
+        ("later", True, False),
+        ("fail", False, False),
+    ],
+)
+async def test_an_error_is_judged_by_its_class_its_bases_and_their_names(
+    agent: Agent, *, how: str, retryable: bool, by_class: bool
+) -> None:
+    error = await error_of(agent, how)
+    assert (error.retryable, error.by_class) == (retryable, by_class)
+
+
+async def test_an_error_names_the_bases_of_its_class(agent: Agent) -> None:
+    error = await error_of(agent, "reset")
+    assert (error.type, error.bases) == ("ConnectionResetError", ("ConnectionError", "OSError", "Exception"))
+
+
+async def test_a_child_process_judges_alike(agent: Agent) -> None:
+    error = (await run(agent, "named.process")).error
+    assert error is not None
+    assert (error.type, error.retryable, error.by_class) == ("outcome_handlers.Closed", False, True)
+
+
+def test_the_declaration_names_them_so_that_a_supervisor_can_judge_every_language(agent: Agent) -> None:
+    policy = agent.definitions["named"].declaration.policy
+    assert policy.retry_on == ("OSError", "*.Shy")
+    assert policy.no_retry == ("outcome_handlers.Closed", "Time*")
+    assert policy.backoff == Backoff.fixed("30s")
+    (catch_all,) = _declared(no_retry=(BaseException,)).no_retry
+    assert catch_all == "*"
+
+
+def _declared(**options: Any) -> Any:
+    one = Agent()
+
+    @one.job("some.job", **options)
+    def handler() -> None: ...
+
+    return one.definitions["some.job"].declaration.policy
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"retry_on": ValueError}, "expected retry_on as a tuple of exception classes or names, got <class"),
+        ({"no_retry": "ValueError"}, "expected no_retry as a tuple .* got 'ValueError'"),
+        ({"no_retry": (ValueError, 7)}, "expected exception classes or names such as .* in no_retry, got 7"),
+        ({"no_retry": (int,)}, "in no_retry, got <class 'int'>"),
+        ({"retry_on": ("",)}, "retry_on.0: String should have at least 1 character, got ''"),
+        ({"max_attemps": 3}, "expected options among backoff, .* got max_attemps"),
+        ({"max_age": "soon"}, "max_age: expected a duration .*, got 'soon'"),
+        ({"max_age": 0}, "max_age: Input should be greater than .*, got 0"),
+        ({"max_snoozes": -1}, "max_snoozes: .* greater than or equal to 0, got -1"),
+        ({"backoff": {"step": "1s", "delays": ["1s"]}}, "backoff: expected step .* or delays .*, got both"),
+        ({"backoff": {"first": "1s", "factor": 0}}, "backoff.factor: .*, got 0"),
+    ],
+    ids=str,
+)
+def test_a_policy_is_checked_where_it_is_declared(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(JobDefinitionError, match=f"some.job: .*{message}"):
+        _declared(**options)
