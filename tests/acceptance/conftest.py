@@ -22,7 +22,7 @@ def warren(tmp_path: Path, vhost_url: str, request: pytest.FixtureRequest) -> It
     one.end()
     if request.session.testsfailed:
         for service in one.services:
-            print(f"--- {service.name}\n{service.said()[-3000:]}")
+            print(f"--- {service.name}\n{service.log_text()[-3000:]}")
 
 
 @pytest.fixture(scope="module")
@@ -39,4 +39,4 @@ def shared_warren(
     broker.drop_vhost(vhost)
     if request.session.testsfailed:
         for service in one.services:
-            print(f"--- {service.name}\n{service.said()[-3000:]}")
+            print(f"--- {service.name}\n{service.log_text()[-3000:]}")

@@ -15,7 +15,7 @@ def open_gate(path: Path) -> None:
     # For reading too: a named pipe can be opened so without waiting for its other end.
     gate = os.open(path, os.O_RDWR)
     os.write(gate, b".")
-    _KEPT.append(gate)  # what was written is gone with the last that has it open
+    _OPEN_GATES.append(gate)  # what was written is gone with the last that has it open
 
 
 def pass_gate(path: Path) -> None:
@@ -24,4 +24,4 @@ def pass_gate(path: Path) -> None:
         gate.read(1)
 
 
-_KEPT: list[int] = []
+_OPEN_GATES: list[int] = []

@@ -89,9 +89,9 @@ def allocates() -> None:
     for _ in range(3):
         if os.fork() == 0:
             break
-    kept: list[bytearray] = []
+    blocks: list[bytearray] = []
     while True:
-        kept.append(bytearray(os.urandom(MIB)))
+        blocks.append(bytearray(os.urandom(MIB)))
         time.sleep(0.005)
 
 

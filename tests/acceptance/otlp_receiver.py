@@ -35,9 +35,9 @@ class Receiver(ThreadingHTTPServer):
 
     def add(self, body: bytes) -> None:
         """One export request."""
-        told = ExportTraceServiceRequest.FromString(body)
+        export = ExportTraceServiceRequest.FromString(body)
         with self._lock:
-            for resource in told.resource_spans:
+            for resource in export.resource_spans:
                 names = {a.key: a.value.string_value for a in resource.resource.attributes}
                 for scope in resource.scope_spans:
                     self._spans += [

@@ -49,8 +49,8 @@ def named(job: JobContext, error: str) -> None:
     raise {"shaky": Shaky, "broken": Broken, "key": KeyError}[error]
 
 
-@agent.job("asks")
-async def asks(job: JobContext, how: str) -> int | Snooze | Cancel | Fail | RetryAfter:
+@agent.job("signals")
+async def signals(job: JobContext, how: str) -> int | Snooze | Cancel | Fail | RetryAfter:
     before = note(job)
     match how:
         case "snooze":

@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import pytest
 from tests.acceptance.gate import make_gate, open_gate
-from tests.acceptance.looking import look
+from tests.acceptance.store_queries import find_job
 from tests.acceptance.warren import ServiceProcess, Warren, until
 
 from warrener_agent.ledger import Claim, open_ledger
@@ -71,7 +71,7 @@ def test_g3_what_a_thawed_agent_does_does_not_count(
         job = client.request("note.write", {"text": "once", "wait": True})
         until(lambda: runs(warren) == [f"begun 1 {pid(frozen)}"], "the first agent to run it")
         if taken > 1:
-            until(lambda: look(warren, job.job_id)[0].state is JobState.RUNNING, "it to be heard of")
+            until(lambda: find_job(warren, job.job_id)[0].state is JobState.RUNNING, "it to be heard of")
         frozen.signal(signal.SIGSTOP)
         other = warren.start("agent", "notes")
         assert job.result(timeout=90) == pid(other), "another agent took over and finished"
@@ -93,7 +93,7 @@ def test_g3_what_a_thawed_agent_does_does_not_count(
         f"woken {pid(frozen)}",
         f"begun 1 {pid(frozen)}",
     ]
-    row, parked = look(warren, job.job_id)
+    row, parked = find_job(warren, job.job_id)
     assert (row.attempt, row.losses, row.failures) == (taken, taken - 1, 0)
     assert row.result == pid(other)
     assert not parked

@@ -140,19 +140,19 @@ async def test_g4_an_agent_killed_around_its_report_repeats_no_effect_and_report
             assert await first.wait() == -signal.SIGKILL
         assert await effects(url) == ["once"], "killed after the effect was committed"
         async with agent_process(tmp_path, vhost_url, url, "never"), asyncio.timeout(60):
-            told = await outcomes(bus, 1 if when == "before" else 2)
-            asked = await requests(bus, 1 if when == "before" else 2)
+            succeeded = await outcomes(bus, 1 if when == "before" else 2)
+            requested = await requests(bus, 1 if when == "before" else 2)
         assert await effects(url) == ["once"]
-        assert {one.data.job_id for one in told} == {job_id}
-        assert len({one.data.result for one in told}) == 1, "one result, by the agent that has done the work"
-        assert len({one.id for one in asked}) == 1, "one follow-up, however often it is asked for"
+        assert {one.data.job_id for one in succeeded} == {job_id}
+        assert len({one.data.result for one in succeeded}) == 1, "one result, by the agent that has done the work"
+        assert len({one.id for one in requested}) == 1, "one follow-up, however often it is asked for"
     finally:
         await bus.close()
 
 
 async def outcomes(bus: Bus, count: int) -> list[AttemptSucceeded]:
     """Wait for so many reports of success; a failure would be a surprise."""
-    told: list[AttemptSucceeded] = []
+    succeeded: list[AttemptSucceeded] = []
     subscription = await bus.subscribe(STATUS_QUEUE.name, prefetch=100)
     async for batch in subscription:
         for delivery in batch:
@@ -160,24 +160,24 @@ async def outcomes(bus: Bus, count: int) -> list[AttemptSucceeded]:
                 assert isinstance(element, DecodedEvent)
                 assert not isinstance(element.event, AttemptFailed), element.event
                 if isinstance(element.event, AttemptSucceeded):
-                    told.append(element.event)
+                    succeeded.append(element.event)
         await subscription.ack(batch)
-        if len(told) >= count:
+        if len(succeeded) >= count:
             await subscription.stop()
-    return told
+    return succeeded
 
 
 async def requests(bus: Bus, count: int) -> list[JobRequested]:
     """Wait for so many requests of follow-ups."""
-    asked: list[JobRequested] = []
+    requested: list[JobRequested] = []
     subscription = await bus.subscribe(REQUESTS_QUEUE.name, prefetch=100)
     async for batch in subscription:
         for delivery in batch:
             for element in decode(delivery.body, delivery.content_type):
                 assert isinstance(element, DecodedEvent)
                 if isinstance(element.event, JobRequested):
-                    asked.append(element.event)
+                    requested.append(element.event)
         await subscription.ack(batch)
-        if len(asked) >= count:
+        if len(requested) >= count:
             await subscription.stop()
-    return asked
+    return requested

@@ -7,7 +7,7 @@ from contextlib import closing
 from typing import Any
 
 import pytest
-from tests.acceptance.looking import buried, story
+from tests.acceptance.store_queries import dead_letter_of, job_history
 from tests.acceptance.warren import ServiceProcess, Warren, until
 
 from warrener_client import JobDied, SyncClient, SyncJob
@@ -26,8 +26,8 @@ NEIGHBOURS = 30
 
 def last_word(agent: ServiceProcess) -> dict[str, Any]:
     """What an agent whose loop was blocked has logged of it."""
-    (said,) = [line for line in agent.log.read_text().splitlines() if '"agent.blocked"' in line]
-    word: dict[str, Any] = json.loads(said)
+    (record_line,) = [line for line in agent.log.read_text().splitlines() if '"agent.blocked"' in line]
+    word: dict[str, Any] = json.loads(record_line)
     return word
 
 
@@ -62,10 +62,10 @@ def test_4_a_coroutine_that_blocks_its_agent_is_quarantined_and_its_neighbours_f
 
 def check_books(warren: Warren, hostile: SyncJob) -> None:
     """It is quarantined by name, with what was seen of each attempt; of the others each was done once."""
-    reason = buried(warren, hostile.job_id).reason
+    reason = dead_letter_of(warren, hostile.job_id).reason
     assert reason.startswith(f"quarantined as poison: {DEATHS} attempts ended with their process: ")
     assert reason.count(": Blocked: ") == DEATHS
-    _, attempts, _ = story(warren, hostile.job_id)
+    _, attempts, _ = job_history(warren, hostile.job_id)
     for each in attempts:
         assert each.error is not None
         assert each.error.flight_record is not None

@@ -14,7 +14,7 @@ from uuid import UUID
 
 import asyncpg
 import pytest
-from tests.acceptance.looking import look
+from tests.acceptance.store_queries import find_job
 from tests.acceptance.warren import ServiceProcess, Warren, until
 from tests.faults.postgres_proxy import PostgresProxy, by_way_of
 from tests.servers.kinds import PostgresServer
@@ -49,8 +49,8 @@ def spans(warren: Warren) -> list[Span]:
     for line in notes.read_text().splitlines() if notes.exists() else []:
         _, attempt, pid, _, at = line.split()
         found.setdefault((pid, attempt), []).append(float(at))
-    told = [Span(int(pid), int(attempt), min(at), max(at)) for (pid, attempt), at in found.items()]
-    return sorted(told, key=lambda span: span.begun)
+    spans_found = [Span(int(pid), int(attempt), min(at), max(at)) for (pid, attempt), at in found.items()]
+    return sorted(spans_found, key=lambda span: span.begun)
 
 
 def check_one_at_a_time(warren: Warren) -> None:
@@ -87,12 +87,12 @@ def test_g3_a_slow_coroutine_keeps_its_lease_and_is_not_charged(
     start(warren)
     with SyncClient(warren.broker_url) as client:
         job, first = begin(warren, client, {"how": how, "seconds": 10.0})
-        until(lambda: look(warren, job.job_id)[0].attempt == 2, "a loss to be declared")
+        until(lambda: find_job(warren, job.job_id)[0].attempt == 2, "a loss to be declared")
         by = job.result(timeout=60)
     check_one_at_a_time(warren)
     assert by == first.process.pid
     assert [(span.pid, span.attempt) for span in spans(warren)] == [(first.process.pid, 1)]
-    row, parked = look(warren, job.job_id)
+    row, parked = find_job(warren, job.job_id)
     assert (row.state, row.losses, row.failures) == (JobState.SUCCEEDED, 0, 0)
     assert not parked
     assert first.end() == 0, "it works on"
@@ -131,7 +131,7 @@ def test_g3_an_agent_without_its_interpreter_ends_before_its_lease(warren: Warre
         until(lambda: first.process.poll() is not None, "the agent to have ended")
         assert datetime.now(UTC) < lease_of(warren, job.job_id)
         assert first.process.returncode == -signal.SIGVTALRM
-        assert "in seize" in first.said()
+        assert "in seize" in first.log_text()
         warren.start("agent", MODULE)
         assert job.result(timeout=60) == warren.services[-1].process.pid
     assert len(spans(warren)) == 2

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from uuid import UUID
 
-from tests.acceptance.looking import rows_of
+from tests.acceptance.store_queries import rows_of
 from tests.acceptance.warren import Warren, until
 
 from warrener_client import JobSpec, SyncClient
@@ -69,7 +69,7 @@ def test_11_jobs_wait_uncharged_while_what_they_depend_on_is_down(warren: Warren
     down.touch()
     warren.start_all(MODULE)
     with SyncClient(warren.broker_url) as client:
-        asked = list(client.request_many(JobSpec("bill", {"number": n}) for n in range(300)))
+        requested = list(client.request_many(JobSpec("bill", {"number": n}) for n in range(300)))
         until(lambda: is_open(warren), "the breaker to open")
         mails = [client.request("mail", {"number": n}) for n in range(20)]
         assert [job.result(timeout=60) for job in mails] == list(range(20)), "others do not notice"
@@ -84,10 +84,10 @@ def test_11_jobs_wait_uncharged_while_what_they_depend_on_is_down(warren: Warren
         assert tried_while_down < 100, "the backlog is not run against what is down"
 
         down.unlink()
-        results = [job.result(timeout=90) for job in [*asked, late]]
+        results = [job.result(timeout=90) for job in [*requested, late]]
     assert results == list(range(301))
     until(lambda: (breaker(warren) or _none()).state is BreakerState.CLOSED, "the breaker to close")
-    rows = rows_of(warren, [job.job_id for job in asked])
+    rows = rows_of(warren, [job.job_id for job in requested])
     assert max(row.failures for row in rows.values()) <= 3
     charged = sum(row.failures for row in rows.values())
     assert charged < tried_while_down, "what failed while it was open was not charged"
@@ -111,9 +111,9 @@ def test_11_somebody_opens_and_closes_a_breaker_and_every_service_may_die_meanwh
         warren.start_all(MODULE)
         assert client.request("bill", {"number": 7}).result(timeout=60) == 7, "all services work again"
         assert all(_is_held(warren, job.job_id) for job in held)
-        told = warrener(warren, "breaker", "show", "job:mail")
-        assert "the relay moves" in told.stdout
-        assert "until somebody closes it" in told.stdout
+        shown_breaker = warrener(warren, "breaker", "show", "job:mail")
+        assert "the relay moves" in shown_breaker.stdout
+        assert "until somebody closes it" in shown_breaker.stdout
 
         assert warrener(warren, "breaker", "close", "job:mail").returncode == 0
         assert [job.result(timeout=60) for job in held] == list(range(5))

@@ -9,7 +9,7 @@ from typing import Any
 
 import asyncpg
 import pytest
-from tests.acceptance.looking import ledger
+from tests.acceptance.store_queries import ledger
 from tests.acceptance.warren import Warren, until
 from tests.faults.postgres_proxy import COMMIT, How, PostgresProxy, When, by_way_of
 from tests.servers.kinds import PostgresServer

@@ -9,7 +9,7 @@ from pathlib import Path
 from uuid import UUID, uuid4
 
 import pytest
-from tests.acceptance.looking import rows_of, story
+from tests.acceptance.store_queries import rows_of, job_history
 from tests.acceptance.warren import Warren, until
 from typer.testing import CliRunner
 
@@ -42,10 +42,10 @@ def in_state(warren: Warren, job_id: UUID, state: JobState) -> bool:
 
 
 def ends_cancelled(job: SyncJob, why: str = WHY) -> None:
-    with pytest.raises(JobCancelled) as told:
+    with pytest.raises(JobCancelled) as cancelled:
         job.result(timeout=60)
-    assert told.value.reason is not None
-    assert why in told.value.reason
+    assert cancelled.value.reason is not None
+    assert why in cancelled.value.reason
 
 
 def test_6_what_waits_is_queued_or_is_to_be_tried_again_is_cancelled_at_once(running: Warren) -> None:
@@ -73,7 +73,7 @@ def test_6_what_runs_is_stopped_and_its_neighbours_do_not_notice(running: Warren
         client.cancel(job.job_id, WHY)
         ends_cancelled(job)
         assert client.request("quick", {"number": 3}).result(timeout=60) == 3
-    row, (attempt,), parked = story(running, job.job_id)
+    row, (attempt,), parked = job_history(running, job.job_id)
     assert (row.state, attempt.end) == (JobState.CANCELLED, AttemptEnd.CANCELLED)
     assert WHY in attempt.verdict
     assert not parked
@@ -84,14 +84,14 @@ def test_6_what_runs_is_stopped_and_its_neighbours_do_not_notice(running: Warren
         assert notes(running, job.job_id) == ["began", "tidied up"]
 
 
-def test_6_a_cancel_that_comes_before_its_request_is_kept_for_it(running: Warren) -> None:
+def test_6_a_cancel_that_comes_before_its_request_is_stored_for_it(running: Warren) -> None:
     job_id = uuid4()
     with SyncClient(running.broker_url) as client:
         client.cancel(job_id, WHY)
         until(lambda: in_state(running, job_id, JobState.CANCELLED), "the cancel to be kept")
         ends_cancelled(client.request("runs.coroutine", {}, id=job_id))
     assert not notes(running, job_id), "it never ran"
-    assert not story(running, job_id)[2], "nothing was parked"
+    assert not job_history(running, job_id)[2], "nothing was parked"
 
 
 def test_6_a_tree_is_cancelled_by_the_command_and_grows_no_more(running: Warren) -> None:
@@ -100,8 +100,8 @@ def test_6_a_tree_is_cancelled_by_the_command_and_grows_no_more(running: Warren)
         root.result(timeout=60)
         until(lambda: _runners(running, root.job_id) == 3, "three branches to run")
         where = ["--broker", running.broker_url, "--store", running.store_url]
-        asked = CliRunner().invoke(app, ["cancel", str(root.job_id), "--tree", "--reason", WHY, *where])
-        assert asked.exit_code == 0, asked.output
+        result = CliRunner().invoke(app, ["cancel", str(root.job_id), "--tree", "--reason", WHY, *where])
+        assert result.exit_code == 0, result.output
 
         until(lambda: _all_over(running, root.job_id), "the whole tree to be over")
         members = tree(running, root.job_id)
@@ -137,14 +137,14 @@ def test_g2_jobs_that_are_cancelled_at_any_moment_have_one_end_that_stays(runnin
             jobs.append(client.request("quick", {"number": number}))
             if dice.random() < 0.7:
                 client.cancel(dice.choice(jobs[-8:]).job_id, WHY)
-        told = [job.outcome(timeout=60) for job in jobs]
+        outcomes = [job.outcome(timeout=60) for job in jobs]
         assert client.request("quick", {"number": 5}).result(timeout=60) == 5  # all before it is judged
     rows = rows_of(running, [job.job_id for job in jobs])
-    assert [rows[one.job_id].state for one in told] == [one.state for one in told]
-    assert {one.state for one in told} <= {JobState.SUCCEEDED, JobState.CANCELLED}
-    assert {one.reason for one in told if one.state is JobState.CANCELLED} <= {WHY}
+    assert [rows[one.job_id].state for one in outcomes] == [one.state for one in outcomes]
+    assert {one.state for one in outcomes} <= {JobState.SUCCEEDED, JobState.CANCELLED}
+    assert {one.reason for one in outcomes if one.state is JobState.CANCELLED} <= {WHY}
     effects = asyncio.run(_effects(running.ledger_url))
-    for number, one in enumerate(told, 1000):
+    for number, one in enumerate(outcomes, 1000):
         most = effects.count(number)
         assert most == 1 if one.state is JobState.SUCCEEDED else most <= 1
 
@@ -161,7 +161,7 @@ def test_6_a_cancel_while_the_agent_is_dead_holds_for_the_agent_that_takes_over(
         until(lambda: rows_of(warren, [job.job_id])[job.job_id].cancel_reason, "the cancel to be judged")
         warren.start("agent", MODULE)
         ends_cancelled(job)
-        row, _, parked = story(warren, job.job_id)
+        row, _, parked = job_history(warren, job.job_id)
     assert row.state is JobState.CANCELLED
     assert not parked
 

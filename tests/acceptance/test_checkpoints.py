@@ -5,7 +5,7 @@ import asyncio
 from uuid import UUID
 
 import pytest
-from tests.acceptance.looking import rows_of
+from tests.acceptance.store_queries import rows_of
 from tests.acceptance.warren import Warren, until
 from typer.testing import CliRunner
 

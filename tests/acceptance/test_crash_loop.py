@@ -2,7 +2,7 @@
 
 import asyncio
 
-from tests.acceptance.looking import story
+from tests.acceptance.store_queries import job_history
 from tests.acceptance.warren import Warren, until
 
 from warrener_client import SyncClient
@@ -51,5 +51,5 @@ def test_confirmed_requests_outlive_a_crash_loop_of_schedulers(warren: Warren) -
             assert asyncio.run(crash_with_all_in_hand(warren.broker_url)) == REQUESTS
         warren.start("scheduler")
         assert [job.result(timeout=60) for job in jobs] == [1] * REQUESTS
-        _, _, parked = story(warren, jobs[0].job_id)
+        _, _, parked = job_history(warren, jobs[0].job_id)
     assert not parked

@@ -38,7 +38,7 @@ def crashed(scheduler: ServiceProcess) -> bool:
     """Wait until it has crashed, or has parked the message; whether it has crashed."""
 
     def over() -> bool:
-        return scheduler.process.poll() is not None or "crashed_readers.parked" in scheduler.said()
+        return scheduler.process.poll() is not None or "crashed_readers.parked" in scheduler.log_text()
 
     until(over, "the scheduler to crash, or to park the message", within=150)
     return scheduler.process.poll() is not None

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from tests.acceptance.commanding import ask, say
-from tests.acceptance.looking import rows_of
+from tests.acceptance.command_line import run_json, run_command
+from tests.acceptance.store_queries import rows_of
 from tests.acceptance.warren import Warren, until
 
 from warrener_client import SyncClient
@@ -31,7 +31,7 @@ def test_9_dead_letters_are_grouped_by_cause_shown_whole_and_dropped_with_a_reas
 
     until(all_dead, "eight jobs to be dead")
 
-    groups = {group["job_type"]: group for group in ask(warren, "dead", "list", "--by", "fingerprint")}
+    groups = {group["job_type"]: group for group in run_json(warren, "dead", "list", "--by", "fingerprint")}
     assert {name: group["letters"] for name, group in groups.items()} == {
         "flights.load": 5,
         "flights.send": 3,
@@ -41,7 +41,7 @@ def test_9_dead_letters_are_grouped_by_cause_shown_whole_and_dropped_with_a_reas
     assert load["example"]["error"]["type"].endswith("WrongForm")
     assert load["fingerprint"] != groups["flights.send"]["fingerprint"]
 
-    page = ask(warren, "dead", "show", str(sends[1].job_id))
+    page = run_json(warren, "dead", "show", str(sends[1].job_id))
     assert page["arguments"] == {"to": "host-1.example"}
     assert [each["error"]["message"] for each in page["attempts_made"]] == [
         "no answer from host-1.example"
@@ -50,26 +50,26 @@ def test_9_dead_letters_are_grouped_by_cause_shown_whole_and_dropped_with_a_reas
     assert (page["reason"], page["state"]) == ("its 2 attempts are used up", "open")
     assert page["policy"]["max_attempts"] == 2
     assert "dead redrive" in page["next"]
-    shown = say(warren, "dead", "show", str(sends[1].job_id)[-8:])
+    shown = run_command(warren, "dead", "show", str(sends[1].job_id)[-8:])
     assert all(
         word in shown for word in ("host-1.example", "attempt 1", "attempt 2", "the stack of attempt 1")
     )
 
     cause = groups["flights.send"]["fingerprint"]
-    told = ask(warren, "dead", "drop", "--fingerprint", cause, "--reason", "the hosts are gone", "--yes")
-    assert (told["state"], told["counts"]) == ("done", {"dropped": 3})
-    assert {letter.job_type for letter in letters(warren, DeadLetterFilter())} == {"flights.load"}
-    dropped = letters(warren, DeadLetterFilter(states=(), fingerprint=cause))
-    assert {letter.note for letter in dropped} == {f"dropped by {told['asked_by']}: the hosts are gone"}
-    (kept,) = in_store(warren, lambda found: found.campaigns())
-    assert (kept.kind.value, kept.reason, kept.journal[0].by) == (
+    drop = run_json(warren, "dead", "drop", "--fingerprint", cause, "--reason", "the hosts are gone", "--yes")
+    assert (drop["state"], drop["counts"]) == ("done", {"dropped": 3})
+    assert {dead_letter.job_type for dead_letter in dead_letters(warren, DeadLetterFilter())} == {"flights.load"}
+    dropped = dead_letters(warren, DeadLetterFilter(states=(), fingerprint=cause))
+    assert {dead_letter.note for dead_letter in dropped} == {f"dropped by {drop['asked_by']}: the hosts are gone"}
+    (campaign,) = in_store(warren, lambda found: found.campaigns())
+    assert (campaign.kind.value, campaign.reason, campaign.journal[0].by) == (
         "drop",
         "the hosts are gone",
-        told["asked_by"],
+        drop["asked_by"],
     )
 
 
-def letters(warren: Warren, which: DeadLetterFilter) -> list[DeadLetter]:
+def dead_letters(warren: Warren, which: DeadLetterFilter) -> list[DeadLetter]:
     return in_store(warren, lambda found: found.list_dead_letters(which))
 
 

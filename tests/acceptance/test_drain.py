@@ -7,7 +7,7 @@ from time import monotonic
 
 import pytest
 from tests.acceptance.gate import make_gate, open_gate
-from tests.acceptance.looking import rows_of, story
+from tests.acceptance.store_queries import rows_of, job_history
 from tests.acceptance.warren import ServiceProcess, Warren, until
 
 from warrener_client import SyncClient, SyncJob
@@ -37,7 +37,7 @@ def until_running(warren: Warren, jobs: list[SyncJob]) -> None:
 def given_back(warren: Warren, job: SyncJob) -> None:
     """It was begun twice, and charged for nothing."""
     assert job.result(timeout=60) == 2
-    row, attempts, _ = story(warren, job.job_id)
+    row, attempts, _ = job_history(warren, job.job_id)
     assert (row.failures, row.losses) == (0, 0)
     assert [one.end for one in attempts] == [AttemptEnd.RELEASED, AttemptEnd.SUCCEEDED]
     assert attempts[0].agent_id != attempts[1].agent_id
@@ -58,7 +58,7 @@ def test_12_a_draining_agent_finishes_what_fits_releases_the_rest_and_can_be_hur
         second = an_agent(warren, grace=600)
         with subtests.test("SIGTERM"):
             first.signal(signal.SIGTERM)
-            until(lambda: "service.draining" in first.said(), "the agent to drain")
+            until(lambda: "service.draining" in first.log_text(), "the agent to drain")
             open_gate(gate)
             assert soon.result(timeout=60) == 1, "it was left to finish"
             for job in late:
@@ -69,7 +69,7 @@ def test_12_a_draining_agent_finishes_what_fits_releases_the_rest_and_can_be_hur
             until_running(warren, late)
             an_agent(warren, grace=10)
             second.signal(signal.SIGTERM)
-            until(lambda: "service.draining" in second.said(), "the agent to drain")
+            until(lambda: "service.draining" in second.log_text(), "the agent to drain")
             second.signal(signal.SIGTERM)
             began = monotonic()
             for job in late:

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from services.supervisor.tests.webhook_receiver import SECRET, Received, WebhookReceiver
 from tests.acceptance.gate import make_gate
-from tests.acceptance.looking import rows_of
+from tests.acceptance.store_queries import rows_of
 from tests.acceptance.warren import ROOT, Warren, until
 
 from warrener_client import JobSpec, SyncClient
@@ -85,7 +85,7 @@ steps = [
 """
 
 
-def test_10_a_thousand_dead_jobs_are_one_alert_and_a_thousand_compensations_each_asked_once(
+def test_10_a_thousand_dead_jobs_are_one_alert_and_a_thousand_compensations_each_requested_once(
     warren: Warren,
 ) -> None:
     cancelled = Path(warren.folder, "cancelled")
@@ -96,8 +96,8 @@ def test_10_a_thousand_dead_jobs_are_one_alert_and_a_thousand_compensations_each
         warren.start("agent", MODULE, "--slots", "50")
         warren.wait_ready()
         with SyncClient(warren.broker_url) as client:
-            asks = [JobSpec("bank.pay", {"order": number}) for number in range(JOBS)]
-            jobs = list(client.request_many(asks))
+            specs = [JobSpec("bank.pay", {"order": number}) for number in range(JOBS)]
+            jobs = list(client.request_many(specs))
         until(cancelled.exists, "the first compensation")
         first.kill()  # while it asks for compensations, or is about to note that it has
         warren.start("supervisor", WARRENER_ESCALATION=file)
@@ -110,7 +110,7 @@ def test_10_a_thousand_dead_jobs_are_one_alert_and_a_thousand_compensations_each
     assert {row.state for row in dead.values()} == {JobState.DEAD}
     lines = [line.split() for line in cancelled.read_text().splitlines()]
     assert sorted(int(order) for order, _ in lines) == list(range(JOBS)), "each once, none twice"
-    assert {told.webhook_id for told in receiver.received} == {receiver.received[0].webhook_id}, "one alert"
+    assert {alert.webhook_id for alert in receiver.received} == {receiver.received[0].webhook_id}, "one alert"
     assert receiver.received[0].data["title"] == f"bank.pay: {MODULE}.Declined"
     assert receiver.wrong == []
 
@@ -140,13 +140,13 @@ def test_10_the_alert_comes_when_every_agent_is_dead_and_again_under_its_id_when
         )
         killed: list[str] = []
 
-        def kill_the_teller(told: Received) -> int:
+        def kill_the_sender(alert: Received) -> int:
             if not killed:
-                killed.append(told.webhook_id)
+                killed.append(alert.webhook_id)
                 supervisor.kill()  # it has told, and cannot note it any more
             return 200
 
-        receiver.answer = kill_the_teller
+        receiver.answer = kill_the_sender
         supervisor = warren.start("supervisor", WARRENER_ESCALATION=file, **lease)
         warren.start("scheduler")
         agent = warren.start("agent", MODULE)
@@ -161,7 +161,7 @@ def test_10_the_alert_comes_when_every_agent_is_dead_and_again_under_its_id_when
         warren.start("supervisor", WARRENER_ESCALATION=file, **lease)
         until(lambda: len(receiver.received) == 2, "the alert again", within=60)
         until(lambda: dead_case(warren).step == 1, "the step to be noted")
-    assert {told.webhook_id for told in receiver.received} == {*killed}, "the same alert, told at least once"
-    told = receiver.received[0].data
-    assert (told["kind"], told["job_type"], told["times"]) == ("job.dead", "hangs", 1)
-    assert told["subject"] == str(job.job_id)
+    assert {alert.webhook_id for alert in receiver.received} == {*killed}, "the same alert, told at least once"
+    alert = receiver.received[0].data
+    assert (alert["kind"], alert["job_type"], alert["times"]) == ("job.dead", "hangs", 1)
+    assert alert["subject"] == str(job.job_id)

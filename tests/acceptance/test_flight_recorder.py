@@ -6,7 +6,7 @@ import sys
 from uuid import UUID
 
 import pytest
-from tests.acceptance.looking import buried, rows_of, story
+from tests.acceptance.store_queries import dead_letter_of, rows_of, job_history
 from tests.acceptance.warren import ROOT, Warren, until
 
 from warrener_client import JobCancelled, JobDied, SyncClient
@@ -18,7 +18,7 @@ MODULE = "tests.acceptance.hostile_handlers"
 
 def shown(warren: Warren, job_id: UUID) -> str:
     """What `warrener job ID` says, wherever it breaks its lines."""
-    told = subprocess.run(
+    page = subprocess.run(
         [sys.executable, "-m", "warrener", "job", str(job_id), "--store", warren.store_url],
         cwd=ROOT,
         capture_output=True,
@@ -26,7 +26,7 @@ def shown(warren: Warren, job_id: UUID) -> str:
         timeout=60,
         check=True,
     )
-    return " ".join(told.stdout.split())
+    return " ".join(page.stdout.split())
 
 
 def running(warren: Warren, job_id: UUID) -> bool:
@@ -56,26 +56,26 @@ def test_5_what_was_seen_before_a_kill_is_in_the_attempt_the_dead_letter_and_the
 
 def killed(warren: Warren, job_id: UUID) -> None:
     """The record of a process that used a processor all the time."""
-    _, (attempt,), _ = story(warren, job_id)
-    letter = buried(warren, job_id)
-    assert letter.error is not None
-    record = letter.error.flight_record
+    _, (attempt,), _ = job_history(warren, job_id)
+    dead_letter = dead_letter_of(warren, job_id)
+    assert dead_letter.error is not None
+    record = dead_letter.error.flight_record
     assert isinstance(record, FlightRecord)
-    assert attempt.error == letter.error
+    assert attempt.error == dead_letter.error
     assert (record.progress, record.progress_note) == (0.25, "spinning")
     assert "about to spin" in (record.log or "")
     assert "in spins" in (record.stacks or "")
     assert (record.processes, record.threads) == (1, 2)
     assert record.open_files
     assert (record.cpu_seconds or 0) > 1
-    told = shown(warren, job_id)
-    for said in ("last seen", "in spins", "about to spin", "progress 25% spinning", "of a processor"):
-        assert said in told
+    page = shown(warren, job_id)
+    for part in ("last seen", "in spins", "about to spin", "progress 25% spinning", "of a processor"):
+        assert part in page
 
 
 def cancelled(warren: Warren, job_id: UUID) -> None:
     """The record of a coroutine that waits for somebody."""
-    _, (attempt,), _ = story(warren, job_id)
+    _, (attempt,), _ = job_history(warren, job_id)
     assert attempt.error is not None
     record = attempt.error.flight_record
     assert record is not None

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from tests.acceptance.looking import story
+from tests.acceptance.store_queries import job_history
 from tests.acceptance.warren import Warren, until
 
 from warrener_client import JobDied, SyncClient, SyncJob
@@ -21,7 +21,7 @@ def end_of(warren: Warren, job: SyncJob) -> tuple[AttemptRow, ErrorInfo]:
     """How the only attempt of a job has ended, once the job is dead."""
     with pytest.raises(JobDied):
         job.result(timeout=60)
-    _, (attempt,), _ = story(warren, job.job_id)
+    _, (attempt,), _ = job_history(warren, job.job_id)
     assert attempt.error is not None
     return attempt, attempt.error
 
@@ -47,7 +47,7 @@ def living(pids: list[int]) -> list[int]:
     ]
 
 
-def test_4_hostile_handlers_are_stopped_in_time_and_told_apart_and_their_neighbours_do_not_notice(
+def test_4_hostile_handlers_are_stopped_in_time_and_distinguished_and_their_neighbours_do_not_notice(
     warren: Warren, tmp_path: Path, subtests: pytest.Subtests
 ) -> None:
     warren.start_all(MODULE, slots=20)
@@ -99,7 +99,7 @@ def test_4_hostile_handlers_are_stopped_in_time_and_told_apart_and_their_neighbo
             over.touch()
             assert all(neighbour.result(as_=float, timeout=60) < 2 for neighbour in neighbours)
             for neighbour in neighbours:
-                row, attempts, _ = story(warren, neighbour.job_id)
+                row, attempts, _ = job_history(warren, neighbour.job_id)
                 assert (row.attempt, row.failures, row.losses) == (1, 0, 0), attempts
             assert client.request("short").result(timeout=60), "the agent goes on"
             assert all(service.process.poll() is None for service in warren.services)

@@ -10,7 +10,7 @@ import pytest
 from aio_pika.abc import AbstractIncomingMessage
 from pamqp.common import FieldValue
 from tests.acceptance.gate import make_gate, open_gate
-from tests.acceptance.looking import look
+from tests.acceptance.store_queries import find_job
 from tests.acceptance.warren import Warren, until
 from tests.servers.kinds import RabbitMQServer
 
@@ -92,7 +92,7 @@ def test_a_job_outlives_the_brokers_patience_and_runs_once(
         assert job.result(timeout=60) == 1
 
     assert Path(warren.folder, "runs").read_text() == "1\n", "it ran once"
-    row, parked = look(warren, job.job_id)
+    row, parked = find_job(warren, job.job_id)
     assert (row.attempt, row.losses, row.failures) == (1, 0, 0)
     assert not parked
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 from uuid import UUID
 
-from tests.acceptance.looking import rows_of
+from tests.acceptance.store_queries import rows_of
 from tests.acceptance.warren import ServiceProcess, Warren, until
 from tests.faults.swallowing_proxy import SwallowingProxy, by_way_of
 from tests.servers.kinds import RabbitMQServer

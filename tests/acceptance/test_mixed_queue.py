@@ -1,8 +1,8 @@
 """Agents of one queue that know different job types, as during a deployment: what one does not know waits,
 uncharged, for another."""
 
-from tests.acceptance.commanding import say
-from tests.acceptance.looking import job_types_of, rows_of, story
+from tests.acceptance.command_line import run_command
+from tests.acceptance.store_queries import job_types_of, rows_of, job_history
 from tests.acceptance.warren import Warren, until
 
 from warrener_client import SyncClient
@@ -31,16 +31,16 @@ def test_a_job_that_an_agent_of_its_queue_does_not_know_waits_for_one_that_does(
     with SyncClient(warren.broker_url) as client:
         job = client.request("new")
     until(lambda: rows_of(warren, [job.job_id]), "the job to be accepted")
-    until(lambda: len(story(warren, job.job_id)[1]) >= 2, "it to be given back twice")
+    until(lambda: len(job_history(warren, job.job_id)[1]) >= 2, "it to be given back twice")
     old.end()
     warren.start("agent", "new_handlers")
     until(
         lambda: rows_of(warren, [job.job_id])[job.job_id].state.terminal, "an agent to take it that knows it"
     )
 
-    row, attempts, _ = story(warren, job.job_id)
+    row, attempts, _ = job_history(warren, job.job_id)
     assert (row.state, row.failures, row.losses) == (JobState.SUCCEEDED, 0, 0)
     *given_back, last = attempts
     assert {one.end for one in given_back} == {AttemptEnd.RELEASED}
     assert last.end is AttemptEnd.SUCCEEDED
-    assert "does not know new" in say(warren, "job", str(job.job_id))
+    assert "does not know new" in run_command(warren, "job", str(job.job_id))

@@ -6,8 +6,8 @@ from collections import Counter
 
 import aio_pika
 import pytest
-from tests.acceptance.commanding import ask, start
-from tests.acceptance.looking import rows_of
+from tests.acceptance.command_line import run_json, start
+from tests.acceptance.store_queries import rows_of
 from tests.acceptance.warren import Warren, until
 
 from warrener_client import JobSpec, RequestRejected, SyncClient
@@ -66,7 +66,7 @@ def test_what_was_parked_is_sent_in_again_once_the_cause_is_mended(warren: Warre
         with pytest.raises(RequestRejected):
             jobs[0].result(timeout=30)
         chosen = ("parked", "requeue", "--reason", "unknown_job_type")
-        assert ask(warren, *chosen)["messages"]
+        assert run_json(warren, *chosen)["messages"]
         assert counted(warren) == all_of_it, "a dry run does nothing"
         command = start(warren, *chosen, "--yes", "--json")
         assert json.loads(command.communicate(timeout=60)[0])["left"] == []
@@ -74,9 +74,9 @@ def test_what_was_parked_is_sent_in_again_once_the_cause_is_mended(warren: Warre
 
         warren.start("agent", MODULE)
         warren.wait_ready()
-        until(lambda: ask(warren, "types"), "the agent to be announced")
-        told = ask(warren, *chosen, "--yes")
-        assert (told["parked_again"], told["left"]) == ([], [])
+        until(lambda: run_json(warren, "types"), "the agent to be announced")
+        result = run_json(warren, *chosen, "--yes")
+        assert (result["parked_again"], result["left"]) == ([], [])
 
     def all_done() -> bool:
         found = rows_of(warren, [job.job_id for job in jobs])
@@ -84,5 +84,5 @@ def test_what_was_parked_is_sent_in_again_once_the_cause_is_mended(warren: Warre
 
     until(all_done, "the jobs to succeed")
     assert counted(warren) == {"not_json": NONSENSE}
-    gone = ask(warren, "parked", "drop", "--reason", "not_json", "--yes")
+    gone = run_json(warren, "parked", "drop", "--reason", "not_json", "--yes")
     assert (gone["done"], parked(warren)) == (NONSENSE, [])

@@ -62,7 +62,7 @@ def test_the_same_request_twice_is_one_job(greeting: Warren) -> None:
     assert job.attempt == 1
 
 
-def test_what_cannot_be_understood_is_kept_with_the_reason_and_stops_nothing(greeting: Warren) -> None:
+def test_what_is_unreadable_is_parked_with_the_reason_and_stops_nothing(greeting: Warren) -> None:
     bad: dict[str, tuple[str, bytes]] = {
         "not_json": ("hello.greet", b'{"specversion": "1.0", '),
         "unknown_version": ("hello.greet", request("v2", kind="job.requested.v2", name="x")),
@@ -150,8 +150,8 @@ async def _job_types(warren: Warren) -> bool:
 
 
 def _all_parked(warren: Warren, number: int) -> list[ParkedMessage] | None:
-    kept = asyncio.run(_parked(warren))
-    return kept if len(kept) >= number else None
+    parked = asyncio.run(_parked(warren))
+    return parked if len(parked) >= number else None
 
 
 async def _parked(warren: Warren) -> list[ParkedMessage]:

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import aio_pika
 import pytest
-from tests.acceptance.looking import buried, story
+from tests.acceptance.store_queries import dead_letter_of, job_history
 from tests.acceptance.warren import ServiceProcess, Warren, until
 
 from warrener_client import JobDied, SyncClient, SyncJob
@@ -39,13 +39,13 @@ def killed(agent: ServiceProcess) -> bool:
 
 def deaths_of(warren: Warren, job_id: UUID) -> int:
     """How many deaths the store has counted."""
-    row, _, _ = story(warren, job_id)
+    row, _, _ = job_history(warren, job_id)
     return len(row.error.deaths) if row.error else 0
 
 
 def finished(warren: Warren, job: SyncJob) -> datetime:
     """When it was over."""
-    row, _, _ = story(warren, job.job_id)
+    row, _, _ = job_history(warren, job.job_id)
     assert row.finished_at is not None
     return row.finished_at
 
@@ -54,7 +54,7 @@ def reason_of(warren: Warren, job: SyncJob) -> str:
     """Why it is dead, once it is."""
     with pytest.raises(JobDied):
         job.result(timeout=90)
-    return buried(warren, job.job_id).reason
+    return dead_letter_of(warren, job.job_id).reason
 
 
 def test_8_poison_is_quarantined_with_its_deaths_and_nothing_else_is_slowed(
@@ -92,10 +92,10 @@ def test_8_poison_is_quarantined_with_its_deaths_and_nothing_else_is_slowed(
                 reason = reason_of(warren, job)
                 assert reason.startswith("quarantined as poison: 3 attempts ended with their process: ")
                 assert reason.count("SIGKILL: ") == 3
-                row, attempts, _ = story(warren, job.job_id)
+                row, attempts, _ = job_history(warren, job.job_id)
                 assert len(attempts) == row.failures == 3
                 assert finished(warren, job) > done, "the others did not wait for it"
         with subtests.test("what cannot be read is parked, and nothing else"):
-            _, _, parked = story(warren, ends_agents.job_id)
+            _, _, parked = job_history(warren, ends_agents.job_id)
             assert len(parked) == 2 * UNREADABLE
             assert {message.body.partition(b" ")[0] for message in parked} == {b"nonsense"}

@@ -8,7 +8,7 @@ from uuid import UUID
 import aio_pika
 import pytest
 from tests.acceptance.gate import make_gate, open_gate
-from tests.acceptance.looking import rows_of
+from tests.acceptance.store_queries import rows_of
 from tests.acceptance.warren import Warren, until
 from typer.testing import CliRunner
 
@@ -29,12 +29,12 @@ def running(shared_warren: Warren) -> Warren:
 
 
 @pytest.mark.parametrize("where", ["coroutine", "thread", "process"])
-def test_6_progress_is_told_as_an_eye_can_follow_and_the_last_word_arrives(
+def test_6_progress_is_published_as_an_eye_can_follow_and_the_last_value_arrives(
     running: Warren, where: str
 ) -> None:
-    ear, gate = f"ear-{where}", Path(running.folder, f"gate-{where}")
+    queue_name, gate = f"ear-{where}", Path(running.folder, f"gate-{where}")
     make_gate(gate)
-    asyncio.run(listen(running.broker_url, ear))
+    asyncio.run(listen(running.broker_url, queue_name))
     with SyncClient(running.broker_url) as client:
         job = client.request(f"talks.{where}", {"gate": str(gate)})
 
@@ -48,10 +48,10 @@ def test_6_progress_is_told_as_an_eye_can_follow_and_the_last_word_arrives(
         open_gate(gate)
         job.result(timeout=60)
 
-    told = asyncio.run(heard(running.broker_url, ear, job.job_id))
-    first, last = told[0], told[-1]
+    times = asyncio.run(receive_progress(running.broker_url, queue_name, job.job_id))
+    first, last = times[0], times[-1]
     seconds = (last - first).total_seconds()
-    assert len(told) <= seconds / 0.9 + 2, f"{len(told)} messages in {seconds} s"
+    assert len(times) <= seconds / 0.9 + 2, f"{len(times)} messages in {seconds} s"
 
 
 async def listen(url: str, name: str) -> None:
@@ -61,9 +61,9 @@ async def listen(url: str, name: str) -> None:
         await queue.bind(topology.STATUS, "attempt.progressed.#")
 
 
-async def heard(url: str, name: str, job_id: UUID) -> list[datetime]:
+async def receive_progress(url: str, name: str, job_id: UUID) -> list[datetime]:
     """When each word about this job was sent."""
-    told: list[datetime] = []
+    times: list[datetime] = []
     async with await aio_pika.connect(url) as connection:
         channel = await connection.channel()
         queue = await channel.get_queue(name)
@@ -72,5 +72,5 @@ async def heard(url: str, name: str, job_id: UUID) -> list[datetime]:
                 if isinstance(found, DecodedEvent) and isinstance(found.event, AttemptProgressed):
                     assert found.event.data.job_id == job_id
                     assert found.event.time is not None
-                    told.append(found.event.time)
-    return told
+                    times.append(found.event.time)
+    return times

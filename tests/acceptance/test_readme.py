@@ -45,7 +45,7 @@ def test_every_link_of_the_first_page_leads_somewhere() -> None:
     assert [link for link in links if not (ROOT / link).exists()] == []
 
 
-def test_asking_from_python_from_the_command_and_by_a_plain_tool(reader: Warren) -> None:
+def test_requests_from_python_from_the_command_and_by_a_plain_tool(reader: Warren) -> None:
     assert run(reader, sys.executable, "ask.py") == "Hello, Ada!"
 
     command = next(block for block in SHELL if block.startswith("warrener request"))
@@ -57,7 +57,7 @@ def test_asking_from_python_from_the_command_and_by_a_plain_tool(reader: Warren)
     assert until(lambda: asyncio.run(_result(reader, "shop", "order-17")), "order-17") == "Hello, Grace!"
 
 
-def test_a_transaction_asks_for_its_follow_up(reader: Warren) -> None:
+def test_a_transaction_requests_its_follow_up(reader: Warren) -> None:
     answer = json.loads(
         run(reader, "warrener", "request", "accounts.open", "owner=Alan", "--wait", "--json", "--id", "alan")
     )

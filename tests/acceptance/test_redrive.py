@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from uuid import UUID
 
-from tests.acceptance.commanding import ask, start
-from tests.acceptance.test_dead_letters import MODULE, in_store, letters
+from tests.acceptance.command_line import run_json, start
+from tests.acceptance.test_dead_letters import MODULE, in_store, dead_letters
 from tests.acceptance.warren import Warren, until
 
 from warrener_client import JobSpec, SyncClient
@@ -17,8 +17,8 @@ from warrener_store.rows import DeadLetterState
 def bury(warren: Warren, jobs: int) -> str:
     """So many jobs die of one cause; its fingerprint."""
     with SyncClient(warren.broker_url) as client:
-        asked = list(client.request_many(JobSpec("flights.load", {"number": number}) for number in range(jobs)))
-    assert len(asked) == jobs
+        requested = list(client.request_many(JobSpec("flights.load", {"number": number}) for number in range(jobs)))
+    assert len(requested) == jobs
 
     def buried() -> DeadLetterGroup | None:
         groups = in_store(warren, lambda found: found.group_dead_letters(DeadLetterFilter()))
@@ -37,12 +37,12 @@ def mend(warren: Warren) -> None:
     (warren.folder / "mended").touch()
 
 
-def letters_left(warren: Warren) -> int:
-    return len(letters(warren, DeadLetterFilter(limit=10_000)))
+def count_unresolved(warren: Warren) -> int:
+    return len(dead_letters(warren, DeadLetterFilter(limit=10_000)))
 
 
 def states(warren: Warren) -> Counter[DeadLetterState]:
-    return Counter(letter.state for letter in letters(warren, DeadLetterFilter(states=(), limit=10_000)))
+    return Counter(dead_letter.state for dead_letter in dead_letters(warren, DeadLetterFilter(states=(), limit=10_000)))
 
 
 def test_9_a_redrive_of_1000_stops_after_the_canary_and_goes_on_when_it_is_mended(warren: Warren) -> None:
@@ -50,26 +50,26 @@ def test_9_a_redrive_of_1000_stops_after_the_canary_and_goes_on_when_it_is_mende
     cause = bury(warren, 1000)
     redrive = ("dead", "redrive", "--fingerprint", cause, "--rate", "200")
 
-    dry = ask(warren, *redrive, "--dry-run")
+    dry = run_json(warren, *redrive, "--dry-run")
     assert (dry["kind"], dry["state"], dry["counts"]) == ("dry_run", "done", {"taken": 1000})
-    wrong = ask(warren, *redrive, "--set", 'number="seven"', code=4)
+    wrong = run_json(warren, *redrive, "--set", 'number="seven"', code=4)
     assert wrong["state"] == "stopped"
     assert "arguments.number: expected integer" in wrong["why"]
     assert lines(warren, "tried").total() == 1000, "nothing was asked for by then"
 
-    told = ask(warren, *redrive, "--reason", "perhaps it is mended", code=4)
-    assert told["state"] == "stopped"
-    assert told["why"].startswith("the same failure is back")
-    campaign = UUID(told["campaign_id"])
+    result = run_json(warren, *redrive, "--reason", "perhaps it is mended", code=4)
+    assert result["state"] == "stopped"
+    assert result["why"].startswith("the same failure is back")
+    campaign = UUID(result["campaign_id"])
     over = until_it_is(warren, campaign, CampaignState.STOPPED)
     assert over.counts == {"returned": 10}
     assert [entry.what.partition(":")[0] for entry in over.journal] == ["asked for", "stopped"]
     assert lines(warren, "tried").total() == 1010, "the canary and nothing else"
     assert states(warren)[DeadLetterState.DIED_AGAIN] == 10
-    assert letters_left(warren) == 1000, "the others are free, and those of the canary have letters again"
+    assert count_unresolved(warren) == 1000, "the others are free, and those of the canary have letters again"
 
     mend(warren)
-    ask(warren, "dead", "resume", str(campaign)[-8:], "--reason", "mended")
+    run_json(warren, "dead", "resume", str(campaign)[-8:], "--reason", "mended")
     done = until_it_is(warren, campaign, CampaignState.DONE)
     assert done.counts == {"returned": 10, "succeeded": 1000}, "with the heirs of the canary"
     assert lines(warren, "loaded") == dict.fromkeys(range(1000), 1), "each once"
@@ -96,8 +96,8 @@ def test_9_a_redrive_goes_on_when_command_scheduler_and_supervisor_are_killed(wa
     warren.wait_ready()
     cause = bury(warren, 300)
     mend(warren)
-    said: Sequence[str] = ("dead", "redrive", "--fingerprint", cause, "--rate", "40")
-    with start(warren, *said) as command:
+    words: Sequence[str] = ("dead", "redrive", "--fingerprint", cause, "--rate", "40")
+    with start(warren, *words) as command:
         row = until(lambda: rolling(warren, 30), "the campaign to be rolling")
         command.kill()
     scheduler.kill()
@@ -111,13 +111,13 @@ def test_9_a_redrive_goes_on_when_command_scheduler_and_supervisor_are_killed(wa
     assert done.counts == {"succeeded": 300}
     assert lines(warren, "loaded") == dict.fromkeys(range(300), 1), "each once"
     assert states(warren) == {DeadLetterState.SUCCEEDED: 300}
-    again = {letter.redriven_as for letter in letters(warren, DeadLetterFilter(states=(), limit=10_000))}
+    again = {dead_letter.redriven_as for dead_letter in dead_letters(warren, DeadLetterFilter(states=(), limit=10_000))}
     assert len(again) == 300
     assert {entry.by for entry in done.journal} == {done.asked_by, "warrener/scheduler"}
 
 
-def rolling(warren: Warren, asked: int) -> CampaignRow | None:
+def rolling(warren: Warren, requested: int) -> CampaignRow | None:
     """The campaign, if it has asked for so many."""
     rows = in_store(warren, lambda found: found.campaigns())
     reached = sum(rows[0].counts.get(state, 0) for state in ("asked", "succeeded")) if rows else 0
-    return rows[0] if rows and rows[0].state is CampaignState.ROLLING and reached >= asked else None
+    return rows[0] if rows and rows[0].state is CampaignState.ROLLING and reached >= requested else None

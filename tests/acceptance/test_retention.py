@@ -41,7 +41,7 @@ def test_old_jobs_go_while_new_ones_run_though_the_scheduler_that_deletes_is_kil
     warren.start("agent", MODULE, "--slots", "50")
     warren.wait_ready()
     with SyncClient(warren.broker_url) as client:
-        asked = list(client.request_many(JobSpec("many", {"unlucky": False}) for _ in range(RUN)))
+        requested = list(client.request_many(JobSpec("many", {"unlucky": False}) for _ in range(RUN)))
     old = "finished_at < date('now', '-6 days')"
     until(lambda: _count(warren, old) < OLD, "the first batches to be deleted")
     first.kill()
@@ -49,7 +49,7 @@ def test_old_jobs_go_while_new_ones_run_though_the_scheduler_that_deletes_is_kil
     warren.start("scheduler", **prune)
     warren.wait_ready()
     until(lambda: _count(warren, old) == len(live), "all that is old and unused to be gone", within=90)
-    until(lambda: _count(warren, f"state = 'succeeded' AND NOT {old}") >= len(asked), "all to succeed")
+    until(lambda: _count(warren, f"state = 'succeeded' AND NOT {old}") >= len(requested), "all to succeed")
     assert {UUID(row[0]) for row in _rows(warren, f"SELECT job_id FROM warrener_jobs WHERE {old}")} == live
     lines = [line for path in export.glob("jobs-*.jsonl") for line in path.read_bytes().splitlines()]
     exported = {json.loads(line)["job"]["job_id"] for line in lines if line.endswith(b"}")}

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 import aiormq
-from tests.acceptance.looking import rows_of, story
+from tests.acceptance.store_queries import rows_of, job_history
 from tests.acceptance.test_retry_policies import MODULE, runs
 from tests.acceptance.warren import Warren, until
 from tests.servers.kinds import RabbitMQServer
@@ -22,7 +22,7 @@ from warrener_contracts.states import JobState
 from warrener_contracts.topology import DELAY_LEVELS
 from warrener_store.rows import AttemptEnd, JobRow
 
-RUNG = next(rung.queue for rung in DELAY_LEVELS if rung.name == "15s")  # that of the handler's own backoff
+DELAY_QUEUE = next(level.queue for level in DELAY_LEVELS if level.name == "15s")  # that of the handler's own backoff
 JOBS = 20
 
 
@@ -36,7 +36,7 @@ def test_1_delays_on_the_ladder_and_in_the_store_survive_the_kill_of_the_broker(
         short = [client.request("shaky") for _ in range(JOBS)]
         long = [client.request("later", {"delay": "2h"}) for _ in range(JOBS)]
         waiting = until_all_wait(warren, [*short, *long])
-        until(lambda: on_the_rung(warren) == JOBS, "the short delays to be on a rung of the ladder")
+        until(lambda: count_in_delay_queue(warren) == JOBS, "the short delays to be on a rung of the ladder")
 
         own_rabbitmq.kill()
         own_rabbitmq.start()
@@ -62,11 +62,11 @@ def test_1_delays_survive_the_loss_of_the_ladders_messages(warren: Warren) -> No
     with SyncClient(warren.broker_url) as client:
         jobs = [client.request("shaky") for _ in range(JOBS)]
         waiting = until_all_wait(warren, jobs)
-        until(lambda: on_the_rung(warren) == JOBS, "the delays to be on a rung of the ladder")
+        until(lambda: count_in_delay_queue(warren) == JOBS, "the delays to be on a rung of the ladder")
 
-        for rung in DELAY_LEVELS:
-            purge(warren, rung.queue)
-        assert on_the_rung(warren) == 0, "nothing will wake them but the store"
+        for level in DELAY_LEVELS:
+            purge(warren, level.queue)
+        assert count_in_delay_queue(warren) == 0, "nothing will wake them but the store"
 
         for job in jobs:
             assert job.result(timeout=90) == 1
@@ -128,14 +128,14 @@ def let_the_hours_pass(warren: Warren, jobs: Sequence[SyncJob]) -> None:
 def check_books(warren: Warren, jobs: Sequence[SyncJob]) -> None:
     """Each job has failed once and succeeded once, and nothing else has become of it."""
     for job in jobs:
-        row, attempts, parked = story(warren, job.job_id)
+        row, attempts, parked = job_history(warren, job.job_id)
         assert [one.end for one in attempts] == [AttemptEnd.FAILED, AttemptEnd.SUCCEEDED]
         assert (row.state, row.attempt, row.failures, row.losses) == (JobState.SUCCEEDED, 2, 1, 0)
         assert len(runs(warren, job.job_id)) == 2, "no attempt has run twice"
         assert not parked
 
 
-def on_the_rung(warren: Warren) -> int:
+def count_in_delay_queue(warren: Warren) -> int:
     """How many messages wait there."""
     return asyncio.run(_on_a_channel(warren, "count"))
 
@@ -144,7 +144,7 @@ def purge(warren: Warren, queue: str) -> None:
     asyncio.run(_on_a_channel(warren, "purge", queue))
 
 
-async def _on_a_channel(warren: Warren, what: str, queue: str = RUNG) -> int:
+async def _on_a_channel(warren: Warren, what: str, queue: str = DELAY_QUEUE) -> int:
     connection = await aiormq.connect(warren.broker_url)
     try:
         channel = await connection.channel()

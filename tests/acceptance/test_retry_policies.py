@@ -9,7 +9,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from tests.acceptance.looking import look, story
+from tests.acceptance.store_queries import find_job, job_history
 from tests.acceptance.warren import Warren
 
 from warrener_client import Backoff, JobCancelled, JobDied, PolicyOverrides, SyncClient
@@ -44,14 +44,14 @@ def test_1_policies_of_requests_replace_those_of_their_type_and_wait_by_their_cu
 ) -> None:
     warren.start_all(MODULE)
     with SyncClient(warren.broker_url) as client:
-        asked = {
+        requested = {
             name: client.request("shaky", {"failures": 3}, policy=PolicyOverrides(backoff=backoff))
             for name, backoff, _ in CURVES
         }
         for name, _, least in CURVES:
             with subtests.test(name):
-                assert asked[name].result(timeout=60) == 3
-                waited = gaps(warren, asked[name].job_id)
+                assert requested[name].result(timeout=60) == 3
+                waited = gaps(warren, requested[name].job_id)
                 assert all(gap >= at_least - 0.3 for gap, at_least in zip(waited, least, strict=True)), waited
         once = client.request("shaky", policy={"max_attempts": 1})
         with pytest.raises(JobDied):
@@ -60,7 +60,7 @@ def test_1_policies_of_requests_replace_those_of_their_type_and_wait_by_their_cu
         old = client.request("shaky", policy={"max_age": "10s"})  # the next attempt would begin after 15 s
         with pytest.raises(JobDied):
             old.result(timeout=60)
-        _, attempts, _ = story(warren, old.job_id)
+        _, attempts, _ = job_history(warren, old.job_id)
         assert "past its greatest age" in attempts[-1].verdict
 
 
@@ -77,11 +77,11 @@ def test_1_errors_are_tried_again_or_not_by_class_and_by_name(
         ("key", {"retry_on": ["Lookup*"], "max_attempts": 2}, 2, "its 2 attempts are used up"),
     ]
     with SyncClient(warren.broker_url) as client:
-        asked = [client.request("named", {"error": error}, policy=policy) for error, policy, _, _ in cases]
-        for job, (error, policy, times, why) in zip(asked, cases, strict=True):
+        requested = [client.request("named", {"error": error}, policy=policy) for error, policy, _, _ in cases]
+        for job, (error, policy, times, why) in zip(requested, cases, strict=True):
             with subtests.test(error, policy=policy), pytest.raises(JobDied):
                 job.result(timeout=60)
-            row, attempts, _ = story(warren, job.job_id)
+            row, attempts, _ = job_history(warren, job.job_id)
             assert (row.state, len(runs(warren, job.job_id))) == (JobState.DEAD, times)
             assert attempts[-1].verdict == f"dead: {why}"
 
@@ -89,13 +89,13 @@ def test_1_errors_are_tried_again_or_not_by_class_and_by_name(
 def test_1_a_handler_snoozes_cancels_and_fails_its_own_job(warren: Warren) -> None:
     warren.start_all(MODULE)
     with SyncClient(warren.broker_url) as client:
-        snoozes = client.request("asks", {"how": "snooze"}, policy={"max_attempts": 1})
-        cancels = client.request("asks", {"how": "cancel"})
-        fails = client.request("asks", {"how": "fail"})
+        snoozes = client.request("signals", {"how": "snooze"}, policy={"max_attempts": 1})
+        cancels = client.request("signals", {"how": "cancel"})
+        fails = client.request("signals", {"how": "fail"})
         never = client.request("never")
 
         assert snoozes.result(timeout=60) == 2
-        row, attempts, _ = story(warren, snoozes.job_id)
+        row, attempts, _ = job_history(warren, snoozes.job_id)
         assert (row.attempt, row.failures) == (3, 0), "not charged, and the fence has moved"
         ends = [one.end for one in attempts]
         assert ends == [AttemptEnd.SNOOZED, AttemptEnd.SNOOZED, AttemptEnd.SUCCEEDED]
@@ -104,7 +104,7 @@ def test_1_a_handler_snoozes_cancels_and_fails_its_own_job(warren: Warren) -> No
 
         with pytest.raises(JobCancelled):
             cancels.result(timeout=60)
-        row, _ = look(warren, cancels.job_id)
+        row, _ = find_job(warren, cancels.job_id)
         assert (row.state, row.attempt) == (JobState.CANCELLED, 1)
         assert row.cancel_reason == "by its handler: the order was taken back"
 
@@ -114,13 +114,13 @@ def test_1_a_handler_snoozes_cancels_and_fails_its_own_job(warren: Warren) -> No
 
         with pytest.raises(JobDied, match="it has snoozed 2 times"):
             never.result(timeout=60)
-        row, attempts, parked = story(warren, never.job_id)
+        row, attempts, parked = job_history(warren, never.job_id)
         assert (row.attempt, row.failures) == (4, 2), "two for nothing, then charged until it was dead"
         assert min(gaps(warren, never.job_id)) >= 0.9, "a snooze of no time does not spin"
     assert not parked
 
 
-def test_1_the_wish_of_a_handler_counts_before_the_curve(warren: Warren) -> None:
+def test_1_a_handlers_requested_delay_counts_before_the_curve(warren: Warren) -> None:
     warren.start_all(MODULE)
     with SyncClient(warren.broker_url) as client:
         job = client.request("later", {"delay": "3s"}, policy={"backoff": {"delays": ["1h"]}})

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 from services.supervisor.tests.webhook_receiver import WebhookReceiver
-from tests.acceptance.commanding import ask, say
-from tests.acceptance.looking import rows_of
+from tests.acceptance.command_line import run_json, run_command
+from tests.acceptance.store_queries import rows_of
 from tests.acceptance.test_escalation import cases, escalation_file
 from tests.acceptance.warren import ServiceProcess, Warren, until
 
@@ -49,23 +49,23 @@ class Office:
         self.schedulers.append(self.warren.start("scheduler"))
         return self.schedulers[-1]
 
-    def put(self, name: str, seconds: float, job_type: str = "works", **said: Any) -> None:
+    def put(self, name: str, seconds: float, job_type: str = "works", **choices: Any) -> None:
         """A schedule that ticks every so many seconds."""
-        arguments = said.pop("arguments", {})
+        arguments = choices.pop("arguments", {})
         data = SchedulePutData(
             name=name,
             rule=IntervalRule(every=timedelta(seconds=seconds)),
             timezone="Europe/Berlin",
             job_type=job_type,
             arguments=arguments,
-            choices=ScheduleChoices.model_validate(said),
+            choices=ScheduleChoices.model_validate(choices),
         )
         with SyncClient(self.warren.broker_url) as client:
             client.put_schedules([data])
 
     def remove(self, name: str) -> None:
         """As a person does."""
-        say(self.warren, "schedule", "remove", name)
+        run_command(self.warren, "schedule", "remove", name)
         until(lambda: self.row(name) is None, f"{name} to be removed")
 
     def row(self, name: str) -> ScheduleRow | None:
@@ -86,8 +86,8 @@ class Office:
 
     def alarms(self, kind: str, subject: str) -> list[dict[str, Any]]:
         """What the webhook has heard of it."""
-        told = [received.data for received in self.receiver.received]
-        return [data for data in told if (data["kind"], data["subject"]) == (kind, subject)]
+        received_data = [received.data for received in self.receiver.received]
+        return [data for data in received_data if (data["kind"], data["subject"]) == (kind, subject)]
 
     def until_alarmed(self, kind: str, subject: str) -> dict[str, Any]:
         """What the first alarm of it says."""
@@ -122,17 +122,17 @@ def test_6_the_alarm_comes_when_every_scheduler_is_killed_and_is_over_when_one_c
         scheduler.kill()
     alarm = office.until_alarmed("scheduler.stopped", "all schedules")
     assert "no scheduler has been there since" in alarm["text"]
-    shown = ask(office.warren, "escalation", "list")
+    shown = run_json(office.warren, "escalation", "list")
     assert not [case for case in shown if case["kind"].startswith("schedule.")], "no schedule is blamed"
     until(
-        lambda: "overdue" in say(office.warren, "schedule", "list"),
+        lambda: "overdue" in run_command(office.warren, "schedule", "list"),
         "the command to mark the schedule",
         within=PATIENCE,
     )
     office.start_scheduler()
     assert office.until_closed("scheduler.stopped") == "a scheduler is there again"
     assert len(office.alarms("scheduler.stopped", "all schedules")) == 1, "two supervisors alarm once"
-    assert "overdue" not in say(office.warren, "schedule", "list")
+    assert "overdue" not in run_command(office.warren, "schedule", "list")
     office.remove("every.second")
 
 
@@ -170,7 +170,7 @@ def test_6_the_alarm_comes_when_no_job_has_succeeded_in_time(office: Office) -> 
     office.remove("hoped.for")
 
 
-def test_2_a_schedule_whose_last_3_jobs_have_failed_is_paused_and_says_why_until_it_is_resumed(
+def test_2_a_schedule_whose_last_3_jobs_have_failed_is_paused_with_the_reason_until_it_is_resumed(
     office: Office,
 ) -> None:
     file = office.warren.folder / "mended"
@@ -182,10 +182,10 @@ def test_2_a_schedule_whose_last_3_jobs_have_failed_is_paused_and_says_why_until
     why = office.ledger("moody")[-1].reason
     assert why.startswith("the schedule is paused: its last ")
     assert why.endswith("jobs have failed")
-    assert "paused: its last" in " ".join(say(office.warren, "schedule", "show", "moody").split())
+    assert "paused: its last" in " ".join(run_command(office.warren, "schedule", "show", "moody").split())
 
     file.touch()
-    say(office.warren, "schedule", "resume", "moody")
+    run_command(office.warren, "schedule", "resume", "moody")
     assert "it is resumed" in office.until_closed("schedule.paused:moody")
     ticks = until(lambda: _succeeded(office, "moody"), "a job to succeed", within=PATIENCE)
     row = office.row("moody")

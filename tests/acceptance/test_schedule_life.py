@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 import pytest
-from tests.acceptance.commanding import ask, say, start
+from tests.acceptance.command_line import run_json, run_command, start
 from tests.acceptance.warren import ServiceProcess, Warren, until
 
 from warrener_client import SyncClient
@@ -74,7 +74,7 @@ def begun(shared_warren: Warren) -> Iterator[Warren]:
 def look(warren: Warren, question: Callable[[Store], Coroutine[Any, Any, T]]) -> T:
     """The store's answer."""
 
-    async def ask_it() -> T:
+    async def backfill() -> T:
         store = open_store(warren.store_url)
         await store.start()
         try:
@@ -82,7 +82,7 @@ def look(warren: Warren, question: Callable[[Store], Coroutine[Any, Any, T]]) ->
         finally:
             await store.close()
 
-    return asyncio.run(ask_it())
+    return asyncio.run(backfill())
 
 
 def schedule(warren: Warren, name: str) -> ScheduleRow | None:
@@ -106,19 +106,19 @@ def hourly(warren: Warren, name: str) -> datetime:
     return last
 
 
-def test_point_5_a_backfill_asks_for_each_past_tick_once_however_often_it_is_said(begun: Warren) -> None:
+def test_point_5_a_backfill_requests_each_past_tick_once_however_often_it_is_repeated(begun: Warren) -> None:
     last = hourly(begun, "past")
     times = [last - n * HOUR for n in range(30)]
     words = ("schedule", "backfill", "past", "--from", times[-1].isoformat(), "--rate", "100/s")
-    planned = ask(begun, *words, "--dry-run")
+    planned = run_json(begun, *words, "--dry-run")
     assert [tick["standing"] for tick in planned["ticks"]] == ["asked_for"] * 30
     assert jobs_of(begun, "past") == [], "a dry run asks for nothing"
-    say(begun, *words, "--reason", "the files were mended")
+    run_command(begun, *words, "--reason", "the files were mended")
     expected = {tick_job_id("past", moment) for moment in times}
     until(lambda: set(jobs_of(begun, "past")) == expected, "each tick's job")
-    ticks = ask(begun, "schedule", "show", "past", "-n", "100")["ticks"]
+    ticks = run_json(begun, "schedule", "show", "past", "-n", "100")["ticks"]
     assert {tick["reason"] for tick in ticks} == {"backfilled: the files were mended"}
-    again = ask(begun, *words)
+    again = run_json(begun, *words)
     assert Counter(tick["standing"] for tick in again["ticks"]) == {"has_its_job": 30}
     assert len(jobs_of(begun, "past")) == 30
 
@@ -132,12 +132,12 @@ def test_point_5_a_backfill_outlives_its_command_and_its_scheduler(begun: Warren
     scheduler = next(one for one in begun.services if one.name == "scheduler" and one.process.poll() is None)
     scheduler.kill()
     command.send_signal(signal.SIGINT)
-    _, said = command.communicate(timeout=60)
-    assert command.returncode == 130, said
-    assert "it goes on" in said
+    _, output = command.communicate(timeout=60)
+    assert command.returncode == 130, output
+    assert "it goes on" in output
     assert len(jobs_of(begun, "torn")) < 150
     begun.start("scheduler")
-    say(begun, *words)
+    run_command(begun, *words)
     ticks = look(begun, lambda store: store.ticks_between("torn", times[-1], times[0]))
     assert [tick.request for tick in ticks] == [None] * 150, "said again, it looks on until all is asked for"
     expected = Counter({tick_job_id("torn", moment): 1 for moment in times})
@@ -173,22 +173,22 @@ def test_point_5_a_file_of_schedules_is_planned_applied_and_pruned(begun: Warren
     file = begun.folder / "schedules.toml"
     file.write_text(FILE.format(every="1h"), encoding="utf-8")
     apply = ("schedule", "apply", "schedules.toml", "--prune")
-    assert "2 to add" in say(begun, *apply, "--yes")
+    assert "2 to add" in run_command(begun, *apply, "--yes")
     pause(begun, "file.hourly")
 
     text = FILE.format(every="2h")
     file.write_text(text[: text.rindex("[[schedule]]")], encoding="utf-8")
-    plan = say(begun, *apply, "--plan", code=2)
+    plan = run_command(begun, *apply, "--plan", code=2)
     assert "rule.every: PT1H → PT2H" in plan
     assert "- file.daily" in plan
-    say(begun, *apply, "--yes")
+    run_command(begun, *apply, "--yes")
     assert schedule(begun, "file.daily") is None
     row = schedule(begun, "file.hourly")
     assert row is not None
     assert (row.paused, row.asked.owner) == (True, "airport")
     assert schedule(begun, "by.hand") is not None, "what this file never put stays"
-    file.write_text(say(begun, "schedule", "export", "file.hourly", "--owner", "airport"), encoding="utf-8")
-    assert "1 unchanged" in say(begun, *apply, "--plan"), "what is exported says the same"
+    file.write_text(run_command(begun, "schedule", "export", "file.hourly", "--owner", "airport"), encoding="utf-8")
+    assert "1 unchanged" in run_command(begun, *apply, "--plan"), "what is exported says the same"
 
 
 def declaring(warren: Warren, module: str, every: str, kind: str = "run") -> ServiceProcess:
@@ -223,10 +223,10 @@ def test_point_5_schedules_in_code_are_taken_up_once_and_never_fight(begun: Warr
     new = declaring(begun, "release_2", "2h")
     until(lambda: every(begun) == "2:00:00", "the new release's schedule to be taken up")
 
-    heard = announcements(begun, "announce.kept")
+    announced = announcements(begun, "announce.kept")
     old.kill()
     again = declaring(begun, "release_1", "1h")
-    until(lambda: announcements(begun, "announce.kept") > heard, "the old release to be heard again")
+    until(lambda: announcements(begun, "announce.kept") > announced, "the old release to be heard again")
     assert every(begun) == "2:00:00", "an old release that is started again changes nothing"
     row = schedule(begun, "declared")
     assert row is not None
@@ -251,9 +251,9 @@ CRON_TZ=Europe/Berlin
 def test_point_7_a_crontab_is_imported_applied_and_its_commands_run(begun: Warren) -> None:
     (begun.folder / "cron.txt").write_text(CRONTAB.format(folder=begun.folder), encoding="utf-8")
     words = ("schedule", "import", "crontab", "cron.txt", "--type", "cron.line", "-o", "imported.toml")
-    found = ask(begun, *words, "--strict", code=4)
+    found = run_json(begun, *words, "--strict", code=4)
     assert [finding["where"] for finding in found["findings"]] == ["line 4"]
-    say(begun, "schedule", "apply", "imported.toml", "--yes")
-    say(begun, "schedule", "trigger", "crontab.cat")
+    run_command(begun, "schedule", "apply", "imported.toml", "--yes")
+    run_command(begun, "schedule", "trigger", "crontab.cat")
     written = begun.folder / "imported.txt"
     until(lambda: written.exists() and written.read_text() == "from cron\n", "the command to have run")

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
 import pytest
-from tests.acceptance.commanding import ask, say
+from tests.acceptance.command_line import run_json, run_command
 from tests.acceptance.warren import Warren, until
 
 from warrener_contracts.events import TickStatus
@@ -47,13 +47,13 @@ def test_an_interval_that_rests_on_holidays_ticks_today_and_lint_sees_that_its_j
     today = datetime.now(UTC).date()
     holidays = [today - DAY, *(today + n * 30 * DAY for n in range(1, 24))]
     (warren.folder / "holidays.txt").write_text("\n".join(day.isoformat() for day in holidays))
-    say(warren, "schedule", "put", "naps", "nap", "--every", "1s", "--holidays", "holidays.txt")
+    run_command(warren, "schedule", "put", "naps", "nap", "--every", "1s", "--holidays", "holidays.txt")
     until(lambda: look(warren, "naps")[2] >= 3, "three jobs to be over", within=120)
     _, ticks, _ = look(warren, "naps")
     times = [tick.nominal_at for tick in ticks if tick.fate is not TickStatus.TRIGGERED]
     assert len(set(times)) == len(times)
     assert all(tick.nominal_at.date() not in holidays for tick in ticks)
-    (found,) = ask(warren, "schedule", "lint", "naps", code=1)
+    (found,) = run_json(warren, "schedule", "lint", "naps", code=1)
     assert (found["schedule"], found["kind"]) == ("naps", "overlap")
     assert "longer than the 1 s" in found["text"]
 
@@ -67,12 +67,12 @@ def test_a_schedule_is_planned_for_the_business_day_that_the_file_leaves(warren:
     (warren.folder / "closed.ics").write_text("\r\n".join(lines))
     week = "MON,TUE,WED,THU,FRI,SAT,SUN"
     words = ("--business-days", "00:00", "--weekdays", week, "--holidays", "closed.ics")
-    say(warren, "schedule", "put", "payroll", "nap", *words)
+    run_command(warren, "schedule", "put", "payroll", "nap", *words)
     until(lambda: look(warren, "payroll")[0] is not None, "the schedule", within=60)
     row, _, _ = look(warren, "payroll")
     assert row is not None
     assert row.next_at == datetime.combine(tomorrow + 7 * DAY, datetime.min.time(), UTC)
-    assert "7 holidays" in say(warren, "schedule", "list")
+    assert "7 holidays" in run_command(warren, "schedule", "list")
 
 
 def test_combined_rules_tick_once_where_their_parts_meet(warren: Warren) -> None:
@@ -85,7 +85,7 @@ def test_combined_rules_tick_once_where_their_parts_meet(warren: Warren) -> None
             {"kind": "cron", "expression": "* * * * * *"},
         ],
     }
-    say(warren, "schedule", "put", "both", "nap", "--rule", json.dumps(rule), "--max-runs", "5")
+    run_command(warren, "schedule", "put", "both", "nap", "--rule", json.dumps(rule), "--max-runs", "5")
     until(lambda: len(look(warren, "both")[1]) >= 5, "five ticks", within=60)
     _, ticks, _ = look(warren, "both")
     times = sorted(tick.nominal_at for tick in ticks)

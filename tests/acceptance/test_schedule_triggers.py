@@ -14,7 +14,7 @@ import aiormq
 import pytest
 from aiormq.abc import ArgumentsType
 from pamqp.commands import Basic
-from tests.acceptance.looking import ledger
+from tests.acceptance.store_queries import ledger
 from tests.acceptance.warren import Warren, until
 
 from warrener_client import SyncClient
@@ -125,7 +125,7 @@ def jobs_of(warren: Warren, name: str) -> dict[UUID, JobRow]:
     """The jobs that a schedule has asked for."""
     ids = {tick.job_id for tick in ledger(warren, name) if tick.job_id is not None}
 
-    async def ask(ids: Collection[UUID]) -> dict[UUID, JobRow]:
+    async def fetch(ids: Collection[UUID]) -> dict[UUID, JobRow]:
         store = open_store(warren.store_url)
         await store.start()
         try:
@@ -133,7 +133,7 @@ def jobs_of(warren: Warren, name: str) -> dict[UUID, JobRow]:
         finally:
             await store.close()
 
-    return asyncio.run(ask(ids))
+    return asyncio.run(fetch(ids))
 
 
 def until_done(warren: Warren, name: str, count: int) -> list[JobRow]:
@@ -178,7 +178,7 @@ def test_a_burst_has_one_job_though_the_schedulers_are_killed_within(running: Wa
     rule = EventRule(key="burst", debounce=timedelta(seconds=4), event_as="event")
     put(running, "burst", rule, "load")
     publish(running, "warrener.events", "burst", [(number, "DE") for number in range(3)])
-    until(lambda: asyncio.run(_heard(running, "burst")), "the burst to be heard")
+    until(lambda: asyncio.run(_has_pending_events(running, "burst")), "the burst to be heard")
     kill_schedulers(running)
     publish(running, "warrener.events", "burst", [(number, "DE") for number in range(5)])
     running.start("scheduler")
@@ -189,7 +189,7 @@ def test_a_burst_has_one_job_though_the_schedulers_are_killed_within(running: Wa
     until_done(running, "burst", fates.count("fired"))
 
 
-async def _heard(warren: Warren, name: str) -> bool:
+async def _has_pending_events(warren: Warren, name: str) -> bool:
     store = open_store(warren.store_url)
     await store.start()
     try:

@@ -17,7 +17,7 @@ from uuid import UUID
 import asyncpg
 import pytest
 from tests.acceptance.forked import fork_scheduler
-from tests.acceptance.looking import ledger, rows_of
+from tests.acceptance.store_queries import ledger, rows_of
 from tests.acceptance.warren import Warren, free_port, until
 
 from warrener_client import SyncClient
@@ -226,7 +226,7 @@ CHOICES = {
 }
 
 
-def test_a_scheduler_that_was_away_over_3_ticks_does_what_each_misfire_choice_says(
+def test_a_scheduler_that_was_away_over_3_ticks_follows_each_misfire_choice(
     warren: Warren,
 ) -> None:
     scheduler = warren.start("scheduler")
@@ -279,13 +279,13 @@ def test_a_scheduler_that_comes_back_between_two_ticks_lets_the_last_missed_one_
 
 def check_jobs(warren: Warren, ticks: list[TickRow]) -> None:
     """What the ledger says of jobs is so: one for each tick that has asked for one, none for the others."""
-    asked = {TickStatus.FIRED, TickStatus.CAUGHT_UP}
-    assert all((tick.job_id is not None) is (tick.fate in asked) for tick in ticks)
+    requested = {TickStatus.FIRED, TickStatus.CAUGHT_UP}
+    assert all((tick.job_id is not None) is (tick.fate in requested) for tick in ticks)
     ids = [tick.job_id for tick in ticks if tick.job_id is not None]
-    derived = [tick_job_id(tick.schedule, tick.nominal_at) for tick in ticks if tick.fate in asked]
+    derived = [tick_job_id(tick.schedule, tick.nominal_at) for tick in ticks if tick.fate in requested]
     assert ids == derived
     until(lambda: rows_of(warren, ids).keys() == {*ids}, "a job for each of them")
-    others = [tick_job_id(tick.schedule, tick.nominal_at) for tick in ticks if tick.fate not in asked]
+    others = [tick_job_id(tick.schedule, tick.nominal_at) for tick in ticks if tick.fate not in requested]
     assert rows_of(warren, others) == {}
 
 

@@ -4,7 +4,7 @@ import signal
 from pathlib import Path
 from threading import Event
 
-from tests.acceptance.looking import rows_of
+from tests.acceptance.store_queries import rows_of
 from tests.acceptance.warren import Warren, until
 
 from warrener_client import JobSpec, SyncClient

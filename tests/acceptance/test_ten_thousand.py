@@ -34,9 +34,9 @@ def test_of_ten_thousand_jobs_that_fail_at_random_all_succeed(
 ) -> None:
     unlucky = begin(warren, own_rabbitmq)
     check_end(warren, own_rabbitmq)
-    ends = dict(asked(warren, "SELECT ended_as, count(*) FROM warrener_attempts GROUP BY ended_as"))
+    ends = dict(query_rows(warren, "SELECT ended_as, count(*) FROM warrener_attempts GROUP BY ended_as"))
     assert ends == {"failed": 2 * unlucky}, "and each success, in the row of its job"
-    failures = dict(asked(warren, "SELECT failures, count(*) FROM warrener_jobs GROUP BY failures"))
+    failures = dict(query_rows(warren, "SELECT failures, count(*) FROM warrener_jobs GROUP BY failures"))
     assert failures == {0: JOBS - unlucky, 2: unlucky}
 
 
@@ -59,9 +59,9 @@ def begin(warren: Warren, broker: RabbitMQServer) -> int:
     broker.settle()
     chance = random.Random(SEED)
     luck = [chance.random() < UNLUCKY for _ in range(JOBS)]
-    asks = [JobSpec("shared" if n % 2 else "many", {"unlucky": unlucky}) for n, unlucky in enumerate(luck)]
+    specs = [JobSpec("shared" if n % 2 else "many", {"unlucky": unlucky}) for n, unlucky in enumerate(luck)]
     with SyncClient(warren.broker_url) as client:
-        assert sum(1 for _ in client.request_many(asks)) == JOBS
+        assert sum(1 for _ in client.request_many(specs)) == JOBS
     return sum(luck)
 
 
@@ -69,12 +69,12 @@ def check_end(warren: Warren, broker: RabbitMQServer) -> None:
     """All have succeeded, no row is open, and no queue holds anything."""
     until_succeeded(warren, JOBS)
     until(lambda: broker.evaluate(MESSAGES).strip() == "0", "all queues to be empty")
-    [(rows, open_rows)] = asked(
+    [(rows, open_rows)] = query_rows(
         warren, f"SELECT count(*), sum(NOT ({OVER}) OR wake_at IS NOT NULL) FROM warrener_jobs"
     )
     assert (rows, open_rows) == (JOBS, 0)
     for table in ("warrener_dead_letters", "warrener_parked"):
-        assert asked(warren, f"SELECT * FROM {table}") == []
+        assert query_rows(warren, f"SELECT * FROM {table}") == []
 
 
 def until_succeeded(warren: Warren, count: int) -> None:
@@ -82,11 +82,11 @@ def until_succeeded(warren: Warren, count: int) -> None:
 
 
 def succeeded(warren: Warren) -> int:
-    [(count,)] = asked(warren, "SELECT count(*) FROM warrener_jobs WHERE state = 'succeeded'")
+    [(count,)] = query_rows(warren, "SELECT count(*) FROM warrener_jobs WHERE state = 'succeeded'")
     return int(count)
 
 
-def asked(warren: Warren, question: str) -> list[Any]:
+def query_rows(warren: Warren, question: str) -> list[Any]:
     """What the state store says."""
     with closing(sqlite3.connect(warren.folder / "state.db", timeout=30)) as store:
         return store.execute(question).fetchall()

@@ -7,8 +7,8 @@ import signal
 from collections.abc import Callable, Iterator
 
 import pytest
-from tests.acceptance.ear import Ear
-from tests.acceptance.looking import look, story
+from tests.acceptance.event_tap import EventTap
+from tests.acceptance.store_queries import find_job, job_history
 from tests.acceptance.test_lost_agents import Begun, runs
 from tests.acceptance.warren import ServiceProcess, Warren, until
 from tests.servers.kinds import RabbitMQServer
@@ -72,18 +72,18 @@ Start = Callable[..., ServiceProcess]
 
 def test_2_queued_too_long_it_is_named_and_waits_on(warren: Warren, start: Start) -> None:
     start().end()  # so that the job type is known, and nobody runs it
-    said = Ear(warren.broker_url, STATUS)
+    tap = EventTap(warren.broker_url, STATUS)
     with SyncClient(warren.broker_url) as client:
         job = client.request("begins", policy={"start_timeout": "2s"})
-        until(lambda: said.heard(AttemptStartTimedOut), "the watchdog to say that nobody takes it")
+        until(lambda: tap.received(AttemptStartTimedOut), "the watchdog to say that nobody takes it")
         start()
         assert job.result(timeout=60) == 1
-    row, _, _ = story(warren, job.job_id)
+    row, _, _ = job_history(warren, job.job_id)
     assert (row.attempt, row.failures, row.losses) == (1, 0, 0), "a backlog is not a loss"
     assert [run.attempt for run in runs_of(warren, job)] == [1]
 
 
-def test_2_ran_too_long_its_agent_stops_it_and_says_so(warren: Warren, start: Start) -> None:
+def test_2_ran_too_long_its_agent_stops_it_and_reports_it(warren: Warren, start: Start) -> None:
     start()
     with SyncClient(warren.broker_url) as client:
         job = client.request("spins")
@@ -91,7 +91,7 @@ def test_2_ran_too_long_its_agent_stops_it_and_says_so(warren: Warren, start: St
     first, second = runs_of(warren, job)
     assert not alive(first.pid)
     assert second.at - first.at >= 1, "its time, and the pause before another attempt"
-    _, attempts, _ = story(warren, job.job_id)
+    _, attempts, _ = job_history(warren, job.job_id)
     assert attempts[0].error is not None
     assert attempts[0].error.kind is ErrorKind.TIMEOUT
 
@@ -103,7 +103,7 @@ def test_2_silent_too_long_it_is_stopped_in_an_agent_that_lives(warren: Warren, 
         assert job.result(timeout=60) == 2, "who goes on saying that it lives is not stopped"
     first, _ = runs_of(warren, job)
     assert not alive(first.pid), "it was killed"
-    row, [silent, _], _ = story(warren, job.job_id)
+    row, [silent, _], _ = job_history(warren, job.job_id)
     assert row.failures == 1
     assert silent.error is not None
     assert silent.error.kind is ErrorKind.TIMEOUT
@@ -117,16 +117,16 @@ def test_2_ran_too_long_and_its_agent_did_not_see_it_the_supervisor_has_it_kille
 ) -> None:
     (warren.folder / "forgetful.py").write_text(FORGETFUL)
     start("forgetful")
-    said = Ear(warren.broker_url, STATUS)
+    tap = EventTap(warren.broker_url, STATUS)
     with SyncClient(warren.broker_url) as client:
         job = client.request("spins")
-        until(lambda: said.heard(AttemptTimedOut), "the watchdog to say that it runs too long")
+        until(lambda: tap.received(AttemptTimedOut), "the watchdog to say that it runs too long")
         row = until(lambda: no_more_running(warren, job), "it to be called timed out")
         [first] = runs_of(warren, job)
         assert not alive(first.pid), "dead before it was called so"
         assert (row.failures, row.losses) == (1, 0)
         assert job.result(timeout=60) == 2
-    _, attempts, _ = story(warren, job.job_id)
+    _, attempts, _ = job_history(warren, job.job_id)
     assert attempts[0].end is AttemptEnd.TIMED_OUT
     assert attempts[0].error is not None
     assert "has stopped it when it was told to" in attempts[0].error.message
@@ -134,7 +134,7 @@ def test_2_ran_too_long_and_its_agent_did_not_see_it_the_supervisor_has_it_kille
 
 def test_2_silent_too_long_it_is_lost(warren: Warren, start: Start) -> None:
     first = start()
-    said = Ear(warren.broker_url, STATUS)
+    tap = EventTap(warren.broker_url, STATUS)
     with SyncClient(warren.broker_url) as client:
         job = client.request("waits")
         until(lambda: runs_of(warren, job), "it to run")
@@ -142,7 +142,7 @@ def test_2_silent_too_long_it_is_lost(warren: Warren, start: Start) -> None:
         first.signal(signal.SIGSTOP)
         start()
         assert job.result(timeout=60) == 2
-    [lost] = {event.id: event for event in said.heard(AttemptLost)}.values()
+    [lost] = {event.id: event for event in tap.received(AttemptLost)}.values()
     assert (lost.data.job_id, lost.data.attempt) == (job.job_id, 1)
     row = now(warren, job)
     assert (row.failures, row.losses) == (0, 1)
@@ -150,7 +150,7 @@ def test_2_silent_too_long_it_is_lost(warren: Warren, start: Start) -> None:
 
 def test_2_too_old_in_all_it_expires_wherever_it_is(warren: Warren, start: Start) -> None:
     agent = start()
-    said = Ear(warren.broker_url, STATUS)
+    tap = EventTap(warren.broker_url, STATUS)
     with SyncClient(warren.broker_url) as client:
         running = client.request("waits", expires_after="3s")
         waiting = client.request("waits", delay="1h", expires_after="3s")
@@ -158,7 +158,7 @@ def test_2_too_old_in_all_it_expires_wherever_it_is(warren: Warren, start: Start
         for job in (running, waiting):
             with pytest.raises(JobExpired):
                 job.result(timeout=60)
-    assert {event.data.job_id for event in said.heard(JobDeadlinePassed)} == {running.job_id, waiting.job_id}
+    assert {event.data.job_id for event in tap.received(JobDeadlinePassed)} == {running.job_id, waiting.job_id}
     assert agent.end() == 0, "nothing of it runs any more"
 
 
@@ -171,7 +171,7 @@ def runs_of(warren: Warren, job: SyncJob) -> list[Begun]:
 
 def now(warren: Warren, job: SyncJob) -> JobRow:
     """The job as it stands; it was accepted."""
-    row, _ = look(warren, job.job_id)
+    row, _ = find_job(warren, job.job_id)
     return row
 
 

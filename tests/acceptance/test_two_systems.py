@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.acceptance.commanding import ask, say
-from tests.acceptance.looking import rows_of
+from tests.acceptance.command_line import run_json, run_command
+from tests.acceptance.store_queries import rows_of
 from tests.acceptance.warren import Warren
 
 from warrener_client import SyncClient
@@ -68,8 +68,8 @@ def test_a_store_that_does_not_belong_to_the_broker_takes_nothing_from_it(
             with subtests.test(f"a {service} with another store"):
                 stranger = shop.start(service)
                 assert stranger.process.wait(30) == SETTINGS
-                assert "expected namespace 'warrener' on the broker to belong to" in stranger.said()
-                assert "Traceback" not in stranger.said()
+                assert "expected namespace 'warrener' on the broker to belong to" in stranger.log_text()
+                assert "Traceback" not in stranger.log_text()
         with subtests.test("`warrener up` in a fresh folder"):
             (tmp_path / "fresh").mkdir()
             up = subprocess.run(
@@ -84,16 +84,16 @@ def test_a_store_that_does_not_belong_to_the_broker_takes_nothing_from_it(
             assert up.returncode == SETTINGS, up.stderr
             assert "another system uses it" in " ".join(up.stderr.split())
         with subtests.test("the doctor"):
-            [found] = [each for each in ask(shop, "doctor", code=1) if each["check"] == "installation"]
+            [found] = [each for each in run_json(shop, "doctor", code=1) if each["check"] == "installation"]
             assert found["health"] == "wrong"
             assert "--adopt" in found["do"]
         with subtests.test("the first system has all its jobs"):
             jobs = [client.request("many") for _ in range(20)]
             assert [job.result(timeout=60) for job in jobs] == [1] * 20
         with subtests.test("a store adopts a broker that nobody works on, and not before"):
-            say(shop, "topology", "--adopt", code=1)
+            run_command(shop, "topology", "--adopt", code=1)
             warren.end()
-            say(shop, "topology", "--adopt")
+            run_command(shop, "topology", "--adopt")
             assert warren.start("scheduler").process.wait(30) == SETTINGS
             shop.start("scheduler")
             try:

@@ -39,7 +39,7 @@ class RunningUp:
 
     def __init__(self, folder: Path, *words: str) -> None:
         self.folder = folder
-        self.said: list[dict[str, Any]] = []
+        self.lines: list[dict[str, Any]] = []
         self.process = subprocess.Popen(
             [sys.executable, "-m", "warrener", "up", "hello", "--json", *words],
             cwd=folder,
@@ -52,16 +52,16 @@ class RunningUp:
         self._listening = threading.Thread(target=self._listen, daemon=True)
         self._listening.start()
 
-    def heard(self, event: str, of: str = "") -> list[dict[str, Any]]:
+    def events(self, event: str, of: str = "") -> list[dict[str, Any]]:
         """The events of this kind, of this process."""
-        return [line for line in self.said if line["event"] == event and of in line["of"]]
+        return [line for line in self.lines if line["event"] == event and of in line["of"]]
 
     def until(self, event: str, of: str = "", *, times: int = 1) -> dict[str, Any]:
         """Until it has said this so often; the last of them."""
 
         def fact() -> list[dict[str, Any]]:
-            assert self.process.poll() is None, f"up ended: {self.said[-10:]} {self.errors()}"
-            found = self.heard(event, of)
+            assert self.process.poll() is None, f"up ended: {self.lines[-10:]} {self.errors()}"
+            found = self.events(event, of)
             return found if len(found) >= times else []
 
         return until(fact, f"{event} of {of or 'anybody'} ({times} times)", within=120)[-1]
@@ -100,7 +100,7 @@ class RunningUp:
     def _listen(self) -> None:
         assert self.process.stdout is not None
         for line in self.process.stdout:
-            self.said.append(json.loads(line))
+            self.lines.append(json.loads(line))
 
 
 @pytest.fixture
@@ -120,7 +120,7 @@ def up(tmp_path: Path) -> Iterator[RunningUp]:
 
 
 def test_whatever_is_killed_the_work_goes_on_and_ctrl_c_ends_it_all(up: RunningUp) -> None:
-    ready = up.heard("ready")[0]
+    ready = up.events("ready")[0]
     assert ready["job_types"] == ["hello.fail", "hello.greet"]
     assert set(ready["processes"]) == {"scheduler", "supervisor", "agent"}
 
@@ -147,14 +147,14 @@ def test_whatever_is_killed_the_work_goes_on_and_ctrl_c_ends_it_all(up: RunningU
     everything = up.everything()
     up.process.send_signal(signal.SIGINT)
     assert up.process.wait(90) == 0, up.errors()
-    assert [line["event"] for line in up.said[-2:]] == ["draining", "stopped"]
+    assert [line["event"] for line in up.lines[-2:]] == ["draining", "stopped"]
     assert not [process for process in everything if process.is_running()]
 
 
 def test_when_up_itself_is_killed_nothing_stays_and_the_next_one_goes_on(
     up: RunningUp, tmp_path: Path
 ) -> None:
-    kept = up.command("request", "hello.greet", "name=later", "--delay", "1s").stdout.strip()
+    value = up.command("request", "hello.greet", "name=later", "--delay", "1s").stdout.strip()
     everything = up.everything()
     assert len(everything) >= 6  # up, three services, the broker's guard and the broker
     up.process.kill()
@@ -164,7 +164,7 @@ def test_when_up_itself_is_killed_nothing_stays_and_the_next_one_goes_on(
     following = RunningUp(tmp_path)
     try:
         following.until("ready")
-        ended = following.command("job", kept, "--wait", "--json")
+        ended = following.command("job", value, "--wait", "--json")
         assert json.loads(ended.stdout)["result"] == "Hello, later!"
     finally:
         following.end()
@@ -178,7 +178,7 @@ def test_up_with_a_broker_and_a_database_that_are_there(
     try:
         ready = there.until("ready")
         assert ready["job_types"] == ["hello.fail", "hello.greet"]
-        assert not there.heard("started", "broker")
+        assert not there.events("started", "broker")
         greeted = there.command("request", "hello.greet", "name=World", "--wait")
         assert (greeted.returncode, greeted.stdout) == (0, '"Hello, World!"\n'), greeted.stderr
         failed = there.command("request", "hello.fail", "--wait", "--json")

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
-from tests.acceptance.looking import rows_of
+from tests.acceptance.store_queries import rows_of
 from tests.acceptance.warren import ServiceProcess, Warren, until
 from tests.faults.fake_time import FakeTime
 
@@ -107,5 +107,5 @@ def runs(warren: Warren) -> list[str]:
 def clock_of(service: ServiceProcess) -> str:
     """What it says of its clock at /ready."""
     with urllib.request.urlopen(f"http://127.0.0.1:{service.health_port}/ready", timeout=10) as answer:
-        told: str = json.load(answer)["checks"]["clock"]
-    return told
+        state: str = json.load(answer)["checks"]["clock"]
+    return state

@@ -22,7 +22,7 @@ NOON_EACH_DAY = SchedulePutData(
 def row(warren: Warren) -> ScheduleRow | None:
     """What the store knows of it."""
 
-    async def ask() -> ScheduleRow | None:
+    async def fetch() -> ScheduleRow | None:
         store = open_store(warren.store_url)
         await store.start()
         try:
@@ -30,7 +30,7 @@ def row(warren: Warren) -> ScheduleRow | None:
         finally:
             await store.close()
 
-    return asyncio.run(ask())
+    return asyncio.run(fetch())
 
 
 def planned_in(warren: Warren, zone: str) -> bool:
@@ -50,7 +50,7 @@ def tokyo_in_berlin(folder: Path) -> Path:
     return folder / "zones"
 
 
-def test_a_scheduler_with_another_zone_database_plans_anew(warren: Warren, tmp_path: Path) -> None:
+def test_a_scheduler_with_another_zone_database_replans(warren: Warren, tmp_path: Path) -> None:
     scheduler = warren.start("scheduler")
     with SyncClient(warren.broker_url) as client:
         client.put_schedules([NOON_EACH_DAY])

@@ -61,11 +61,11 @@ class ServiceProcess:
         except OSError:
             if self.process.poll() is not None:
                 raise AssertionError(
-                    f"{self.name} ended with {self.process.returncode}:\n{self.said()}"
+                    f"{self.name} ended with {self.process.returncode}:\n{self.log_text()}"
                 ) from None
             return False
 
-    def said(self) -> str:
+    def log_text(self) -> str:
         """The end of its log."""
         return self.log.read_text(errors="replace")[-8000:]
 

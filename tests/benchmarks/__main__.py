@@ -14,7 +14,7 @@ from types import FrameType
 
 import psutil
 from tests.benchmarks.curves import CURVES, Curves, cost_at_10m, draw_all, trace_curves
-from tests.benchmarks.grounds import Grounds
+from tests.benchmarks.shared_servers import SharedServers
 from tests.benchmarks.lag import Lags, measure_lags
 from tests.benchmarks.pairs import Turns, measure_pairs
 from tests.benchmarks.plan import QUICK, Plan
@@ -35,18 +35,18 @@ def main() -> None:
     names: list[str] = list(options.only or NAMES)
     if options.against:
         names += [BEFORE]
-    with Grounds.made() as grounds:
-        machine = f"{_machine()}, {grounds.versions()}, fsync on"
+    with SharedServers.made() as servers:
+        machine = f"{_machine()}, {servers.versions()}, fsync on"
 
         lags: Lags = {}
 
         pairs: Turns = {}
 
         def outcome(rounds: Rounds, curves: Curves) -> Outcome:
-            told = settings_of(names) | {
+            settings = settings_of(names) | {
                 f"{system.name}, schedule": system.settings for system in CLOCKS if system.name in lags
             }
-            return Outcome(plan, machine, told, rounds, pairs, cost_at_10m(curves), curves, lags)
+            return Outcome(plan, machine, settings, rounds, pairs, cost_at_10m(curves), curves, lags)
 
         def keep(rounds: Rounds, curves: Curves | None = None) -> None:
             save(outcome(rounds, curves or {}), options.out)
@@ -61,18 +61,18 @@ def main() -> None:
                 systems: dict[str, System] = {**SYSTEMS, **variants(endpoint)}
                 if options.against:
                     systems[BEFORE] = before(options.against)
-                measure_pairs(names, systems, plan, grounds, keep_pairs)
+                measure_pairs(names, systems, plan, servers, keep_pairs)
                 if not options.pairs_only:
                     alone = [name for name in names if name != BEFORE]
-                    rounds = take_turns(alone, systems, plan, grounds, keep)
+                    rounds = take_turns(alone, systems, plan, servers, keep)
         if options.lag_only or not (options.only or options.curves_only or options.pairs_only):
-            lags |= measure_lags(grounds, plan.lag_seconds)
+            lags |= measure_lags(servers, plan.lag_seconds)
             keep(rounds)
         curves = trace_curves(
-            options.curves or [], plan, grounds, lambda found: keep(rounds, found), large=options.large
+            options.curves or [], plan, servers, lambda found: keep(rounds, found), large=options.large
         )
         if options.profile:
-            profile(grounds, plan, options.out)
+            profile(servers, plan, options.out)
     found = outcome(rounds, curves)
     save(found, options.out)
     if rounds:

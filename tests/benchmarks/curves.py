@@ -7,13 +7,13 @@ from pathlib import Path
 
 from tests.benchmarks import measurements as at
 from tests.benchmarks.figures import Estimate, estimate_median
-from tests.benchmarks.grounds import Grounds
+from tests.benchmarks.shared_servers import SharedServers
 from tests.benchmarks.history import fill
 from tests.benchmarks.place import Place
 from tests.benchmarks.plan import Plan
 from tests.benchmarks.plot import draw_curve
 from tests.benchmarks.schedules import ticking
-from tests.benchmarks.turns import say
+from tests.benchmarks.turns import print_progress
 
 Point = dict[str, float]
 Curves = dict[str, list[Point]]
@@ -27,12 +27,12 @@ _PAYLOAD_TOTAL = 200_000_000  # bytes in one point at most
 
 
 def trace_curves(
-    names: Sequence[str], plan: Plan, grounds: Grounds, keep: Callable[[Curves], None], *, large: bool
+    names: Sequence[str], plan: Plan, servers: SharedServers, keep: Callable[[Curves], None], *, large: bool
 ) -> Curves:
     """The points of these curves, the smallest first; `keep` is handed what there is after each curve."""
     found: Curves = {}
     for name in names:
-        found[name] = CURVES[name](plan, grounds, large)
+        found[name] = CURVES[name](plan, servers, large)
         keep(found)
     return found
 
@@ -53,17 +53,17 @@ def draw_all(curves: Mapping[str, Sequence[Point]], folder: Path) -> None:
             draw_curve(name, points, folder / f"curve-{name}.svg")
 
 
-def _agents(plan: Plan, grounds: Grounds, large: bool) -> list[Point]:  # noqa: FBT001 - as CURVES has them
+def _agents(plan: Plan, servers: SharedServers, large: bool) -> list[Point]:  # noqa: FBT001 - as CURVES has them
     del large
     return [
-        {"agents": float(count)} | at.throughput(grounds, replace(plan, agents=count))
-        for count in _said("agents", _AGENTS)
+        {"agents": float(count)} | at.throughput(servers, replace(plan, agents=count))
+        for count in _each_logged("agents", _AGENTS)
     ]
 
 
-def _rows(plan: Plan, grounds: Grounds, large: bool) -> list[Point]:  # noqa: FBT001
+def _rows(plan: Plan, servers: SharedServers, large: bool) -> list[Point]:  # noqa: FBT001
     counts = (*_ROWS, _MOST_ROWS) if large else _ROWS
-    places = at.in_turns(grounds, plan, [_filled(count) for count in _said("rows", counts)])
+    places = at.in_turns(servers, plan, [_filled(count) for count in _each_logged("rows", counts)])
     points: list[Point] = []
     for count, turns in zip(counts, places, strict=True):
         ratios = [turn["cpu_ms"] / first["cpu_ms"] for turn, first in zip(turns, places[0], strict=True)]
@@ -79,36 +79,36 @@ def _filled(count: int) -> Callable[[Place], None]:
     return lambda place: asyncio.run(fill(place.database_url, count))
 
 
-def _backlog(plan: Plan, grounds: Grounds, large: bool) -> list[Point]:  # noqa: FBT001
+def _backlog(plan: Plan, servers: SharedServers, large: bool) -> list[Point]:  # noqa: FBT001
     counts = (*_BACKLOG, _MOST_BACKLOG) if large else _BACKLOG
     return [
-        {"backlog": float(count)} | at.draining(grounds, plan, count) for count in _said("backlog", counts)
+        {"backlog": float(count)} | at.draining(servers, plan, count) for count in _each_logged("backlog", counts)
     ]
 
 
-def _payload(plan: Plan, grounds: Grounds, large: bool) -> list[Point]:  # noqa: FBT001
+def _payload(plan: Plan, servers: SharedServers, large: bool) -> list[Point]:  # noqa: FBT001
     del large
     return [
         {"payload": float(size)}
-        | at.throughput(grounds, replace(plan, payload=size, jobs=min(plan.jobs, _PAYLOAD_TOTAL // size)))
-        for size in _said("payload", _PAYLOAD)
+        | at.throughput(servers, replace(plan, payload=size, jobs=min(plan.jobs, _PAYLOAD_TOTAL // size)))
+        for size in _each_logged("payload", _PAYLOAD)
     ]
 
 
-def _schedules(plan: Plan, grounds: Grounds, large: bool) -> list[Point]:  # noqa: FBT001
+def _schedules(plan: Plan, servers: SharedServers, large: bool) -> list[Point]:  # noqa: FBT001
     del large
     return [
-        {"schedules": float(count)} | ticking(grounds, plan, count)
-        for count in _said("schedules", _SCHEDULES)
+        {"schedules": float(count)} | ticking(servers, plan, count)
+        for count in _each_logged("schedules", _SCHEDULES)
     ]
 
 
-def _said(name: str, values: Sequence[int]) -> Sequence[int]:
-    say(f"curve {name}: {', '.join(str(value) for value in values)}")
+def _each_logged(name: str, values: Sequence[int]) -> Sequence[int]:
+    print_progress(f"curve {name}: {', '.join(str(value) for value in values)}")
     return values
 
 
-CURVES: Mapping[str, Callable[[Plan, Grounds, bool], list[Point]]] = {
+CURVES: Mapping[str, Callable[[Plan, SharedServers, bool], list[Point]]] = {
     "agents": _agents,
     "rows": _rows,
     "backlog": _backlog,

@@ -16,14 +16,14 @@ from typing import Any
 import uvloop
 from tests.benchmarks.place import here
 from tests.benchmarks.systems.catalogue import PYTHON_SYSTEMS
-from tests.benchmarks.systems.port import Asker
+from tests.benchmarks.systems.port import Requester
 
 _TICK = 0.02  # seconds between two portions of a steady load
 _WITHIN = 60.0
 _WARM = 3  # samples that are not counted
 
 
-async def serve(asker: Asker, answer: Callable[[Any], None]) -> None:
+async def serve(requester: Requester, answer: Callable[[Any], None]) -> None:
     """Carry out commands until there are no more."""
     stamps: asyncio.Queue[int] = asyncio.Queue()
     loop = asyncio.get_running_loop()
@@ -35,9 +35,9 @@ async def serve(asker: Asker, answer: Callable[[Any], None]) -> None:
         command = json.loads(line)
         match command["do"]:
             case "ask":
-                answer(await _ask(asker, command["count"], command["payload"]))
+                answer(await _request(requester, command["count"], command["payload"]))
             case "latency":
-                answer(await _under_load(asker, stamps, command["samples"], command["rate"]))
+                answer(await _under_load(requester, stamps, command["samples"], command["rate"]))
             case other:
                 raise ValueError(f"expected ask or latency, got {other}")
     transport.close()
@@ -51,18 +51,18 @@ class _Stamps(asyncio.DatagramProtocol):
         self._stamps.put_nowait(int(data))
 
 
-async def _ask(asker: Asker, count: int, size: int) -> dict[str, float]:
+async def _request(requester: Requester, count: int, size: int) -> dict[str, float]:
     used, began = _cpu(), time.perf_counter()
-    await asker.ask(count, "x" * size)
+    await requester.request(count, "x" * size)
     return {"seconds": time.perf_counter() - began, "cpu": _cpu() - used}
 
 
 async def _under_load(
-    asker: Asker, stamps: "asyncio.Queue[int]", samples: int, rate: float
+    requester: Requester, stamps: "asyncio.Queue[int]", samples: int, rate: float
 ) -> dict[str, list[float]]:
-    load = asyncio.create_task(_load(asker, rate)) if rate else None
+    load = asyncio.create_task(_load(requester, rate)) if rate else None
     try:
-        return await _latency(asker, stamps, samples)
+        return await _latency(requester, stamps, samples)
     finally:
         if load:
             load.cancel()
@@ -70,29 +70,29 @@ async def _under_load(
                 await load
 
 
-async def _latency(asker: Asker, stamps: "asyncio.Queue[int]", samples: int) -> dict[str, list[float]]:
+async def _latency(requester: Requester, stamps: "asyncio.Queue[int]", samples: int) -> dict[str, list[float]]:
     """One job after another, in milliseconds: asked until it began, asked until its result was seen."""
     started: list[float] = []
     seen: list[float] = []
     for number in range(samples + _WARM):
-        asked = time.time_ns()
-        await asyncio.wait_for(asker.ask_and_wait(), _WITHIN)
+        requested = time.time_ns()
+        await asyncio.wait_for(requester.request_and_wait(), _WITHIN)
         done = time.time_ns()
         began = await asyncio.wait_for(stamps.get(), _WITHIN)
         if number >= _WARM:
-            started.append((began - asked) / 1e6)
-            seen.append((done - asked) / 1e6)
+            started.append((began - requested) / 1e6)
+            seen.append((done - requested) / 1e6)
     return {"started": started, "seen": seen}
 
 
-async def _load(asker: Asker, rate: float) -> None:
+async def _load(requester: Requester, rate: float) -> None:
     """`rate` jobs a second, evenly."""
-    began, asked = time.perf_counter(), 0
+    began, requested = time.perf_counter(), 0
     while True:
-        due = int((time.perf_counter() - began) * rate) - asked
+        due = int((time.perf_counter() - began) * rate) - requested
         if due > 0:
-            await asker.ask(due, "x" * 100)
-            asked += due
+            await requester.request(due, "x" * 100)
+            requested += due
         await asyncio.sleep(_TICK)
 
 
@@ -108,8 +108,8 @@ def main() -> None:
     system = PYTHON_SYSTEMS[sys.argv[1]]
 
     async def run() -> None:
-        async with system.asker(here()) as asker:
-            await serve(asker, lambda told: print(json.dumps(told), file=answers))
+        async with system.requester(here()) as requester:
+            await serve(requester, lambda answered: print(json.dumps(answered), file=answers))
 
     uvloop.run(run())
 

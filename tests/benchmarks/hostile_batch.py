@@ -22,11 +22,11 @@ from pathlib import Path
 
 import aio_pika
 import asyncpg
-from tests.benchmarks.grounds import Grounds
+from tests.benchmarks.shared_servers import SharedServers
 from tests.benchmarks.place import Place
 from tests.benchmarks.processes import Workers, memory_megabytes
 from tests.benchmarks.systems.warrener_system import Warrener
-from tests.benchmarks.turns import say
+from tests.benchmarks.turns import print_progress
 
 from warrener_client import Client, RequestRejected
 from warrener_contracts.messages import BATCH_TYPE
@@ -111,7 +111,7 @@ class Run:
         beside = await self._slowest(client)
         await publishing
         await self._until_parked(parked_before + self._batches)
-        say(f"slowest good job: {alone * 1000:.0f} ms without, {beside * 1000:.0f} ms with the batches")
+        print_progress(f"slowest good job: {alone * 1000:.0f} ms without, {beside * 1000:.0f} ms with the batches")
         return beside / alone
 
     async def _introduce(self, client: Client) -> None:
@@ -155,7 +155,7 @@ class Run:
         return len(self._log.read_bytes().splitlines())
 
     def _expect(self, held: bool, what: str) -> None:  # noqa: FBT001 - what was expected, and its sentence
-        say(f"{'holds' if held else 'FAILS'}: {what}")
+        print_progress(f"{'holds' if held else 'FAILS'}: {what}")
         self._failed |= not held
 
 
@@ -197,8 +197,8 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     with (
         tempfile.TemporaryDirectory(prefix="warrener-hostile-") as folder,
-        Grounds.made() as grounds,
-        grounds.place() as place,
+        SharedServers.made() as servers,
+        servers.place() as place,
     ):
         Warrener().prepare(place)
         held = asyncio.run(Run(options, place, Path(folder) / "services.log").go())

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from itertools import repeat
 from pathlib import Path
 
-from tests.benchmarks.grounds import Grounds
+from tests.benchmarks.shared_servers import SharedServers
 from tests.benchmarks.lag_figures import summary
 from tests.benchmarks.place import Place
 from tests.benchmarks.processes import Workers, cpu_seconds
 from tests.benchmarks.systems.clocks import CLOCKS, TickingSystem
-from tests.benchmarks.turns import say
+from tests.benchmarks.turns import print_progress
 
 Lags = dict[str, dict[str, float]]
 _PATIENCE = 60.0  # seconds until the first tick
@@ -32,15 +32,15 @@ HOW = """\
 """
 
 
-def measure_lags(grounds: Grounds, seconds: float) -> Lags:
+def measure_lags(servers: SharedServers, seconds: float) -> Lags:
     """Percentiles in milliseconds by system, of so many seconds; what failed is told and left out."""
     with ExitStack() as stack:
-        started = [_started(system, grounds, stack) for system in CLOCKS]
+        started = [_started(system, servers, stack) for system in CLOCKS]
         running = [one for one in started if one is not None]
-        say(f"schedule lag: {', '.join(one.system.name for one in running)}, {seconds:.0f} s")
+        print_progress(f"schedule lag: {', '.join(one.system.name for one in running)}, {seconds:.0f} s")
         with ThreadPoolExecutor(max(1, len(running))) as pool:
             found = list(pool.map(_Running.figures, running, repeat(seconds)))
-    return {one.system.name: told for one, told in zip(running, found, strict=True) if told}
+    return {one.system.name: times for one, times in zip(running, found, strict=True) if times}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class _Running:
 
     system: TickingSystem
     workers: Workers
-    ear: socket.socket
+    socket_of_stamps: socket.socket
     log: Path
 
     def figures(self, seconds: float) -> dict[str, float]:
@@ -57,60 +57,60 @@ class _Running:
         try:
             self._forget()
             used = cpu_seconds(self.workers.pids)
-            told = [int(self.ear.recv(64)) for _ in range(max(2, round(seconds)))]
-            return summary(told, self.system.phase, cpu_seconds(self.workers.pids) - used)
+            times = [int(self.socket_of_stamps.recv(64)) for _ in range(max(2, round(seconds)))]
+            return summary(times, self.system.phase, cpu_seconds(self.workers.pids) - used)
         except Exception as error:  # noqa: BLE001 - the others go on all the same
-            _say_failed(self.system, error, self.log)
+            _print_failure(self.system, error, self.log)
             return {}
 
     def _forget(self) -> None:
         """What was heard while the others were started does not count."""
-        patience = self.ear.gettimeout()
-        self.ear.settimeout(0)
+        patience = self.socket_of_stamps.gettimeout()
+        self.socket_of_stamps.settimeout(0)
         with suppress(BlockingIOError):
             while True:
-                self.ear.recv(64)
-        self.ear.settimeout(patience)
+                self.socket_of_stamps.recv(64)
+        self.socket_of_stamps.settimeout(patience)
 
 
-def _started(system: TickingSystem, grounds: Grounds, stack: ExitStack) -> _Running | None:
+def _started(system: TickingSystem, servers: SharedServers, stack: ExitStack) -> _Running | None:
     """Started and ticking; None if it failed, and then nothing of it runs any more."""
     with ExitStack() as own:
-        place = own.enter_context(grounds.place())
+        place = own.enter_context(servers.place())
         log = Path(place.folder) / f"{system.name}-lag.log"
         try:
-            ear = own.enter_context(_ear(place))
+            socket_of_stamps = own.enter_context(_stamp_socket(place))
             system.prepare(place)
             workers = Workers.start(system.processes(place), place, log)
             own.callback(workers.stop)
-            _until_ticking(system, place, ear)
+            _until_ticking(system, place, socket_of_stamps)
         except Exception as error:  # noqa: BLE001
-            _say_failed(system, error, log)
+            _print_failure(system, error, log)
             return None
         stack.push(own.pop_all())
-        return _Running(system, workers, ear, log)
+        return _Running(system, workers, socket_of_stamps, log)
 
 
-def _say_failed(system: TickingSystem, error: Exception, log: Path) -> None:
-    said = log.read_text(errors="replace")[-3000:] if log.exists() else ""
-    say(f"{system.name} failed: {error!r}\nit said last:\n{said}")
+def _print_failure(system: TickingSystem, error: Exception, log: Path) -> None:
+    output = log.read_text(errors="replace")[-3000:] if log.exists() else ""
+    print_progress(f"{system.name} failed: {error!r}\nit said last:\n{output}")
 
 
-def _until_ticking(system: TickingSystem, place: Place, ear: socket.socket) -> None:
+def _until_ticking(system: TickingSystem, place: Place, socket_of_stamps: socket.socket) -> None:
     """Asked for again where the schedule came before its job type was known."""
     deadline = time.monotonic() + _PATIENCE
     system.put(place)
-    heard = 0
-    while heard < _WARM:
+    received = 0
+    while received < _WARM:
         try:
-            ear.recv(64)
-            heard += 1
+            socket_of_stamps.recv(64)
+            received += 1
         except TimeoutError:
             if time.monotonic() > deadline:
                 raise
 
 
-def _ear(place: Place) -> socket.socket:
+def _stamp_socket(place: Place) -> socket.socket:
     made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     made.bind(("127.0.0.1", place.stamp_port))
     made.settimeout(10)

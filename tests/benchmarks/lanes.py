@@ -80,7 +80,7 @@ class ByBus:
 
     async def _publish_some(self, numbers: Iterator[int]) -> None:
         for number in numbers:
-            fates = await self._bus.publish(self._letters(number), timeout=60)
+            fates = await self._bus.publish(self._messages(number), timeout=60)
             assert fates == [PublishResult.CONFIRMED] * BATCH
 
     async def consume(self, count: int) -> None:
@@ -96,7 +96,7 @@ class ByBus:
     async def close(self) -> None:
         await self._bus.close()
 
-    def _letters(self, number: int) -> list[Message]:
+    def _messages(self, number: int) -> list[Message]:
         return [
             Message(
                 exchange="bench",
@@ -124,8 +124,8 @@ class Raw:
         await self._publishing.open()
         await self._consuming.open()
         channel = await self._publishing.channel()
-        ask = commands.Queue.Declare(queue=self._queue, durable=True, arguments={**QUORUM})
-        await channel.call(ask, commands.Queue.DeclareOk)
+        declare = commands.Queue.Declare(queue=self._queue, durable=True, arguments={**QUORUM})
+        await channel.call(declare, commands.Queue.DeclareOk)
 
     async def publish(self, count: int) -> None:
         confirms, session = _Confirms(), self._publishing
@@ -162,7 +162,7 @@ class Raw:
         await self._consuming.close()
 
 
-class _Deaf:
+class _IgnoreEvents:
     """Hears nothing of what it does not care for."""
 
     def on_delivery(self, delivery: Delivered) -> None: ...
@@ -173,7 +173,7 @@ class _Deaf:
     def on_closed(self, reason: AmqpError) -> None: ...
 
 
-class _Confirms(_Deaf):
+class _Confirms(_IgnoreEvents):
     def __init__(self) -> None:
         self._all_upto = 0
         self._beyond: set[int] = set()
@@ -195,7 +195,7 @@ class _Confirms(_Deaf):
             await self._news.wait()
 
 
-class _Taker(_Deaf):
+class _Taker(_IgnoreEvents):
     channel: Channel
 
     def __init__(self, session: Session, count: int) -> None:
@@ -267,20 +267,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--messages", type=int, default=50_000)
     parser.add_argument("--rounds", type=int, default=5)
-    asked = parser.parse_args()
-    count = asked.messages // BATCH * BATCH
+    options = parser.parse_args()
+    count = options.messages // BATCH * BATCH
     costs: Costs = {}
     with tempfile.TemporaryDirectory() as folder:
         node = PrivateRabbitMQ(Path(folder) / "node")
         node.start()
         try:
             process = psutil.Process(int((Path(folder) / "node" / "pid").read_text()))
-            for _ in range(asked.rounds):
+            for _ in range(options.rounds):
                 uvloop.run(one_round(node.url, process, count, costs))
         finally:
             node.kill()
     load = ", ".join(f"{value:.1f}" for value in os.getloadavg())
-    sys.stdout.write(f"{asked.rounds} rounds of {count} messages, load {load}\n\n{table(costs)}\n")
+    sys.stdout.write(f"{options.rounds} rounds of {count} messages, load {load}\n\n{table(costs)}\n")
 
 
 if __name__ == "__main__":

@@ -5,9 +5,9 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from tests.benchmarks.asking import Driver
+from tests.benchmarks.driver_client import Driver
 from tests.benchmarks.figures import summary
-from tests.benchmarks.grounds import Counter, Grounds
+from tests.benchmarks.shared_servers import Counter, SharedServers
 from tests.benchmarks.one_round import Stage, end_to_end, introduce, processor_times, until
 from tests.benchmarks.place import Place
 from tests.benchmarks.plan import Plan
@@ -15,19 +15,19 @@ from tests.benchmarks.processes import Workers, memory_megabytes
 from tests.benchmarks.systems.warrener_system import Warrener
 
 
-def throughput(grounds: Grounds, plan: Plan) -> dict[str, float]:
+def throughput(servers: SharedServers, plan: Plan) -> dict[str, float]:
     """Jobs a second end to end and milliseconds a job, medians of as many turns as the plan has pairs."""
-    return medians_of(in_turns(grounds, plan, [lambda _: None])[0])
+    return medians_of(in_turns(servers, plan, [lambda _: None])[0])
 
 
 def in_turns(
-    grounds: Grounds, plan: Plan, firsts: Sequence[Callable[[Place], None]]
+    servers: SharedServers, plan: Plan, firsts: Sequence[Callable[[Place], None]]
 ) -> list[list[dict[str, float]]]:
     """The figures of each turn in several places that are all there at once, by place: a machine that grows
     slower meanwhile does so for all. Each of `firsts` is done in its place once the tables are there."""
     with ExitStack() as stack:
         stages = [
-            begun(stack.enter_context(grounds.place()), grounds, plan, stack=stack, first=first)
+            begun(stack.enter_context(servers.place()), servers, plan, stack=stack, first=first)
             for first in firsts
         ]
         turns = [
@@ -45,19 +45,19 @@ def medians_of(turns: Sequence[Mapping[str, float]]) -> dict[str, float]:
     return {name: figure.median for name, figure in summary(turns).items()}
 
 
-def draining(grounds: Grounds, plan: Plan, backlog: int) -> dict[str, float]:
+def draining(servers: SharedServers, plan: Plan, backlog: int) -> dict[str, float]:
     """The same while `backlog` jobs wait before the ones that are measured: all of it is drained."""
     system = Warrener()
     with ExitStack() as stack:
-        place = stack.enter_context(grounds.place())
+        place = stack.enter_context(servers.place())
         log = Path(place.folder) / "curve.log"
-        counter = Counter(system, place, grounds)
+        counter = Counter(system, place, servers)
         stack.callback(counter.close)
         introduce(system, place, counter, log, plan)
         driver = stack.enter_context(Driver.made(system.driver, place, log))
         before, jobs = counter.finished(), backlog + plan.jobs
-        asked = driver.ask(jobs, plan.payload)
-        groups = {"broker": grounds.broker_pids, "database": grounds.database_pids}
+        cost = driver.request(jobs, plan.payload)
+        groups = {"broker": servers.broker_pids, "database": servers.database_pids}
         used, began = processor_times(groups), time.perf_counter()
         workers = Workers.start(system.workers(place, plan.agents), place, log)
         stack.callback(workers.stop)
@@ -67,7 +67,7 @@ def draining(grounds: Grounds, plan: Plan, backlog: int) -> dict[str, float]:
             most = max(most, memory_megabytes(workers.pids)[0])
         done_at = time.perf_counter()
         groups |= {"python": workers.pids}
-        spent = sum(processor_times(groups).values()) - sum(used.values()) + asked.cpu
+        spent = sum(processor_times(groups).values()) - sum(used.values()) + cost.cpu
         return {
             "end_to_end": jobs / (done_at - began),
             "cpu_ms": spent / jobs * 1000,
@@ -76,10 +76,10 @@ def draining(grounds: Grounds, plan: Plan, backlog: int) -> dict[str, float]:
 
 
 def begun(
-    place: Place, grounds: Grounds, plan: Plan, *, stack: ExitStack, first: Callable[[Place], None]
+    place: Place, servers: SharedServers, plan: Plan, *, stack: ExitStack, first: Callable[[Place], None]
 ) -> tuple[Stage, Workers]:
     system, log = Warrener(), Path(place.folder) / "curve.log"
-    counter = Counter(system, place, grounds)
+    counter = Counter(system, place, servers)
     stack.callback(counter.close)
     introduce(system, place, counter, log, plan)
     first(place)
@@ -87,6 +87,6 @@ def begun(
     workers = Workers.start(system.workers(place, plan.agents), place, log)
     stack.callback(workers.stop)
     before = counter.finished()
-    driver.ask(100, plan.payload)  # connected, prepared and warm
+    driver.request(100, plan.payload)  # connected, prepared and warm
     until(counter, before + 100, workers)
-    return Stage(system, place, grounds, plan, counter, driver, log), workers
+    return Stage(system, place, servers, plan, counter, driver, log), workers

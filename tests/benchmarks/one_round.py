@@ -5,9 +5,9 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from tests.benchmarks.asking import Driver
+from tests.benchmarks.driver_client import Driver
 from tests.benchmarks.figures import percentile
-from tests.benchmarks.grounds import Counter, Grounds
+from tests.benchmarks.shared_servers import Counter, SharedServers
 from tests.benchmarks.place import Place
 from tests.benchmarks.plan import Plan
 from tests.benchmarks.processes import Workers, cpu_seconds, memory_megabytes
@@ -87,7 +87,7 @@ class Stage:
 
     system: System
     place: Place
-    grounds: Grounds
+    servers: SharedServers
     plan: Plan
     counter: Counter
     driver: Driver
@@ -99,19 +99,19 @@ class Stage:
         return self.plan.jobs_of(self.system.name)
 
 
-def measure(system: System, grounds: Grounds, plan: Plan) -> Round:
+def measure(system: System, servers: SharedServers, plan: Plan) -> Round:
     """All figures of one round. The order: cold and drained, end to end, idle, half load, memory."""
     with ExitStack() as stack:
-        place = stack.enter_context(grounds.place())
+        place = stack.enter_context(servers.place())
         log = Path(place.folder) / f"{system.name}.log"
-        counter = Counter(system, place, grounds)
+        counter = Counter(system, place, servers)
         stack.callback(counter.close)
         introduce(system, place, counter, log, plan)
         driver = stack.enter_context(Driver.made(system.driver, place, log))
-        stage = Stage(system, place, grounds, plan, counter, driver, log)
+        stage = Stage(system, place, servers, plan, counter, driver, log)
         try:
             before = counter.finished()
-            bulk = stage.jobs / driver.ask(stage.jobs, plan.payload).seconds
+            bulk = stage.jobs / driver.request(stage.jobs, plan.payload).seconds
             counter.expect(stage.jobs)
             began = time.perf_counter()
             workers = Workers.start(system.workers(place, plan.workers_of(system.name)), place, log)
@@ -145,9 +145,9 @@ def _drained(stage: Stage, workers: Workers, before: int, began: float) -> dict[
 def end_to_end(stage: Stage, workers: Workers) -> Throughput:
     """Ask for all jobs at once while the workers run, and wait until the end of each is kept."""
     parts = workers.by_part
-    groups = parts | {"broker": stage.grounds.broker_pids, "database": stage.grounds.database_pids}
+    groups = parts | {"broker": stage.servers.broker_pids, "database": stage.servers.database_pids}
     before, used, began = stage.counter.finished(), processor_times(groups), time.perf_counter()
-    asked = stage.driver.ask(stage.jobs, stage.plan.payload)
+    asked = stage.driver.request(stage.jobs, stage.plan.payload)
     stage.counter.expect(stage.jobs)
     _, done_at = until(stage.counter, before + stage.jobs, workers, every=0.02)
     spent = {name: after - used[name] for name, after in processor_times(groups).items()}
@@ -184,7 +184,7 @@ def introduce(system: System, place: Place, counter: Counter, log: Path, plan: P
             while counter.finished() < 1:
                 if time.perf_counter() > deadline:
                     raise RuntimeError(f"expected a first job done within {_STANDSTILL:.0f} s, got none")
-                driver.ask(
+                driver.request(
                     1, plan.payload
                 )  # more than once where the first came before its job type was known
                 counter.expect(1)

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
-from tests.benchmarks.asking import Driver
+from tests.benchmarks.driver_client import Driver
 from tests.benchmarks.figures import Estimate, estimate_median, percentile
-from tests.benchmarks.grounds import Counter, Grounds
+from tests.benchmarks.shared_servers import Counter, SharedServers
 from tests.benchmarks.one_round import Stage, end_to_end, introduce, until
 from tests.benchmarks.place import Place
 from tests.benchmarks.plan import Plan
@@ -20,7 +20,7 @@ from tests.benchmarks.ratios import PAIRINGS, Pairing
 from tests.benchmarks.systems.catalogue import BULK, FLOOR
 from tests.benchmarks.systems.port import System
 from tests.benchmarks.systems.river_system import RiverMissing
-from tests.benchmarks.turns import measure_floor, say
+from tests.benchmarks.turns import measure_floor, print_progress
 
 _CALIBRATION = 300  # jobs of the first turn, by which the others are sized
 _FEWEST = 100
@@ -65,25 +65,25 @@ class Bulk:
     payload: int
 
     def turn(self) -> Figures:
-        return {"bulk": self.jobs / self.driver.ask(self.jobs, self.payload).seconds}
+        return {"bulk": self.jobs / self.driver.request(self.jobs, self.payload).seconds}
 
 
 @dataclass(slots=True)
 class Floor:
     """The lean client alone through one quorum queue (floor.py)."""
 
-    grounds: Grounds
+    servers: SharedServers
     messages: int
 
     def turn(self) -> Figures:
-        return measure_floor(self.grounds, self.messages)
+        return measure_floor(self.servers, self.messages)
 
 
 def measure_pairs(
     names: Sequence[str],
     systems: Mapping[str, System],
     plan: Plan,
-    grounds: Grounds,
+    servers: SharedServers,
     keep: Callable[[Turns], None],
 ) -> Turns:
     """The turns of each pairing both of whose sides are among `names`. A pairing that fails is reported and
@@ -92,17 +92,17 @@ def measure_pairs(
     for pairing in PAIRINGS:
         if not {pairing.ours.partition(":")[0], pairing.other} <= set(names):
             continue
-        say(f"pairs: {pairing.ours} and {pairing.other}, {plan.pairs} of each")
+        print_progress(f"pairs: {pairing.ours} and {pairing.other}, {plan.pairs} of each")
         try:
-            found[pairing.name] = _take_pairs(pairing, systems, plan, grounds)
+            found[pairing.name] = _take_pairs(pairing, systems, plan, servers)
         except RiverMissing as missing:
-            say(f"  left out: {missing}")
+            print_progress(f"  left out: {missing}")
             continue
         except Exception as error:  # noqa: BLE001 - the others have their turns all the same
-            say("\n".join([f"  failed: {error!r}", *getattr(error, "__notes__", ())]))
+            print_progress("\n".join([f"  failed: {error!r}", *getattr(error, "__notes__", ())]))
             continue
         for name, ratio in pair_ratios({pairing.name: found[pairing.name]}).items():
-            say(f"  {name} {ratio.median:.3g} ({ratio.low:.3g} to {ratio.high:.3g})")
+            print_progress(f"  {name} {ratio.median:.3g} ({ratio.low:.3g} to {ratio.high:.3g})")
         keep(found)
     return found
 
@@ -120,25 +120,25 @@ def pair_ratios(turns: Mapping[str, Sequence[tuple[Figures, Figures]]]) -> dict[
 
 
 def _take_pairs(
-    pairing: Pairing, systems: Mapping[str, System], plan: Plan, grounds: Grounds
+    pairing: Pairing, systems: Mapping[str, System], plan: Plan, servers: SharedServers
 ) -> list[tuple[Figures, Figures]]:
     with ExitStack() as stack:
         samples = plan.pair_samples if pairing.latency else 0
-        ours = _side(pairing.ours, systems, plan, grounds, stack, samples)
-        other = _side(pairing.other, systems, plan, grounds, stack, samples)
+        ours = _side(pairing.ours, systems, plan, servers, stack, samples)
+        other = _side(pairing.other, systems, plan, servers, stack, samples)
         return [(ours.turn(), other.turn()) for _ in range(plan.pairs)]
 
 
 def _side(  # noqa: PLR0917 - all that a side is made of
-    name: str, systems: Mapping[str, System], plan: Plan, grounds: Grounds, stack: ExitStack, samples: int
+    name: str, systems: Mapping[str, System], plan: Plan, servers: SharedServers, stack: ExitStack, samples: int
 ) -> Side:
     if name == FLOOR:
-        return Floor(grounds, plan.jobs)
-    place = stack.enter_context(grounds.place())
+        return Floor(servers, plan.jobs)
+    place = stack.enter_context(servers.place())
     system = systems[name.partition(":")[0]]
     log = Path(place.folder) / f"pairs-{system.name}.log"
     try:
-        return _system(system, place, log, plan, grounds, stack, samples, bulk=name == BULK)
+        return _system(system, place, log, plan, servers, stack, samples, bulk=name == BULK)
     except Exception as error:
         if log.exists():
             error.add_note(f"{system.name} said last:\n{log.read_text(errors='replace')[-3000:]}")
@@ -150,13 +150,13 @@ def _system(  # noqa: PLR0917 - as above
     place: Place,
     log: Path,
     plan: Plan,
-    grounds: Grounds,
+    servers: SharedServers,
     stack: ExitStack,
     samples: int,
     *,
     bulk: bool,
 ) -> Side:
-    counter = Counter(system, place, grounds)
+    counter = Counter(system, place, servers)
     stack.callback(counter.close)
     introduce(system, place, counter, log, plan)
     driver = stack.enter_context(Driver.made(system.driver, place, log))
@@ -164,14 +164,14 @@ def _system(  # noqa: PLR0917 - as above
         return Bulk(driver, plan.jobs, plan.payload)
     workers = Workers.start(system.workers(place, plan.workers_of(system.name)), place, log)
     stack.callback(workers.stop)
-    stage = Stage(system, place, grounds, plan, counter, driver, log)
+    stage = Stage(system, place, servers, plan, counter, driver, log)
     return Loaded(_sized(stage, workers), workers, samples)
 
 
 def _sized(stage: Stage, workers: Workers) -> Stage:
     """The stage with as many jobs a turn as take about `turn_seconds`: found with warm workers."""
     before = stage.counter.finished()
-    stage.driver.ask(_CALIBRATION, stage.plan.payload)
+    stage.driver.request(_CALIBRATION, stage.plan.payload)
     stage.counter.expect(_CALIBRATION)
     until(stage.counter, before + _CALIBRATION, workers)  # connected, prepared and warm
     jobs, began = _CALIBRATION, time.perf_counter()

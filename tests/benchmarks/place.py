@@ -20,8 +20,8 @@ class Place:
 
     def environment(self, **more: str) -> dict[str, str]:
         """For every process of this round; nothing of our caller's settings reaches them."""
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("WARRENER_")}
-        return kept | {_NAME: json.dumps(asdict(self)), "PYTHONPATH": str(ROOT), **more}
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("WARRENER_")}
+        return inherited | {_NAME: json.dumps(asdict(self)), "PYTHONPATH": str(ROOT), **more}
 
 
 def here() -> Place:

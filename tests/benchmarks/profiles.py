@@ -5,26 +5,26 @@ import sys
 from contextlib import ExitStack
 from pathlib import Path
 
-from tests.benchmarks.grounds import Grounds
+from tests.benchmarks.shared_servers import SharedServers
 from tests.benchmarks.measurements import begun
 from tests.benchmarks.one_round import end_to_end
 from tests.benchmarks.plan import Plan
 from tests.benchmarks.stacks import top
-from tests.benchmarks.turns import say
+from tests.benchmarks.turns import print_progress
 
 _SECONDS = 8  # of sampling, while jobs are asked for without a pause
 _RATE = 100  # samples a second
 
 
-def profile(grounds: Grounds, plan: Plan, folder: Path) -> None:
+def profile(servers: SharedServers, plan: Plan, folder: Path) -> None:
     """Sample scheduler, supervisor and one agent under full load: `profile-<part>.svg` and `.txt`.
 
     A sample is a stack, taken from outside: what runs is not slowed down enough to change its shape.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
-        place = stack.enter_context(grounds.place())
-        stage, workers = begun(place, grounds, plan, stack=stack, first=lambda _: None)
+        place = stack.enter_context(servers.place())
+        stage, workers = begun(place, servers, plan, stack=stack, first=lambda _: None)
         end_to_end(stage, workers)  # warm
         sampled = {part: pids[0] for part, pids in workers.by_part.items()}
         spies = [
@@ -38,10 +38,10 @@ def profile(grounds: Grounds, plan: Plan, folder: Path) -> None:
             raise RuntimeError(f"expected py-spy to sample, it failed at {failed}: it needs ptrace")
     for part in sampled:
         raw = folder / f"profile-{part}.raw"
-        told = top(raw.read_text(encoding="utf-8"))
-        (folder / f"profile-{part}.txt").write_text(told, encoding="utf-8")
+        hot_lines = top(raw.read_text(encoding="utf-8"))
+        (folder / f"profile-{part}.txt").write_text(hot_lines, encoding="utf-8")
         raw.unlink()
-        say(f"profile of {part}:\n{told}")
+        print_progress(f"profile of {part}:\n{hot_lines}")
 
 
 def _spy(pid: int, path: Path, form: str) -> "subprocess.Popen[bytes]":

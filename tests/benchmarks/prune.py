@@ -25,7 +25,7 @@ from warrener_store.successes import Success
 from warrener_store.testing import queued_job
 
 OLD = 300_000
-KEPT = 1_000  # old parents of a job that waits, and that many of these
+RETAINED = 1_000  # old parents of a job that waits, and that many of these
 BATCH = 200
 BATCHES = 10  # in one turn
 PAIRS = 15  # at most
@@ -55,8 +55,8 @@ async def measure(url: str, old: int) -> None:
     await migrate(url)
     connection = await asyncpg.connect(url)
     await connection.execute(FILL.format(id="gen_random_uuid()", many=old, **DONE))
-    await connection.execute(FILL.format(id=PARENT, many=KEPT, **DONE))
-    await connection.execute(FILL.format(id="gen_random_uuid()", parent=PARENT, many=KEPT, **WAITS))
+    await connection.execute(FILL.format(id=PARENT, many=RETAINED, **DONE))
+    await connection.execute(FILL.format(id="gen_random_uuid()", parent=PARENT, many=RETAINED, **WAITS))
     await connection.execute(COUNTED)
     await connection.execute("ANALYZE")
     store, clock = open_store(url), SystemClock()
@@ -84,7 +84,7 @@ async def measure(url: str, old: int) -> None:
     async for step in steps:
         rows += step.rows
     print(f"the rest alone: {rows:,} rows in {perf_counter() - since:.0f} s, pauses included", flush=True)
-    print(f"left: {await connection.fetchval(LEFT)} old jobs, of which {KEPT} have a child that waits")
+    print(f"left: {await connection.fetchval(LEFT)} old jobs, of which {RETAINED} have a child that waits")
     print(f"whole run: {perf_counter() - began:.0f} s")
     await store.close()
     await connection.close()

@@ -115,7 +115,7 @@ def as_markdown(outcome: Outcome) -> str:
         "## How it is measured",
         HOW + (LAG_HOW if outcome.lags else ""),
         "## Settings",
-        "\n".join(f"- **{system}**: {told}" for system, told in outcome.settings.items()),
+        "\n".join(f"- **{system}**: {text}" for system, text in outcome.settings.items()),
         "## Ratios",
         _ratios_table(outcome.ratios()),
         *([_lag_table(outcome.lags)] if outcome.lags else []),

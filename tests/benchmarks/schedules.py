@@ -8,7 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import asyncpg
-from tests.benchmarks.grounds import Counter, Grounds
+from tests.benchmarks.shared_servers import Counter, SharedServers
 from tests.benchmarks.one_round import introduce, processor_times
 from tests.benchmarks.place import Place
 from tests.benchmarks.plan import Plan
@@ -25,7 +25,7 @@ _SETTLE = 5.0
 EVERY_TICK = ScheduleChoices(misfire=MisfirePolicy.ALL, catch_up_most=1000, grace=timedelta(minutes=10))
 """A schedule that ticks every 20 ms is often late for the next tick: none is left out for it."""
 _LATE = "SELECT count(*) FROM warrener_schedules WHERE wake_at < now() - interval '1 second'"
-_KEPT = "SELECT count(*) FROM warrener_schedules"
+_FINISHED = "SELECT count(*) FROM warrener_schedules"
 _FOUND = """
 SELECT count(*), coalesce(extract(epoch FROM percentile_cont(0.5) WITHIN GROUP (ORDER BY late)), 0),
   coalesce(extract(epoch FROM percentile_cont(0.99) WITHIN GROUP (ORDER BY late)), 0)
@@ -36,30 +36,30 @@ FROM (
 """
 
 
-def ticking(grounds: Grounds, plan: Plan, count: int) -> dict[str, float]:
+def ticking(servers: SharedServers, plan: Plan, count: int) -> dict[str, float]:
     """Milliseconds a tick and how late it was published, with `count` schedules that tick RATE times a second
     together. Every tick's job is run to its end."""
     system = Warrener()
     with ExitStack() as stack:
-        place = stack.enter_context(grounds.place())
+        place = stack.enter_context(servers.place())
         log = Path(place.folder) / "curve.log"
-        counter = Counter(system, place, grounds)
+        counter = Counter(system, place, servers)
         stack.callback(counter.close)
         introduce(system, place, counter, log, plan)
         workers = Workers.start(system.workers(place, plan.agents), place, log)
         stack.callback(workers.stop)
         asyncio.run(put(place, schedules(count)))
-        _until(place, workers, _KEPT, count)
+        _until(place, workers, _FINISHED, count)
         time.sleep(_SETTLE)
         _until(place, workers, _LATE, 0)
-        groups = workers.by_part | {"broker": grounds.broker_pids, "database": grounds.database_pids}
+        groups = workers.by_part | {"broker": servers.broker_pids, "database": servers.database_pids}
         used, began = processor_times(groups), time.time()
         time.sleep(_SECONDS)
         spent = {name: after - used[name] for name, after in processor_times(groups).items()}
         ended = time.time()
         time.sleep(1)  # what was due at the end is published by then
         workers.check()
-        ticks, p50, p99 = asyncio.run(_ask(place, _FOUND, began, ended))
+        ticks, p50, p99 = asyncio.run(_query(place, _FOUND, began, ended))
         return {
             "end_to_end": ticks / (ended - began),
             "cpu_ms": sum(spent.values()) / ticks * 1000,
@@ -88,14 +88,14 @@ def schedules(count: int) -> list[SchedulePutData]:
 
 def _until(place: Place, workers: Workers, statement: str, wanted: int) -> None:
     deadline = time.monotonic() + 120
-    while (found := asyncio.run(_ask(place, statement))[0]) != wanted:
+    while (found := asyncio.run(_query(place, statement))[0]) != wanted:
         workers.check()
         if time.monotonic() > deadline:
             raise RuntimeError(f"expected {wanted} of {statement!r}, got {found:.0f}")
         time.sleep(0.5)
 
 
-async def _ask(place: Place, statement: str, *parameters: float) -> Sequence[float]:
+async def _query(place: Place, statement: str, *parameters: float) -> Sequence[float]:
     connection = await asyncpg.connect(place.database_url)
     try:
         found = await connection.fetchrow(statement, *parameters)

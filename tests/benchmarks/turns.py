@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 
 from tests.benchmarks import floor
-from tests.benchmarks.grounds import Grounds
+from tests.benchmarks.shared_servers import SharedServers
 from tests.benchmarks.one_round import measure
 from tests.benchmarks.place import ROOT
 from tests.benchmarks.plan import Plan
@@ -26,7 +26,7 @@ def take_turns(
     names: Sequence[str],
     systems: Mapping[str, System],
     plan: Plan,
-    grounds: Grounds,
+    servers: SharedServers,
     keep: Callable[[Rounds], None],
 ) -> Rounds:
     """The figures of every round by system; a round that failed is reported and left out, and so is a system
@@ -37,50 +37,50 @@ def take_turns(
     found: Rounds = {name: [] for name in names}
     for number in range(plan.rounds):
         for name in [name for name in names if name in found]:
-            say(f"round {number + 1} of {plan.rounds}: {name}")
+            print_progress(f"round {number + 1} of {plan.rounds}: {name}")
             try:
-                figures = _one(name, systems, plan, grounds)
+                figures = _one(name, systems, plan, servers)
             except RiverMissing as missing:
-                say(f"  left out: {missing}")
+                print_progress(f"  left out: {missing}")
                 del found[name]
                 continue
             except Exception as error:  # noqa: BLE001 - the others have their turn all the same
-                say("\n".join([f"{name} failed: {error!r}", *getattr(error, "__notes__", ())]))
+                print_progress("\n".join([f"{name} failed: {error!r}", *getattr(error, "__notes__", ())]))
                 continue
             found[name].append(figures)
-            say("  " + ", ".join(f"{key} {value:.4g}" for key, value in figures.items()))
+            print_progress("  " + ", ".join(f"{key} {value:.4g}" for key, value in figures.items()))
         keep(found)
     return found
 
 
 def settings_of(names: Sequence[str]) -> dict[str, str]:
     """What was set, by system."""
-    told = {name: SYSTEMS[name].settings for name in names if name in SYSTEMS}
+    settings = {name: SYSTEMS[name].settings for name in names if name in SYSTEMS}
     if ALONE in names:
-        told[ALONE] = ALONE_SETTINGS
+        settings[ALONE] = ALONE_SETTINGS
     if TRACED in names:
-        told[TRACED] = "as warrener, every step of every job traced and sent by OTLP over HTTP"
+        settings[TRACED] = "as warrener, every step of every job traced and sent by OTLP over HTTP"
     if BEFORE in names:
-        told[BEFORE] = "as warrener, the code of another commit"
+        settings[BEFORE] = "as warrener, the code of another commit"
     if FLOOR in names:
-        told[FLOOR] = floor.SETTINGS
-    return told
+        settings[FLOOR] = floor.SETTINGS
+    return settings
 
 
-def say(text: str) -> None:
+def print_progress(text: str) -> None:
     """To whoever waits."""
     print(f"{datetime.now(UTC):%H:%M:%S} {text}", file=sys.stderr, flush=True)
 
 
-def _one(name: str, systems: Mapping[str, System], plan: Plan, grounds: Grounds) -> dict[str, float]:
+def _one(name: str, systems: Mapping[str, System], plan: Plan, servers: SharedServers) -> dict[str, float]:
     if name == FLOOR:
-        return measure_floor(grounds, plan.jobs)
-    return measure(systems[name], grounds, plan).figures()
+        return measure_floor(servers, plan.jobs)
+    return measure(systems[name], servers, plan).figures()
 
 
-def measure_floor(grounds: Grounds, messages: int) -> dict[str, float]:
+def measure_floor(servers: SharedServers, messages: int) -> dict[str, float]:
     """The lean client alone through one quorum queue (floor.py)."""
-    with grounds.place() as place:
+    with servers.place() as place:
         done = subprocess.run(
             [sys.executable, "-m", "tests.benchmarks.floor", str(messages)],
             cwd=ROOT,

@@ -17,12 +17,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import asyncpg
-from tests.benchmarks.grounds import Grounds
+from tests.benchmarks.shared_servers import SharedServers
 from tests.benchmarks.place import Place
 from tests.benchmarks.processes import Workers, memory_megabytes
 from tests.benchmarks.systems.port import Command
 from tests.benchmarks.systems.warrener_system import Warrener
-from tests.benchmarks.turns import say
+from tests.benchmarks.turns import print_progress
 
 from warrener_client import JobSpec, Client
 
@@ -40,8 +40,8 @@ ATTEMPTS = "SELECT count(*), coalesce(max(attempt), 0) FROM warrener_jobs WHERE 
 class Run:
     """One backlog, and what was seen of it."""
 
-    def __init__(self, jobs: int, grounds: Grounds, place: Place, starts: Path) -> None:
-        self._jobs, self._grounds, self._place, self._starts = jobs, grounds, place, starts
+    def __init__(self, jobs: int, servers: SharedServers, place: Place, starts: Path) -> None:
+        self._jobs, self._servers, self._place, self._starts = jobs, servers, place, starts
         self._log = starts.with_suffix(".log")
         settings = {"WAITING_STARTS": str(starts), "WAITING_START_TIMEOUT": f"{START_TIMEOUT:g}s"}
         self._commands = {
@@ -62,15 +62,15 @@ class Run:
             stack.callback(services.stop)
             first = self._introduce()
             agent.stop()
-            self._ask(self._jobs)
+            self._publish_jobs(self._jobs)
             self._until(QUEUED, self._jobs // 10, services)
             self._measure("a tenth waits", services)
             self._until(QUEUED, self._jobs, services)
             self._measure("all wait", services)
-            say(f"all are dispatched; waiting {2 * START_TIMEOUT:.0f} s, beyond start_timeout")
+            print_progress(f"all are dispatched; waiting {2 * START_TIMEOUT:.0f} s, beyond start_timeout")
             self._watch(2 * START_TIMEOUT, services)
             self._measure("all have waited too long", services)
-            waiting = self._grounds.in_broker(self._place)
+            waiting = self._servers.in_broker(self._place)
             self._expect(waiting <= self._jobs, f"{waiting:,} messages wait for {self._jobs:,} jobs")
             agents = self._start("agents")
             stack.callback(agents.stop)
@@ -87,23 +87,23 @@ class Run:
     def _introduce(self) -> int:
         """Jobs that are done before the run begins: the first is repeated until its type is known."""
         while not (done := self._count(SUCCEEDED)):
-            self._ask(1, first=self._jobs)
+            self._publish_jobs(1, first=self._jobs)
             time.sleep(_LOOK)
         return done
 
-    def _ask(self, count: int, *, first: int = 0) -> None:
-        async def ask() -> None:
+    def _publish_jobs(self, count: int, *, first: int = 0) -> None:
+        async def publish() -> None:
             async with Client(self._place.broker_url) as client:
-                asks = (JobSpec("counted", {"number": first + number}) for number in range(count))
-                async for _ in client.request_many(asks, want_results=False):
+                specs = (JobSpec("counted", {"number": first + number}) for number in range(count))
+                async for _ in client.request_many(specs, want_results=False):
                     pass
 
         began = time.perf_counter()
-        asyncio.run(ask())
-        say(f"{count:,} requested in {time.perf_counter() - began:.0f} s")
+        asyncio.run(publish())
+        print_progress(f"{count:,} requested in {time.perf_counter() - began:.0f} s")
 
     def _until(self, statement: str, jobs: int, services: Workers) -> None:
-        last, last_at, told = -1, time.perf_counter(), 0.0
+        last, last_at, reported_at = -1, time.perf_counter(), 0.0
         while (found := self._count(statement)) < jobs:
             services.check()
             now = time.perf_counter()
@@ -111,9 +111,9 @@ class Run:
                 last, last_at = found, now
             elif now - last_at > STANDSTILL:
                 raise RuntimeError(f"expected {jobs:,} jobs, got {found:,} and none more for {STANDSTILL} s")
-            if now - told > 15:
-                say(f"  {found:,} of {jobs:,}")
-                told = now
+            if now - reported_at > 15:
+                print_progress(f"  {found:,} of {jobs:,}")
+                reported_at = now
             time.sleep(_LOOK)
 
     def _watch(self, seconds: float, services: Workers) -> None:
@@ -126,7 +126,7 @@ class Run:
         found = {part: memory_megabytes(pids)[0] for part, pids in services.by_part.items()}
         for part, megabytes in found.items():
             self._memory.setdefault(part, []).append(megabytes)
-        say(f"{when}: " + ", ".join(f"{part} {megabytes:.0f} MB" for part, megabytes in found.items()))
+        print_progress(f"{when}: " + ", ".join(f"{part} {megabytes:.0f} MB" for part, megabytes in found.items()))
 
     def _check_starts(self) -> None:
         starts = Starts(int(number) for number in self._starts.read_bytes().split())
@@ -135,7 +135,7 @@ class Run:
         twice = sum(many > 1 for many in starts.values())
         self._expect(started == self._jobs, f"{started:,} of {self._jobs:,} jobs were started")
         self._expect(twice == 0, f"{twice:,} jobs were started more than once, at most {most} times")
-        jobs, attempt = asyncio.run(self._ask_row(ATTEMPTS))
+        jobs, attempt = asyncio.run(self._query_row(ATTEMPTS))
         held = jobs >= self._jobs and attempt == 1
         self._expect(held, f"the highest attempt of {jobs:,} jobs is {attempt}")
 
@@ -147,14 +147,14 @@ class Run:
             )
 
     def _expect(self, held: bool, what: str) -> None:  # noqa: FBT001 - what was expected, and its sentence
-        say(f"{'holds' if held else 'FAILS'}: {what}")
+        print_progress(f"{'holds' if held else 'FAILS'}: {what}")
         if not held:
             self._failed.append(what)
 
     def _count(self, statement: str) -> int:
-        return int(asyncio.run(self._ask_row(statement))[0])
+        return int(asyncio.run(self._query_row(statement))[0])
 
-    async def _ask_row(self, statement: str) -> asyncpg.Record:
+    async def _query_row(self, statement: str) -> asyncpg.Record:
         connection = await asyncpg.connect(self._place.database_url)
         try:
             row = await connection.fetchrow(statement)
@@ -170,11 +170,11 @@ def main() -> None:
     jobs = int(sys.argv[1]) if len(sys.argv) > 1 else JOBS
     with (
         tempfile.TemporaryDirectory(prefix="warrener-waiting-") as folder,
-        Grounds.made() as grounds,
-        grounds.place() as place,
+        SharedServers.made() as servers,
+        servers.place() as place,
     ):
         Warrener().prepare(place)
-        held = Run(jobs, grounds, place, Path(folder) / "starts.txt").go()
+        held = Run(jobs, servers, place, Path(folder) / "starts.txt").go()
     sys.exit(0 if held else 1)
 
 

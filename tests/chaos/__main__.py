@@ -1,6 +1,6 @@
 """`make chaos`: a real system under seeded faults, judged by an effect ledger outside the product.
 
-(tests/simulation/chaos.py is another thing: faults in virtual time, in one process, without servers.)
+(tests/simulation/fault_injection.py is another thing: faults in virtual time, in one process, without servers.)
 """
 
 import argparse
@@ -30,18 +30,18 @@ _RESULTS = ROOT / "build" / "chaos"
 
 def main() -> int:
     """Run and report, or report again; 0 if every promise held."""
-    asked = _arguments().parse_args()
-    if asked.again and asked.again.is_dir():
-        outcome = asyncio.run(rescue(asked.again))
-    elif asked.again:
-        outcome = archive.load(asked.again)
+    options = _arguments().parse_args()
+    if options.again and options.again.is_dir():
+        outcome = asyncio.run(rescue(options.again))
+    elif options.again:
+        outcome = archive.load(options.again)
         outcome.violations = check(outcome.history)
     else:
-        outcome = _run(asked)
+        outcome = _run(options)
     print(on_terminal(outcome))
-    _write(outcome, page=asked.docs, remark=asked.remark)
+    _write(outcome, page=options.docs, remark=options.remark)
     good = not outcome.violations and not outcome.interrupted
-    if good and not asked.keep:
+    if good and not options.keep:
         forget(outcome.options.folder)
     else:
         print(f"chaos: logs and effects are in {outcome.options.folder}")
@@ -49,24 +49,24 @@ def main() -> int:
     return 0 if good else 1
 
 
-def _run(asked: argparse.Namespace) -> Outcome:
+def _run(options: argparse.Namespace) -> Outcome:
     """Bring about the faults; on Ctrl-C there is an outcome too."""
-    kinds = available(short=asked.short, only=asked.only, without=asked.without)
+    kinds = available(short=options.short, only=options.only, without=options.without)
     if not kinds:
         raise SystemExit("expected kinds of faults to choose from, got none; correct --only and --without")
     folder = Path(tempfile.mkdtemp(prefix="warrener-chaos-"))
     folder.chmod(0o711)  # PostgreSQL's user has to enter it
-    jobs = asked.jobs or (2_500 if asked.short else 50_000)
-    faults = asked.faults or (len(kinds) if asked.short else 150)
+    jobs = options.jobs or (2_500 if options.short else 50_000)
+    faults = options.faults or (len(kinds) if options.short else 150)
     began = time.monotonic()
 
-    def say(line: str) -> None:
+    def log(line: str) -> None:
         print(f"{time.monotonic() - began:7.1f}  {line}", flush=True)
 
     # The client's own log would stand between the lines of the progress.
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     names = tuple(kind.name for kind in kinds)
-    run = ChaosRun(Options(asked.seed, jobs, faults, names, folder, asked.short), kinds, say)
+    run = ChaosRun(Options(options.seed, jobs, faults, names, folder, options.short), kinds, log)
     asyncio.run(run.run())
     return run.outcome
 

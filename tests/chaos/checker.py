@@ -103,13 +103,13 @@ def _requests(history: History) -> Iterator[Violation]:
                 yield Violation("lost", request.job, f"{request.job_type}: confirmed, and no row knows it")
         elif job.state not in TERMINAL:
             if history.settled:
-                yield Violation("stuck", request.job, _told(job))
+                yield Violation("stuck", request.job, _describe(job))
         elif request.expected not in ("any", job.state):
-            yield Violation("wrong end", request.job, f"{_told(job)}; expected {request.expected}")
+            yield Violation("wrong end", request.job, f"{_describe(job)}; expected {request.expected}")
     known = {request.job for request in history.requests}
     for job in history.jobs.values():
         if job.job not in known and job.state not in TERMINAL and history.settled:
-            yield Violation("stuck", job.job, _told(job))
+            yield Violation("stuck", job.job, _describe(job))
 
 
 def _endings(history: History) -> Iterator[Violation]:
@@ -130,7 +130,7 @@ def _transactional(history: History) -> Iterator[Violation]:
             yield Violation("effects twice", written, f"rows of the runs {', '.join(found)}")
         fact = history.jobs.get(written)
         if fact is None or fact.state == "dead":
-            yield Violation("wrong end", written, f"its effect is committed, and it is {_told(fact)}")
+            yield Violation("wrong end", written, f"its effect is committed, and it is {_describe(fact)}")
     for job in history.jobs.values():
         if job.job_type == "chaos.book" and job.state == "succeeded" and job.result not in rows[job.job]:
             yield Violation("effect missing", job.job, f"result of run {job.result}, rows of {rows[job.job]}")
@@ -156,7 +156,7 @@ def _results(history: History, runs: dict[str, dict[str, list[Record]]]) -> Iter
         if job.state == "succeeded":
             run = executions.get(job.result or "", [])
             if not any(record.what == "done" for record in run):
-                yield Violation("unknown result", job.job, f"{_told(job)}; no run that finished returned it")
+                yield Violation("unknown result", job.job, f"{_describe(job)}; no run that finished returned it")
         if len({run[0].key for run in executions.values()}) > 1:
             yield Violation("key changed", job.job, "its attempts had different idempotency keys")
 
@@ -216,12 +216,12 @@ def _answers(history: History) -> Iterator[Violation]:
             continue
         answer = history.answers.get(request.job)
         if answer is None and history.settled:
-            yield Violation("answer missing", request.job, f"{_told(job)}; its requester waits")
+            yield Violation("answer missing", request.job, f"{_describe(job)}; its requester waits")
         elif answer is not None and answer != job.state:
-            yield Violation("answer wrong", request.job, f"{_told(job)}; its requester received {answer}")
+            yield Violation("answer wrong", request.job, f"{_describe(job)}; its requester received {answer}")
 
 
-def _told(job: JobFact | None) -> str:
+def _describe(job: JobFact | None) -> str:
     return "unknown" if job is None else f"{job.job_type} {job.state} in attempt {job.attempt}"
 
 

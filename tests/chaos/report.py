@@ -135,12 +135,12 @@ def _found(outcome: Outcome) -> list[dict[str, Any]]:
 def _evidence(outcome: Outcome, job: str, records: Sequence[Record]) -> dict[str, Any]:
     """What is known of a job, and the faults of its time."""
     history, began = outcome.history, outcome.began
-    asked = next((request for request in history.requests if request.job == job), None)
+    sent_request = next((request for request in history.requests if request.job == job), None)
     ends = [(round(one.at - began, 3), one.old, one.new) for one in history.endings if one.job == job]
-    times = [one.at for one in records] + ([asked.at] if asked else [])
+    times = [one.at for one in records] + ([sent_request.at] if sent_request else [])
     first, last = (min(times), max(times)) if times else (began, began)
     return {
-        "requested": None if asked is None else round(asked.at - began, 3),
+        "requested": None if sent_request is None else round(sent_request.at - began, 3),
         "row": asdict(history.jobs[job]) if job in history.jobs else None,
         "endings": ends,
         "runs": [

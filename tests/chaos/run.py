@@ -77,18 +77,18 @@ class Outcome:
     """True if Ctrl-C, or an error of the harness itself, ended the run before its time."""
 
 
-Say = Callable[[str], None]
-_LEASH = (sys.executable, "-m", "warrener.up.leash", str(os.getpid()))
+Log = Callable[[str], None]
+_LEASH = (sys.executable, "-m", "warrener.up.die_with_parent", str(os.getpid()))
 """Every service dies with the harness, in whatever way that ends."""
 
 
 class ChaosRun:
     """Drives one run."""
 
-    def __init__(self, options: Options, kinds: Sequence[Kind], say: Say) -> None:
+    def __init__(self, options: Options, kinds: Sequence[Kind], log: Log) -> None:
         self._options = options
         self._kinds = kinds
-        self._say = say
+        self._log = log
         self.outcome = Outcome(options, _commit(), datetime.now(UTC).date().isoformat(), os.cpu_count() or 1)
 
     async def run(self) -> Outcome:
@@ -101,7 +101,7 @@ class ChaosRun:
         rabbitmq = servers.rabbitmq(options.folder / "rabbitmq")
         postgres = servers.postgres(options.folder / "postgres")
         async with AsyncExitStack() as stack:
-            self._say("starting RabbitMQ and PostgreSQL")
+            self._log("starting RabbitMQ and PostgreSQL")
             await stack.enter_async_context(running_servers(rabbitmq, postgres))
             url = await asyncio.to_thread(postgres.add_database, "chaos")
             await migrate(url)
@@ -130,7 +130,7 @@ class ChaosRun:
         began = TypeAdapter(Outcome).dump_python(self.outcome, mode="json")
         self._journal.note("began", {"outcome": began, "offset": observer.offset})
         plan = make_plan(self._kinds, options.seed, options.faults)
-        self._say(
+        self._log(
             f"seed {options.seed}: {options.jobs} jobs, {len(plan)} faults of {len(options.kinds)} kinds, "
             f"in {options.folder}"
         )
@@ -146,13 +146,13 @@ class ChaosRun:
             settled = True
         except asyncio.CancelledError:
             self.outcome.interrupted = True
-            self._say("interrupted: judging what there is")
+            self._log("interrupted: judging what there is")
             task = asyncio.current_task()
             assert task is not None
             task.uncancel()
         except Exception as error:  # noqa: BLE001 - what there is must be judged in any case
             self.outcome.interrupted = True
-            self._say(f"the harness failed: {type(error).__name__}: {error}")
+            self._log(f"the harness failed: {type(error).__name__}: {error}")
         await self._judge(system, workload, observer, settled=settled)
 
     async def _publish(self, workload: Workload, observer: Observer) -> None:
@@ -192,7 +192,7 @@ class ChaosRun:
             waited = stamp() - fact.ended
             if not observer.plain_open(before=fact.ended):
                 break
-        self._say(
+        self._log(
             f"{planned.number:4}/{self._options.faults}  {fact.ended - fact.begun:5.1f} s  "
             f"{planned.kind.name}  {detail}  [{observer.ended} over, {len(observer.open)} open, "
             f"{'overlapping' if planned.overlapping else f'{waited:.1f} s to recover'}]"
@@ -205,7 +205,7 @@ class ChaosRun:
     async def _settle(self, system: System, workload: Workload, observer: Observer) -> None:
         """No more faults: every job must be over within QUIET, every requester answered."""
         began = stamp()
-        self._say(f"no more faults: {len(observer.open)} jobs open, they have {QUIET:.0f} s")
+        self._log(f"no more faults: {len(observer.open)} jobs open, they have {QUIET:.0f} s")
         await observer.note_schedules()
         await workload.end_schedules()
         confirmed = await workload.quiesce(QUIET)
@@ -215,7 +215,7 @@ class ChaosRun:
             if not still and not any(clients.queue_lengths(system.rabbitmq).values()):
                 break
             await asyncio.sleep(_TICK)
-        self._say(
+        self._log(
             f"quiet after {stamp() - began:.1f} s: {len(still)} jobs not over"
             + ("" if confirmed else ", some requesters have no answer")
         )
@@ -243,7 +243,7 @@ class ChaosRun:
         self.outcome.notes.append((stamp(), what, detail))
         self._journal.note("note", self.outcome.notes[-1])
         if what == "ended by itself":
-            self._say(f"           {detail}, started again")
+            self._log(f"           {detail}, started again")
 
 
 def stage_of(system: System, workload: Workload, options: Options, planned: Planned) -> Stage:

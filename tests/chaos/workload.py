@@ -151,10 +151,10 @@ class Workload:
     async def _send(self, batch: list[Sample]) -> None:
         try:
             for answers in (True, False):
-                some = [(ask, request) for ask, request in batch if request.watched == answers]
+                some = [(spec, request) for spec, request in batch if request.watched == answers]
                 if not some:
                     continue
-                jobs = await self._client.request_until_confirmed([ask for ask, _ in some], want_results=answers)
+                jobs = await self._client.request_until_confirmed([spec for spec, _ in some], want_results=answers)
                 for job, (_, request) in zip(jobs, some, strict=True):
                     self._note(job, request)
         finally:

@@ -66,8 +66,8 @@ async def test_every_queue_of_work_is_a_quorum_queue(
 
 async def test_a_dispatch_reaches_its_queue_or_comes_back(bus: Bus) -> None:
     served, unserved = (
-        letter("1", "warrener.dispatch", "etl.load"),
-        letter("2", "warrener.dispatch", "gpu.load"),
+        make_message("1", "warrener.dispatch", "etl.load"),
+        make_message("2", "warrener.dispatch", "gpu.load"),
     )
     assert await bus.publish([served, unserved]) == [PublishResult.CONFIRMED, PublishResult.UNROUTABLE]
     work = await bus.subscribe("warrener.queue.etl", prefetch=10)
@@ -76,15 +76,15 @@ async def test_a_dispatch_reaches_its_queue_or_comes_back(bus: Bus) -> None:
     await work.ack([arrived])
 
 
-async def test_what_climbs_a_rung_comes_back_to_its_queue(bus: Bus) -> None:
-    assert await bus.publish([letter("1", "warrener.delay", "1s.etl.load")]) == [PublishResult.CONFIRMED]
+async def test_a_delayed_message_comes_back_to_its_queue(bus: Bus) -> None:
+    assert await bus.publish([make_message("1", "warrener.delay", "1s.etl.load")]) == [PublishResult.CONFIRMED]
     work = await bus.subscribe("warrener.queue.etl", prefetch=10)
     (arrived,) = await receive(work, 1)
     assert arrived.body == b"1"
 
 
 async def test_what_an_agent_gives_up_is_buried(bus: Bus) -> None:
-    assert await bus.publish([letter("1", "warrener.dispatch", "etl.load")]) == [PublishResult.CONFIRMED]
+    assert await bus.publish([make_message("1", "warrener.dispatch", "etl.load")]) == [PublishResult.CONFIRMED]
     work = await bus.subscribe("warrener.queue.etl", prefetch=10)
     await work.reject(await receive(work, 1), requeue=False)
     dead = await bus.subscribe(DEAD_QUEUE.name, prefetch=10)
@@ -93,7 +93,7 @@ async def test_what_an_agent_gives_up_is_buried(bus: Bus) -> None:
 
 
 async def test_a_message_given_back_for_ever_ends_with_the_dead(bus: Bus) -> None:
-    assert await bus.publish([letter("poison", "warrener.dispatch", "etl.load")]) == [PublishResult.CONFIRMED]
+    assert await bus.publish([make_message("poison", "warrener.dispatch", "etl.load")]) == [PublishResult.CONFIRMED]
     work = await bus.subscribe("warrener.queue.etl", prefetch=1)
     dead = await bus.subscribe(DEAD_QUEUE.name, prefetch=1)
     burial = asyncio.create_task(receive(dead, 1))
@@ -103,14 +103,14 @@ async def test_a_message_given_back_for_ever_ends_with_the_dead(bus: Bus) -> Non
     assert buried.body == b"poison"
 
 
-async def test_what_no_rung_takes_is_kept(bus: Bus) -> None:
-    assert await bus.publish([letter("1", "warrener.delay", "no-such-rung.etl.load")]) == [PublishResult.CONFIRMED]
+async def test_a_message_of_an_unknown_delay_level_is_stored(bus: Bus) -> None:
+    assert await bus.publish([make_message("1", "warrener.delay", "no-such-rung.etl.load")]) == [PublishResult.CONFIRMED]
     unroutable = await bus.subscribe(UNROUTABLE_QUEUE.name, prefetch=10)
-    (kept,) = await receive(unroutable, 1)
-    assert kept.body == b"1"
+    (parked,) = await receive(unroutable, 1)
+    assert parked.body == b"1"
 
 
-def letter(name: str, exchange: str, key: str) -> Message:
+def make_message(name: str, exchange: str, key: str) -> Message:
     """A message of no meaning."""
     return Message(exchange, key, name.encode(), "text/plain", name, "test", {}, mandatory=True)
 

@@ -36,7 +36,7 @@ def test_a_golden_event_is_read_and_can_be_sent_on(file: Path) -> None:
 
 
 @pytest.mark.parametrize("file", CURRENT, ids=name_of)
-def test_today_writes_what_the_golden_event_says(file: Path) -> None:
+def test_today_writes_what_the_golden_event_has(file: Path) -> None:
     (found,) = decode(file.read_bytes())
     assert isinstance(found, DecodedEvent)
     assert json.loads(encode(found.event)) == json.loads(file.read_bytes())
@@ -53,7 +53,7 @@ def test_the_reader_of_that_release_reads_what_today_writes(file: Path) -> None:
 
 
 @pytest.mark.parametrize("file", [*RELEASED, *CURRENT], ids=name_of)
-def test_a_newer_neighbour_may_say_more(file: Path) -> None:
+def test_a_newer_neighbour_may_send_more(file: Path) -> None:
     event = json.loads(file.read_bytes())
     event["partition"], event["data"]["not_yet_invented"] = 7, {"a": [1]}
     (found,) = decode(json.dumps(event).encode())

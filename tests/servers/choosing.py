@@ -68,10 +68,10 @@ def chosen_servers() -> Servers:
         **{suite: DebianServers(suite) for suite in SUITES},
         "auto": WhatTheMachineHas(PrivateServers(), ContainerServers()),
     }
-    asked = os.environ.get(CHOICE, "auto")
-    if asked not in kinds:
-        raise ValueError(f"expected {CHOICE} to be one of {', '.join(kinds)}, got {asked!r}; correct it")
-    return kinds[asked]
+    choice = os.environ.get(CHOICE, "auto")
+    if choice not in kinds:
+        raise ValueError(f"expected {CHOICE} to be one of {', '.join(kinds)}, got {choice!r}; correct it")
+    return kinds[choice]
 
 
 def _either(first: Callable[[], S], second: Callable[[], S]) -> S:

@@ -47,7 +47,7 @@ def test_where_neither_is_here_both_are_named(tmp_path: Path) -> None:
         WhatTheMachineHas(Lacking("programs"), Lacking("an engine")).rabbitmq(tmp_path)
 
 
-def test_a_release_of_debian_may_be_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_release_of_debian_may_be_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(CHOICE, "sid")
     assert chosen_servers() == DebianServers("sid")
 

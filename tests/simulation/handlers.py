@@ -105,8 +105,8 @@ class Workshop:
                 raise RuntimeError("go on from there")
             return step
 
-        @job("asks", start_timeout="60s")
-        async def asks(job: JobContext, how: str) -> int | Fail | Cancel:
+        @job("signals", start_timeout="60s")
+        async def signals(job: JobContext, how: str) -> int | Fail | Cancel:
             await self._work(job, 0.0, 0)
             if how == "to come again" and self.runs[job.job_id] == 1:
                 raise Snooze(2)
@@ -124,7 +124,7 @@ class Workshop:
             parent,
             moody,
             sleepy,
-            asks,
+            signals,
         )  # served under their names
         del grower, climber
 

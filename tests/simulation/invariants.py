@@ -21,34 +21,34 @@ async def check(world: World, accepted: Iterable[UUID]) -> None:
         assert row.state.terminal, f"I5: {row.job_id} is {row.state}"
     assert not world.workshop.overlaps, f"I3: attempts ran twice at once: {world.workshop.overlaps}"
     assert not world.workshop.rivals, f"I13: two attempts of one job ran at once: {world.workshop.rivals}"
-    _check_told(world, rows)
+    _check_published_ends(world, rows)
     _check_effects(world, rows)
     _check_families(world, rows)
     await _check_ends(world, rows)
-    _check_wishes(world, rows)
+    _check_handler_signals(world, rows)
 
 
-async def check_trees(world: World, felled: Iterable[UUID]) -> None:
+async def check_trees(world: World, cancelled_roots: Iterable[UUID]) -> None:
     """G2: of a tree that was cancelled every job is marked, whenever it came; so none of them grows on."""
     children: dict[UUID, list[UUID]] = {}
     for row in world.store.jobs.values():
         if row.parent_id is not None:
             children.setdefault(row.parent_id, []).append(row.job_id)
-    members = list(felled)
+    members = list(cancelled_roots)
     for job_id in members:  # grows while it is walked
         members += children.get(job_id, [])
     unmarked = set(members) - (await world.store.cancelled_among(members)).keys()
     assert not unmarked, f"a cancelled tree has grown: {unmarked}"
 
 
-def _check_told(world: World, rows: Mapping[UUID, JobRow]) -> None:
+def _check_published_ends(world: World, rows: Mapping[UUID, JobRow]) -> None:
     """G2: the world hears of every end, and of one alone."""
-    told: dict[UUID, set[str]] = {}
-    for event in world.told:
+    published: dict[UUID, set[str]] = {}
+    for event in world.published:
         if isinstance(event, JobFinished):
-            told.setdefault(event.data.job_id, set()).add(event.data.model_dump_json())
-    assert told.keys() == rows.keys(), "a job's end was not told"
-    for job_id, ends in told.items():
+            published.setdefault(event.data.job_id, set()).add(event.data.model_dump_json())
+    assert published.keys() == rows.keys(), "a job's end was not told"
+    for job_id, ends in published.items():
         assert len(ends) == 1, f"I1: two ends of {job_id} were told: {ends}"
 
 
@@ -79,8 +79,8 @@ def _check_families(world: World, rows: Mapping[UUID, JobRow]) -> None:
 async def _check_ends(world: World, rows: Mapping[UUID, JobRow]) -> None:
     for row in rows.values():
         match row.job_type, row.state:
-            case (("moody" | "asks"), _):
-                pass  # they end as they ask: `_check_wishes`
+            case (("moody" | "signals"), _):
+                pass  # they end as they ask: `_check_handler_signals`
             case (("doomed" | "hanging" | "sleepy"), state):
                 assert state in (JobState.DEAD, JobState.CANCELLED, JobState.EXPIRED)
             case _, JobState.DEAD:
@@ -88,7 +88,7 @@ async def _check_ends(world: World, rows: Mapping[UUID, JobRow]) -> None:
                 assert by_losses or _is_poison(world, row), f"{row.job_type} {row.job_id} died: {row.error}"
             case _:
                 pass
-    dead = {letter.job_id for letter in await world.store.dead_letters(limit=10_000)}
+    dead = {dead_letter.job_id for dead_letter in await world.store.dead_letters(limit=10_000)}
     assert dead == {row.job_id for row in rows.values() if row.state is JobState.DEAD}
 
 
@@ -100,7 +100,7 @@ def _is_poison(world: World, row: JobRow) -> bool:
     return len(killed) == len(deaths) >= row.policy.quarantine_threshold
 
 
-def _check_wishes(world: World, rows: Mapping[UUID, JobRow]) -> None:
+def _check_handler_signals(world: World, rows: Mapping[UUID, JobRow]) -> None:
     """A handler's word about its own job counts once, and no snooze goes on for ever."""
     for row in rows.values():
         ends = Counter(world.store.ended.get(row.job_id, {}).values())
@@ -115,5 +115,5 @@ async def check_poison(world: World) -> None:
     for reason, body in POISON.items():
         assert reason.value in {why for why, _ in parked}, f"I12: {reason} is not parked: {body!r}"
     assert {why for why, _ in parked} <= {reason.value for reason in POISON}, parked
-    rejected = {event.data.reason for event in world.told if isinstance(event, JobRejected)}
+    rejected = {event.data.reason for event in world.published if isinstance(event, JobRejected)}
     assert {reason for reason in POISON if reason.value != "wrong_door"} <= rejected

@@ -78,15 +78,15 @@ class MemoryLedger:
         self, claims: Sequence[Claim], *, agent_id: str, lease: timedelta, even_awaited: bool = False
     ) -> Renewal:
         until = self._clock.now() + lease
-        kept = {
+        renewed = {
             claim.job_id
             for claim in claims
             if self._holds(claim, agent_id)
             and (even_awaited or self.entries[claim.job_id].next_attempt is None)
         }
-        for job_id in kept:
+        for job_id in renewed:
             self.entries[job_id].until = until
-        return Renewal(kept)
+        return Renewal(renewed)
 
     async def complete(self, completions: Sequence[Completion], *, agent_id: str) -> set[UUID]:
         return {one.job_id for one in completions if self.record(one, agent_id, [])}

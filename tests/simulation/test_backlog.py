@@ -74,11 +74,11 @@ def request(world: World, kind: str, policy: PolicyOverrides, **arguments: float
     return job_id, build_message(JobRequested(id=str(job_id), source="backlog", data=data))
 
 
-async def ask(world: World, jobs: int, kind: str, policy: PolicyOverrides, **arguments: float) -> list[UUID]:
+async def request_jobs(world: World, jobs: int, kind: str, policy: PolicyOverrides, **arguments: float) -> list[UUID]:
     """Request so many jobs at once."""
-    asked = [request(world, kind, policy, **arguments) for _ in range(jobs)]
-    await world.publish(*(letter for _, letter in asked))
-    return [job_id for job_id, _ in asked]
+    requests = [request(world, kind, policy, **arguments) for _ in range(jobs)]
+    await world.publish(*(message for _, message in requests))
+    return [job_id for job_id, _ in requests]
 
 
 def settled(world: World, jobs: list[UUID]) -> bool:
@@ -95,7 +95,7 @@ async def test_1_jobs_that_wait_longer_than_their_start_timeout_are_not_dispatch
     async with World(1) as world:
         audit = Audit(world)
         await audit.open()
-        jobs = await ask(
+        jobs = await request_jobs(
             world, 200, "slow", PolicyOverrides(start_timeout=timedelta(seconds=5)), seconds=20.0
         )
         await world.clock.run_until(lambda: settled(world, jobs), within=4000)
@@ -112,7 +112,7 @@ async def test_1_jobs_that_wait_longer_than_their_start_timeout_are_not_dispatch
 async def test_1_failing_jobs_end_after_one_start_each_however_long_they_wait() -> None:
     async with World(2, schedulers=1, supervisors=2, agents=1) as world:
         policy = PolicyOverrides(start_timeout=timedelta(seconds=5), max_attempts=1)
-        jobs = await ask(world, 100, "fails", policy, seconds=3.0)
+        jobs = await request_jobs(world, 100, "fails", policy, seconds=3.0)
         await world.clock.run_until(lambda: settled(world, jobs), within=600)
         assert {row.state for row in world.store.jobs.values()} == {JobState.DEAD}
         assert world.workshop.runs == Counter(jobs), "nothing runs uncharged"
@@ -121,7 +121,7 @@ async def test_1_failing_jobs_end_after_one_start_each_however_long_they_wait() 
 
 async def test_1_what_was_purged_from_a_queue_is_in_it_again_in_time() -> None:
     async with World(3) as world:
-        jobs = await ask(world, 60, "slow", PolicyOverrides(), seconds=45.0)
+        jobs = await request_jobs(world, 60, "slow", PolicyOverrides(), seconds=45.0)
         await world.clock.advance(4)
         waiting = world.broker.ready(QUEUE)
         assert waiting == 52, "all but those that run"
@@ -137,7 +137,7 @@ async def test_1_what_was_purged_from_a_queue_is_in_it_again_in_time() -> None:
 
 async def test_1_what_a_deleted_queue_held_is_in_it_again_in_time() -> None:
     async with World(4) as world:
-        jobs = await ask(world, 60, "slow", PolicyOverrides(), seconds=45.0)
+        jobs = await request_jobs(world, 60, "slow", PolicyOverrides(), seconds=45.0)
         await world.clock.advance(4)
         gone_at = world.clock.now()
         world.broker.delete_queue(QUEUE)
@@ -151,7 +151,7 @@ async def test_1_a_few_that_idle_agents_should_have_begun_are_found_too() -> Non
     """Fewer than there are slots: counting alone cannot tell them from what agents are about to begin."""
     async with World(5) as world:
         world.broker.mute(QUEUE)
-        jobs = await ask(world, 3, "quick", PolicyOverrides(), number=1)
+        jobs = await request_jobs(world, 3, "quick", PolicyOverrides(), number=1)
         await world.clock.advance(2)
         world.broker.purge(QUEUE)
         world.broker.mute(QUEUE, muted=False)
@@ -162,13 +162,13 @@ async def test_1_a_few_that_idle_agents_should_have_begun_are_found_too() -> Non
 
 async def test_1_what_is_purged_while_the_last_purge_is_mended_is_found_in_time_too() -> None:
     async with World(3, supervisors=1) as world:
-        jobs = await ask(world, 28, "slow", PolicyOverrides(), seconds=90.0)
+        jobs = await request_jobs(world, 28, "slow", PolicyOverrides(), seconds=90.0)
         await world.clock.run_until(lambda: world.broker.ready(QUEUE) == 20, within=NOTICED)
         for _ in range(3):
             published = partial(published_since, world, world.clock.now())
             world.broker.purge(QUEUE)
             await world.clock.advance(2)
-            jobs += await ask(world, 8, "slow", PolicyOverrides(), seconds=90.0)
+            jobs += await request_jobs(world, 8, "slow", PolicyOverrides(), seconds=90.0)
             await world.clock.run_until(published, within=NOTICED)
         await world.clock.run_until(lambda: settled(world, jobs), within=1200)
         await check(world, jobs)
@@ -178,13 +178,13 @@ async def test_1_what_is_purged_while_the_last_purge_is_mended_is_found_in_time_
 async def test_1_a_few_that_are_gone_are_found_while_retries_of_others_pass_by_the_delay_queues() -> None:
     async with World(10) as world:
         world.broker.mute(QUEUE)
-        jobs = await ask(world, 3, "quick", PolicyOverrides(), number=1)
+        jobs = await request_jobs(world, 3, "quick", PolicyOverrides(), number=1)
         await world.clock.advance(2)
         world.broker.purge(QUEUE)
         world.broker.mute(QUEUE, muted=False)
         often = Backoff(first=timedelta(seconds=1), limit=timedelta(seconds=1))
         retry = PolicyOverrides(max_attempts=200, backoff=often)
-        others = await ask(world, 12, "flaky", retry, failures=150)
+        others = await request_jobs(world, 12, "flaky", retry, failures=150)
         await world.clock.run_until(lambda: over(world, jobs), within=NOTICED)
         assert not over(world, others), "they still fail"
         assert world.workshop.runs[jobs[0]] == 1
@@ -194,9 +194,9 @@ async def test_1_a_retry_whose_wake_up_waits_in_its_queue_is_not_dispatched_agai
     async with World(6, agents=1) as world:
         audit = Audit(world)
         await audit.open()
-        flaky = await ask(world, 4, "flaky", PolicyOverrides(), failures=1)
+        flaky = await request_jobs(world, 4, "flaky", PolicyOverrides(), failures=1)
         await world.clock.advance(0.5)
-        slow = await ask(world, 60, "slow", PolicyOverrides(), seconds=40.0)
+        slow = await request_jobs(world, 60, "slow", PolicyOverrides(), seconds=40.0)
         await world.clock.run_until(lambda: settled(world, [*flaky, *slow]), within=2000)
         await check(world, [*flaky, *slow])
         messages = audit.dispatches()
@@ -212,12 +212,12 @@ async def test_2_a_full_queue_holds_up_only_its_own_jobs() -> None:
     """No agent serves the full queue; once it is emptied and one does, its jobs all run once."""
     async with World(7) as world:
         await declare_small(world)
-        full = await ask_in(world, 40, "quick", FULL)
-        other = await ask(world, 60, "quick", PolicyOverrides(), number=1)
+        full = await request_jobs_in(world, 40, "quick", FULL)
+        other = await request_jobs(world, 60, "quick", PolicyOverrides(), number=1)
         await world.clock.run_until(lambda: over(world, other), within=10)
         later = [
-            *await ask_in(world, 40, "quick", FULL),
-            *await ask(world, 60, "flaky", PolicyOverrides(), failures=1),
+            *await request_jobs_in(world, 40, "quick", FULL),
+            *await request_jobs(world, 60, "flaky", PolicyOverrides(), failures=1),
         ]
         await world.clock.run_until(lambda: over(world, later[40:]), within=30)
         assert world.broker.ready(topology.REQUESTS_QUEUE.name) == 0, "its requests are acknowledged"
@@ -239,8 +239,8 @@ async def test_2_an_ill_queue_holds_up_only_its_own_jobs() -> None:
     async with World(8) as world:
         await declare_small(world)
         world.broker.lose_quorum(topology.dispatch_queue(FULL).name)
-        ill = await ask_in(world, 20, "quick", FULL)
-        other = await ask(world, 60, "quick", PolicyOverrides(), number=1)
+        ill = await request_jobs_in(world, 20, "quick", FULL)
+        other = await request_jobs(world, 60, "quick", PolicyOverrides(), number=1)
         await world.clock.run_until(lambda: over(world, other), within=60)
         world.broker.lose_quorum(topology.dispatch_queue(FULL).name, lost=False)
         await drain(world)
@@ -259,13 +259,13 @@ async def test_2_requesters_of_a_full_queue_are_notified_once_with_the_reason() 
         )
         queues = tuple(Queue(f"story.{n}", (binding,)) for n, binding in enumerate(bindings))
         await replies.declare(Topology((), queues))
-        full = await ask_in(world, 620, "quick", FULL, reply_to="shop")
-        other = await ask(world, 10, "quick", PolicyOverrides(), number=1)
+        full = await request_jobs_in(world, 620, "quick", FULL, reply_to="shop")
+        other = await request_jobs(world, 10, "quick", PolicyOverrides(), number=1)
         await world.clock.run_until(lambda: over(world, other), within=30)
         assert not notices(world, 0), "not before the queue has refused for some time"
         refused_by = world.clock.now() + timedelta(seconds=10)
         await world.clock.advance(60)
-        await ask_in(world, 20, "quick", FULL, reply_to="shop")
+        await request_jobs_in(world, 20, "quick", FULL, reply_to="shop")
         await world.clock.advance(120)
         waiting = {row.job_id for row in world.store.jobs.values() if row.dispatched_at is None}
         assert len(waiting) >= 620, f"{len(waiting)} wait in the store"
@@ -301,7 +301,7 @@ async def declare_small(world: World) -> None:
     await bus.declare(Topology((), (Queue(usual.name, usual.bindings, arguments),)))
 
 
-async def ask_in(world: World, jobs: int, kind: str, queue: str, reply_to: str | None = None) -> list[UUID]:
+async def request_jobs_in(world: World, jobs: int, kind: str, queue: str, reply_to: str | None = None) -> list[UUID]:
     """Request so many jobs at once in this queue."""
     ids = [world.entropy.new_id() for _ in range(jobs)]
     data = JobRequestedData(job_type=kind, arguments={"number": 1}, queue=queue, reply_to=reply_to)
@@ -317,7 +317,7 @@ async def drain(world: World) -> None:
     await bus.start()
 
     async def move(delivery: Delivery) -> None:
-        letter = Message(
+        message = Message(
             exchange=topology.DISPATCH,
             routing_key=f"default.{delivery.routing_key.partition('.')[2]}",
             body=delivery.body,
@@ -326,7 +326,7 @@ async def drain(world: World) -> None:
             type=delivery.type or "",
             headers={},
         )
-        await bus.publish([letter])
+        await bus.publish([message])
 
     await bus.listen(topology.dispatch_queue(FULL).name, move)
 

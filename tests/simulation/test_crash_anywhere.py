@@ -51,23 +51,23 @@ async def _story(kind: str, how: str, nth: int, *, effect_first: bool) -> bool:
         strike = life.die_at if how == "dies" else life.fail_at
         strike(nth, effect_first=effect_first)
         jobs = [
-            await _ask(world, "flaky", failures=1),
-            await _ask(world, "doomed"),
-            await _ask(world, "parent", children=1),
-            await _ask(world, "quick", delay=2, number=1),
-            await _ask(world, "asks", how="to come again"),
-            await _ask(world, "asks", how="to be cancelled"),
-            await _ask(world, "asks", how="to be dead"),
-            await _ask(world, "climber"),
-            await _ask(world, "slow", seconds=30.0),
+            await _request(world, "flaky", failures=1),
+            await _request(world, "doomed"),
+            await _request(world, "parent", children=1),
+            await _request(world, "quick", delay=2, number=1),
+            await _request(world, "signals", how="to come again"),
+            await _request(world, "signals", how="to be cancelled"),
+            await _request(world, "signals", how="to be dead"),
+            await _request(world, "climber"),
+            await _request(world, "slow", seconds=30.0),
         ]
-        root, unheard = await _ask(world, "grower", left=20), world.entropy.new_id()
-        await world.publish(build_message(_cancel(unheard)))
+        root, unknown_job = await _request(world, "grower", left=20), world.entropy.new_id()
+        await world.publish(build_message(_cancel(unknown_job)))
         await world.clock.advance(4)
         await world.publish(build_message(_cancel(jobs[-1])), build_message(_cancel(root, tree=True)))
-        await _ask(world, "quick", job_id=unheard, number=7)
+        await _request(world, "quick", job_id=unknown_job, number=7)
         await world.clock.run_until(
-            lambda: {*jobs, root, unheard} <= world.store.jobs.keys() and world.settled(), within=400
+            lambda: {*jobs, root, unknown_job} <= world.store.jobs.keys() and world.settled(), within=400
         )
         struck = life.struck
         await world.clock.advance(60)  # a failed batch waits for its next try
@@ -79,14 +79,14 @@ async def _story(kind: str, how: str, nth: int, *, effect_first: bool) -> bool:
         assert states[7] is JobState.SUCCEEDED, "it found its checkpoints"
         assert states[8] is JobState.CANCELLED
         assert sum(row.job_type == "grower" for row in world.store.jobs.values()) < 20, "cut short"
-        assert world.store.jobs[unheard].state is JobState.CANCELLED
-        assert not world.workshop.runs[unheard]
-        answered = {event.data.job_id for event in world.told if isinstance(event, JobFinished)}
+        assert world.store.jobs[unknown_job].state is JobState.CANCELLED
+        assert not world.workshop.runs[unknown_job]
+        answered = {event.data.job_id for event in world.published if isinstance(event, JobFinished)}
         assert answered >= set(jobs)
         return struck
 
 
-async def _ask(
+async def _request(
     world: World, kind: str, *, delay: float | None = None, job_id: UUID | None = None, **arguments: Any
 ) -> UUID:
     job_id = job_id or world.entropy.new_id()

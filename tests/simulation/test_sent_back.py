@@ -61,11 +61,11 @@ async def listen(world: World) -> list[str]:
     """The delay levels that messages are published to, as they come."""
     levels: list[str] = []
 
-    async def hear(delivery: Delivery) -> None:
+    async def on_delivery(delivery: Delivery) -> None:
         levels.append(delivery.routing_key.partition(".")[0])
 
     await world.producer.declare(Topology((), (DELAYED,)))
-    await world.producer.listen(DELAYED.name, hear)
+    await world.producer.listen(DELAYED.name, on_delivery)
     return levels
 
 

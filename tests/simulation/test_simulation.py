@@ -4,7 +4,7 @@ import asyncio
 import os
 
 import pytest
-from tests.simulation.chaos import rage
+from tests.simulation.fault_injection import inject_faults
 from tests.simulation.invariants import check, check_poison, check_trees
 from tests.simulation.workload import Workload
 from tests.simulation.world import World
@@ -20,17 +20,17 @@ PEACE = 1200.0  # virtual seconds after them in which everything must have come 
 async def test_g1_to_g9_every_job_comes_to_one_end_whatever_breaks(seed: int) -> None:
     async with World(seed) as world:
         workload = Workload(world)
-        asking = asyncio.create_task(workload.ask(JOBS))
-        raging = asyncio.create_task(rage(world, RAGE))
-        await world.clock.run_until(lambda: asking.done() and raging.done(), within=RAGE + 600)
-        await asking
-        await raging
+        publishing = asyncio.create_task(workload.publish_requests(JOBS))
+        injecting = asyncio.create_task(inject_faults(world, RAGE))
+        await world.clock.run_until(lambda: publishing.done() and injecting.done(), within=RAGE + 600)
+        await publishing
+        await injecting
 
         await world.clock.run_until(lambda: _over(world, workload), within=PEACE)
         await world.clock.advance(60)  # whatever still wanders must find that nothing is left to do
 
         await check(world, workload.accepted)
-        await check_trees(world, workload.felled)
+        await check_trees(world, workload.cancelled_roots)
         await check_poison(world)
 
 

@@ -61,9 +61,9 @@ async def _story(world: World, strike: Callable[[str], None]) -> None:
     await world.clock.run_until(world.settled, within=400)
 
     await check(world, ())
-    asked = Counter(row.source for row in world.store.jobs.values())
+    requested = Counter(row.source for row in world.store.jobs.values())
     expected = {"note": 2, "burst": 1, "after": 2, "all": 1}
-    assert asked == {f"warrener/schedule/{name}": number for name, number in expected.items()}
+    assert requested == {f"warrener/schedule/{name}": number for name, number in expected.items()}
     fates = {name: await _fates(world, name) for name in RULES}
     assert fates["note"] == fates["after"] == {"fired": 2}
     assert fates["burst"] == {"fired": 1, "coalesced": 2}

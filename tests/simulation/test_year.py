@@ -16,12 +16,12 @@ async def test_4_a_year_of_a_thousand_schedules_has_every_tick_and_every_job_onc
     planned = the_thousand()
     began = process_time()
     async with Year(BEGIN) as year:
-        await year.put([one.asked for one in planned])
+        await year.put([one.definition for one in planned])
         await year.live_before(END)
         lived = process_time() - began
         for one in planned:
             await check_ledger(year, one)
-        jobs = {tick_job_id(one.asked.name, moment) for one in planned for moment in one.times}
+        jobs = {tick_job_id(one.definition.name, moment) for one in planned for moment in one.times}
         rows = await year.store.jobs_by_id(jobs)
         assert rows.keys() == jobs, "each tick has its job"
         assert {row.state for row in rows.values()} == {JobState.SUCCEEDED}
@@ -34,8 +34,8 @@ async def test_4_a_year_of_a_thousand_schedules_has_every_tick_and_every_job_onc
 
 
 async def check_ledger(year: Year, planned: Planned) -> None:
-    found = await year.store.ticks_of(planned.asked.name, 100_000)
+    found = await year.store.ticks_of(planned.definition.name, 100_000)
     ticks = [tick for tick in found if tick.nominal_at < END]  # that of the end is decided a little ahead
-    assert {tick.nominal_at for tick in ticks} == planned.times, planned.asked
+    assert {tick.nominal_at for tick in ticks} == planned.times, planned.definition
     assert len(ticks) == len(planned.times)
-    assert {tick.fate for tick in ticks} <= {TickStatus.FIRED}, planned.asked
+    assert {tick.fate for tick in ticks} <= {TickStatus.FIRED}, planned.definition

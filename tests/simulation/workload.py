@@ -64,9 +64,9 @@ class Workload:
         self._world = world
         self.accepted: set[UUID] = set()
         self.cancelled: set[UUID] = set()
-        self.felled: set[UUID] = set()
+        self.cancelled_roots: set[UUID] = set()
 
-    async def ask(self, jobs: int) -> None:
+    async def publish_requests(self, jobs: int) -> None:
         """Spread `jobs` requests, some repeats, some cancels and all the poison over time."""
         poison = list(POISON.values())
         for _ in range(jobs):
@@ -115,7 +115,7 @@ class Workload:
     def _cancel(self, job_id: UUID) -> JobCancelRequested:
         tree = self._world.dice.random() < 0.5
         if tree:
-            self.felled.add(job_id)
+            self.cancelled_roots.add(job_id)
         data = JobCancelRequestedData(job_id=job_id, tree=tree)
         return JobCancelRequested(id=f"cancel-{job_id}", source="simulation", data=data)
 

@@ -11,8 +11,8 @@ from typing import Any, Self
 
 from tests.simulation.handlers import Workshop
 from tests.simulation.memory_ledger import MemoryLedger
-from tests.simulation.mortality import Life, MortalBus, mortal
-from tests.simulation.watched_store import WatchedStore
+from tests.simulation.crash_injection import ProcessLife, CrashableBus, crashable
+from tests.simulation.checked_store import CheckedStore
 
 from warrener_agent.identity import new_agent_id
 from warrener_agent.settings import AgentSettings
@@ -45,10 +45,10 @@ WORK = tuple(
         topology.dispatch_queue("default"),
     )
 )
-DELAY_LEVELS = tuple(rung.queue for rung in topology.DELAY_LEVELS)
+DELAY_LEVELS = tuple(level.queue for level in topology.DELAY_LEVELS)
 _WRONG = (0.0, 0.0, 5.0, -5.0, 60.0, -60.0)
 """Seconds by which the wall clock of a host may be wrong."""
-_EAR = Queue("ear", (Binding(topology.EVENTS, "#"),))
+_EVENT_QUEUE = Queue("ear", (Binding(topology.EVENTS, "#"),))
 
 
 class HostClock:
@@ -76,10 +76,10 @@ class Process:
     """A service that is started again whenever it has died."""
 
     name: str
-    build: Callable[[Bus, Life, HostClock], Component]
+    build: Callable[[Bus, ProcessLife, HostClock], Component]
     clock: HostClock
-    life: Life = field(default_factory=Life)
-    told_to_leave: asyncio.Event = field(default_factory=asyncio.Event)
+    life: ProcessLife = field(default_factory=ProcessLife)
+    drain_requested: asyncio.Event = field(default_factory=asyncio.Event)
     deaths: int = 0
     departures: int = 0
     task: "asyncio.Task[None] | None" = None
@@ -103,11 +103,11 @@ class World:
         self.clock = VirtualClock()
         self.entropy = SeededEntropy(seed)
         self.broker = MemoryBroker(self.clock)
-        self.store = WatchedStore(self.clock)
+        self.store = CheckedStore(self.clock)
         self.ledger = MemoryLedger(self.clock)
         self.workshop = Workshop(self.clock, random.Random(f"handlers of {seed}"))
         self.early_ack = self.dice.choice((900.0, 1.0))
-        self.told: list[Event[Any]] = []
+        self.published: list[Event[Any]] = []
         self.killed_agents: set[str] = set()
         """The agents that have died, rather than left."""
         clocks = random.Random(f"clocks of {seed}")
@@ -126,8 +126,8 @@ class World:
     async def __aenter__(self) -> Self:
         await self.producer.start()
         await self.producer.declare(topology.TOPOLOGY)
-        await self.producer.declare(Topology((), (_EAR,)))
-        await self.producer.listen(_EAR.name, self._hear)
+        await self.producer.declare(Topology((), (_EVENT_QUEUE,)))
+        await self.producer.listen(_EVENT_QUEUE.name, self._record_events)
         for process in self.processes:
             process.task = asyncio.create_task(self._live(process), name=process.name)
         await self.clock.advance(1)
@@ -145,12 +145,12 @@ class World:
 
     # -- what happens in it ---------------------------------------------------------------------------------
 
-    async def publish(self, *letters: Message) -> None:
+    async def publish(self, *messages: Message) -> None:
         """As a producer: until the broker has confirmed. Needs the clock to move if the broker is away."""
-        await publish_all(self.producer, letters, clock=self.clock)
+        await publish_all(self.producer, messages, clock=self.clock)
 
-    async def _hear(self, delivery: Any) -> None:
-        self.told += [
+    async def _record_events(self, delivery: Any) -> None:
+        self.published += [
             found.event
             for found in decode(delivery.body, delivery.content_type)
             if isinstance(found, DecodedEvent)
@@ -169,11 +169,11 @@ class World:
 
     async def _live(self, process: Process) -> None:
         while True:
-            process.life = Life()
-            process.told_to_leave.clear()
+            process.life = ProcessLife()
+            process.drain_requested.clear()
             bus = MemoryBus(self.broker, name=process.name)
-            component = process.build(MortalBus(bus, process.life), process.life, process.clock)
-            running = asyncio.create_task(_run(bus, component, process.told_to_leave))
+            component = process.build(CrashableBus(bus, process.life), process.life, process.clock)
+            running = asyncio.create_task(_run(bus, component, process.drain_requested))
             dying = asyncio.create_task(process.life.dead.wait())
             try:
                 await asyncio.wait({running, dying}, return_when=asyncio.FIRST_COMPLETED)
@@ -191,24 +191,24 @@ class World:
                 await component.stop()
             await self.clock.sleep(self.dice.choice(self._rests))
 
-    def _scheduler(self, bus: Bus, life: Life, host: HostClock) -> Component:
+    def _scheduler(self, bus: Bus, life: ProcessLife, host: HostClock) -> Component:
         settings = SchedulerSettings(dispatch_every=1.0)
-        store = mortal(self.store, life)
+        store = crashable(self.store, life)
         clock = DatabaseClock(self.store.time, local=host)
         scheduler = assemble_scheduler(bus, store, clock, self.entropy, Telemetry.disabled(), settings)
         return Group(clock.component(), scheduler)
 
-    def _supervisor(self, bus: Bus, life: Life, host: HostClock) -> Component:
+    def _supervisor(self, bus: Bus, life: ProcessLife, host: HostClock) -> Component:
         settings = SupervisorSettings(watch_every=1.0)
-        store = mortal(self.store, life)
+        store = crashable(self.store, life)
         clock = DatabaseClock(self.store.time, local=host)
         supervisor = assemble_supervisor(bus, store, clock, self.entropy, Telemetry.disabled(), settings)
         return Group(clock.component(), supervisor)
 
-    def _agent(self, bus: Bus, life: Life, host: HostClock) -> Component:
+    def _agent(self, bus: Bus, life: ProcessLife, host: HostClock) -> Component:
         # With an early acknowledgement the claim alone owns what runs: then only the watchdog can save it.
         settings = AgentSettings(agent_slots=4, agent_early_ack=self.early_ack)
-        ledger = mortal(self.ledger, life)
+        ledger = crashable(self.ledger, life)
         clock = DatabaseClock(self.ledger.time, local=host)
         life.agent_id = new_agent_id(self.entropy)
         agent = assemble_agent(
@@ -224,9 +224,9 @@ class World:
         return Group(clock.component(), agent)
 
 
-async def _run(bus: Bus, component: Component, told_to_leave: asyncio.Event) -> None:
+async def _run(bus: Bus, component: Component, drain_requested: asyncio.Event) -> None:
     """Start, live until told to leave, and finish what runs."""
     await bus.start()
     await component.start()
-    await told_to_leave.wait()
+    await drain_requested.wait()
     await component.drain()

@@ -29,7 +29,7 @@ _ONE_DAY = timedelta(days=1)
 class Planned:
     """A schedule and the nominal times that it must have from BEGIN on and before END."""
 
-    asked: SchedulePutData
+    definition: SchedulePutData
     times: frozenset[datetime]
 
 
@@ -48,7 +48,7 @@ def the_thousand() -> list[Planned]:
         *(_interval(number, 24 + number) for number in range(28)),
         *(_once(number) for number in range(20)),
     ]
-    assert len({one.asked.name for one in planned}) == 1000
+    assert len({one.definition.name for one in planned}) == 1000
     return planned
 
 
@@ -66,8 +66,8 @@ def _by_zone(
 
 
 def _planned(name: str, rule: Rule, times: set[datetime], zone: str = "UTC") -> Planned:
-    asked = SchedulePutData(name=name, rule=rule, timezone=zone, job_type="note")
-    return Planned(asked, frozenset(moment for moment in times if BEGIN <= moment < END))
+    definition = SchedulePutData(name=name, rule=rule, timezone=zone, job_type="note")
+    return Planned(definition, frozenset(moment for moment in times if BEGIN <= moment < END))
 
 
 def _minute(number: int) -> int:

@@ -28,7 +28,7 @@ class Alone:
                 command, cwd=folder, env=self._environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log
             )
 
-    def said(self) -> str:
+    def log_text(self) -> str:
         """All that it has said so far."""
         return self._log.read_text(encoding="utf-8")
 
@@ -36,8 +36,8 @@ class Alone:
         """Wait for a fact of the process, which cannot tell us; it must live on meanwhile."""
         deadline, pause = time.monotonic() + within, threading.Event()
         while not fact():
-            assert self._process.poll() is None, f"expected {what}, got its end:\n{self.said()}"
-            assert time.monotonic() < deadline, f"expected {what} within {within} s, got:\n{self.said()}"
+            assert self._process.poll() is None, f"expected {what}, got its end:\n{self.log_text()}"
+            assert time.monotonic() < deadline, f"expected {what} within {within} s, got:\n{self.log_text()}"
             pause.wait(0.05)
 
     def ready(self) -> bool:

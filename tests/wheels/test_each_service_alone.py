@@ -61,13 +61,13 @@ def test_a_service_waits_for_its_broker(
         WARRENER_LEDGER_URL=f"sqlite:///{tmp_path}/ledger.db",
     )
     try:
-        service.wait_until(lambda: "cannot be reached" in service.said(), "a clear line about the broker")
-        assert f"127.0.0.1:{absent_broker.port}" in service.said()
+        service.wait_until(lambda: "cannot be reached" in service.log_text(), "a clear line about the broker")
+        assert f"127.0.0.1:{absent_broker.port}" in service.log_text()
         assert not service.ready()
         assert service.alive()
         absent_broker.start()
         service.wait_until(service.ready, "it to be ready once the broker has come")
-        assert service.end() == 0, service.said()
+        assert service.end() == 0, service.log_text()
     finally:
         service.kill()
         absent_broker.kill()

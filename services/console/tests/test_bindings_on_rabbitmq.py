@@ -76,13 +76,13 @@ def test_a_binding_that_is_gone_is_found_and_made_again(run: Run, where: tuple[s
     assert json.loads(run("topology", "--check", "--json", *where).stdout) == []
     asyncio.run(unbind_requests_and_bind_status_twice(where[1]))
 
-    told = run("topology", "--check", "--json", *where)
-    found = {each["what"]: each for each in json.loads(told.stdout)}
+    result = run("topology", "--check", "--json", *where)
+    found = {each["what"]: each for each in json.loads(result.stdout)}
     gone, strange = (
         found["binding warrener.requests # → warrener.requests"],
         found["binding warrener.events job.# → warrener.status"],
     )
-    assert (told.exit_code, len(found)) == (1, 2)
+    assert (result.exit_code, len(found)) == (1, 2)
     assert (gone["how"], gone["missing"], gone["health"]) == ("is missing", True, "wrong")
     assert (strange["how"], strange["missing"], strange["health"]) == ("is none of ours", False, "odd")
     doctor = run("doctor", "--store", "sqlite:///nothing.db", *where)
@@ -97,11 +97,11 @@ def test_a_binding_that_is_gone_is_found_and_made_again(run: Run, where: tuple[s
 
 def test_queues_that_job_types_have_named_are_compared_too(run: Run, where: tuple[str, ...]) -> None:
     asyncio.run(declare_a_dispatch_queue_bound_to_nothing(where[1]))
-    told = run("topology", "--check", *where)
-    assert told.exit_code == 1
-    assert "binding warrener.dispatch etl.# → warrener.queue.etl" in told.stdout
-    assert "binding warrener.return *.etl.# → warrener.queue.etl" in told.stdout
-    assert "start an agent of 'etl' again" in told.stderr
+    result = run("topology", "--check", *where)
+    assert result.exit_code == 1
+    assert "binding warrener.dispatch etl.# → warrener.queue.etl" in result.stdout
+    assert "binding warrener.return *.etl.# → warrener.queue.etl" in result.stdout
+    assert "start an agent of 'etl' again" in result.stderr
 
     asyncio.run(declare_as_an_agent_does(where[1]))
     assert run("topology", "--check", *where).exit_code == 0
@@ -109,24 +109,24 @@ def test_queues_that_job_types_have_named_are_compared_too(run: Run, where: tupl
 
 def test_a_user_whom_the_api_does_not_let_in(run: Run, where: tuple[str, ...]) -> None:
     wrong = where[3].replace("://", "://guest:wrong-one@")
-    told = run("topology", "--check", *where[:3], wrong)
-    assert told.exit_code == 0
-    assert "does not let user 'guest' see virtual host" in told.stdout
-    assert "set_user_tags guest management" in told.stderr
-    assert "wrong-one" not in told.output
+    result = run("topology", "--check", *where[:3], wrong)
+    assert result.exit_code == 0
+    assert "does not let user 'guest' see virtual host" in result.stdout
+    assert "set_user_tags guest management" in result.stderr
+    assert "wrong-one" not in result.output
 
 
-def test_without_the_plugin_it_is_said_and_is_no_fault(run: Run, vhost_url: str) -> None:
+def test_without_the_plugin_bindings_are_reported_as_not_compared(run: Run, vhost_url: str) -> None:
     run("topology", "--declare", "--broker", vhost_url)
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))
         nobody = ("--management", f"http://127.0.0.1:{held.getsockname()[1]}")
-        told = run("topology", "--check", "--broker", vhost_url, *nobody)
-        assert told.exit_code == 0
-        assert "were not compared: nothing answers at http://127.0.0.1:" in told.stdout
-        assert "rabbitmq-plugins enable rabbitmq_management" in told.stderr
-        (said,) = json.loads(run("topology", "--check", "--json", "--broker", vhost_url, *nobody).stdout)
-        assert (said["what"], said["health"]) == ("bindings", "odd")
+        result = run("topology", "--check", "--broker", vhost_url, *nobody)
+        assert result.exit_code == 0
+        assert "were not compared: nothing answers at http://127.0.0.1:" in result.stdout
+        assert "rabbitmq-plugins enable rabbitmq_management" in result.stderr
+        (item,) = json.loads(run("topology", "--check", "--json", "--broker", vhost_url, *nobody).stdout)
+        assert (item["what"], item["health"]) == ("bindings", "odd")
         doctor = run("doctor", "--broker", vhost_url, "--store", "sqlite:///nothing.db", *nobody)
         assert "! bindings     not compared" in doctor.stdout
 
@@ -159,17 +159,17 @@ def answering(body: bytes, first: Callable[[], object] = lambda: None) -> Genera
 def test_something_else_that_speaks_http(run: Run, vhost_url: str, body: bytes) -> None:
     run("topology", "--declare", "--broker", vhost_url)
     with answering(body) as url:
-        told = run("topology", "--check", "--broker", vhost_url, "--management", url)
-    assert told.exit_code == 0
-    assert "were not compared" in told.stdout
+        result = run("topology", "--check", "--broker", vhost_url, "--management", url)
+    assert result.exit_code == 0
+    assert "were not compared" in result.stdout
 
 
 def test_a_broker_that_is_lost_on_the_way(run: Run, vhost_url: str, broker: RabbitMQServer) -> None:
     run("topology", "--declare", "--broker", vhost_url)
     with answering(b"[]", first=broker.close_connections) as url:
-        told = run(
+        result = run(
             "doctor", "--broker", vhost_url, "--management", url, "--store", "sqlite:///no.db", "--json"
         )
-    assert told.exit_code == 1
-    said = [each for each in json.loads(told.stdout) if each["check"] == "broker"][-1]
-    assert "to go on answering, got:" in said["told"]
+    assert result.exit_code == 1
+    item = [each for each in json.loads(result.stdout) if each["check"] == "broker"][-1]
+    assert "to go on answering, got:" in item["told"]

@@ -16,26 +16,26 @@ Run = Callable[..., Result]
 
 
 def test_a_request_that_is_waited_for_prints_its_result(run: Run, vhost_url: str, warren: StandIn) -> None:
-    told = run("request", "hello.greet", "name=World", "times=3", "--wait", "--broker", vhost_url)
-    assert (told.exit_code, told.stdout) == (0, '"Hello, World!"\n')
-    assert "● succeeded" in told.stderr
+    result = run("request", "hello.greet", "name=World", "times=3", "--wait", "--broker", vhost_url)
+    assert (result.exit_code, result.stdout) == (0, '"Hello, World!"\n')
+    assert "● succeeded" in result.stderr
     assert warren.requests[0].data.arguments == {"name": "World", "times": 3}
     assert warren.requests[0].source == "warrener.command"
 
 
 def test_for_machines_the_whole_end_is_one_document(run: Run, vhost_url: str, warren: StandIn) -> None:
     assert warren is not None
-    told = run("request", "hello.greet", '{"name": "nobody"}', "--wait", "--json", "--broker", vhost_url)
-    assert told.exit_code == 4
-    ended = json.loads(told.stdout)
+    result = run("request", "hello.greet", '{"name": "nobody"}', "--wait", "--json", "--broker", vhost_url)
+    assert result.exit_code == 4
+    ended = json.loads(result.stdout)
     assert (ended["state"], ended["error"]["message"]) == ("dead", "nobody is there")
 
 
-def test_a_request_that_is_refused_says_why(run: Run, vhost_url: str, warren: StandIn) -> None:
+def test_a_refused_request_shows_the_reason(run: Run, vhost_url: str, warren: StandIn) -> None:
     assert warren is not None
-    told = run("request", "no.such.type", "--broker", vhost_url)
-    assert (told.exit_code, told.stdout) == (1, "")
-    assert "rejected (unknown_job_type)" in told.stderr
+    result = run("request", "no.such.type", "--broker", vhost_url)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "rejected (unknown_job_type)" in result.stderr
     assert run("request", "no.such.type", "--wait", "--broker", vhost_url).exit_code == 4
 
 
@@ -60,33 +60,33 @@ async def _waiting(url: str) -> int:
 def test_a_file_of_requests(run: Run, vhost_url: str, warren: StandIn, here: Path) -> None:
     lines = "\n".join(json.dumps({"name": f"number {n}"}) for n in range(20))
     (here / "names.jsonl").write_text(f"{lines}\n\n", encoding="utf-8")
-    kept = run(
+    confirmed = run(
         "request", "hello.greet", "--from", "names.jsonl", "--id", "batch", "--json", "--broker", vhost_url
     )
-    ids = [json.loads(line)["job_id"] for line in kept.stdout.splitlines()]
+    ids = [json.loads(line)["job_id"] for line in confirmed.stdout.splitlines()]
     assert len(set(ids)) == 20
     ended = run(
         "request", "hello.greet", "--from", "-", "--id", "batch", "--wait", "--broker", vhost_url, stdin=lines
     )
-    told = [json.loads(line) for line in ended.stdout.splitlines()]
-    assert {line["job_id"] for line in told} == set(ids)
-    assert {line["state"] for line in told} == {"succeeded"}
+    result = [json.loads(line) for line in ended.stdout.splitlines()]
+    assert {line["job_id"] for line in result} == set(ids)
+    assert {line["state"] for line in result} == {"succeeded"}
     assert warren.requests
 
 
-def test_a_bad_line_is_named_and_what_to_do_next_is_said(run: Run, vhost_url: str) -> None:
-    told = run(
+def test_a_bad_line_is_named_with_what_to_do_next(run: Run, vhost_url: str) -> None:
+    result = run(
         "request", "hello.greet", "--from", "-", "--broker", vhost_url, stdin='{"name": "x"}\nnonsense\n'
     )
-    assert told.exit_code == 2
-    assert "expected line 2 as a JSON object, got 'nonsense'" in told.stderr
-    assert "--id PREFIX" in told.stderr
+    assert result.exit_code == 2
+    assert "expected line 2 as a JSON object, got 'nonsense'" in result.stderr
+    assert "--id PREFIX" in result.stderr
 
 
 def test_cancel_needs_no_store_for_a_whole_id(run: Run, vhost_url: str) -> None:
-    told = run("cancel", "01936f2e-8a3b-7c4d-9e5f-0123456789ab", "--json", "--broker", vhost_url)
-    assert told.exit_code == 0
-    assert json.loads(told.stdout)["asked"] == "cancel"
+    result = run("cancel", "01936f2e-8a3b-7c4d-9e5f-0123456789ab", "--json", "--broker", vhost_url)
+    assert result.exit_code == 0
+    assert json.loads(result.stdout)["asked"] == "cancel"
 
 
 def test_topology_is_shown_made_and_compared(run: Run, vhost_url: str) -> None:
@@ -116,11 +116,11 @@ async def _make_it_differ(url: str) -> None:
     await connection.close()
 
 
-def test_the_doctor_says_what_is_wrong_and_what_to_do(run: Run, vhost_url: str, store_url: str) -> None:
+def test_the_doctor_shows_what_is_wrong_and_what_to_do(run: Run, vhost_url: str, store_url: str) -> None:
     run("topology", "--declare", "--broker", vhost_url)
-    told = run("doctor", "--json", "--broker", vhost_url, "--store", store_url)
-    assert told.exit_code == 1
-    found = {each["check"]: each for each in json.loads(told.stdout)}
+    result = run("doctor", "--json", "--broker", vhost_url, "--store", store_url)
+    assert result.exit_code == 1
+    found = {each["check"]: each for each in json.loads(result.stdout)}
     assert {name for name, each in found.items() if each["health"] == "wrong"} == {
         "scheduler",
         "supervisor",
@@ -140,7 +140,7 @@ def test_the_doctor_says_what_is_wrong_and_what_to_do(run: Run, vhost_url: str, 
 
 
 def test_the_doctor_at_a_place_where_nothing_is(run: Run) -> None:
-    told = run("doctor", "--broker", "amqp://localhost:1/", "--store", "sqlite:///nothing.db")
-    assert told.exit_code == 1
-    assert "✗ broker" in told.stdout
-    assert "run `warrener migrate`" in told.stdout
+    result = run("doctor", "--broker", "amqp://localhost:1/", "--store", "sqlite:///nothing.db")
+    assert result.exit_code == 1
+    assert "✗ broker" in result.stdout
+    assert "run `warrener migrate`" in result.stdout

@@ -46,13 +46,13 @@ def dead(store_url: str) -> list[JobRow]:
         await store.start()
         await store.insert_jobs(rows)
         saves = [died(row, ERROR) for row in rows]
-        letters = [replace(save.dead_letter, fingerprint=CAUSE) for save in saves if save.dead_letter]
+        dead_letters = [replace(save.dead_letter, fingerprint=CAUSE) for save in saves if save.dead_letter]
         await store.save_jobs(
-            [replace(save, dead_letter=letter) for save, letter in zip(saves, letters, strict=True)]
+            [replace(save, dead_letter=dead_letter) for save, dead_letter in zip(saves, dead_letters, strict=True)]
         )
         await store.dead_letter_store.put_campaign(CAMPAIGN)
         moved = replace(
-            letters[0],
+            dead_letters[0],
             state=DeadLetterState.DIED_AGAIN,
             campaign_id=CAMPAIGN.campaign_id,
             redriven_as=HEIR,
@@ -67,15 +67,15 @@ def dead(store_url: str) -> list[JobRow]:
 
 def test_what_nobody_has_dealt_with_is_listed(run: Run, store_url: str, dead: list[JobRow]) -> None:
     where = ("--store", store_url)
-    for told in (run("dead", "--json", *where), run("dead", "list", "--json", *where)):
-        assert {each["job_id"] for each in json.loads(told.stdout)} == {str(row.job_id) for row in dead[1:]}
+    for result in (run("dead", "--json", *where), run("dead", "list", "--json", *where)):
+        assert {each["job_id"] for each in json.loads(result.stdout)} == {str(row.job_id) for row in dead[1:]}
     assert len(json.loads(run("dead", "list", "--all", "--json", *where).stdout)) == 3
     assert "ValueError: 7 columns" in run("dead", *where).stdout
     assert json.loads(run("dead", "list", "--since", "1h", "--json", *where).stdout) == []
     assert run("dead", "list", "--since", "soon", *where).exit_code == 2
 
 
-def test_causes_are_listed_and_found_by_their_beginnings(
+def test_causes_are_listed_and_found_by_prefix(
     run: Run, store_url: str, dead: list[JobRow]
 ) -> None:
     where = ("--store", store_url)
@@ -87,7 +87,7 @@ def test_causes_are_listed_and_found_by_their_beginnings(
     assert (unknown.exit_code, "expected one cause" in unknown.stderr) == (1, True)
 
 
-def test_a_page_says_what_is_known_and_what_may_be_done(run: Run, store_url: str, dead: list[JobRow]) -> None:
+def test_a_page_shows_what_is_known_and_what_may_be_done(run: Run, store_url: str, dead: list[JobRow]) -> None:
     where = ("--store", store_url)
     first = run("dead", "show", str(dead[0].job_id), *where).stdout
     assert all(
@@ -104,8 +104,8 @@ def test_a_page_says_what_is_known_and_what_may_be_done(run: Run, store_url: str
 
 
 def test_what_is_not_dead_has_no_page(run: Run, store_url: str) -> None:
-    told = run("dead", "show", str(uuid4()), "--store", store_url)
-    assert (told.exit_code, told.stdout) == (1, "")
+    result = run("dead", "show", str(uuid4()), "--store", store_url)
+    assert (result.exit_code, result.stdout) == (1, "")
 
 
 def test_campaigns_are_listed_with_their_journals(run: Run, store_url: str, dead: list[JobRow]) -> None:
@@ -119,14 +119,14 @@ def test_campaigns_are_listed_with_their_journals(run: Run, store_url: str, dead
     assert run("dead", "campaigns", "zzzz", *where).exit_code == 1
 
 
-def test_what_is_meant_must_be_said(run: Run, store_url: str) -> None:
+def test_a_selection_is_required(run: Run, store_url: str) -> None:
     for command in ("redrive", "drop"):
-        told = run("dead", command, *(("--reason", "x") if command == "drop" else ()), "--store", store_url)
-        assert told.exit_code == 2
-        assert "expected which dead letters are meant" in told.stderr
+        result = run("dead", command, *(("--reason", "x") if command == "drop" else ()), "--store", store_url)
+        assert result.exit_code == 2
+        assert "expected which dead letters are meant" in result.stderr
 
 
 def test_a_drop_that_nobody_confirms_is_refused(run: Run, store_url: str, dead: list[JobRow]) -> None:
-    told = run("dead", "drop", str(dead[1].job_id), "--reason", "x", "--store", store_url)
-    assert told.exit_code == 2
-    assert "1 dead letters would be dropped" in told.stderr
+    result = run("dead", "drop", str(dead[1].job_id), "--reason", "x", "--store", store_url)
+    assert result.exit_code == 2
+    assert "1 dead letters would be dropped" in result.stderr

@@ -4,97 +4,97 @@ from datetime import timedelta
 from pathlib import Path
 
 from warrener.broker_time import BrokerTime
-from warrener.doctor.broker import bindings, consumed, permissions, topology, version
+from warrener.doctor.broker import bindings, check_consumers, permissions, topology, version
 from warrener.doctor.broker_clock import broker_clock
-from warrener.doctor.finding import Finding, Health
+from warrener.doctor.check_result import CheckResult, CheckStatus
 from warrener.doctor.isolation import check_isolation
-from warrener.doctor.store import agents, clocks, mixed, served
-from warrener.drift import Difference, Drift
-from warrener.management import NotCompared
-from warrener.probe import QueueSeen
+from warrener.doctor.store import agents, clocks, check_mixed_queues, check_served_types
+from warrener.topology_diff import TopologyDifference, TopologyDiff
+from warrener.management_api import BindingsUnavailable
+from warrener.broker_inspector import QueueInfo
 from warrener_contracts.topology import REQUESTS_QUEUE
 from warrener_store.escalations import MIXED_QUEUE, CaseRow
 from warrener_store.rows import AgentRow
 from warrener_store.testing import NOON, after
 
 
-def test_old_and_other_brokers_are_told_apart() -> None:
-    assert version("RabbitMQ 3.10.8").health is Health.WELL
-    assert version("RabbitMQ 4.3.6").health is Health.WELL
-    assert version("RabbitMQ 3.9.29").health is Health.WRONG
-    assert version("LavinMQ 2.1.0").health is Health.ODD
+def test_old_and_other_brokers_are_recognised() -> None:
+    assert version("RabbitMQ 3.10.8").health is CheckStatus.OK
+    assert version("RabbitMQ 4.3.6").health is CheckStatus.OK
+    assert version("RabbitMQ 3.9.29").health is CheckStatus.FAILED
+    assert version("LavinMQ 2.1.0").health is CheckStatus.WARNING
 
 
-def test_a_queue_that_nobody_consumes_says_what_waits() -> None:
-    found = consumed("scheduler", REQUESTS_QUEUE, QueueSeen(messages=7, consumers=0))
-    assert (found.health, found.told) == (Health.WRONG, "nobody consumes warrener.requests, 7 messages wait")
-    assert consumed("scheduler", REQUESTS_QUEUE, QueueSeen(0, 2)).health is Health.WELL
-    assert consumed("scheduler", REQUESTS_QUEUE, None).health is Health.WRONG
+def test_a_queue_without_consumers_shows_what_waits() -> None:
+    found = check_consumers("scheduler", REQUESTS_QUEUE, QueueInfo(messages=7, consumers=0))
+    assert (found.health, found.told) == (CheckStatus.FAILED, "nobody consumes warrener.requests, 7 messages wait")
+    assert check_consumers("scheduler", REQUESTS_QUEUE, QueueInfo(0, 2)).health is CheckStatus.OK
+    assert check_consumers("scheduler", REQUESTS_QUEUE, None).health is CheckStatus.FAILED
 
 
 def test_differences_are_counted_and_what_helps_depends_on_them() -> None:
-    missing = [Difference(f"queue {n}", "is missing", missing=True) for n in range(5)]
+    missing = [TopologyDifference(f"queue {n}", "is missing", missing=True) for n in range(5)]
     found = topology(missing)
     assert found.told.endswith("and 2 more")
     assert "--declare" in (found.do or "")
-    assert "--check" in (topology([Difference("queue 1", "other", missing=False)]).do or "")
-    assert permissions("write: ACCESS_REFUSED").health is Health.WRONG
+    assert "--check" in (topology([TopologyDifference("queue 1", "other", missing=False)]).do or "")
+    assert permissions("write: ACCESS_REFUSED").health is CheckStatus.FAILED
 
 
-def test_missing_bindings_are_wrong_and_strange_ones_are_odd() -> None:
-    gone = Difference("binding 1", "is missing", missing=True, do="declare it")
-    strange = Difference("binding 2", "is none of ours", missing=False, health=Health.ODD, do="unbind it")
-    found = bindings(Drift(bindings=(strange, gone), compared=True))
+def test_missing_bindings_fail_and_foreign_ones_are_warnings() -> None:
+    gone = TopologyDifference("binding 1", "is missing", missing=True, do="declare it")
+    strange = TopologyDifference("binding 2", "is none of ours", missing=False, health=CheckStatus.WARNING, do="unbind it")
+    found = bindings(TopologyDiff(bindings=(strange, gone), compared=True))
     assert found is not None
-    assert (found.health, found.told, found.do) == (Health.WRONG, "binding 1 is missing", "declare it")
-    found = bindings(Drift(bindings=(strange,), compared=True))
+    assert (found.health, found.told, found.do) == (CheckStatus.FAILED, "binding 1 is missing", "declare it")
+    found = bindings(TopologyDiff(bindings=(strange,), compared=True))
     assert found is not None
-    assert (found.health, found.do) == (Health.ODD, "unbind it")
-    found = bindings(Drift(compared=True))
+    assert (found.health, found.do) == (CheckStatus.WARNING, "unbind it")
+    found = bindings(TopologyDiff(compared=True))
     assert found is not None
-    assert found.health is Health.WELL
+    assert found.health is CheckStatus.OK
 
 
 def test_bindings_that_could_not_be_compared_are_no_fault() -> None:
-    found = bindings(Drift(not_compared=NotCompared("nobody answers", "ask elsewhere")))
+    found = bindings(TopologyDiff(not_compared=BindingsUnavailable("nobody answers", "ask elsewhere")))
     assert found is not None
     assert (found.health, found.told, found.do) == (
-        Health.ODD,
+        CheckStatus.WARNING,
         "not compared: nobody answers",
         "ask elsewhere",
     )
-    assert bindings(Drift()) is None
+    assert bindings(TopologyDiff()) is None
 
 
-def at(told: float, took: float = 0.0) -> Finding:
+def at(reported: float, took: float = 0.0) -> CheckResult:
     """The broker tells a second so much after noon's; we asked at noon, and it took so long."""
     noon = NOON.replace(microsecond=0)
-    return broker_clock(BrokerTime(noon, noon + timedelta(seconds=told), noon + timedelta(seconds=took)))
+    return broker_clock(BrokerTime(noon, noon + timedelta(seconds=reported), noon + timedelta(seconds=took)))
 
 
-def test_the_brokers_clock_may_be_two_seconds_and_what_it_cannot_tell_apart() -> None:
+def test_the_brokers_clock_may_be_two_seconds_and_its_resolution_apart() -> None:
     assert at(0).told == "this machine and the broker are at most 1.0 s apart"
-    assert at(2).health is Health.WELL
-    assert at(-3).health is Health.WELL  # its second ends two seconds before we asked
-    assert (at(3).health, at(3).told) == (Health.WRONG, "this machine is at least 3.0 s behind the broker")
+    assert at(2).health is CheckStatus.OK
+    assert at(-3).health is CheckStatus.OK  # its second ends two seconds before we asked
+    assert (at(3).health, at(3).told) == (CheckStatus.FAILED, "this machine is at least 3.0 s behind the broker")
     assert (at(-4).health, at(-4).told) == (
-        Health.WRONG,
+        CheckStatus.FAILED,
         "this machine is at least 3.0 s ahead of the broker",
     )
-    assert at(3, took=1).health is Health.WELL  # it may have said so in the end
+    assert at(3, took=1).health is CheckStatus.OK  # it may have said so in the end
 
 
-def test_a_broker_that_does_not_tell_the_time_is_odd() -> None:
-    assert broker_clock("ACCESS_REFUSED").health is Health.ODD
+def test_a_broker_without_a_clock_is_a_warning() -> None:
+    assert broker_clock("ACCESS_REFUSED").health is CheckStatus.WARNING
 
 
 def test_clocks_may_be_a_second_apart() -> None:
-    assert clocks(NOON, NOON + timedelta(seconds=0.5)).health is Health.WELL
+    assert clocks(NOON, NOON + timedelta(seconds=0.5)).health is CheckStatus.OK
     ahead = clocks(NOON + timedelta(minutes=3), NOON)
-    assert (ahead.health, ahead.told) == (Health.WRONG, "this machine is 3 min ahead of the database")
+    assert (ahead.health, ahead.told) == (CheckStatus.FAILED, "this machine is 3 min ahead of the database")
 
 
-def test_agents_that_were_not_heard_of_for_three_heartbeats_are_not_alive() -> None:
+def test_agents_that_miss_three_heartbeats_are_not_alive() -> None:
     row = AgentRow(
         agent_id="a1",
         host="h",
@@ -108,10 +108,10 @@ def test_agents_that_were_not_heard_of_for_three_heartbeats_are_not_alive() -> N
     )
     assert agents([row], after(10)).told == "1 alive, 3 attempts running, 10 slots"
     assert agents([row], after(60)).told == "no agent is alive; the last one was heard of 1 min ago"
-    assert served([row], [], NOON).health is Health.ODD
+    assert check_served_types([row], [], NOON).health is CheckStatus.WARNING
 
 
-def test_the_limits_of_this_machine_are_said_with_the_reason(tmp_path: Path) -> None:
+def test_the_limits_of_this_machine_are_shown_with_the_reason(tmp_path: Path) -> None:
     limits, users = check_isolation(lambda: tmp_path)
     assert limits.told.startswith("rlimits")
     assert f"{tmp_path}/cgroup.controllers cannot be read" in limits.told
@@ -134,7 +134,7 @@ def test_a_queue_whose_agents_differ_is_named_while_jobs_are_given_back() -> Non
         last_seen_at=NOON,
         wake_at=None,
     )
-    (found,) = mixed([case], after(300))
-    assert (found.health, found.told) == (Health.WRONG, "jobs of new wait in queue default")
+    (found,) = check_mixed_queues([case], after(300))
+    assert (found.health, found.told) == (CheckStatus.FAILED, "jobs of new wait in queue default")
     assert found.do == "start an agent of queue default that knows new"
-    assert not mixed([case], after(600)), "none was given back since"
+    assert not check_mixed_queues([case], after(600)), "none was given back since"

@@ -28,27 +28,27 @@ def nobody() -> Iterator[str]:
     ],
 )
 def test_a_broker_that_is_not_there(run: Run, nobody: str, words: tuple[str, ...]) -> None:
-    told = run(*words, "--broker", nobody)
-    assert told.exit_code == 3
-    assert told.stdout == ""
-    assert "expected a broker at amqp://guest:***@127.0.0.1:" in told.stderr
-    assert "refused" in told.stderr.lower()
-    assert "warrener up" in told.stderr
+    result = run(*words, "--broker", nobody)
+    assert result.exit_code == 3
+    assert result.stdout == ""
+    assert "expected a broker at amqp://guest:***@127.0.0.1:" in result.stderr
+    assert "refused" in result.stderr.lower()
+    assert "warrener up" in result.stderr
 
 
 @pytest.mark.parametrize("command", ["jobs", "dead", "parked", "agents", "types"])
 def test_a_store_without_tables(run: Run, command: str) -> None:
-    told = run(command, "--store", "sqlite:///nothing.db")
-    assert told.exit_code == 3
-    assert "warrener migrate" in told.stderr
+    result = run(command, "--store", "sqlite:///nothing.db")
+    assert result.exit_code == 3
+    assert "warrener migrate" in result.stderr
 
 
 @pytest.mark.parametrize("command", ["jobs", "migrate"])
 def test_a_store_of_an_unknown_kind(run: Run, command: str) -> None:
-    told = run(command, "--store", "mongodb://localhost/")
-    assert told.exit_code == 2
-    assert "mongodb" in told.stderr
-    assert "--store" in told.stderr
+    result = run(command, "--store", "mongodb://localhost/")
+    assert result.exit_code == 2
+    assert "mongodb" in result.stderr
+    assert "--store" in result.stderr
 
 
 @pytest.mark.parametrize("command", ["jobs", "migrate"])
@@ -57,12 +57,12 @@ def test_a_database_that_does_not_let_us_in(run: Run, postgres_url: str, command
     password = postgres_url.replace(f":{where.password}@", ":wrong-one@")
     database = postgres_url.replace(where.path, "/no_such_database")
     port = f"postgresql://warrener:secret@127.0.0.1:1{where.path}"
-    for url, told_do in [(password, "check user and password"), (database, "createdb"), (port, "start the")]:
-        told = run(command, "--store", url)
-        assert (told.exit_code, told.stdout) == (3, "")
-        assert told_do in told.stderr
-        assert "tried again" not in told.stderr
-        assert "wrong-one" not in told.stderr
+    for url, advice in [(password, "check user and password"), (database, "createdb"), (port, "start the")]:
+        result = run(command, "--store", url)
+        assert (result.exit_code, result.stdout) == (3, "")
+        assert advice in result.stderr
+        assert "tried again" not in result.stderr
+        assert "wrong-one" not in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -79,9 +79,9 @@ def test_a_database_that_does_not_let_us_in(run: Run, postgres_url: str, command
     "url", ["localhost", "http://localhost/", "amqp://host:port/", "amqp://h/?heartbeat=x"]
 )
 def test_a_brokers_url_that_is_none(run: Run, words: tuple[str, ...], code: int, url: str) -> None:
-    told = run(*words, "--broker", url)
-    assert told.exit_code == code
-    assert "expected a broker's URL like amqp://host:5672/vhost, got" in told.output
+    result = run(*words, "--broker", url)
+    assert result.exit_code == code
+    assert "expected a broker's URL like amqp://host:5672/vhost, got" in result.output
 
 
 @pytest.mark.parametrize("words", [("request", "a.b"), ("topology", "--check"), ("up",)])
@@ -91,17 +91,17 @@ def test_a_broker_that_does_not_let_us_in(run: Run, vhost_url: str, words: tuple
         (vhost_url.replace(f"{user}:", f"{user}:no-", 1), "ACCESS_REFUSED"),
         (f"{vhost_url}-none", "not found"),
     ]:
-        told = run(*words, "--broker", url)
-        assert (told.exit_code, told.stdout) == (3, "")
-        assert f"to let user '{user}' into virtual host" in told.stderr
-        assert came in told.stderr
-        assert "create the user" in told.stderr
+        result = run(*words, "--broker", url)
+        assert (result.exit_code, result.stdout) == (3, "")
+        assert f"to let user '{user}' into virtual host" in result.stderr
+        assert came in result.stderr
+        assert "create the user" in result.stderr
 
 
 def test_up_with_a_broker_that_is_not_there(run: Run, nobody: str) -> None:
-    told = run("up", "--broker", nobody)
-    assert told.exit_code == 3
-    assert "leave --broker out for a private one" in told.stderr
+    result = run("up", "--broker", nobody)
+    assert result.exit_code == 3
+    assert "leave --broker out for a private one" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -117,13 +117,13 @@ def test_words_that_cannot_be_understood(
     run: Run, vhost_url: str, store_url: str, words: tuple[str, ...], came: str
 ) -> None:
     where = ("--store", store_url) if words[0] == "job" else ("--broker", vhost_url)
-    told = run(*words, *where)
-    assert (told.exit_code, told.stdout) == (2, "")
-    assert came in told.stderr
+    result = run(*words, *where)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert came in result.stderr
 
 
 def test_a_setting_that_cannot_be_used_is_named(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WARRENER_BROKER_URL", "http://localhost")
-    told = run("request", "a.b")
-    assert told.exit_code == 2
-    assert "WARRENER_BROKER_URL: expected a URL like amqp://" in told.stderr
+    result = run("request", "a.b")
+    assert result.exit_code == 2
+    assert "WARRENER_BROKER_URL: expected a URL like amqp://" in result.stderr

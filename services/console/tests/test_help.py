@@ -46,26 +46,26 @@ def test_all_commands_are_there() -> None:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_each_command_shows_examples_of_itself(run: Callable[..., Result], command: str) -> None:
-    told = run(command, "--help")
-    assert told.exit_code == 0
-    assert "Examples" in told.stdout
-    assert f"$ warrener {command}" in told.stdout or f" warrener {command}" in told.stdout
+    result = run(command, "--help")
+    assert result.exit_code == 0
+    assert "Examples" in result.stdout
+    assert f"$ warrener {command}" in result.stdout or f" warrener {command}" in result.stdout
 
 
 @pytest.mark.parametrize("words", WORDS)
 def test_each_command_of_a_group_shows_examples_of_itself(run: Callable[..., Result], words: str) -> None:
-    told = run(*words.split(), "-h")
-    assert told.exit_code == 0
-    assert f"$ warrener {words}" in told.stdout
+    result = run(*words.split(), "-h")
+    assert result.exit_code == 0
+    assert f"$ warrener {words}" in result.stdout
 
 
 def test_without_a_command_it_shows_them_all(run: Callable[..., Result]) -> None:
-    told = run()
-    assert all(f" {command} " in told.output for command in COMMANDS)
+    result = run()
+    assert all(f" {command} " in result.output for command in COMMANDS)
     assert run("--version").stdout.startswith("warrener 1.")
 
 
 def test_what_is_not_a_command_is_a_usage_error(run: Callable[..., Result]) -> None:
-    told = run("jbs")
-    assert told.exit_code == 2
-    assert "jbs" in told.output
+    result = run("jbs")
+    assert result.exit_code == 2
+    assert "jbs" in result.output

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from warrener.exits import CommandError
-from warrener.holidays import holidays_of
+from warrener.errors import CommandError
+from warrener.holidays import read_holidays
 
 TODAY = date(2026, 11, 21)
 CHRISTMAS = [date(2026, 12, 24), date(2026, 12, 25), date(2026, 12, 26)]
@@ -33,12 +33,12 @@ def calendar(*events: str) -> str:
 
 def test_plain_dates_with_words_and_remarks(tmp_path: Path) -> None:
     text = "# Germany\n\n2026-12-25 Christmas Day\n2026-12-24\n2026-12-26,Boxing Day\n2026-12-26\n"
-    assert holidays_of(file(tmp_path, "holidays.txt", text), TODAY) == CHRISTMAS
+    assert read_holidays(file(tmp_path, "holidays.txt", text), TODAY) == CHRISTMAS
 
 
 def test_toml(tmp_path: Path) -> None:
     text = "dates = [2026-12-24, 2026-12-25, # Christmas\n 2026-12-26]"
-    assert holidays_of(file(tmp_path, "holidays.toml", text), TODAY) == CHRISTMAS
+    assert read_holidays(file(tmp_path, "holidays.toml", text), TODAY) == CHRISTMAS
 
 
 def test_an_icalendar_file_with_events_of_several_days(tmp_path: Path) -> None:
@@ -46,7 +46,7 @@ def test_an_icalendar_file_with_events_of_several_days(tmp_path: Path) -> None:
         "DTSTART;VALUE=DATE:20261224\nDTEND;VALUE=DATE:20261226\nSUMMARY:Christmas",
         "DTSTART;VALUE=DATE:20261226\nSUMMARY:Boxing Day",
     )
-    assert holidays_of(file(tmp_path, "holidays.ics", text), TODAY) == CHRISTMAS
+    assert read_holidays(file(tmp_path, "holidays.ics", text), TODAY) == CHRISTMAS
 
 
 def test_events_that_repeat_do_so_for_ten_years_or_until_they_end(tmp_path: Path) -> None:
@@ -55,7 +55,7 @@ def test_events_that_repeat_do_so_for_ten_years_or_until_they_end(tmp_path: Path
         "DTSTART;VALUE=DATE:20261126\nRRULE:FREQ=YEARLY;BYMONTH=11;BYDAY=+4TH;UNTIL=20271231T235959Z\n"
         "RDATE;VALUE=DATE:20280707",
     )
-    found = holidays_of(file(tmp_path, "holidays.ics", text), TODAY)
+    found = read_holidays(file(tmp_path, "holidays.ics", text), TODAY)
     assert [day for day in found if day.month == 1] == [
         date(year, 1, 1) for year in range(2026, 2037) if year != 2029
     ]
@@ -88,13 +88,13 @@ def test_events_that_repeat_do_so_for_ten_years_or_until_they_end(tmp_path: Path
         ),
     ],
 )
-def test_what_names_no_days_says_what_would(tmp_path: Path, name: str, text: str, expected: str) -> None:
+def test_a_file_without_dates_shows_what_was_expected(tmp_path: Path, name: str, text: str, expected: str) -> None:
     with pytest.raises(CommandError, match=r"expected holidays in .*a\.\w+, got ") as caught:
-        holidays_of(file(tmp_path, name, text), TODAY)
+        read_holidays(file(tmp_path, name, text), TODAY)
     assert expected in caught.value.sentence
     assert "2026-12-25" in str(caught.value.do)
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(CommandError, match="No such file"):
-        holidays_of(tmp_path / "none.txt", TODAY)
+        read_holidays(tmp_path / "none.txt", TODAY)

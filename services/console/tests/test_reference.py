@@ -9,7 +9,7 @@ from typer.core import TyperGroup
 from typer.main import get_group
 
 from warrener.command.app import app
-from warrener.exits import Exit
+from warrener.errors import ExitCode
 
 REFERENCE = Path(__file__).parents[3] / "docs" / "reference" / "command.md"
 SHELL = {"--install-completion", "--show-completion", "--help"}
@@ -43,5 +43,5 @@ def test_every_command_of_a_group_is_documented() -> None:
 def test_every_exit_code_is_documented() -> None:
     text = REFERENCE.read_text(encoding="utf-8")
     assert [int(code) for code in re.findall(r"^\| (\d+) \|", text, re.MULTILINE)] == [
-        code.value for code in Exit
+        code.value for code in ExitCode
     ]

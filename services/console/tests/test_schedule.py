@@ -23,20 +23,20 @@ PUT_AT = datetime.now(UTC) - timedelta(hours=1)
 
 
 @pytest.fixture
-def kept(store_url: str) -> str:
+def stored_schedule(store_url: str) -> str:
     """The name of a schedule with two rows in its ledger."""
 
     async def fill() -> None:
         store = open_store(store_url)
         await store.start()
-        asked = SchedulePutData(
+        definition = SchedulePutData(
             name="nightly",
             rule=CronRule(expression="30 2 * * *"),
             timezone="Europe/Berlin",
             job_type="flights.load",
         )
         await store.put_schedules(
-            [ScheduleRow(asked=asked, put_at=PUT_AT, zone_version="x", next_at=PUT_AT, wake_at=PUT_AT)]
+            [ScheduleRow(asked=definition, put_at=PUT_AT, zone_version="x", next_at=PUT_AT, wake_at=PUT_AT)]
         )
         fired = TickRow(
             schedule="nightly",
@@ -61,10 +61,10 @@ def kept(store_url: str) -> str:
     return "nightly"
 
 
-def heard(url: str) -> list[object]:
+def published_events(url: str) -> list[object]:
     """The events that wait in the requests queue."""
 
-    async def ask() -> list[object]:
+    async def fetch() -> list[object]:
         connection = await aiormq.connect(url)
         try:
             channel = await connection.channel()
@@ -76,31 +76,31 @@ def heard(url: str) -> list[object]:
         finally:
             await connection.close()
 
-    return asyncio.run(ask())
+    return asyncio.run(fetch())
 
 
-def test_put_asks_for_the_schedule_and_shows_its_next_ticks(run: Run, vhost_url: str) -> None:
-    told = run(
+def test_put_requests_the_schedule_and_shows_its_next_ticks(run: Run, vhost_url: str) -> None:
+    result = run(
         *("schedule", "put", "nightly", "flights.load", "path=a.csv", "--cron", "30 2 * * *"),
         *("--timezone", "Europe/Berlin", "--misfire", "all", "--catch-up-most", "3", "--broker", vhost_url),
     )
-    assert told.exit_code == 0, told.output
-    assert "its next ticks" in told.stderr
-    (event,) = heard(vhost_url)
+    assert result.exit_code == 0, result.output
+    assert "its next ticks" in result.stderr
+    (event,) = published_events(vhost_url)
     assert isinstance(event, SchedulePut)
     assert event.data.rule == CronRule(expression="30 2 * * *")
     assert (event.data.arguments, event.data.timezone) == ({"path": "a.csv"}, "Europe/Berlin")
     assert event.data.choices == ScheduleChoices(misfire=MisfirePolicy.ALL, catch_up_most=3)
 
 
-def test_put_says_what_is_expected(run: Run, vhost_url: str) -> None:
-    told = run(
+def test_put_sends_the_expectations(run: Run, vhost_url: str) -> None:
+    result = run(
         *("schedule", "put", "nightly", "flights.load", "path={{ tick.local_at | %Y-%m-%d }}.csv"),
         *("--cron", "@daily", "--pause-after-failures", "3", "--expect-success-within", "26h"),
         *("--overdue-after", "5m", "--broker", vhost_url),
     )
-    assert told.exit_code == 0, told.output
-    (event,) = heard(vhost_url)
+    assert result.exit_code == 0, result.output
+    (event,) = published_events(vhost_url)
     assert isinstance(event, SchedulePut)
     assert event.data.arguments == {"path": "{{ tick.local_at | %Y-%m-%d }}.csv"}
     assert event.data.choices == ScheduleChoices(
@@ -111,10 +111,10 @@ def test_put_says_what_is_expected(run: Run, vhost_url: str) -> None:
 
 
 @pytest.mark.parametrize("verb", ["pause", "resume", "remove", "trigger"])
-def test_a_wish_names_the_schedule(run: Run, vhost_url: str, verb: str) -> None:
-    told = run("schedule", verb, "nightly", "--broker", vhost_url, "--json")
-    assert json.loads(told.stdout)["asked"] == verb
-    (event,) = heard(vhost_url)
+def test_a_command_names_the_schedule(run: Run, vhost_url: str, verb: str) -> None:
+    result = run("schedule", verb, "nightly", "--broker", vhost_url, "--json")
+    assert json.loads(result.stdout)["asked"] == verb
+    (event,) = published_events(vhost_url)
     assert getattr(event, "type", "") == f"schedule.{verb}_requested.v1"
 
 
@@ -134,50 +134,50 @@ def test_a_wish_names_the_schedule(run: Run, vhost_url: str, verb: str) -> None:
         (("day={{ tick.day }}", "--every", "1s"), "expected one of tick.schedule, tick.run"),
     ],
 )
-def test_what_cannot_be_put_says_what_was_expected(run: Run, words: tuple[str, ...], expected: str) -> None:
-    told = run("schedule", "put", "nightly", "flights.load", *words)
-    assert told.exit_code == 2
-    assert expected in " ".join(told.stderr.split())
+def test_an_invalid_schedule_shows_what_was_expected(run: Run, words: tuple[str, ...], expected: str) -> None:
+    result = run("schedule", "put", "nightly", "flights.load", *words)
+    assert result.exit_code == 2
+    assert expected in " ".join(result.stderr.split())
 
 
-def test_list_and_show_and_preview(run: Run, kept: str, store_url: str) -> None:
+def test_list_and_show_and_preview(run: Run, stored_schedule: str, store_url: str) -> None:
     store = ("--store", store_url)
     assert "30 2 * * *" in run("schedule", "list", *store).stdout
     assert [row["asked"]["name"] for row in json.loads(run("schedule", "list", *store, "--json").stdout)] == [
-        kept
+        stored_schedule
     ]
-    shown = run("schedule", "show", kept, *store).stdout
+    shown = run("schedule", "show", stored_schedule, *store).stdout
     assert "the schedule is paused" in shown
     assert "fired" in shown
-    ticks = json.loads(run("schedule", "show", kept, *store, "--json").stdout)["ticks"]
+    ticks = json.loads(run("schedule", "show", stored_schedule, *store, "--json").stdout)["ticks"]
     assert [tick["fate"] for tick in ticks] == ["skipped", "fired"]
 
 
-def test_preview_marks_clock_changes(run: Run, kept: str, store_url: str) -> None:
-    found = json.loads(run("schedule", "preview", kept, "-n", "400", "--store", store_url, "--json").stdout)
+def test_preview_marks_clock_changes(run: Run, stored_schedule: str, store_url: str) -> None:
+    found = json.loads(run("schedule", "preview", stored_schedule, "-n", "400", "--store", store_url, "--json").stdout)
     changes = [line["clock_change"] for line in found if "clock_change" in line]
     assert "the clock changes 02:00 → 03:00 (skipped times: after)" in changes
     assert "the clock changes 03:00 → 02:00 (repeated times: first)" in changes
     assert len([line for line in found if "wall" in line]) == 400
 
 
-def test_list_marks_what_is_overdue(run: Run, kept: str, store_url: str) -> None:
+def test_list_marks_what_is_overdue(run: Run, stored_schedule: str, store_url: str) -> None:
     assert "overdue for" in run("schedule", "list", "--store", store_url).stdout
-    assert "overdue for" in run("schedule", "show", kept, "--store", store_url).stdout
+    assert "overdue for" in run("schedule", "show", stored_schedule, "--store", store_url).stdout
 
 
 def test_an_unknown_schedule_is_named(run: Run, store_url: str) -> None:
     for verb in ("show", "preview"):
-        told = run("schedule", verb, "unknown", "--store", store_url)
-        assert told.exit_code == 1
-        assert "got 'unknown'" in told.stderr
+        result = run("schedule", verb, "unknown", "--store", store_url)
+        assert result.exit_code == 1
+        assert "got 'unknown'" in result.stderr
 
 
 def rule_put(run: Run, url: str, *words: str) -> object:
     """The rule that is asked for by these words."""
-    told = run("schedule", "put", "nightly", "flights.load", *words, "--broker", url)
-    assert told.exit_code == 0, told.output
-    (event,) = heard(url)
+    result = run("schedule", "put", "nightly", "flights.load", *words, "--broker", url)
+    assert result.exit_code == 0, result.output
+    (event,) = published_events(url)
     assert isinstance(event, SchedulePut)
     return event.data.rule.model_dump(mode="json", exclude_defaults=True)
 
@@ -237,9 +237,9 @@ def test_any_rule_may_be_written_out(run: Run, here: Path, vhost_url: str) -> No
         (("--every", "2h", "--except-cron", "@daily"), "expected except to take days alone away"),
     ],
 )
-def test_a_rule_by_days_that_cannot_be_put_says_what_was_expected(
+def test_an_invalid_rule_by_days_shows_what_was_expected(
     run: Run, words: tuple[str, ...], expected: str
 ) -> None:
-    told = run("schedule", "put", "nightly", "flights.load", *words)
-    assert told.exit_code == 2
-    assert expected in " ".join(told.stderr.split())
+    result = run("schedule", "put", "nightly", "flights.load", *words)
+    assert result.exit_code == 2
+    assert expected in " ".join(result.stderr.split())

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from services.console.tests.test_schedule import heard
+from services.console.tests.test_schedule import published_events
 from typer.testing import Result
 
 from warrener.command import schedule_apply
@@ -58,13 +58,13 @@ def held(store_url: str, here: Path) -> tuple[str, str]:
     return "--store", store_url
 
 
-def test_the_plan_is_shown_and_its_exit_code_says_whether_there_is_something_to_do(
+def test_the_plan_is_shown_and_its_exit_code_is_2_if_there_is_something_to_do(
     run: Run, held: tuple[str, str], here: Path
 ) -> None:
-    told = run(*APPLY, *held, "--plan")
-    assert told.exit_code == 2, told.output
-    assert "+ new  flights.load, every 1 min 30 s" in told.stdout
-    assert "1 to add, 0 to change, 0 to remove, 1 unchanged" in told.stdout
+    result = run(*APPLY, *held, "--plan")
+    assert result.exit_code == 2, result.output
+    assert "+ new  flights.load, every 1 min 30 s" in result.stdout
+    assert "1 to add, 0 to change, 0 to remove, 1 unchanged" in result.stdout
     pruned = run(*APPLY, *held, "--plan", "--prune", "--json")
     actions = {one["name"]: one["action"] for one in json.loads(pruned.stdout)["schedules"]}
     assert actions == {"gone": "remove", "kept": "unchanged", "new": "add"}
@@ -72,21 +72,21 @@ def test_the_plan_is_shown_and_its_exit_code_says_whether_there_is_something_to_
     assert run(*APPLY, *held, "--plan").exit_code == 0
 
 
-def test_nothing_is_asked_for_unless_it_is_meant(run: Run, held: tuple[str, str]) -> None:
+def test_nothing_is_requested_without_confirmation(run: Run, held: tuple[str, str]) -> None:
     """There is no broker here at all."""
-    told = run(*APPLY, *held, "--broker", "amqp://127.0.0.1:1")
-    assert told.exit_code == 2
-    assert "expected --yes where nobody can be asked, got none: 1 to add" in " ".join(told.stderr.split())
+    result = run(*APPLY, *held, "--broker", "amqp://127.0.0.1:1")
+    assert result.exit_code == 2
+    assert "expected --yes where nobody can be asked, got none: 1 to add" in " ".join(result.stderr.split())
 
 
 def test_what_no_scheduler_takes_up_is_named(
     run: Run, held: tuple[str, str], vhost_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(schedule_apply, "_TAKEN_UP_WITHIN", 0.1)
-    told = run(*APPLY, *held, "--broker", vhost_url, "--prune", "--yes")
-    assert told.exit_code == 4, told.output
-    assert "not taken up by a scheduler within 0.1 s: new, gone" in told.stderr
-    put, remove = heard(vhost_url)
+    result = run(*APPLY, *held, "--broker", vhost_url, "--prune", "--yes")
+    assert result.exit_code == 4, result.output
+    assert "not taken up by a scheduler within 0.1 s: new, gone" in result.stderr
+    put, remove = published_events(vhost_url)
     assert isinstance(put, SchedulePut)
     assert isinstance(remove, ScheduleRemoveRequested)
     assert (put.data.name, put.data.owner, remove.data.name) == ("new", "airport", "gone")
@@ -94,18 +94,18 @@ def test_what_no_scheduler_takes_up_is_named(
 
 def test_what_would_never_tick_is_named_with_its_line(run: Run, held: tuple[str, str], here: Path) -> None:
     (here / "schedules.toml").write_text(TEXT.replace("@hourly", "0 0 31 2 *"), encoding="utf-8")
-    told = run(*APPLY, *held, "--plan")
-    assert told.exit_code == 1
+    result = run(*APPLY, *held, "--plan")
+    assert result.exit_code == 1
     assert "schedules.toml:4: [[schedule]] 1 (kept): expected a cron expression" in " ".join(
-        told.stderr.split()
+        result.stderr.split()
     )
 
 
 def test_pruning_needs_an_owner(run: Run, held: tuple[str, str], here: Path) -> None:
     (here / "schedules.toml").write_text(TEXT.replace('owner = "airport"', ""), encoding="utf-8")
-    told = run(*APPLY, *held, "--prune")
-    assert told.exit_code == 1
-    assert "expected `owner" in told.stderr
+    result = run(*APPLY, *held, "--prune")
+    assert result.exit_code == 1
+    assert "expected `owner" in result.stderr
 
 
 def test_what_is_exported_is_unchanged_when_it_is_applied(
@@ -113,7 +113,7 @@ def test_what_is_exported_is_unchanged_when_it_is_applied(
 ) -> None:
     text = run("schedule", "export", *held, "--owner", "airport").stdout
     (here / "schedules.toml").write_text(text, encoding="utf-8")
-    told = run(*APPLY, *held, "--plan", "--prune")
-    assert told.exit_code == 0, told.output
-    assert "2 unchanged" in told.stdout
+    result = run(*APPLY, *held, "--plan", "--prune")
+    assert result.exit_code == 0, result.output
+    assert "2 unchanged" in result.stdout
     assert "got unknown" in run("schedule", "export", "unknown", *held).stderr

@@ -9,12 +9,12 @@ from datetime import UTC, datetime, timedelta
 from uuid import UUID, uuid4
 
 import pytest
-from services.console.tests.test_schedule import heard
+from services.console.tests.test_schedule import published_events
 from typer.testing import Result
 
-from warrener.exits import CommandError
-from warrener.scheduling.backfilling import look_on
-from warrener.scheduling.span import Standing, moment_of, rate_of, span_of, still_to_come
+from warrener.errors import CommandError
+from warrener.scheduling.backfill import follow_backfill
+from warrener.scheduling.backfill_span import BackfillTickStatus, parse_time, parse_rate, make_span, count_remaining
 from warrener_contracts.events import ScheduleBackfillRequested, SchedulePutData, TickStatus
 from warrener_contracts.identity import tick_job_id
 from warrener_contracts.schedule_rules import CronRule
@@ -31,7 +31,7 @@ def tick(nominal_at: datetime, fate: TickStatus, job_id: UUID | None = None) -> 
     return TickRow(
         schedule="daily",
         nominal_at=nominal_at,
-        fate=fate,
+        fate=status,
         due_at=nominal_at,
         decided_at=nominal_at,
         job_id=job_id,
@@ -52,8 +52,8 @@ def store(store_url: str) -> tuple[str, str]:
     async def fill() -> None:
         open_one = open_store(store_url)
         await open_one.start()
-        asked = SchedulePutData(name="daily", rule=CronRule(expression="0 6 * * *"), job_type="flights.load")
-        row = ScheduleRow(asked=asked, put_at=PUT_AT, zone_version="x", next_at=PUT_AT + timedelta(days=1))
+        definition = SchedulePutData(name="daily", rule=CronRule(expression="0 6 * * *"), job_type="flights.load")
+        row = ScheduleRow(asked=definition, put_at=PUT_AT, zone_version="x", next_at=PUT_AT + timedelta(days=1))
         landed = SchedulePutData(name="landed", rule=EventRule(key="landed"), job_type="flights.load")
         await open_one.put_schedules([row, ScheduleRow(asked=landed, put_at=PUT_AT, zone_version="x")])
         await open_one.add_ticks(LEDGER)
@@ -66,11 +66,11 @@ def store(store_url: str) -> tuple[str, str]:
 MARCH = ("schedule", "backfill", "daily", "--from", "2026-03-01", "--to", "2026-03-05T06:00+00:00")
 
 
-def test_a_dry_run_shows_each_tick_and_asks_for_nothing(run: Run, store: tuple[str, str]) -> None:
-    told = run(*MARCH, *store, "--dry-run")
-    assert told.exit_code == 0, told.output
-    assert "2026-03-03 06:00:00Z" in told.stdout
-    assert "3 jobs would be asked for; passed over: 1 that have their job" in told.stderr
+def test_a_dry_run_shows_each_tick_and_requests_nothing(run: Run, store: tuple[str, str]) -> None:
+    result = run(*MARCH, *store, "--dry-run")
+    assert result.exit_code == 0, result.output
+    assert "2026-03-03 06:00:00Z" in result.stdout
+    assert "3 jobs would be asked for; passed over: 1 that have their job" in result.stderr
     found = json.loads(run(*MARCH, *store, "--dry-run", "--json").stdout)
     assert [one["standing"] for one in found["ticks"]] == [
         "asked_for",
@@ -82,72 +82,72 @@ def test_a_dry_run_shows_each_tick_and_asks_for_nothing(run: Run, store: tuple[s
     assert found["ticks"][0]["job_id"] == str(tick_job_id("daily", DAYS[0]))
 
 
-def test_it_asks_through_the_broker_and_a_limit_ends_the_span(
+def test_it_requests_through_the_broker_and_a_limit_ends_the_span(
     run: Run, store: tuple[str, str], vhost_url: str
 ) -> None:
     words = (*store, "--broker", vhost_url, "--no-wait", "--rate", "30/m", "--reason", "mended", "-n", "2")
-    told = run(*MARCH, *words)
-    assert told.exit_code == 0, told.output
-    assert "2 jobs will be asked for" in told.stderr
-    (event,) = heard(vhost_url)
+    result = run(*MARCH, *words)
+    assert result.exit_code == 0, result.output
+    assert "2 jobs will be asked for" in result.stderr
+    (event,) = published_events(vhost_url)
     assert isinstance(event, ScheduleBackfillRequested)
     assert (event.data.begin, event.data.end) == (DAYS[0], DAYS[2])
     assert (event.data.rate, event.data.reason) == (0.5, "mended")
 
 
-def test_where_nothing_is_left_nothing_is_asked_for(run: Run, store: tuple[str, str]) -> None:
+def test_where_nothing_is_left_nothing_is_requested(run: Run, store: tuple[str, str]) -> None:
     """There is no broker here at all."""
     done = ("schedule", "backfill", "daily", "--from", "2026-03-02", "--to", "2026-03-02T07:00")
-    told = run(*done, *store, "--broker", "amqp://127.0.0.1:1")
-    assert told.exit_code == 0, told.output
-    assert "0 jobs asked for; passed over: 1 that have their job" in told.stderr
+    result = run(*done, *store, "--broker", "amqp://127.0.0.1:1")
+    assert result.exit_code == 0, result.output
+    assert "0 jobs asked for; passed over: 1 that have their job" in result.stderr
     late = run(
         "schedule", "backfill", "daily", "--from", "2026-03-02T07:00", "--to", "2026-03-02T08:00", *store
     )
     assert "daily has no past tick in this span" in late.stderr
 
 
-def test_what_was_asked_for_before_is_looked_on_until_it_is_published(
+def test_an_earlier_backfill_is_followed_until_it_is_published(
     store: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same command again, as the one that was interrupted advised. A clock publishes meanwhile."""
-    kept = replace(tick(DAYS[0], TickStatus.CAUGHT_UP, uuid4()), request="{}", wake_at=DAYS[0])
-    span = span_of("daily", DAYS[:1], [kept])
-    assert (span.asked, span.awaited) == ([], DAYS[:1])
+    stored_tick = replace(tick(DAYS[0], TickStatus.CAUGHT_UP, uuid4()), request="{}", wake_at=DAYS[0])
+    span = make_span("daily", DAYS[:1], [stored_tick])
+    assert (span.requested, span.awaited) == ([], DAYS[:1])
 
     async def look() -> None:
         open_one = open_store(store[1])
         await open_one.start()
-        await open_one.add_ticks([kept])
-        ask, asked = open_one.ticks_between, Counter[str]()
+        await open_one.add_ticks([stored_tick])
+        read_ticks, reads = open_one.ticks_between, Counter[str]()
 
         async def publish_after_a_look(name: str, first: datetime, last: datetime) -> list[TickRow]:
-            asked[name] += 1
-            if asked[name] == 2:
+            reads[name] += 1
+            if reads[name] == 2:
                 await open_one.mark_ticks([("daily", DAYS[0])], PUT_AT)
-            return await ask(name, first, last)
+            return await read_ticks(name, first, last)
 
         monkeypatch.setattr(open_one, "ticks_between", publish_after_a_look)
-        await look_on(open_one, span)
-        assert asked["daily"] == 2
+        await follow_backfill(open_one, span)
+        assert reads["daily"] == 2
         await open_one.close()
 
     asyncio.run(look())
 
 
-def test_what_is_on_its_way_is_told_apart(run: Run, store: tuple[str, str]) -> None:
-    kept = replace(tick(DAYS[0], TickStatus.CAUGHT_UP, uuid4()), request="{}", wake_at=DAYS[0])
+def test_ticks_of_an_earlier_backfill_are_counted_apart(run: Run, store: tuple[str, str]) -> None:
+    stored_tick = replace(tick(DAYS[0], TickStatus.CAUGHT_UP, uuid4()), request="{}", wake_at=DAYS[0])
 
     async def keep() -> None:
         open_one = open_store(store[1])
         await open_one.start()
-        await open_one.add_ticks([kept])
+        await open_one.add_ticks([stored_tick])
         await open_one.close()
 
     asyncio.run(keep())
-    told = run(*MARCH, *store, "--dry-run")
-    assert "2 jobs would be asked for; passed over: 1 that were asked for before, 1 that have" in told.stderr
-    assert "on its way" in told.stdout
+    result = run(*MARCH, *store, "--dry-run")
+    assert "2 jobs would be asked for; passed over: 1 that were asked for before, 1 that have" in result.stderr
+    assert "on its way" in result.stdout
 
 
 @pytest.mark.parametrize(
@@ -160,35 +160,35 @@ def test_what_is_on_its_way_is_told_apart(run: Run, store: tuple[str, str]) -> N
         (("daily", "--from", "2026-03-01", "--rate", "many"), 2, "--rate: expected at most 1000 jobs"),
     ],
 )
-def test_what_cannot_be_asked_says_what_was_expected(
+def test_an_invalid_backfill_shows_what_was_expected(
     run: Run, store: tuple[str, str], words: tuple[str, ...], code: int, expected: str
 ) -> None:
-    told = run("schedule", "backfill", *words, *store)
-    assert told.exit_code == code
-    assert expected in " ".join(told.stderr.split())
+    result = run("schedule", "backfill", *words, *store)
+    assert result.exit_code == code
+    assert expected in " ".join(result.stderr.split())
 
 
 class TestSpans:
     def test_a_limit_counts_jobs_and_not_ticks(self) -> None:
-        span = span_of("daily", DAYS, LEDGER, limit=2)
-        assert span.asked == [DAYS[0], DAYS[2]]
-        assert [one.standing for one in span.ticks][-1] is Standing.BEYOND_LIMIT
+        span = make_span("daily", DAYS, LEDGER, limit=2)
+        assert span.requested == [DAYS[0], DAYS[2]]
+        assert [one.standing for one in span.ticks][-1] is BackfillTickStatus.BEYOND_LIMIT
 
     def test_what_is_still_to_come(self) -> None:
         waiting = tick(DAYS[0], TickStatus.CAUGHT_UP, uuid4())
-        assert still_to_come(DAYS[:3], [waiting]) == (2, 0)
-        assert still_to_come(DAYS[:1], [waiting]) == (0, 0)
-        assert still_to_come(DAYS[3:4], LEDGER) == (0, 0), "it waits for an earlier job, and comes by itself"
+        assert count_remaining(DAYS[:3], [waiting]) == (2, 0)
+        assert count_remaining(DAYS[:1], [waiting]) == (0, 0)
+        assert count_remaining(DAYS[3:4], LEDGER) == (0, 0), "it waits for an earlier job, and comes by itself"
 
     @pytest.mark.parametrize(("text", "rate"), [("10/s", 10), ("30/m", 0.5), ("36/h", 0.01), ("7", 7)])
     def test_rates(self, text: str, rate: float) -> None:
-        assert rate_of(text) == pytest.approx(rate)
+        assert parse_rate(text) == pytest.approx(rate)
 
     @pytest.mark.parametrize("text", ["0/s", "-1", "1001/s", "nan", "10/y", ""])
     def test_what_is_no_rate(self, text: str) -> None:
         with pytest.raises(CommandError):
-            rate_of(text)
+            parse_rate(text)
 
     def test_times_without_an_offset_are_utc(self) -> None:
-        assert moment_of("2026-03-01T06:00", "--from") == DAYS[0]
-        assert moment_of("2026-03-01T07:00+01:00", "--from") == DAYS[0]
+        assert parse_time("2026-03-01T06:00", "--from") == DAYS[0]
+        assert parse_time("2026-03-01T07:00+01:00", "--from") == DAYS[0]

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from warrener.calendar import problems_of
-from warrener.scheduling.file import FileError, parse
-from warrener.scheduling.lines import Lines
-from warrener.scheduling.plan import Action, Difference, plan_of
-from warrener.scheduling.toml_text import file_text
+from warrener.calendar import find_problems
+from warrener.scheduling.schedules_file import FileError, parse
+from warrener.scheduling.toml_lines import TomlLines
+from warrener.scheduling.plan import PlanAction, FieldChange, make_plan
+from warrener.scheduling.toml_writer import render_schedules
 from warrener_contracts.events import SchedulePutData
 from warrener_contracts.policy import Backoff, PolicyOverrides
 from warrener_contracts.schedule_rules import (
@@ -66,7 +66,7 @@ def read(text: str) -> tuple[SchedulePutData, ...]:
 
 class TestReading:
     def test_a_file_as_a_person_writes_it(self) -> None:
-        told = parse(
+        parsed = parse(
             """
 owner = "airport"
 
@@ -94,13 +94,13 @@ timezone = "UTC"
 """,
             FILE,
         )
-        first, second, third = told.schedules
-        assert told.owner == first.owner == "airport"
+        first, second, third = parsed.schedules
+        assert parsed.owner == first.owner == "airport"
         assert (first.timezone, third.timezone) == ("Europe/Berlin", "UTC")
         assert first.choices == ScheduleChoices(overlap=OverlapPolicy.SKIP, grace=timedelta(minutes=1), misfire=MisfirePolicy.ALL)
         assert second.rule == OnceRule(at=datetime(2026, 12, 24, 17, tzinfo=UTC))
         assert third.rule == IntervalRule(every=timedelta(seconds=90))
-        assert told.lines == (8, 15, 20)
+        assert parsed.lines == (8, 15, 20)
 
     @pytest.mark.parametrize(
         ("text", "expected"),
@@ -148,25 +148,25 @@ timezone = "UTC"
             read(text)
         assert expected in raised.value.sentence
 
-    def test_a_line_that_cannot_be_told_is_not_guessed(self) -> None:
-        assert Lines("schedule = [{ name = 'a' }]", "schedule").of(0) is None
-        assert Lines("a = 1\n[[schedule]]\nb = 2", "schedule").of(0, "c") == 2
+    def test_a_line_that_is_unknown_is_not_guessed(self) -> None:
+        assert TomlLines("schedule = [{ name = 'a' }]", "schedule").find_line(0) is None
+        assert TomlLines("a = 1\n[[schedule]]\nb = 2", "schedule").find_line(0, "c") == 2
 
 
-def test_the_file_of_the_guide_says_what_the_guide_says() -> None:
+def test_the_file_of_the_guide_has_the_schedules_of_the_guide() -> None:
     (text,) = re.findall(r"```toml\n(.*?)```", GUIDE.read_text("utf-8"), re.DOTALL)
-    told = parse(text, FILE)
-    hourly, sweep = told.schedules
-    assert problems_of(told.schedules) == [None, None]
-    assert (told.owner, hourly.timezone, sweep.timezone) == ("airport", "Europe/Berlin", "UTC")
+    parsed = parse(text, FILE)
+    hourly, sweep = parsed.schedules
+    assert find_problems(parsed.schedules) == [None, None]
+    assert (parsed.owner, hourly.timezone, sweep.timezone) == ("airport", "Europe/Berlin", "UTC")
     assert sweep.choices.overlap is OverlapPolicy.SKIP
     assert sweep.choices.misfire is MisfirePolicy.WINDOW
 
 
-def test_what_a_scheduler_would_refuse_is_known_before_it_is_asked() -> None:
+def test_what_a_scheduler_would_refuse_is_found_before_it_is_requested() -> None:
     unknown = EVERYTHING.model_copy(update={"arguments": {"day": "{{ tick.day }}"}})
     never = EVERYTHING.model_copy(update={"rule": CronRule(expression="0 0 30 2 *")})
-    first, second, third = problems_of([unknown, never, EVERYTHING])
+    first, second, third = find_problems([unknown, never, EVERYTHING])
     assert first is not None
     assert "got '{{ tick.day }}'" in first
     assert second is not None
@@ -177,24 +177,24 @@ class TestWriting:
     @pytest.mark.parametrize("rule", RULES, ids=str)
     def test_what_is_written_is_read_back(self, rule: CronRule | IntervalRule | OnceRule) -> None:
         schedules = (EVERYTHING, EVERYTHING.model_copy(update={"name": "other", "rule": rule}))
-        assert read(file_text(schedules)) == schedules
+        assert read(render_schedules(schedules)) == schedules
 
     def test_owner_and_heading_stand_at_the_top(self) -> None:
-        text = file_text([EVERYTHING], "airport", "From a crontab.\n\nSee the report.")
+        text = render_schedules([EVERYTHING], "airport", "From a crontab.\n\nSee the report.")
         assert text.startswith('# From a crontab.\n#\n# See the report.\nowner = "airport"\n\n[[schedule]]\n')
         assert read(text)[0].owner == "airport"
 
     def test_what_toml_cannot_hold_is_refused(self) -> None:
         with pytest.raises(ValueError, match="expected what TOML can hold, got None"):
-            file_text([EVERYTHING.model_copy(update={"arguments": {"carrier": None}})])
+            render_schedules([EVERYTHING.model_copy(update={"arguments": {"carrier": None}})])
 
     @given(st.dictionaries(st.text(min_size=1), st.text() | st.integers(-(2**53), 2**53) | st.booleans()))
     def test_any_argument_comes_back(self, arguments: dict[str, object]) -> None:
         try:
-            asked = SchedulePutData.model_validate({**EVERYTHING.model_dump(), "arguments": arguments})
+            definition = SchedulePutData.model_validate({**EVERYTHING.model_dump(), "arguments": arguments})
         except ValueError:
             return  # the wire refuses it
-        assert read(file_text([asked])) == (asked,)
+        assert read(render_schedules([definition])) == (definition,)
 
 
 class TestPlans:
@@ -207,15 +207,15 @@ class TestPlans:
             "flights.hourly": EVERYTHING.model_copy(update={"arguments": {"path": "a.csv"}}),
             "same": same,
         }
-        plan = plan_of([new, changed, same], held)
+        plan = make_plan([new, changed, same], held)
         assert {step.name: step.action for step in plan.steps} == {
-            "new": Action.ADD,
-            "flights.hourly": Action.CHANGE,
-            "same": Action.UNCHANGED,
+            "new": PlanAction.ADD,
+            "flights.hourly": PlanAction.CHANGE,
+            "same": PlanAction.UNCHANGED,
         }
         differs = {found.field: found for found in plan.steps[0].differs}
-        assert differs["arguments.path"] == Difference("arguments.path", "a.csv", "b.csv")
-        assert differs["owner"] == Difference("owner", None, "airport")
+        assert differs["arguments.path"] == FieldChange("arguments.path", "a.csv", "b.csv")
+        assert differs["owner"] == FieldChange("owner", None, "airport")
         assert differs["choices.overlap"].after == "allow"
         assert "timezone" not in differs
         assert plan.puts == [changed, new]
@@ -230,6 +230,6 @@ class TestPlans:
                 "agents": "code",
             }.items()
         }
-        assert plan_of([], held, owner="airport", prune=True).removed == ["mine"]
-        assert plan_of([], held, owner="airport").to_do == []
-        assert plan_of([], held, prune=True).to_do == []
+        assert make_plan([], held, owner="airport", prune=True).removed == ["mine"]
+        assert make_plan([], held, owner="airport").to_do == []
+        assert make_plan([], held, prune=True).to_do == []

@@ -11,9 +11,9 @@ import pytest
 from typer.testing import Result
 
 from warrener.scheduling import celery_beat, crontab
-from warrener.scheduling.carried import Carried, Loss
-from warrener.scheduling.celery_source import of_json, of_python
-from warrener.scheduling.file import parse
+from warrener.scheduling.import_result import ImportResult, Loss
+from warrener.scheduling.celery_source import read_json, load_python
+from warrener.scheduling.schedules_file import parse
 from warrener_contracts.events import SchedulePutData
 from warrener_contracts.schedule_rules import CronRule, IntervalRule
 from warrener_scheduler.schedules.templating import find_mistakes, render
@@ -36,8 +36,8 @@ SYSTEM = "17 * * * * root cd / && run-parts /etc/cron.hourly\n"
 
 
 def of_crontab(text: str, **more: Any) -> dict[str, SchedulePutData]:
-    found = crontab.carried_over(text, job_type="cron.line", **more)
-    return {asked.name: asked for asked in found.schedules}
+    found = crontab.import_schedules(text, job_type="cron.line", **more)
+    return {definition.name: definition for definition in found.schedules}
 
 
 class TestCrontabs:
@@ -64,17 +64,17 @@ class TestCrontabs:
         assert render(command, {"tick": {"run": 7}}) == line
         assert not [*find_mistakes(command, TICK_VARIABLES)]
 
-    def test_the_user_of_a_system_crontab_is_told(self) -> None:
-        found = crontab.carried_over(SYSTEM, job_type="cron.line", system=True, prefix="system")
-        assert [asked.name for asked in found.schedules] == ["system.cd"]
+    def test_the_user_of_a_system_crontab_is_reported(self) -> None:
+        found = crontab.import_schedules(SYSTEM, job_type="cron.line", system=True, prefix="system")
+        assert [definition.name for definition in found.schedules] == ["system.cd"]
         assert found.schedules[0].arguments["command"] == "cd / && run-parts /etc/cron.hourly"
-        assert [(one.loss, one.why) for one in found.findings] == [
+        assert [(one.loss, one.why) for one in found.issues] == [
             (Loss.DIFFERS, "it ran as root: now it runs as the agent's user")
         ]
 
-    def test_what_is_not_carried_over_is_told_with_its_line(self) -> None:
-        found = crontab.carried_over(CRONTAB, job_type="cron.line")
-        assert [(one.where, one.loss) for one in found.findings] == [
+    def test_what_is_not_imported_is_reported_with_its_line(self) -> None:
+        found = crontab.import_schedules(CRONTAB, job_type="cron.line")
+        assert [(one.where, one.loss) for one in found.issues] == [
             ("line 3", Loss.DIFFERS),
             ("line 9", Loss.LEFT_OUT),
             ("line 11", Loss.LEFT_OUT),
@@ -84,8 +84,8 @@ class TestCrontabs:
         assert of_crontab(CRONTAB).keys() == of_crontab(CRONTAB).keys()
 
 
-def of_beat(schedule: object, **entry: Any) -> Carried:
-    return celery_beat.carried_over({"one": {"task": "shop.load", "schedule": schedule, **entry}})
+def of_beat(schedule: object, **entry: Any) -> ImportResult:
+    return celery_beat.import_schedules({"one": {"task": "shop.load", "schedule": schedule, **entry}})
 
 
 class TestCelery:
@@ -103,8 +103,8 @@ class TestCelery:
         ],
     )
     def test_what_has_a_rule(self, schedule: object, rule: CronRule | IntervalRule) -> None:
-        (asked,) = of_beat(schedule).schedules
-        assert asked.rule == rule
+        (definition,) = of_beat(schedule).schedules
+        assert definition.rule == rule
 
     def test_braces_of_an_argument_are_its_own(self) -> None:
         entry = {
@@ -112,8 +112,8 @@ class TestCelery:
             "schedule": 30,
             "kwargs": {"to": ["{{ name }}"], "size": {"a": "{{b", "n": 1}},
         }
-        (asked,) = celery_beat.carried_over({"mail": entry}).schedules
-        assert render(asked.arguments, {}) == entry["kwargs"]
+        (definition,) = celery_beat.import_schedules({"mail": entry}).schedules
+        assert render(definition.arguments, {}) == entry["kwargs"]
 
     @pytest.mark.parametrize(
         ("entry", "why"),
@@ -132,41 +132,41 @@ class TestCelery:
             ({"schedule": 30, "task": "a task"}, "job_type: String should match pattern"),
         ],
     )
-    def test_what_cannot_be_carried_over_is_left_out_and_told(self, entry: dict[str, Any], why: str) -> None:
-        found = celery_beat.carried_over({"one": {"task": "shop.load", **entry}})
+    def test_what_cannot_be_imported_is_left_out_and_reported(self, entry: dict[str, Any], why: str) -> None:
+        found = celery_beat.import_schedules({"one": {"task": "shop.load", **entry}})
         assert found.schedules == ()
-        (finding,) = found.findings
-        assert (finding.where, finding.loss) == ("one", Loss.LEFT_OUT)
-        assert why in finding.why
+        (issue,) = found.issues
+        assert (issue.where, issue.loss) == ("one", Loss.LEFT_OUT)
+        assert why in issue.why
 
     def test_arguments_queue_and_options(self) -> None:
         options = {"queue": "slow", "expires": 60, "priority": 3}
         found = of_beat(30, kwargs={"path": "a"}, options=options)
-        (asked,) = found.schedules
-        assert (asked.job_type, asked.arguments, asked.queue) == ("shop.load", {"path": "a"}, "slow")
-        assert [finding.why.split(":")[0] for finding in found.findings] == [
+        (definition,) = found.schedules
+        assert (definition.job_type, definition.arguments, definition.queue) == ("shop.load", {"path": "a"}, "slow")
+        assert [issue.why.split(":")[0] for issue in found.issues] == [
             "expires=60",
             "options.priority=3",
         ]
 
     def test_positional_arguments_have_names_where_the_task_is_known(self) -> None:
         entries = {"one": {"task": "shop.load", "schedule": 30, "args": ["a"], "kwargs": {"rows": 3}}}
-        found = celery_beat.carried_over(entries, names_of=lambda _: ["path", "rows"])
+        found = celery_beat.import_schedules(entries, names_of=lambda _: ["path", "rows"])
         assert found.schedules[0].arguments == {"path": "a", "rows": 3}
-        refused = celery_beat.carried_over(entries, names_of=lambda _: ["rows"])
-        assert "shop.load takes rows" in refused.findings[0].why
+        refused = celery_beat.import_schedules(entries, names_of=lambda _: ["rows"])
+        assert "shop.load takes rows" in refused.issues[0].why
 
     def test_a_name_becomes_words(self) -> None:
-        found = celery_beat.carried_over({"every 30 s.": {"task": "a", "schedule": 30}}, prefix="shop.")
+        found = celery_beat.import_schedules({"every 30 s.": {"task": "a", "schedule": 30}}, prefix="shop.")
         assert found.schedules[0].name == "shop.every-30-s.x"
 
     def test_entries_as_json_or_in_a_file_of_python(self, tmp_path: Path) -> None:
         entries = {"one": {"task": "shop.load", "schedule": 30}}
         (tmp_path / "beat.json").write_text(json.dumps(entries), encoding="utf-8")
-        assert of_json(tmp_path / "beat.json").entries == entries
+        assert read_json(tmp_path / "beat.json").entries == entries
         text = f"timezone = 'Asia/Tokyo'\nbeat_schedule = {entries!r}\n"
         (tmp_path / "celeryconfig.py").write_text(text, encoding="utf-8")
-        beat = of_python(str(tmp_path / "celeryconfig.py"))
+        beat = load_python(str(tmp_path / "celeryconfig.py"))
         assert (beat.entries, beat.timezone) == (entries, "Asia/Tokyo")
 
 
@@ -193,46 +193,46 @@ app.conf.beat_schedule = {
 """,
         encoding="utf-8",
     )
-    told = run("schedule", "import", "celery", "real_celery:app", "--strict")
-    assert told.exit_code == 4, told.output
-    first, second = parse(told.stdout, Path("x")).schedules
+    result = run("schedule", "import", "celery", "real_celery:app", "--strict")
+    assert result.exit_code == 4, result.output
+    first, second = parse(result.stdout, Path("x")).schedules
     assert (first.name, first.rule) == ("nightly", CronRule(expression="30 2 * * *"))
     assert (first.timezone, first.arguments) == ("Europe/Berlin", {"path": "a.csv"})
     assert second.rule == IntervalRule(every=timedelta(seconds=90))
-    assert "left out  both: day_of_month and day_of_week" in told.stderr
+    assert "left out  both: day_of_month and day_of_week" in result.stderr
 
 
 class TestTheCommand:
-    def test_what_it_writes_can_be_applied_and_the_rest_is_told(self, run: Run, here: Path) -> None:
+    def test_what_it_writes_can_be_applied_and_the_rest_is_reported(self, run: Run, here: Path) -> None:
         (here / "cron.txt").write_text(CRONTAB, encoding="utf-8")
         words = ("schedule", "import", "crontab", "cron.txt", "--owner", "airport", "-o", "schedules.toml")
-        told = run(*words)
-        assert told.exit_code == 0, told.output
-        assert told.stdout == ""
+        result = run(*words)
+        assert result.exit_code == 0, result.output
+        assert result.stdout == ""
         written = parse((here / "schedules.toml").read_text(), Path("schedules.toml"))
         assert written.owner == "airport"
-        assert [asked.name for asked in written.schedules] == [
+        assert [definition.name for definition in written.schedules] == [
             "crontab.load-sh",
             "crontab.date",
             "crontab.load-sh-2",
         ]
-        assert "left out  line 9: @reboot" in told.stderr
-        assert "left out line 10: expected a cron expression" in " ".join(told.stderr.split())
-        assert "3 schedules, 3 left out, 1 that differ" in told.stderr
+        assert "left out  line 9: @reboot" in result.stderr
+        assert "left out line 10: expected a cron expression" in " ".join(result.stderr.split())
+        assert "3 schedules, 3 left out, 1 that differ" in result.stderr
         assert run(*words, "--strict").exit_code == 4
 
     def test_json_has_both(self, run: Run) -> None:
-        told = run("schedule", "import", "crontab", "-", "--json", stdin=CRONTAB)
-        found = json.loads(told.stdout)
+        result = run("schedule", "import", "crontab", "-", "--json", stdin=CRONTAB)
+        found = json.loads(result.stdout)
         assert len(found["schedules"]) == 3
         assert {one["loss"] for one in found["findings"]} == {"left_out", "differs"}
 
     def test_what_toml_cannot_hold_is_left_out(self, run: Run, here: Path) -> None:
         entries = {"one": {"task": "a", "schedule": 30, "kwargs": {"carrier": None}}}
         (here / "beat.json").write_text(json.dumps(entries), encoding="utf-8")
-        told = run("schedule", "import", "celery", "beat.json", "--strict")
-        assert told.exit_code == 4
-        assert "left out  one: expected what TOML can hold, got None" in told.stderr
+        result = run("schedule", "import", "celery", "beat.json", "--strict")
+        assert result.exit_code == 4
+        assert "left out  one: expected what TOML can hold, got None" in result.stderr
 
     @pytest.mark.parametrize(
         ("words", "expected"),
@@ -243,6 +243,6 @@ class TestTheCommand:
         ],
     )
     def test_a_source_that_is_not_there(self, run: Run, words: tuple[str, ...], expected: str) -> None:
-        told = run("schedule", "import", *words)
-        assert told.exit_code == 1
-        assert expected in " ".join(told.stderr.split())
+        result = run("schedule", "import", *words)
+        assert result.exit_code == 1
+        assert expected in " ".join(result.stderr.split())

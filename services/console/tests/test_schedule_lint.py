@@ -27,10 +27,10 @@ def keep(store_url: str, name: str, rule: Any, timezone: str = "UTC", took: Sequ
     async def fill() -> None:
         store = open_store(store_url)
         await store.start()
-        asked = SchedulePutData.model_validate(
+        definition = SchedulePutData.model_validate(
             {"name": name, "rule": rule, "timezone": timezone, "job_type": "flights.load"}
         )
-        row = ScheduleRow(asked=asked, put_at=NOW, zone_version="x", next_at=NOW, wake_at=NOW)
+        row = ScheduleRow(asked=definition, put_at=NOW, zone_version="x", next_at=NOW, wake_at=NOW)
         await store.put_schedules([row])
         jobs = [running_job(job_id=uuid4(), job_type="flights.load") for _ in took]
         ticks = [
@@ -67,18 +67,18 @@ def schedules(store_url: str) -> str:
 
 
 def test_warnings_are_shown_and_end_the_command_with_1(run: Run, schedules: str) -> None:
-    told = run("schedule", "lint", "--store", schedules)
-    assert told.exit_code == 1
-    text = " ".join(told.stdout.split())
+    result = run("schedule", "lint", "--store", schedules)
+    assert result.exit_code == 1
+    text = " ".join(result.stdout.split())
     assert "nightly skipped-hour: it ticks at a time that the clock skips" in text
     assert "1 of its last 2 jobs took longer than the 60 s" in text
     assert "plain" not in text
 
 
 def test_scripts_read_them_as_json(run: Run, schedules: str) -> None:
-    told = run("schedule", "lint", "nightly", "--store", schedules, "--json")
-    assert told.exit_code == 1
-    found = json.loads(told.stdout)
+    result = run("schedule", "lint", "nightly", "--store", schedules, "--json")
+    assert result.exit_code == 1
+    found = json.loads(result.stdout)
     assert [(one["schedule"], one["kind"]) for one in found] == [
         ("nightly", "repeated-hour"),
         ("nightly", "skipped-hour"),
@@ -87,13 +87,13 @@ def test_scripts_read_them_as_json(run: Run, schedules: str) -> None:
 
 
 def test_nothing_to_warn_of_ends_with_0(run: Run, schedules: str) -> None:
-    told = run("schedule", "lint", "plain", "--store", schedules)
-    assert (told.exit_code, "nothing to warn of in 1 schedule" in told.stderr) == (0, True)
-    told = run("schedule", "lint", "plain", "--store", schedules, "--json")
-    assert (told.exit_code, json.loads(told.stdout)) == (0, [])
+    result = run("schedule", "lint", "plain", "--store", schedules)
+    assert (result.exit_code, "nothing to warn of in 1 schedule" in result.stderr) == (0, True)
+    result = run("schedule", "lint", "plain", "--store", schedules, "--json")
+    assert (result.exit_code, json.loads(result.stdout)) == (0, [])
 
 
 def test_a_name_that_is_not_known_ends_with_2(run: Run, schedules: str) -> None:
-    told = run("schedule", "lint", "unknown", "--store", schedules)
-    assert told.exit_code == 2
-    assert "got 'unknown'" in told.stderr
+    result = run("schedule", "lint", "unknown", "--store", schedules)
+    assert result.exit_code == 2
+    assert "got 'unknown'" in result.stderr

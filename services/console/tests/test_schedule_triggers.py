@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from services.console.tests.test_schedule import heard
+from services.console.tests.test_schedule import published_events
 from typer.testing import Result
 
-from warrener.asked_triggers import condition
+from warrener.trigger_options import condition
 from warrener_contracts.events import SchedulePut, SchedulePutData
 from warrener_contracts.schedule_rules import Rule
 from warrener_contracts.triggers import AfterRule, ConditionOperator, Condition, EventRule, Upstream, UpstreamEnd
@@ -24,10 +24,10 @@ ON_EVENT = ("--on-event", "landed.*", "--exchange", "airport")
 
 
 def put(run: Run, url: str, *words: str) -> SchedulePut:
-    told = run("schedule", "put", "load", "flights.load", *words, "--broker", url)
-    assert told.exit_code == 0, told.output
-    assert "It has no times of its own" in " ".join(told.stderr.split())
-    (event,) = heard(url)
+    result = run("schedule", "put", "load", "flights.load", *words, "--broker", url)
+    assert result.exit_code == 0, result.output
+    assert "It has no times of its own" in " ".join(result.stderr.split())
+    (event,) = published_events(url)
     assert isinstance(event, SchedulePut)
     return event
 
@@ -82,10 +82,10 @@ def test_put_after_others(run: Run, vhost_url: str) -> None:
         (("--after-end", "a", "--after-success", "a", "--within", "1h"), "got one of them twice"),
     ],
 )
-def test_what_cannot_be_put_says_what_was_expected(run: Run, words: tuple[str, ...], expected: str) -> None:
-    told = run("schedule", "put", "load", "flights.load", *words)
-    assert told.exit_code == 2, told.output
-    assert expected in " ".join(told.stderr.split())
+def test_an_invalid_schedule_shows_what_was_expected(run: Run, words: tuple[str, ...], expected: str) -> None:
+    result = run("schedule", "put", "load", "flights.load", *words)
+    assert result.exit_code == 2, result.output
+    assert expected in " ".join(result.stderr.split())
 
 
 @pytest.mark.parametrize(
@@ -138,26 +138,26 @@ def test_conditions_as_people_write_them(text: str, expected: dict[str, object])
         ),
     ],
 )
-def test_list_show_and_preview_say_it_in_words(
+def test_list_show_and_preview_put_it_in_words(
     run: Run, store_url: str, rule: Rule, short: str, sentence: str
 ) -> None:
     async def fill() -> None:
         store = open_store(store_url)
         await store.start()
-        asked = SchedulePutData(name="load", rule=rule, job_type="flights.load")
-        await store.put_schedules([ScheduleRow(asked=asked, put_at=datetime.now(UTC), zone_version="x")])
+        definition = SchedulePutData(name="load", rule=rule, job_type="flights.load")
+        await store.put_schedules([ScheduleRow(asked=definition, put_at=datetime.now(UTC), zone_version="x")])
         await store.close()
 
     asyncio.run(fill())
-    said = {
+    outputs = {
         verb: run("schedule", *verb.split(), "--store", store_url).stdout
         for verb in ("list", "show load", "preview load")
     }
-    assert "active" in said["list"]
+    assert "active" in outputs["list"]
     listed = json.loads(run("schedule", "list", "--store", store_url, "--json").stdout)
     assert listed[0]["asked"]["rule"]["kind"] == rule.kind
-    squeezed = "".join(said["list"].split())
+    squeezed = "".join(outputs["list"].split())
     assert "".join(short.split())[:8] in squeezed
     for verb in ("show load", "preview load"):
-        assert sentence in " ".join(said[verb].split())
+        assert sentence in " ".join(outputs[verb].split())
     assert json.loads(run("schedule", "preview", "load", "--store", store_url, "--json").stdout) == []

@@ -12,12 +12,12 @@ from typing import Any
 import psutil
 import pytest
 
-from warrener.up.child import Child, Unusable
-from warrener.up.crew import Member, crew, environment_of
+from warrener.up.supervised_process import SupervisedProcess, Unusable
+from warrener.up.process_specs import ProcessSpec, process_specs, build_environment
 from warrener.up.folder import Endpoints
-from warrener.up.greeting import example, greeting
+from warrener.up.banner import example_request, banner_lines
 from warrener.up.log_line import LogLine, read_line
-from warrener.up.stopping import Stopping
+from warrener.up.shutdown import Shutdown
 from warrener_contracts.policy import Guarantee, JobPolicy
 from warrener_store.rows import JobTypeRow
 from warrener_store.testing import NOON
@@ -25,89 +25,89 @@ from warrener_store.testing import NOON
 ENDPOINTS = Endpoints("amqp://b/", "sqlite:///s.db", "sqlite:///l.db")
 
 
-class Ear:
+class RecordingOutput:
     """Hears everything, and lets a test wait for it."""
 
     def __init__(self) -> None:
-        self.heard: list[tuple[str, str]] = []
-        self._news = asyncio.Event()
+        self.recorded: list[tuple[str, str]] = []
+        self._changed = asyncio.Event()
 
-    def event(self, event: str, told: str, *, of: str = "up", **facts: Any) -> None:
-        assert told
-        assert of
+    def event(self, event: str, message: str, *, source: str = "up", **facts: Any) -> None:
+        assert message
+        assert source
         self.facts = facts
-        self._add(event, of)
+        self._add(event, source)
 
-    def line(self, of: str, line: LogLine) -> None:
-        assert of
-        self._add("line", line.told)
+    def line(self, source: str, line: LogLine) -> None:
+        assert source
+        self._add("line", line.message)
 
-    def ready(self, told: list[tuple[str, str]], **facts: Any) -> None:
-        raise AssertionError((told, facts))
+    def ready(self, message: list[tuple[str, str]], **facts: Any) -> None:
+        raise AssertionError((message, facts))
 
-    def _add(self, what: str, told: str) -> None:
-        self.heard.append((what, told))
-        self._news.set()
+    def _add(self, what: str, message: str) -> None:
+        self.recorded.append((what, message))
+        self._changed.set()
 
     async def until(self, what: str, times: int = 1) -> None:
         """Until this was heard so often."""
         async with asyncio.timeout(60):
-            while sum(what in pair for pair in self.heard) < times:
-                self._news.clear()
-                await self._news.wait()
+            while sum(what in pair for pair in self.recorded) < times:
+                self._changed.clear()
+                await self._changed.wait()
 
 
-def member(program: str) -> Member:
-    return Member("agent", "agent", (sys.executable, "-c", program))
+def spec(program: str) -> ProcessSpec:
+    return ProcessSpec("agent", "agent", (sys.executable, "-c", program))
 
 
-def plain(of: Member, port: int) -> Mapping[str, str]:
-    return environment_of(of, os.environ, ENDPOINTS, port, "info")
+def plain(spec: ProcessSpec, port: int) -> Mapping[str, str]:
+    return build_environment(spec, os.environ, ENDPOINTS, port, "info")
 
 
 @asynccontextmanager
-async def living(child: Child) -> AsyncGenerator[asyncio.Task[None]]:
-    life = asyncio.create_task(child.live())
+async def started(child: SupervisedProcess) -> AsyncGenerator[asyncio.Task[None]]:
+    task = asyncio.create_task(child.run())
     try:
-        yield life
+        yield task
     finally:
-        child.leave(signal.SIGKILL)
-        await asyncio.wait({life}, timeout=30)
+        child.stop(signal.SIGKILL)
+        await asyncio.wait({task}, timeout=30)
 
 
 WAITS = "print('here', flush=True); import signal; signal.pause()"
 
 
 async def test_what_dies_is_started_again() -> None:
-    ear = Ear()
-    child = Child(member(WAITS), plain, ear)
-    async with living(child) as life:
-        await ear.until("here")
+    output = RecordingOutput()
+    child = SupervisedProcess(spec(WAITS), plain, output)
+    async with started(child) as task:
+        await output.until("here")
         first = child.pid
         assert first is not None
         os.kill(first, signal.SIGKILL)
-        await ear.until("here", times=2)
+        await output.until("here", times=2)
         assert child.pid not in {first, None}
-        assert ("died", "agent") in ear.heard
-        child.leave()
+        assert ("died", "agent") in output.recorded
+        child.stop()
         async with asyncio.timeout(30):
-            await life
+            await task
     assert child.pid is None
 
 
-async def test_a_member_that_cannot_work_as_it_was_told_ends_up() -> None:
-    ear = Ear()
-    child = Child(member("print('no module shop.jobs'); raise SystemExit(2)"), plain, ear)
+async def test_a_misconfigured_process_ends_up() -> None:
+    output = RecordingOutput()
+    child = SupervisedProcess(spec("print('no module shop.jobs'); raise SystemExit(2)"), plain, output)
     with pytest.raises(Unusable):
         async with asyncio.timeout(30):
-            await child.live()
-    assert ("line", "no module shop.jobs") in ear.heard
+            await child.run()
+    assert ("line", "no module shop.jobs") in output.recorded
 
 
-def test_a_child_does_not_outlive_whoever_started_it() -> None:
+def test_a_child_does_not_outlive_its_parent() -> None:
     starter = (
         "import os, subprocess, sys; "
-        "child = subprocess.Popen([sys.executable, '-m', 'warrener.up.leash', str(os.getpid()), "
+        "child = subprocess.Popen([sys.executable, '-m', 'warrener.up.die_with_parent', str(os.getpid()), "
         "sys.executable, '-c', 'import signal; print(\"here\", flush=True); signal.pause()']); "
         "print(child.pid, flush=True); child.wait()"
     )
@@ -128,20 +128,20 @@ async def test_the_first_signal_drains_the_second_hurries_and_the_third_kills() 
         "print('here', flush=True)\n"
         "while signal.sigwait(asked): print('no', flush=True)\n"
     )
-    ear = Ear()
-    stopping, child = Stopping(ear), Child(member(stubborn), plain, ear)
-    async with living(child) as life:
-        await ear.until("here")
-        stopping.ask()
-        end = asyncio.create_task(stopping.in_order({life: child}))
-        await ear.until("no")
-        stopping.ask()
-        await ear.until("no", times=2)
-        assert stopping.hurried
-        stopping.ask()
+    output = RecordingOutput()
+    shutdown, child = Shutdown(output), SupervisedProcess(spec(stubborn), plain, output)
+    async with started(child) as task:
+        await output.until("here")
+        shutdown.request()
+        end = asyncio.create_task(shutdown.stop_all({task: child}))
+        await output.until("no")
+        shutdown.request()
+        await output.until("no", times=2)
+        assert shutdown.hurried
+        shutdown.request()
         async with asyncio.timeout(30):
             await end
-    assert [what for what, _ in ear.heard if what in {"draining", "hurrying", "killed", "stopped"}] == [
+    assert [what for what, _ in output.recorded if what in {"draining", "hurrying", "killed", "stopped"}] == [
         "draining",
         "hurrying",
         "killed",
@@ -149,24 +149,24 @@ async def test_the_first_signal_drains_the_second_hurries_and_the_third_kills() 
     ]
 
 
-def test_a_crew_has_one_scheduler_one_supervisor_and_as_many_agents_as_asked_for() -> None:
-    assert [each.name for each in crew(["shop"], 2, None)] == [
+def test_there_are_one_scheduler_one_supervisor_and_as_many_agents_as_requested() -> None:
+    assert [each.name for each in process_specs(["shop"], 2, None)] == [
         "scheduler",
         "supervisor",
         "agent-1",
         "agent-2",
     ]
-    assert [each.name for each in crew(["shop"], 1, 5)] == ["scheduler", "supervisor", "agent"]
-    assert crew(["shop"], 1, 5)[-1].command[1:] == ("-m", "warrener_agent", "shop", "--slots", "5")
-    assert [each.name for each in crew([], 3, None)] == ["scheduler", "supervisor"]
+    assert [each.name for each in process_specs(["shop"], 1, 5)] == ["scheduler", "supervisor", "agent"]
+    assert process_specs(["shop"], 1, 5)[-1].command[1:] == ("-m", "warrener_agent", "shop", "--slots", "5")
+    assert [each.name for each in process_specs([], 3, None)] == ["scheduler", "supervisor"]
 
 
-def test_a_member_is_told_where_things_are_and_no_more() -> None:
-    scheduler, _, agent = crew(["shop"], 1, None)
-    told = environment_of(scheduler, {"HOME": "/x"}, ENDPOINTS, 8080, "info")
-    assert told["WARRENER_STORE_URL"] == "sqlite:///s.db"
-    assert "WARRENER_LEDGER_URL" not in told
-    assert "WARRENER_STORE_URL" not in environment_of(agent, {}, ENDPOINTS, 8080, "info")
+def test_a_process_gets_the_urls_that_it_needs_alone() -> None:
+    scheduler, _, agent = process_specs(["shop"], 1, None)
+    found = build_environment(scheduler, {"HOME": "/x"}, ENDPOINTS, 8080, "info")
+    assert found["WARRENER_STORE_URL"] == "sqlite:///s.db"
+    assert "WARRENER_LEDGER_URL" not in found
+    assert "WARRENER_STORE_URL" not in build_environment(agent, {}, ENDPOINTS, 8080, "info")
 
 
 def test_log_records_are_taken_apart_and_other_lines_stand_as_they_are() -> None:
@@ -178,7 +178,7 @@ def test_log_records_are_taken_apart_and_other_lines_stand_as_they_are() -> None
         assert read_line(text) == LogLine(text)
 
 
-def test_the_greeting_shows_a_request_that_can_be_tried() -> None:
+def test_the_banner_shows_a_request_that_can_be_tried() -> None:
     row = JobTypeRow(
         name="hello.greet",
         queue="default",
@@ -190,7 +190,7 @@ def test_the_greeting_shows_a_request_that_can_be_tried() -> None:
         announced_by="a1",
         announced_at=NOON,
     )
-    assert example(row) == "warrener request hello.greet name=… --wait"
-    told = dict(greeting(ENDPOINTS, "RabbitMQ 4.0", 2, [row]))
-    assert (told["agents"], told["jobs"], told["store"]) == ("2", "hello.greet", "s.db")
-    assert "warrener agent MODULE" in dict(greeting(ENDPOINTS, "RabbitMQ 4.0", 0, []))["agents"]
+    assert example_request(row) == "warrener request hello.greet name=… --wait"
+    found = dict(banner_lines(ENDPOINTS, "RabbitMQ 4.0", 2, [row]))
+    assert (found["agents"], found["jobs"], found["store"]) == ("2", "hello.greet", "s.db")
+    assert "warrener agent MODULE" in dict(banner_lines(ENDPOINTS, "RabbitMQ 4.0", 0, []))["agents"]

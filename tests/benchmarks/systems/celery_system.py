@@ -35,12 +35,12 @@ class Celery:
         ]
 
     @asynccontextmanager
-    async def asker(self, place: Place) -> AsyncGenerator["_Asker"]:
-        yield _Asker()
+    async def requester(self, place: Place) -> AsyncGenerator["_Requester"]:
+        yield _Requester()
 
 
-class _Asker:
-    async def ask(self, count: int, payload: str) -> None:
+class _Requester:
+    async def request(self, count: int, payload: str) -> None:
         from tests.benchmarks.apps.celery_app import noop  # noqa: PLC0415 - only where it is measured
 
         def all_of_them() -> None:
@@ -49,7 +49,7 @@ class _Asker:
 
         await asyncio.to_thread(all_of_them)
 
-    async def ask_and_wait(self) -> None:
+    async def request_and_wait(self) -> None:
         from tests.benchmarks.apps.celery_app import stamped  # noqa: PLC0415
 
         def one() -> None:

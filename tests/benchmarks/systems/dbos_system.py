@@ -33,21 +33,21 @@ class Dbos:
         ]
 
     @asynccontextmanager
-    async def asker(self, place: Place) -> AsyncGenerator["_Asker"]:
+    async def requester(self, place: Place) -> AsyncGenerator["_Requester"]:
         from dbos import DBOSClient  # noqa: PLC0415 - only where it is measured
 
         client = DBOSClient(system_database_url=place.database_url)
         try:
-            yield _Asker(client)
+            yield _Requester(client)
         finally:
             client.destroy()
 
 
-class _Asker:
+class _Requester:
     def __init__(self, client: "DBOSClient") -> None:
         self._client = client
 
-    async def ask(self, count: int, payload: str) -> None:
+    async def request(self, count: int, payload: str) -> None:
         left = iter(range(count))
 
         def one_after_another() -> None:
@@ -56,7 +56,7 @@ class _Asker:
 
         await asyncio.gather(*(asyncio.to_thread(one_after_another) for _ in range(_OUTSTANDING)))
 
-    async def ask_and_wait(self) -> None:
+    async def request_and_wait(self) -> None:
         def one() -> None:
             self._client.enqueue(_options("stamped")).get_result(polling_interval_sec=_LOOK)
 

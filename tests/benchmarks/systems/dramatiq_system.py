@@ -29,12 +29,12 @@ class Dramatiq:
         ]
 
     @asynccontextmanager
-    async def asker(self, place: Place) -> AsyncGenerator["_Asker"]:
-        yield _Asker()
+    async def requester(self, place: Place) -> AsyncGenerator["_Requester"]:
+        yield _Requester()
 
 
-class _Asker:
-    async def ask(self, count: int, payload: str) -> None:
+class _Requester:
+    async def request(self, count: int, payload: str) -> None:
         from tests.benchmarks.apps.dramatiq_app import noop  # noqa: PLC0415 - only where it is measured
 
         def all_of_them() -> None:
@@ -43,7 +43,7 @@ class _Asker:
 
         await asyncio.to_thread(all_of_them)
 
-    async def ask_and_wait(self) -> None:
+    async def request_and_wait(self) -> None:
         from tests.benchmarks.apps.dramatiq_app import stamped  # noqa: PLC0415
 
         await asyncio.to_thread(stamped.send)

@@ -10,14 +10,14 @@ from typing import Protocol
 from tests.benchmarks.place import ROOT, Place
 
 
-class Asker(Protocol):
+class Requester(Protocol):
     """Asks for jobs, in a process of its own."""
 
-    async def ask(self, count: int, payload: str) -> None:
+    async def request(self, count: int, payload: str) -> None:
         """Ask for `count` no-op jobs; return when the broker or database has confirmed that it keeps all."""
         ...
 
-    async def ask_and_wait(self) -> None:
+    async def request_and_wait(self) -> None:
         """Ask for one job that stamps when it begins, and wait until its result is seen."""
         ...
 
@@ -73,6 +73,6 @@ class System(Protocol):
 class PythonSystem(System, Protocol):
     """A system whose jobs can be requested from Python."""
 
-    def asker(self, place: Place) -> AbstractAsyncContextManager[Asker]:
+    def requester(self, place: Place) -> AbstractAsyncContextManager[Requester]:
         """An open asker."""
         ...

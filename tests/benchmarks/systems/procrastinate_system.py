@@ -45,21 +45,21 @@ class Procrastinate:
         return [Command(one) for _ in range(count)]
 
     @asynccontextmanager
-    async def asker(self, place: Place) -> AsyncGenerator["_Asker"]:
+    async def requester(self, place: Place) -> AsyncGenerator["_Requester"]:
         from tests.benchmarks.apps.procrastinate_app import app  # noqa: PLC0415
 
         async with app.open_async():
-            yield _Asker()
+            yield _Requester()
 
 
-class _Asker:
-    async def ask(self, count: int, payload: str) -> None:
+class _Requester:
+    async def request(self, count: int, payload: str) -> None:
         from tests.benchmarks.apps.procrastinate_app import noop  # noqa: PLC0415
 
         for first in range(0, count, _AT_ONCE):
             await noop.batch_defer_async(*(_arguments(payload) for _ in range(min(_AT_ONCE, count - first))))
 
-    async def ask_and_wait(self) -> None:
+    async def request_and_wait(self) -> None:
         from procrastinate.jobs import Status  # noqa: PLC0415
         from tests.benchmarks.apps.procrastinate_app import app, stamped  # noqa: PLC0415
 

@@ -37,18 +37,18 @@ class Taskiq:
         ]
 
     @asynccontextmanager
-    async def asker(self, place: Place) -> AsyncGenerator["_Asker"]:
+    async def requester(self, place: Place) -> AsyncGenerator["_Requester"]:
         from tests.benchmarks.apps.taskiq_app import broker  # noqa: PLC0415 - only where it is measured
 
         await broker.startup()
         try:
-            yield _Asker()
+            yield _Requester()
         finally:
             await broker.shutdown()
 
 
-class _Asker:
-    async def ask(self, count: int, payload: str) -> None:
+class _Requester:
+    async def request(self, count: int, payload: str) -> None:
         from tests.benchmarks.apps.taskiq_app import noop  # noqa: PLC0415
 
         left = iter(range(count))
@@ -59,7 +59,7 @@ class _Asker:
 
         await asyncio.gather(*(one_after_another() for _ in range(_OUTSTANDING)))
 
-    async def ask_and_wait(self) -> None:
+    async def request_and_wait(self) -> None:
         from tests.benchmarks.apps.taskiq_app import stamped  # noqa: PLC0415
 
         await (await stamped.kiq()).wait_result(check_interval=_LOOK, timeout=60)

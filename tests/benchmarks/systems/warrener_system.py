@@ -75,19 +75,19 @@ class Warrener:
         ]
 
     @asynccontextmanager
-    async def asker(self, place: Place) -> AsyncGenerator["_Asker"]:
+    async def requester(self, place: Place) -> AsyncGenerator["_Requester"]:
         async with Client(place.broker_url) as client:
-            yield _Asker(client)
+            yield _Requester(client)
 
 
-class _Asker:
+class _Requester:
     def __init__(self, client: Client) -> None:
         self._client = client
 
-    async def ask(self, count: int, payload: str) -> None:
-        asks = (JobSpec("noop", {"payload": payload}) for _ in range(count))
-        async for _ in self._client.request_many(asks, want_results=False):
+    async def request(self, count: int, payload: str) -> None:
+        specs = (JobSpec("noop", {"payload": payload}) for _ in range(count))
+        async for _ in self._client.request_many(specs, want_results=False):
             pass
 
-    async def ask_and_wait(self) -> None:
+    async def request_and_wait(self) -> None:
         await (await self._client.request("stamped", {})).result()

@@ -24,8 +24,8 @@ def test_a_percentile_of_nothing_is_refused() -> None:
 
 
 def test_a_summary_takes_each_figure_over_the_rounds_that_have_it() -> None:
-    told = summary([{"rate": 1.0}, {"rate": 3.0, "memory": 7.0}])
-    assert told == {"rate": Spread(2.0, 1.0, 3.0), "memory": Spread(7.0, 7.0, 7.0)}
+    found = summary([{"rate": 1.0}, {"rate": 3.0, "memory": 7.0}])
+    assert found == {"rate": Spread(2.0, 1.0, 3.0), "memory": Spread(7.0, 7.0, 7.0)}
 
 
 @pytest.mark.parametrize(
@@ -58,10 +58,10 @@ def test_both_sides_of_every_pairing_can_be_measured() -> None:
 
 
 def test_a_profile_counts_a_function_once_in_a_stack_and_all_its_lines_together() -> None:
-    told = top(
+    found = top(
         "main (a.py:1);work (b.py:7);work (b.py:7) 3\nmain (a.py:2);work (b.py:9) 1\nread (libc.so) 4\n"
     )
-    assert told.splitlines() == [
+    assert found.splitlines() == [
         "   own  whole  of 8 samples",
         " 50.0%  50.0%  work (b.py)",
         " 50.0%  50.0%  read (libc.so)",

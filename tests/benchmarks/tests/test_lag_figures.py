@@ -18,9 +18,9 @@ def test_what_drifts_is_held_against_its_own_mean_rhythm() -> None:
     assert lags(starts, None) == pytest.approx([4.0, 0.0, 7.0, 4.0])
 
 
-def test_drift_and_processor_time_are_told_beside_it() -> None:
-    told = summary([0, SECOND + 2 * MS, 2 * SECOND + 6 * MS], 0.0, 0.03)
-    assert told["drift_ms"] == 6.0
-    assert told["interval_p99_ms"] == 4.0
-    assert told["cpu_ms_per_tick"] == pytest.approx(10)
-    assert told["ticks"] == 3.0
+def test_drift_and_processor_time_are_reported_beside_it() -> None:
+    found = summary([0, SECOND + 2 * MS, 2 * SECOND + 6 * MS], 0.0, 0.03)
+    assert found["drift_ms"] == 6.0
+    assert found["interval_p99_ms"] == 4.0
+    assert found["cpu_ms_per_tick"] == pytest.approx(10)
+    assert found["ticks"] == 3.0

@@ -17,7 +17,7 @@ class BrokerTime:
     """The broker's second at a moment that was between `before` and `after` by our clock."""
 
     before: datetime
-    told: datetime
+    reported_at: datetime
     after: datetime
 
 
@@ -29,34 +29,34 @@ async def broker_time(channel: AbstractChannel, within: float) -> BrokerTime:
     with the connection.
     """
     address = f"doctor-{uuid4().hex}"
-    death, grave = f"{address}.death", f"{address}.grave"
+    expiring, destination = f"{address}.death", f"{address}.grave"
     dead_letters = {
         "x-message-ttl": 0,
         "x-dead-letter-exchange": topology.EVENTS,
-        "x-dead-letter-routing-key": topology.reply_key(grave),
+        "x-dead-letter-routing-key": topology.reply_key(destination),
     }
-    await _queue(channel, grave, {}, within)
-    await _queue(channel, death, dead_letters, within)
+    await _queue(channel, destination, {}, within)
+    await _queue(channel, expiring, dead_letters, within)
     arrived: asyncio.Future[tuple[datetime, datetime]] = asyncio.get_running_loop().create_future()
 
-    async def hear(message: DeliveredMessage) -> None:
+    async def on_message(message: DeliveredMessage) -> None:
         if not arrived.done():
             arrived.set_result((died_at(message.header.properties.headers), datetime.now(UTC)))
 
-    await channel.basic_consume(topology.reply_queue(grave).name, hear, no_ack=True, timeout=within)
+    await channel.basic_consume(topology.reply_queue(destination).name, on_message, no_ack=True, timeout=within)
     before = datetime.now(UTC)
     await channel.basic_publish(
-        b"{}", exchange=topology.EVENTS, routing_key=topology.reply_key(death), timeout=within
+        b"{}", exchange=topology.EVENTS, routing_key=topology.reply_key(expiring), timeout=within
     )
-    told, after = await asyncio.wait_for(arrived, within)
-    return BrokerTime(before, told, after)
+    reported_at, after = await asyncio.wait_for(arrived, within)
+    return BrokerTime(before, reported_at, after)
 
 
 def died_at(headers: Mapping[str, Any] | None) -> datetime:
     """The broker's second in which the message died. Pure."""
     deaths: list[dict[str, Any]] = (headers or {})["x-death"]
-    told: datetime = deaths[0]["time"]
-    return told if told.tzinfo else told.replace(tzinfo=UTC)
+    reported_at: datetime = deaths[0]["time"]
+    return reported_at if reported_at.tzinfo else reported_at.replace(tzinfo=UTC)
 
 
 async def _queue(channel: AbstractChannel, address: str, arguments: dict[str, Any], within: float) -> None:

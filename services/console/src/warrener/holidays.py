@@ -11,8 +11,8 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import cast
 
-from warrener.exits import CommandError, Exit
-from warrener.no_dates import NoDates
+from warrener.errors import CommandError, ExitCode
+from warrener.holiday_format import HolidayFormatError
 
 _EXPECTED = (
     "lines that begin with a date such as 2026-12-25, TOML with dates = [2026-12-25, ...], or an iCalendar "
@@ -20,16 +20,16 @@ _EXPECTED = (
 )
 
 
-def holidays_of(path: Path, today: date) -> list[date]:
+def read_holidays(path: Path, today: date) -> list[date]:
     """The days that the file names, in order, each once; the past ones of repeated events are left out.
     Raises CommandError that says what was expected."""
     try:
         match path.suffix.lower():
             case ".ics":
                 # Its library takes a tenth of a second to load, which other commands need not wait for.
-                from warrener.icalendar_days import days_of  # noqa: PLC0415
+                from warrener.icalendar_days import read_event_days  # noqa: PLC0415
 
-                found = set(days_of(path.read_bytes(), today))
+                found = set(read_event_days(path.read_bytes(), today))
             case ".toml":
                 found = set(_of_toml(path.read_text(encoding="utf-8")))
             case _:
@@ -44,7 +44,7 @@ def holidays_of(path: Path, today: date) -> list[date]:
 
 
 def _refused(path: Path, came: str) -> CommandError:
-    return CommandError(f"expected holidays in {path}, got {came}", do=f"give {_EXPECTED}", code=Exit.USAGE)
+    return CommandError(f"expected holidays in {path}, got {came}", do=f"give {_EXPECTED}", code=ExitCode.USAGE)
 
 
 def _of_lines(text: str) -> Iterator[date]:
@@ -55,16 +55,16 @@ def _of_lines(text: str) -> Iterator[date]:
         try:
             yield date.fromisoformat(words[0])
         except ValueError:
-            raise NoDates(f"{words[0][:60]!r} in line {number}") from None
+            raise HolidayFormatError(f"{words[0][:60]!r} in line {number}") from None
 
 
 def _of_toml(text: str) -> Iterator[date]:
     dates: object = tomllib.loads(text).get("dates")
     if not isinstance(dates, list):
-        raise NoDates(f"dates = {dates!r}")
+        raise HolidayFormatError(f"dates = {dates!r}")
     for one in cast("list[object]", dates):
         if not isinstance(one, date) or isinstance(one, datetime):
-            raise NoDates(f"{one!r} among its dates (without quotes, and without a time)")
+            raise HolidayFormatError(f"{one!r} among its dates (without quotes, and without a time)")
         yield one
 
 

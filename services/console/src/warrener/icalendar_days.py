@@ -8,7 +8,7 @@ from typing import Any, cast
 from dateutil.rrule import rrule, rruleset, rrulestr
 from icalendar import Calendar
 
-from warrener.no_dates import NoDates
+from warrener.holiday_format import HolidayFormatError
 from warrener_contracts.json_safety import is_array
 
 YEARS_AHEAD = 10
@@ -17,14 +17,14 @@ _DAY = timedelta(days=1)
 _LONGEST = 366  # days that one event may last
 
 
-def days_of(text: bytes, today: date) -> Iterator[date]:
+def read_event_days(text: bytes, today: date) -> Iterator[date]:
     """The days of its events; the past ones of those that repeat are left out. Raises NoDates or another
     ValueError where it is no calendar, or has events that do not last for whole days."""
     calendar: Any = Calendar.from_ical(text)  # its methods are typed in part alone
     for event in calendar.walk("VEVENT"):
         begin: object = event.decoded("DTSTART", None)
         if not isinstance(begin, date) or isinstance(begin, datetime):
-            raise NoDates(f"{str(event.get('SUMMARY', 'an event'))!r}, which does not last for whole days")
+            raise HolidayFormatError(f"{str(event.get('SUMMARY', 'an event'))!r}, which does not last for whole days")
         days = _length(event, begin)
         for first in _repeated(event, begin, today):
             yield from (first + n * _DAY for n in range(days))
@@ -37,7 +37,7 @@ def _length(event: Any, begin: date) -> int:
     else:
         days = event.decoded("DURATION").days if "DURATION" in event else 1
     if not 1 <= days <= _LONGEST:
-        raise NoDates(f"an event of {days} days from {begin} on")
+        raise HolidayFormatError(f"an event of {days} days from {begin} on")
     return int(days)
 
 
@@ -59,7 +59,7 @@ def _repeated(event: Any, begin: date, today: date) -> Iterator[date]:
 
 def _day(found: object, begin: date) -> date:
     if not isinstance(found, date) or isinstance(found, datetime):
-        raise NoDates(f"{found} in an event of whole days from {begin} on")
+        raise HolidayFormatError(f"{found} in an event of whole days from {begin} on")
     return found
 
 

@@ -11,11 +11,11 @@ from datetime import UTC, datetime, timedelta
 from time import monotonic
 from typing import Any, Literal
 
-from warrener.places import Places
-from warrener.running import client_at, store_at
-from warrener.shown.screen import err, out
-from warrener.shown.tables import table
-from warrener.shown.times import ago
+from warrener.endpoints import ResolvedEndpoints
+from warrener.command_runner import connect_client, connect_store
+from warrener.render.screen import err, out
+from warrener.render.tables import table
+from warrener.render.times import ago
 from warrener_contracts.events import (
     Event,
     ParkedDropRequested,
@@ -37,7 +37,7 @@ _Page = Mapping[str, tuple[int, datetime]]
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
+class ParkedCommand:
     """What is asked of which messages, by whom and why."""
 
     what: Literal["requeue", "drop"]
@@ -47,7 +47,7 @@ class Command:
 
 
 @dataclass(frozen=True, slots=True)
-class Parked:
+class ParkedSelection:
     """The messages that are meant, by queue and reason."""
 
     groups: Sequence[ParkedGroup]
@@ -58,13 +58,13 @@ class Parked:
         return sum(group.messages for group in self.groups)
 
     @property
-    def plan(self) -> dict[str, Any]:
+    def preview(self) -> dict[str, Any]:
         """For machines."""
         return {"messages": self.messages, "groups": [group._asdict() for group in self.groups]}
 
 
 @dataclass(slots=True)
-class Result:
+class ParkedCommandResult:
     """What became of them. `left`: no supervisor has carried it out, or the broker took them not."""
 
     asked: Literal["requeue", "drop"]
@@ -73,23 +73,23 @@ class Result:
     left: list[str] = field(default_factory=list[str])
 
 
-async def plan(places: Places, command: Command) -> Parked:
+async def preview(endpoints: ResolvedEndpoints, command: ParkedCommand) -> ParkedSelection:
     """What would be done."""
-    async with store_at(places) as store:
-        return Parked(await store.group_parked(command.which))
+    async with connect_store(endpoints) as store:
+        return ParkedSelection(await store.group_parked(command.which))
 
 
-async def carry_out(places: Places, command: Command, found: Parked, *, wait: float) -> Result:
+async def execute(endpoints: ResolvedEndpoints, command: ParkedCommand, found: ParkedSelection, *, wait: float) -> ParkedCommandResult:
     """Ask for it, page by page, and see what becomes of each page."""
-    result = Result(command.what)
+    result = ParkedCommandResult(command.what)
     # What is parked from now on, again or for the first time, is not meant.
     until = max(group.last for group in found.groups) + _INSTANT
     which = replace(command.which, before=min(until, command.which.before or until))
-    async with store_at(places) as store, client_at(places) as client:
+    async with connect_store(endpoints) as store, connect_client(endpoints) as client:
         with err().status("[soft]the broker keeps it; a supervisor carries it out[/]") as status:
             async for page in _pages(store, which):
                 await client.send(_event(command, tuple(page)))
-                await _look_on(store, page, result, wait)
+                await _wait_for_changes(store, page, result, wait)
                 status.update(f"{result.done} of {found.messages}")
     return result
 
@@ -102,21 +102,21 @@ async def _pages(store: Store, which: ParkedFilter) -> AsyncIterator[_Page]:
         yield {message.parked_id: (message.times, message.parked_at) for message in page}
 
 
-async def _look_on(store: Store, page: _Page, result: Result, wait: float) -> None:
+async def _wait_for_changes(store: Store, page: _Page, result: ParkedCommandResult, wait: float) -> None:
     until = monotonic() + wait
     while True:
         found = await store.list_parked(ParkedFilter(ids=list(page)), len(page))
-        still = {one.parked_id: (one.times, one.parked_at) for one in found}
-        same = [name for name, parked in still.items() if parked == page[name]]
-        if not same or monotonic() >= until:
+        remaining = {one.parked_id: (one.times, one.parked_at) for one in found}
+        unchanged = [name for name, parked in remaining.items() if parked == page[name]]
+        if not unchanged or monotonic() >= until:
             break
         await asyncio.sleep(_LOOK_EVERY)
-    result.done += len(page) - len(still)
-    result.parked_again += [name for name in still if name not in same]
-    result.left += same
+    result.done += len(page) - len(remaining)
+    result.parked_again += [name for name in remaining if name not in unchanged]
+    result.left += unchanged
 
 
-def _event(command: Command, ids: tuple[str, ...]) -> Event[Any]:
+def _event(command: ParkedCommand, ids: tuple[str, ...]) -> Event[Any]:
     envelope: dict[str, Any] = {
         "id": str(SystemEntropy().new_id()),
         "source": _SOURCE,
@@ -129,7 +129,7 @@ def _event(command: Command, ids: tuple[str, ...]) -> Event[Any]:
     return ParkedRequeueRequested(**envelope, data=ParkedRequeueRequestedData(ids=ids, by=command.by))
 
 
-def tell_plan(found: Parked, command: Command, *, yes: bool) -> None:
+def print_preview(found: ParkedSelection, command: ParkedCommand, *, yes: bool) -> None:
     """What would be done."""
     if not found.messages:
         err().print("[soft]No parked message is like that.[/]")
@@ -145,7 +145,7 @@ def tell_plan(found: Parked, command: Command, *, yes: bool) -> None:
         err().print(f"[odd]![/] nothing was done; to {command.what} these {found.messages}: --yes")
 
 
-def tell_result(result: Result) -> None:
+def print_result(result: ParkedCommandResult) -> None:
     """What became of them."""
     done = "sent in again" if result.asked == "requeue" else "dropped"
     err().print(f"[good]✓[/] {result.done} {done}")

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from warrener.command.handing_over import become
+from warrener.command.exec_service import exec_service
 
 EXAMPLES = """
 warrener agent shop.jobs
@@ -24,4 +24,4 @@ def agent(
     Any number may run; SIGTERM or Ctrl-C drains it. Options are those of `python -m warrener_agent`:
     --slots N, --queue NAME.
     """
-    become("agent", [*(modules or ()), *context.args])
+    exec_service("agent", [*(modules or ()), *context.args])

@@ -7,7 +7,7 @@ import typer
 
 from warrener.command.listing import show_list
 from warrener.options import Json, Store
-from warrener.shown.tables import agents_table
+from warrener.render.tables import agents_table
 from warrener_store import StateStore
 from warrener_store.rows import AgentRow
 
@@ -30,12 +30,12 @@ def agents(
     """List the agents: what they serve and run."""
     show_list(
         store,
-        lambda open_store: _heard_of(open_store, everyone=everyone),
+        lambda open_store: _list_agents(open_store, everyone=everyone),
         agents_table,
         as_json=as_json,
         none="No agent has been heard of: start one with `warrener up MODULE` or `warrener agent MODULE`.",
     )
 
 
-async def _heard_of(store: StateStore, *, everyone: bool) -> list[AgentRow]:
+async def _list_agents(store: StateStore, *, everyone: bool) -> list[AgentRow]:
     return await store.agents(None if everyone else datetime.now(UTC) - _FORGOTTEN_AFTER)

@@ -31,7 +31,7 @@ from warrener.command import (
     types,
     up,
 )
-from warrener.running import telling_errors
+from warrener.command_runner import report_errors
 
 app = typer.Typer(
     name="warrener",
@@ -44,7 +44,7 @@ app = typer.Typer(
     "in another terminal.",
 )
 
-_RUN, _ASK, _LOOK, _KEEP = "Run", "Ask", "Look", "Look after"
+_SERVICES, _JOBS, _INSPECT, _OPERATE = "Run", "Ask", "Look", "Look after"
 
 
 def _version(wanted: bool) -> None:  # noqa: FBT001 - typer calls it so
@@ -64,11 +64,11 @@ def main(
 
 
 def _add(panel: str, name: str, body: Callable[..., Any], examples: str, **settings: Any) -> None:
-    _into(app, name, body, examples, rich_help_panel=panel, **settings)
+    _add_to(app, name, body, examples, rich_help_panel=panel, **settings)
 
 
-def _into(group: typer.Typer, name: str, body: Callable[..., Any], examples: str, **settings: Any) -> None:
-    group.command(name, epilog=_shown(examples), **settings)(telling_errors(body))
+def _add_to(group: typer.Typer, name: str, body: Callable[..., Any], examples: str, **settings: Any) -> None:
+    group.command(name, epilog=_shown(examples), **settings)(report_errors(body))
 
 
 def _group(panel: str, name: str, about: str, examples: str) -> typer.Typer:
@@ -85,54 +85,54 @@ def _shown(examples: str) -> str:
 
 _PASS: dict[str, Any] = {"allow_extra_args": True, "ignore_unknown_options": True}
 
-_add(_RUN, "up", up.up, up.EXAMPLES)
-_add(_RUN, "agent", agent.agent, agent.EXAMPLES, context_settings=_PASS)
-_add(_RUN, "scheduler", scheduler.scheduler, scheduler.EXAMPLES, context_settings=_PASS)
-_add(_RUN, "supervisor", supervisor.supervisor, supervisor.EXAMPLES, context_settings=_PASS)
-_add(_ASK, "request", request.request, request.EXAMPLES)
-_add(_ASK, "cancel", cancel.cancel, cancel.EXAMPLES)
+_add(_SERVICES, "up", up.up, up.EXAMPLES)
+_add(_SERVICES, "agent", agent.agent, agent.EXAMPLES, context_settings=_PASS)
+_add(_SERVICES, "scheduler", scheduler.scheduler, scheduler.EXAMPLES, context_settings=_PASS)
+_add(_SERVICES, "supervisor", supervisor.supervisor, supervisor.EXAMPLES, context_settings=_PASS)
+_add(_JOBS, "request", request.request, request.EXAMPLES)
+_add(_JOBS, "cancel", cancel.cancel, cancel.EXAMPLES)
 _schedule = _group(
-    _ASK, "schedule", "Keep schedules, and look at what became of their ticks.", schedule.EXAMPLES
+    _JOBS, "schedule", "Keep schedules, and look at what became of their ticks.", schedule.EXAMPLES
 )
-_into(_schedule, "put", schedule.put, schedule.PUT_EXAMPLES)
-_into(_schedule, "list", schedule.list_, schedule.LIST_EXAMPLES)
-_into(_schedule, "show", schedule.show, schedule.SHOW_EXAMPLES)
-_into(_schedule, "preview", schedule.preview, schedule.PREVIEW_EXAMPLES)
-_into(_schedule, "pause", schedule.pause, schedule.PAUSE_EXAMPLES)
-_into(_schedule, "resume", schedule.resume, schedule.RESUME_EXAMPLES)
-_into(_schedule, "trigger", schedule.trigger, schedule.TRIGGER_EXAMPLES)
-_into(_schedule, "remove", schedule.remove, schedule.REMOVE_EXAMPLES)
-_into(_schedule, "apply", schedule_apply.apply, schedule_apply.APPLY_EXAMPLES)
-_into(_schedule, "import", schedule_import.import_, schedule_import.EXAMPLES)
-_into(_schedule, "export", schedule_apply.export, schedule_apply.EXPORT_EXAMPLES)
-_into(_schedule, "backfill", schedule_backfill.backfill, schedule_backfill.EXAMPLES)
-_into(_schedule, "lint", schedule_lint.lint, schedule_lint.EXAMPLES)
-_add(_LOOK, "jobs", jobs.jobs, jobs.EXAMPLES)
-_add(_LOOK, "job", job.job, job.EXAMPLES)
-app.add_typer(dead.app, name="dead", rich_help_panel=_LOOK)
-app.add_typer(parked.app, name="parked", rich_help_panel=_LOOK)
-_add(_LOOK, "agents", agents.agents, agents.EXAMPLES)
-_add(_LOOK, "types", types.types, types.EXAMPLES)
+_add_to(_schedule, "put", schedule.put, schedule.PUT_EXAMPLES)
+_add_to(_schedule, "list", schedule.list_, schedule.LIST_EXAMPLES)
+_add_to(_schedule, "show", schedule.show, schedule.SHOW_EXAMPLES)
+_add_to(_schedule, "preview", schedule.preview, schedule.PREVIEW_EXAMPLES)
+_add_to(_schedule, "pause", schedule.pause, schedule.PAUSE_EXAMPLES)
+_add_to(_schedule, "resume", schedule.resume, schedule.RESUME_EXAMPLES)
+_add_to(_schedule, "trigger", schedule.trigger, schedule.TRIGGER_EXAMPLES)
+_add_to(_schedule, "remove", schedule.remove, schedule.REMOVE_EXAMPLES)
+_add_to(_schedule, "apply", schedule_apply.apply, schedule_apply.APPLY_EXAMPLES)
+_add_to(_schedule, "import", schedule_import.import_, schedule_import.EXAMPLES)
+_add_to(_schedule, "export", schedule_apply.export, schedule_apply.EXPORT_EXAMPLES)
+_add_to(_schedule, "backfill", schedule_backfill.backfill, schedule_backfill.EXAMPLES)
+_add_to(_schedule, "lint", schedule_lint.lint, schedule_lint.EXAMPLES)
+_add(_INSPECT, "jobs", jobs.jobs, jobs.EXAMPLES)
+_add(_INSPECT, "job", job.job, job.EXAMPLES)
+app.add_typer(dead.app, name="dead", rich_help_panel=_INSPECT)
+app.add_typer(parked.app, name="parked", rich_help_panel=_INSPECT)
+_add(_INSPECT, "agents", agents.agents, agents.EXAMPLES)
+_add(_INSPECT, "types", types.types, types.EXAMPLES)
 _breaker = _group(
-    _KEEP,
+    _OPERATE,
     "breaker",
     "Circuit breakers: what holds jobs back; opened and closed by hand too.",
     breaker.EXAMPLES,
 )
-_into(_breaker, "list", breaker.list_, breaker.LIST_EXAMPLES)
-_into(_breaker, "show", breaker.show, breaker.SHOW_EXAMPLES)
-_into(_breaker, "open", breaker.open_, breaker.OPEN_EXAMPLES)
-_into(_breaker, "close", breaker.close, breaker.CLOSE_EXAMPLES)
+_add_to(_breaker, "list", breaker.list_, breaker.LIST_EXAMPLES)
+_add_to(_breaker, "show", breaker.show, breaker.SHOW_EXAMPLES)
+_add_to(_breaker, "open", breaker.open_, breaker.OPEN_EXAMPLES)
+_add_to(_breaker, "close", breaker.close, breaker.CLOSE_EXAMPLES)
 _escalation = _group(
-    _KEEP, "escalation", "What follows when something is wrong: cases, and what you say.", escalation.EXAMPLES
+    _OPERATE, "escalation", "What follows when something is wrong: cases, and what you say.", escalation.EXAMPLES
 )
-_into(_escalation, "list", escalation.list_, escalation.LIST_EXAMPLES)
-_into(_escalation, "ack", escalation.ack, escalation.ACK_EXAMPLES)
-_into(_escalation, "snooze", escalation.snooze, escalation.SNOOZE_EXAMPLES)
-_into(_escalation, "close", escalation.close, escalation.CLOSE_EXAMPLES)
+_add_to(_escalation, "list", escalation.list_, escalation.LIST_EXAMPLES)
+_add_to(_escalation, "ack", escalation.ack, escalation.ACK_EXAMPLES)
+_add_to(_escalation, "snooze", escalation.snooze, escalation.SNOOZE_EXAMPLES)
+_add_to(_escalation, "close", escalation.close, escalation.CLOSE_EXAMPLES)
 _ALL: dict[str, Any] = {**_PASS, "help_option_names": []}  # --help too is the service's
-_into(_escalation, "test", escalation.test, escalation.TEST_EXAMPLES, context_settings=_ALL)
-_add(_KEEP, "doctor", doctor.doctor, doctor.EXAMPLES)
-_add(_KEEP, "prune", prune.prune, prune.EXAMPLES)
-_add(_KEEP, "migrate", migrate.migrate, migrate.EXAMPLES)
-_add(_KEEP, "topology", topology.topology, topology.EXAMPLES)
+_add_to(_escalation, "test", escalation.test, escalation.TEST_EXAMPLES, context_settings=_ALL)
+_add(_OPERATE, "doctor", doctor.doctor, doctor.EXAMPLES)
+_add(_OPERATE, "prune", prune.prune, prune.EXAMPLES)
+_add(_OPERATE, "migrate", migrate.migrate, migrate.EXAMPLES)
+_add(_OPERATE, "topology", topology.topology, topology.EXAMPLES)

@@ -6,12 +6,12 @@ from typing import Annotated
 import typer
 
 from warrener.command.listing import show_list
-from warrener.exits import CommandError, Exit
+from warrener.errors import CommandError, ExitCode
 from warrener.options import Broker, Json, Store
-from warrener.places import Places, find_places
-from warrener.running import client_at, run, store_at
-from warrener.shown.breakers import breaker_page, breakers_table
-from warrener.shown.screen import err, out, print_json
+from warrener.endpoints import ResolvedEndpoints, resolve_endpoints
+from warrener.command_runner import connect_client, run, connect_store
+from warrener.render.breakers import breaker_page, breakers_table
+from warrener.render.screen import err, out, print_json
 from warrener_contracts.circuit_breaker import breakers_for
 from warrener_contracts.durations import parse_duration
 from warrener_store import StateStore
@@ -66,7 +66,7 @@ def show(name: Name, *, store: Store = None, as_json: Json = False) -> None:
 
 
 async def _show(text: str, store: str | None, *, as_json: bool) -> None:
-    async with store_at(find_places(store=store)) as open_store:
+    async with connect_store(resolve_endpoints(store=store)) as open_store:
         name, behind = await _find(open_store, text)
         row = next((row for row in await open_store.breakers() if row.name == name), None)
     if as_json:
@@ -96,7 +96,7 @@ def open_(
 
     New ones are accepted and wait; what runs goes on.
     """
-    run(_set(name, find_places(broker, store), reason, _time(for_), opens=True, as_json=as_json))
+    run(_set(name, resolve_endpoints(broker, store), reason, _time(for_), opens=True, as_json=as_json))
 
 
 def close(
@@ -111,25 +111,25 @@ def close(
 
     It goes on counting, and opens again if too much fails.
     """
-    run(_set(name, find_places(broker, store), reason, None, opens=False, as_json=as_json))
+    run(_set(name, resolve_endpoints(broker, store), reason, None, opens=False, as_json=as_json))
 
 
 async def _set(
-    text: str, places: Places, reason: str, for_: timedelta | None, *, opens: bool, as_json: bool
+    text: str, endpoints: ResolvedEndpoints, reason: str, for_: timedelta | None, *, opens: bool, as_json: bool
 ) -> None:
-    async with store_at(places) as open_store:
+    async with connect_store(endpoints) as open_store:
         name, behind = await _find(open_store, text)
-    async with client_at(places) as client:
+    async with connect_client(endpoints) as client:
         if opens:
             await client.open_breaker(name, for_=for_, reason=reason)
         else:
             await client.close_breaker(name, reason=reason)
-    asked = "open" if opens else "closed"
+    target_state = "open" if opens else "closed"
     if as_json:
-        print_json({"name": name, "asked": asked, "job_types": behind, "reason": reason})
+        print_json({"name": name, "asked": target_state, "job_types": behind, "reason": reason})
     else:
         err().print(
-            f"[good]✓[/] asked that {name} be {asked}: {', '.join(behind)}; "
+            f"[good]✓[/] asked that {name} be {target_state}: {', '.join(behind)}; "
             f"[soft]how it stands: warrener breaker show {name}[/]"
         )
 
@@ -147,13 +147,13 @@ async def _find(store: StateStore, text: str) -> tuple[str, list[str]]:
         raise CommandError(
             f"expected one breaker, {text!r} may mean {' or '.join(found)}",
             do="write one of them",
-            code=Exit.USAGE,
+            code=ExitCode.USAGE,
         )
     known = ", ".join(sorted(behind)) or "none: no agent has announced a job type"
     raise CommandError(
         f"expected the name of a breaker, got {text!r}; there are {known}",
         do="write one of them, or start an agent whose job type depends on it",
-        code=Exit.USAGE,
+        code=ExitCode.USAGE,
     )
 
 
@@ -163,4 +163,4 @@ def _time(text: str | None) -> timedelta | None:
     try:
         return parse_duration(text)
     except ValueError as error:
-        raise CommandError(f"--for: {error}", code=Exit.USAGE) from error
+        raise CommandError(f"--for: {error}", code=ExitCode.USAGE) from error

@@ -4,11 +4,11 @@ from typing import Annotated
 
 import typer
 
-from warrener.finding import as_uuid, find_job
+from warrener.job_lookup import as_uuid, find_job
 from warrener.options import Broker, Json, Store
-from warrener.places import find_places
-from warrener.running import client_at, run, store_at
-from warrener.shown.screen import err, print_json
+from warrener.endpoints import resolve_endpoints
+from warrener.command_runner import connect_client, run, connect_store
+from warrener.render.screen import err, print_json
 
 EXAMPLES = """
 warrener cancel 01936f2e-8a3b-7c4d-9e5f-0123456789ab
@@ -41,12 +41,12 @@ def cancel(
 async def _cancel(
     text: str, reason: str, broker: str | None, store: str | None, *, tree: bool, as_json: bool
 ) -> None:
-    places = find_places(broker, store)
+    endpoints = resolve_endpoints(broker, store)
     job_id = as_uuid(text)
     if job_id is None:  # a whole id needs no store: commands go through the broker
-        async with store_at(places) as open_store:
+        async with connect_store(endpoints) as open_store:
             job_id = (await find_job(open_store, text)).job_id
-    async with client_at(places) as client:
+    async with connect_client(endpoints) as client:
         await client.cancel(job_id, reason, tree=tree)
     if as_json:
         print_json({"job_id": job_id, "asked": "cancel", "reason": reason, "tree": tree})

@@ -1,4 +1,4 @@
-"""`warrener dead`: list and show; what is done about them stands in `dead_campaigns`."""
+"""`warrener dead`: list and show; what is done about them stands in `dead_redrives`."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -7,16 +7,16 @@ from typing import Annotated, Any
 
 import typer
 
-from warrener.command import dead_campaigns
-from warrener.exits import CommandError
-from warrener.finding import find_job
+from warrener.command import dead_redrives
+from warrener.errors import CommandError
+from warrener.job_lookup import find_job
 from warrener.options import Json, Limit, Store
-from warrener.places import find_places
-from warrener.running import run, store_at, telling_errors
-from warrener.selecting import Cause, JobType, Since, moment_before, whole_cause
-from warrener.shown.dead_letters import groups_table, letter_page, letters_table, what_next
-from warrener.shown.job_page import job_page
-from warrener.shown.screen import err, is_wide, jsonable, out, print_json
+from warrener.endpoints import resolve_endpoints
+from warrener.command_runner import run, connect_store, report_errors
+from warrener.dead_letter_selection import Cause, JobType, Since, parse_ago, resolve_cause
+from warrener.render.dead_letters import causes_table, dead_letter_page, dead_letters_table, next_action
+from warrener.render.job_page import job_page
+from warrener.render.screen import err, is_wide, jsonable, out, print_json
 from warrener_store import StateStore
 from warrener_store.dead_letters import DeadLetterFilter
 from warrener_store.rows import UNRESOLVED
@@ -36,10 +36,10 @@ warrener dead show 456789ab
 """
 
 
-class By(StrEnum):
+class GroupBy(StrEnum):
     """What a line of the list stands for."""
 
-    LETTER = "letter"
+    JOB = "letter"
     FINGERPRINT = "fingerprint"
 
 
@@ -49,12 +49,12 @@ def dead(ctx: typer.Context, *, limit: Limit = 50, store: Store = None, as_json:
     Without a further word it lists them.
     """
     if ctx.invoked_subcommand is None:
-        list_letters(limit=limit, store=store, as_json=as_json)
+        list_dead_letters(limit=limit, store=store, as_json=as_json)
 
 
-def list_letters(
+def list_dead_letters(
     *,
-    by: Annotated[By, typer.Option(help="One line for each, or one for each cause.")] = By.LETTER,
+    by: Annotated[GroupBy, typer.Option(help="One line for each, or one for each cause.")] = GroupBy.JOB,
     cause: Cause = None,
     job_type: JobType = None,
     since: Since = None,
@@ -68,12 +68,12 @@ def list_letters(
     """List the dead letters that nobody has dealt with, the newest first, or their causes."""
 
     async def body() -> None:
-        async with store_at(find_places(store=store)) as open_store:
+        async with connect_store(resolve_endpoints(store=store)) as open_store:
             which = DeadLetterFilter(
                 states=() if everything else UNRESOLVED,
-                fingerprint=await whole_cause(open_store, cause),
+                fingerprint=await resolve_cause(open_store, cause),
                 job_type=job_type,
-                died_after=moment_before(since),
+                died_after=parse_ago(since),
                 limit=limit,
             )
             await _list(open_store, which, by, as_json=as_json)
@@ -81,16 +81,16 @@ def list_letters(
     run(body())
 
 
-async def _list(store: StateStore, which: DeadLetterFilter, by: By, *, as_json: bool) -> None:
+async def _list(store: StateStore, which: DeadLetterFilter, by: GroupBy, *, as_json: bool) -> None:
     now = datetime.now(UTC)
-    groups = await store.dead_letter_store.group_dead_letters(which) if by is By.FINGERPRINT else []
-    letters = await store.dead_letter_store.list_dead_letters(which) if by is By.LETTER else []
+    groups = await store.dead_letter_store.group_dead_letters(which) if by is GroupBy.FINGERPRINT else []
+    dead_letters = await store.dead_letter_store.list_dead_letters(which) if by is GroupBy.JOB else []
     if as_json:
-        print_json(groups or letters)
+        print_json(groups or dead_letters)
     elif groups:
-        out().print(groups_table(groups, now))
-    elif letters:
-        out().print(letters_table(letters, now, wide=is_wide()))
+        out().print(causes_table(groups, now))
+    elif dead_letters:
+        out().print(dead_letters_table(dead_letters, now, wide=is_wide()))
     else:
         err().print("[soft]No dead letter is like that.[/]")
 
@@ -108,7 +108,7 @@ def show(
     """
 
     async def body() -> None:
-        async with store_at(find_places(store=store)) as open_store:
+        async with connect_store(resolve_endpoints(store=store)) as open_store:
             await _show(open_store, job_id, as_json=as_json)
 
     run(body())
@@ -125,15 +125,15 @@ async def _show(store: StateStore, text: str, *, as_json: bool) -> None:
     attempts = await store.attempts_of(row.job_id)
     origin = (await store.dead_letter_store.redriven_as([row.job_id])).get(row.job_id)
     if as_json:
-        told = jsonable(row) | jsonable(found[0])
+        document = jsonable(row) | jsonable(found[0])
         more = {
             "attempts_made": attempts,
             "in_place_of": origin and origin.job_id,
-            "next": what_next(found[0]),
+            "next": next_action(found[0]),
         }
-        print_json(told | more)
+        print_json(document | more)
     else:
-        out().print(job_page(row, attempts, (), datetime.now(UTC)), letter_page(found[0], attempts, origin))
+        out().print(job_page(row, attempts, (), datetime.now(UTC)), dead_letter_page(found[0], attempts, origin))
 
 
 def _examples(lines: str) -> str:
@@ -142,16 +142,16 @@ def _examples(lines: str) -> str:
 
 
 def _add(name: str, body: Callable[..., Any], examples: str) -> None:
-    app.command(name, epilog=_examples(examples))(telling_errors(body))
+    app.command(name, epilog=_examples(examples))(report_errors(body))
 
 
 app = typer.Typer(
     invoke_without_command=True,
     rich_markup_mode="rich",
     epilog=_examples(EXAMPLES),
-    callback=telling_errors(dead),
+    callback=report_errors(dead),
 )
-_add("list", list_letters, LIST_EXAMPLES)
+_add("list", list_dead_letters, LIST_EXAMPLES)
 _add("show", show, SHOW_EXAMPLES)
-for _name, _body, _lines in dead_campaigns.COMMANDS:
+for _name, _body, _lines in dead_redrives.COMMANDS:
     _add(_name, _body, _lines)

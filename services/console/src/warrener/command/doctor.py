@@ -5,15 +5,15 @@ from collections.abc import AsyncIterator
 import typer
 
 from warrener.doctor.broker import check_broker
-from warrener.doctor.finding import Finding, Health
+from warrener.doctor.check_result import CheckResult, CheckStatus
 from warrener.doctor.installation import check_installation
 from warrener.doctor.isolation import check_isolation
 from warrener.doctor.store import check_store
-from warrener.exits import Exit
+from warrener.errors import ExitCode
 from warrener.options import Broker, Json, Management, Store
-from warrener.places import Places, find_places
-from warrener.running import run
-from warrener.shown.screen import err, out, print_json
+from warrener.endpoints import ResolvedEndpoints, resolve_endpoints
+from warrener.command_runner import run
+from warrener.render.screen import err, out, print_json
 
 EXAMPLES = """
 warrener doctor
@@ -21,7 +21,7 @@ warrener doctor --management http://ops:secret@rabbit:15672
 warrener doctor --json | jq '.[] | select(.health!="well")'
 """
 
-_SIGNS = {Health.WELL: "[good]✓[/]", Health.ODD: "[odd]![/]", Health.WRONG: "[bad]✗[/]"}
+_SIGNS = {CheckStatus.OK: "[good]✓[/]", CheckStatus.WARNING: "[odd]![/]", CheckStatus.FAILED: "[bad]✗[/]"}
 
 
 def doctor(
@@ -37,17 +37,17 @@ def doctor(
     finding comes with what to do. The exit code is 1 if something is wrong (✗); what is odd (!) is worth
     knowing, and no fault by itself.
     """
-    found = run(_doctor(find_places(broker, store, management), as_json=as_json))
-    if any(finding.health is Health.WRONG for finding in found):
-        raise typer.Exit(Exit.FAILED)
+    found = run(_doctor(resolve_endpoints(broker, store, management), as_json=as_json))
+    if any(result.health is CheckStatus.FAILED for result in found):
+        raise typer.Exit(ExitCode.FAILED)
 
 
-async def _doctor(places: Places, *, as_json: bool) -> list[Finding]:
-    found: list[Finding] = []
-    async for finding in _all(places):
-        found.append(finding)
+async def _doctor(endpoints: ResolvedEndpoints, *, as_json: bool) -> list[CheckResult]:
+    found: list[CheckResult] = []
+    async for result in _all(endpoints):
+        found.append(result)
         if not as_json:
-            _show(finding)
+            _show(result)
     if as_json:
         print_json(found)
     else:
@@ -55,28 +55,28 @@ async def _doctor(places: Places, *, as_json: bool) -> list[Finding]:
     return found
 
 
-async def _all(places: Places) -> AsyncIterator[Finding]:
-    async for finding in check_broker(places):
-        yield finding
-    async for finding in check_store(places.store_url):
-        yield finding
-    if (found := await check_installation(places)) is not None:
+async def _all(endpoints: ResolvedEndpoints) -> AsyncIterator[CheckResult]:
+    async for result in check_broker(endpoints):
+        yield result
+    async for result in check_store(endpoints.store_url):
+        yield result
+    if (found := await check_installation(endpoints)) is not None:
         yield found
-    for finding in check_isolation():
-        yield finding
+    for result in check_isolation():
+        yield result
 
 
-def _show(finding: Finding) -> None:
+def _show(result: CheckResult) -> None:
     screen = out()
-    screen.print(f"{_SIGNS[finding.health]} [key]{finding.check:<12}[/] ", end="")
-    screen.print(finding.told, markup=False)
-    if finding.do:
+    screen.print(f"{_SIGNS[result.health]} [key]{result.check:<12}[/] ", end="")
+    screen.print(result.told, markup=False)
+    if result.do:
         screen.print(f"{'':15}[soft]→[/] ", end="")
-        screen.print(finding.do, markup=False)
+        screen.print(result.do, markup=False)
 
 
-def _conclude(found: list[Finding]) -> None:
-    wrong = sum(finding.health is Health.WRONG for finding in found)
+def _conclude(found: list[CheckResult]) -> None:
+    wrong = sum(result.health is CheckStatus.FAILED for result in found)
     err().print(
         f"\n[bad]{wrong} of {len(found)} checks found something wrong[/]"
         if wrong

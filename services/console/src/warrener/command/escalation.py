@@ -6,16 +6,16 @@ from typing import Annotated
 
 import typer
 
-from warrener.command.handing_over import become
+from warrener.command.exec_service import exec_service
 from warrener.command.listing import show_list
-from warrener.exits import CommandError, Exit
+from warrener.errors import CommandError, ExitCode
 from warrener.options import Broker, Json, Limit, Store
-from warrener.places import Places, find_places
-from warrener.running import client_at, run, store_at
-from warrener.selecting import By
-from warrener.selecting import who as here
-from warrener.shown.cases import cases_table
-from warrener.shown.screen import err, print_json
+from warrener.endpoints import ResolvedEndpoints, resolve_endpoints
+from warrener.command_runner import connect_client, run, connect_store
+from warrener.dead_letter_selection import By
+from warrener.dead_letter_selection import current_user
+from warrener.render.incidents import incidents_table
+from warrener.render.screen import err, print_json
 from warrener_client import Client
 from warrener_contracts.durations import parse_duration
 from warrener_store.escalations import CaseRow, Escalations
@@ -47,9 +47,9 @@ warrener escalation close 3f9a --reason "the disk has been replaced"
 _SHORTEST = 3
 _SEARCHED = 10_000
 
-Tell = Callable[[Client, CaseRow, str], Awaitable[None]]
+SendCommand = Callable[[Client, CaseRow, str], Awaitable[None]]
 
-Case = Annotated[
+IncidentId = Annotated[
     str, typer.Argument(metavar="CASE", help="Its fingerprint, or how that begins.", show_default=False)
 ]
 
@@ -65,28 +65,28 @@ def list_(
     show_list(
         store,
         lambda open_store: open_store.escalations.cases(closed=closed, limit=limit),
-        cases_table,
+        incidents_table,
         as_json=as_json,
         none="No case is open.",
     )
 
 
 def ack(
-    case: Case, *, by: By = None, broker: Broker = None, store: Store = None, as_json: Json = False
+    case: IncidentId, *, by: By = None, broker: Broker = None, store: Store = None, as_json: Json = False
 ) -> None:
     """Say that somebody is on it: no further alerts of this case.
 
     All else of its ladder goes on.
     """
 
-    async def tell(client: Client, found: CaseRow, who: str) -> None:
+    async def send(client: Client, found: CaseRow, who: str) -> None:
         await client.acknowledge_incident(found.fingerprint, by=who)
 
-    run(_say(case, find_places(broker, store), by, "ack", tell, as_json=as_json))
+    run(_send_command(case, resolve_endpoints(broker, store), by, "ack", send, as_json=as_json))
 
 
 def snooze(
-    case: Case,
+    case: IncidentId,
     *,
     for_: Annotated[str, typer.Option("--for", metavar="SPAN", help="How long: 30m, 8h; 0s wakes it.")],
     by: By = None,
@@ -98,16 +98,16 @@ def snooze(
     try:
         until = datetime.now(UTC) + parse_duration(for_)
     except ValueError as error:
-        raise CommandError(f"--for: {error}", code=Exit.USAGE) from error
+        raise CommandError(f"--for: {error}", code=ExitCode.USAGE) from error
 
-    async def tell(client: Client, found: CaseRow, who: str) -> None:
+    async def send(client: Client, found: CaseRow, who: str) -> None:
         await client.snooze_incident(found.fingerprint, until, by=who)
 
-    run(_say(case, find_places(broker, store), by, "snooze", tell, as_json=as_json))
+    run(_send_command(case, resolve_endpoints(broker, store), by, "snooze", send, as_json=as_json))
 
 
 def close(
-    case: Case,
+    case: IncidentId,
     *,
     reason: Annotated[str, typer.Option(help="Why; it is kept with the case.")] = "asked for",
     by: By = None,
@@ -117,10 +117,10 @@ def close(
 ) -> None:
     """Say that a case is over. Raised again, it begins anew."""
 
-    async def tell(client: Client, found: CaseRow, who: str) -> None:
+    async def send(client: Client, found: CaseRow, who: str) -> None:
         await client.close_incident(found.fingerprint, by=who, reason=reason)
 
-    run(_say(case, find_places(broker, store), by, "close", tell, as_json=as_json))
+    run(_send_command(case, resolve_endpoints(broker, store), by, "close", send, as_json=as_json))
 
 
 def test(context: typer.Context) -> None:
@@ -128,15 +128,15 @@ def test(context: typer.Context) -> None:
 
     The supervisor's own code does it, on virtual time; --help shows its options.
     """
-    become("supervisor", context.args, part=".escalation")
+    exec_service("supervisor", context.args, submodule=".escalation")
 
 
-async def _say(text: str, places: Places, by: str | None, what: str, tell: Tell, *, as_json: bool) -> None:
-    async with store_at(places) as open_store:
+async def _send_command(text: str, endpoints: ResolvedEndpoints, by: str | None, what: str, send: SendCommand, *, as_json: bool) -> None:
+    async with connect_store(endpoints) as open_store:
         found = await _find(open_store.escalations, text)
-    who = by or here()
-    async with client_at(places) as client:
-        await tell(client, found, who)
+    who = by or current_user()
+    async with connect_client(endpoints) as client:
+        await send(client, found, who)
     if as_json:
         print_json({"fingerprint": found.fingerprint, "asked": what, "by": who})
     else:
@@ -157,6 +157,6 @@ async def _find(cases: Escalations, text: str) -> CaseRow:
         raise CommandError(
             f"expected one open case whose fingerprint begins with {text!r}, got {many}",
             do="copy it from `warrener escalation list`",
-            code=Exit.USAGE if found else Exit.FAILED,
+            code=ExitCode.USAGE if found else ExitCode.FAILED,
         )
     return found[0]

@@ -6,15 +6,15 @@ from typing import Annotated
 
 import typer
 
-from warrener.exits import Exit
-from warrener.finding import find_job
+from warrener.errors import ExitCode
+from warrener.job_lookup import find_job
 from warrener.options import Json, Store
-from warrener.places import find_places
-from warrener.running import run, store_at
-from warrener.shown.job_page import job_page
-from warrener.shown.next_step import next_step
-from warrener.shown.screen import err, jsonable, out, print_json
-from warrener.shown.states import state_text
+from warrener.endpoints import resolve_endpoints
+from warrener.command_runner import run, connect_store
+from warrener.render.job_page import job_page
+from warrener.render.next_step import next_step
+from warrener.render.screen import err, jsonable, out, print_json
+from warrener.render.states import state_text
 from warrener_contracts.states import JobState
 from warrener_store import StateStore
 from warrener_store import Store as OpenStore
@@ -50,11 +50,11 @@ def job(
     """
     state = run(_job(job_id, store, wait=wait, as_json=as_json))
     if wait and state is not JobState.SUCCEEDED:
-        raise typer.Exit(Exit.NOT_SUCCESSFUL)
+        raise typer.Exit(ExitCode.NOT_SUCCESSFUL)
 
 
 async def _job(text: str, store: str | None, *, wait: bool, as_json: bool) -> JobState:
-    async with store_at(find_places(store=store)) as open_store:
+    async with connect_store(resolve_endpoints(store=store)) as open_store:
         row = await find_job(open_store, text)
         if wait:
             row = await _until_over(open_store, row)
@@ -76,16 +76,16 @@ async def _until_over(store: StateStore, row: JobRow) -> JobRow:
 async def _show(store: OpenStore, row: JobRow, *, as_json: bool) -> None:
     attempts = await store.attempts_of(row.job_id)
     follow_ups = await store.list_jobs(JobFilter(parent_id=row.job_id, limit=_FOLLOW_UPS))
-    holding = NO_OPEN_BREAKERS if row.state.terminal else OpenBreakers(await store.breakers())
+    open_breakers = NO_OPEN_BREAKERS if row.state.terminal else OpenBreakers(await store.breakers())
     checkpoint = (await store.checkpoints_of([row.job_id])).get(row.job_id)
     seen, refusing_since = await _seen(store, row), await _refusing_since(store, row)
     now = datetime.now(UTC)
     if as_json:
-        told = [
+        children = [
             {"job_id": each.job_id, "job_type": each.job_type, "state": each.state} for each in follow_ups
         ]
-        beside = {"attempts": attempts, "follow_ups": told, "checkpoint": checkpoint}
-        what_next = next_step(row, now, holding, seen=seen, refusing_since=refusing_since)
+        beside = {"attempts": attempts, "follow_ups": children, "checkpoint": checkpoint}
+        what_next = next_step(row, now, open_breakers, seen=seen, refusing_since=refusing_since)
         beside |= {"queue_refuses_since": refusing_since}
         print_json(jsonable(row) | beside | {"next": what_next})
     else:
@@ -94,7 +94,7 @@ async def _show(store: OpenStore, row: JobRow, *, as_json: bool) -> None:
             attempts,
             follow_ups,
             now,
-            holding=holding,
+            open_breakers=open_breakers,
             checkpoint=checkpoint,
             seen=seen,
             refusing_since=refusing_since,

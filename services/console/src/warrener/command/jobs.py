@@ -11,10 +11,10 @@ from rich.live import Live
 from rich.text import Text
 
 from warrener.options import Json, Limit, Store
-from warrener.places import find_places
-from warrener.running import run, store_at
-from warrener.shown.screen import err, out, print_json, print_json_line
-from warrener.shown.tables import counts_line, jobs_table
+from warrener.endpoints import resolve_endpoints
+from warrener.command_runner import run, connect_store
+from warrener.render.screen import err, out, print_json, print_json_line
+from warrener.render.tables import counts_line, jobs_table
 from warrener_contracts.states import JobState
 from warrener_store import StateStore
 from warrener_store.rows import JobFilter
@@ -51,7 +51,7 @@ def jobs(
 
 
 async def _jobs(which: JobFilter, store: str | None, *, watch: bool, as_json: bool) -> None:
-    async with store_at(find_places(store=store)) as open_store:
+    async with connect_store(resolve_endpoints(store=store)) as open_store:
         if watch:
             await (_stream(open_store, which) if as_json else _watch(open_store, which))
         elif as_json:
@@ -85,10 +85,10 @@ async def _watch(store: StateStore, which: JobFilter) -> None:
 
 
 async def _stream(store: StateStore, which: JobFilter) -> None:
-    told: dict[UUID, int] = {}
+    versions: dict[UUID, int] = {}
     while True:
         for row in reversed(await store.list_jobs(which)):
-            if told.get(row.job_id) != row.version:
-                told[row.job_id] = row.version
+            if versions.get(row.job_id) != row.version:
+                versions[row.job_id] = row.version
                 print_json_line(row)
         await asyncio.sleep(_EVERY)

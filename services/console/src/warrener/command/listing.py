@@ -6,9 +6,9 @@ from typing import Any, TypeVar
 
 from rich.table import Table
 
-from warrener.places import find_places
-from warrener.running import run, store_at
-from warrener.shown.screen import err, out, print_json
+from warrener.endpoints import resolve_endpoints
+from warrener.command_runner import run, connect_store
+from warrener.render.screen import err, out, print_json
 from warrener_store import Store
 
 R = TypeVar("R")
@@ -16,22 +16,22 @@ R = TypeVar("R")
 
 def show_list(
     store: str | None,
-    question: Callable[[Store], Awaitable[Sequence[R]]],
+    query: Callable[[Store], Awaitable[Sequence[R]]],
     as_table: Callable[[Sequence[R], datetime], Table],
     *,
     as_json: bool,
     none: str,
-    for_machines: Callable[[R], Any] = lambda row: row,
+    to_json: Callable[[R], Any] = lambda row: row,
 ) -> None:
     """One question, one table, or one JSON array."""
 
-    async def ask() -> Sequence[R]:
-        async with store_at(find_places(store=store)) as open_store:
-            return await question(open_store)
+    async def fetch() -> Sequence[R]:
+        async with connect_store(resolve_endpoints(store=store)) as open_store:
+            return await query(open_store)
 
-    rows = run(ask())
+    rows = run(fetch())
     if as_json:
-        print_json([for_machines(row) for row in rows])
+        print_json([to_json(row) for row in rows])
     elif rows:
         out().print(as_table(rows, datetime.now(UTC)))
     else:

@@ -3,11 +3,11 @@
 import tempfile
 from pathlib import Path
 
-from warrener.exits import CommandError
+from warrener.errors import CommandError
 from warrener.options import Json, Store
-from warrener.places import find_places
-from warrener.running import run
-from warrener.shown.screen import err, print_json
+from warrener.endpoints import resolve_endpoints
+from warrener.command_runner import run
+from warrener.render.screen import err, print_json
 from warrener.up.folder import DEFAULT_FOLDER, DataFolder
 from warrener_runtime.settings import mask
 from warrener_store import migrate as migrate_store
@@ -24,7 +24,7 @@ def migrate(*, store: Store = None, as_json: Json = False) -> None:
 
     Makes them where there are none; safe to repeat.
     """
-    url = find_places(store=store).store_url
+    url = resolve_endpoints(store=store).store_url
     _folder_of(url)
     run(migrate_store(url))
     if as_json:

@@ -7,14 +7,14 @@ from typing import Annotated, Any
 import typer
 
 from warrener.command.listing import show_list
-from warrener.exits import CommandError, Exit
+from warrener.errors import CommandError, ExitCode
 from warrener.options import Broker, Json, Limit, Store
-from warrener.parked_commands import Command, Parked, carry_out, plan, tell_plan, tell_result
-from warrener.places import find_places
-from warrener.running import run, telling_errors
-from warrener.selecting import By, moment_before, who
-from warrener.shown.screen import print_json
-from warrener.shown.tables import parked_table
+from warrener.parked_commands import ParkedCommand, ParkedSelection, execute, preview, print_preview, print_result
+from warrener.endpoints import resolve_endpoints
+from warrener.command_runner import run, report_errors
+from warrener.dead_letter_selection import By, parse_ago, current_user
+from warrener.render.screen import print_json
+from warrener.render.tables import parked_table
 from warrener_store.parked import ParkedFilter, ParkedMessage
 
 EXAMPLES = """
@@ -66,7 +66,7 @@ def list_(*, limit: Limit = 50, store: Store = None, as_json: Json = False) -> N
         parked_table,
         as_json=as_json,
         none="No message is parked.",
-        for_machines=_for_machines,
+        to_json=_to_json,
     )
 
 
@@ -91,7 +91,7 @@ def requeue(
     cannot be used is parked again. Without --yes it only shows what it would do.
     """
     which = _selection(ids, reason, queue, since, before, everything=everything)
-    _run(Command("requeue", which, by or who(), ""), broker, store, yes=yes, wait=wait, as_json=as_json)
+    _run(ParkedCommand("requeue", which, by or current_user(), ""), broker, store, yes=yes, wait=wait, as_json=as_json)
 
 
 def drop(
@@ -115,27 +115,27 @@ def drop(
     Without --yes it only shows what it would do.
     """
     which = _selection(ids, reason, queue, since, before, everything=everything)
-    _run(Command("drop", which, by or who(), why), broker, store, yes=yes, wait=wait, as_json=as_json)
+    _run(ParkedCommand("drop", which, by or current_user(), why), broker, store, yes=yes, wait=wait, as_json=as_json)
 
 
 def _run(
-    command: Command, broker: str | None, store: str | None, *, yes: bool, wait: float, as_json: bool
+    command: ParkedCommand, broker: str | None, store: str | None, *, yes: bool, wait: float, as_json: bool
 ) -> None:
-    places = find_places(broker, store)
-    found: Parked = run(plan(places, command))
+    endpoints = resolve_endpoints(broker, store)
+    found: ParkedSelection = run(preview(endpoints, command))
     if not yes or not found.messages:
         if as_json:
-            print_json(found.plan)
+            print_json(found.preview)
         else:
-            tell_plan(found, command, yes=yes)
+            print_preview(found, command, yes=yes)
         return
-    result = run(carry_out(places, command, found, wait=wait))
+    result = run(execute(endpoints, command, found, wait=wait))
     if as_json:
         print_json(result)
     else:
-        tell_result(result)
+        print_result(result)
     if result.left or result.parked_again:
-        raise typer.Exit(Exit.NOT_SUCCESSFUL)
+        raise typer.Exit(ExitCode.NOT_SUCCESSFUL)
 
 
 def _selection(
@@ -151,18 +151,18 @@ def _selection(
         raise CommandError(
             "expected which parked messages are meant, got nothing",
             do="give ids, --reason, --queue, --since or --before; or --all",
-            code=Exit.USAGE,
+            code=ExitCode.USAGE,
         )
     return ParkedFilter(
         reason=reason,
         queue=queue,
-        since=moment_before(since),
-        before=moment_before(before),
+        since=parse_ago(since),
+        before=parse_ago(before),
         ids=tuple(ids) if ids else None,
     )
 
 
-def _for_machines(message: ParkedMessage) -> dict[str, Any]:
+def _to_json(message: ParkedMessage) -> dict[str, Any]:
     """`body` is text, or `body_base64` what is not."""
     fields = {name: getattr(message, name) for name in message.__slots__ if name != "body"}
     try:
@@ -177,14 +177,14 @@ def _examples(lines: str) -> str:
 
 
 def _add(name: str, body: Callable[..., Any], examples: str) -> None:
-    app.command(name, epilog=_examples(examples))(telling_errors(body))
+    app.command(name, epilog=_examples(examples))(report_errors(body))
 
 
 app = typer.Typer(
     invoke_without_command=True,
     rich_markup_mode="rich",
     epilog=_examples(EXAMPLES),
-    callback=telling_errors(parked),
+    callback=report_errors(parked),
 )
 _add("list", list_, LIST_EXAMPLES)
 _add("requeue", requeue, REQUEUE_EXAMPLES)

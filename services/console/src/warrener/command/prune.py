@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from warrener.command.handing_over import become
+from warrener.command.exec_service import exec_service
 from warrener.options import Json, Store
 
 EXAMPLES = """
@@ -25,8 +25,8 @@ def prune(
     Schedulers do this by themselves every few minutes; the settings are theirs.
     """
     flags = {"--dry-run": dry_run, "--yes": yes, "--json": as_json}
-    become(
+    exec_service(
         "scheduler",
         [*(flag for flag, given in flags.items() if given), *(["--store", store] if store else [])],
-        part=".retention",
+        submodule=".retention",
     )

@@ -4,12 +4,12 @@ from typing import Annotated
 
 import typer
 
-from warrener.exits import Exit
+from warrener.errors import ExitCode
 from warrener.options import Broker, Json
-from warrener.places import find_places
-from warrener.policies import policy_of
-from warrener.requesting import request_lines, request_one
-from warrener.running import run
+from warrener.endpoints import resolve_endpoints
+from warrener.policy_options import parse_policy_options
+from warrener.job_requests import request_lines, request_one
+from warrener.command_runner import run
 from warrener_client import JobSpec
 
 EXAMPLES = """
@@ -79,15 +79,15 @@ def request(
     Once the broker has confirmed, the job reaches an end, whatever dies. stdout gets the job id, or with
     --wait the result.
     """
-    places = find_places(broker)
-    shared = JobSpec(
+    endpoints = resolve_endpoints(broker)
+    template = JobSpec(
         job_type,
         id=given_id,
         idempotency_key=key,
         queue=queue,
         delay=delay,
         expires_after=expires_after,
-        policy=policy_of(
+        policy=parse_policy_options(
             policy,
             max_attempts=max_attempts,
             max_age=max_age,
@@ -101,10 +101,10 @@ def request(
             raise typer.BadParameter(
                 "expected arguments and keys in the file alone, got both --from and these"
             )
-        successful = run(request_lines(places, shared, source, wait=wait, timeout=timeout, as_json=as_json))
+        successful = run(request_lines(endpoints, template, source, wait=wait, timeout=timeout, as_json=as_json))
     else:
         successful = run(
-            request_one(places, shared, words or [], wait=wait, timeout=timeout, as_json=as_json)
+            request_one(endpoints, template, words or [], wait=wait, timeout=timeout, as_json=as_json)
         )
     if not successful:
-        raise typer.Exit(Exit.NOT_SUCCESSFUL)
+        raise typer.Exit(ExitCode.NOT_SUCCESSFUL)

@@ -7,9 +7,9 @@ from uuid import UUID
 import typer
 from pydantic import ValidationError
 
-from warrener.asked import arguments_of
-from warrener.asked_triggers import after_rule, event_rule, needs_event
-from warrener.calendar import preview_of
+from warrener.arguments import parse_arguments
+from warrener.trigger_options import after_rule, event_rule, require_event_rule
+from warrener.calendar import preview_ticks
 from warrener.command.listing import show_list
 from warrener.command.schedule_rule import (
     BusinessDays,
@@ -24,13 +24,13 @@ from warrener.command.schedule_rule import (
     narrowed,
     whole_rule,
 )
-from warrener.exits import CommandError, Exit
+from warrener.errors import CommandError, ExitCode
 from warrener.options import Broker, Json, Limit, Store
-from warrener.places import find_places
-from warrener.running import client_at, run, store_at
-from warrener.shown.schedules import preview_table, schedules_table, ticks_table
-from warrener.shown.screen import err, out, print_json
-from warrener.shown.triggers import no_times_line
+from warrener.endpoints import resolve_endpoints
+from warrener.command_runner import connect_client, run, connect_store
+from warrener.render.schedules import preview_table, schedules_table, ticks_table
+from warrener.render.screen import err, out, print_json
+from warrener.render.triggers import no_times_line
 from warrener_client.client import ScheduleCommandEvent
 from warrener_contracts.events import (
     SchedulePauseRequested,
@@ -216,25 +216,25 @@ def put(
         "business_days": business_days_rule(business_days, weekdays, nth, day_of_month, roll),
         "rule": whole_rule(rule),
     }
-    needs_event(event_as, rules["on-event"], rules["after-success"])
-    asked = _asked(
+    require_event_rule(event_as, rules["on-event"], rules["after-success"])
+    definition = _parse_definition(
         {
             "name": name,
             "rule": narrowed(_one_of(rules), except_cron or (), holidays or ()),
             "timezone": timezone,
             "job_type": job_type,
-            "arguments": arguments_of(arguments or ()),
+            "arguments": parse_arguments(arguments or ()),
             "queue": queue,
-            "choices": _said(choices),
+            "choices": _drop_none(choices),
         }
     )
-    preview = preview_of(asked, 3)
-    run(_put(asked, broker))
+    preview = preview_ticks(definition, 3)
+    run(_put(definition, broker))
     if as_json:
-        print_json({"asked": "put", "schedule": asked.model_dump(mode="json", exclude_none=True)})
+        print_json({"asked": "put", "schedule": definition.model_dump(mode="json", exclude_none=True)})
     else:
         err().print(f"[good]✓[/] asked to put {name}; its next ticks:")
-        err().print(no_times_line(asked.rule) or preview_table(preview))
+        err().print(no_times_line(definition.rule) or preview_table(preview))
 
 
 def preview(
@@ -246,11 +246,11 @@ def preview(
 ) -> None:
     """Show the next ticks, with the clock changes between them."""
 
-    async def ask() -> ScheduleRow:
+    async def fetch() -> ScheduleRow:
         return await _row(name, store)
 
-    row = run(ask())
-    ticks = preview_of(row.asked, limit, row.put_at)
+    row = run(fetch())
+    ticks = preview_ticks(row.asked, limit, row.put_at)
     if as_json:
         print_json(ticks)
     else:
@@ -260,14 +260,14 @@ def preview(
 def show(name: Name, *, limit: Limit = 20, store: Store = None, as_json: Json = False) -> None:
     """Show a schedule and the newest rows of its ledger."""
 
-    async def ask() -> tuple[ScheduleRow, list[TickRow]]:
-        async with store_at(find_places(store=store)) as open_store:
+    async def fetch() -> tuple[ScheduleRow, list[TickRow]]:
+        async with connect_store(resolve_endpoints(store=store)) as open_store:
             rows = await open_store.schedules([name])
             if name not in rows:
                 raise _unknown(name)
             return rows[name], list(await open_store.ticks_of(name, limit))
 
-    row, ticks = run(ask())
+    row, ticks = run(fetch())
     if as_json:
         print_json({"schedule": row, "ticks": ticks})
     else:
@@ -281,12 +281,12 @@ def show(name: Name, *, limit: Limit = 20, store: Store = None, as_json: Json = 
 def list_(*, store: Store = None, as_json: Json = False) -> None:
     """List the schedules."""
 
-    async def ask(open_store: OpenStore) -> list[ScheduleRow]:
+    async def fetch(open_store: OpenStore) -> list[ScheduleRow]:
         return list((await open_store.schedules()).values())
 
     show_list(
         store,
-        ask,
+        fetch,
         schedules_table,
         as_json=as_json,
         none="There is no schedule: `warrener schedule put --help` shows how to make one.",
@@ -295,50 +295,50 @@ def list_(*, store: Store = None, as_json: Json = False) -> None:
 
 def pause(name: Name, *, reason: Reason = "asked for", broker: Broker = None, as_json: Json = False) -> None:
     """Skip the ticks of a schedule until it is resumed; the ledger keeps them."""
-    _wish(SchedulePauseRequested, "pause", name, reason, broker, as_json=as_json)
+    _send_command(SchedulePauseRequested, "pause", name, reason, broker, as_json=as_json)
 
 
 def resume(name: Name, *, reason: Reason = "asked for", broker: Broker = None, as_json: Json = False) -> None:
     """Let a paused schedule tick again."""
-    _wish(ScheduleResumeRequested, "resume", name, reason, broker, as_json=as_json)
+    _send_command(ScheduleResumeRequested, "resume", name, reason, broker, as_json=as_json)
 
 
 def remove(name: Name, *, reason: Reason = "asked for", broker: Broker = None, as_json: Json = False) -> None:
     """Forget a schedule; its ledger stays."""
-    _wish(ScheduleRemoveRequested, "remove", name, reason, broker, as_json=as_json)
+    _send_command(ScheduleRemoveRequested, "remove", name, reason, broker, as_json=as_json)
 
 
 def trigger(
     name: Name, *, reason: Reason = "asked for", broker: Broker = None, as_json: Json = False
 ) -> None:
     """Ask for the job of a schedule now, beside its ticks."""
-    _wish(ScheduleTriggerRequested, "trigger", name, reason, broker, as_json=as_json)
+    _send_command(ScheduleTriggerRequested, "trigger", name, reason, broker, as_json=as_json)
 
 
-def _wish(
+def _send_command(
     kind: ScheduleCommandEvent, verb: str, name: str, reason: str, broker: str | None, *, as_json: bool
 ) -> None:
-    async def ask() -> UUID:
-        async with client_at(find_places(broker)) as client:
+    async def fetch() -> UUID:
+        async with connect_client(resolve_endpoints(broker)) as client:
             return await client.send_schedule_command(kind, name, reason)
 
-    wish_id = run(ask())
+    event_id = run(fetch())
     if as_json:
-        told = {"schedule": name, "asked": verb, "reason": reason}
-        print_json(told | ({"job_id": wish_id} if verb == "trigger" else {}))
+        document = {"schedule": name, "asked": verb, "reason": reason}
+        print_json(document | ({"job_id": event_id} if verb == "trigger" else {}))
     else:
         err().print(
             f"[good]✓[/] asked to {verb} {name}; [soft]what becomes of it: warrener schedule show {name}[/]"
         )
 
 
-async def _put(asked: SchedulePutData, broker: str | None) -> None:
-    async with client_at(find_places(broker)) as client:
-        await client.put_schedules([asked])
+async def _put(definition: SchedulePutData, broker: str | None) -> None:
+    async with connect_client(resolve_endpoints(broker)) as client:
+        await client.put_schedules([definition])
 
 
 async def _row(name: str, store: str | None) -> ScheduleRow:
-    async with store_at(find_places(store=store)) as open_store:
+    async with connect_store(resolve_endpoints(store=store)) as open_store:
         row = (await open_store.schedules([name])).get(name)
     if row is None:
         raise _unknown(name)
@@ -359,12 +359,12 @@ def _one_of(rules: dict[str, Any]) -> dict[str, Any]:
         raise CommandError(
             "expected one of --cron, --every, --at, --after, --business-days, --rule, --on-event and "
             f"--after-success, got {len(given)} of them",
-            code=Exit.USAGE,
+            code=ExitCode.USAGE,
         )
-    return _said(given[0])
+    return _drop_none(given[0])
 
 
-def _said(fields: dict[str, Any]) -> dict[str, Any]:
+def _drop_none(fields: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
@@ -372,12 +372,12 @@ def _utc(moment: datetime | None) -> datetime | None:
     return None if moment is None else moment.replace(tzinfo=moment.tzinfo or UTC)
 
 
-def _asked(fields: dict[str, Any]) -> SchedulePutData:
+def _parse_definition(fields: dict[str, Any]) -> SchedulePutData:
     try:
-        return SchedulePutData.model_validate(_said(fields))
+        return SchedulePutData.model_validate(_drop_none(fields))
     except ValidationError as error:
         problems = "; ".join(
             f"{'.'.join(map(str, found['loc']))}: {found['msg'].removeprefix('Value error, ')}"
             for found in error.errors(include_url=False)
         )
-        raise CommandError(f"the schedule cannot be put: {problems}", code=Exit.USAGE) from None
+        raise CommandError(f"the schedule cannot be put: {problems}", code=ExitCode.USAGE) from None

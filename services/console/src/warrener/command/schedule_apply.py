@@ -8,16 +8,16 @@ from typing import Annotated
 
 import typer
 
-from warrener.calendar import problems_of
-from warrener.exits import CommandError, Exit
+from warrener.calendar import find_problems
+from warrener.errors import CommandError, ExitCode
 from warrener.options import Broker, Json, Store
-from warrener.places import Places, find_places
-from warrener.running import client_at, run, store_at
-from warrener.scheduling.file import FileError, SchedulesFile, read_file
-from warrener.scheduling.plan import Plan, plan_of
-from warrener.scheduling.toml_text import file_text
-from warrener.shown.schedule_plan import plan_lines, summary
-from warrener.shown.screen import err, out, print_json
+from warrener.endpoints import ResolvedEndpoints, resolve_endpoints
+from warrener.command_runner import connect_client, run, connect_store
+from warrener.scheduling.schedules_file import FileError, SchedulesFile, read_file
+from warrener.scheduling.plan import Plan, make_plan
+from warrener.scheduling.toml_writer import render_schedules
+from warrener.render.schedule_plan import plan_lines, summary
+from warrener.render.screen import err, out, print_json
 from warrener_contracts.events import SchedulePutData, ScheduleRemoveRequested
 from warrener_store import Store as OpenStore
 
@@ -57,28 +57,28 @@ def apply(
 
     What is as the file says already is left alone, and so are pauses and schedules that it does not name.
     """
-    told = read_file(file)
-    if prune and told.owner is None:
+    schedules_file = read_file(file)
+    if prune and schedules_file.owner is None:
         raise CommandError(
             f'{file}: expected `owner = "…"` at its top for --prune, got none: it says whose schedules go',
             do="name an owner, apply the file once, then prune",
         )
-    places = find_places(broker, store)
-    found = run(_plan(places, told, prune=prune))
-    _check(file, told, found)
+    endpoints = resolve_endpoints(broker, store)
+    found = run(_plan(endpoints, schedules_file, prune=prune))
+    _check(file, schedules_file, found)
     if as_json and plan:
         print_json(_json(found, done=False))
     elif not as_json:
         for line in plan_lines(found):
             out().print(line)
     if plan:
-        raise typer.Exit(_SOMETHING_TO_DO if found.to_do else Exit.OK)
+        raise typer.Exit(_SOMETHING_TO_DO if found.to_do else ExitCode.OK)
     if found.to_do:
         _confirm(found, yes=yes)
-        late = run(_carry_out(places, found))
-        _tell(found, late)
+        late = run(_carry_out(endpoints, found))
+        _print_result(found, late)
         if late:
-            raise typer.Exit(Exit.NOT_SUCCESSFUL)
+            raise typer.Exit(ExitCode.NOT_SUCCESSFUL)
     if as_json:
         print_json(_json(found, done=True))
 
@@ -96,7 +96,7 @@ def export(
     """Write schedules as a file that `apply` reads, to stdout."""
 
     async def body() -> list[SchedulePutData]:
-        async with store_at(find_places(store=store)) as open_store:
+        async with connect_store(resolve_endpoints(store=store)) as open_store:
             rows = await open_store.schedules(names or None)
             if unknown := sorted(set(names or ()) - rows.keys()):
                 raise CommandError(
@@ -106,24 +106,24 @@ def export(
             return [row.asked for row in rows.values()]
 
     try:
-        sys.stdout.write(file_text(run(body()), owner))
+        sys.stdout.write(render_schedules(run(body()), owner))
     except ValueError as error:
         raise CommandError(f"a schedule cannot be written: {error}") from error
 
 
-async def _plan(places: Places, told: SchedulesFile, *, prune: bool) -> Plan:
-    async with store_at(places) as open_store:
-        rows = await open_store.schedules(None if prune else [asked.name for asked in told.schedules])
-    held = {name: row.asked for name, row in rows.items()}
-    return plan_of(told.schedules, held, owner=told.owner, prune=prune)
+async def _plan(endpoints: ResolvedEndpoints, schedules_file: SchedulesFile, *, prune: bool) -> Plan:
+    async with connect_store(endpoints) as open_store:
+        rows = await open_store.schedules(None if prune else [definition.name for definition in schedules_file.schedules])
+    current = {name: row.asked for name, row in rows.items()}
+    return make_plan(schedules_file.schedules, current, owner=schedules_file.owner, prune=prune)
 
 
-def _check(file: Path, told: SchedulesFile, found: Plan) -> None:
+def _check(file: Path, schedules_file: SchedulesFile, found: Plan) -> None:
     """What would be refused is said before anything is asked for."""
-    for asked, problem in zip(found.puts, problems_of(found.puts), strict=True):
+    for definition, problem in zip(found.puts, find_problems(found.puts), strict=True):
         if problem is not None:
-            place = told.schedules.index(asked)
-            raise FileError(file, told.lines[place], f"[[schedule]] {place + 1} ({asked.name})", problem)
+            place = schedules_file.schedules.index(definition)
+            raise FileError(file, schedules_file.lines[place], f"[[schedule]] {place + 1} ({definition.name})", problem)
 
 
 def _confirm(found: Plan, *, yes: bool) -> None:
@@ -133,18 +133,18 @@ def _confirm(found: Plan, *, yes: bool) -> None:
         raise CommandError(
             f"expected --yes where nobody can be asked, got none: {summary(found)}",
             do="look with --plan, then say --yes",
-            code=Exit.USAGE,
+            code=ExitCode.USAGE,
         )
     typer.confirm("Do this?", abort=True, err=True)
 
 
-async def _carry_out(places: Places, found: Plan) -> list[str]:
+async def _carry_out(endpoints: ResolvedEndpoints, found: Plan) -> list[str]:
     """Ask for it; the names of those that no scheduler has taken up in time."""
-    async with client_at(places) as client:
+    async with connect_client(endpoints) as client:
         await client.put_schedules(found.puts)
         for name in found.removed:
             await client.send_schedule_command(ScheduleRemoveRequested, name, "it is not in the file any more")
-    async with store_at(places) as open_store:
+    async with connect_store(endpoints) as open_store:
         return await _not_taken_up(open_store, found)
 
 
@@ -152,16 +152,16 @@ async def _not_taken_up(store: OpenStore, found: Plan) -> list[str]:
     waited = 0.0
     while True:
         rows = await store.schedules([step.name for step in found.to_do])
-        held = {name: row.asked for name, row in rows.items()}
-        left = [step.name for step in plan_of(found.puts, held).to_do]
-        left += [name for name in found.removed if name in held]
+        current = {name: row.asked for name, row in rows.items()}
+        left = [step.name for step in make_plan(found.puts, current).to_do]
+        left += [name for name in found.removed if name in current]
         if not left or waited > _TAKEN_UP_WITHIN:
             return left
         await asyncio.sleep(_LOOK_EVERY)
         waited += _LOOK_EVERY
 
 
-def _tell(found: Plan, late: list[str]) -> None:
+def _print_result(found: Plan, late: list[str]) -> None:
     if late:
         err().print(
             f"[odd]![/] asked for, and not taken up by a scheduler within {_TAKEN_UP_WITHIN:g} s: "

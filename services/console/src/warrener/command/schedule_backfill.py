@@ -7,14 +7,14 @@ from typing import Annotated
 import typer
 
 from warrener.command.schedule import Name, Reason
-from warrener.exits import CommandError
+from warrener.errors import CommandError
 from warrener.options import Broker, Json, Store
-from warrener.places import find_places
-from warrener.running import run, store_at
-from warrener.scheduling.backfilling import ask, find_span, look_on
-from warrener.scheduling.span import Span, Standing, moment_of, rate_of
-from warrener.shown.schedules import span_table
-from warrener.shown.screen import err, out, print_json
+from warrener.endpoints import resolve_endpoints
+from warrener.command_runner import run, connect_store
+from warrener.scheduling.backfill import request_backfill, find_span, follow_backfill
+from warrener.scheduling.backfill_span import BackfillSpan, BackfillTickStatus, parse_time, parse_rate
+from warrener.render.schedules import span_table
+from warrener.render.screen import err, out, print_json
 from warrener_store import Store as OpenStore
 from warrener_store.schedules.rows import ScheduleRow
 
@@ -50,19 +50,19 @@ def backfill(
     its job is passed over, so the same may be said again. Schedulers carry it out: this command may be
     interrupted.
     """
-    first = moment_of(begin, "--from")
-    last = datetime.now(UTC) if end is None else moment_of(end, "--to")
-    speed = rate_of(rate)
-    places = find_places(broker, store)
+    first = parse_time(begin, "--from")
+    last = datetime.now(UTC) if end is None else parse_time(end, "--to")
+    speed = parse_rate(rate)
+    endpoints = resolve_endpoints(broker, store)
 
-    async def body() -> Span:
-        async with store_at(places) as open_store:
+    async def body() -> BackfillSpan:
+        async with connect_store(endpoints) as open_store:
             row = await _row(open_store, name)
             span = await find_span(open_store, row, first, last, limit)
-            if span.asked and not dry_run:
-                await ask(places, span, speed, reason)
+            if span.requested and not dry_run:
+                await request_backfill(endpoints, span, speed, reason)
             if span.awaited and not dry_run and not no_wait:
-                await look_on(open_store, span)
+                await follow_backfill(open_store, span)
             return span
 
     span = run(body())
@@ -72,10 +72,10 @@ def backfill(
         _show(span, dry_run=dry_run, waited=not no_wait)
 
 
-def _show(span: Span, *, dry_run: bool, waited: bool) -> None:
+def _show(span: BackfillSpan, *, dry_run: bool, waited: bool) -> None:
     if dry_run:
         out().print(span_table(span))
-    jobs = len(span.asked)
+    jobs = len(span.requested)
     passed = [
         f"{count:,} {words}" for standing, words in _PASSED_OVER.items() if (count := span.count(standing))
     ]
@@ -90,10 +90,10 @@ def _show(span: Span, *, dry_run: bool, waited: bool) -> None:
 
 
 _PASSED_OVER = {
-    Standing.ON_ITS_WAY: "that were asked for before",
-    Standing.HAS_ITS_JOB: "that have their job",
-    Standing.WAITS: "that wait for the end of an earlier job",
-    Standing.BEYOND_LIMIT: "beyond the limit",
+    BackfillTickStatus.ON_ITS_WAY: "that were asked for before",
+    BackfillTickStatus.HAS_ITS_JOB: "that have their job",
+    BackfillTickStatus.WAITS: "that wait for the end of an earlier job",
+    BackfillTickStatus.BEYOND_LIMIT: "beyond the limit",
 }
 
 

@@ -8,13 +8,13 @@ from typing import Annotated
 
 import typer
 
-from warrener.calendar import problems_of
-from warrener.exits import CommandError, Exit
+from warrener.calendar import find_problems
+from warrener.errors import CommandError, ExitCode
 from warrener.options import Json
 from warrener.scheduling import celery_beat, celery_source, crontab
-from warrener.scheduling.carried import Carried, Finding, Loss
-from warrener.scheduling.toml_text import file_text
-from warrener.shown.screen import err, print_json
+from warrener.scheduling.import_result import ImportResult, ImportIssue, Loss
+from warrener.scheduling.toml_writer import render_schedules
+from warrener.render.screen import err, print_json
 
 EXAMPLES = """
 warrener schedule import crontab /etc/crontab --system --type cron.line --timezone Europe/Berlin
@@ -23,7 +23,7 @@ warrener schedule import celery beat.json --strict
 """
 
 
-class Kind(StrEnum):
+class ImportSource(StrEnum):
     """Whose schedules they were."""
 
     CRONTAB = "crontab"
@@ -36,7 +36,7 @@ def _files(incomplete: str) -> list[str]:
 
 
 def import_(
-    kind: Annotated[Kind, typer.Argument(metavar="crontab|celery", help="Whose schedules they are.")],
+    kind: Annotated[ImportSource, typer.Argument(metavar="crontab|celery", help="Whose schedules they are.")],
     source: Annotated[
         str,
         typer.Argument(
@@ -73,8 +73,8 @@ def import_(
 
     What cannot be carried over is told, with the reason. Nothing is asked of anybody.
     """
-    if kind is Kind.CRONTAB:
-        found = crontab.carried_over(
+    if kind is ImportSource.CRONTAB:
+        found = crontab.import_schedules(
             _text(source),
             job_type=job_type,
             timezone=timezone or "UTC",
@@ -83,23 +83,23 @@ def import_(
         )
     else:
         beat = (
-            celery_source.of_json(Path(source))
+            celery_source.read_json(Path(source))
             if source.endswith(".json")
-            else celery_source.of_python(source)
+            else celery_source.load_python(source)
         )
-        found = celery_beat.carried_over(
+        found = celery_beat.import_schedules(
             beat.entries,
             timezone=timezone or beat.timezone or "UTC",
             prefix=prefix or "",
             names_of=beat.names_of,
         )
-    found = _writable(found.without(problems_of(found.schedules)))
-    text = file_text(found.schedules, owner, f"From {source}, by `warrener schedule import {kind}`.")
+    found = _writable(found.without(find_problems(found.schedules)))
+    text = render_schedules(found.schedules, owner, f"From {source}, by `warrener schedule import {kind}`.")
     if output is not None:
         output.write_text(text, encoding="utf-8")
-    _tell(found, text, output, as_json=as_json)
-    if strict and found.findings:
-        raise typer.Exit(Exit.NOT_SUCCESSFUL)
+    _print_result(found, text, output, as_json=as_json)
+    if strict and found.issues:
+        raise typer.Exit(ExitCode.NOT_SUCCESSFUL)
 
 
 def _text(source: str) -> str:
@@ -109,34 +109,34 @@ def _text(source: str) -> str:
         raise CommandError(f"expected a crontab at {source}, got: {error}") from error
 
 
-def _writable(found: Carried) -> Carried:
+def _writable(found: ImportResult) -> ImportResult:
     """TOML has no null: an argument that is one is told, and its schedule left out."""
     problems = list[str | None]()
-    for asked in found.schedules:
+    for definition in found.schedules:
         try:
-            file_text([asked])
+            render_schedules([definition])
             problems.append(None)
         except ValueError as error:
             problems.append(str(error))
     return found.without(problems)
 
 
-def _tell(found: Carried, text: str, output: Path | None, *, as_json: bool) -> None:
+def _print_result(found: ImportResult, text: str, output: Path | None, *, as_json: bool) -> None:
     if as_json:
-        told = [asked.model_dump(mode="json", exclude_none=True) for asked in found.schedules]
-        print_json({"schedules": told, "findings": [asdict(finding) for finding in found.findings]})
+        documents = [definition.model_dump(mode="json", exclude_none=True) for definition in found.schedules]
+        print_json({"schedules": documents, "findings": [asdict(issue) for issue in found.issues]})
     elif output is None:
         sys.stdout.write(text)
     screen = err()
-    for finding in found.findings:
-        screen.print(_line(finding), markup=False)
-    left_out = sum(finding.loss is Loss.LEFT_OUT for finding in found.findings)
+    for issue in found.issues:
+        screen.print(_line(issue), markup=False)
+    left_out = sum(issue.loss is Loss.LEFT_OUT for issue in found.issues)
     screen.print(
         f"[good]✓[/] {len(found.schedules):,} schedules, {left_out:,} left out, "
-        f"{len(found.findings) - left_out:,} that differ; see: warrener schedule apply FILE --plan"
+        f"{len(found.issues) - left_out:,} that differ; see: warrener schedule apply FILE --plan"
     )
 
 
-def _line(finding: Finding) -> str:
-    mark = "✗ left out" if finding.loss is Loss.LEFT_OUT else "! differs "
-    return f"{mark}  {finding.where}: {finding.why}"
+def _line(issue: ImportIssue) -> str:
+    mark = "✗ left out" if issue.loss is Loss.LEFT_OUT else "! differs "
+    return f"{mark}  {issue.where}: {issue.why}"

@@ -6,13 +6,13 @@ from typing import Annotated
 
 import typer
 
-from warrener.calendar import Linted, warnings_of
-from warrener.exits import CommandError, Exit
+from warrener.calendar import LintTarget, lint_schedules
+from warrener.errors import CommandError, ExitCode
 from warrener.options import Json, Store
-from warrener.places import find_places
-from warrener.running import run, store_at
-from warrener.shown.schedules import warning_text
-from warrener.shown.screen import err, out, print_json
+from warrener.endpoints import resolve_endpoints
+from warrener.command_runner import run, connect_store
+from warrener.render.schedules import warning_text
+from warrener.render.screen import err, out, print_json
 from warrener_store import Store as OpenStore
 
 EXAMPLES = """
@@ -32,13 +32,13 @@ def lint(names: Names = None, *, store: Store = None, as_json: Json = False) -> 
     Exit code 0: nothing to warn of; 1: warnings; 2: a name that the store does not know.
     """
 
-    async def ask() -> list[Linted]:
-        async with store_at(find_places(store=store)) as open_store:
+    async def fetch() -> list[LintTarget]:
+        async with connect_store(resolve_endpoints(store=store)) as open_store:
             return await _schedules(open_store, names or ())
 
-    schedules = run(ask())
-    answers = zip(schedules, warnings_of(schedules), strict=True)
-    found = [{"schedule": one.asked.name, **warning} for one, some in answers for warning in some]
+    schedules = run(fetch())
+    answers = zip(schedules, lint_schedules(schedules), strict=True)
+    found = [{"schedule": one.definition.name, **warning} for one, some in answers for warning in some]
     if as_json:
         print_json(found)
     else:
@@ -47,19 +47,19 @@ def lint(names: Names = None, *, store: Store = None, as_json: Json = False) -> 
     if not (found or as_json):
         err().print(f"[good]✓[/] nothing to warn of in {len(schedules)} schedules")
     if found:
-        raise typer.Exit(Exit.FAILED)
+        raise typer.Exit(ExitCode.FAILED)
 
 
-async def _schedules(store: OpenStore, names: Sequence[str]) -> list[Linted]:
+async def _schedules(store: OpenStore, names: Sequence[str]) -> list[LintTarget]:
     rows = await store.schedules(names or None)
     if missing := [name for name in names if name not in rows]:
         raise CommandError(
             f"expected the names of schedules that the store knows, got {', '.join(map(repr, missing))}",
             do="look at `warrener schedule list`",
-            code=Exit.USAGE,
+            code=ExitCode.USAGE,
         )
     return [
-        Linted(rows[name].asked, rows[name].put_at, await _durations(store, name)) for name in sorted(rows)
+        LintTarget(rows[name].asked, rows[name].put_at, await _durations(store, name)) for name in sorted(rows)
     ]
 
 

@@ -7,8 +7,8 @@ from typing import Annotated, Any, cast
 
 import typer
 
-from warrener.exits import CommandError, Exit
-from warrener.holidays import holidays_of, today
+from warrener.errors import CommandError, ExitCode
+from warrener.holidays import read_holidays, today
 from warrener_contracts.day_rules import BusinessDayConvention
 
 
@@ -57,7 +57,7 @@ def business_days_rule(
         raise CommandError(
             "expected --business-days with --weekdays, --nth, --day-of-month or --roll, got none",
             do="say at what times: --business-days 09:00",
-            code=Exit.USAGE,
+            code=ExitCode.USAGE,
         )
     return None
 
@@ -78,7 +78,7 @@ def whole_rule(text: str | None) -> dict[str, Any] | None:
 def narrowed(rule: dict[str, Any], except_cron: Sequence[str], files: Sequence[Path]) -> dict[str, Any]:
     """Without the ticks of other expressions, and without ticks on holidays: those are no business days."""
     now = today()
-    holidays = sorted({day.isoformat() for file in files for day in holidays_of(file, now)})
+    holidays = sorted({day.isoformat() for file in files for day in read_holidays(file, now)})
     without: list[dict[str, Any]] = [{"kind": "cron", "expression": text} for text in except_cron]
     if holidays and rule.get("kind") == "business_days":
         rule = {**rule, "holidays": holidays}
@@ -95,5 +95,5 @@ def _no_rule(text: str, why: str) -> CommandError:
     return CommandError(
         f"expected --rule as a JSON object, or @ and a file with one, got {text[:60]!r}{why}",
         do="""write {"kind": "any_of", "rules": [{"kind": "cron", "expression": "@daily"}]} or the like""",
-        code=Exit.USAGE,
+        code=ExitCode.USAGE,
     )

@@ -2,7 +2,7 @@
 
 import typer
 
-from warrener.command.handing_over import become
+from warrener.command.exec_service import exec_service
 
 EXAMPLES = """
 warrener supervisor
@@ -15,4 +15,4 @@ def supervisor(context: typer.Context) -> None:
 
     Any number may run; SIGTERM or Ctrl-C drains it.
     """
-    become("supervisor", context.args)
+    exec_service("supervisor", context.args)

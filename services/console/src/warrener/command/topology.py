@@ -4,17 +4,17 @@ from typing import Annotated
 
 import typer
 
-from warrener.doctor.finding import Health
-from warrener.drift import Difference, Drift, drift
-from warrener.exits import Exit
+from warrener.doctor.check_result import CheckStatus
+from warrener.topology_diff import TopologyDifference, TopologyDiff, compare_topology
+from warrener.errors import ExitCode
 from warrener.installation import adopt as adopt_namespace
-from warrener.management import management_of
+from warrener.management_api import resolve_management_api
 from warrener.options import Broker, Json, Management, Store
-from warrener.places import Places, find_namespace, find_places
-from warrener.probe import probing
-from warrener.running import client_at, run
-from warrener.shown.screen import err, out, print_json
-from warrener.shown.tables import table
+from warrener.endpoints import ResolvedEndpoints, resolve_namespace, resolve_endpoints
+from warrener.broker_inspector import open_inspector
+from warrener.command_runner import connect_client, run
+from warrener.render.screen import err, out, print_json
+from warrener.render.tables import table
 from warrener_contracts.topology import TOPOLOGY
 from warrener_runtime.bus import TopologySpec
 from warrener_runtime.bus.namespace import NameMapper
@@ -58,13 +58,13 @@ def topology(
     if declare:
         run(_declare(broker, as_json=as_json))
     elif adopt:
-        run(_adopt(find_places(broker, store), as_json=as_json))
+        run(_adopt(resolve_endpoints(broker, store), as_json=as_json))
     elif check:
-        found = run(_check(find_places(broker, management=management), as_json=as_json))
-        if any(each.health is Health.WRONG for each in found):
-            raise typer.Exit(Exit.FAILED)
+        found = run(_check(resolve_endpoints(broker, management=management), as_json=as_json))
+        if any(each.health is CheckStatus.FAILED for each in found):
+            raise typer.Exit(ExitCode.FAILED)
     else:
-        _show(NameMapper(find_namespace()).topology(TOPOLOGY), as_json=as_json)
+        _show(NameMapper(resolve_namespace()).topology(TOPOLOGY), as_json=as_json)
 
 
 def _show(topology: TopologySpec, *, as_json: bool) -> None:
@@ -86,7 +86,7 @@ def _show(topology: TopologySpec, *, as_json: bool) -> None:
 
 
 async def _declare(broker: str | None, *, as_json: bool) -> None:
-    async with client_at(find_places(broker)):
+    async with connect_client(resolve_endpoints(broker)):
         pass  # a client declares the topology before anything else
     if as_json:
         print_json({"declared": [queue.name for queue in TOPOLOGY.queues]})
@@ -94,26 +94,26 @@ async def _declare(broker: str | None, *, as_json: bool) -> None:
         err().print("[good]✓[/] the broker has every exchange, queue and binding")
 
 
-async def _adopt(places: Places, *, as_json: bool) -> None:
-    installation_id = await adopt_namespace(places)
+async def _adopt(endpoints: ResolvedEndpoints, *, as_json: bool) -> None:
+    installation_id = await adopt_namespace(endpoints)
     if as_json:
-        print_json({"namespace": places.namespace, "installation_id": installation_id})
+        print_json({"namespace": endpoints.namespace, "installation_id": installation_id})
     else:
-        err().print(f"[good]✓[/] namespace {places.namespace} belongs to installation {installation_id.hex}")
+        err().print(f"[good]✓[/] namespace {endpoints.namespace} belongs to installation {installation_id.hex}")
 
 
-async def _check(places: Places, *, as_json: bool) -> list[Difference]:
-    management = management_of(places.broker_url, places.management_url)
-    async with probing(places.broker_url, places.namespace) as probe:
-        found = await drift(probe, management)
+async def _check(endpoints: ResolvedEndpoints, *, as_json: bool) -> list[TopologyDifference]:
+    management = resolve_management_api(endpoints.broker_url, endpoints.management_url)
+    async with open_inspector(endpoints.broker_url, endpoints.namespace) as inspector:
+        found = await compare_topology(inspector, management)
     if as_json:
         print_json(found.all)
     else:
-        _tell(found)
+        _print_diff(found)
     return found.all
 
 
-def _tell(found: Drift) -> None:
+def _print_diff(found: TopologyDiff) -> None:
     if found.all:
         shown = table("what", "differs")
         for each in found.all:
@@ -122,6 +122,6 @@ def _tell(found: Drift) -> None:
     for advice in dict.fromkeys(each.do for each in found.all if each.do):
         err().print("  [soft]→[/] ", end="")
         err().print(advice, markup=False)
-    if not any(each.health is Health.WRONG for each in found.all):
+    if not any(each.health is CheckStatus.FAILED for each in found.all):
         what = "has what this version needs" if found.compared else "has the exchanges and queues it needs"
         err().print(f"[good]✓[/] the broker {what}")

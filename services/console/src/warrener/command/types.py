@@ -2,7 +2,7 @@
 
 from warrener.command.listing import show_list
 from warrener.options import Json, Store
-from warrener.shown.tables import types_table
+from warrener.render.tables import types_table
 from warrener_store import StateStore
 from warrener_store.rows import JobTypeRow
 

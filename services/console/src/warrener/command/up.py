@@ -6,12 +6,12 @@ from typing import Annotated
 import typer
 
 from warrener.options import Json
-from warrener.places import find_namespace
-from warrener.running import run
-from warrener.up.crew import crew
+from warrener.endpoints import resolve_namespace
+from warrener.command_runner import run
+from warrener.up.process_specs import process_specs
 from warrener.up.folder import DEFAULT_FOLDER, DataFolder
-from warrener.up.run import Up, Wish
-from warrener.up.voice import JsonVoice, PlainVoice
+from warrener.up.run import Up, UpOptions
+from warrener.up.output import JsonOutput, PlainOutput
 
 EXAMPLES = """
 warrener up shop.jobs
@@ -63,15 +63,15 @@ def up(
     drains; a second one hurries. The other commands, run in this folder, find it by themselves. What is not
     over at the end goes on at the next `up`.
     """
-    wish = Wish(
+    options = UpOptions(
         modules or (),
         agents if modules else 0,
         slots,
         broker,
         store,
         ledger,
-        find_namespace(),
+        resolve_namespace(),
         log_level="info" if verbose else "warning",
     )
-    width = max(len("broker"), *(len(member.name) for member in crew(wish.modules, wish.agents, wish.slots)))
-    run(Up(wish, DataFolder(data), JsonVoice() if as_json else PlainVoice(width)).run())
+    width = max(len("broker"), *(len(spec.name) for spec in process_specs(options.modules, options.agents, options.slots)))
+    run(Up(options, DataFolder(data), JsonOutput() if as_json else PlainOutput(width)).run())

@@ -3,12 +3,12 @@
 from collections.abc import AsyncIterator, Sequence
 
 from warrener.doctor.broker_clock import broker_clock
-from warrener.doctor.finding import Finding, Health, odd, well, wrong
-from warrener.drift import Difference, Drift, drift
-from warrener.exits import CommandError
-from warrener.management import management_of
-from warrener.places import Places
-from warrener.probe import Probe, QueueSeen, probing
+from warrener.doctor.check_result import CheckResult, CheckStatus, warning, ok, failed
+from warrener.topology_diff import TopologyDifference, TopologyDiff, compare_topology
+from warrener.errors import CommandError
+from warrener.management_api import resolve_management_api
+from warrener.endpoints import ResolvedEndpoints
+from warrener.broker_inspector import BrokerInspector, QueueInfo, open_inspector
 from warrener_contracts.topology import (
     DEAD_QUEUE,
     REQUESTS_QUEUE,
@@ -20,88 +20,88 @@ from warrener_contracts.topology import (
 _OLDEST = (3, 10)
 
 
-async def check_broker(places: Places) -> AsyncIterator[Finding]:
+async def check_broker(endpoints: ResolvedEndpoints) -> AsyncIterator[CheckResult]:
     """Everything that can be asked of the broker, in the order in which it breaks."""
     try:
-        management = management_of(places.broker_url, places.management_url)
-        async with probing(places.broker_url, places.namespace) as probe:
-            yield version(probe.broker)
-            found = await drift(probe, management)
+        management = resolve_management_api(endpoints.broker_url, endpoints.management_url)
+        async with open_inspector(endpoints.broker_url, endpoints.namespace) as inspector:
+            yield version(inspector.broker)
+            found = await compare_topology(inspector, management)
             yield topology(found.differences)
-            if (finding := bindings(found)) is not None:
-                yield finding
+            if (result := bindings(found)) is not None:
+                yield result
             if not any(each.missing for each in found.differences):
-                yield permissions(await probe.try_permissions())
-                yield broker_clock(await probe.time())
-                async for finding in _services(probe):
-                    yield finding
+                yield permissions(await inspector.check_permissions())
+                yield broker_clock(await inspector.time())
+                async for result in _services(inspector):
+                    yield result
     except CommandError as error:
-        yield wrong("broker", error.sentence, error.do or "start it")
+        yield failed("broker", error.sentence, error.do or "start it")
 
 
-def version(broker: str) -> Finding:
+def version(broker: str) -> CheckResult:
     """RabbitMQ 3.10 or later; others are not tested."""
     name, _, number = broker.partition(" ")
     parts = tuple(int(part) for part in number.split(".")[:2] if part.isdigit())
     if name != "RabbitMQ":
-        return odd(
+        return warning(
             "broker", f"expected RabbitMQ, got {broker}", "use RabbitMQ 3.10 or later: no other is tested"
         )
     if parts < _OLDEST:
-        return wrong("broker", f"expected RabbitMQ 3.10 or later, got {number}", "upgrade the broker")
-    return well("broker", f"{broker} answers")
+        return failed("broker", f"expected RabbitMQ 3.10 or later, got {number}", "upgrade the broker")
+    return ok("broker", f"{broker} answers")
 
 
-def topology(found: Sequence[Difference]) -> Finding:
+def topology(found: Sequence[TopologyDifference]) -> CheckResult:
     """Nothing missing, nothing other."""
     if not found:
-        return well("topology", "every exchange and queue is as this version declares it")
+        return ok("topology", "every exchange and queue is as this version declares it")
     if all(each.missing for each in found):
-        return wrong("topology", _told(found), "run `warrener topology --declare`, or start a service")
-    return wrong(
-        "topology", _told(found), "see `warrener topology --check`: a queue that differs must be made anew"
+        return failed("topology", _summary(found), "run `warrener topology --declare`, or start a service")
+    return failed(
+        "topology", _summary(found), "see `warrener topology --check`: a queue that differs must be made anew"
     )
 
 
-def bindings(found: Drift) -> Finding | None:
+def bindings(found: TopologyDiff) -> CheckResult | None:
     """All there, and no strange ones; that they could not be compared is no fault. None: nothing to bind."""
     if found.not_compared is not None:
-        return odd("bindings", f"not compared: {found.not_compared.why}", found.not_compared.do)
-    if missing := [each for each in found.bindings if each.health is Health.WRONG]:
-        return wrong("bindings", _told(missing), missing[0].do or "")
+        return warning("bindings", f"not compared: {found.not_compared.why}", found.not_compared.do)
+    if missing := [each for each in found.bindings if each.health is CheckStatus.FAILED]:
+        return failed("bindings", _summary(missing), missing[0].do or "")
     if found.bindings:
-        return odd("bindings", _told(found.bindings), found.bindings[0].do or "")
+        return warning("bindings", _summary(found.bindings), found.bindings[0].do or "")
     if found.compared:
-        return well("bindings", "every queue is bound as this version binds it")
+        return ok("bindings", "every queue is bound as this version binds it")
     return None
 
 
-def _told(found: Sequence[Difference]) -> str:
+def _summary(found: Sequence[TopologyDifference]) -> str:
     more = f" and {len(found) - 3} more" if len(found) > 3 else ""
     return "; ".join(f"{each.what} {each.how}" for each in found[:3]) + more
 
 
-def permissions(refused: str | None) -> Finding:
+def permissions(refused: str | None) -> CheckResult:
     """Configure, write and read."""
     if refused is None:
-        return well("permissions", "configure, write and read were tried and granted")
-    return wrong("permissions", f"expected all to be granted, got {refused}", "rabbitmqctl set_permissions …")
+        return ok("permissions", "configure, write and read were tried and granted")
+    return failed("permissions", f"expected all to be granted, got {refused}", "rabbitmqctl set_permissions …")
 
 
-async def _services(probe: Probe) -> AsyncIterator[Finding]:
-    yield consumed("scheduler", REQUESTS_QUEUE, await probe.queue(REQUESTS_QUEUE.name))
-    yield consumed("supervisor", STATUS_QUEUE, await probe.queue(STATUS_QUEUE.name))
+async def _services(inspector: BrokerInspector) -> AsyncIterator[CheckResult]:
+    yield check_consumers("scheduler", REQUESTS_QUEUE, await inspector.queue(REQUESTS_QUEUE.name))
+    yield check_consumers("supervisor", STATUS_QUEUE, await inspector.queue(STATUS_QUEUE.name))
     for queue in (DEAD_QUEUE, UNROUTABLE_QUEUE):
-        seen = await probe.queue(queue.name)
+        seen = await inspector.queue(queue.name)
         if seen is not None and seen.messages and not seen.consumers:
-            yield odd(
+            yield warning(
                 queue.name, f"{seen.messages} messages wait to be kept", "start a supervisor: it buries them"
             )
 
 
-def consumed(service: str, queue: Queue, seen: QueueSeen | None) -> Finding:
+def check_consumers(service: str, queue: Queue, seen: QueueInfo | None) -> CheckResult:
     """Whether the service that owns the queue is there."""
     if seen is None or not seen.consumers:
         waiting = f", {seen.messages} messages wait" if seen else ""
-        return wrong(service, f"nobody consumes {queue.name}{waiting}", f"start one: `warrener {service}`")
-    return well(service, f"{seen.consumers} at work, {seen.messages} messages wait in {queue.name}")
+        return failed(service, f"nobody consumes {queue.name}{waiting}", f"start one: `warrener {service}`")
+    return ok(service, f"{seen.consumers} at work, {seen.messages} messages wait in {queue.name}")

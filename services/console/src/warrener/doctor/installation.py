@@ -1,10 +1,10 @@
 """Check of the installation: the broker's namespace and the store belong together."""
 
-from warrener.doctor.finding import Finding, odd, well, wrong
-from warrener.exits import CommandError
-from warrener.places import Places
-from warrener.probe import probing
-from warrener.running import store_at
+from warrener.doctor.check_result import CheckResult, warning, ok, failed
+from warrener.errors import CommandError
+from warrener.endpoints import ResolvedEndpoints
+from warrener.broker_inspector import open_inspector
+from warrener.command_runner import connect_store
 from warrener_contracts.topology import INSTALLATION, installation_exchange
 from warrener_store import StoreError
 from warrener_store.installation import describe_foreign_broker, other_installation
@@ -12,22 +12,22 @@ from warrener_store.installation import describe_foreign_broker, other_installat
 _CHECK = "installation"
 
 
-async def check_installation(places: Places) -> Finding | None:
+async def check_installation(endpoints: ResolvedEndpoints) -> CheckResult | None:
     """None where the broker or the store does not answer: other checks say that."""
     try:
-        async with store_at(places) as store, probing(places.broker_url, places.namespace) as probe:
+        async with connect_store(endpoints) as store, open_inspector(endpoints.broker_url, endpoints.namespace) as inspector:
             installation_id = await store.installation()
-            if installation_id is None or not await probe.exchange_exists(INSTALLATION):
-                return odd(
+            if installation_id is None or not await inspector.exchange_exists(INSTALLATION):
+                return warning(
                     _CHECK,
-                    f"namespace {places.namespace!r} belongs to no store yet",
+                    f"namespace {endpoints.namespace!r} belongs to no store yet",
                     "start a scheduler or a supervisor",
                 )
-            said = await probe.exchange_differs(installation_exchange(installation_id))
+            mismatch = await inspector.exchange_differs(installation_exchange(installation_id))
     except (CommandError, StoreError):
         return None
-    if said is None:
-        return well(_CHECK, f"namespace {places.namespace!r} belongs to this store ({installation_id.hex})")
-    other = other_installation(said, installation_id) or "unknown"
-    sentence, _, do = describe_foreign_broker(places.namespace, other, installation_id).partition("; ")
-    return wrong(_CHECK, sentence, do)
+    if mismatch is None:
+        return ok(_CHECK, f"namespace {endpoints.namespace!r} belongs to this store ({installation_id.hex})")
+    other = other_installation(mismatch, installation_id) or "unknown"
+    sentence, _, do = describe_foreign_broker(endpoints.namespace, other, installation_id).partition("; ")
+    return failed(_CHECK, sentence, do)

@@ -11,12 +11,12 @@ from typing import Any, NamedTuple, cast
 
 from pydantic import ValidationError
 
-from warrener.scheduling.carried import Carried, Finding, Loss
-from warrener.scheduling.literal import literal
+from warrener.scheduling.import_result import ImportResult, ImportIssue, Loss
+from warrener.scheduling.template_escape import escape_placeholders
 from warrener_contracts.events import SchedulePutData
 from warrener_contracts.schedule_rules import CronRule, IntervalRule
 
-Names = Callable[[str], Sequence[str] | None]
+ArgumentNames = Callable[[str], Sequence[str] | None]
 """The names of a task's arguments, in their order; None: nobody knows the task."""
 
 _FIELDS: Mapping[str, tuple[int, int]] = {
@@ -32,39 +32,39 @@ _WORDS = {"day_of_week": _DAYS, "month_of_year": _MONTHS}
 _KNOWN_OPTIONS = frozenset({"queue"})
 
 
-class NotCarried(ValueError):
+class NotImportable(ValueError):
     """Why an entry cannot become a schedule."""
 
 
-class _When(NamedTuple):
+class _ConvertedRule(NamedTuple):
     rule: CronRule | IntervalRule
     note: str = ""
 
 
-def carried_over(
-    entries: Mapping[str, Any], *, timezone: str = "UTC", prefix: str = "", names_of: Names = lambda _: None
-) -> Carried:
+def import_schedules(
+    entries: Mapping[str, Any], *, timezone: str = "UTC", prefix: str = "", names_of: ArgumentNames = lambda _: None
+) -> ImportResult:
     """The schedules of these entries. Celery's crontab goes by `timezone`."""
-    schedules, wheres, findings = list[SchedulePutData](), list[str](), list[Finding]()
+    schedules, origins, issues = list[SchedulePutData](), list[str](), list[ImportIssue]()
     for name, entry in entries.items():
         notes = list[str]()
         try:
-            asked = _schedule(f"{prefix}{name}", entry, timezone, names_of, notes)
-        except NotCarried as error:
-            findings.append(Finding(name, Loss.LEFT_OUT, str(error)))
+            definition = _schedule(f"{prefix}{name}", entry, timezone, names_of, notes)
+        except NotImportable as error:
+            issues.append(ImportIssue(name, Loss.LEFT_OUT, str(error)))
             continue
-        schedules.append(asked)
-        wheres.append(name)
-        findings += [Finding(name, Loss.DIFFERS, note) for note in notes]
-    return Carried(tuple(schedules), tuple(wheres), tuple(findings))
+        schedules.append(definition)
+        origins.append(name)
+        issues += [ImportIssue(name, Loss.DIFFERS, note) for note in notes]
+    return ImportResult(tuple(schedules), tuple(origins), tuple(issues))
 
 
-def _schedule(name: str, said: Any, timezone: str, names_of: Names, notes: list[str]) -> SchedulePutData:
-    entry = _mapping(said)
+def _schedule(name: str, raw: Any, timezone: str, names_of: ArgumentNames, notes: list[str]) -> SchedulePutData:
+    entry = _mapping(raw)
     task = str(entry.get("task", ""))
     if entry.get("enabled") is False:
-        raise NotCarried("it is not enabled")
-    when = _readable(entry.get("schedule"))
+        raise NotImportable("it is not enabled")
+    when = _parse_rule(entry.get("schedule"))
     if when.note:
         notes.append(when.note)
     options = _mapping(entry.get("options"))
@@ -74,7 +74,7 @@ def _schedule(name: str, said: Any, timezone: str, names_of: Names, notes: list[
         "rule": when.rule,
         "timezone": timezone if isinstance(when.rule, CronRule) else "UTC",
         "job_type": task,
-        "arguments": literal(_arguments(task, entry, names_of)),
+        "arguments": escape_placeholders(_arguments(task, entry, names_of)),
         "queue": options.get("queue"),
     }
     try:
@@ -83,10 +83,10 @@ def _schedule(name: str, said: Any, timezone: str, names_of: Names, notes: list[
         raise _invalid(error) from None
 
 
-def _invalid(error: ValidationError) -> NotCarried:
+def _invalid(error: ValidationError) -> NotImportable:
     found = error.errors(include_url=False)[0]
     place = ".".join(map(str, found["loc"]))
-    return NotCarried(f"{place}: {found['msg']}, got {found['input']!r:.80}")
+    return NotImportable(f"{place}: {found['msg']}, got {found['input']!r:.80}")
 
 
 def _option(option: str, value: Any) -> str:
@@ -104,19 +104,19 @@ def _as_name(name: str) -> str:
     return ".".join(word.strip("-") or "x" for word in words)
 
 
-def _arguments(task: str, entry: Mapping[str, Any], names_of: Names) -> dict[str, Any]:
+def _arguments(task: str, entry: Mapping[str, Any], names_of: ArgumentNames) -> dict[str, Any]:
     kwargs = dict(_mapping(entry.get("kwargs")))
     args = list(entry.get("args") or ())
     if not args:
         return kwargs
     names = names_of(task)
     if names is None:
-        raise NotCarried(
+        raise NotImportable(
             f"positional arguments {args!r:.60}: nobody knows their names; give them as kwargs, or import "
             "from MODULE:app, where the task is known"
         )
     if len(names) < len(args) or set(names[: len(args)]) & kwargs.keys():
-        raise NotCarried(f"positional arguments {args!r:.60}: {task} takes {', '.join(names) or 'none'}")
+        raise NotImportable(f"positional arguments {args!r:.60}: {task} takes {', '.join(names) or 'none'}")
     return dict(zip(names, args, strict=False)) | kwargs
 
 
@@ -127,75 +127,75 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 # -- when --------------------------------------------------------------------------------------------------
 
 
-def _readable(said: Any) -> _When:
-    """The same as `_when`; what is none of Celery's is told like all that is not carried."""
+def _parse_rule(raw: Any) -> _ConvertedRule:
+    """The same as `_convert_rule`; what is none of Celery's is told like all that is not carried."""
     try:
-        return _when(said)
-    except NotCarried:
+        return _convert_rule(raw)
+    except NotImportable:
         raise
     except ValidationError as error:
         raise _invalid(error) from None
     except (TypeError, ValueError, OverflowError) as error:
-        raise NotCarried(f"expected a schedule of Celery's, got {said!r:.80}: {error}") from None
+        raise NotImportable(f"expected a schedule of Celery's, got {raw!r:.80}: {error}") from None
 
 
-def _when(said: Any) -> _When:
+def _convert_rule(raw: Any) -> _ConvertedRule:
     """Of what Celery takes as a schedule."""
-    if isinstance(said, bool) or said is None:
-        raise NotCarried(f"expected a schedule, got {said!r}")
-    if isinstance(said, int | float):
-        return _interval(timedelta(seconds=said))
-    if isinstance(said, timedelta):
-        return _interval(said)
-    if isinstance(said, Mapping):
-        return _of_json(cast("Mapping[str, Any]", said))
-    kind = type(said).__name__
+    if isinstance(raw, bool) or raw is None:
+        raise NotImportable(f"expected a schedule, got {raw!r}")
+    if isinstance(raw, int | float):
+        return _interval(timedelta(seconds=raw))
+    if isinstance(raw, timedelta):
+        return _interval(raw)
+    if isinstance(raw, Mapping):
+        return _of_json(cast("Mapping[str, Any]", raw))
+    kind = type(raw).__name__
     if kind == "crontab":
-        return _crontab({name: getattr(said, f"_orig_{name}") for name in _FIELDS})
+        return _crontab({name: getattr(raw, f"_orig_{name}") for name in _FIELDS})
     if kind == "solar":
-        raise NotCarried(f"solar({getattr(said, 'event', '?')}): there is no rule by the sun")
-    run_every = getattr(said, "run_every", None)
+        raise NotImportable(f"solar({getattr(raw, 'event', '?')}): there is no rule by the sun")
+    run_every = getattr(raw, "run_every", None)
     if isinstance(run_every, timedelta):
         return _interval(run_every)
-    raise NotCarried(f"expected crontab, a timedelta or seconds, got {kind}")
+    raise NotImportable(f"expected crontab, a timedelta or seconds, got {kind}")
 
 
-def _of_json(said: Mapping[str, Any]) -> _When:
-    if "solar" in said:
-        raise NotCarried("solar: there is no rule by the sun")
-    if "crontab" in said:
-        return _crontab(_mapping(said["crontab"]))
-    if said.keys() & _FIELDS.keys():
-        return _crontab(said)
-    if "every" in said:
-        return _interval(timedelta(**{str(said.get("period", "seconds")): said["every"]}))
-    raise NotCarried(f"expected crontab or every, got {', '.join(map(str, said)) or 'nothing'}")
+def _of_json(raw: Mapping[str, Any]) -> _ConvertedRule:
+    if "solar" in raw:
+        raise NotImportable("solar: there is no rule by the sun")
+    if "crontab" in raw:
+        return _crontab(_mapping(raw["crontab"]))
+    if raw.keys() & _FIELDS.keys():
+        return _crontab(raw)
+    if "every" in raw:
+        return _interval(timedelta(**{str(raw.get("period", "seconds")): raw["every"]}))
+    raise NotImportable(f"expected crontab or every, got {', '.join(map(str, raw)) or 'nothing'}")
 
 
-def _interval(every: timedelta) -> _When:
+def _interval(every: timedelta) -> _ConvertedRule:
     if every <= timedelta(0):
-        raise NotCarried(f"expected an interval, got {every}")
-    return _When(IntervalRule(every=every))
+        raise NotImportable(f"expected an interval, got {every}")
+    return _ConvertedRule(IntervalRule(every=every))
 
 
-def _crontab(said: Mapping[str, Any]) -> _When:
+def _crontab(raw: Mapping[str, Any]) -> _ConvertedRule:
     """Where both days are restricted Celery wants both, and cron either: that cannot be said."""
-    told = {name: _field(name, said.get(name, "*")) for name in _FIELDS}
-    if told["day_of_month"] != "*" and told["day_of_week"] != "*":
-        raise NotCarried(
+    fields_text = {name: _field(name, raw.get(name, "*")) for name in _FIELDS}
+    if fields_text["day_of_month"] != "*" and fields_text["day_of_week"] != "*":
+        raise NotImportable(
             "day_of_month and day_of_week: Celery wants both to match, a cron rule either; choose one of them"
         )
-    return _When(CronRule(expression=" ".join(told.values())))
+    return _ConvertedRule(CronRule(expression=" ".join(fields_text.values())))
 
 
-def _field(name: str, said: Any) -> str:
+def _field(name: str, raw: Any) -> str:
     """One field; ranges that go past the end (`22-2`), which cron does not know, are listed."""
-    if isinstance(said, str):
-        parts = said.replace(" ", "").split(",")
+    if isinstance(raw, str):
+        parts = raw.replace(" ", "").split(",")
         return ",".join(_part(name, part) for part in parts)
-    if isinstance(said, Iterable):
-        return ",".join(str(one) for one in sorted(cast("Iterable[int]", said)))
-    return str(said)
+    if isinstance(raw, Iterable):
+        return ",".join(str(one) for one in sorted(cast("Iterable[int]", raw)))
+    return str(raw)
 
 
 def _part(name: str, part: str) -> str:

@@ -14,27 +14,27 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from warrener.exits import CommandError
-from warrener.scheduling.celery_beat import Names
+from warrener.errors import CommandError
+from warrener.scheduling.celery_beat import ArgumentNames
 
 _SETTINGS = ("beat_schedule", "CELERY_BEAT_SCHEDULE", "CELERYBEAT_SCHEDULE")
 _ZONES = ("timezone", "CELERY_TIMEZONE")
 
 
-def _nobody(_: str) -> None:
+def _no_names(_: str) -> None:
     return None
 
 
 @dataclass(frozen=True, slots=True)
-class Beat:
+class BeatSchedule:
     """A beat schedule as it was found."""
 
     entries: Mapping[str, Any]
     timezone: str | None = None
-    names_of: Names = _nobody
+    names_of: ArgumentNames = _no_names
 
 
-def of_json(path: Path) -> Beat:
+def read_json(path: Path) -> BeatSchedule:
     """A JSON object of entries, or one with `beat_schedule` and `timezone`. Raises CommandError."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
@@ -42,13 +42,13 @@ def of_json(path: Path) -> Beat:
         raise CommandError(f"expected a JSON object of beat entries in {path}, got: {error}") from error
     if not isinstance(found, dict):
         raise CommandError(f"expected a JSON object of beat entries in {path}, got {found!r:.60}")
-    told = cast("dict[str, Any]", found)
-    if not any(name in told for name in _SETTINGS):
-        return Beat(told)
-    return _of_settings(told, str(path))
+    document = cast("dict[str, Any]", found)
+    if not any(name in document for name in _SETTINGS):
+        return BeatSchedule(document)
+    return _of_settings(document, str(path))
 
 
-def of_python(target: str) -> Beat:
+def load_python(target: str) -> BeatSchedule:
     """`MODULE:app`, `MODULE` or `FILE.py`: an app, or settings by their usual names. Raises CommandError."""
     if target.endswith(".py"):
         return _of_settings(_run(target), target)
@@ -92,7 +92,7 @@ def _is_app(value: Any) -> bool:
     return hasattr(value, "conf") and hasattr(value, "tasks") and hasattr(value.conf, "beat_schedule")
 
 
-def _of_app(app: Any, target: str) -> Beat:
+def _of_app(app: Any, target: str) -> BeatSchedule:
     settings = {"beat_schedule": app.conf.beat_schedule, "timezone": app.conf.timezone}
     found = _of_settings(settings, target)
 
@@ -100,12 +100,12 @@ def _of_app(app: Any, target: str) -> Beat:
         known = app.tasks.get(task)
         return None if known is None else list(inspect.signature(known.run).parameters)
 
-    return Beat(found.entries, found.timezone, names_of)
+    return BeatSchedule(found.entries, found.timezone, names_of)
 
 
-def _of_settings(settings: Mapping[str, Any], target: str) -> Beat:
+def _of_settings(settings: Mapping[str, Any], target: str) -> BeatSchedule:
     entries = next((settings[name] for name in _SETTINGS if settings.get(name)), None)
     if not isinstance(entries, Mapping):
         raise CommandError(f"expected a mapping {' or '.join(_SETTINGS)} in {target}, got {entries!r:.60}")
     zone = next((settings[name] for name in _ZONES if settings.get(name)), None)
-    return Beat(cast("Mapping[str, Any]", entries), None if zone is None else str(zone))
+    return BeatSchedule(cast("Mapping[str, Any]", entries), None if zone is None else str(zone))

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from pydantic import ValidationError
 
-from warrener.scheduling.carried import Carried, Finding, Loss
-from warrener.scheduling.literal import literal
+from warrener.scheduling.import_result import ImportResult, ImportIssue, Loss
+from warrener.scheduling.template_escape import escape_placeholders
 from warrener_contracts.events import SchedulePutData
 from warrener_contracts.schedule_rules import CronRule
 
@@ -31,8 +31,8 @@ class _Reader:
     variables: dict[str, str] = field(default_factory=dict[str, str])
     names: dict[str, int] = field(default_factory=dict[str, int])
     schedules: list[SchedulePutData] = field(default_factory=list[SchedulePutData])
-    wheres: list[str] = field(default_factory=list[str])
-    findings: list[Finding] = field(default_factory=list[Finding])
+    origins: list[str] = field(default_factory=list[str])
+    issues: list[ImportIssue] = field(default_factory=list[ImportIssue])
 
     def line(self, number: int, line: str) -> None:
         text = line.strip()
@@ -42,12 +42,12 @@ class _Reader:
         if variable := _VARIABLE.match(line):
             self._variable(where, _unquoted(variable["name"]), _unquoted(variable["value"]))
         elif (found := _MACRO.match(line) or _FIELDS.match(line)) is None:
-            self._find(
+            self._add_issue(
                 where, Loss.LEFT_OUT, f"expected five fields or a macro, and a command, got {text!r:.80}"
             )
         elif found["when"].lower() == "@reboot":
             why = "@reboot: it is no time; run the job where the machine or the agent starts"
-            self._find(where, Loss.LEFT_OUT, why)
+            self._add_issue(where, Loss.LEFT_OUT, why)
         else:
             self._entry(where, found["when"], found["rest"])
 
@@ -57,14 +57,14 @@ class _Reader:
         elif name == "MAILTO":
             if value:
                 why = f"MAILTO={value}: nobody is mailed; a ladder of the escalation says whom a death alerts"
-                self._find(where, Loss.DIFFERS, why)
+                self._add_issue(where, Loss.DIFFERS, why)
         elif name == "SHELL":
             if value not in _SHELLS:
-                self._find(
+                self._add_issue(
                     where, Loss.DIFFERS, f"SHELL={value}: the job type {self.job_type} says which shell"
                 )
         elif name == "RANDOM_DELAY":
-            self._find(where, Loss.DIFFERS, f"RANDOM_DELAY={value}: choose a jitter")
+            self._add_issue(where, Loss.DIFFERS, f"RANDOM_DELAY={value}: choose a jitter")
         else:
             self.variables[name] = value
 
@@ -72,26 +72,26 @@ class _Reader:
         if self.system:
             user, _, rest = rest.partition(" ")
             if not rest.strip():
-                return self._find(where, Loss.LEFT_OUT, f"expected a user and a command, got {user!r}")
-            self._find(where, Loss.DIFFERS, f"it ran as {user}: now it runs as the agent's user")
+                return self._add_issue(where, Loss.LEFT_OUT, f"expected a user and a command, got {user!r}")
+            self._add_issue(where, Loss.DIFFERS, f"it ran as {user}: now it runs as the agent's user")
         command, stdin = _percent(rest.strip())
         try:
-            asked = SchedulePutData(
+            definition = SchedulePutData(
                 name=self._name(command),
                 rule=CronRule(expression=" ".join(when.split())),
                 timezone=self.timezone,
                 job_type=self.job_type,
-                arguments={"command": literal(_script(command, stdin, self.variables))},
+                arguments={"command": escape_placeholders(_script(command, stdin, self.variables))},
             )
         except ValidationError as error:
             found = error.errors(include_url=False)[0]
-            return self._find(where, Loss.LEFT_OUT, f"{'.'.join(map(str, found['loc']))}: {found['msg']}")
-        self.schedules.append(asked)
-        self.wheres.append(where)
+            return self._add_issue(where, Loss.LEFT_OUT, f"{'.'.join(map(str, found['loc']))}: {found['msg']}")
+        self.schedules.append(definition)
+        self.origins.append(where)
         return None
 
-    def _find(self, where: str, loss: Loss, why: str) -> None:
-        self.findings.append(Finding(where, loss, why))
+    def _add_issue(self, where: str, loss: Loss, why: str) -> None:
+        self.issues.append(ImportIssue(where, loss, why))
 
     def _name(self, command: str) -> str:
         """From the name of the program, so that it is the same when the file is read again."""
@@ -102,14 +102,14 @@ class _Reader:
         return f"{self.prefix}.{word}" if number == 1 else f"{self.prefix}.{word}-{number}"
 
 
-def carried_over(
+def import_schedules(
     text: str, *, job_type: str, timezone: str = "UTC", prefix: str = "crontab", system: bool = False
-) -> Carried:
+) -> ImportResult:
     """The schedules of a crontab, of a user or (`system`) with a user in each line."""
     reader = _Reader(job_type, timezone, prefix, system)
     for number, line in enumerate(text.splitlines(), start=1):
         reader.line(number, line)
-    return Carried(tuple(reader.schedules), tuple(reader.wheres), tuple(reader.findings))
+    return ImportResult(tuple(reader.schedules), tuple(reader.origins), tuple(reader.issues))
 
 
 def _percent(text: str) -> tuple[str, str | None]:

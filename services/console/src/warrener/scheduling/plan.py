@@ -9,7 +9,7 @@ from warrener_contracts.events import SchedulePutData
 from warrener_contracts.json_safety import is_object
 
 
-class Action(StrEnum):
+class PlanAction(StrEnum):
     """What becomes of one schedule."""
 
     ADD = "add"
@@ -18,7 +18,7 @@ class Action(StrEnum):
     UNCHANGED = "unchanged"
 
 
-class Difference(NamedTuple):
+class FieldChange(NamedTuple):
     """One field that differs; None: it is not said."""
 
     field: str
@@ -27,25 +27,25 @@ class Difference(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class PlanStep:
     """One schedule of the plan."""
 
     name: str
-    action: Action
+    action: PlanAction
     wanted: SchedulePutData | None = None
-    differs: tuple[Difference, ...] = ()
+    differs: tuple[FieldChange, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     """All of them, by name."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[PlanStep, ...]
 
     @property
-    def to_do(self) -> list[Step]:
+    def to_do(self) -> list[PlanStep]:
         """Those that change something."""
-        return [step for step in self.steps if step.action is not Action.UNCHANGED]
+        return [step for step in self.steps if step.action is not PlanAction.UNCHANGED]
 
     @property
     def puts(self) -> list[SchedulePutData]:
@@ -55,47 +55,47 @@ class Plan:
     @property
     def removed(self) -> list[str]:
         """The names of those that go."""
-        return [step.name for step in self.to_do if step.action is Action.REMOVE]
+        return [step.name for step in self.to_do if step.action is PlanAction.REMOVE]
 
-    def count(self, action: Action) -> int:
+    def count(self, action: PlanAction) -> int:
         """How many schedules this becomes of."""
         return sum(step.action is action for step in self.steps)
 
 
-def plan_of(
+def make_plan(
     wanted: Sequence[SchedulePutData],
-    held: Mapping[str, SchedulePutData],
+    current: Mapping[str, SchedulePutData],
     *,
     owner: str | None = None,
     prune: bool = False,
 ) -> Plan:
     """How to come from what is held to what is wanted. With `prune`, what bears the owner's label and is
     wanted no more goes; what bears none, or another one, never does."""
-    steps = [_step(asked, held.get(asked.name)) for asked in wanted]
+    steps = [_step(definition, current.get(definition.name)) for definition in wanted]
     if prune and owner is not None:
-        names = {asked.name for asked in wanted}
+        names = {definition.name for definition in wanted}
         steps += [
-            Step(name, Action.REMOVE)
-            for name, asked in held.items()
-            if asked.owner == owner and name not in names
+            PlanStep(name, PlanAction.REMOVE)
+            for name, definition in current.items()
+            if definition.owner == owner and name not in names
         ]
     return Plan(tuple(sorted(steps, key=lambda step: step.name)))
 
 
-def _step(wanted: SchedulePutData, held: SchedulePutData | None) -> Step:
-    if held is None:
-        return Step(wanted.name, Action.ADD, wanted)
-    before, after = _flat(_told(held)), _flat(_told(wanted))
+def _step(wanted: SchedulePutData, current: SchedulePutData | None) -> PlanStep:
+    if current is None:
+        return PlanStep(wanted.name, PlanAction.ADD, wanted)
+    before, after = _flat(_as_dict(current)), _flat(_as_dict(wanted))
     differs = tuple(
-        Difference(key, before.get(key), after.get(key))
+        FieldChange(key, before.get(key), after.get(key))
         for key in sorted(before.keys() | after.keys())
         if before.get(key) != after.get(key)
     )
-    return Step(wanted.name, Action.CHANGE if differs else Action.UNCHANGED, wanted, differs)
+    return PlanStep(wanted.name, PlanAction.CHANGE if differs else PlanAction.UNCHANGED, wanted, differs)
 
 
-def _told(asked: SchedulePutData) -> dict[str, Any]:
-    return asked.model_dump(mode="json", exclude_none=True, exclude={"reply_to"})
+def _as_dict(definition: SchedulePutData) -> dict[str, Any]:
+    return definition.model_dump(mode="json", exclude_none=True, exclude={"reply_to"})
 
 
 def _flat(value: Mapping[str, Any], path: str = "") -> dict[str, Any]:

@@ -4,20 +4,20 @@ import asyncio
 import contextlib
 
 from warrener.up.folder import DataFolder
-from warrener.up.voice import Voice
+from warrener.up.output import ConsoleOutput
 from warrener_runtime.backoff import ExponentialBackoff
 from warrener_runtime.servers import PrivateRabbitMQ, ServerError
 
 _LOOK_EVERY = 0.5  # seconds
 
 
-class Broker:
+class PrivateBroker:
     """A RabbitMQ node that nobody else uses. It keeps its port, as its data belongs to it."""
 
-    def __init__(self, folder: DataFolder, voice: Voice) -> None:
+    def __init__(self, folder: DataFolder, output: ConsoleOutput) -> None:
         self._node = PrivateRabbitMQ(folder.broker, folder.broker_port())
-        folder.keep_broker_port(self._node.port)
-        self._voice = voice
+        folder.save_broker_port(self._node.port)
+        self._output = output
 
     @property
     def url(self) -> str:
@@ -36,13 +36,13 @@ class Broker:
             await asyncio.sleep(_LOOK_EVERY)
             if self._node.running:
                 continue
-            self._voice.event("died", "died; starting it again, with all it has kept", of="broker")
+            self._output.event("died", "died; starting it again, with all it has kept", source="broker")
             try:
                 await asyncio.to_thread(self._node.start)
-                self._voice.event("started", "is back", of="broker")
+                self._output.event("started", "is back", source="broker")
                 backoff.succeeded()
             except ServerError as error:
-                self._voice.event("failed", str(error), of="broker")
+                self._output.event("failed", str(error), source="broker")
                 await asyncio.sleep(backoff.failed())
 
     async def stop(self, *, hurry: bool) -> None:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from warrener.exits import CommandError
+from warrener.errors import CommandError
 from warrener_runtime.bus.namespace import DEFAULT_NAMESPACE
 
 DEFAULT_FOLDER = ".warrener"
@@ -106,6 +106,6 @@ class DataFolder:
         except (FileNotFoundError, ValueError):
             return None
 
-    def keep_broker_port(self, port: int) -> None:
+    def save_broker_port(self, port: int) -> None:
         """Remember it for the next time."""
         self._port.write_text(str(port), encoding="ascii")

@@ -26,7 +26,7 @@ _LEFT_OUT = frozenset(
 class LogLine:
     """A record of a service's log, or a line that a handler printed."""
 
-    told: str
+    message: str
     level: str = "print"
     facts: Mapping[str, Any] = field(default_factory=dict[str, Any])
     more: tuple[str, ...] = ()

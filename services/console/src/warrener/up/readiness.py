@@ -7,7 +7,7 @@ import urllib.request
 from collections.abc import Sequence
 from datetime import datetime
 
-from warrener.up.child import Child
+from warrener.up.supervised_process import SupervisedProcess
 from warrener_store import StateStore, StoreError
 from warrener_store.rows import AgentRow, JobTypeRow
 
@@ -15,13 +15,13 @@ _LOOK_EVERY = 0.2  # seconds
 _ANSWER_WITHIN = 20.0  # longer than a service takes to ask all its checks
 
 
-async def until_ready(child: Child) -> None:
+async def wait_until_ready(child: SupervisedProcess) -> None:
     """Until the member's /ready says yes."""
-    while await asyncio.to_thread(trouble_of, child) is not None:  # noqa: ASYNC110 - no event of ours tells
+    while await asyncio.to_thread(not_ready_reason, child) is not None:  # noqa: ASYNC110 - no event of ours tells
         await asyncio.sleep(_LOOK_EVERY)
 
 
-def trouble_of(child: Child) -> str | None:
+def not_ready_reason(child: SupervisedProcess) -> str | None:
     """What keeps the member from being ready; None if it is."""
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{child.health_port}/ready", timeout=_ANSWER_WITHIN):
@@ -38,10 +38,10 @@ def _checks(body: bytes) -> str:
         checks: dict[str, str] = json.loads(body).get("checks", {})
     except ValueError:
         return "is not ready"
-    return "; ".join(f"{name}: {told}" for name, told in checks.items() if told != "ok") or "is not ready"
+    return "; ".join(f"{name}: {status}" for name, status in checks.items() if status != "ok") or "is not ready"
 
 
-async def until_announced(store: StateStore, agents: Sequence[Child], since: datetime) -> list[JobTypeRow]:
+async def wait_for_job_types(store: StateStore, agents: Sequence[SupervisedProcess], since: datetime) -> list[JobTypeRow]:
     """Until every agent is known and its job types too; returns those."""
     while True:
         try:
@@ -49,14 +49,14 @@ async def until_announced(store: StateStore, agents: Sequence[Child], since: dat
             types = list((await store.job_types()).values())
         except StoreError:
             known, types = [], []
-        ours = ours_of(known, [agent.pid for agent in agents], since)
+        ours = own_agents(known, [agent.pid for agent in agents], since)
         announced = announced_since(types, since)
         if len(ours) == len(agents) and announced:
             return announced
         await asyncio.sleep(_LOOK_EVERY)
 
 
-def ours_of(known: Sequence[AgentRow], pids: Sequence[int | None], since: datetime) -> list[AgentRow]:
+def own_agents(known: Sequence[AgentRow], pids: Sequence[int | None], since: datetime) -> list[AgentRow]:
     """The agents that are our processes: a process id alone may be an older one's."""
     return [row for row in known if row.pid in pids and row.last_seen_at >= since]
 

@@ -1,0 +1,174 @@
+"""Dead letters, their causes and the campaigns over them, for people."""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from warrener.render.screen import jsonable
+from warrener.render.states import end_text, id_text
+from warrener.render.tables import one_line, table
+from warrener.render.times import ago, clock
+from warrener_contracts.events import ErrorInfo
+from warrener_store.dead_letters import CampaignRow, CampaignState, DeadLetterGroup
+from warrener_store.rows import AttemptRow, DeadLetter, DeadLetterState
+
+_BAD = frozenset({DeadLetterState.DIED_AGAIN, DeadLetterState.DIED, DeadLetterState.REFUSED})
+_REDRIVE_SIGNS = {
+    CampaignState.CANARY: ("◐", "live"),
+    CampaignState.ROLLING: ("◐", "live"),
+    CampaignState.STOPPED: ("✗", "bad"),
+    CampaignState.DONE: ("●", "good"),
+}
+
+
+def dead_letters_table(rows: Iterable[DeadLetter], now: datetime, *, wide: bool = True) -> Table:
+    """Dead letters, one a line."""
+    made = table("job", "type", "cause", "attempts", "died", "state", "why", right=("attempts",))
+    for row in rows:
+        made.add_row(
+            id_text(row.job_id, wide=wide),
+            row.job_type,
+            row.fingerprint or "-",
+            str(row.attempts),
+            Text(ago(row.died_at, now), style="soft"),
+            dead_letter_state(row.state),
+            Text(_why(row), style="bad"),
+        )
+    return made
+
+
+def causes_table(groups: Iterable[DeadLetterGroup], now: datetime) -> Table:
+    """Causes, one a line, with one example each."""
+    made = table("cause", "type", "letters", "first", "last", "example", "why", right=("letters",))
+    for group in groups:
+        made.add_row(
+            Text(group.fingerprint or "-", style="key"),
+            group.job_type,
+            f"{group.dead_letters:,}",
+            Text(ago(group.first_died_at, now), style="soft"),
+            Text(ago(group.last_died_at, now), style="soft"),
+            id_text(group.example.job_id, wide=False),
+            Text(_why(group.example), style="bad"),
+        )
+    return made
+
+
+def dead_letter_state(state: DeadLetterState) -> Text:
+    """What has been done about it."""
+    style = "bad" if state in _BAD else "good" if state is DeadLetterState.SUCCEEDED else "soft"
+    return Text(state.value, style=style)
+
+
+def dead_letter_page(dead_letter: DeadLetter, attempts: Sequence[AttemptRow], origin: DeadLetter | None) -> Group:
+    """What a person needs to understand a death, beside the page of its job."""
+    parts: list[RenderableType] = [Text("\ndead letter", style="soft")]
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    grid.add_column(style="soft")
+    grid.add_column()
+    grid.add_row("cause", dead_letter.fingerprint or "it died before causes had names")
+    grid.add_row("reason", dead_letter.reason)
+    grid.add_row("state", dead_letter_state(dead_letter.state))
+    if dead_letter.note:
+        grid.add_row("note", dead_letter.note)
+    if dead_letter.redriven_as:
+        grid.add_row("asked again as", id_text(dead_letter.redriven_as))
+    if origin:
+        grid.add_row("in place of", id_text(origin.job_id))
+    if dead_letter.campaign_id:
+        grid.add_row("campaign", id_text(dead_letter.campaign_id))
+    parts.append(Padding(grid, (0, 0, 0, 2), expand=False))
+    parts += _errors(attempts)
+    parts.append(Text(f"\n  {next_action(dead_letter)}"))
+    return Group(*parts)
+
+
+def next_action(dead_letter: DeadLetter) -> str:
+    """What a person may do about it, or who does something."""
+    end = str(dead_letter.job_id)[-8:]
+    match dead_letter.state:
+        case DeadLetterState.OPEN | DeadLetterState.REOPENED | DeadLetterState.REFUSED:
+            return (
+                f"mend the cause, then: warrener dead redrive {end} --dry-run; "
+                f'or: warrener dead drop {end} --reason "…"'
+            )
+        case DeadLetterState.CLAIMED:
+            return "a campaign asks for it again: warrener dead campaigns"
+        case DeadLetterState.REQUEUED:
+            return f"asked for again: warrener job {str(dead_letter.redriven_as)[-8:]}"
+        case DeadLetterState.DIED_AGAIN | DeadLetterState.DIED:
+            successor = str(dead_letter.redriven_as)[-8:]
+            return f"it died again, and has another dead letter: warrener dead show {successor}"
+        case _:
+            return f"nothing: it is {dead_letter.state.value}"
+
+
+def _errors(attempts: Sequence[AttemptRow]) -> Iterable[RenderableType]:
+    """Each attempt that went wrong; a stack that has been shown is not shown again."""
+    shown: dict[str, int] = {}
+    for attempt in attempts:
+        if attempt.error is None:
+            continue
+        yield Text.assemble(
+            (f"\nattempt {attempt.attempt} ", "soft"),
+            end_text(attempt.end),
+            (f" {attempt.agent_id or ''}", "soft"),
+        )
+        yield Padding(_error(attempt.error, attempt.attempt, shown), (0, 0, 0, 2), expand=False)
+
+
+def _error(error: ErrorInfo, number: int, shown: dict[str, int]) -> Text:
+    text = Text.assemble((f"{error.type}: ", "bad"), error.message)
+    if error.stack:
+        first = shown.setdefault(error.stack, number)
+        text.append(
+            "\n" + error.stack.rstrip() if first == number else f"\n(the stack of attempt {first})",
+            style="soft",
+        )
+    for name, value in jsonable(error).items():
+        if name.startswith("flight") and value:
+            text.append(f"\n{name.replace('_', ' ')}: {value}", style="soft")
+    return text
+
+
+def redrive_line(row: CampaignRow) -> Text:
+    """`◐ rolling  812 succeeded  20 asked`."""
+    sign, style = _REDRIVE_SIGNS[row.state]
+    counts = "  ".join(f"{count:,} {state}" for state, count in row.counts.items() if count)
+    return Text.assemble((f"{sign} {row.state.value}", style), f"  {counts}")
+
+
+def redrives_table(rows: Iterable[CampaignRow], now: datetime) -> Table:
+    """Campaigns, one a line."""
+    made = table("campaign", "kind", "asked", "by", "state", "why")
+    for row in rows:
+        made.add_row(
+            id_text(row.campaign_id, wide=False),
+            row.kind.value.replace("_", " "),
+            Text(ago(row.asked_at, now), style="soft"),
+            row.asked_by,
+            redrive_line(row),
+            Text(one_line(row.why or row.reason), style="soft"),
+        )
+    return made
+
+
+def redrive_page(row: CampaignRow) -> Group:
+    """One campaign: what was asked for, how far it is, and who did what when."""
+    journal = table("when", "who", "what")
+    for entry in row.journal:
+        journal.add_row(clock(entry.at), entry.by, Text(one_line(entry.what)))
+    request = {name: value for name, value in row.told.items() if value not in (None, [], {}, "", False)}
+    return Group(
+        Text.assemble(redrive_line(row), "  ", id_text(row.campaign_id)),
+        *([Text(f"  {row.why}", style="bad")] if row.why else []),
+        Padding(Text(f"{request}", style="soft"), (0, 0, 1, 2)),
+        Padding(journal, (0, 0, 0, 2), expand=False),
+    )
+
+
+def _why(row: DeadLetter) -> str:
+    return one_line(f"{row.error.type}: {row.error.message}" if row.error else row.reason)

@@ -1,0 +1,25 @@
+"""`python -m warrener.up.die_with_parent PARENT COMMAND…`: becomes COMMAND, and dies with the process PARENT.
+
+`up` may be killed without a chance to stop anything; the kernel then kills what it started. Being killed is
+safe for every service (guarantee G9). Linux alone knows how; elsewhere the services outlive a killed `up`.
+"""
+
+import ctypes
+import os
+import signal
+import sys
+
+_PR_SET_PDEATHSIG = 1
+
+
+def main(parent: int, command: list[str]) -> None:
+    """Never returns."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:  # it died before we could ask
+            os._exit(1)
+    os.execv(command[0], command)  # noqa: S606 - our own service
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), sys.argv[2:])

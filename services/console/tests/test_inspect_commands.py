@@ -1,0 +1,154 @@
+"""Questions go to the store: lists and pages, for people and for machines."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from typer.testing import Result
+
+from warrener_contracts.events import ErrorInfo, ErrorKind
+from warrener_runtime.settings import mask
+from warrener_store import open_store
+from warrener_store.parked import ParkedMessage
+from warrener_store.rows import AgentRow, JobRow
+from warrener_store.testing import NOON, died, queued_job, raised_case, running_job, succeeded
+
+Run = Callable[..., Result]
+ERROR = ErrorInfo(kind=ErrorKind.ERROR, type="ValueError", message="7 columns", stack="File x")
+
+
+@pytest.fixture
+def jobs(store_url: str) -> dict[str, JobRow]:
+    """A running, a succeeded and a dead job, an agent and a parked message."""
+    rows = {"running": running_job(), "done": queued_job(), "dead": queued_job(job_type="mail.send")}
+
+    async def fill() -> None:
+        store = open_store(store_url)
+        await store.start()
+        await store.insert_jobs(list(rows.values()))
+        await store.save_jobs([succeeded(rows["done"], {"rows": 842}), died(rows["dead"], ERROR)])
+        await store.put_agents([_agent()])
+        await store.park([_parked()])
+        await store.escalations.raise_cases([raised_case(job_type="bank.pay")])
+        await store.close()
+
+    asyncio.run(fill())
+    return rows
+
+
+def _agent() -> AgentRow:
+    return AgentRow(
+        agent_id="a1",
+        host="h",
+        pid=1,
+        queues=("default",),
+        slots=10,
+        running=1,
+        draining=False,
+        started_at=NOON,
+        last_seen_at=NOON,
+    )
+
+
+def _parked() -> ParkedMessage:
+    return ParkedMessage(
+        parked_id=str(uuid4()),
+        queue="warrener.requests",
+        reason="not_json",
+        detail="expected JSON",
+        content_type=None,
+        body=b"\xff{",
+        parked_at=NOON,
+    )
+
+
+def test_jobs_for_people(run: Run, store_url: str, jobs: dict[str, JobRow]) -> None:
+    result = run("jobs", "--store", store_url)
+    assert result.exit_code == 0
+    assert all(str(row.job_id) in result.stdout for row in jobs.values())
+    assert "ValueError: 7 columns" in result.stdout
+
+
+def test_jobs_for_machines_are_one_document(run: Run, store_url: str, jobs: dict[str, JobRow]) -> None:
+    result = run("jobs", "--json", "--state", "dead", "--type", "mail.send", "--store", store_url)
+    rows = json.loads(result.stdout)
+    assert [row["job_id"] for row in rows] == [str(jobs["dead"].job_id)]
+    assert rows[0]["error"]["message"] == "7 columns"
+
+
+def test_one_job_by_the_end_of_its_id(run: Run, store_url: str, jobs: dict[str, JobRow]) -> None:
+    end = str(jobs["dead"].job_id)[-10:]
+    result = run("job", end, "--json", "--store", store_url)
+    page = json.loads(result.stdout)
+    assert page["attempts"][0]["end"] == "failed"
+    assert page["next"].startswith("nothing")
+    assert "✗ dead" in run("job", end, "--store", store_url).stdout
+
+
+def test_waiting_for_a_finished_job_ends_with_its_exit_code(
+    run: Run, store_url: str, jobs: dict[str, JobRow]
+) -> None:
+    assert run("job", str(jobs["done"].job_id), "--wait", "--store", store_url).exit_code == 0
+    assert run("job", str(jobs["dead"].job_id), "--wait", "--store", store_url).exit_code == 4
+
+
+def test_a_job_that_nobody_knows(run: Run, store_url: str) -> None:
+    result = run("job", str(uuid4()), "--store", store_url)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "no scheduler has accepted it yet" in result.stderr
+
+
+def test_the_other_lists(run: Run, store_url: str, jobs: dict[str, JobRow]) -> None:
+    assert jobs
+    where = ("--store", store_url)
+    assert "ValueError: 7 columns" in run("dead", *where).stdout
+    assert "not_json" in run("parked", *where).stdout
+    assert json.loads(run("parked", "--json", *where).stdout)[0]["body_base64"] == "/3s="
+    assert "a1" in run("agents", "--all", *where).stdout
+    assert json.loads(run("types", "--json", *where).stdout) == []
+    assert "bank.pay" in run("escalation", "list", *where).stdout
+    assert json.loads(run("escalation", "list", "--all", "--json", *where).stdout)[0]["times"] == 1
+
+
+def test_an_empty_list_shows_what_to_do_and_is_valid_json(run: Run, store_url: str) -> None:
+    result = run("jobs", "--store", store_url)
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert "warrener request" in result.stderr
+    assert json.loads(run("jobs", "--json", "--store", store_url).stdout) == []
+
+
+def test_migrate_may_be_repeated(run: Run, empty_store_url: str) -> None:
+    where = ("--store", empty_store_url)
+    before = run("jobs", *where)
+    assert before.exit_code == 3
+    assert before.stderr.count("run `warrener migrate`") == 1
+    for _ in range(2):
+        result = run("migrate", *where, "--json")
+        assert json.loads(result.stdout) == {"migrated": mask(empty_store_url)}
+    assert run("jobs", *where).exit_code == 0
+
+
+def test_migrate_makes_the_folder_that_up_would_make_and_no_other(run: Run, here: Path) -> None:
+    assert run("migrate").exit_code == 0
+    assert run("jobs").exit_code == 0
+    assert (here / ".warrener" / ".gitignore").exists()
+    result = run("migrate", "--store", "sqlite:///elsewhere/state.db")
+    assert result.exit_code == 1
+    assert "expected a folder elsewhere" in result.stderr
+
+
+def test_migrate_reports_a_folder_that_it_cannot_write(run: Run) -> None:
+    result = run("migrate", "--store", "sqlite:////proc/state.db")  # nobody may, root as little
+    assert result.exit_code == 1
+    assert "expected to write in folder /proc" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_a_case_that_is_not_there_cannot_be_acknowledged(run: Run, store_url: str) -> None:
+    result = run("escalation", "ack", "3f9a", "--store", store_url)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "expected one open case whose fingerprint begins with '3f9a', got none" in result.stderr
+    assert "warrener escalation list" in result.stderr

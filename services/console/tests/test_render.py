@@ -1,0 +1,214 @@
+"""How times, states and jobs are said."""
+
+from dataclasses import replace
+from datetime import timedelta
+from io import StringIO
+
+import pytest
+from rich.console import Console
+
+from warrener.render.flight import flight_text
+from warrener.render.job_page import job_page, localize_times
+from warrener.render.next_step import next_step
+from warrener.render.policy import retries_text
+from warrener.render.screen import THEME
+from warrener.render.tables import jobs_table
+from warrener.render.times import ago, span
+from warrener_contracts.events import ErrorInfo, ErrorKind, FlightRecord
+from warrener_contracts.policy import Backoff, JobPolicy
+from warrener_contracts.states import JobState
+from warrener_store.rows import AttemptEnd, JobRow
+from warrener_store.testing import NOON, after, attempt_of, queued_job, running_job, waiting_job
+
+
+@pytest.mark.parametrize(
+    ("seconds", "expected"),
+    [
+        (0.31, "0.3 s"),
+        (42, "42 s"),
+        (60, "1 min"),
+        (185, "3 min 5 s"),
+        (7800, "2 h 10 min"),
+        (3600, "1 h"),
+        (3605, "1 h"),
+        (4 * 86400 + 3 * 3600, "4 d 3 h"),
+    ],
+)
+def test_a_span_has_at_most_two_units(seconds: float, expected: str) -> None:
+    assert span(timedelta(seconds=seconds)) == expected
+
+
+def test_a_moment_is_before_or_after_now() -> None:
+    assert ago(after(-90), NOON) == "1 min 30 s ago"
+    assert ago(after(20), NOON) == "in 20 s"
+    assert ago(NOON, NOON) == "now"
+
+
+def test_what_happens_next_is_shown_for_every_state() -> None:
+    over = {"wake_at": None, "finished_at": NOON}
+    jobs: list[tuple[JobRow, str]] = [
+        (waiting_job(due_at=after(30)), "the scheduler dispatches it in 30 s"),
+        (waiting_job(due_at=None), "the scheduler plans it"),
+        (queued_job(), "the next free agent of queue default takes attempt 1"),
+        (queued_job(state=JobState.RETRYING, attempt=2, due_at=after(5)), "attempt 2 in 5.0 s"),
+        (
+            queued_job(state=JobState.RETRYING, attempt=2, failures=1, due_at=after(5)),
+            "attempt 2 of at most 5 in 5.0 s",
+        ),
+        (running_job(), "if it fails: then tried again"),
+        (running_job(policy=JobPolicy(max_attempts=1)), "if it fails: then it is dead"),
+        (running_job(cancel_reason="wrong file"), "told to stop it (wrong file)"),
+        (queued_job(deadline_at=after(60)), "it expires in 1 min"),
+        (queued_job(dispatched_at=None), "its queue has not taken it yet"),
+        (queued_job(state=JobState.SUCCEEDED, **over), "nothing: it is over"),
+        (queued_job(state=JobState.DEAD, **over), "kept among the dead letters"),
+    ]
+    for job, page in jobs:
+        assert page in next_step(job, NOON), job.state
+    assert {job.state for job, _ in jobs} >= set(JobState) - {JobState.CANCELLED, JobState.EXPIRED}
+
+
+def test_a_running_job_shows_when_its_agent_was_seen() -> None:
+    assert "its agent was seen 2.0 s ago; if it fails" in next_step(running_job(), NOON, seen=after(-2))
+    assert "1 min ago: the supervisor gives the job to another" in next_step(
+        running_job(), NOON, seen=after(-60)
+    )
+
+
+def test_a_job_in_a_full_queue_shows_since_when() -> None:
+    text = next_step(queued_job(dispatched_at=None), NOON, refusing_since=after(-60))
+    assert "queue default takes no messages since" in text
+    assert "1 min ago: it is full or without a quorum" in text
+
+
+def printed(what: object, width: int = 160) -> str:
+    paper = StringIO()
+    screen = Console(width=width, file=paper, theme=THEME)
+    screen.print(what)
+    return paper.getvalue()
+
+
+def test_a_page_shows_everything_about_a_job() -> None:
+    error = ErrorInfo(
+        kind=ErrorKind.ERROR, type="ValueError", message="7 columns", stack="File x\nValueError: 7 columns"
+    )
+    job = queued_job(state=JobState.RETRYING, attempt=2, failures=1, due_at=after(9), error=error)
+    first = replace(
+        attempt_of(replace(job, attempt=1), AttemptEnd.FAILED, error=error),
+        verdict=f"retry at {NOON.isoformat()}",
+    )
+    page = printed(job_page(job, [first], [waiting_job(job_type="flights.index")], NOON))
+    for part in (
+        "↻ retrying",
+        "flights.load",
+        "2013-01-01.csv",
+        "ValueError: 7 columns",
+        "File x",
+        "flights.index",
+    ):
+        assert part in page
+    assert page.count("ValueError: 7 columns") == 1
+    assert "attempt 2 of at most 5 in 9.0 s" in page
+
+
+def test_moments_in_a_verdict_are_shown_as_times_of_day() -> None:
+    assert "T12:00" not in localize_times(f"retry at {NOON.isoformat()}")
+    assert localize_times("dead: its 3 attempts are used up") == "dead: its 3 attempts are used up"
+
+
+def test_where_it_is_narrow_the_end_of_an_id_is_enough() -> None:
+    job = queued_job()
+    whole, end = str(job.job_id), str(job.job_id)[-8:]
+    assert whole in printed(jobs_table([job], NOON, width=160))
+    narrow = printed(jobs_table([job], NOON, width=80), width=80)
+    assert whole not in narrow
+    assert end in narrow
+
+
+def test_on_eighty_columns_nothing_is_cut_but_the_reason(subtests: pytest.Subtests) -> None:
+    error = ErrorInfo(kind=ErrorKind.ERROR, type="flights.days.Damaged", message="expected 19 values " * 9)
+    dead = queued_job(state=JobState.DEAD, error=error, wake_at=None, finished_at=after(42))
+    done = queued_job(
+        job_type="payments.invoice.send", state=JobState.SUCCEEDED, wake_at=None, finished_at=after(4)
+    )
+    page = printed(jobs_table([dead, done], after(3599), width=80), width=80)
+    header, *lines = page.splitlines()
+    assert header.split() == ["job", "type", "state", "attempt", "age", "took", "why"]
+    assert max(map(len, (header, *lines))) <= 80
+    for whole in (str(dead.job_id)[-8:], "flights.load", "✗ dead", "1/5", "59 min", "42 s", "Damaged"):
+        with subtests.test(whole):
+            assert whole in lines[0]
+    for whole in (str(done.job_id)[-8:], "payments.invoice.send", "● succeeded", "4.0 s"):
+        with subtests.test(whole):
+            assert whole in lines[1]
+
+
+def test_a_type_too_long_for_the_screen_is_cut_before_ids_and_states() -> None:
+    job = queued_job(job_type="a." + "long" * 20, error=None)
+    line = printed(jobs_table([job], after(60), width=80), width=80).splitlines()[1]
+    assert "a.longlong" in line
+    assert "…" in line
+    assert str(job.job_id)[-8:] in line
+    assert "○ queued" in line
+    assert "1 min" in line
+
+
+def test_what_was_last_seen_of_an_attempt_is_shown() -> None:
+    record = FlightRecord(
+        stacks="Thread MainThread\n  in load\n",
+        log="reading day.csv\n",
+        progress=0.25,
+        progress_note="reading",
+        cpu_seconds=1.26,
+        memory_bytes=120 << 20,
+        processes=1,
+        threads=2,
+    )
+    assert flight_text(record).plain.splitlines() == [
+        "1.3 s of a processor, 120.0MiB of memory, 1 process, 2 threads",
+        "progress 25% reading",
+        "stacks",
+        "Thread MainThread",
+        "  in load",
+        "last words",
+        "reading day.csv",
+    ]
+    assert flight_text(FlightRecord(log="only this")).plain == "last words\nonly this"
+
+
+@pytest.mark.parametrize(
+    ("policy", "expected"),
+    [
+        (JobPolicy(), "1 s x2 to 5 min"),
+        (JobPolicy(backoff=Backoff.fixed("30s")), "30 s"),
+        (JobPolicy(backoff=Backoff.linear("10s", step="1m", limit="1h")), "10 s +1 min to 1 h"),
+        (JobPolicy(backoff=Backoff.listed(0.5, "1m", "6h")), "0.5 s, 1 min, 6 h"),
+        (JobPolicy(backoff=Backoff.listed(*range(1, 9))), "1 s, 2 s, 3 s, 4 s, 5 s, 6 s …"),
+        (
+            JobPolicy(
+                retry_on=("requests.*", "OSError"), no_retry=("ValueError",), max_age=timedelta(hours=2)
+            ),
+            "1 s x2 to 5 min, only requests.* OSError, not ValueError, at most 2 h old",
+        ),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_policy_is_summed_up_in_a_few_words(policy: JobPolicy, expected: str) -> None:
+    assert retries_text(policy) == expected
+
+
+def test_a_page_shows_by_which_policy_a_job_is_retried() -> None:
+    policy = JobPolicy(max_age=timedelta(hours=1), no_retry=("app.Closed",), backoff=Backoff.fixed("30s"))
+    page = printed(job_page(running_job(policy=policy), [], [], NOON))
+    assert "after 30 s, ± 10%, not app.Closed, none after " in page
+
+
+def test_a_snoozed_attempt_differs_from_a_failed_one() -> None:
+    job = queued_job(state=JobState.RETRYING, attempt=2, due_at=after(90))
+    snoozed = replace(
+        attempt_of(replace(job, attempt=1), AttemptEnd.SNOOZED), verdict="snoozed until then: not there yet"
+    )
+    page = printed(job_page(job, [snoozed], [], NOON))
+    assert "snoozed until then: not there yet" in page
+    assert "0 of at most 5 have failed" in page
+    assert "due in 1 min 30 s" in printed(jobs_table([job], NOON, width=160))

@@ -1,0 +1,160 @@
+"""Point 3 of supervision (G8): a service that has stopped receiving notices it by itself and recovers, and
+where it cannot, the supervisor raises the alarm."""
+
+import asyncio
+import signal
+from collections.abc import Iterator
+
+import aio_pika
+import pytest
+from tests.acceptance.event_tap import EventTap
+from tests.acceptance.store_queries import agents_of
+from tests.acceptance.test_lost_agents import effects, make_table
+from tests.acceptance.warren import Warren, until
+from tests.faults.swallowing_proxy import SwallowingProxy, by_way_of
+from tests.servers.kinds import RabbitMQServer
+
+from warrener_client import JobSpec, JobCancelled, SyncClient
+from warrener_contracts.events import AgentLost, ServiceUnresponsive
+from warrener_contracts.topology import (
+    EVENTS,
+    REQUESTS,
+    REQUESTS_QUEUE,
+    STATUS,
+    STATUS_QUEUE,
+    Queue,
+    dispatch_queue,
+)
+
+MODULE = "tests.acceptance.lost_handlers"
+JOBS = 20
+
+ALL_CONSUMERS = "[exit(Channel, kill) || Channel <- rabbit_channel:list()], ok"
+
+CONTROL_QUEUES_DELETED = """
+    [rabbit_amqqueue:delete(Queue, false, false, <<"test">>)
+     || Queue <- rabbit_amqqueue:list(), {resource, _, queue, Name} <- [amqqueue:get_name(Queue)],
+        binary:match(Name, <<"warrener.control.">>) =/= nomatch], ok
+"""
+
+
+@pytest.fixture
+def proxy(broker: RabbitMQServer) -> Iterator[SwallowingProxy]:
+    """One on the way to the broker."""
+    one = SwallowingProxy(broker.port)
+    yield one
+    one.close()
+
+
+@pytest.mark.parametrize(
+    ("service", "exchange", "prefetch"),
+    [
+        pytest.param("scheduler", REQUESTS, {"WARRENER_REQUESTS_PREFETCH": "1"}, id="scheduler"),
+        pytest.param("supervisor", STATUS, {"WARRENER_STATUS_PREFETCH": "1"}, id="supervisor"),
+    ],
+)
+def test_3_a_consumer_that_lives_and_gets_nothing_is_noticed_by_its_service(
+    warren: Warren, proxy: SwallowingProxy, service: str, exchange: str, prefetch: dict[str, str]
+) -> None:
+    make_table(warren)
+    for name in {"scheduler", "supervisor"} - {service}:
+        warren.start(name)
+    stalled = warren.start(service, WARRENER_BROKER_URL=by_way_of(warren.broker_url, proxy.port), **prefetch)
+    warren.start("agent", MODULE)
+    warren.wait_ready()
+
+    proxy.swallow(exchange, 2)  # as many as it may have unacknowledged: it will never get another
+    with SyncClient(warren.broker_url) as client:
+        jobs = list(client.request_many([JobSpec("quick")] * JOBS, batch=1))
+        until(lambda: proxy.swallowed, "the consumer to be deaf")
+        for job in jobs:
+            job.result(timeout=60)
+    assert "consumer.starved" in stalled.log.read_text()
+    assert stalled.end() == 0
+
+
+def test_3_consumers_whose_channels_are_killed_come_back(
+    warren: Warren, own_rabbitmq: RabbitMQServer
+) -> None:
+    warren.broker_url = own_rabbitmq.url
+    make_table(warren)
+    warren.start_all(MODULE)
+    for _ in range(3):
+        own_rabbitmq.evaluate(ALL_CONSUMERS)
+        with SyncClient(warren.broker_url) as client:
+            for job in list(client.request_many([JobSpec("quick")] * JOBS)):
+                job.result(timeout=60)
+
+
+def test_3_services_whose_queues_are_deleted_come_back_and_every_job_is_done_once(
+    warren: Warren, own_rabbitmq: RabbitMQServer
+) -> None:
+    """RabbitMQ 3.10 moves a consumer to a queue that is made again at once, as our clients make it, and
+    delivers nothing to it."""
+    warren.broker_url = own_rabbitmq.url
+    warren.environment = {"WAITS": "1"}
+    make_table(warren)
+    warren.start_all(MODULE)
+    done: list[str] = []
+    for _ in range(2):
+        delete(warren.broker_url, STATUS_QUEUE, REQUESTS_QUEUE, dispatch_queue("quick"))
+        with SyncClient(warren.broker_url) as client:
+            jobs = list(client.request_many([JobSpec("quick")] * JOBS))
+            for job in jobs:
+                job.result(timeout=60)
+            done += [str(job.job_id) for job in jobs]
+    assert sorted(effects(warren)) == sorted(done)
+
+    with SyncClient(warren.broker_url) as client:
+        long = client.request("long")
+        until((warren.folder / "runs").exists, "the long job to run")
+        own_rabbitmq.evaluate(CONTROL_QUEUES_DELETED)
+        client.cancel(long.job_id)
+        with pytest.raises(JobCancelled):
+            long.result(timeout=60)
+
+
+def test_3_the_supervisor_raises_the_alarm_for_who_cannot_notice(warren: Warren) -> None:
+    make_table(warren)
+    scheduler, supervisor = warren.start("scheduler"), warren.start("supervisor")
+    agent = warren.start("agent", MODULE)
+    warren.wait_ready()
+    tap = EventTap(warren.broker_url, EVENTS)
+    until(lambda: agents_of(warren), "the agent's first heartbeat to be noted")
+    with SyncClient(warren.broker_url) as client:
+        agent.kill()
+        [lost] = until(lambda: tap.received(AgentLost), "the alarm that an agent is lost")
+        assert lost.data.pid == agent.process.pid
+        waiting = list(client.request_many([JobSpec("quick")] * JOBS))
+        stalled = until(lambda: find_alarm(tap, "agent"), "the alarm that nobody runs what waits")
+        assert stalled.data.queue == dispatch_queue("quick").name
+        assert stalled.data.waiting == JOBS
+
+        scheduler.signal(signal.SIGSTOP)
+        waiting += client.request_many([JobSpec("quick")] * JOBS)
+        stalled = until(lambda: find_alarm(tap, "scheduler"), "the alarm that the scheduler is deaf", within=90)
+        assert stalled.data.queue == REQUESTS_QUEUE.name
+
+        scheduler.signal(signal.SIGCONT)
+        warren.start("agent", MODULE)
+        for job in waiting:
+            job.result(timeout=60)
+    log = supervisor.log.read_text()
+    assert log.count("alert.agent_lost") == 1
+    assert log.count("alert.service_deaf") == 2, "each thing is said once"
+
+
+def find_alarm(tap: EventTap, service: str) -> ServiceUnresponsive | None:
+    return next((event for event in tap.received(ServiceUnresponsive) if event.data.service == service), None)
+
+
+def delete(url: str, *queues: Queue) -> None:
+    """As an operator does it."""
+
+    async def delete_queues() -> None:
+        async with await aio_pika.connect(url) as connection:
+            channel = await connection.channel()
+            for queue in queues:
+                await channel.queue_delete(queue.name)
+
+    asyncio.run(delete_queues())
