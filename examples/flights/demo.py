@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from time import monotonic
 
+from examples.flights.console_report import report
 from examples.flights.damage import damage
 from examples.flights.days import DAYS, ROWS, write_days
 from examples.flights.summary import Summary, summarise
-from examples.flights.console_report import report
 from examples.flights.warren import Warren
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn

@@ -97,7 +97,9 @@ async def _rows_of(url: str, job_ids: Sequence[UUID]) -> dict[UUID, JobRow]:
         await store.close()
 
 
-async def _job_history(url: str, job_id: UUID) -> tuple[JobRow, Sequence[AttemptRow], Sequence[ParkedMessage]]:
+async def _job_history(
+    url: str, job_id: UUID
+) -> tuple[JobRow, Sequence[AttemptRow], Sequence[ParkedMessage]]:
     store = open_store(url)
     await store.start()
     try:

@@ -144,7 +144,9 @@ async def test_g4_an_agent_killed_around_its_report_repeats_no_effect_and_report
             requested = await requests(bus, 1 if when == "before" else 2)
         assert await effects(url) == ["once"]
         assert {one.data.job_id for one in succeeded} == {job_id}
-        assert len({one.data.result for one in succeeded}) == 1, "one result, by the agent that has done the work"
+        assert len({one.data.result for one in succeeded}) == 1, (
+            "one result, by the agent that has done the work"
+        )
         assert len({one.id for one in requested}) == 1, "one follow-up, however often it is asked for"
     finally:
         await bus.close()

@@ -9,7 +9,7 @@ from pathlib import Path
 from uuid import UUID, uuid4
 
 import pytest
-from tests.acceptance.store_queries import rows_of, job_history
+from tests.acceptance.store_queries import job_history, rows_of
 from tests.acceptance.warren import Warren, until
 from typer.testing import CliRunner
 

@@ -4,14 +4,14 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from tests.acceptance.command_line import run_json, run_command
+from tests.acceptance.command_line import run_command, run_json
 from tests.acceptance.store_queries import rows_of
 from tests.acceptance.warren import Warren, until
 
 from warrener_client import SyncClient
 from warrener_contracts.states import JobState
 from warrener_store import open_store
-from warrener_store.dead_letters import DeadLetterStore, DeadLetterFilter
+from warrener_store.dead_letters import DeadLetterFilter, DeadLetterStore
 from warrener_store.rows import DeadLetter
 
 T = TypeVar("T")
@@ -58,9 +58,13 @@ def test_9_dead_letters_are_grouped_by_cause_shown_whole_and_dropped_with_a_reas
     cause = groups["flights.send"]["fingerprint"]
     drop = run_json(warren, "dead", "drop", "--fingerprint", cause, "--reason", "the hosts are gone", "--yes")
     assert (drop["state"], drop["counts"]) == ("done", {"dropped": 3})
-    assert {dead_letter.job_type for dead_letter in dead_letters(warren, DeadLetterFilter())} == {"flights.load"}
+    assert {dead_letter.job_type for dead_letter in dead_letters(warren, DeadLetterFilter())} == {
+        "flights.load"
+    }
     dropped = dead_letters(warren, DeadLetterFilter(states=(), fingerprint=cause))
-    assert {dead_letter.note for dead_letter in dropped} == {f"dropped by {drop['asked_by']}: the hosts are gone"}
+    assert {dead_letter.note for dead_letter in dropped} == {
+        f"dropped by {drop['asked_by']}: the hosts are gone"
+    }
     (campaign,) = in_store(warren, lambda found: found.campaigns())
     assert (campaign.kind.value, campaign.reason, campaign.journal[0].by) == (
         "drop",

@@ -7,7 +7,7 @@ from time import monotonic
 
 import pytest
 from tests.acceptance.gate import make_gate, open_gate
-from tests.acceptance.store_queries import rows_of, job_history
+from tests.acceptance.store_queries import job_history, rows_of
 from tests.acceptance.warren import ServiceProcess, Warren, until
 
 from warrener_client import SyncClient, SyncJob

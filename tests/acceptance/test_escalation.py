@@ -161,7 +161,9 @@ def test_10_the_alert_comes_when_every_agent_is_dead_and_again_under_its_id_when
         warren.start("supervisor", WARRENER_ESCALATION=file, **lease)
         until(lambda: len(receiver.received) == 2, "the alert again", within=60)
         until(lambda: dead_case(warren).step == 1, "the step to be noted")
-    assert {alert.webhook_id for alert in receiver.received} == {*killed}, "the same alert, told at least once"
+    assert {alert.webhook_id for alert in receiver.received} == {*killed}, (
+        "the same alert, told at least once"
+    )
     alert = receiver.received[0].data
     assert (alert["kind"], alert["job_type"], alert["times"]) == ("job.dead", "hangs", 1)
     assert alert["subject"] == str(job.job_id)

@@ -6,7 +6,7 @@ import sys
 from uuid import UUID
 
 import pytest
-from tests.acceptance.store_queries import dead_letter_of, rows_of, job_history
+from tests.acceptance.store_queries import dead_letter_of, job_history, rows_of
 from tests.acceptance.warren import ROOT, Warren, until
 
 from warrener_client import JobCancelled, JobDied, SyncClient

@@ -33,7 +33,9 @@ def test_ten_batches_of_half_a_million_wrong_elements_are_ten_parked_messages(wa
 
     with SyncClient(warren.broker_url) as client:
         asyncio.run(publish(warren.broker_url, [batch(number) for number in range(BATCHES)]))
-        requested = [one.job_id for one in client.request_many(JobSpec("quick", {"number": n}) for n in range(JOBS))]
+        requested = [
+            one.job_id for one in client.request_many(JobSpec("quick", {"number": n}) for n in range(JOBS))
+        ]
         until(
             lambda: all(row.state is JobState.SUCCEEDED for row in rows_of(warren, requested).values()),
             "the good jobs to succeed",

@@ -2,7 +2,7 @@
 uncharged, for another."""
 
 from tests.acceptance.command_line import run_command
-from tests.acceptance.store_queries import job_types_of, rows_of, job_history
+from tests.acceptance.store_queries import job_history, job_types_of, rows_of
 from tests.acceptance.warren import Warren, until
 
 from warrener_client import SyncClient

@@ -6,7 +6,7 @@ from pathlib import Path
 from uuid import UUID
 
 from tests.acceptance.command_line import run_json, start
-from tests.acceptance.test_dead_letters import MODULE, in_store, dead_letters
+from tests.acceptance.test_dead_letters import MODULE, dead_letters, in_store
 from tests.acceptance.warren import Warren, until
 
 from warrener_client import JobSpec, SyncClient
@@ -17,7 +17,9 @@ from warrener_store.rows import DeadLetterState
 def bury(warren: Warren, jobs: int) -> str:
     """So many jobs die of one cause; its fingerprint."""
     with SyncClient(warren.broker_url) as client:
-        requested = list(client.request_many(JobSpec("flights.load", {"number": number}) for number in range(jobs)))
+        requested = list(
+            client.request_many(JobSpec("flights.load", {"number": number}) for number in range(jobs))
+        )
     assert len(requested) == jobs
 
     def buried() -> DeadLetterGroup | None:
@@ -42,7 +44,9 @@ def count_unresolved(warren: Warren) -> int:
 
 
 def states(warren: Warren) -> Counter[DeadLetterState]:
-    return Counter(dead_letter.state for dead_letter in dead_letters(warren, DeadLetterFilter(states=(), limit=10_000)))
+    return Counter(
+        dead_letter.state for dead_letter in dead_letters(warren, DeadLetterFilter(states=(), limit=10_000))
+    )
 
 
 def test_9_a_redrive_of_1000_stops_after_the_canary_and_goes_on_when_it_is_mended(warren: Warren) -> None:
@@ -111,7 +115,10 @@ def test_9_a_redrive_goes_on_when_command_scheduler_and_supervisor_are_killed(wa
     assert done.counts == {"succeeded": 300}
     assert lines(warren, "loaded") == dict.fromkeys(range(300), 1), "each once"
     assert states(warren) == {DeadLetterState.SUCCEEDED: 300}
-    again = {dead_letter.redriven_as for dead_letter in dead_letters(warren, DeadLetterFilter(states=(), limit=10_000))}
+    again = {
+        dead_letter.redriven_as
+        for dead_letter in dead_letters(warren, DeadLetterFilter(states=(), limit=10_000))
+    }
     assert len(again) == 300
     assert {entry.by for entry in done.journal} == {done.asked_by, "warrener/scheduler"}
 

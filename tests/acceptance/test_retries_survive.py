@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 import aiormq
-from tests.acceptance.store_queries import rows_of, job_history
+from tests.acceptance.store_queries import job_history, rows_of
 from tests.acceptance.test_retry_policies import MODULE, runs
 from tests.acceptance.warren import Warren, until
 from tests.servers.kinds import RabbitMQServer
@@ -22,7 +22,9 @@ from warrener_contracts.states import JobState
 from warrener_contracts.topology import DELAY_LEVELS
 from warrener_store.rows import AttemptEnd, JobRow
 
-DELAY_QUEUE = next(level.queue for level in DELAY_LEVELS if level.name == "15s")  # that of the handler's own backoff
+DELAY_QUEUE = next(
+    level.queue for level in DELAY_LEVELS if level.name == "15s"
+)  # that of the handler's own backoff
 JOBS = 20
 
 

@@ -77,7 +77,9 @@ def test_1_errors_are_tried_again_or_not_by_class_and_by_name(
         ("key", {"retry_on": ["Lookup*"], "max_attempts": 2}, 2, "its 2 attempts are used up"),
     ]
     with SyncClient(warren.broker_url) as client:
-        requested = [client.request("named", {"error": error}, policy=policy) for error, policy, _, _ in cases]
+        requested = [
+            client.request("named", {"error": error}, policy=policy) for error, policy, _, _ in cases
+        ]
         for job, (error, policy, times, why) in zip(requested, cases, strict=True):
             with subtests.test(error, policy=policy), pytest.raises(JobDied):
                 job.result(timeout=60)

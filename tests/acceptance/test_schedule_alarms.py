@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 from services.supervisor.tests.webhook_receiver import WebhookReceiver
-from tests.acceptance.command_line import run_json, run_command
+from tests.acceptance.command_line import run_command, run_json
 from tests.acceptance.store_queries import rows_of
 from tests.acceptance.test_escalation import cases, escalation_file
 from tests.acceptance.warren import ServiceProcess, Warren, until
 
 from warrener_client import SyncClient
 from warrener_contracts.events import SchedulePutData, TickStatus
-from warrener_contracts.schedule_rules import ScheduleChoices, IntervalRule
+from warrener_contracts.schedule_rules import IntervalRule, ScheduleChoices
 from warrener_contracts.states import JobState
 from warrener_store import open_store
 from warrener_store.schedules.rows import ScheduleRow, TickRow
@@ -178,7 +178,9 @@ def test_2_a_schedule_whose_last_3_jobs_have_failed_is_paused_with_the_reason_un
     office.put("moody", 1, "needs", arguments=arguments, pause_after_failures=3)
     alarm = office.until_alarmed("schedule.paused", "moody")
     assert "schedule moody is paused, because its last" in alarm["text"]
-    until(lambda: office.ledger("moody")[-1].fate is TickStatus.SKIPPED, "a tick of the pause", within=PATIENCE)
+    until(
+        lambda: office.ledger("moody")[-1].fate is TickStatus.SKIPPED, "a tick of the pause", within=PATIENCE
+    )
     why = office.ledger("moody")[-1].reason
     assert why.startswith("the schedule is paused: its last ")
     assert why.endswith("jobs have failed")

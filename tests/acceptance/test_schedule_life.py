@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 import pytest
-from tests.acceptance.command_line import run_json, run_command, start
+from tests.acceptance.command_line import run_command, run_json, start
 from tests.acceptance.warren import ServiceProcess, Warren, until
 
 from warrener_client import SyncClient
@@ -187,7 +187,9 @@ def test_point_5_a_file_of_schedules_is_planned_applied_and_pruned(begun: Warren
     assert row is not None
     assert (row.paused, row.asked.owner) == (True, "airport")
     assert schedule(begun, "by.hand") is not None, "what this file never put stays"
-    file.write_text(run_command(begun, "schedule", "export", "file.hourly", "--owner", "airport"), encoding="utf-8")
+    file.write_text(
+        run_command(begun, "schedule", "export", "file.hourly", "--owner", "airport"), encoding="utf-8"
+    )
     assert "1 unchanged" in run_command(begun, *apply, "--plan"), "what is exported says the same"
 
 

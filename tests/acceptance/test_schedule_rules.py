@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
 import pytest
-from tests.acceptance.command_line import run_json, run_command
+from tests.acceptance.command_line import run_command, run_json
 from tests.acceptance.warren import Warren, until
 
 from warrener_contracts.events import TickStatus

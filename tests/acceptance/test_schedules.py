@@ -23,7 +23,7 @@ from tests.acceptance.warren import Warren, free_port, until
 from warrener_client import SyncClient
 from warrener_contracts.events import SchedulePutData, TickStatus
 from warrener_contracts.identity import tick_job_id
-from warrener_contracts.schedule_rules import ScheduleChoices, IntervalRule, OnceRule
+from warrener_contracts.schedule_rules import IntervalRule, OnceRule, ScheduleChoices
 from warrener_store import migrate, open_store
 from warrener_store.schedules.rows import TickRow
 

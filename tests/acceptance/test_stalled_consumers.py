@@ -14,7 +14,7 @@ from tests.acceptance.warren import Warren, until
 from tests.faults.swallowing_proxy import SwallowingProxy, by_way_of
 from tests.servers.kinds import RabbitMQServer
 
-from warrener_client import JobSpec, JobCancelled, SyncClient
+from warrener_client import JobCancelled, JobSpec, SyncClient
 from warrener_contracts.events import AgentLost, ServiceUnresponsive
 from warrener_contracts.topology import (
     EVENTS,
@@ -132,7 +132,9 @@ def test_3_the_supervisor_raises_the_alarm_for_who_cannot_notice(warren: Warren)
 
         scheduler.signal(signal.SIGSTOP)
         waiting += client.request_many([JobSpec("quick")] * JOBS)
-        stalled = until(lambda: find_alarm(tap, "scheduler"), "the alarm that the scheduler is deaf", within=90)
+        stalled = until(
+            lambda: find_alarm(tap, "scheduler"), "the alarm that the scheduler is deaf", within=90
+        )
         assert stalled.data.queue == REQUESTS_QUEUE.name
 
         scheduler.signal(signal.SIGCONT)

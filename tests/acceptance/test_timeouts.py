@@ -158,7 +158,10 @@ def test_2_too_old_in_all_it_expires_wherever_it_is(warren: Warren, start: Start
         for job in (running, waiting):
             with pytest.raises(JobExpired):
                 job.result(timeout=60)
-    assert {event.data.job_id for event in tap.received(JobDeadlinePassed)} == {running.job_id, waiting.job_id}
+    assert {event.data.job_id for event in tap.received(JobDeadlinePassed)} == {
+        running.job_id,
+        waiting.job_id,
+    }
     assert agent.end() == 0, "nothing of it runs any more"
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.acceptance.command_line import run_json, run_command
+from tests.acceptance.command_line import run_command, run_json
 from tests.acceptance.store_queries import rows_of
 from tests.acceptance.warren import Warren
 

@@ -14,13 +14,13 @@ from types import FrameType
 
 import psutil
 from tests.benchmarks.curves import CURVES, Curves, cost_at_10m, draw_all, trace_curves
-from tests.benchmarks.shared_servers import SharedServers
 from tests.benchmarks.lag import Lags, measure_lags
 from tests.benchmarks.pairs import Turns, measure_pairs
 from tests.benchmarks.plan import QUICK, Plan
 from tests.benchmarks.plot import draw, draw_lags
 from tests.benchmarks.profiles import profile
 from tests.benchmarks.report import Outcome, as_markdown, save
+from tests.benchmarks.shared_servers import SharedServers
 from tests.benchmarks.systems.catalogue import BEFORE, SYSTEMS, before, variants
 from tests.benchmarks.systems.clocks import CLOCKS
 from tests.benchmarks.systems.port import System

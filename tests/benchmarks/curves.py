@@ -7,12 +7,12 @@ from pathlib import Path
 
 from tests.benchmarks import measurements as at
 from tests.benchmarks.figures import Estimate, estimate_median
-from tests.benchmarks.shared_servers import SharedServers
 from tests.benchmarks.history import fill
 from tests.benchmarks.place import Place
 from tests.benchmarks.plan import Plan
 from tests.benchmarks.plot import draw_curve
 from tests.benchmarks.schedules import ticking
+from tests.benchmarks.shared_servers import SharedServers
 from tests.benchmarks.turns import print_progress
 
 Point = dict[str, float]
@@ -82,7 +82,8 @@ def _filled(count: int) -> Callable[[Place], None]:
 def _backlog(plan: Plan, servers: SharedServers, large: bool) -> list[Point]:  # noqa: FBT001
     counts = (*_BACKLOG, _MOST_BACKLOG) if large else _BACKLOG
     return [
-        {"backlog": float(count)} | at.draining(servers, plan, count) for count in _each_logged("backlog", counts)
+        {"backlog": float(count)} | at.draining(servers, plan, count)
+        for count in _each_logged("backlog", counts)
     ]
 
 

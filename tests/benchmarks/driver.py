@@ -70,7 +70,9 @@ async def _under_load(
                 await load
 
 
-async def _latency(requester: Requester, stamps: "asyncio.Queue[int]", samples: int) -> dict[str, list[float]]:
+async def _latency(
+    requester: Requester, stamps: "asyncio.Queue[int]", samples: int
+) -> dict[str, list[float]]:
     """One job after another, in milliseconds: asked until it began, asked until its result was seen."""
     started: list[float] = []
     seen: list[float] = []

@@ -22,9 +22,9 @@ from pathlib import Path
 
 import aio_pika
 import asyncpg
-from tests.benchmarks.shared_servers import SharedServers
 from tests.benchmarks.place import Place
 from tests.benchmarks.processes import Workers, memory_megabytes
+from tests.benchmarks.shared_servers import SharedServers
 from tests.benchmarks.systems.warrener_system import Warrener
 from tests.benchmarks.turns import print_progress
 
@@ -111,7 +111,9 @@ class Run:
         beside = await self._slowest(client)
         await publishing
         await self._until_parked(parked_before + self._batches)
-        print_progress(f"slowest good job: {alone * 1000:.0f} ms without, {beside * 1000:.0f} ms with the batches")
+        print_progress(
+            f"slowest good job: {alone * 1000:.0f} ms without, {beside * 1000:.0f} ms with the batches"
+        )
         return beside / alone
 
     async def _introduce(self, client: Client) -> None:

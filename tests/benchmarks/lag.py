@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from itertools import repeat
 from pathlib import Path
 
-from tests.benchmarks.shared_servers import SharedServers
 from tests.benchmarks.lag_figures import summary
 from tests.benchmarks.place import Place
 from tests.benchmarks.processes import Workers, cpu_seconds
+from tests.benchmarks.shared_servers import SharedServers
 from tests.benchmarks.systems.clocks import CLOCKS, TickingSystem
 from tests.benchmarks.turns import print_progress
 

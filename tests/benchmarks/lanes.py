@@ -28,7 +28,7 @@ from pamqp import commands
 from warrener_amqp import AmqpError, Channel, Confirmed, Delivered, PublishReturned, Session, parse_address
 from warrener_contracts.messages import Message
 from warrener_contracts.topology import Binding, Exchange, Queue, Topology
-from warrener_runtime.bus import PublishResult, LaneName, open_bus
+from warrener_runtime.bus import LaneName, PublishResult, open_bus
 from warrener_runtime.servers import PrivateRabbitMQ
 
 BODY = b"x" * 300

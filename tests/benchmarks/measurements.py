@@ -7,11 +7,11 @@ from pathlib import Path
 
 from tests.benchmarks.driver_client import Driver
 from tests.benchmarks.figures import summary
-from tests.benchmarks.shared_servers import Counter, SharedServers
 from tests.benchmarks.one_round import Stage, end_to_end, introduce, processor_times, until
 from tests.benchmarks.place import Place
 from tests.benchmarks.plan import Plan
 from tests.benchmarks.processes import Workers, memory_megabytes
+from tests.benchmarks.shared_servers import Counter, SharedServers
 from tests.benchmarks.systems.warrener_system import Warrener
 
 

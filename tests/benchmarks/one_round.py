@@ -7,10 +7,10 @@ from pathlib import Path
 
 from tests.benchmarks.driver_client import Driver
 from tests.benchmarks.figures import percentile
-from tests.benchmarks.shared_servers import Counter, SharedServers
 from tests.benchmarks.place import Place
 from tests.benchmarks.plan import Plan
 from tests.benchmarks.processes import Workers, cpu_seconds, memory_megabytes
+from tests.benchmarks.shared_servers import Counter, SharedServers
 from tests.benchmarks.systems.port import System
 
 _STANDSTILL = 60.0  # seconds without one more finished job

@@ -11,12 +11,12 @@ from typing import Protocol
 
 from tests.benchmarks.driver_client import Driver
 from tests.benchmarks.figures import Estimate, estimate_median, percentile
-from tests.benchmarks.shared_servers import Counter, SharedServers
 from tests.benchmarks.one_round import Stage, end_to_end, introduce, until
 from tests.benchmarks.place import Place
 from tests.benchmarks.plan import Plan
 from tests.benchmarks.processes import Workers
 from tests.benchmarks.ratios import PAIRINGS, Pairing
+from tests.benchmarks.shared_servers import Counter, SharedServers
 from tests.benchmarks.systems.catalogue import BULK, FLOOR
 from tests.benchmarks.systems.port import System
 from tests.benchmarks.systems.river_system import RiverMissing
@@ -130,7 +130,12 @@ def _take_pairs(
 
 
 def _side(  # noqa: PLR0917 - all that a side is made of
-    name: str, systems: Mapping[str, System], plan: Plan, servers: SharedServers, stack: ExitStack, samples: int
+    name: str,
+    systems: Mapping[str, System],
+    plan: Plan,
+    servers: SharedServers,
+    stack: ExitStack,
+    samples: int,
 ) -> Side:
     if name == FLOOR:
         return Floor(servers, plan.jobs)

@@ -5,10 +5,10 @@ import sys
 from contextlib import ExitStack
 from pathlib import Path
 
-from tests.benchmarks.shared_servers import SharedServers
 from tests.benchmarks.measurements import begun
 from tests.benchmarks.one_round import end_to_end
 from tests.benchmarks.plan import Plan
+from tests.benchmarks.shared_servers import SharedServers
 from tests.benchmarks.stacks import top
 from tests.benchmarks.turns import print_progress
 

@@ -8,16 +8,16 @@ from datetime import timedelta
 from pathlib import Path
 
 import asyncpg
-from tests.benchmarks.shared_servers import Counter, SharedServers
 from tests.benchmarks.one_round import introduce, processor_times
 from tests.benchmarks.place import Place
 from tests.benchmarks.plan import Plan
 from tests.benchmarks.processes import Workers, memory_megabytes
+from tests.benchmarks.shared_servers import Counter, SharedServers
 from tests.benchmarks.systems.clocks import put
 from tests.benchmarks.systems.warrener_system import Warrener
 
 from warrener_contracts.events import SchedulePutData
-from warrener_contracts.schedule_rules import ScheduleChoices, IntervalRule, MisfirePolicy
+from warrener_contracts.schedule_rules import IntervalRule, MisfirePolicy, ScheduleChoices
 
 RATE = 50  # ticks a second, of all schedules together
 _SECONDS = 20.0

@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 
 from tests.benchmarks import floor
-from tests.benchmarks.shared_servers import SharedServers
 from tests.benchmarks.one_round import measure
 from tests.benchmarks.place import ROOT
 from tests.benchmarks.plan import Plan
+from tests.benchmarks.shared_servers import SharedServers
 from tests.benchmarks.systems.catalogue import ALONE, ALONE_SETTINGS, BEFORE, FLOOR, SYSTEMS, TRACED
 from tests.benchmarks.systems.port import System
 from tests.benchmarks.systems.river_system import RiverMissing

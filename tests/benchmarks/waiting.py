@@ -17,14 +17,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import asyncpg
-from tests.benchmarks.shared_servers import SharedServers
 from tests.benchmarks.place import Place
 from tests.benchmarks.processes import Workers, memory_megabytes
+from tests.benchmarks.shared_servers import SharedServers
 from tests.benchmarks.systems.port import Command
 from tests.benchmarks.systems.warrener_system import Warrener
 from tests.benchmarks.turns import print_progress
 
-from warrener_client import JobSpec, Client
+from warrener_client import Client, JobSpec
 
 JOBS = 1_000_000
 START_TIMEOUT = 30.0  # seconds
@@ -126,7 +126,9 @@ class Run:
         found = {part: memory_megabytes(pids)[0] for part, pids in services.by_part.items()}
         for part, megabytes in found.items():
             self._memory.setdefault(part, []).append(megabytes)
-        print_progress(f"{when}: " + ", ".join(f"{part} {megabytes:.0f} MB" for part, megabytes in found.items()))
+        print_progress(
+            f"{when}: " + ", ".join(f"{part} {megabytes:.0f} MB" for part, megabytes in found.items())
+        )
 
     def _check_starts(self) -> None:
         starts = Starts(int(number) for number in self._starts.read_bytes().split())

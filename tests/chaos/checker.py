@@ -156,7 +156,9 @@ def _results(history: History, runs: dict[str, dict[str, list[Record]]]) -> Iter
         if job.state == "succeeded":
             run = executions.get(job.result or "", [])
             if not any(record.what == "done" for record in run):
-                yield Violation("unknown result", job.job, f"{_describe(job)}; no run that finished returned it")
+                yield Violation(
+                    "unknown result", job.job, f"{_describe(job)}; no run that finished returned it"
+                )
         if len({run[0].key for run in executions.values()}) > 1:
             yield Violation("key changed", job.job, "its attempts had different idempotency keys")
 

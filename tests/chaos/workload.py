@@ -12,11 +12,11 @@ from tests.chaos.effects import stamp
 from tests.chaos.history import Expected, Request
 from tests.chaos.journal import Journal
 
-from warrener_client import JobSpec, Client
+from warrener_client import Client, JobSpec
 from warrener_client.errors import ClientError, RequestRejected
 from warrener_client.job import Job
 from warrener_contracts.events import SchedulePutData, ScheduleRemoveRequested
-from warrener_contracts.schedule_rules import ScheduleChoices, IntervalRule, OverlapPolicy
+from warrener_contracts.schedule_rules import IntervalRule, OverlapPolicy, ScheduleChoices
 
 SCHEDULES: dict[str, tuple[float, ScheduleChoices]] = {
     "chaos.seconds": (2.0, ScheduleChoices()),
@@ -154,7 +154,9 @@ class Workload:
                 some = [(spec, request) for spec, request in batch if request.watched == answers]
                 if not some:
                     continue
-                jobs = await self._client.request_until_confirmed([spec for spec, _ in some], want_results=answers)
+                jobs = await self._client.request_until_confirmed(
+                    [spec for spec, _ in some], want_results=answers
+                )
                 for job, (_, request) in zip(jobs, some, strict=True):
                     self._note(job, request)
         finally:

@@ -77,14 +77,18 @@ async def test_a_dispatch_reaches_its_queue_or_comes_back(bus: Bus) -> None:
 
 
 async def test_a_delayed_message_comes_back_to_its_queue(bus: Bus) -> None:
-    assert await bus.publish([make_message("1", "warrener.delay", "1s.etl.load")]) == [PublishResult.CONFIRMED]
+    assert await bus.publish([make_message("1", "warrener.delay", "1s.etl.load")]) == [
+        PublishResult.CONFIRMED
+    ]
     work = await bus.subscribe("warrener.queue.etl", prefetch=10)
     (arrived,) = await receive(work, 1)
     assert arrived.body == b"1"
 
 
 async def test_what_an_agent_gives_up_is_buried(bus: Bus) -> None:
-    assert await bus.publish([make_message("1", "warrener.dispatch", "etl.load")]) == [PublishResult.CONFIRMED]
+    assert await bus.publish([make_message("1", "warrener.dispatch", "etl.load")]) == [
+        PublishResult.CONFIRMED
+    ]
     work = await bus.subscribe("warrener.queue.etl", prefetch=10)
     await work.reject(await receive(work, 1), requeue=False)
     dead = await bus.subscribe(DEAD_QUEUE.name, prefetch=10)
@@ -93,7 +97,9 @@ async def test_what_an_agent_gives_up_is_buried(bus: Bus) -> None:
 
 
 async def test_a_message_given_back_for_ever_ends_with_the_dead(bus: Bus) -> None:
-    assert await bus.publish([make_message("poison", "warrener.dispatch", "etl.load")]) == [PublishResult.CONFIRMED]
+    assert await bus.publish([make_message("poison", "warrener.dispatch", "etl.load")]) == [
+        PublishResult.CONFIRMED
+    ]
     work = await bus.subscribe("warrener.queue.etl", prefetch=1)
     dead = await bus.subscribe(DEAD_QUEUE.name, prefetch=1)
     burial = asyncio.create_task(receive(dead, 1))
@@ -104,7 +110,9 @@ async def test_a_message_given_back_for_ever_ends_with_the_dead(bus: Bus) -> Non
 
 
 async def test_a_message_of_an_unknown_delay_level_is_stored(bus: Bus) -> None:
-    assert await bus.publish([make_message("1", "warrener.delay", "no-such-rung.etl.load")]) == [PublishResult.CONFIRMED]
+    assert await bus.publish([make_message("1", "warrener.delay", "no-such-rung.etl.load")]) == [
+        PublishResult.CONFIRMED
+    ]
     unroutable = await bus.subscribe(UNROUTABLE_QUEUE.name, prefetch=10)
     (parked,) = await receive(unroutable, 1)
     assert parked.body == b"1"
@@ -138,7 +146,9 @@ async def test_a_namespace_that_belongs_to_another_store_is_refused_with_its_id(
     await stranger.start()
     try:
         for _ in range(2):
-            await claim_namespace(ours, bus.declare, candidate=mine, refused=TopologyMismatch, namespace="warrener")
+            await claim_namespace(
+                ours, bus.declare, candidate=mine, refused=TopologyMismatch, namespace="warrener"
+            )
         with pytest.raises(ForeignBroker, match=rf"{other.hex}, got installation {mine.hex[:4]}"):
             await claim_namespace(
                 theirs, stranger.declare, candidate=other, refused=TopologyMismatch, namespace="warrener"

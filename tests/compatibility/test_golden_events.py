@@ -9,7 +9,7 @@ from jsonschema import Draft202012Validator
 
 from warrener_contracts.codec import BY_TYPE, DecodedEvent, DecodeFailure, decode
 from warrener_contracts.events import JobRequested
-from warrener_contracts.messages import BATCH_TYPE, encode, build_message
+from warrener_contracts.messages import BATCH_TYPE, build_message, encode
 from warrener_contracts.registry import REGISTRY
 
 WIRE = Path(__file__).resolve().parents[2] / "contracts" / "wire"

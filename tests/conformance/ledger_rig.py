@@ -11,10 +11,10 @@ import asyncpg
 
 from warrener_agent.ledger import (
     Claim,
+    ClaimStatus,
     Completion,
     Failure,
     FollowUp,
-    ClaimStatus,
     Ledger,
     open_ledger,
 )
@@ -42,7 +42,9 @@ def job(attempt: int = 1) -> Claim:
     return Claim(uuid4(), attempt)
 
 
-async def claim(ledger: Ledger, *claims: Claim, by: str = "ada", lease: timedelta = LEASE) -> list[ClaimStatus]:
+async def claim(
+    ledger: Ledger, *claims: Claim, by: str = "ada", lease: timedelta = LEASE
+) -> list[ClaimStatus]:
     return [one.status for one in await ledger.claim(claims, agent_id=by, lease=lease)]
 
 

@@ -26,7 +26,15 @@ from tests.conformance.bus_rigs import (
 
 from warrener_contracts.messages import Message
 from warrener_contracts.topology import Binding, Exchange, Queue, Topology
-from warrener_runtime.bus import Bus, BusUnreachable, Delivery, PublishResult, Subscription, TopologyMismatch, open_bus
+from warrener_runtime.bus import (
+    Bus,
+    BusUnreachable,
+    Delivery,
+    PublishResult,
+    Subscription,
+    TopologyMismatch,
+    open_bus,
+)
 from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
 from warrener_runtime.clock import SystemClock
 from warrener_runtime.publishing import UnroutableMessages, publish_all
@@ -72,10 +80,18 @@ class TestPublishing:
         assert set(lost) == {PublishResult.UNROUTABLE}
 
     async def test_two_messages_with_one_id_have_a_result_each(self, bus: Bus) -> None:
-        twins = [make_message("twin", "unknown"), make_message("twin", "job.x"), make_message("twin", "unknown")]
+        twins = [
+            make_message("twin", "unknown"),
+            make_message("twin", "job.x"),
+            make_message("twin", "unknown"),
+        ]
 
         for _ in range(10):
-            assert await bus.publish(twins) == [PublishResult.UNROUTABLE, PublishResult.CONFIRMED, PublishResult.UNROUTABLE]
+            assert await bus.publish(twins) == [
+                PublishResult.UNROUTABLE,
+                PublishResult.CONFIRMED,
+                PublishResult.UNROUTABLE,
+            ]
 
     async def test_the_same_id_from_two_callers_at_once_has_a_result_each(self, bus: Bus) -> None:
         routed, stray = [make_message("twin", "job.x")], [make_message("twin", "unknown")]
@@ -114,7 +130,9 @@ class TestPublishing:
         subscription = await bus.subscribe("jobs", prefetch=10)
 
         with pytest.raises(UnroutableMessages) as error:
-            await publish_all(bus, [make_message("a"), make_message("b", "unknown"), make_message("c")], clock=SystemClock())
+            await publish_all(
+                bus, [make_message("a"), make_message("b", "unknown"), make_message("c")], clock=SystemClock()
+            )
 
         assert [one.message_id for one in error.value.messages] == ["b"]
         assert names(await receive(subscription, 2)) == ["a", "c"]
@@ -161,7 +179,9 @@ class TestRouting:
         left = await bus.subscribe("left", prefetch=10)
         right = await bus.subscribe("right", prefetch=10)
 
-        await bus.publish([make_message("both", "whatever", "all"), make_message("only right", "right", "one")])
+        await bus.publish(
+            [make_message("both", "whatever", "all"), make_message("only right", "right", "one")]
+        )
 
         assert names(await receive(left, 1)) == ["both"]
         assert names(await receive(right, 2)) == ["both", "only right"]

@@ -36,7 +36,9 @@ async def two(rig: Rig) -> Mapping[str, Bus]:
 
 async def test_what_is_requested_of_one_system_reaches_it_and_no_other(two: Mapping[str, Bus]) -> None:
     for space, bus in two.items():
-        assert await bus.publish([make_message(f"for {space}", "flights.load", REQUESTS)]) == [PublishResult.CONFIRMED]
+        assert await bus.publish([make_message(f"for {space}", "flights.load", REQUESTS)]) == [
+            PublishResult.CONFIRMED
+        ]
     for space, bus in two.items():
         assert (await bus.backlog(REQUESTS_QUEUE.name)).waiting == 1
         subscription = await bus.subscribe(REQUESTS_QUEUE.name, prefetch=10)
@@ -56,14 +58,21 @@ async def test_a_system_keeps_its_dead_letters_by_the_names_that_code_knows(two:
     [delivery] = await receive(buried, 1)
     assert delivery.exchange == DEAD
     death_info = death(delivery)
-    assert (death_info["queue"], death_info["exchange"], death_info["reason"]) == (REQUESTS_QUEUE.name, REQUESTS, "rejected")
+    assert (death_info["queue"], death_info["exchange"], death_info["reason"]) == (
+        REQUESTS_QUEUE.name,
+        REQUESTS,
+        "rejected",
+    )
     assert delivery.headers["x-first-death-queue"] == REQUESTS_QUEUE.name
     assert (await two["warrener"].backlog(DEAD_QUEUE.name)).waiting == 0
 
 
 async def test_what_has_no_queue_goes_to_the_alternate_of_its_own_system(two: Mapping[str, Bus]) -> None:
     shop = two["shop-2"]
-    stray, homeless = make_message("stray", "x", STATUS, mandatory=False), make_message("homeless", "x", DISPATCH)
+    stray, homeless = (
+        make_message("stray", "x", STATUS, mandatory=False),
+        make_message("homeless", "x", DISPATCH),
+    )
     assert await shop.publish([stray, homeless]) == [PublishResult.CONFIRMED, PublishResult.UNROUTABLE]
     found = await shop.subscribe(UNROUTABLE_QUEUE.name, prefetch=10)
     assert [(one.exchange, one.body) for one in await receive(found, 1)] == [(STATUS, b"stray")]

@@ -4,7 +4,7 @@ import asyncio
 
 from tests.conformance.bus_rigs import WITHIN, make_messages, names, receive
 
-from warrener_runtime.bus import QueueStats, Bus
+from warrener_runtime.bus import Bus, QueueStats
 
 
 async def until_waiting(bus: Bus, expected: QueueStats) -> None:

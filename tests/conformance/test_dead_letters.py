@@ -15,11 +15,11 @@ from warrener_store.dead_letters import (
     CampaignKind,
     CampaignRow,
     CampaignState,
-    JournalEntry,
     DeadLetterFilter,
     DeadLetterTransition,
+    JournalEntry,
 )
-from warrener_store.rows import DeadLetter, JobRow, DeadLetterState
+from warrener_store.rows import DeadLetter, DeadLetterState, JobRow
 from warrener_store.testing import NOON, after, died, queued_job, succeeded
 
 BOOM = ErrorInfo(kind=ErrorKind.ERROR, type="Boom", message="7 columns", stack="File x")
@@ -57,8 +57,12 @@ def next_of(row: CampaignRow, **changes: Any) -> CampaignRow:
     return replace(row, version=row.version + 1, **changes)
 
 
-def moved(dead_letter: DeadLetter, to: DeadLetterState, by: CampaignRow, **changes: Any) -> DeadLetterTransition:
-    return DeadLetterTransition(dead_letter.state, replace(dead_letter, state=to, campaign_id=by.campaign_id, **changes))
+def moved(
+    dead_letter: DeadLetter, to: DeadLetterState, by: CampaignRow, **changes: Any
+) -> DeadLetterTransition:
+    return DeadLetterTransition(
+        dead_letter.state, replace(dead_letter, state=to, campaign_id=by.campaign_id, **changes)
+    )
 
 
 async def requeue(store: StateStore, dead_letter: DeadLetter, by: CampaignRow, heir: UUID) -> CampaignRow:
@@ -88,7 +92,9 @@ class TestDeadLetterFilters:
         first = await bury(store, at=10)
         second = await bury(store, OTHER, at=20, job_type="mail.send")
         third = await bury(store, at=30)
-        assert ids(await store.dead_letter_store.list_dead_letters(DeadLetterFilter())) == ids([third, second, first])
+        assert ids(await store.dead_letter_store.list_dead_letters(DeadLetterFilter())) == ids(
+            [third, second, first]
+        )
         narrowed: list[tuple[dict[str, Any], list[DeadLetter]]] = [
             ({"fingerprint": CAUSE}, [third, first]),
             ({"job_type": "mail.send"}, [second]),
@@ -122,7 +128,10 @@ class TestDeadLetterFilters:
         assert (groups[0].first_died_at, groups[0].last_died_at) == (first.died_at, third.died_at)
         assert [group.example for group in groups] == [third, alone, elsewhere]
         assert second not in [group.example for group in groups]
-        assert [group.fingerprint for group in await store.dead_letter_store.group_dead_letters(DeadLetterFilter(limit=1))] == [CAUSE]
+        assert [
+            group.fingerprint
+            for group in await store.dead_letter_store.group_dead_letters(DeadLetterFilter(limit=1))
+        ] == [CAUSE]
 
 
 class TestCampaigns:
@@ -172,7 +181,9 @@ class TestCampaigns:
         take = moved(dead_letter, DeadLetterState.CLAIMED, row)
         assert not await store.dead_letter_store.save_campaign(next_of(mine), [take])
         assert (await only(store, dead_letter.job_id)).state is DeadLetterState.OPEN
-        assert await store.dead_letter_store.save_campaign(next_of(others, state=CampaignState.ROLLING), [take])
+        assert await store.dead_letter_store.save_campaign(
+            next_of(others, state=CampaignState.ROLLING), [take]
+        )
         assert (await only(store, dead_letter.job_id)) == take.dead_letter
         (held,) = await store.dead_letter_store.campaigns([row.campaign_id])
         assert (held.state, held.version) == (CampaignState.ROLLING, others.version + 1)
@@ -184,7 +195,10 @@ class TestCampaigns:
             await store.dead_letter_store.put_campaign(row)
         taken = moved(dead_letter, DeadLetterState.CLAIMED, mine)
         assert await store.dead_letter_store.save_campaign(next_of(mine), [taken])
-        late = [moved(dead_letter, DeadLetterState.CLAIMED, other), moved(free, DeadLetterState.CLAIMED, other)]
+        late = [
+            moved(dead_letter, DeadLetterState.CLAIMED, other),
+            moved(free, DeadLetterState.CLAIMED, other),
+        ]
         assert await store.dead_letter_store.save_campaign(next_of(other), late)
         assert (await only(store, dead_letter.job_id)).campaign_id == mine.campaign_id
         assert (await only(store, free.job_id)).campaign_id == other.campaign_id
@@ -193,9 +207,9 @@ class TestCampaigns:
         assert (await only(store, dead_letter.job_id)).state is DeadLetterState.CLAIMED
         by_state = DeadLetterFilter(states=(), campaign_id=other.campaign_id)
         assert await store.dead_letter_store.count_dead_letters(by_state) == {DeadLetterState.CLAIMED: 1}
-        assert await store.dead_letter_store.list_dead_letters(DeadLetterFilter(states=(), not_by=mine.campaign_id)) == [
-            await only(store, free.job_id)
-        ]
+        assert await store.dead_letter_store.list_dead_letters(
+            DeadLetterFilter(states=(), not_by=mine.campaign_id)
+        ) == [await only(store, free.job_id)]
 
     async def test_a_dead_letter_may_be_given_back_and_claimed_by_another(self, store: StateStore) -> None:
         dead_letter, mine, other = await bury(store), campaign(), campaign()
@@ -204,7 +218,9 @@ class TestCampaigns:
         refused = moved(dead_letter, DeadLetterState.REFUSED, mine, note="expected a path\x00")
         assert await store.dead_letter_store.save_campaign(next_of(mine), [refused])
         assert await store.dead_letter_store.list_dead_letters(DeadLetterFilter()) == [refused.dead_letter]
-        assert await store.dead_letter_store.list_dead_letters(DeadLetterFilter(not_by=mine.campaign_id)) == []
+        assert (
+            await store.dead_letter_store.list_dead_letters(DeadLetterFilter(not_by=mine.campaign_id)) == []
+        )
         taken = moved(refused.dead_letter, DeadLetterState.CLAIMED, other, note=None)
         assert await store.dead_letter_store.save_campaign(next_of(other), [taken])
         assert await only(store, dead_letter.job_id) == taken.dead_letter

@@ -198,7 +198,8 @@ class TestEntries:
         await cases.settle("f1", ["e3"], ALL_STEPS_DONE)
         await cases.settle("other", ["e1"], 2)
         below = {
-            done: [entry.occurrence for entry in await cases.pending("f1", done, 10)] for done in (1, 3, ALL_STEPS_DONE)
+            done: [entry.occurrence for entry in await cases.pending("f1", done, 10)]
+            for done in (1, 3, ALL_STEPS_DONE)
         }
         assert below == {1: ["e1"], 3: ["e0", "e1", "e2"], ALL_STEPS_DONE: ["e0", "e1", "e2"]}
         assert [entry.done for entry in await cases.pending("f1", 3, 2)] == [2, 0]

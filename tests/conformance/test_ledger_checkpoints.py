@@ -8,7 +8,15 @@ from uuid import UUID, uuid4
 import pytest
 from tests.simulation.memory_ledger import MemoryLedger
 
-from warrener_agent.ledger import Claim, Completion, ClaimStatus, ClaimResult, Ledger, SavedCheckpoint, open_ledger
+from warrener_agent.ledger import (
+    Claim,
+    ClaimResult,
+    ClaimStatus,
+    Completion,
+    Ledger,
+    SavedCheckpoint,
+    open_ledger,
+)
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 ENDED = timedelta(0)

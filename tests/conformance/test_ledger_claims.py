@@ -20,9 +20,9 @@ from tests.conformance.ledger_rig import (
 )
 
 from warrener_agent.ledger import (
-    FollowUp,
-    ClaimStatus,
     ClaimResult,
+    ClaimStatus,
+    FollowUp,
     Ledger,
 )
 
@@ -71,7 +71,9 @@ async def test_g3_a_higher_attempt_is_granted_at_once_where_the_lower_one_was_le
     assert await ledger.fail([failed(lost)], agent_id="ada") == {lost.job_id}
     following = [one._replace(attempt=2) for one in (released, lost)]
     assert await claim(other, *following, by="bob") == [ClaimStatus.GRANTED, ClaimStatus.GRANTED]
-    assert await claim(ledger, own._replace(attempt=2)) == [ClaimStatus.GRANTED], "its agent knows what it runs"
+    assert await claim(ledger, own._replace(attempt=2)) == [ClaimStatus.GRANTED], (
+        "its agent knows what it runs"
+    )
 
 
 @pytest.mark.parametrize("ends", ["released", "failed", "completed"])
@@ -84,7 +86,9 @@ async def test_while_a_higher_attempt_waits_the_lower_one_may_end(
     assert await claim(other, second, by="bob") == [ClaimStatus.HELD]
     if ends == "released":
         await ledger.release([first], agent_id="ada")
-        assert await claim(other, first, by="bob") == [ClaimStatus.HELD], "the lower one is not begun any more"
+        assert await claim(other, first, by="bob") == [ClaimStatus.HELD], (
+            "the lower one is not begun any more"
+        )
     elif ends == "failed":
         assert await ledger.fail([failed(first)], agent_id="ada") == {first.job_id}
     else:
@@ -113,7 +117,12 @@ async def test_a_cancelled_job_is_neither_claimed_nor_completed(ledger: Ledger) 
     await ledger.cancel([unknown.job_id, running.job_id, finished.job_id], now=NOW)
     again = [unknown, running, running._replace(attempt=2), finished]
     answers = await claim(ledger, *again)
-    assert answers == [ClaimStatus.CANCELLED, ClaimStatus.CANCELLED, ClaimStatus.CANCELLED, ClaimStatus.COMPLETED]
+    assert answers == [
+        ClaimStatus.CANCELLED,
+        ClaimStatus.CANCELLED,
+        ClaimStatus.CANCELLED,
+        ClaimStatus.COMPLETED,
+    ]
     assert await ledger.complete([done(running)], agent_id="ada") == set()
     assert (await ledger.renew([running], agent_id="ada", lease=LEASE)).renewed == set()
 
@@ -204,7 +213,9 @@ async def test_a_released_attempt_can_be_claimed_at_once_and_only_by_its_holder_
     assert await claim(other, mine, by="bob") == [ClaimStatus.GRANTED]
 
 
-async def test_a_failed_attempt_is_reported_again_and_granted_to_nobody(ledger: Ledger, other: Ledger) -> None:
+async def test_a_failed_attempt_is_reported_again_and_granted_to_nobody(
+    ledger: Ledger, other: Ledger
+) -> None:
     mine = job()
     await claim(ledger, mine)
     failure = failed(mine, {"error": {"message": "n\0 good, \ud800"}, "retry_after_seconds": 1.5})

@@ -15,8 +15,8 @@ from tests.conformance.ledger_rig import (
 )
 
 from warrener_agent.ledger import (
-    DeletedRows,
     ClaimStatus,
+    DeletedRows,
     Ledger,
     SavedCheckpoint,
 )

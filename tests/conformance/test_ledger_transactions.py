@@ -18,8 +18,8 @@ from tests.conformance.ledger_rig import (
 )
 
 from warrener_agent.ledger import (
-    FollowUp,
     ClaimStatus,
+    FollowUp,
     Ledger,
     LedgerError,
 )

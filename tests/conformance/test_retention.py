@@ -16,7 +16,7 @@ from warrener_store.escalations import CaseChange
 from warrener_store.parked import ParkedMessage
 from warrener_store.port import Save
 from warrener_store.retention.port import JobsBefore, RetentionKind
-from warrener_store.rows import AgentRow, JobRow, JobTypeRow, DeadLetterState
+from warrener_store.rows import AgentRow, DeadLetterState, JobRow, JobTypeRow
 from warrener_store.schedules.watches import WatchRow
 from warrener_store.store import Store
 from warrener_store.testing import after, changed, died, queued_job, running_job, succeeded, waiting_job
@@ -224,7 +224,9 @@ async def test_parked_messages_and_agents_go(store: Store) -> None:
     assert await gone(store, RetentionKind.AGENTS) == 2
     assert [message.parked_id for message in await store.parked()] == ["p3", "p2"]
     assert [agent.agent_id for agent in await store.agents()] == ["a3", "a2"]
-    assert await store.retention.delete_rows(RetentionKind.AGENTS, after(DAY), ["a3"]) == 0, "it was seen since"
+    assert await store.retention.delete_rows(RetentionKind.AGENTS, after(DAY), ["a3"]) == 0, (
+        "it was seen since"
+    )
 
 
 async def test_job_types_go_that_have_no_job_left_to_run(store: Store) -> None:
@@ -234,7 +236,9 @@ async def test_job_types_go_that_have_no_job_left_to_run(store: Store) -> None:
     await ended(store, done)
     await store.insert_jobs([busy])
     assert await old_keys(store, RetentionKind.JOB_TYPES) == {"flights.load"}
-    assert await store.retention.delete_rows(RetentionKind.JOB_TYPES, after(DAY), ["flights.load", "busy"]) == 1
+    assert (
+        await store.retention.delete_rows(RetentionKind.JOB_TYPES, after(DAY), ["flights.load", "busy"]) == 1
+    )
     assert set(await store.job_types()) == {"busy", "young"}
     assert {(one.job_type, one.state) for one in await store.count_jobs()} == {
         ("flights.load", JobState.SUCCEEDED),

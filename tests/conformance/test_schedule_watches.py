@@ -75,9 +75,7 @@ class TestClaiming:
         (found,) = await looked_at(store)
         assert found.row.since == after(30)
 
-    async def test_a_watch_ends_where_it_is_withdrawn_or_its_schedule_is_removed(
-        self, store: Store
-    ) -> None:
+    async def test_a_watch_ends_where_it_is_withdrawn_or_its_schedule_is_removed(self, store: Store) -> None:
         await store.put_schedules([schedule(), schedule("other"), schedule("kept")])
         await store.put_watches([watch(), watch("other"), watch("kept")], [])
         await store.put_watches([], ["hourly"])

@@ -9,7 +9,7 @@ from uuid import uuid4
 import pytest
 
 from warrener_contracts.events import SchedulePutData, TickStatus
-from warrener_contracts.schedule_rules import ScheduleChoices, CronRule, IntervalRule
+from warrener_contracts.schedule_rules import CronRule, IntervalRule, ScheduleChoices
 from warrener_contracts.states import JobState
 from warrener_store.schedules.port import Decide
 from warrener_store.schedules.rows import Advance, DueSchedule, ScheduleRow, TickRow
@@ -29,7 +29,9 @@ def schedule(name: str = "hourly", seconds: float = 0, **changes: object) -> Sch
         arguments={"path": "a\x1a.csv", "none": None},
         choices=ScheduleChoices(jitter=timedelta(seconds=5), start=NOON),
     )
-    row = ScheduleRow(asked=definition, put_at=NOON, zone_version="2026a", next_at=NOON, wake_at=after(seconds))
+    row = ScheduleRow(
+        asked=definition, put_at=NOON, zone_version="2026a", next_at=NOON, wake_at=after(seconds)
+    )
     return replace(row, **changes)  # type: ignore[arg-type] # as many as a test needs
 
 

@@ -457,7 +457,16 @@ class TestWatchers:
         await store.insert_jobs([row])
         watchers = [(row.job_id, f"w{n}") for n in (2, 3, 1, 4, 5, 6, 7, 8, 5)]
         assert await store.add_watchers(watchers) == {row.job_id}
-        assert (await load_job(store, row.job_id)).watchers == ("w2", "w3", "w1", "w4", "w6", "w7", "w8", "w5")
+        assert (await load_job(store, row.job_id)).watchers == (
+            "w2",
+            "w3",
+            "w1",
+            "w4",
+            "w6",
+            "w7",
+            "w8",
+            "w5",
+        )
 
     async def test_watchers_of_finished_jobs_are_refused(self, store: StateStore) -> None:
         live, over = queued_job(), queued_job()

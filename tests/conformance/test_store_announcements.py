@@ -117,7 +117,10 @@ class TestBuried:
         ]
         assert len(
             await store.save_jobs(
-                [replace(burial, dead_letter=dead_letter) for burial, dead_letter in zip(burials, dead_letters, strict=True)]
+                [
+                    replace(burial, dead_letter=dead_letter)
+                    for burial, dead_letter in zip(burials, dead_letters, strict=True)
+                ]
             )
         ) == len(jobs)
         assert await store.dead_letters() == dead_letters[::-1]

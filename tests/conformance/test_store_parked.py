@@ -98,7 +98,12 @@ async def test_tries_are_counted_and_shown_by_no_list_until_the_message_is_parke
     await tries.park("work", received, 3)
     assert await tries.tries("work", [received]) == [0]
     [parked_row] = await store.parked()
-    assert (parked_row.reason, parked_row.body, parked_row.queue, parked_row.times) == ("crashed_readers", b"poison", "work", 1)
+    assert (parked_row.reason, parked_row.body, parked_row.queue, parked_row.times) == (
+        "crashed_readers",
+        b"poison",
+        "work",
+        1,
+    )
     await tries.begin("work", received)
     await tries.end("work", received)
     assert await tries.tries("work", [received]) == [0]

@@ -13,7 +13,7 @@ from warrener_contracts.triggers import AfterRule, EventRule, Upstream
 from warrener_store.schedules.rows import Advance, DueSchedule, ScheduleRow, TickRow
 from warrener_store.store import Store
 from warrener_store.testing import NOON, after
-from warrener_store.triggers.rows import ArrivalRow, ArrivalOutcome
+from warrener_store.triggers.rows import ArrivalOutcome, ArrivalRow
 
 _EVENTS = UUID(int=7)
 
@@ -107,7 +107,11 @@ class TestArrivals:
         def decide(due: Sequence[DueSchedule]) -> list[Advance]:
             seen.extend(due)
             return [
-                Advance(replace(one.row, wake_at=None), (tick(),), (ArrivalOutcome("on.file", arrival().event_id),))
+                Advance(
+                    replace(one.row, wake_at=None),
+                    (tick(),),
+                    (ArrivalOutcome("on.file", arrival().event_id),),
+                )
                 if one.arrivals
                 else Advance(replace(one.row, wake_at=None))
                 for one in due

@@ -6,7 +6,15 @@ import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from typing import Any, TypeVar, cast
 
-from warrener_runtime.bus import QueueStats, Bus, Delivery, PublishResult, OutgoingMessage, Subscription, TopologySpec
+from warrener_runtime.bus import (
+    Bus,
+    Delivery,
+    OutgoingMessage,
+    PublishResult,
+    QueueStats,
+    Subscription,
+    TopologySpec,
+)
 from warrener_runtime.bus.port import BindingSpec, Handler, QueueSpec
 
 T = TypeVar("T")
@@ -106,7 +114,9 @@ class CrashableBus:
     async def unbind(self, queue: str, bindings: Sequence[BindingSpec]) -> None:
         await self._life.call(lambda: self._bus.unbind(queue, bindings))
 
-    async def publish(self, messages: Sequence[OutgoingMessage], *, timeout: float = 10.0) -> list[PublishResult]:
+    async def publish(
+        self, messages: Sequence[OutgoingMessage], *, timeout: float = 10.0
+    ) -> list[PublishResult]:
         return await self._life.call(lambda: self._bus.publish(messages, timeout=timeout))
 
     async def subscribe(self, queue: str, *, prefetch: int) -> Subscription:

@@ -13,7 +13,16 @@ from math import inf
 from typing import Any
 from uuid import UUID
 
-from warrener_agent.ledger import Claim, Completion, Failure, DeletedRows, ClaimStatus, ClaimResult, Renewal, SavedCheckpoint
+from warrener_agent.ledger import (
+    Claim,
+    ClaimResult,
+    ClaimStatus,
+    Completion,
+    DeletedRows,
+    Failure,
+    Renewal,
+    SavedCheckpoint,
+)
 from warrener_agent.ledger.claim_results import highest_attempts
 from warrener_runtime.clock import Clock, SystemClock
 

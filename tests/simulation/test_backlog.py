@@ -56,7 +56,9 @@ class Audit:
     def named(self) -> Counter[UUID]:
         """How often each job was named for waiting too long."""
         return Counter(
-            event.data.job_id for event in self._events(topology.STATUS) if isinstance(event, AttemptStartTimedOut)
+            event.data.job_id
+            for event in self._events(topology.STATUS)
+            if isinstance(event, AttemptStartTimedOut)
         )
 
     def _events(self, exchange: str) -> list[object]:
@@ -74,7 +76,9 @@ def request(world: World, kind: str, policy: PolicyOverrides, **arguments: float
     return job_id, build_message(JobRequested(id=str(job_id), source="backlog", data=data))
 
 
-async def request_jobs(world: World, jobs: int, kind: str, policy: PolicyOverrides, **arguments: float) -> list[UUID]:
+async def request_jobs(
+    world: World, jobs: int, kind: str, policy: PolicyOverrides, **arguments: float
+) -> list[UUID]:
     """Request so many jobs at once."""
     requests = [request(world, kind, policy, **arguments) for _ in range(jobs)]
     await world.publish(*(message for _, message in requests))
@@ -301,7 +305,9 @@ async def declare_small(world: World) -> None:
     await bus.declare(Topology((), (Queue(usual.name, usual.bindings, arguments),)))
 
 
-async def request_jobs_in(world: World, jobs: int, kind: str, queue: str, reply_to: str | None = None) -> list[UUID]:
+async def request_jobs_in(
+    world: World, jobs: int, kind: str, queue: str, reply_to: str | None = None
+) -> list[UUID]:
     """Request so many jobs at once in this queue."""
     ids = [world.entropy.new_id() for _ in range(jobs)]
     data = JobRequestedData(job_type=kind, arguments={"number": 1}, queue=queue, reply_to=reply_to)

@@ -15,7 +15,7 @@ from warrener_contracts.events import SchedulePut, SchedulePutData
 from warrener_contracts.messages import EVENT_TYPE, Message, build_message
 from warrener_contracts.schedule_rules import Rule
 from warrener_contracts.topology import EVENTS, TRIGGERS_QUEUE
-from warrener_contracts.triggers import AfterRule, ConditionOperator, Condition, EventRule, Upstream
+from warrener_contracts.triggers import AfterRule, Condition, ConditionOperator, EventRule, Upstream
 
 _CALLS, _EACH = 48, 4  # so many calls; each of the four ways to go wrong has a quarter of them
 _HOUR = timedelta(hours=1)

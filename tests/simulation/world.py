@@ -9,10 +9,10 @@ from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any, Self
 
+from tests.simulation.checked_store import CheckedStore
+from tests.simulation.crash_injection import CrashableBus, ProcessLife, crashable
 from tests.simulation.handlers import Workshop
 from tests.simulation.memory_ledger import MemoryLedger
-from tests.simulation.crash_injection import ProcessLife, CrashableBus, crashable
-from tests.simulation.checked_store import CheckedStore
 
 from warrener_agent.identity import new_agent_id
 from warrener_agent.settings import AgentSettings

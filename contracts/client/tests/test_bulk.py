@@ -3,11 +3,11 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 
-from warrener_client import JobSpec, Client
+from warrener_client import Client, JobSpec
 from warrener_client.testing import StandIn
 from warrener_contracts.codec import DecodedEvent, decode
 from warrener_contracts.topology import REQUESTS_QUEUE
-from warrener_runtime.bus import Bus, PublishResult, OutgoingMessage
+from warrener_runtime.bus import Bus, OutgoingMessage, PublishResult
 from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
 
 Buses = Callable[[], Bus]
@@ -88,7 +88,9 @@ class ReluctantBus(MemoryBus):
 
     refused = 0
 
-    async def publish(self, messages: Sequence[OutgoingMessage], *, timeout: float = 10.0) -> list[PublishResult]:
+    async def publish(
+        self, messages: Sequence[OutgoingMessage], *, timeout: float = 10.0
+    ) -> list[PublishResult]:
         fresh = {message.message_id for message in messages} - self._seen
         self._seen |= fresh
         self.refused += len(fresh)

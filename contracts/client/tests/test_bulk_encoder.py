@@ -14,9 +14,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
-from warrener_client import JobSpec, BadRequest, RequestTooLarge
-from warrener_client.requests import RequestEnvelope, build_event, encode_event
+from warrener_client import BadRequest, JobSpec, RequestTooLarge
 from warrener_client.bulk_encoder import BulkEncoder
+from warrener_client.requests import RequestEnvelope, build_event, encode_event
 from warrener_contracts.messages import Message
 from warrener_contracts.policy import Backoff, PolicyOverrides
 from warrener_runtime.telemetry import TraceContext

@@ -9,7 +9,7 @@ import pytest
 from warrener_client import Client, Job, NotConfirmed, RequestUnroutable
 from warrener_client.testing import StandIn
 from warrener_contracts.topology import REQUESTS_QUEUE
-from warrener_runtime.bus import PublishResult, OutgoingMessage
+from warrener_runtime.bus import OutgoingMessage, PublishResult
 from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
 from warrener_runtime.virtual_clock import VirtualClock
 
@@ -148,7 +148,9 @@ async def test_without_a_confirm_in_time_the_error_names_the_remedy(broker: Memo
 class UnroutableBus(MemoryBus):
     """A broker on which whatever is declared is gone at once."""
 
-    async def publish(self, messages: Sequence[OutgoingMessage], *, timeout: float = 10.0) -> list[PublishResult]:
+    async def publish(
+        self, messages: Sequence[OutgoingMessage], *, timeout: float = 10.0
+    ) -> list[PublishResult]:
         return [PublishResult.UNROUTABLE] * len(messages)
 
 

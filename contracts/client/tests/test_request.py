@@ -10,13 +10,13 @@ import pytest
 from pydantic import BaseModel
 
 from warrener_client import (
-    JobSpec,
     BadRequest,
     Client,
     ClientClosed,
     JobCancelled,
     JobDied,
     JobFailed,
+    JobSpec,
     RequestRejected,
     RequestTooLarge,
     ResultMismatch,

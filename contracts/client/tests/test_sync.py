@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from warrener_client import JobSpec, Client, ClientClosed, Job, RequestRejected, SyncClient, SyncJob
+from warrener_client import Client, ClientClosed, Job, JobSpec, RequestRejected, SyncClient, SyncJob
 from warrener_client.loop_thread import LoopThread
 from warrener_client.testing import StandIn
 from warrener_contracts.events import JsonObject
@@ -59,7 +59,9 @@ def test_the_twins_have_the_same_methods_and_parameters() -> None:
     twins: list[tuple[type, type]] = [(Client, SyncClient), (Job, SyncJob)]
     for one, other in twins:
         missing = {name for name in vars(one) if not name.startswith("_")} - set(vars(other))
-        assert missing <= {"request_until_confirmed", "source", "address"}, f"{other.__name__} lacks {missing}"
+        assert missing <= {"request_until_confirmed", "source", "address"}, (
+            f"{other.__name__} lacks {missing}"
+        )
     assert inspect.signature(Client.request) == inspect.signature(SyncClient.request)
     assert inspect.signature(Client.cancel) == inspect.signature(SyncClient.cancel)
 

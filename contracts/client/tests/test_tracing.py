@@ -9,7 +9,7 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.trace import SpanKind
 
-from warrener_client import JobSpec, Client
+from warrener_client import Client, JobSpec
 from warrener_contracts.topology import REQUESTS_QUEUE
 from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
 from warrener_runtime.telemetry import Telemetry, TraceContext

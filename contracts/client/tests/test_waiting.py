@@ -3,10 +3,10 @@
 from datetime import UTC, datetime
 from uuid import UUID, uuid4
 
-from warrener_client.requests import JobSpec
-from warrener_client.reply_router import ReplyRouter
-from warrener_client.job import Job
 from warrener_client.bulk_encoder import BulkEncoder
+from warrener_client.job import Job
+from warrener_client.reply_router import ReplyRouter
+from warrener_client.requests import JobSpec
 from warrener_contracts.events import (
     JobDeduplicated,
     JobDeduplicatedData,

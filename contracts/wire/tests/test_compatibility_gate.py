@@ -160,8 +160,8 @@ BREAKING: list[tuple[Callable[[JsonObject], None], str]] = [
 def test_a_breaking_change_fails(change: Callable[[JsonObject], None], complaint: str) -> None:
     schema = copy.deepcopy(RELEASED[FAILED])
     change(schema)
-    assert any(found.startswith(complaint) for found in compare_schemas(RELEASED[FAILED], schema)), compare_schemas(
-        RELEASED[FAILED], schema
+    assert any(found.startswith(complaint) for found in compare_schemas(RELEASED[FAILED], schema)), (
+        compare_schemas(RELEASED[FAILED], schema)
     )
 
 
@@ -178,9 +178,14 @@ def test_a_change_inside_of_an_array_fails() -> None:
 def test_a_change_of_the_elements_of_an_array_fails() -> None:
     schema = copy.deepcopy(RELEASED[HEARTBEAT])
     field(schema, "queues")["items"] = {"type": "integer"}
-    assert any("data.queues[]: its type was string" in found for found in compare_schemas(RELEASED[HEARTBEAT], schema))
+    assert any(
+        "data.queues[]: its type was string" in found
+        for found in compare_schemas(RELEASED[HEARTBEAT], schema)
+    )
     field(schema, "queues")["items"] = False
-    assert any("data.queues: its items were" in found for found in compare_schemas(RELEASED[HEARTBEAT], schema))
+    assert any(
+        "data.queues: its items were" in found for found in compare_schemas(RELEASED[HEARTBEAT], schema)
+    )
 
 
 def test_a_change_behind_a_reference_fails_even_under_a_keyword_that_is_not_known() -> None:

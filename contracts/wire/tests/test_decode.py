@@ -36,7 +36,9 @@ def request_without(name: str) -> bytes:
     return json.dumps({key: value for key, value in REQUEST.items() if key != name}).encode()
 
 
-def the_unreadable(body: bytes, content_type: str | None = EVENT_TYPE, limit: int = MAX_BODY) -> DecodeFailure:
+def the_unreadable(
+    body: bytes, content_type: str | None = EVENT_TYPE, limit: int = MAX_BODY
+) -> DecodeFailure:
     (found,) = decode(body, content_type, limit=limit)
     assert isinstance(found, DecodeFailure), found
     assert found.body == body

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from warrener_contracts.codec import RELEASED, DecodedEvent, DecodeFailure, decode, type_of
-from warrener_contracts.messages import BATCH_TYPE, EVENT_TYPE, encode, build_message
 from warrener_contracts.json_safety import is_object
+from warrener_contracts.messages import BATCH_TYPE, EVENT_TYPE, build_message, encode
 from warrener_contracts.reference.examples import golden_events
 
 CONTENT_TYPES = st.sampled_from([None, EVENT_TYPE, BATCH_TYPE, "text/plain"])

@@ -14,7 +14,7 @@ from jsonschema import Draft7Validator, Draft202012Validator, FormatChecker
 from warrener_contracts.addresses import address_of
 from warrener_contracts.codec import BY_TYPE, type_of
 from warrener_contracts.events import JsonObject
-from warrener_contracts.messages import encode, build_message
+from warrener_contracts.messages import build_message, encode
 from warrener_contracts.reference.asyncapi import asyncapi
 from warrener_contracts.reference.documents import documents, wire_version
 from warrener_contracts.reference.examples import golden_events
@@ -138,7 +138,10 @@ def test_the_golden_example_fits_its_schema(name: str) -> None:
 @pytest.mark.parametrize("name", sorted(BY_TYPE))
 def test_the_golden_example_shows_every_field(name: str) -> None:
     schema = schemas()[name]
-    assert list(_unseen(schema, schema, json.loads(encode(golden_events()[name])), ABSENT.get(name, set()))) == []
+    assert (
+        list(_unseen(schema, schema, json.loads(encode(golden_events()[name])), ABSENT.get(name, set())))
+        == []
+    )
 
 
 def _unseen(node: JsonObject, root: JsonObject, value: Any, absent: set[str]) -> Iterator[str]:

@@ -20,7 +20,7 @@ from warrener_contracts.events import (
     JobTypeDeclaration,
 )
 from warrener_contracts.events.fields import RESERVED_WORDS
-from warrener_contracts.json_safety import sanitize_text, may_be_unsafe, find_unsafe_value
+from warrener_contracts.json_safety import find_unsafe_value, may_be_unsafe, sanitize_text
 from warrener_contracts.reference.examples import golden_events
 
 

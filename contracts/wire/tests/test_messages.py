@@ -25,11 +25,11 @@ from warrener_contracts.messages import (
     EVENT_TYPE,
     MAX_BATCH_BYTES,
     Message,
-    build_delayed_message,
     batch_messages,
-    is_early,
+    build_delayed_message,
     build_message,
     build_reply,
+    is_early,
 )
 from warrener_contracts.reference.examples import golden_events
 from warrener_contracts.topology import DELAY_LEVELS
@@ -144,7 +144,9 @@ def test_an_id_longer_than_amqp_takes_becomes_a_uuid_of_it() -> None:
     """A cancel is passed on under its own id: an id that AMQP refuses would come back for ever."""
     data = JobCancelRequestedData(job_id=UUID(int=7))
     names = ["é" * 200, "é" * 199 + "e", "short", "i" * 200]
-    ids = [build_message(JobCancelRequested(id=name, source="airline", data=data)).message_id for name in names]
+    ids = [
+        build_message(JobCancelRequested(id=name, source="airline", data=data)).message_id for name in names
+    ]
     assert ids == ["e6550cf9-ac6c-5c6b-aaa7-86216249f28f", ids[1], "short", "i" * 200]
     assert ids[0] != ids[1]
     assert all(len(found.encode()) <= 255 for found in ids)

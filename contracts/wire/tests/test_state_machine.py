@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from warrener_contracts.reference.state_machine_page import state_machine_page
 from warrener_contracts.state_machine import (
-    STATE_MACHINE,
-    LATE_SUCCESS,
     ATTEMPT_SIGNALS,
+    LATE_SUCCESS,
     STALE,
+    STATE_MACHINE,
     UNKNOWN_ATTEMPT,
     Fence,
     Ignore,
@@ -19,7 +20,6 @@ from warrener_contracts.state_machine import (
     compare_attempts,
     effect_of,
 )
-from warrener_contracts.reference.state_machine_page import state_machine_page
 from warrener_contracts.states import TERMINAL, JobState
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "journey-of-a-job.md"

@@ -6,9 +6,14 @@ import pytest
 
 from warrener_contracts import topology
 from warrener_contracts.addresses import address_of
-from warrener_contracts.messages import build_delayed_message, build_message, build_parked_message, build_reply
+from warrener_contracts.messages import (
+    build_delayed_message,
+    build_message,
+    build_parked_message,
+    build_reply,
+)
 from warrener_contracts.reference.examples import golden_events
-from warrener_contracts.topology import DELAY, EXCHANGES, DELAY_LEVELS, TOPOLOGY, Queue, dispatch_queue
+from warrener_contracts.topology import DELAY, DELAY_LEVELS, EXCHANGES, TOPOLOGY, Queue, dispatch_queue
 
 WORK = (
     topology.REQUESTS_QUEUE,

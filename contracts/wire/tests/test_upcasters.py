@@ -68,7 +68,10 @@ def test_upcasters_follow_each_other() -> None:
 
 
 def test_versions_stand_beside_each_other_in_one_batch() -> None:
-    body = b"[%s,%s]" % (encode_request("v0", task="flights.load"), encode_request("v1", job_type="flights.load"))
+    body = b"[%s,%s]" % (
+        encode_request("v0", task="flights.load"),
+        encode_request("v1", job_type="flights.load"),
+    )
     found = decode(body, "application/cloudevents-batch+json", registry=HISTORY)
     assert [type(one.event) for one in found if isinstance(one, DecodedEvent)] == [JobRequested, JobRequested]
 

@@ -6,7 +6,7 @@ from typing import Any
 from pamqp import body, commands, frame, header
 from pamqp.base import Frame as Method
 
-from warrener_amqp import Connection, ConnectionFailed, AmqpEvent, Plain, ConnectionParams
+from warrener_amqp import AmqpEvent, Connection, ConnectionFailed, ConnectionParams, Plain
 
 CAPABILITIES: dict[str, Any] = {"authentication_failure_close": True, "basic.nack": True}
 START = commands.Connection.Start(0, 9, {"capabilities": CAPABILITIES}, "AMQPLAIN PLAIN", "en_US")

@@ -4,7 +4,7 @@ import ssl
 
 import pytest
 
-from warrener_amqp import External, Plain, ConnectionParams, parse_address
+from warrener_amqp import ConnectionParams, External, Plain, parse_address
 
 
 def test_defaults_of_a_url() -> None:
@@ -15,7 +15,9 @@ def test_defaults_of_a_url() -> None:
 
 
 def test_parameters_of_a_url() -> None:
-    where = parse_address("amqp://me:p%40ss@[::1]:99/my%2Fvhost?heartbeat=3&frame_max=4096&channel_max=7&name=n")
+    where = parse_address(
+        "amqp://me:p%40ss@[::1]:99/my%2Fvhost?heartbeat=3&frame_max=4096&channel_max=7&name=n"
+    )
     assert (where.host, where.port, where.credentials) == ("::1", 99, Plain("me", "p@ss"))
     assert where.params == ConnectionParams("my/vhost", "n", 3, 4096, 7)
     assert where.with_name("other") == where

@@ -11,15 +11,15 @@ from pamqp import commands
 
 from warrener_amqp import (
     AmqpError,
+    AmqpEvent,
     Blocked,
     ChannelClosed,
     Confirmed,
+    ConnectionFailed,
     ConsumerCancelled,
     Delivered,
-    ConnectionFailed,
-    AmqpEvent,
-    Replied,
     PublishReturned,
+    Replied,
     Unblocked,
 )
 

@@ -27,8 +27,8 @@ from warrener_amqp import (
     Delivered,
     FrameMalformed,
     ProtocolViolated,
-    Replied,
     PublishReturned,
+    Replied,
 )
 from warrener_amqp.framing import FRAME_MIN
 

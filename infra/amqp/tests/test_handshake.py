@@ -8,20 +8,21 @@ from warrener_amqp import (
     AuthenticationRefused,
     Closed,
     Connection,
-    ConnectionLost,
-    External,
     ConnectionFailed,
+    ConnectionLost,
+    ConnectionParams,
+    External,
     FrameMalformed,
     Opened,
     Plain,
     ProtocolViolated,
-    ConnectionParams,
 )
 
 
 def test_it_agrees_on_the_smaller_limits() -> None:
     core = Connection(
-        Plain("guest", "secret"), ConnectionParams(virtual_host="jobs", heartbeat=10, frame_max=50_000, name="me")
+        Plain("guest", "secret"),
+        ConnectionParams(virtual_host="jobs", heartbeat=10, frame_max=50_000, name="me"),
     )
     assert core.data_to_send() == [b"AMQP\x00\x00\x09\x01"]
 

@@ -38,7 +38,9 @@ def _of_others(ours: Properties) -> bytes:
 def test_both_ways_read_the_same_and_neither_reads_what_is_cut_off(
     *, content_type: str, named: Mapping[str, str], persistent: bool, message_id: str, kind: str
 ) -> None:
-    written = b"".join(properties.write_properties(content_type, named, message_id, kind, persistent=persistent))
+    written = b"".join(
+        properties.write_properties(content_type, named, message_id, kind, persistent=persistent)
+    )
     expected = Properties(content_type, named, persistent, message_id, kind)
     assert properties.read_properties(written, 0) == expected
     assert properties.read_properties(_of_others(expected), 0) == expected

@@ -10,7 +10,7 @@ from infra.amqp.tests.recording_listener import RecordingListener, publish
 from pamqp import commands
 from tests.servers.kinds import RabbitMQServer
 
-from warrener_amqp import Channel, ConnectionLost, AmqpEvent, Session
+from warrener_amqp import AmqpEvent, Channel, ConnectionLost, Session
 from warrener_amqp import session as session_module
 from warrener_amqp import transport as transport_module
 
@@ -62,7 +62,9 @@ class TestHeartbeats:
     ) -> None:
         session = await open_session(f"{vhost_url}?heartbeat=1")
         listener = count_heartbeats(session, monkeypatch)
-        await listener.until(lambda: len(listener.cancelled) >= 8)  # every half second; it gives up after two seconds
+        await listener.until(
+            lambda: len(listener.cancelled) >= 8
+        )  # every half second; it gives up after two seconds
         assert session.is_open
         await session.channel()
 

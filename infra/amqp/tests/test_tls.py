@@ -85,7 +85,10 @@ def secure(
 
 
 async def test_a_password_over_tls(open_session: OpenSession, secure: SecureBroker) -> None:
-    session, listener = await open_session(secure.url(cafile=str(secure.folder / "ca.pem"))), RecordingListener()
+    session, listener = (
+        await open_session(secure.url(cafile=str(secure.folder / "ca.pem"))),
+        RecordingListener(),
+    )
     channel = await session.channel(listener)
     await channel.call(commands.Confirm.Select(), commands.Confirm.SelectOk)
     await channel.call(commands.Queue.Declare(queue="q", exclusive=True), commands.Queue.DeclareOk)

@@ -73,7 +73,9 @@ async def test_a_stopped_broker_leaves_publishers_without_an_answer(
     bus: Bus, broker: MemoryBroker, clock: VirtualClock
 ) -> None:
     broker.stop()
-    publishing = asyncio.create_task(bus.publish([make_message("a", "default.x", "warrener.dispatch")], timeout=10))
+    publishing = asyncio.create_task(
+        bus.publish([make_message("a", "default.x", "warrener.dispatch")], timeout=10)
+    )
     pinging = asyncio.create_task(bus.ping(timeout=5))
 
     await clock.advance(10)

@@ -31,13 +31,13 @@ from warrener_runtime.bus import (
     BusCredentialsRefused,
     BusUnreachable,
     Delivery,
-    PublishResult,
     LaneName,
+    PublishResult,
     open_bus,
 )
+from warrener_runtime.bus.rabbit.ack_plan import AckPlan
 from warrener_runtime.bus.rabbit.consume_channel import RawConsumeChannel
 from warrener_runtime.bus.rabbit.publish_channel import RawPublishChannel
-from warrener_runtime.bus.rabbit.ack_plan import AckPlan
 from warrener_runtime.bus.rabbit.subscription import RabbitSubscription
 from warrener_runtime.clock import SystemClock
 from warrener_runtime.publishing import publish_all

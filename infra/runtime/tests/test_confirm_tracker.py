@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.conformance.bus_rigs import make_message
 
-from warrener_runtime.bus import PublishResult, OutgoingMessage
+from warrener_runtime.bus import OutgoingMessage, PublishResult
 from warrener_runtime.bus.lean.confirm_tracker import ConfirmTracker
-from warrener_runtime.bus.rabbit.publish_batch import PublishBatch
 from warrener_runtime.bus.rabbit.broker_client import NumberedMessage
+from warrener_runtime.bus.rabbit.publish_batch import PublishBatch
 
 sizes = st.lists(st.integers(1, 6), min_size=1, max_size=6)
 confirms = st.lists(st.tuples(st.integers(1, 36), st.booleans(), st.booleans()), max_size=30)
@@ -86,7 +86,9 @@ def test_twins_have_the_result_of_their_own_address(keys: list[str]) -> None:
             if key != "routed":
                 sent.tracker.unroutable("ask", key, "twin")
         sent.tracker.confirm(len(keys), PublishResult.CONFIRMED, multiple=True)
-        assert sent.results == [PublishResult.CONFIRMED if key == "routed" else PublishResult.UNROUTABLE for key in keys]
+        assert sent.results == [
+            PublishResult.CONFIRMED if key == "routed" else PublishResult.UNROUTABLE for key in keys
+        ]
 
     asyncio.run(story())
 

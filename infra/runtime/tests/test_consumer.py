@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 
 from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
 from warrener_runtime.bus.port import Delivery, PublishResult, Subscription
-from warrener_runtime.lifecycle import Consumer, ConsumerStalled, NotReady, HealthRegistry
+from warrener_runtime.lifecycle import Consumer, ConsumerStalled, HealthRegistry, NotReady
 from warrener_runtime.lifecycle.health_registry import current_health_registry
 from warrener_runtime.virtual_clock import VirtualClock
 
@@ -346,7 +346,9 @@ async def test_g8_a_queue_that_was_deleted_is_consumed_again(scene: Scene) -> No
 
 
 async def test_g8_a_queue_that_is_not_there_is_noticed(scene: Scene) -> None:
-    lost = Consumer("lost", scene.bus, "nowhere", 10, scene.office.handle, clock=scene.clock, stalled_after=15)
+    lost = Consumer(
+        "lost", scene.bus, "nowhere", 10, scene.office.handle, clock=scene.clock, stalled_after=15
+    )
     await lost.start()
     await scene.clock.advance(20)
     assert await scene.complaints() == ["lost hears nothing from the broker"]

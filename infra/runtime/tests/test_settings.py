@@ -122,9 +122,7 @@ def test_a_flag_that_does_not_exist_is_a_mistake_of_the_programmer() -> None:
         load(ServiceSettings, loafs=1)
 
 
-def test_a_missing_or_malformed_file_is_reported(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_missing_or_malformed_file_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("WARRENER_CONFIG", str(tmp_path / "missing.toml"))
     with pytest.raises(SettingsError, match=r"WARRENER_CONFIG: expected a file that can be read"):
         load(ServiceSettings)

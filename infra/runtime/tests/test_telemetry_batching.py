@@ -6,11 +6,13 @@ from collections.abc import Sequence
 import pytest
 from opentelemetry.trace import SpanKind
 
-from warrener_runtime.telemetry.context import SpanRef
-from warrener_runtime.telemetry.finished_span import SpanStart, EndedSpan, FinishedSpan
 from warrener_runtime.telemetry.batching import Batching, BatchingSink
+from warrener_runtime.telemetry.context import SpanRef
+from warrener_runtime.telemetry.finished_span import EndedSpan, FinishedSpan, SpanStart
 
-SPAN = FinishedSpan(SpanStart(SpanRef("1" * 32, "2" * 16, 1), "", None, "work", SpanKind.CONSUMER, 1), 2, {}, None)
+SPAN = FinishedSpan(
+    SpanStart(SpanRef("1" * 32, "2" * 16, 1), "", None, "work", SpanKind.CONSUMER, 1), 2, {}, None
+)
 AN_HOUR = 3600.0
 
 

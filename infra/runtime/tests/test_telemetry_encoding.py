@@ -9,7 +9,7 @@ from opentelemetry.trace import SpanKind
 
 from warrener_runtime.telemetry.context import SpanRef
 from warrener_runtime.telemetry.encoding import encoder
-from warrener_runtime.telemetry.finished_span import SpanStart, EndedSpan, FinishedSpan, to_readable_span
+from warrener_runtime.telemetry.finished_span import EndedSpan, FinishedSpan, SpanStart, to_readable_span
 from warrener_runtime.telemetry.recorder import origin_of
 
 ORIGIN = origin_of("warrener-agent")

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from warrener_store.dedup import ExistingJobs, unique_rows, resolve_in_order, match_existing
+from warrener_store.dedup import ExistingJobs, match_existing, resolve_in_order, unique_rows
 from warrener_store.port import Inserted
 from warrener_store.testing import queued_job
 

@@ -14,7 +14,7 @@ from sqlalchemy.engine.interfaces import ReflectedIndex
 
 from warrener_store import StoreNotMigrated, migrate, open_store
 from warrener_store.address import parse_address
-from warrener_store.migrator import UnknownRevision, open_engine, alembic_config
+from warrener_store.migrator import UnknownRevision, alembic_config, open_engine
 from warrener_store.rows import AttemptEnd
 from warrener_store.schema import NEEDED, VERSION_TABLE
 from warrener_store.tables import METADATA

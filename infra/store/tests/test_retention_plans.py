@@ -12,8 +12,8 @@ from infra.store.tests.test_plans import COUNTED, FEW_LIVE, FINISHED, MANY_FINIS
 from warrener_contracts.states import JobState
 from warrener_store import Store, migrate, open_store
 from warrener_store.address import PostgresAddress, parse_address
-from warrener_store.retention.prunable_tables import PRUNABLE_TABLES
 from warrener_store.retention.port import JobsBefore, RetentionKind
+from warrener_store.retention.prunable_tables import PRUNABLE_TABLES
 from warrener_store.sql import statement
 
 if TYPE_CHECKING:
@@ -112,7 +112,9 @@ ENTRIES = (
 
 
 @pytest.mark.parametrize("kind", list(INDEXES))
-async def test_old_rows_are_found_by_the_index_of_their_list(connection: "Connection", kind: RetentionKind) -> None:
+async def test_old_rows_are_found_by_the_index_of_their_list(
+    connection: "Connection", kind: RetentionKind
+) -> None:
     await connection.execute(ROWS[kind])
     await connection.execute("ANALYZE")
     before: Any = datetime.now(UTC) - timedelta(hours=20)

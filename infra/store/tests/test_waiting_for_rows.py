@@ -58,7 +58,9 @@ async def test_a_success_that_waits_for_a_row_leaves_it_to_who_has_changed_it(
 
 
 def schedule() -> ScheduleRow:
-    definition = SchedulePutData(name="hourly", rule=CronRule(expression="0 * * * *"), job_type="flights.load")
+    definition = SchedulePutData(
+        name="hourly", rule=CronRule(expression="0 * * * *"), job_type="flights.load"
+    )
     return ScheduleRow(asked=definition, put_at=NOON, zone_version="2026a", next_at=NOON, wake_at=NOON)
 
 

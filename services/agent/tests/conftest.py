@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
-from services.agent.tests.stage import FaultyBus, Stage, HandlerRig
+from services.agent.tests.stage import FaultyBus, HandlerRig, Stage
 
 from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
 

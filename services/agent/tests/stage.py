@@ -13,10 +13,10 @@ from warrener_agent.settings import AgentSettings
 from warrener_agent.wiring import assemble
 from warrener_contracts.codec import DecodedEvent, decode
 from warrener_contracts.events import AttemptDispatched, AttemptDispatchedData, Event
-from warrener_contracts.messages import build_delayed_message, batch_messages, build_message
+from warrener_contracts.messages import batch_messages, build_delayed_message, build_message
 from warrener_contracts.policy import Guarantee
 from warrener_contracts.topology import DEAD_QUEUE, REQUESTS_QUEUE, STATUS_QUEUE, TOPOLOGY, heartbeats_queue
-from warrener_runtime.bus import Bus, Delivery, PublishResult, OutgoingMessage, Subscription
+from warrener_runtime.bus import Bus, Delivery, OutgoingMessage, PublishResult, Subscription
 from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
 from warrener_runtime.clock import Clock, SystemClock, SystemEntropy
 from warrener_runtime.lifecycle import Component
@@ -84,13 +84,19 @@ class Stage:
     async def dispatch(self, job_type: str, arguments: dict[str, Any] | None = None, **fields: Any) -> UUID:
         """What the scheduler sends (`fields`: see `dispatched`); returns the job's id."""
         event = self.dispatched(job_type, arguments, **fields)
-        message = build_message(event) if not event.data.not_before else build_delayed_message(event, datetime.now(UTC))
+        message = (
+            build_message(event)
+            if not event.data.not_before
+            else build_delayed_message(event, datetime.now(UTC))
+        )
         assert await self.bus.publish([message]) == [PublishResult.CONFIRMED]
         return event.data.job_id
 
     async def dispatch_together(self, *events: AttemptDispatched) -> None:
         """What the scheduler sends of a job type that was declared so: all of these in one message."""
-        (message,) = batch_messages(build_message(event)._replace(per_message=len(events)) for event in events)
+        (message,) = batch_messages(
+            build_message(event)._replace(per_message=len(events)) for event in events
+        )
         assert await self.bus.publish([message]) == [PublishResult.CONFIRMED]
 
     def dispatched(
@@ -130,7 +136,9 @@ class Stage:
             async with asyncio.timeout(WAIT), self.changed:
                 await self.changed.wait_for(fact)
         except TimeoutError:
-            raise AssertionError(f"expected {what}, heard {[event.type for event in self.received_events]}") from None
+            raise AssertionError(
+                f"expected {what}, heard {[event.type for event in self.received_events]}"
+            ) from None
 
     def of(self, kind: type[E], job_id: UUID | None = None) -> list[E]:
         """What was heard of this kind, about this job."""
@@ -192,7 +200,9 @@ class FaultyBus(MemoryBus):
         self._frozen_type, self._when = frozen_type, when
         self.frozen = asyncio.Event()
 
-    async def publish(self, messages: Sequence[OutgoingMessage], *, timeout: float = 10.0) -> list[PublishResult]:
+    async def publish(
+        self, messages: Sequence[OutgoingMessage], *, timeout: float = 10.0
+    ) -> list[PublishResult]:
         hit = any(message.type == self._frozen_type for message in messages)
         if hit and self._when == "before it is told":
             await self._freeze()

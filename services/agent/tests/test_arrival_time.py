@@ -35,7 +35,9 @@ def test_4_a_wake_up_ends_in_time_whatever_the_clock_of_the_agent_is_behind(
 ) -> None:
     event, true = delayed(delay), SENT
     for _ in range(12):
-        level = delay_level_for(event.data.not_before - (event.time or SENT)) if event.data.not_before else None
+        level = (
+            delay_level_for(event.data.not_before - (event.time or SENT)) if event.data.not_before else None
+        )
         true += level.delay if level else timedelta(0)
         now = arrival_time(event, true + timedelta(seconds=wrong), returned=True)
         if not is_early(event, now):

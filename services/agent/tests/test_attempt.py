@@ -8,7 +8,7 @@ from typing import cast
 from uuid import uuid4
 
 import pytest
-from services.agent.tests.stage import FaultyBus, Stage, HandlerRig, UnpluggedLedger
+from services.agent.tests.stage import FaultyBus, HandlerRig, Stage, UnpluggedLedger
 
 from warrener_agent import Agent, JobContext
 from warrener_agent.attempt import Attempt
@@ -181,7 +181,9 @@ async def test_long_attempts_are_announced_and_exclusive_ones_at_once(stage: Sta
     assert (await stage.wait_for_event(AttemptStarted, job)).data.job_id == job
     exclusive = await stage.dispatch("greet", {"name": "x"}, guarantee="exclusive")
     await stage.wait_for_event(AttemptSucceeded, exclusive)
-    kinds = [type(event) for event in stage.received_events if getattr(event.data, "job_id", None) == exclusive]
+    kinds = [
+        type(event) for event in stage.received_events if getattr(event.data, "job_id", None) == exclusive
+    ]
     assert kinds == [AttemptStarted, AttemptSucceeded]
 
 
@@ -203,7 +205,9 @@ async def test_progress_is_published_and_throttled(stage: Stage) -> None:
     assert len(stage.of(AttemptProgressed)) == 1
 
 
-async def test_a_trace_goes_through_the_attempt_to_the_jobs_it_requests(stage: Stage, rig: HandlerRig) -> None:
+async def test_a_trace_goes_through_the_attempt_to_the_jobs_it_requests(
+    stage: Stage, rig: HandlerRig
+) -> None:
     telemetry = Telemetry.in_memory("agent")
     one = await stage.enter(rig.agent, telemetry=telemetry)
     job = await stage.dispatch("write", {"note": "x"})
@@ -285,7 +289,9 @@ async def test_g3_two_agents_never_run_the_same_attempt(stage: Stage, rig: Handl
         await stage.dispatch("wait", job_id=job)
     await stage.wait_for_event(AgentHeartbeat, times=len(stage.of(AgentHeartbeat)) + 4)
     rig.go_on.set()
-    await stage.wait_for_event(AttemptSucceeded, job, times=2)  # those who looked again tell what was recorded
+    await stage.wait_for_event(
+        AttemptSucceeded, job, times=2
+    )  # those who looked again tell what was recorded
     assert rig.calls == 1
     assert {event.data.result for event in stage.of(AttemptSucceeded)} == {1}
 

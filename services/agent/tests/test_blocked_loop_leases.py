@@ -13,7 +13,7 @@ import pytest
 from services.agent.tests.stage import Stage
 
 from warrener_agent import Agent, JobContext
-from warrener_agent.ledger import Claim, Completion, ClaimStatus, Ledger, open_ledger
+from warrener_agent.ledger import Claim, ClaimStatus, Completion, Ledger, open_ledger
 from warrener_contracts.events import AttemptSucceeded
 
 LEASE = 2.0
@@ -90,7 +90,9 @@ async def test_g3_what_blocks_the_loop_keeps_its_lease_although_a_later_attempt_
     assert (await stage.wait_for_event(AttemptSucceeded, job.data.job_id)).data.result == 1
     rival.join(20)
     assert {at_work for at_work, _ in rival.statuses} <= {ClaimStatus.HELD, ClaimStatus.COMPLETED}
-    assert ClaimStatus.GRANTED in {standing for _, standing in rival.statuses}, "it stood still, and gives way"
+    assert ClaimStatus.GRANTED in {standing for _, standing in rival.statuses}, (
+        "it stood still, and gives way"
+    )
     assert not stage.of(AttemptSucceeded, still)
     assert not codes
 

@@ -13,7 +13,9 @@ OPENED = datetime(2026, 1, 1, 12, tzinfo=UTC)
 BEFORE, AFTER = OPENED - timedelta(seconds=1), OPENED + timedelta(seconds=30)
 
 
-def changed(name: str, state: BreakerState = BreakerState.OPEN, since: datetime = OPENED) -> BreakerChangedData:
+def changed(
+    name: str, state: BreakerState = BreakerState.OPEN, since: datetime = OPENED
+) -> BreakerChangedData:
     return BreakerChangedData(name=name, state=state, since=since, reason="down")
 
 

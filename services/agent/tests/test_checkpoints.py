@@ -35,7 +35,9 @@ async def test_a_checkpoint_is_published_before_the_end_of_its_attempt(stage: St
     await stage.enter(agent)
     job_id = await stage.dispatch("goes.on")
     await stage.wait_for_event(AttemptFailed, job_id)
-    published = [event for event in stage.received_events if isinstance(event, AttemptCheckpointed | AttemptFailed)]
+    published = [
+        event for event in stage.received_events if isinstance(event, AttemptCheckpointed | AttemptFailed)
+    ]
     assert [type(event) for event in published] == [AttemptCheckpointed, AttemptFailed]
     assert stage.of(AttemptCheckpointed)[0].data.checkpoint == Checkpoint(number=1, state={"row": 2}), (
         "of two the last"
@@ -95,7 +97,9 @@ async def test_an_attempt_that_fails_while_its_checkpoint_is_being_saved_waits_f
     await stage.wait_for_event(AttemptSucceeded, other)
     ledger.go_on.set()
     await stage.wait_for_event(AttemptFailed, job_id)
-    published = [event for event in stage.received_events if isinstance(event, AttemptCheckpointed | AttemptFailed)]
+    published = [
+        event for event in stage.received_events if isinstance(event, AttemptCheckpointed | AttemptFailed)
+    ]
     assert [type(event) for event in published] == [AttemptCheckpointed, AttemptFailed]
     await stage.dispatch("fails", job_id=job_id, attempt=2)
     assert (await stage.wait_for_event(AttemptSucceeded, job_id)).data.result == "far"

@@ -6,9 +6,9 @@ from typing import Any, cast
 from uuid import uuid4
 
 import pytest
-from services.agent.tests.stage import Stage, HandlerRig
+from services.agent.tests.stage import HandlerRig, Stage
 
-from warrener_agent.ledger import Claim, Completion, DeletedRows, ClaimStatus, Ledger, open_ledger
+from warrener_agent.ledger import Claim, ClaimStatus, Completion, DeletedRows, Ledger, open_ledger
 from warrener_agent.settings import AgentSettings
 from warrener_runtime.settings import SettingsError, load
 from warrener_runtime.virtual_clock import VirtualClock

@@ -5,13 +5,13 @@ import asyncio
 from services.agent.tests.stage import Stage
 from structlog.testing import capture_logs
 
+from warrener_agent.agent_context import AgentContext
 from warrener_agent.breaker_filter import BreakerFilter
-from warrener_agent.ledger import open_ledger
 from warrener_agent.heartbeat import Heartbeater
+from warrener_agent.ledger import open_ledger
 from warrener_agent.run_table import RunTable
 from warrener_agent.settings import AgentSettings
 from warrener_agent.status_events import EventFactory
-from warrener_agent.agent_context import AgentContext
 from warrener_contracts.events import AgentHeartbeat
 from warrener_runtime.seeded_entropy import SeededEntropy
 from warrener_runtime.virtual_clock import VirtualClock

@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from warrener_agent.identity import default_identity_folder, acquire_identity
+from warrener_agent.identity import acquire_identity, default_identity_folder
 from warrener_runtime.clock import SystemEntropy
 
 ENTROPY = SystemEntropy()

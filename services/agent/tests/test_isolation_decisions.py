@@ -8,11 +8,17 @@ import pytest
 
 from warrener_agent import Limits, Recycle
 from warrener_agent.executors.cgroup import Cgroup
-from warrener_agent.executors.exit_info import ExitInfo, find_exceeded_limit, relabel_memory_error, describe_crash, is_fault
 from warrener_agent.executors.environment import filter_environment
 from warrener_agent.executors.error_info import describe_error
+from warrener_agent.executors.exit_info import (
+    ExitInfo,
+    describe_crash,
+    find_exceeded_limit,
+    is_fault,
+    relabel_memory_error,
+)
 from warrener_agent.executors.port import HandlerRaised, HandlerReturned
-from warrener_agent.executors.restarts import RestartLimit, Restarts, JobTypesSuspended
+from warrener_agent.executors.restarts import JobTypesSuspended, RestartLimit, Restarts
 from warrener_runtime.virtual_clock import VirtualClock
 
 MIB = 1 << 20

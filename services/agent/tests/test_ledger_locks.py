@@ -15,9 +15,9 @@ from tests.servers.kinds import PostgresServer
 
 from warrener_agent.ledger import (
     Claim,
+    ClaimStatus,
     Completion,
     Failure,
-    ClaimStatus,
     Ledger,
     LedgerUnavailable,
     SavedCheckpoint,
@@ -106,7 +106,11 @@ async def test_3_a_locked_row_holds_up_no_other_end(ledger: Ledger, held: Claim)
         answers = await ledger.claim(ended, agent_id="bob", lease=LEASE)
         with pytest.raises(LedgerUnavailable, match="1 locked"):
             await ledger.cancel([held.job_id, uuid4()], now=NOW)
-    assert [answer.status for answer in answers] == [ClaimStatus.COMPLETED, ClaimStatus.FAILED, ClaimStatus.GRANTED]
+    assert [answer.status for answer in answers] == [
+        ClaimStatus.COMPLETED,
+        ClaimStatus.FAILED,
+        ClaimStatus.GRANTED,
+    ]
 
 
 async def test_3_a_cut_at_the_commit_leaves_the_row_free(

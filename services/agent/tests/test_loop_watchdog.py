@@ -10,9 +10,9 @@ import pytest
 from services.agent.tests.stage import Stage
 
 from warrener_agent import Agent
-from warrener_agent.loop_watchdog import stall_limit
 from warrener_agent.blocked_loop_leases import LeaseState, is_due, must_end
 from warrener_agent.loop_stall_detector import LoopStallDetector
+from warrener_agent.loop_watchdog import stall_limit
 from warrener_contracts.events import AttemptFailed, AttemptSucceeded, ErrorKind
 from warrener_runtime.lifecycle.runner import ServiceExitCode
 
@@ -48,11 +48,15 @@ def test_4_what_nobody_was_awake_to_see_does_not_count() -> None:
 def test_g3_a_lease_is_renewed_from_outside_the_loop_when_the_loop_has_missed_it() -> None:
     assert not is_due([LeaseState(4.3, is_working=True)], lease=6.0)
     assert is_due([LeaseState(5.0, is_working=True), LeaseState(3.8, is_working=False)], lease=6.0)
-    assert not is_due([LeaseState(-1.0, is_working=True, refused=True)], lease=6.0), "it would be refused again"
+    assert not is_due([LeaseState(-1.0, is_working=True, refused=True)], lease=6.0), (
+        "it would be refused again"
+    )
 
 
 def test_g3_a_process_ends_for_the_lease_of_a_handler_at_work() -> None:
-    assert must_end([LeaseState(5.0, is_working=True), LeaseState(1.4, is_working=True, refused=True)], lease=6.0)
+    assert must_end(
+        [LeaseState(5.0, is_working=True), LeaseState(1.4, is_working=True, refused=True)], lease=6.0
+    )
     assert not must_end([LeaseState(1.6, is_working=True), LeaseState(-3.0, is_working=False)], lease=6.0)
 
 
@@ -61,7 +65,9 @@ def test_4_no_loop_is_called_blocked_for_good_within_two_leases() -> None:
     assert stall_limit(5.0, lease=6.0) == 12.0
 
 
-async def test_4_an_attempt_that_blocks_the_loop_is_recorded_as_failed_and_reported_with_its_stack(stage: Stage) -> None:
+async def test_4_an_attempt_that_blocks_the_loop_is_recorded_as_failed_and_reported_with_its_stack(
+    stage: Stage,
+) -> None:
     agent, ended = Agent(), threading.Event()
     codes: list[int] = []
 

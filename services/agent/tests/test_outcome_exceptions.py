@@ -58,7 +58,11 @@ async def test_an_outcome_exception_means_the_same_raised_and_returned_in_every_
         trial = await run(agent, executor, {"how": how, "raises": raises}, ledger=ledger)
         assert await nothing_stayed(ledger)
     assert trial.error is not None
-    assert (trial.error.retryable, trial.retry_after_seconds, trial.handler_signal) == (retryable, delay, handler_signal)
+    assert (trial.error.retryable, trial.retry_after_seconds, trial.handler_signal) == (
+        retryable,
+        delay,
+        handler_signal,
+    )
     assert trial.error.message == message
     assert (trial.error.stack is not None) is raises, "what is returned was raised by nobody"
     assert not trial.follow_ups

@@ -8,7 +8,7 @@ import pytest
 from warrener_agent import Agent, JobDefinitionError, Program
 from warrener_agent.schedules import ScheduleOptions
 from warrener_contracts.events import SchedulePutData
-from warrener_contracts.schedule_rules import ScheduleChoices, CronRule, IntervalRule, OverlapPolicy
+from warrener_contracts.schedule_rules import CronRule, IntervalRule, OverlapPolicy, ScheduleChoices
 from warrener_contracts.triggers import EventRule
 
 
@@ -94,7 +94,9 @@ def _nothing() -> None:
         ({"cron": "@daily", "job_type": "unknown"}, "expected a job type of this agent, got 'unknown'"),
     ],
 )
-def test_a_schedule_that_cannot_be_declared_names_what_was_expected(options: ScheduleOptions, expected: str) -> None:
+def test_a_schedule_that_cannot_be_declared_names_what_was_expected(
+    options: ScheduleOptions, expected: str
+) -> None:
     with pytest.raises(JobDefinitionError, match=expected):
         an_agent(**options)
 

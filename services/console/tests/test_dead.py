@@ -11,8 +11,14 @@ from typer.testing import Result
 
 from warrener_contracts.events import ErrorInfo, ErrorKind
 from warrener_store import open_store
-from warrener_store.dead_letters import CampaignKind, CampaignRow, CampaignState, JournalEntry, DeadLetterTransition
-from warrener_store.rows import JobRow, DeadLetterState
+from warrener_store.dead_letters import (
+    CampaignKind,
+    CampaignRow,
+    CampaignState,
+    DeadLetterTransition,
+    JournalEntry,
+)
+from warrener_store.rows import DeadLetterState, JobRow
 from warrener_store.testing import NOON, died, queued_job
 
 Run = Callable[..., Result]
@@ -48,7 +54,10 @@ def dead(store_url: str) -> list[JobRow]:
         saves = [died(row, ERROR) for row in rows]
         dead_letters = [replace(save.dead_letter, fingerprint=CAUSE) for save in saves if save.dead_letter]
         await store.save_jobs(
-            [replace(save, dead_letter=dead_letter) for save, dead_letter in zip(saves, dead_letters, strict=True)]
+            [
+                replace(save, dead_letter=dead_letter)
+                for save, dead_letter in zip(saves, dead_letters, strict=True)
+            ]
         )
         await store.dead_letter_store.put_campaign(CAMPAIGN)
         moved = replace(
@@ -58,7 +67,9 @@ def dead(store_url: str) -> list[JobRow]:
             redriven_as=HEIR,
             redrives=1,
         )
-        await store.dead_letter_store.save_campaign(replace(CAMPAIGN, version=2), [DeadLetterTransition(DeadLetterState.OPEN, moved)])
+        await store.dead_letter_store.save_campaign(
+            replace(CAMPAIGN, version=2), [DeadLetterTransition(DeadLetterState.OPEN, moved)]
+        )
         await store.close()
 
     asyncio.run(fill())
@@ -75,9 +86,7 @@ def test_what_nobody_has_dealt_with_is_listed(run: Run, store_url: str, dead: li
     assert run("dead", "list", "--since", "soon", *where).exit_code == 2
 
 
-def test_causes_are_listed_and_found_by_prefix(
-    run: Run, store_url: str, dead: list[JobRow]
-) -> None:
+def test_causes_are_listed_and_found_by_prefix(run: Run, store_url: str, dead: list[JobRow]) -> None:
     where = ("--store", store_url)
     (group,) = json.loads(run("dead", "list", "--by", "fingerprint", "--json", *where).stdout)
     assert (group["fingerprint"], group["letters"]) == (CAUSE, len(dead) - 1)
@@ -87,7 +96,9 @@ def test_causes_are_listed_and_found_by_prefix(
     assert (unknown.exit_code, "expected one cause" in unknown.stderr) == (1, True)
 
 
-def test_a_page_shows_what_is_known_and_what_may_be_done(run: Run, store_url: str, dead: list[JobRow]) -> None:
+def test_a_page_shows_what_is_known_and_what_may_be_done(
+    run: Run, store_url: str, dead: list[JobRow]
+) -> None:
     where = ("--store", store_url)
     first = run("dead", "show", str(dead[0].job_id), *where).stdout
     assert all(

@@ -3,15 +3,15 @@
 from datetime import timedelta
 from pathlib import Path
 
+from warrener.broker_inspector import QueueInfo
 from warrener.broker_time import BrokerTime
 from warrener.doctor.broker import bindings, check_consumers, permissions, topology, version
 from warrener.doctor.broker_clock import broker_clock
 from warrener.doctor.check_result import CheckResult, CheckStatus
 from warrener.doctor.isolation import check_isolation
-from warrener.doctor.store import agents, clocks, check_mixed_queues, check_served_types
-from warrener.topology_diff import TopologyDifference, TopologyDiff
+from warrener.doctor.store import agents, check_mixed_queues, check_served_types, clocks
 from warrener.management_api import BindingsUnavailable
-from warrener.broker_inspector import QueueInfo
+from warrener.topology_diff import TopologyDiff, TopologyDifference
 from warrener_contracts.topology import REQUESTS_QUEUE
 from warrener_store.escalations import MIXED_QUEUE, CaseRow
 from warrener_store.rows import AgentRow
@@ -27,7 +27,10 @@ def test_old_and_other_brokers_are_recognised() -> None:
 
 def test_a_queue_without_consumers_shows_what_waits() -> None:
     found = check_consumers("scheduler", REQUESTS_QUEUE, QueueInfo(messages=7, consumers=0))
-    assert (found.health, found.told) == (CheckStatus.FAILED, "nobody consumes warrener.requests, 7 messages wait")
+    assert (found.health, found.told) == (
+        CheckStatus.FAILED,
+        "nobody consumes warrener.requests, 7 messages wait",
+    )
     assert check_consumers("scheduler", REQUESTS_QUEUE, QueueInfo(0, 2)).health is CheckStatus.OK
     assert check_consumers("scheduler", REQUESTS_QUEUE, None).health is CheckStatus.FAILED
 
@@ -43,7 +46,9 @@ def test_differences_are_counted_and_what_helps_depends_on_them() -> None:
 
 def test_missing_bindings_fail_and_foreign_ones_are_warnings() -> None:
     gone = TopologyDifference("binding 1", "is missing", missing=True, do="declare it")
-    strange = TopologyDifference("binding 2", "is none of ours", missing=False, health=CheckStatus.WARNING, do="unbind it")
+    strange = TopologyDifference(
+        "binding 2", "is none of ours", missing=False, health=CheckStatus.WARNING, do="unbind it"
+    )
     found = bindings(TopologyDiff(bindings=(strange, gone), compared=True))
     assert found is not None
     assert (found.health, found.told, found.do) == (CheckStatus.FAILED, "binding 1 is missing", "declare it")
@@ -76,7 +81,10 @@ def test_the_brokers_clock_may_be_two_seconds_and_its_resolution_apart() -> None
     assert at(0).told == "this machine and the broker are at most 1.0 s apart"
     assert at(2).health is CheckStatus.OK
     assert at(-3).health is CheckStatus.OK  # its second ends two seconds before we asked
-    assert (at(3).health, at(3).told) == (CheckStatus.FAILED, "this machine is at least 3.0 s behind the broker")
+    assert (at(3).health, at(3).told) == (
+        CheckStatus.FAILED,
+        "this machine is at least 3.0 s behind the broker",
+    )
     assert (at(-4).health, at(-4).told) == (
         CheckStatus.FAILED,
         "this machine is at least 3.0 s ahead of the broker",

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from typer.testing import Result
 
-from warrener.errors import CommandError
 from warrener.endpoints import CommandSettings, ResolvedEndpoints, pick_endpoints, resolve_endpoints
+from warrener.errors import CommandError
 from warrener.up.folder import DataFolder, Endpoints
 
 UP = Endpoints("amqp://up/", "sqlite:///up.db", "sqlite:///up-ledger.db")
@@ -23,7 +23,9 @@ def test_options_win_then_up_then_the_settings() -> None:
     assert pick_endpoints("amqp://said/", None, UP, SETTINGS) == ResolvedEndpoints(
         "amqp://said/", UP.store_url, UP.ledger_url, from_up=False
     )
-    assert pick_endpoints(None, None, UP, SETTINGS) == ResolvedEndpoints(UP.broker_url, UP.store_url, UP.ledger_url, from_up=True)
+    assert pick_endpoints(None, None, UP, SETTINGS) == ResolvedEndpoints(
+        UP.broker_url, UP.store_url, UP.ledger_url, from_up=True
+    )
     assert pick_endpoints(None, None, None, SETTINGS) == ResolvedEndpoints(
         "amqp://set/", "postgresql://set/", "sqlite:///set.db", from_up=False
     )

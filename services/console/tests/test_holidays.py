@@ -88,7 +88,9 @@ def test_events_that_repeat_do_so_for_ten_years_or_until_they_end(tmp_path: Path
         ),
     ],
 )
-def test_a_file_without_dates_shows_what_was_expected(tmp_path: Path, name: str, text: str, expected: str) -> None:
+def test_a_file_without_dates_shows_what_was_expected(
+    tmp_path: Path, name: str, text: str, expected: str
+) -> None:
     with pytest.raises(CommandError, match=r"expected holidays in .*a\.\w+, got ") as caught:
         read_holidays(file(tmp_path, name, text), TODAY)
     assert expected in caught.value.sentence

@@ -4,10 +4,16 @@ import json
 
 import pytest
 
-from warrener.topology_diff import compare_bindings, dispatch_queues, check_same_broker
-from warrener.errors import CommandError
-from warrener.management_api import ManagementApi, BindingsUnavailable, parse_bindings, resolve_management_api, explain_refusal
 from warrener.endpoints import CommandSettings, pick_endpoints, resolve_endpoints
+from warrener.errors import CommandError
+from warrener.management_api import (
+    BindingsUnavailable,
+    ManagementApi,
+    explain_refusal,
+    parse_bindings,
+    resolve_management_api,
+)
+from warrener.topology_diff import check_same_broker, compare_bindings, dispatch_queues
 from warrener.up.folder import Endpoints
 from warrener_contracts.topology import (
     DISPATCH,

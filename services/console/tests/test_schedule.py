@@ -13,7 +13,7 @@ from typer.testing import Result
 
 from warrener_contracts.codec import DecodedEvent, decode
 from warrener_contracts.events import SchedulePut, SchedulePutData, TickStatus
-from warrener_contracts.schedule_rules import ScheduleChoices, CronRule, MisfirePolicy
+from warrener_contracts.schedule_rules import CronRule, MisfirePolicy, ScheduleChoices
 from warrener_contracts.topology import REQUESTS_QUEUE
 from warrener_store import open_store
 from warrener_store.schedules.rows import ScheduleRow, TickRow
@@ -154,7 +154,9 @@ def test_list_and_show_and_preview(run: Run, stored_schedule: str, store_url: st
 
 
 def test_preview_marks_clock_changes(run: Run, stored_schedule: str, store_url: str) -> None:
-    found = json.loads(run("schedule", "preview", stored_schedule, "-n", "400", "--store", store_url, "--json").stdout)
+    found = json.loads(
+        run("schedule", "preview", stored_schedule, "-n", "400", "--store", store_url, "--json").stdout
+    )
     changes = [line["clock_change"] for line in found if "clock_change" in line]
     assert "the clock changes 02:00 → 03:00 (skipped times: after)" in changes
     assert "the clock changes 03:00 → 02:00 (repeated times: first)" in changes

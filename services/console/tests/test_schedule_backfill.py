@@ -14,7 +14,13 @@ from typer.testing import Result
 
 from warrener.errors import CommandError
 from warrener.scheduling.backfill import follow_backfill
-from warrener.scheduling.backfill_span import BackfillTickStatus, parse_time, parse_rate, make_span, count_remaining
+from warrener.scheduling.backfill_span import (
+    BackfillTickStatus,
+    count_remaining,
+    make_span,
+    parse_rate,
+    parse_time,
+)
 from warrener_contracts.events import ScheduleBackfillRequested, SchedulePutData, TickStatus
 from warrener_contracts.identity import tick_job_id
 from warrener_contracts.schedule_rules import CronRule
@@ -52,8 +58,12 @@ def store(store_url: str) -> tuple[str, str]:
     async def fill() -> None:
         open_one = open_store(store_url)
         await open_one.start()
-        definition = SchedulePutData(name="daily", rule=CronRule(expression="0 6 * * *"), job_type="flights.load")
-        row = ScheduleRow(asked=definition, put_at=PUT_AT, zone_version="x", next_at=PUT_AT + timedelta(days=1))
+        definition = SchedulePutData(
+            name="daily", rule=CronRule(expression="0 6 * * *"), job_type="flights.load"
+        )
+        row = ScheduleRow(
+            asked=definition, put_at=PUT_AT, zone_version="x", next_at=PUT_AT + timedelta(days=1)
+        )
         landed = SchedulePutData(name="landed", rule=EventRule(key="landed"), job_type="flights.load")
         await open_one.put_schedules([row, ScheduleRow(asked=landed, put_at=PUT_AT, zone_version="x")])
         await open_one.add_ticks(LEDGER)
@@ -146,7 +156,9 @@ def test_ticks_of_an_earlier_backfill_are_counted_apart(run: Run, store: tuple[s
 
     asyncio.run(keep())
     result = run(*MARCH, *store, "--dry-run")
-    assert "2 jobs would be asked for; passed over: 1 that were asked for before, 1 that have" in result.stderr
+    assert (
+        "2 jobs would be asked for; passed over: 1 that were asked for before, 1 that have" in result.stderr
+    )
     assert "on its way" in result.stdout
 
 
@@ -178,7 +190,9 @@ class TestSpans:
         waiting = tick(DAYS[0], TickStatus.CAUGHT_UP, uuid4())
         assert count_remaining(DAYS[:3], [waiting]) == (2, 0)
         assert count_remaining(DAYS[:1], [waiting]) == (0, 0)
-        assert count_remaining(DAYS[3:4], LEDGER) == (0, 0), "it waits for an earlier job, and comes by itself"
+        assert count_remaining(DAYS[3:4], LEDGER) == (0, 0), (
+            "it waits for an earlier job, and comes by itself"
+        )
 
     @pytest.mark.parametrize(("text", "rate"), [("10/s", 10), ("30/m", 0.5), ("36/h", 0.01), ("7", 7)])
     def test_rates(self, text: str, rate: float) -> None:

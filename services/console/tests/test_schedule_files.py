@@ -9,21 +9,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from warrener.calendar import find_problems
+from warrener.scheduling.plan import FieldChange, PlanAction, make_plan
 from warrener.scheduling.schedules_file import FileError, parse
 from warrener.scheduling.toml_lines import TomlLines
-from warrener.scheduling.plan import PlanAction, FieldChange, make_plan
 from warrener.scheduling.toml_writer import render_schedules
 from warrener_contracts.events import SchedulePutData
 from warrener_contracts.policy import Backoff, PolicyOverrides
 from warrener_contracts.schedule_rules import (
-    ScheduleChoices,
     CronRule,
+    DstGap,
+    DstOverlap,
     IntervalRule,
     MisfirePolicy,
     OnceRule,
     OverlapPolicy,
-    DstOverlap,
-    DstGap,
+    ScheduleChoices,
 )
 
 FILE = Path("schedules.toml")
@@ -97,7 +97,9 @@ timezone = "UTC"
         first, second, third = parsed.schedules
         assert parsed.owner == first.owner == "airport"
         assert (first.timezone, third.timezone) == ("Europe/Berlin", "UTC")
-        assert first.choices == ScheduleChoices(overlap=OverlapPolicy.SKIP, grace=timedelta(minutes=1), misfire=MisfirePolicy.ALL)
+        assert first.choices == ScheduleChoices(
+            overlap=OverlapPolicy.SKIP, grace=timedelta(minutes=1), misfire=MisfirePolicy.ALL
+        )
         assert second.rule == OnceRule(at=datetime(2026, 12, 24, 17, tzinfo=UTC))
         assert third.rule == IntervalRule(every=timedelta(seconds=90))
         assert parsed.lines == (8, 15, 20)

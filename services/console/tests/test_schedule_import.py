@@ -11,13 +11,13 @@ import pytest
 from typer.testing import Result
 
 from warrener.scheduling import celery_beat, crontab
+from warrener.scheduling.celery_source import load_python, read_json
 from warrener.scheduling.import_result import ImportResult, Loss
-from warrener.scheduling.celery_source import read_json, load_python
 from warrener.scheduling.schedules_file import parse
 from warrener_contracts.events import SchedulePutData
 from warrener_contracts.schedule_rules import CronRule, IntervalRule
-from warrener_scheduler.schedules.templating import find_mistakes, render
 from warrener_scheduler.schedules.template_variables import TICK_VARIABLES
+from warrener_scheduler.schedules.templating import find_mistakes, render
 
 Run = Callable[..., Result]
 CRONTAB = r"""
@@ -143,7 +143,11 @@ class TestCelery:
         options = {"queue": "slow", "expires": 60, "priority": 3}
         found = of_beat(30, kwargs={"path": "a"}, options=options)
         (definition,) = found.schedules
-        assert (definition.job_type, definition.arguments, definition.queue) == ("shop.load", {"path": "a"}, "slow")
+        assert (definition.job_type, definition.arguments, definition.queue) == (
+            "shop.load",
+            {"path": "a"},
+            "slow",
+        )
         assert [issue.why.split(":")[0] for issue in found.issues] == [
             "expires=60",
             "options.priority=3",

@@ -13,7 +13,14 @@ from typer.testing import Result
 from warrener.trigger_options import condition
 from warrener_contracts.events import SchedulePut, SchedulePutData
 from warrener_contracts.schedule_rules import Rule
-from warrener_contracts.triggers import AfterRule, ConditionOperator, Condition, EventRule, Upstream, UpstreamEnd
+from warrener_contracts.triggers import (
+    AfterRule,
+    Condition,
+    ConditionOperator,
+    EventRule,
+    Upstream,
+    UpstreamEnd,
+)
 from warrener_store import open_store
 from warrener_store.schedules.rows import ScheduleRow
 
@@ -113,7 +120,11 @@ def test_conditions_as_people_write_them(text: str, expected: dict[str, object])
     [
         (
             EventRule(
-                **LANDED, where=(Condition(path="data.x", value=[1]), Condition(path="y", check=ConditionOperator.EXISTS))
+                **LANDED,
+                where=(
+                    Condition(path="data.x", value=[1]),
+                    Condition(path="y", check=ConditionOperator.EXISTS),
+                ),
             ),
             "on landed.* by airport, data.x=[1], y",
             "it ticks whenever a message comes by airport under landed.* and passes data.x=[1], y.",

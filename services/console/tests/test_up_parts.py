@@ -12,12 +12,12 @@ from typing import Any
 import psutil
 import pytest
 
-from warrener.up.supervised_process import SupervisedProcess, Unusable
-from warrener.up.process_specs import ProcessSpec, process_specs, build_environment
+from warrener.up.banner import banner_lines, example_request
 from warrener.up.folder import Endpoints
-from warrener.up.banner import example_request, banner_lines
 from warrener.up.log_line import LogLine, read_line
+from warrener.up.process_specs import ProcessSpec, build_environment, process_specs
 from warrener.up.shutdown import Shutdown
+from warrener.up.supervised_process import SupervisedProcess, Unusable
 from warrener_contracts.policy import Guarantee, JobPolicy
 from warrener_store.rows import JobTypeRow
 from warrener_store.testing import NOON

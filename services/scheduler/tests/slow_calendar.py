@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 from zoneinfo import ZoneInfo
 
-from warrener_contracts.schedule_rules import DstOverlap, DstGap
+from warrener_contracts.schedule_rules import DstGap, DstOverlap
 
 MINUTE = timedelta(minutes=1)
 Span = tuple[datetime, datetime]
@@ -54,9 +54,7 @@ def chosen(found: Iterable[Reading], span: Span, choices: Choice) -> list[dateti
     return sorted(moment for moment in moments if begin < moment < end)
 
 
-def _of_reading(
-    early: datetime, late: datetime, skipped: DstGap, repeated: DstOverlap
-) -> Iterator[datetime]:
+def _of_reading(early: datetime, late: datetime, skipped: DstGap, repeated: DstOverlap) -> Iterator[datetime]:
     if early == late:
         yield early
     elif early > late:  # the clock never shows it

@@ -5,7 +5,7 @@ from calendar import monthrange
 from collections.abc import Iterator
 from datetime import date, datetime, timedelta
 
-from warrener_contracts.day_rules import BusinessDaysRule, DaysRule, BusinessDayConvention, Weekday
+from warrener_contracts.day_rules import BusinessDayConvention, BusinessDaysRule, DaysRule, Weekday
 from warrener_contracts.schedule_rules import AllOfRule, AnyOfRule, CronRule, ExceptRule, Rule, RulePart
 
 _DAY = timedelta(days=1)

@@ -18,9 +18,9 @@ from warrener_contracts.events import (
     JobRejected,
     Reason,
 )
+from warrener_contracts.json_safety import is_array
 from warrener_contracts.messages import build_message
 from warrener_contracts.policy import PolicyOverrides
-from warrener_contracts.json_safety import is_array
 from warrener_contracts.states import JobState
 from warrener_store.port import Save
 from warrener_store.rows import JobRow
@@ -181,7 +181,9 @@ async def test_g7_a_thousand_bad_elements_are_few_parked_messages_and_answers(st
     assert len(stage.parked()) == MAX_DECODE_FAILURES + 1
     parked_bodies = [json.loads(body) for _, body in stage.parked()]
     assert sum(len(one) if is_array(one) else 1 for one in parked_bodies) == 1000, "none is lost"
-    assert len([one for one in stage.published(topology.EVENTS) if isinstance(one, JobRejected)]) == len(parked_bodies)
+    assert len([one for one in stage.published(topology.EVENTS) if isinstance(one, JobRejected)]) == len(
+        parked_bodies
+    )
 
 
 async def test_g7_a_batch_without_one_event_is_parked_once(stage: Stage) -> None:

@@ -23,7 +23,7 @@ from warrener_contracts.events import (
 from warrener_contracts.identity import tick_job_id
 from warrener_contracts.schedule_rules import IntervalRule, OnceRule
 from warrener_contracts.triggers import EventRule
-from warrener_scheduler.schedules.backfill import BATCH_SIZE, is_backfilled, plan_batch, batch_times
+from warrener_scheduler.schedules.backfill import BATCH_SIZE, batch_times, is_backfilled, plan_batch
 from warrener_scheduler.schedules.tick_decisions import MAX_PUT_BACKLOG, decide_ticks, plan_first_tick
 from warrener_store.schedules.rows import DueSchedule, ScheduleRow
 
@@ -97,7 +97,9 @@ class TestBackfill:
     async def test_ticks_are_published_as_caught_up(self, stage: Stage) -> None:
         now = stage.clock.now()
         await send(stage, put(rule=HOURLY), backfill(now - HOUR, now - HOUR), then=1)
-        published = [event.data for event in stage.published(topology.EVENTS) if isinstance(event, ScheduleTicked)]
+        published = [
+            event.data for event in stage.published(topology.EVENTS) if isinstance(event, ScheduleTicked)
+        ]
         assert ("caught_up", "backfilled: mended") in [(one.fate, one.reason) for one in published]
 
     async def test_what_is_yet_to_come_is_left_to_the_clock(self, stage: Stage) -> None:
@@ -112,7 +114,12 @@ class TestRefusals:
         ("name", "rule", "hours", "expected"),
         [
             ("unknown", HOURLY, 1, "expected the name of a schedule, got 'unknown': put it first"),
-            ("tick", IntervalRule(every=SECOND), 24, f"expected a span with at most {MAX_BACKFILL_TICKS} ticks"),
+            (
+                "tick",
+                IntervalRule(every=SECOND),
+                24,
+                f"expected a span with at most {MAX_BACKFILL_TICKS} ticks",
+            ),
             ("tick", EventRule(key="job.dead.#"), 1, "got 'tick', which waits for events"),
         ],
     )

@@ -14,13 +14,13 @@ from services.scheduler.tests.zones import YEARS, ZONES, around
 
 from warrener_contracts.events import SchedulePutData
 from warrener_contracts.schedule_rules import (
-    ScheduleChoices,
     CronRule,
+    DstGap,
+    DstOverlap,
     IntervalRule,
     OnceRule,
-    DstOverlap,
     Rule,
-    DstGap,
+    ScheduleChoices,
 )
 from warrener_scheduler.calendar import cron
 from warrener_scheduler.calendar.ticks import NeverTicks, check, due_at, nominal_times

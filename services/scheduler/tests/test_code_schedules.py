@@ -15,7 +15,7 @@ from warrener_contracts.events import (
     SchedulePutData,
     ScheduleRemoveRequested,
 )
-from warrener_contracts.schedule_rules import ScheduleChoices, CronRule, IntervalRule, OverlapPolicy
+from warrener_contracts.schedule_rules import CronRule, IntervalRule, OverlapPolicy, ScheduleChoices
 from warrener_scheduler.schedules.adoption import declaration_digest
 from warrener_store.schedules.rows import ScheduleRow
 
@@ -135,8 +135,12 @@ async def test_a_refused_declaration_does_not_stop_the_others(stage: Stage) -> N
 
 class TestFingerprints:
     def test_defaults_do_not_change_the_digest(self) -> None:
-        assert declaration_digest(declares()) == declaration_digest(declares(choices=ScheduleChoices(overlap=OverlapPolicy.ALLOW)))
-        assert declaration_digest(declares()) == declaration_digest(declares(owner="someone", reply_to="desk"))
+        assert declaration_digest(declares()) == declaration_digest(
+            declares(choices=ScheduleChoices(overlap=OverlapPolicy.ALLOW))
+        )
+        assert declaration_digest(declares()) == declaration_digest(
+            declares(owner="someone", reply_to="desk")
+        )
 
     def test_everything_else_counts(self) -> None:
         declarations = [

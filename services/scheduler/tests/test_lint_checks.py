@@ -15,7 +15,9 @@ HOURLY = {"kind": "cron", "expression": "30 * * * *"}
 MINUTELY = {"kind": "interval", "every": 60}
 
 
-def found(rule: Any, timezone: str = "UTC", durations: Sequence[float] = (), **choices: Any) -> list[LintWarning]:
+def found(
+    rule: Any, timezone: str = "UTC", durations: Sequence[float] = (), **choices: Any
+) -> list[LintWarning]:
     spec = SchedulePutData.model_validate(
         {"name": "tick", "rule": rule, "timezone": timezone, "job_type": "noop", "choices": choices}
     )

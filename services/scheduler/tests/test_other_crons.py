@@ -20,7 +20,7 @@ from services.scheduler.tests.slow_calendar import Span, changes, slow_walls
 from services.scheduler.tests.slow_rules import ticks_at
 from services.scheduler.tests.zones import YEARS, ZONES
 
-from warrener_contracts.schedule_rules import CronRule, DstOverlap, DstGap
+from warrener_contracts.schedule_rules import CronRule, DstGap, DstOverlap
 from warrener_scheduler.calendar import cron
 from warrener_scheduler.calendar.wall_clock import moments
 
@@ -31,9 +31,7 @@ CUTOFF = timedelta(hours=3)
 """By more than that Debian's cron takes a change for a correction of the clock."""
 
 
-def ours(
-    zone: str, expression: str, span: Span, skipped: DstGap, repeated: DstOverlap
-) -> list[datetime]:
+def ours(zone: str, expression: str, span: Span, skipped: DstGap, repeated: DstOverlap) -> list[datetime]:
     begin, end = span
     ticks = moments(zone, partial(cron.wall_times, expression), begin, skipped, repeated)
     return list(takewhile(lambda moment: moment < end, ticks))

@@ -10,8 +10,6 @@ import pytest
 from services.scheduler.tests.stage import Stage, job_id, request
 
 from warrener_contracts.events import (
-    RedriveChangeRequested,
-    RedriveChangeRequestedData,
     DeadLetterSelection,
     ErrorInfo,
     ErrorKind,
@@ -19,12 +17,14 @@ from warrener_contracts.events import (
     JobDropRequestedData,
     JobRedriveRequested,
     JobRedriveRequestedData,
+    RedriveChangeRequested,
+    RedriveChangeRequestedData,
 )
 from warrener_contracts.identity import redrive_id
 from warrener_contracts.messages import build_message
 from warrener_contracts.states import JobState
 from warrener_store.dead_letters import CampaignRow, CampaignState, DeadLetterFilter
-from warrener_store.rows import DeadLetter, JobRow, DeadLetterState
+from warrener_store.rows import DeadLetter, DeadLetterState, JobRow
 from warrener_store.testing import changed, died, succeeded
 
 CAUSE, OTHER = "0123456789ab", "ba9876543210"
@@ -65,7 +65,12 @@ async def end(stage: Stage, ids: Sequence[UUID], cause: str | None) -> None:
 
 
 async def redrive(stage: Stage, then: float = 3.0, **terms: Any) -> None:
-    plain: dict[str, Any] = {"which": DeadLetterSelection(fingerprint=CAUSE), "by": "ann", "canary": 3, "rate": 5.0}
+    plain: dict[str, Any] = {
+        "which": DeadLetterSelection(fingerprint=CAUSE),
+        "by": "ann",
+        "canary": 3,
+        "rate": 5.0,
+    }
     data = JobRedriveRequestedData(**(plain | terms))
     event = JobRedriveRequested(id=str(CAMPAIGN), source="test", time=stage.clock.now(), data=data)
     await stage.send(build_message(event), then=then)
@@ -88,7 +93,9 @@ async def dead_letters(stage: Stage, *states: DeadLetterState) -> list[DeadLette
 
 async def heirs(stage: Stage) -> list[JobRow]:
     """The jobs that were asked for in place of dead ones and are not over."""
-    ids = [each.redriven_as for each in await dead_letters(stage, DeadLetterState.REQUEUED) if each.redriven_as]
+    ids = [
+        each.redriven_as for each in await dead_letters(stage, DeadLetterState.REQUEUED) if each.redriven_as
+    ]
     return list((await stage.store.jobs_by_id(ids)).values())
 
 
@@ -112,7 +119,9 @@ async def test_a_canary_goes_first_and_the_others_follow_at_the_rate(stage: Stag
     row = await the_campaign(stage)
     assert (row.state, row.counts, row.wake_at) == (CampaignState.DONE, {"succeeded": 20}, None)
     assert [entry.what.partition(":")[0] for entry in row.journal] == ["asked for", "rolling", "done"]
-    times = sorted(each.asked_at for each in await dead_letters(stage, DeadLetterState.SUCCEEDED) if each.asked_at)
+    times = sorted(
+        each.asked_at for each in await dead_letters(stage, DeadLetterState.SUCCEEDED) if each.asked_at
+    )
     assert times[-1] - times[3] >= timedelta(seconds=3.0), "17 at 5 a second"
 
 
@@ -132,7 +141,9 @@ async def test_the_same_failure_in_the_canary_stops_it_and_frees_the_others(stag
     assert (row.state, row.finished_at is not None) == (CampaignState.STOPPED, True)
     assert row.why.startswith("the same failure is back: 10 of 10")
     assert row.counts == {"returned": 10}
-    assert len(await dead_letters(stage, DeadLetterState.OPEN)) == 1000, "990, and those of the ten that died again"
+    assert len(await dead_letters(stage, DeadLetterState.OPEN)) == 1000, (
+        "990, and those of the ten that died again"
+    )
     assert not await heirs(stage)
 
 
@@ -307,7 +318,9 @@ async def test_dropped_dead_letters_stay_with_who_dropped_them_and_why(stage: St
     await stage.send(build_message(JobDropRequested(id=str(CAMPAIGN), source="test", data=data)))
     row = await the_campaign(stage)
     assert (row.state, row.counts) == (CampaignState.DONE, {"dropped": 1100})
-    assert {each.note for each in await dead_letters(stage, DeadLetterState.DROPPED)} == {"dropped by ann: withdrawn"}
+    assert {each.note for each in await dead_letters(stage, DeadLetterState.DROPPED)} == {
+        "dropped by ann: withdrawn"
+    }
     (left,) = await dead_letters(stage, DeadLetterState.OPEN)
     assert left.fingerprint == OTHER
 

@@ -29,9 +29,14 @@ from warrener_contracts.events import (
 )
 from warrener_contracts.identity import tick_job_id
 from warrener_contracts.messages import build_message
-from warrener_contracts.schedule_rules import ScheduleChoices, CronRule, IntervalRule, MisfirePolicy, OnceRule
+from warrener_contracts.schedule_rules import CronRule, IntervalRule, MisfirePolicy, OnceRule, ScheduleChoices
 from warrener_contracts.states import JobState
-from warrener_scheduler.schedules.tick_decisions import DECISION_LEAD, BATCH_SIZE, decide_ticks, plan_first_tick
+from warrener_scheduler.schedules.tick_decisions import (
+    BATCH_SIZE,
+    DECISION_LEAD,
+    decide_ticks,
+    plan_first_tick,
+)
 from warrener_store.port import Save
 from warrener_store.rows import JobRow
 from warrener_store.schedules.rows import DueSchedule, ScheduleRow, TickRow
@@ -95,7 +100,9 @@ class TestOnTime:
         assert all(tick.fired_at == tick.due_at and tick.request is None for tick in ticks)
 
     async def test_it_sleeps_until_the_next_tick_and_no_longer(self, stage: Stage) -> None:
-        await send(stage, put(rule=OnceRule(at=stage.clock.now() + timedelta(hours=30))), then=30 * 3600 - 0.1)
+        await send(
+            stage, put(rule=OnceRule(at=stage.clock.now() + timedelta(hours=30))), then=30 * 3600 - 0.1
+        )
         assert await ledger(stage) == []
         await stage.clock.advance(0.1)
         assert await fates(stage) == ["fired"]
@@ -265,7 +272,9 @@ class TestOverlap:
 
     async def test_cancel_stops_the_running_one(self, stage: Stage) -> None:
         await send(stage, put(overlap="cancel"), then=1.5)
-        cancels = [event for event in stage.published(topology.STATUS) if isinstance(event, JobCancelRequested)]
+        cancels = [
+            event for event in stage.published(topology.STATUS) if isinstance(event, JobCancelRequested)
+        ]
         assert [event.data.job_id for event in cancels] == job_ids(stage)[:1]
         assert await fates(stage) == ["fired", "fired"]
 

@@ -24,7 +24,7 @@ from services.scheduler.tests.test_day_rules import all_of, any_of, business_day
 from services.scheduler.tests.test_other_crons import compare
 from services.scheduler.tests.zones import DISTINCT, YEARS, ZONES, around
 
-from warrener_contracts.schedule_rules import DstOverlap, Rule, DstGap
+from warrener_contracts.schedule_rules import DstGap, DstOverlap, Rule
 from warrener_scheduler.calendar.ticks import nominal_times
 
 pytestmark = [

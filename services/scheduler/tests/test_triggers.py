@@ -23,10 +23,17 @@ from warrener_contracts.events import (
     ScheduleTriggerRequested,
 )
 from warrener_contracts.messages import BATCH_TYPE, EVENT_TYPE, Message, build_message
-from warrener_contracts.schedule_rules import ScheduleChoices, CronRule, Rule
+from warrener_contracts.schedule_rules import CronRule, Rule, ScheduleChoices
 from warrener_contracts.states import JobState
 from warrener_contracts.topology import TRIGGERS_QUEUE, Exchange, Topology
-from warrener_contracts.triggers import AfterRule, ConditionOperator, Condition, EventRule, Upstream, UpstreamEnd
+from warrener_contracts.triggers import (
+    AfterRule,
+    Condition,
+    ConditionOperator,
+    EventRule,
+    Upstream,
+    UpstreamEnd,
+)
 from warrener_runtime.bus.memory import MemoryBus
 from warrener_runtime.seeded_entropy import SeededEntropy
 from warrener_scheduler.settings import SchedulerSettings
@@ -116,7 +123,9 @@ class TestEvents:
     async def test_each_event_that_passes_requests_one_job_and_a_repeat_none(self, stage: Stage) -> None:
         await stage.bus.declare(Topology((AIRPORT,), ()))
         rule = LANDED.model_copy(
-            update={"where": (Condition(path="data.country", check=ConditionOperator.ONE_OF, value=["DE", "FR"]),)}
+            update={
+                "where": (Condition(path="data.country", check=ConditionOperator.ONE_OF, value=["DE", "FR"]),)
+            }
         )
         await send(stage, put("landing", rule))
         published = [message(1, data={"country": "DE"}), message(2, data={"country": "US"})]
@@ -142,7 +151,9 @@ class TestEvents:
         where = (Condition(path="data.rows.1.n", check=ConditionOperator.AT_LEAST, value=2),)
         await send(airport, put("landing", LANDED.model_copy(update={"where": where, "event_as": None})))
         good = b'{"rows": [0, {"n": 2}]}'
-        await airport.send(raw_message(good, message_id="m1"), raw_message(good, message_id="m1"), raw_message(good))
+        await airport.send(
+            raw_message(good, message_id="m1"), raw_message(good, message_id="m1"), raw_message(good)
+        )
         await airport.send(raw_message(b"{"), raw_message(b'{"specversion": "1.0"}', kind=EVENT_TYPE))
         assert len(jobs(airport)) == 1
         assert [reason for reason, _ in airport.parked()] == ["missing_id", "not_json", "not_an_event"]

@@ -12,14 +12,14 @@ from warrener_contracts.events import (
     AttemptFailedData,
     AttemptLost,
     AttemptLostData,
-    AttemptStartTimedOut,
-    AttemptStartTimedOutData,
     AttemptProgressed,
     AttemptProgressedData,
     AttemptReleased,
     AttemptReleasedData,
     AttemptStarted,
     AttemptStartedData,
+    AttemptStartTimedOut,
+    AttemptStartTimedOutData,
     AttemptSucceeded,
     AttemptSucceededData,
     AttemptTimedOut,
@@ -32,8 +32,8 @@ from warrener_contracts.events import (
     JobDeadlinePassed,
     JobDeadlinePassedData,
 )
-from warrener_contracts.state_machine import Signal
 from warrener_contracts.policy import Backoff, Guarantee, JobPolicy
+from warrener_contracts.state_machine import Signal
 from warrener_contracts.states import JobState
 from warrener_store.rows import JobRow
 
@@ -86,7 +86,9 @@ def failed(
 
 
 def snoozed(attempt: int = 1, seconds: float = 90) -> AttemptFailed:
-    snooze_error = ErrorInfo(kind=ErrorKind.ERROR, type="warrener_agent.failures.Snooze", message="not there yet")
+    snooze_error = ErrorInfo(
+        kind=ErrorKind.ERROR, type="warrener_agent.failures.Snooze", message="not there yet"
+    )
     return failed(attempt, snooze_error, retry_after_seconds=seconds, snoozed=True)
 
 

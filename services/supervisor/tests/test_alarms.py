@@ -55,7 +55,11 @@ def test_a_queue_that_nobody_consumes_for_long_is_reported_once() -> None:
     alarms = AlarmDetector(RULES)
     assert not alarms.unresponsive({REQUESTS: QueueStats(3, 0)}, NOW)
     [unresponsive] = alarms.unresponsive({REQUESTS: QueueStats(5, 0)}, LATER)
-    assert (unresponsive.data.service, unresponsive.data.queue, unresponsive.data.waiting) == ("scheduler", REQUESTS_QUEUE.name, 5)
+    assert (unresponsive.data.service, unresponsive.data.queue, unresponsive.data.waiting) == (
+        "scheduler",
+        REQUESTS_QUEUE.name,
+        5,
+    )
     assert unresponsive.data.since == NOW
     assert not alarms.unresponsive({REQUESTS: QueueStats(9, 0)}, LATER + RULES.no_consumer_timeout)
 

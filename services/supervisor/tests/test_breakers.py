@@ -14,12 +14,12 @@ from warrener_contracts.policy import JobPolicy
 from warrener_contracts.states import JobState
 from warrener_store.breaker_gate import RECHECK_INTERVAL, OpenBreakers
 from warrener_store.rows import BreakerRow
+from warrener_supervisor.breaker_holds import is_stored_only
 from warrener_supervisor.breakers import transitions
 from warrener_supervisor.breakers.attribution import AttemptCounts
 from warrener_supervisor.breakers.window import Window
-from warrener_supervisor.breaker_holds import is_stored_only
-from warrener_supervisor.judgement import judge
 from warrener_supervisor.context import JudgeContext
+from warrener_supervisor.judgement import judge
 from warrener_supervisor.timings import Timings
 from warrener_supervisor.verdicts import JobTransition
 
@@ -62,7 +62,8 @@ class TestWindow:
             window.add(AttemptCounts(successes, failures), POLICY, NOW)
         successes, failures = (sum(each[part] for each in batches) for part in (0, 1))
         assert (window.trip_reason(POLICY, NOW) is not None) == (
-            successes + failures >= POLICY.at_least and failures >= POLICY.failure_rate * (successes + failures)
+            successes + failures >= POLICY.at_least
+            and failures >= POLICY.failure_rate * (successes + failures)
         )
 
 
@@ -97,7 +98,9 @@ class TestTurns:
         assert row is not None
         assert transitions.on_cooldown_over(row, NOW + timedelta(days=400)) is None
         assert transitions.set_manually(row, command, POLICY, NOW) is None, "a repeat changes nothing"
-        closed = transitions.set_manually(row, command.model_copy(update={"state": BreakerState.CLOSED}), POLICY, NOW)
+        closed = transitions.set_manually(
+            row, command.model_copy(update={"state": BreakerState.CLOSED}), POLICY, NOW
+        )
         assert closed is not None
         assert (closed.state, closed.version) == (BreakerState.CLOSED, 2)
 

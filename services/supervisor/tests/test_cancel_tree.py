@@ -6,8 +6,8 @@ from uuid import UUID
 
 import pytest
 from services.supervisor.tests import event_factory
-from services.supervisor.tests.harness import SupervisorHarness
 from services.supervisor.tests.event_factory import JOB, NOW, make
+from services.supervisor.tests.harness import SupervisorHarness
 
 from warrener_contracts import topology
 from warrener_contracts.events import (
@@ -64,7 +64,9 @@ async def test_a_tree_is_cancelled_whatever_each_of_it_does(harness: SupervisorH
     assert await state(harness, 7) == (JobState.QUEUED, None)
     members = [JOB, *(UUID(int=number) for number in range(2, 7))]
     assert (await harness.store.cancelled_among(members)).keys() == set(members), "none of them grows on"
-    published = {event.data.job_id for event in harness.published(topology.CONTROL) if isinstance(event, AttemptCancel)}
+    published = {
+        event.data.job_id for event in harness.published(topology.CONTROL) if isinstance(event, AttemptCancel)
+    }
     assert UUID(int=2) in published
 
 
@@ -102,7 +104,9 @@ async def test_a_cancel_before_its_job_takes_the_place_of_the_job(harness: Super
     assert JOB in await harness.store.cancelled_among([JOB])
 
 
-async def test_an_agent_that_takes_over_what_is_to_be_cancelled_is_stopped_at_once(harness: SupervisorHarness) -> None:
+async def test_an_agent_that_takes_over_what_is_to_be_cancelled_is_stopped_at_once(
+    harness: SupervisorHarness,
+) -> None:
     future = NOW.replace(hour=13)
     row = make(JobState.RUNNING, lease_until=future, wake_at=future, cancel_reason="wrong file")
     await harness.store.insert_jobs([row])
@@ -112,7 +116,9 @@ async def test_an_agent_that_takes_over_what_is_to_be_cancelled_is_stopped_at_on
     assert published.data.attempt is None
 
 
-async def test_what_was_lost_and_cancelled_is_marked_by_the_agents_that_live(harness: SupervisorHarness) -> None:
+async def test_what_was_lost_and_cancelled_is_marked_by_the_agents_that_live(
+    harness: SupervisorHarness,
+) -> None:
     """The lost one may come back: it finds the mark in the ledger that it shares with them."""
     await harness.store.insert_jobs([make(JobState.RUNNING, cancel_reason="wrong file")])
     await harness.publish(event_factory.lost(), then=1)

@@ -91,7 +91,9 @@ def test_job_type_function_class_and_kind_make_another_cause(other: str) -> None
 def test_without_a_stack_the_words_of_the_message_are_the_cause(
     job_id: object, number: int, address: int, name: str
 ) -> None:
-    message = f"job {job_id} at {address:#x}: no /data/{name}/{number}.csv after {number} s, asked for '{name}'"
+    message = (
+        f"job {job_id} at {address:#x}: no /data/{name}/{number}.csv after {number} s, asked for '{name}'"
+    )
     expected = "job <id> at <address>: no <path> after <n> s, asked for <text>"
     assert normalised(message) == expected
     assert fingerprint("t", error(message)) == fingerprint("t", error(expected))

@@ -30,8 +30,8 @@ from warrener_supervisor.escalation.model import (
     AnyStep,
     CloseStep,
     CompensateStep,
-    DigestStep,
     DigestPlan,
+    DigestStep,
     Escalation,
     Ladder,
     ParkStep,
@@ -40,7 +40,7 @@ from warrener_supervisor.escalation.model import (
     Weekday,
 )
 from warrener_supervisor.escalation.quiet_hours import quiet_hours_end
-from warrener_supervisor.escalation.simulation import TimelineEntry, EscalationSimulation, Scenario
+from warrener_supervisor.escalation.simulation import EscalationSimulation, Scenario, TimelineEntry
 
 BERLIN = ZoneInfo("Europe/Berlin")
 NIGHT = QuietPeriod.model_validate({"from": "22:00", "to": "07:00", "zone": "Europe/Berlin"})
@@ -168,7 +168,9 @@ class TestDigests:
 
 AFTER = st.integers(0, 600).map(lambda minutes: minutes * MINUTE)
 STEPS: st.SearchStrategy[AnyStep] = st.one_of(
-    st.builds(AlertStep, do=st.just("alert"), after=AFTER, urgent=st.booleans(), title=st.none(), text=st.none()),
+    st.builds(
+        AlertStep, do=st.just("alert"), after=AFTER, urgent=st.booleans(), title=st.none(), text=st.none()
+    ),
     st.builds(ParkStep, do=st.just("park"), after=AFTER),
     st.builds(DigestStep, do=st.just("digest"), after=AFTER),
     st.builds(RetryStep, do=st.just("retry"), after=AFTER),

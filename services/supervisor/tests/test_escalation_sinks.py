@@ -6,8 +6,8 @@ from datetime import timedelta
 from uuid import uuid4
 
 import pytest
-from services.supervisor.tests.webhook_receiver import SECRET, WebhookDelivery, WebhookReceiver
 from services.supervisor.tests.event_factory import NOW
+from services.supervisor.tests.webhook_receiver import SECRET, WebhookDelivery, WebhookReceiver
 
 from warrener_runtime.seeded_entropy import SeededEntropy
 from warrener_runtime.virtual_clock import VirtualClock
@@ -19,9 +19,9 @@ from warrener_supervisor.escalation.decisions import MAX_TRIES
 from warrener_supervisor.escalation.loading import parse
 from warrener_supervisor.escalation.model import Escalation
 from warrener_supervisor.escalation.runner import EscalationRunner
+from warrener_supervisor.escalation.sinks.apprise_sink import AppriseSink
 from warrener_supervisor.escalation.sinks.port import SinkFailed
 from warrener_supervisor.escalation.sinks.registry import SinkRegistry
-from warrener_supervisor.escalation.sinks.apprise_sink import AppriseSink
 from warrener_supervisor.escalation.sinks.webhook import WebhookSink
 
 # Two of the plug-ins that Apprise loads ask Python 3.11 for what Python 3.13 has no more; they know it.
@@ -82,7 +82,12 @@ class SinkRig:
         self.store = MemoryStore()
         self.file = self._file(receiver, steps)
         self.runner = EscalationRunner(
-            self.store, self._publish, lambda: self.file, sinks=SinkRegistry(), clock=self.clock, entropy=SeededEntropy(1)
+            self.store,
+            self._publish,
+            lambda: self.file,
+            sinks=SinkRegistry(),
+            clock=self.clock,
+            entropy=SeededEntropy(1),
         )
 
     @staticmethod
@@ -165,9 +170,7 @@ async def test_a_supervisor_that_dies_between_alert_and_note_repeats_the_alert_u
 async def test_each_time_that_a_closed_case_is_raised_again_is_an_alert_of_its_own(
     receiver: WebhookReceiver,
 ) -> None:
-    rig = SinkRig(
-        receiver, '{do = "alert", to = ["hook"], text = "{times}"}, {do = "close", after = "5s"}'
-    )
+    rig = SinkRig(receiver, '{do = "alert", to = ["hook"], text = "{times}"}, {do = "close", after = "5s"}')
     cases = rig.store.escalations
     await cases.raise_cases([raised_case(raised_at=NOW), raised_case(raised_at=NOW)])
     await rig.after(10)

@@ -7,8 +7,8 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
-from services.supervisor.tests.harness import SupervisorHarness
 from services.supervisor.tests.event_factory import BOOM, NOW, failed, make
+from services.supervisor.tests.harness import SupervisorHarness
 
 from warrener_contracts.codec import DecodedEvent, decode
 from warrener_contracts.events import (
@@ -238,7 +238,9 @@ async def test_a_death_is_a_case_and_commands_about_it_apply(capsys: pytest.Capt
     name = row.fingerprint
     until = harness.clock.now() + timedelta(hours=1)
     await harness.publish(
-        IncidentAcknowledgeRequested(**_named(), data=IncidentAcknowledgeRequestedData(fingerprint=name, by="ann")),
+        IncidentAcknowledgeRequested(
+            **_named(), data=IncidentAcknowledgeRequestedData(fingerprint=name, by="ann")
+        ),
         IncidentSnoozeRequested(
             **_named(), data=IncidentSnoozeRequestedData(fingerprint=name, by="ann", until=until)
         ),
@@ -248,7 +250,9 @@ async def test_a_death_is_a_case_and_commands_about_it_apply(capsys: pytest.Capt
     (row,) = await harness.store.escalations.cases()
     assert (row.acknowledged_by, row.snoozed_until) == ("ann", until)
     await harness.publish(
-        IncidentCloseRequested(**_named(), data=IncidentCloseRequestedData(fingerprint=name, by="ann", reason="so")),
+        IncidentCloseRequested(
+            **_named(), data=IncidentCloseRequestedData(fingerprint=name, by="ann", reason="so")
+        ),
         then=2,
     )
     assert await harness.store.escalations.cases() == []

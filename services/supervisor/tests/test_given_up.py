@@ -3,8 +3,8 @@
 from collections.abc import AsyncIterator
 
 import pytest
-from services.supervisor.tests.harness import SupervisorHarness
 from services.supervisor.tests.event_factory import JOB, NOW, make
+from services.supervisor.tests.harness import SupervisorHarness
 
 from warrener_contracts import topology
 from warrener_contracts.events import AgentHeartbeat, AgentHeartbeatData, AttemptDispatched
@@ -48,7 +48,9 @@ async def row_of(harness: SupervisorHarness) -> JobRow:
     return (await harness.store.jobs_by_id([JOB]))[JOB]
 
 
-async def test_4_an_attempt_that_was_returned_too_often_waits_on_uncharged(harness: SupervisorHarness) -> None:
+async def test_4_an_attempt_that_was_returned_too_often_waits_on_uncharged(
+    harness: SupervisorHarness,
+) -> None:
     before = make(JobState.QUEUED)
     await open_with(harness, before)
     await give_up(harness)
@@ -60,7 +62,9 @@ async def test_4_an_attempt_that_was_returned_too_often_waits_on_uncharged(harne
     assert not await harness.store.parked()
 
 
-async def test_4_one_that_never_starts_however_often_it_is_given_out_is_lost_in_the_end(harness: SupervisorHarness) -> None:
+async def test_4_one_that_never_starts_however_often_it_is_given_out_is_lost_in_the_end(
+    harness: SupervisorHarness,
+) -> None:
     await open_with(harness, make(JobState.QUEUED))
     for pause in (5, 15, 60):
         await give_up(harness)
@@ -73,7 +77,9 @@ async def test_4_one_that_never_starts_however_often_it_is_given_out_is_lost_in_
 
 
 @pytest.mark.parametrize("state", [JobState.RUNNING, JobState.SUCCEEDED])
-async def test_4_what_runs_or_is_over_does_not_need_the_message(harness: SupervisorHarness, state: JobState) -> None:
+async def test_4_what_runs_or_is_over_does_not_need_the_message(
+    harness: SupervisorHarness, state: JobState
+) -> None:
     row = make(state)
     await open_with(harness, row)
     await give_up(harness)

@@ -11,8 +11,8 @@ from warrener_contracts.events import ErrorInfo, ErrorKind, Event
 from warrener_contracts.policy import Backoff, JobPolicy
 from warrener_contracts.states import JobState
 from warrener_store.rows import AttemptEnd, JobRow
-from warrener_supervisor.judgement import judge
 from warrener_supervisor.context import JudgeContext
+from warrener_supervisor.judgement import judge
 from warrener_supervisor.timings import Timings
 from warrener_supervisor.verdicts import JobTransition, Notification
 
@@ -59,7 +59,9 @@ def test_each_failure_waits_by_the_curve_of_the_policy(
 
 def test_an_error_that_no_retry_names_is_death_and_is_explained(make_row: MakeRow) -> None:
     row = make_row(JobState.RUNNING, policy=JobPolicy(no_retry=("OSError",)))
-    decision = judged(row, event_factory.failed(error=raised("ConnectionResetError", "ConnectionError", "OSError")))
+    decision = judged(
+        row, event_factory.failed(error=raised("ConnectionResetError", "ConnectionError", "OSError"))
+    )
     assert decision.row.state is JobState.DEAD
     assert decision.dead_letter is not None
     assert decision.dead_letter.reason == "no_retry names ConnectionResetError"
@@ -87,7 +89,9 @@ def test_a_request_may_try_again_what_its_job_type_would_not(make_row: MakeRow) 
 # -- age ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("word", [event_factory.failed(), event_factory.lost(), event_factory.snoozed(seconds=1)])
+@pytest.mark.parametrize(
+    "word", [event_factory.failed(), event_factory.lost(), event_factory.snoozed(seconds=1)]
+)
 def test_no_attempt_begins_past_the_greatest_age(make_row: MakeRow, word: Event[Any]) -> None:
     """The job was accepted two minutes ago; the next attempt would begin in a second."""
     young = JobPolicy(max_age=timedelta(minutes=2, seconds=1), backoff=Backoff.fixed(1))
@@ -113,7 +117,9 @@ def test_a_snooze_is_not_charged_and_comes_again_under_the_next_number(make_row:
     row = decision.row
     assert (row.state, row.attempt, row.failures, row.error) == (JobState.RETRYING, 4, 2, None)
     assert row.due_at == NOW + timedelta(seconds=90)
-    assert decision.notifications == {Notification.DISPATCH}, "the world hears of no retry: nothing went wrong"
+    assert decision.notifications == {Notification.DISPATCH}, (
+        "the world hears of no retry: nothing went wrong"
+    )
     assert decision.attempt is not None
     assert (decision.attempt.end, decision.attempt.error) == (AttemptEnd.SNOOZED, None)
     assert decision.attempt.verdict.endswith(": not there yet")

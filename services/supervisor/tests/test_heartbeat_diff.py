@@ -10,7 +10,12 @@ from warrener_contracts.events import AgentHeartbeat, AgentHeartbeatData
 from warrener_contracts.events import HeartbeatAttempt as Running
 from warrener_contracts.states import JobState
 from warrener_store.running import RunningAttemptRow
-from warrener_supervisor.heartbeat_diff import HeartbeatLine, HeartbeatTracker, matches_store, classify_discrepancy
+from warrener_supervisor.heartbeat_diff import (
+    HeartbeatLine,
+    HeartbeatTracker,
+    classify_discrepancy,
+    matches_store,
+)
 
 OTHER = UUID("01890000-0000-7000-8000-000000000002")
 FIRST, SECOND = HeartbeatLine(JOB, 1), HeartbeatLine(OTHER, 1)

@@ -14,10 +14,10 @@ from warrener_store.memory import MemoryStore
 from warrener_store.port import Save
 from warrener_store.rows import AttemptEnd, AttemptRow, JobRow
 from warrener_supervisor import snoozing
-from warrener_supervisor.breakers import transitions
 from warrener_supervisor.batch import JudgedEvent
-from warrener_supervisor.judgement import judge
+from warrener_supervisor.breakers import transitions
 from warrener_supervisor.context import JudgeContext
+from warrener_supervisor.judgement import judge
 from warrener_supervisor.timings import Timings
 from warrener_supervisor.verdicts import JobTransition
 
@@ -27,7 +27,9 @@ POLICY = JobPolicy(depends_on=("billing-api",), max_attempts=2, max_snoozes=2)
 
 
 def due_again(row: JobRow, now: datetime) -> JobTransition:
-    decision = judge(row, overdue(row.attempt), JudgeContext(now, Timings(), holding=OpenBreakers([HALF_OPEN])))
+    decision = judge(
+        row, overdue(row.attempt), JudgeContext(now, Timings(), holding=OpenBreakers([HALF_OPEN]))
+    )
     assert isinstance(decision, JobTransition)
     return decision
 
@@ -49,7 +51,11 @@ def test_11_what_nobody_has_chosen_for_a_long_time_goes_on_waiting() -> None:
 
 def test_11_a_delay_that_the_handler_requests_applies_when_its_failure_is_not_charged() -> None:
     failure = failed(retry_after_seconds=120)
-    decision = judge(make(JobState.RUNNING, policy=POLICY), failure, JudgeContext(NOW, Timings(), holding=OpenBreakers([OPEN])))
+    decision = judge(
+        make(JobState.RUNNING, policy=POLICY),
+        failure,
+        JudgeContext(NOW, Timings(), holding=OpenBreakers([OPEN])),
+    )
     assert isinstance(decision, JobTransition)
     due = NOW + timedelta(minutes=2)
     assert (decision.row.failures, decision.row.due_at, decision.row.wake_at) == (0, due, due)

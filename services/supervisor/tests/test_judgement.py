@@ -13,17 +13,17 @@ from services.supervisor.tests.event_factory import JOB, NOW, OF_SIGNAL, MakeRow
 
 from warrener_contracts import state_machine
 from warrener_contracts.events import ErrorInfo, ErrorKind, Event, Reason
-from warrener_contracts.state_machine import ATTEMPT_SIGNALS, Fence, Signal, Transition
 from warrener_contracts.policy import Guarantee, JobPolicy
+from warrener_contracts.state_machine import ATTEMPT_SIGNALS, Fence, Signal, Transition
 from warrener_contracts.states import JobState
 from warrener_store.job_row import evolve
 from warrener_store.rows import AttemptEnd, JobRow
 from warrener_store.rules import broken_job_rule
 from warrener_supervisor.batch import JudgedEvent, judge_all
-from warrener_supervisor.judgement import judge
 from warrener_supervisor.context import JudgeContext
+from warrener_supervisor.judgement import judge
 from warrener_supervisor.timings import Timings
-from warrener_supervisor.verdicts import NoChange, JobTransition, ParkDecision, Notification
+from warrener_supervisor.verdicts import JobTransition, NoChange, Notification, ParkDecision
 
 AT = JudgeContext(NOW, Timings())
 SIGNALS = sorted(OF_SIGNAL)
@@ -281,7 +281,9 @@ def test_cancelling_what_is_over_answers_the_asker_alone(make_row: MakeRow) -> N
         pytest.param(
             False, event_factory.STARTED + timedelta(seconds=1), False, id="any supervisor has seen it since"
         ),
-        pytest.param(True, event_factory.STARTED + timedelta(seconds=1), True, id="it lives, and does not list it"),
+        pytest.param(
+            True, event_factory.STARTED + timedelta(seconds=1), True, id="it lives, and does not list it"
+        ),
     ],
 )
 def test_a_loss_counts_unless_its_agent_was_seen_since(
@@ -319,8 +321,12 @@ def test_an_attempt_whose_end_is_reported_was_not_lost(
 def test_only_the_charge_for_that_attempt_is_taken_back(make_row: MakeRow) -> None:
     row = _judged(make_row(JobState.RUNNING), event_factory.lost()).row
     row = _judged(row, event_factory.lost(2)).row
-    assert isinstance(judge(row, event_factory.failed(1, agent="agent-2"), AT), NoChange), "it was not agent-2's"
-    assert isinstance(judge(row, event_factory.released(2), AT), NoChange), "given back: not known to have run on"
+    assert isinstance(judge(row, event_factory.failed(1, agent="agent-2"), AT), NoChange), (
+        "it was not agent-2's"
+    )
+    assert isinstance(judge(row, event_factory.released(2), AT), NoChange), (
+        "given back: not known to have run on"
+    )
     spared = _judged(row, event_factory.stopped(2)).row
     assert (spared.losses, spared.attempt) == (1, 3)
     assert spared.error is not None
@@ -370,7 +376,9 @@ def test_an_event_whose_effect_is_saved_repeats_what_there_was_to_publish(make_r
         first = _judged(before, event)
         again = judge(first.row, event, AT)
         assert not isinstance(again, ParkDecision)
-        assert first.notifications - {Notification.RETRYING, Notification.CANCEL} <= again.notifications, event.type
+        assert first.notifications - {Notification.RETRYING, Notification.CANCEL} <= again.notifications, (
+            event.type
+        )
         if isinstance(again, JobTransition):
             assert replace(again.row, updated_at=NOW) == replace(first.row, updated_at=NOW)
 
@@ -390,7 +398,9 @@ def test_g2_a_recorded_success_of_an_earlier_attempt_ends_the_job(make_row: Make
     assert (decision.row.state, decision.row.attempt) == (JobState.SUCCEEDED, 3)
     assert decision.attempt is not None
     assert (decision.attempt.attempt, decision.attempt.verdict) == (3, "done: recorded by attempt 1")
-    assert (Notification.CANCEL in decision.notifications) is (state is JobState.RUNNING), "what runs for nothing is stopped"
+    assert (Notification.CANCEL in decision.notifications) is (state is JobState.RUNNING), (
+        "what runs for nothing is stopped"
+    )
     again = judge(decision.row, event_factory.succeeded(1), AT)
     assert isinstance(again, NoChange)
     assert Notification.FINISHED in again.notifications, "whoever saved it may have died before saying so"
@@ -402,7 +412,11 @@ def test_g2_a_recorded_success_of_an_earlier_attempt_ends_the_job(make_row: Make
 def test_1_a_retry_is_queued_without_a_second_message(make_row: MakeRow) -> None:
     due_at = NOW - timedelta(seconds=15)
     decision = _judged(make_row(JobState.RETRYING, attempt=2, due_at=due_at), event_factory.overdue(2))
-    assert (decision.row.state, decision.row.attempt, decision.row.dispatched_at) == (JobState.QUEUED, 2, due_at)
+    assert (decision.row.state, decision.row.attempt, decision.row.dispatched_at) == (
+        JobState.QUEUED,
+        2,
+        due_at,
+    )
     assert not decision.notifications
 
 

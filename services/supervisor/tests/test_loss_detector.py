@@ -6,8 +6,8 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from services.supervisor.tests.harness import SupervisorHarness
 from services.supervisor.tests.event_factory import JOB, NOW, make
+from services.supervisor.tests.harness import SupervisorHarness
 
 from warrener_contracts import topology
 from warrener_contracts.events import (
@@ -150,7 +150,9 @@ async def test_an_earlier_attempt_is_stopped_once_a_later_one_runs(harness: Supe
     assert (stop.data.job_id, stop.data.attempt) == (JOB, 1)
 
 
-async def test_an_agent_that_lives_and_no_longer_lists_an_attempt_has_lost_it(harness: SupervisorHarness) -> None:
+async def test_an_agent_that_lives_and_no_longer_lists_an_attempt_has_lost_it(
+    harness: SupervisorHarness,
+) -> None:
     await both_beat(harness, 10)
     for _ in range(6):
         await harness.publish(beat("agent-1"), beat("agent-2", (OTHER, 1)), then=2)
@@ -160,7 +162,9 @@ async def test_an_agent_that_lives_and_no_longer_lists_an_attempt_has_lost_it(ha
     assert "agent agent-1 has not named it since" in row.error.message
 
 
-async def test_an_agent_that_runs_something_and_has_never_sent_a_heartbeat_is_lost_too(harness: SupervisorHarness) -> None:
+async def test_an_agent_that_runs_something_and_has_never_sent_a_heartbeat_is_lost_too(
+    harness: SupervisorHarness,
+) -> None:
     await harness.clock.advance(20)
     assert {(await row_of(harness, job_id)).attempt for job_id in (JOB, OTHER)} == {2}
 
@@ -172,7 +176,9 @@ class Away(MemoryStore):
         raise StoreUnavailable("ordered by the test")
 
 
-async def test_a_supervisor_without_its_database_swallows_nobodys_heartbeats(harness: SupervisorHarness) -> None:
+async def test_a_supervisor_without_its_database_swallows_nobodys_heartbeats(
+    harness: SupervisorHarness,
+) -> None:
     """With one queue for both it took those of every second agent."""
     bus = MemoryBus(harness.broker)
     settings, silent = SupervisorSettings(), Telemetry.disabled()

@@ -8,8 +8,8 @@ from services.supervisor.tests.event_factory import NOW
 from warrener_contracts.messages import Message
 from warrener_contracts.topology import (
     DELAY,
-    RETURN,
     DELAY_LEVELS,
+    RETURN,
     STATUS,
     STATUS_QUEUE,
     TOPOLOGY,
@@ -22,8 +22,8 @@ from warrener_runtime.virtual_clock import VirtualClock
 from warrener_store import StoreUnavailable
 from warrener_store.memory import MemoryStore
 from warrener_store.parked import ParkedMessage
-from warrener_supervisor.misrouted import find_missing_queue
 from warrener_supervisor.dead_letter_consumer import DeadLetterConsumer
+from warrener_supervisor.misrouted import find_missing_queue
 
 NEWS = Message(
     exchange=STATUS,
@@ -104,7 +104,9 @@ def test_3_what_died_in_a_queue_is_not_misrouted() -> None:
     assert find_missing_queue(gone) is STATUS_QUEUE
     assert find_missing_queue(gone._replace(headers={"x-death": [{"queue": "warrener.status"}]})) is None
     assert find_missing_queue(gone._replace(exchange="warrener.return")) is None
-    assert find_missing_queue(gone._replace(exchange=DELAY, routing_key="2s.default.x")) is None, "no such level"
+    assert find_missing_queue(gone._replace(exchange=DELAY, routing_key="2s.default.x")) is None, (
+        "no such level"
+    )
 
 
 async def test_13_what_found_no_delay_queue_is_published_again_and_comes_down_it() -> None:

@@ -9,7 +9,14 @@ from services.supervisor.tests.event_factory import NOW, make
 from warrener_contracts.policy import JobPolicy
 from warrener_contracts.states import JobState
 from warrener_store.queued import QueuedGroup
-from warrener_supervisor.missing_dispatches import DelayedMessages, QueueSnapshot, MissingDispatches, jobs_to_fill, find_missing, messages_needed
+from warrener_supervisor.missing_dispatches import (
+    DelayedMessages,
+    MissingDispatches,
+    QueueSnapshot,
+    find_missing,
+    jobs_to_fill,
+    messages_needed,
+)
 
 LATER = NOW + timedelta(seconds=5)
 
@@ -29,7 +36,9 @@ def snapshot(
 ) -> QueueSnapshot:
     oldest = {job(n): NOW - timedelta(minutes=1) + timedelta(milliseconds=n) for n in waiting}
     settled = len(waiting)
-    return QueueSnapshot(NOW, settled, settled if every is None else every, ready, DelayedMessages(delayed), slots, oldest)
+    return QueueSnapshot(
+        NOW, settled, settled if every is None else every, ready, DelayedMessages(delayed), slots, oldest
+    )
 
 
 def compared(before: QueueSnapshot, now: QueueSnapshot) -> MissingDispatches:

@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator
 from datetime import timedelta
 
 import pytest
-from services.supervisor.tests.harness import SupervisorHarness
 from services.supervisor.tests.event_factory import JOB, NOW, failed, make
+from services.supervisor.tests.harness import SupervisorHarness
 
 from warrener_contracts import topology
 from warrener_contracts.events import ErrorInfo, ErrorKind

@@ -13,10 +13,10 @@ from warrener_contracts.events import ErrorInfo, ErrorKind, Event
 from warrener_contracts.policy import JobPolicy
 from warrener_contracts.states import JobState
 from warrener_store.rows import JobRow
-from warrener_supervisor.judgement import judge
 from warrener_supervisor.context import JudgeContext
+from warrener_supervisor.judgement import judge
 from warrener_supervisor.timings import Timings
-from warrener_supervisor.verdicts import NoChange, JobTransition, Notification
+from warrener_supervisor.verdicts import JobTransition, NoChange, Notification
 
 AT = JudgeContext(NOW, Timings())
 CRASH = ErrorInfo(kind=ErrorKind.CRASH, type="SIGSEGV", message="it was killed by signal 11")
@@ -106,7 +106,9 @@ def test_an_attempt_that_one_agent_after_another_has_begun_has_killed_all_but_th
     make_row: MakeRow,
 ) -> None:
     row = make_row(JobState.QUEUED, attempt=1, policy=JobPolicy(max_deaths=2))
-    begun = [event_factory.started(1, agent=f"agent-{n}", at=NOW - timedelta(seconds=30 - n)) for n in (1, 2, 3)]
+    begun = [
+        event_factory.started(1, agent=f"agent-{n}", at=NOW - timedelta(seconds=30 - n)) for n in (1, 2, 3)
+    ]
     decision = through(row, *begun[:2])
     assert decision.row.state is JobState.RUNNING
     assert decision.row.owner == "agent-2"
@@ -140,7 +142,11 @@ def test_of_many_deaths_the_first_and_the_last_are_named_and_all_are_counted(mak
 def test_a_late_event_of_a_dead_job_does_not_publish_its_death_again(make_row: MakeRow) -> None:
     row = make_row(JobState.DEAD, started_at=event_factory.STARTED, owner="agent-1")
     never_started = replace(row, started_at=None, owner=None)
-    for dead, late in ((row, event_factory.started()), (row, event_factory.progressed()), (never_started, event_factory.started())):
+    for dead, late in (
+        (row, event_factory.started()),
+        (row, event_factory.progressed()),
+        (never_started, event_factory.started()),
+    ):
         decision = judge(dead, late, AT)
         assert isinstance(decision, NoChange)
         assert not decision.notifications
@@ -149,7 +155,9 @@ def test_a_late_event_of_a_dead_job_does_not_publish_its_death_again(make_row: M
 def test_the_event_that_has_ended_a_job_publishes_its_death_again(make_row: MakeRow) -> None:
     """Whoever saved it may have died before saying so."""
     row = make_row(JobState.QUEUED, attempt=1, policy=JobPolicy(max_deaths=1))
-    one, other = (event_factory.started(1, agent=f"agent-{n}", at=NOW - timedelta(seconds=30 - n)) for n in (1, 2))
+    one, other = (
+        event_factory.started(1, agent=f"agent-{n}", at=NOW - timedelta(seconds=30 - n)) for n in (1, 2)
+    )
     dead = through(row, one, other).row
     assert dead.state is JobState.DEAD
     again = judge(dead, other, AT)
@@ -163,7 +171,9 @@ def test_the_event_that_has_ended_a_job_publishes_its_death_again(make_row: Make
 def test_what_somebody_has_cancelled_is_not_buried_as_poison_but_stopped(make_row: MakeRow) -> None:
     policy = JobPolicy(max_deaths=1)
     row = make_row(JobState.QUEUED, attempt=1, policy=policy)
-    one, other = (event_factory.started(1, agent=f"agent-{n}", at=NOW - timedelta(seconds=30 - n)) for n in (1, 2))
+    one, other = (
+        event_factory.started(1, agent=f"agent-{n}", at=NOW - timedelta(seconds=30 - n)) for n in (1, 2)
+    )
     decision = through(row, one, event_factory.cancel(), other)
     assert (decision.row.state, decision.row.owner) == (JobState.RUNNING, "agent-2")
     assert decision.notifications == {Notification.CANCEL}

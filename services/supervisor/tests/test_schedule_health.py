@@ -8,7 +8,7 @@ import pytest
 from services.supervisor.tests.event_factory import NOW
 
 from warrener_contracts.events import SchedulePutData
-from warrener_contracts.schedule_rules import ScheduleChoices, CronRule
+from warrener_contracts.schedule_rules import CronRule, ScheduleChoices
 from warrener_contracts.states import JobState
 from warrener_contracts.triggers import EventRule
 from warrener_store.schedules.overdue import is_over, overdue_since
@@ -17,9 +17,9 @@ from warrener_store.schedules.watches import RunRow, WatchedSchedule, WatchRow
 from warrener_supervisor.schedules.health import (
     MANY,
     failing_issue,
+    history_of,
     merge_if_many,
     overdue_issues,
-    history_of,
     unsuccessful_issue,
 )
 

@@ -21,8 +21,8 @@ from warrener_store.schedules.rows import TickRow
 from warrener_store.schedules.watches import WatchRow
 from warrener_store.testing import running_job
 from warrener_supervisor.escalation.incident_reporter import IncidentReporter
-from warrener_supervisor.timings import Timings
 from warrener_supervisor.schedules.monitor import ScheduleMonitor
+from warrener_supervisor.timings import Timings
 
 _RECORDING_QUEUE = Queue("ear.requests", (Binding(topology.REQUESTS, "#"),))
 
@@ -79,7 +79,9 @@ async def expect(harness: SupervisorHarness, **expected: Any) -> None:
 
 @pytest.mark.usefixtures("scheduler")
 class TestOverdue:
-    async def test_6_a_schedule_that_does_not_tick_is_a_case_until_it_does(self, harness: SupervisorHarness) -> None:
+    async def test_6_a_schedule_that_does_not_tick_is_a_case_until_it_does(
+        self, harness: SupervisorHarness
+    ) -> None:
         await harness.store.put_schedules([schedule(), schedule("fine", 1e6)])
         await harness.clock.advance(60)
         (case,) = (await cases(harness)).values()
@@ -103,7 +105,9 @@ class TestOverdue:
         await harness.clock.advance(60)
         assert (await cases(harness))["schedule.overdue:hourly"].round == 2
 
-    async def test_6_one_that_is_overdue_when_all_begin_is_given_time(self, harness: SupervisorHarness) -> None:
+    async def test_6_one_that_is_overdue_when_all_begin_is_given_time(
+        self, harness: SupervisorHarness
+    ) -> None:
         await harness.store.put_schedules([schedule(due=-3600)])
         await harness.clock.advance(8)
         assert await cases(harness) == {}
@@ -154,7 +158,9 @@ class TestStopped:
         assert [*await cases(harness)] == ["schedule.overdue"], "it does not"
         await again.close()
 
-    async def test_6_a_scheduler_is_missed_where_all_schedules_wait_for_events(self, harness: SupervisorHarness) -> None:
+    async def test_6_a_scheduler_is_missed_where_all_schedules_wait_for_events(
+        self, harness: SupervisorHarness
+    ) -> None:
         row = schedule(due=None)
         asked = row.asked.model_copy(update={"rule": EventRule(key="landed")})
         await harness.store.put_schedules([replace(row, asked=asked)])
@@ -179,7 +185,9 @@ class TestStopped:
 
 @pytest.mark.usefixtures("scheduler")
 class TestSuccess:
-    async def test_6_a_schedule_without_success_is_a_case_until_a_job_succeeds(self, harness: SupervisorHarness) -> None:
+    async def test_6_a_schedule_without_success_is_a_case_until_a_job_succeeds(
+        self, harness: SupervisorHarness
+    ) -> None:
         await expect(harness, success_within=timedelta(seconds=60))
         await ran(harness, 1, JobState.DEAD)
         await harness.clock.advance(70)

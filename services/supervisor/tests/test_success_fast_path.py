@@ -8,8 +8,8 @@ from warrener_contracts.states import TERMINAL, JobState
 from warrener_store.memory import MemoryStore
 from warrener_store.rows import JobRow
 from warrener_store.successes import Success
-from warrener_supervisor.judgement import judge
 from warrener_supervisor.context import JudgeContext
+from warrener_supervisor.judgement import judge
 from warrener_supervisor.timings import Timings
 from warrener_supervisor.verdicts import JobTransition, Notification
 
@@ -49,7 +49,9 @@ async def test_it_ends_a_job_exactly_where_the_judge_does_and_as_he_does(
     ended = await store.succeed_jobs([success], NOW)
     decision = judge(row, event, JudgeContext(NOW, Timings()))
     saved = (await store.jobs_by_id([row.job_id]))[row.job_id]
-    if isinstance(decision, JobTransition) and attempt == row.attempt:  # an earlier one's is left to the judge
+    if (
+        isinstance(decision, JobTransition) and attempt == row.attempt
+    ):  # an earlier one's is left to the judge
         assert saved == decision.row
         assert await store.attempts_of(row.job_id) == [decision.attempt]
         assert decision.notifications == {Notification.FINISHED}

@@ -9,8 +9,8 @@ from uuid import UUID
 
 import pytest
 from services.supervisor.tests import event_factory
-from services.supervisor.tests.harness import SupervisorHarness
 from services.supervisor.tests.event_factory import JOB, NOW, make
+from services.supervisor.tests.harness import SupervisorHarness
 
 from warrener_contracts import topology
 from warrener_contracts.events import (
@@ -22,10 +22,10 @@ from warrener_contracts.events import (
     AttemptLost,
     AttemptStartTimedOut,
     Event,
+    HeartbeatAttempt,
     JobDead,
     JobFinished,
     JobRetrying,
-    HeartbeatAttempt,
 )
 from warrener_contracts.messages import BATCH_TYPE, Message, build_message, build_parked_message
 from warrener_contracts.states import JobState
@@ -75,7 +75,9 @@ def _heartbeat(*running: tuple[Any, int], agent: str = "agent-1", number: int = 
 # -- observe -----------------------------------------------------------------------------------------------
 
 
-async def test_a_result_is_stored_and_published_to_all_and_to_those_who_wait(harness: SupervisorHarness) -> None:
+async def test_a_result_is_stored_and_published_to_all_and_to_those_who_wait(
+    harness: SupervisorHarness,
+) -> None:
     await harness.publish(event_factory.succeeded(result={"rows": 842}))
     row = await _row(harness)
     assert (row.state, row.result) == (JobState.SUCCEEDED, {"rows": 842})
@@ -128,9 +130,18 @@ def in_one_message(events: Sequence[Event[Any]]) -> Message:
     return messages[0]._replace(body=body, content_type=BATCH_TYPE, headers={}, type="batch")
 
 
-async def test_events_of_one_job_in_one_message_are_judged_in_order_and_saved_once(harness: SupervisorHarness) -> None:
+async def test_events_of_one_job_in_one_message_are_judged_in_order_and_saved_once(
+    harness: SupervisorHarness,
+) -> None:
     await harness.publish(
-        in_one_message([event_factory.failed(1), event_factory.started(2), event_factory.failed(2), event_factory.succeeded(3, 7)])
+        in_one_message(
+            [
+                event_factory.failed(1),
+                event_factory.started(2),
+                event_factory.failed(2),
+                event_factory.succeeded(3, 7),
+            ]
+        )
     )
     row = await _row(harness)
     assert (row.state, row.attempt, row.result, row.failures) == (JobState.SUCCEEDED, 3, 7, 2)
@@ -177,7 +188,9 @@ async def test_what_the_store_refuses_is_parked_and_the_others_are_saved(
     assert await _reasons(harness) == ["bad_fields"]
 
 
-async def test_a_bug_in_the_judge_stops_nobody_else(harness: SupervisorHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_bug_in_the_judge_stops_nobody_else(
+    harness: SupervisorHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def broken(*_: object) -> None:
         raise ZeroDivisionError("a bug")
 
@@ -187,7 +200,9 @@ async def test_a_bug_in_the_judge_stops_nobody_else(harness: SupervisorHarness, 
     assert harness.broker.ready(topology.STATUS_QUEUE.name) == 0
 
 
-async def test_cancelling_what_runs_notifies_its_agents_and_waits_for_them(harness: SupervisorHarness) -> None:
+async def test_cancelling_what_runs_notifies_its_agents_and_waits_for_them(
+    harness: SupervisorHarness,
+) -> None:
     cancel = build_message(event_factory.cancel("you"))._replace(exchange=topology.STATUS)
     await harness.publish(cancel)
     (control,) = harness.published(topology.CONTROL)
@@ -230,7 +245,9 @@ async def test_heartbeats_keep_an_attempt_alive_and_silence_loses_it(harness: Su
     assert agent.last_seen_at == NOW + timedelta(seconds=55)
 
 
-async def test_a_supervisor_that_has_not_listened_for_a_lease_loses_nothing(harness: SupervisorHarness) -> None:
+async def test_a_supervisor_that_has_not_listened_for_a_lease_loses_nothing(
+    harness: SupervisorHarness,
+) -> None:
     await harness.publish(_heartbeat((JOB, 1)))
     harness.broker.stop()
     await harness.clock.advance(300)
@@ -242,7 +259,9 @@ async def test_a_supervisor_that_has_not_listened_for_a_lease_loses_nothing(harn
     assert (row.attempt, row.losses) == (1, 0)
 
 
-async def test_an_attempt_that_runs_too_long_is_timed_out_and_its_agent_notified(harness: SupervisorHarness) -> None:
+async def test_an_attempt_that_runs_too_long_is_timed_out_and_its_agent_notified(
+    harness: SupervisorHarness,
+) -> None:
     timeout = (await _row(harness)).policy.timeout.total_seconds()
     for number in range(int(timeout / 5) + 4):
         await harness.publish(_heartbeat((JOB, 1), number=number), then=5)
@@ -266,7 +285,9 @@ async def test_a_heartbeat_is_a_sign_of_life_of_what_nobody_announced() -> None:
     await harness.close()
 
 
-async def test_a_stop_that_was_not_received_is_repeated_with_every_heartbeat(harness: SupervisorHarness) -> None:
+async def test_a_stop_that_was_not_received_is_repeated_with_every_heartbeat(
+    harness: SupervisorHarness,
+) -> None:
     await harness.publish(build_message(event_factory.cancel())._replace(exchange=topology.STATUS))
     await harness.publish(_heartbeat((JOB, 1)), _heartbeat((JOB, 1), number=2))
     assert len(harness.published(topology.CONTROL)) >= 2
@@ -349,7 +370,9 @@ async def test_a_dispatch_that_the_broker_gives_up_is_a_lost_attempt() -> None:
 
 async def test_what_is_bound_nowhere_is_stored(harness: SupervisorHarness) -> None:
     nowhere = Message(topology.DEAD, "x", json.dumps({}).encode(), "application/json", "n", "x", {})
-    await harness.publish(nowhere._replace(exchange=topology.RETURN, routing_key="1s.nobody.flights.load"), then=1)
+    await harness.publish(
+        nowhere._replace(exchange=topology.RETURN, routing_key="1s.nobody.flights.load"), then=1
+    )
     (message,) = await harness.store.parked()
     assert message.reason == "unroutable"
     assert "nobody.flights.load" in message.detail

@@ -10,7 +10,7 @@ from pathlib import Path
 from tests.benchmarks.place import ROOT, Place
 from tests.benchmarks.systems.port import Command
 
-from warrener_client import JobSpec, Client
+from warrener_client import Client, JobSpec
 
 _JOBS = "tests.benchmarks.apps.warrener_jobs"
 

@@ -8,7 +8,6 @@
 (guarantee G1). `SyncClient` is the same client for code without an event loop.
 """
 
-from warrener_client.requests import JobSpec
 from warrener_client.client import Client
 from warrener_client.errors import (
     BadRequest,
@@ -18,19 +17,19 @@ from warrener_client.errors import (
     JobDied,
     JobExpired,
     JobFailed,
-    RequestRejected,
     NotConfirmed,
+    RequestRejected,
     RequestTooLarge,
+    RequestUnroutable,
     ResultMismatch,
     ResultTimeout,
-    RequestUnroutable,
 )
 from warrener_client.job import Job
+from warrener_client.requests import JobSpec
 from warrener_client.sync import SyncClient, SyncJob
 from warrener_contracts.policy import Backoff, PolicyOverrides
 
 __all__ = [
-    "JobSpec",
     "Backoff",
     "BadRequest",
     "Client",
@@ -41,13 +40,14 @@ __all__ = [
     "JobDied",
     "JobExpired",
     "JobFailed",
-    "RequestRejected",
+    "JobSpec",
     "NotConfirmed",
     "PolicyOverrides",
+    "RequestRejected",
     "RequestTooLarge",
+    "RequestUnroutable",
     "ResultMismatch",
     "ResultTimeout",
     "SyncClient",
     "SyncJob",
-    "RequestUnroutable",
 ]

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 from pydantic_core import PydanticSerializationError, to_json
 
-from warrener_client.requests import Arguments, JobSpec, RequestEnvelope, build_event, encode_event
 from warrener_client.errors import BadRequest, RequestTooLarge
-from warrener_contracts.messages import Message, build_message, message_id
+from warrener_client.requests import Arguments, JobSpec, RequestEnvelope, build_event, encode_event
 from warrener_contracts.json_safety import may_be_unsafe
+from warrener_contracts.messages import Message, build_message, message_id
 from warrener_contracts.topology import MAX_BODY
 from warrener_runtime.telemetry import TraceContext
 
@@ -21,7 +21,16 @@ _ID, _KEY = "\uf8ff the request's id", "\uf8ff the request's key"
 _ARGUMENTS = {"\uf8ff the request's arguments": True}
 
 # What asks of one kind have in common.
-_COMMON_FIELDS = ("job_type", "queue", "delay", "not_before", "deadline", "expires_after", "policy", "parent_id")
+_COMMON_FIELDS = (
+    "job_type",
+    "queue",
+    "delay",
+    "not_before",
+    "deadline",
+    "expires_after",
+    "policy",
+    "parent_id",
+)
 _common_fields = attrgetter(*_COMMON_FIELDS)
 
 _MAX_NAME_LENGTH = 200  # characters of an id and of a key, as in the models
@@ -77,7 +86,12 @@ class BulkEncoder:
         key = spec.idempotency_key
         template = self._template_for(context, key is not None, *_common_fields(spec))
         exchange, routing_key, _, content_type, _, kind, headers, persistent, mandatory, _ = template.message
-        pieces = [template.before_id, _encode_name(event_id), template.before_arguments, _encode_arguments(spec.arguments)]
+        pieces = [
+            template.before_id,
+            _encode_name(event_id),
+            template.before_arguments,
+            _encode_arguments(spec.arguments),
+        ]
         if key is not None:
             pieces += (template.before_key, _encode_name(key))
         pieces.append(template.end)

@@ -8,27 +8,27 @@ from types import TracebackType
 from typing import Any, Literal, Self
 from uuid import UUID
 
-from warrener_client.requests import Arguments, JobSpec, DurationLike
-from warrener_client.retry_poller import POLL_INTERVAL, RetryPoller
 from warrener_client.bulk import BATCH_SIZE, pipeline
-from warrener_client.reply_router import ReplyRouter
+from warrener_client.bulk_encoder import BulkEncoder
 from warrener_client.errors import ClientClosed, NotConfirmed
 from warrener_client.job import Job
 from warrener_client.publisher import RequestPublisher
+from warrener_client.reply_router import ReplyRouter
+from warrener_client.requests import Arguments, DurationLike, JobSpec
+from warrener_client.retry_poller import POLL_INTERVAL, RetryPoller
 from warrener_client.tracing import RequestSpans
-from warrener_client.bulk_encoder import BulkEncoder
 from warrener_contracts.circuit_breaker import BreakerState
 from warrener_contracts.codec import DecodedEvent, decode
 from warrener_contracts.events import (
     BreakerSetRequested,
     BreakerSetRequestedData,
+    Event,
     IncidentAcknowledgeRequested,
     IncidentAcknowledgeRequestedData,
     IncidentCloseRequested,
     IncidentCloseRequestedData,
     IncidentSnoozeRequested,
     IncidentSnoozeRequestedData,
-    Event,
     JobCancelRequested,
     JobCancelRequestedData,
     ScheduleCommandData,
@@ -95,9 +95,17 @@ class Client:
         self._publisher = RequestPublisher(self._bus, TOPOLOGY, self._clock)
         self._reply_router = ReplyRouter(self.address)
         replies = Consumer(
-            "answers", self._bus, replies_queue.name, _PREFETCH, self._receive_replies, clock=self._clock, own_queue=True
+            "answers",
+            self._bus,
+            replies_queue.name,
+            _PREFETCH,
+            self._receive_replies,
+            clock=self._clock,
+            own_queue=True,
         )
-        self._retry_poller = RetryPoller(replies, self._reply_router, self._publisher, self._clock, resend_after)
+        self._retry_poller = RetryPoller(
+            replies, self._reply_router, self._publisher, self._clock, resend_after
+        )
         self._components = Group(
             Resource("bus", self._connect, self._bus.close),
             replies,
@@ -170,7 +178,11 @@ class Client:
         return await self._request(specs, self._confirm_timeout)
 
     def request_many(
-        self, specs: Iterable[JobSpec] | AsyncIterable[JobSpec], *, batch: int = BATCH_SIZE, want_results: bool = True
+        self,
+        specs: Iterable[JobSpec] | AsyncIterable[JobSpec],
+        *,
+        batch: int = BATCH_SIZE,
+        want_results: bool = True,
     ) -> AsyncGenerator[Job]:
         """Ask for any number of jobs: batches are pipelined, handles come in order as they are confirmed.
 
@@ -182,7 +194,9 @@ class Client:
         """
         return pipeline(specs, partial(self.request_until_confirmed, want_results=want_results), batch)
 
-    async def request_until_confirmed(self, specs: Sequence[JobSpec], *, want_results: bool = True) -> list[Job]:
+    async def request_until_confirmed(
+        self, specs: Sequence[JobSpec], *, want_results: bool = True
+    ) -> list[Job]:
         """As request_batch, waiting for the confirms for as long as it takes. `want_results`: see
         request_many."""
         return await self._request(specs, None, want_results=want_results)
@@ -259,14 +273,20 @@ class Client:
         now = self._clock.now()
         puts = [
             SchedulePut(
-                id=str(self._entropy.new_id()), source=self.source, time=now, subject=schedule.name, data=schedule
+                id=str(self._entropy.new_id()),
+                source=self.source,
+                time=now,
+                subject=schedule.name,
+                data=schedule,
             )
             for schedule in schedules
         ]
         if puts:
             await self._send([build_message(put) for put in puts], self._confirm_timeout, UUID(puts[0].id))
 
-    async def send_schedule_command(self, command: ScheduleCommandEvent, name: str, reason: str = "asked for") -> UUID:
+    async def send_schedule_command(
+        self, command: ScheduleCommandEvent, name: str, reason: str = "asked for"
+    ) -> UUID:
         """Pause, resume, remove or trigger a schedule; returns when the broker has confirmed. The id of what
         was asked: that of the job, of a trigger."""
         command_id = self._entropy.new_id()
@@ -296,7 +316,11 @@ class Client:
                 messages.append((spec, job_id, encoder.encode(spec, event_id, context)))
             now = self._clock.monotonic()
             jobs = [
-                Job(spec.job_type, self._reply_router.register(job_id, message, now, wants_reply=want_results), self._reply_router)
+                Job(
+                    spec.job_type,
+                    self._reply_router.register(job_id, message, now, wants_reply=want_results),
+                    self._reply_router,
+                )
                 for spec, job_id, message in messages
             ]
             if messages:

@@ -6,7 +6,6 @@ from uuid import UUID
 
 from pydantic import TypeAdapter, ValidationError
 
-from warrener_client.reply_router import ReplyRouter
 from warrener_client.errors import (
     JobCancelled,
     JobDied,
@@ -17,6 +16,7 @@ from warrener_client.errors import (
     ResultTimeout,
 )
 from warrener_client.pending_requests import PendingRequest
+from warrener_client.reply_router import ReplyRouter
 from warrener_contracts.events import JobFinishedData, JobRejectedData, JobWaitingData
 from warrener_contracts.states import JobState
 
@@ -32,7 +32,7 @@ _EXCEPTIONS: dict[JobState, type[JobFailed]] = {
 class Job:
     """A job that was asked for; the broker has the request safe. Several tasks may wait on one handle."""
 
-    __slots__ = ("_reply_router", "_pending", "job_type")
+    __slots__ = ("_pending", "_reply_router", "job_type")
 
     def __init__(self, job_type: str, pending: PendingRequest, reply_router: ReplyRouter) -> None:
         self.job_type = job_type

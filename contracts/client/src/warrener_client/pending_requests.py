@@ -23,11 +23,11 @@ class PendingRequest:
         "_arrived",
         "_closed",
         "answer",
-        "sent_at",
         "deduplicated",
         "job_id",
         "message",
         "reply_generation",
+        "sent_at",
         "waiters",
         "waiting",
     )

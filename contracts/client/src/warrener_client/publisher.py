@@ -8,8 +8,7 @@ from warrener_contracts.messages import Message, batch_messages
 from warrener_contracts.topology import Topology
 from warrener_runtime.bus.port import Bus
 from warrener_runtime.clock import Clock
-from warrener_runtime.publishing import UnroutableMessages
-from warrener_runtime.publishing import publish_all
+from warrener_runtime.publishing import UnroutableMessages, publish_all
 
 
 class RequestPublisher:

@@ -6,9 +6,9 @@ from typing import Any
 from uuid import UUID
 from weakref import WeakSet, WeakValueDictionary
 
-from warrener_client.requests import with_reply_to
 from warrener_client.errors import BadRequest
 from warrener_client.pending_requests import NO_REPLY, Answer, PendingRequest
+from warrener_client.requests import with_reply_to
 from warrener_contracts.events import (
     Event,
     JobDeduplicatedData,
@@ -32,7 +32,9 @@ class ReplyRouter:
         self._awaited: set[PendingRequest] = set()
         self._uncertain: set[PendingRequest] = set()
 
-    def register(self, job_id: UUID, message: Message, now: float, *, wants_reply: bool = True) -> PendingRequest:
+    def register(
+        self, job_id: UUID, message: Message, now: float, *, wants_reply: bool = True
+    ) -> PendingRequest:
         """The pending entry of this request; a repeat under the same id shares that of the first.
 
         `wants_reply`: the request says where its answer goes.

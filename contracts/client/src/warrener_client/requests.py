@@ -120,4 +120,6 @@ def _explain(error: ValidationError) -> str:
 def _problem(found: ErrorDetails) -> str:
     where = ".".join(str(part) for part in found["loc"]) or "request"
     problem = found["msg"].removeprefix("Value error, ")
-    return f"{where}: {problem}" if ", got " in problem else f"{where}: {problem}, got {found['input']!r:.100}"
+    return (
+        f"{where}: {problem}" if ", got " in problem else f"{where}: {problem}, got {found['input']!r:.100}"
+    )

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from warrener_client.reply_router import ReplyRouter
 from warrener_client.errors import ClientError
 from warrener_client.pending_requests import PendingRequest
 from warrener_client.publisher import RequestPublisher
+from warrener_client.reply_router import ReplyRouter
 from warrener_runtime.clock import Clock
 from warrener_runtime.lifecycle import Consumer
 from warrener_runtime.logs import get_logger
@@ -21,8 +21,20 @@ class RetryPoller:
     """A request is idempotent by its id, and its repeat is also the question what became of it: so asking
     again is all that is needed after the reply queue was lost, with everything in it."""
 
-    def __init__(self, consumer: Consumer, reply_router: ReplyRouter, publisher: RequestPublisher, clock: Clock, interval: float) -> None:
-        self._consumer, self._reply_router, self._publisher, self._clock = consumer, reply_router, publisher, clock
+    def __init__(
+        self,
+        consumer: Consumer,
+        reply_router: ReplyRouter,
+        publisher: RequestPublisher,
+        clock: Clock,
+        interval: float,
+    ) -> None:
+        self._consumer, self._reply_router, self._publisher, self._clock = (
+            consumer,
+            reply_router,
+            publisher,
+            clock,
+        )
         self._interval = interval
         self._epoch: tuple[int, int] | None = None
         self._next_round = clock.monotonic() + interval

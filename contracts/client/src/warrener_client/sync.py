@@ -13,11 +13,11 @@ from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar, overload
 from uuid import UUID
 
-from warrener_client.requests import JobSpec
 from warrener_client.bulk import BATCH_SIZE, MAX_BATCHES_IN_FLIGHT
 from warrener_client.client import Client
 from warrener_client.job import Job
 from warrener_client.loop_thread import LoopThread
+from warrener_client.requests import JobSpec
 from warrener_contracts.events import JobFinishedData, JobWaitingData
 
 T = TypeVar("T")
@@ -167,7 +167,9 @@ class SyncClient:
                 if len(sending) >= MAX_BATCHES_IN_FLIGHT:
                     yield from self._handles(sending[0])
                     sending.popleft()
-                sending.append(self._loop.submit(self._client.request_until_confirmed(some, want_results=want_results)))
+                sending.append(
+                    self._loop.submit(self._client.request_until_confirmed(some, want_results=want_results))
+                )
             while sending:
                 yield from self._handles(sending[0])
                 sending.popleft()

@@ -60,15 +60,27 @@ class Backoff(BaseModel, frozen=True):
 
     @classmethod
     def linear(
-        cls, first: DurationLike, *, step: DurationLike | None = None, limit: DurationLike = "5m", jitter: float = 0.1
+        cls,
+        first: DurationLike,
+        *,
+        step: DurationLike | None = None,
+        limit: DurationLike = "5m",
+        jitter: float = 0.1,
     ) -> Self:
         """`first`, and by `step` longer each time (by `first` if not said), at most `limit`."""
         by = parse_duration(first if step is None else step)
-        return cls(first=parse_duration(first), factor=1.0, step=by, limit=parse_duration(limit), jitter=jitter)
+        return cls(
+            first=parse_duration(first), factor=1.0, step=by, limit=parse_duration(limit), jitter=jitter
+        )
 
     @classmethod
     def exponential(
-        cls, first: DurationLike = "1s", *, factor: float = 2.0, limit: DurationLike = "5m", jitter: float = 0.1
+        cls,
+        first: DurationLike = "1s",
+        *,
+        factor: float = 2.0,
+        limit: DurationLike = "5m",
+        jitter: float = 0.1,
     ) -> Self:
         """`first`, and `factor` times as long each time, at most `limit`."""
         return cls(first=parse_duration(first), factor=factor, limit=parse_duration(limit), jitter=jitter)

@@ -10,13 +10,19 @@ from uuid import UUID
 from pydantic import ValidationError
 from pydantic_core import from_json
 
-from warrener_contracts.json_array import JsonArrayElements, has_more_elements_than
+from warrener_contracts.decode_failures import (
+    DecodeFailure,
+    decode_failure,
+    explain,
+    format_reason_counts,
+    identity_of,
+)
 from warrener_contracts.events import AttemptDispatched, Event, Reason
+from warrener_contracts.json_array import JsonArrayElements, has_more_elements_than
+from warrener_contracts.json_safety import find_unsafe_value, is_array, is_object, may_be_unsafe
 from warrener_contracts.messages import BATCH_TYPE, EVENT_TYPE
-from warrener_contracts.json_safety import is_array, is_object, may_be_unsafe, find_unsafe_value
 from warrener_contracts.registry import BY_TYPE, REGISTRY, RELEASED, UPCASTERS, Registry, type_of
 from warrener_contracts.topology import MAX_EVENTS, MAX_MESSAGE
-from warrener_contracts.decode_failures import DecodeFailure, format_reason_counts, explain, identity_of, decode_failure
 
 if TYPE_CHECKING:
     from dataclasses import dataclass as frozen_dataclass
@@ -30,7 +36,16 @@ else:
         return dataclass(slots=slots)
 
 
-__all__ = ["BY_TYPE", "RELEASED", "UPCASTERS", "DecodedEvent", "DecodeFailure", "decode", "decode_parts", "type_of"]
+__all__ = [
+    "BY_TYPE",
+    "RELEASED",
+    "UPCASTERS",
+    "DecodeFailure",
+    "DecodedEvent",
+    "decode",
+    "decode_parts",
+    "type_of",
+]
 
 MAX_DECODE_FAILURES = 20
 """Unreadable events of one message that are parked and answered one by one; the others go together."""
@@ -152,7 +167,9 @@ def _explain_invalid_batch(body: bytes) -> tuple[Reason, str] | None:
     return None
 
 
-def _decode_one_by_one(texts: Sequence[bytes], registry: Registry) -> Iterator[list[DecodedEvent | DecodeFailure]]:
+def _decode_one_by_one(
+    texts: Sequence[bytes], registry: Registry
+) -> Iterator[list[DecodedEvent | DecodeFailure]]:
     failures = 0
     rest: list[bytes] = []
     reasons: Counter[Reason] = Counter()

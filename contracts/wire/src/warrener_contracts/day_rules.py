@@ -62,7 +62,9 @@ class BusinessDaysRule(BaseModel, frozen=True):
     days: Annotated[tuple[Annotated[int, Field(ge=1, le=31)], ...], Field(max_length=31)] = Field(
         default=(), description="Days of the month; one that the month lacks is left out."
     )
-    roll: BusinessDayConvention = Field(default=BusinessDayConvention.AFTER, description="For `days` that are no business days.")
+    roll: BusinessDayConvention = Field(
+        default=BusinessDayConvention.AFTER, description="For `days` that are no business days."
+    )
 
     @model_validator(mode="after")
     def _choice(self) -> "BusinessDaysRule":

@@ -53,7 +53,9 @@ def _describe(value: object) -> str:
     return text if len(text) <= 60 else f"{text[:60]}…"
 
 
-_DurationInput = Annotated[str, Field(examples=["90s", "2m", "1h30m", "PT2M"])] | Annotated[float, Field(ge=0)]
+_DurationInput = (
+    Annotated[str, Field(examples=["90s", "2m", "1h30m", "PT2M"])] | Annotated[float, Field(ge=0)]
+)
 
 Duration = Annotated[timedelta, BeforeValidator(parse_duration, json_schema_input_type=_DurationInput)]
 """Seconds, ISO 8601 or "2m" on input; ISO 8601 on output."""

@@ -38,7 +38,9 @@ def has_more_elements_than(body: bytes, limit: int) -> bool:
         return False
     text = body.decode(errors="surrogateescape")
     try:
-        return text[_skip_whitespace(text, 0)] == "[" and any(index >= limit for index, _ in enumerate(_element_bounds(text)))
+        return text[_skip_whitespace(text, 0)] == "[" and any(
+            index >= limit for index, _ in enumerate(_element_bounds(text))
+        )
     except (ValueError, IndexError, RecursionError):
         return False  # not JSON; its reader says where
 

@@ -42,7 +42,11 @@ class Message(NamedTuple):
     per_message: int = 1  # so many of its kind may share a message; any number where its exchange gathers
 
 
-ORIGINAL_EXCHANGE, ORIGINAL_ROUTING_KEY, ORIGINAL_MESSAGE_ID = "warrener-exchange", "warrener-routing-key", "warrener-message-id"
+ORIGINAL_EXCHANGE, ORIGINAL_ROUTING_KEY, ORIGINAL_MESSAGE_ID = (
+    "warrener-exchange",
+    "warrener-routing-key",
+    "warrener-message-id",
+)
 """Headers of a parked message, and of one that is sent in again: by which exchange, routing key and message
 id it first came."""
 
@@ -112,7 +116,9 @@ def batch_messages(messages: Iterable[Message]) -> list[Message]:
             slots.append(known)
         known.append(message)
     return [
-        message for found in slots for message in ([found] if isinstance(found, Message) else _batch_by_size(found))
+        message
+        for found in slots
+        for message in ([found] if isinstance(found, Message) else _batch_by_size(found))
     ]
 
 
@@ -197,7 +203,9 @@ def truncate_parked(body: bytes, detail: str) -> tuple[bytes, str]:
     than any of ours the beginning."""
     if len(body) <= topology.MAX_MESSAGE:
         return body, detail
-    beginning = f"the first {_TRUNCATED_BYTES} of {len(body)} bytes are kept (SHA-256 {sha256(body).hexdigest()})"
+    beginning = (
+        f"the first {_TRUNCATED_BYTES} of {len(body)} bytes are kept (SHA-256 {sha256(body).hexdigest()})"
+    )
     return body[:_TRUNCATED_BYTES], f"{beginning}; {detail}"
 
 

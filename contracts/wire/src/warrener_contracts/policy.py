@@ -65,7 +65,9 @@ class JobPolicy(BaseModel, frozen=True):
         description="Quarantined once so many attempts have ended with their executor or their agent; "
         "if not said, 4, or one more than max_losses where that is more.",
     )
-    timeout: PositiveDuration = Field(default=timedelta(hours=1), description="Of one attempt, from its start.")
+    timeout: PositiveDuration = Field(
+        default=timedelta(hours=1), description="Of one attempt, from its start."
+    )
     heartbeat_timeout: PositiveDuration | None = Field(
         default=None,
         exclude_if=is_unset,

@@ -120,7 +120,9 @@ _IN_FLIGHT: Mapping[Signal, Effect] = {
         RETRYING, CANCELLED, why="given back unharmed: tried again at once, uncharged; cancelled if asked for"
     ),
     Signal.TIMED_OUT: Ignore("it does not run: what ran too long has ended"),
-    Signal.LOST: _transition(RETRYING, DEAD, CANCELLED, why="its agent is gone; tried elsewhere, counted as a loss"),
+    Signal.LOST: _transition(
+        RETRYING, DEAD, CANCELLED, why="its agent is gone; tried elsewhere, counted as a loss"
+    ),
     Signal.DEADLINE_PASSED: _transition(EXPIRED, why="it cannot finish in time any more"),
 }
 
@@ -161,7 +163,9 @@ _RUNNING: Mapping[Signal, Effect] = {
     Signal.TIMED_OUT: _transition(
         RUNNING, why="its agent is told to stop it; it is over when the agent says so, or names it no more"
     ),
-    Signal.CANCEL_REQUESTED: _transition(RUNNING, why="its agent is told to stop it; it ends when the agent says so"),
+    Signal.CANCEL_REQUESTED: _transition(
+        RUNNING, why="its agent is told to stop it; it ends when the agent says so"
+    ),
     Signal.OVERDUE: Ignore("it runs: its lease and its timeout are watched instead"),
 }
 

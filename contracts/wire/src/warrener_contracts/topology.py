@@ -120,7 +120,9 @@ def delay_level_for(delay: timedelta) -> DelayLevel | None:
         return None
     late = max(min(delay * 0.1, _MAX_LATENESS), _EARLY_TOLERANCE)
     early = [level for level in DELAY_LEVELS if level.delay <= delay]
-    over = next((level for level in DELAY_LEVELS if delay - _EARLY_TOLERANCE <= level.delay <= delay + late), None)
+    over = next(
+        (level for level in DELAY_LEVELS if delay - _EARLY_TOLERANCE <= level.delay <= delay + late), None
+    )
     return over or (early[-1] if early else DELAY_LEVELS[0])
 
 

@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field, model_validator
 
 from warrener_contracts.durations import PositiveDuration
 from warrener_contracts.events.fields import JobType
-from warrener_contracts.json_safety import is_array, find_unsafe_value
+from warrener_contracts.json_safety import find_unsafe_value, is_array
 
 MAX_CONDITIONS = 20
 MAX_UPSTREAMS = 20
@@ -37,7 +37,9 @@ class ConditionOperator(StrEnum):
     AT_LEAST = "at_least"
 
 
-ORDERING_OPERATORS = frozenset({ConditionOperator.LESS, ConditionOperator.AT_MOST, ConditionOperator.MORE, ConditionOperator.AT_LEAST})
+ORDERING_OPERATORS = frozenset(
+    {ConditionOperator.LESS, ConditionOperator.AT_MOST, ConditionOperator.MORE, ConditionOperator.AT_LEAST}
+)
 
 
 class Condition(BaseModel, frozen=True):
@@ -157,7 +159,9 @@ def _explain_mismatch(check: ConditionOperator, value: object) -> str | None:
             return f"expected no value for {check}, got {value!r}"
         case ConditionOperator.ONE_OF if not is_array(value) or not 1 <= len(value) <= _MAX_VALUES:
             return f"expected a list of 1 to {_MAX_VALUES} values for one_of"
-        case _ if check in ORDERING_OPERATORS and (isinstance(value, bool) or not isinstance(value, int | float | str)):
+        case _ if check in ORDERING_OPERATORS and (
+            isinstance(value, bool) or not isinstance(value, int | float | str)
+        ):
             return f"expected a number or a text for {check}, got {value!r}"
         case _:
             return None

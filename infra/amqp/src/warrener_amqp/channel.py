@@ -11,13 +11,13 @@ from pamqp.base import Frame as Method
 from warrener_amqp.connection import Connection
 from warrener_amqp.errors import AmqpError, ChannelGone, ChannelRefused, ProtocolViolated
 from warrener_amqp.events import (
+    AmqpEvent,
     ChannelClosed,
     Confirmed,
     ConsumerCancelled,
     Delivered,
-    AmqpEvent,
-    Replied,
     PublishReturned,
+    Replied,
 )
 from warrener_amqp.transport import Transport
 

@@ -12,9 +12,10 @@ from pamqp import commands
 from pamqp import frame as pamqp_frame
 from pamqp.base import Frame as Method
 
-from warrener_amqp import framing, codec_hot, properties
+from warrener_amqp import codec_hot, framing, properties
 from warrener_amqp.content_assembler import ContentAssembler
 from warrener_amqp.credentials import Credentials
+from warrener_amqp.deliver_fast_path import read_delivery
 from warrener_amqp.errors import (
     AmqpError,
     AuthenticationRefused,
@@ -22,22 +23,21 @@ from warrener_amqp.errors import (
     ConnectionLost,
     ProtocolViolated,
 )
-from warrener_amqp.handshake import PROTOCOL_HEADER, Handshake, Stage, ConnectionParams, closing_error
 from warrener_amqp.events import (
+    AmqpEvent,
     Blocked,
     ChannelClosed,
     Closed,
     Confirmed,
+    ConnectionFailed,
     ConsumerCancelled,
     Delivered,
-    ConnectionFailed,
-    AmqpEvent,
-    Replied,
     PublishReturned,
+    Replied,
     Unblocked,
 )
+from warrener_amqp.handshake import PROTOCOL_HEADER, ConnectionParams, Handshake, Stage, closing_error
 from warrener_amqp.methods import read_method
-from warrener_amqp.deliver_fast_path import read_delivery
 
 _MAX_SILENT_HALF_INTERVALS = 4  # half heartbeats without a byte: two heartbeats, as the specification asks
 _ACTIVE_STAGES = frozenset({Stage.OPEN, Stage.CLOSING})
@@ -47,7 +47,7 @@ _OK = 200
 class _ChannelState:
     """What one channel remembers."""
 
-    __slots__ = ("assembler", "closing", "confirming", "published", "closed_by_broker")
+    __slots__ = ("assembler", "closed_by_broker", "closing", "confirming", "published")
 
     def __init__(self) -> None:
         self.assembler = ContentAssembler()
@@ -87,7 +87,9 @@ class Connection:
             return events
         self._silent_half_intervals = 0
         try:
-            for kind, number, payload in self._frame_parser.feed(data, partial(self._read_deliveries, events)):
+            for kind, number, payload in self._frame_parser.feed(
+                data, partial(self._read_deliveries, events)
+            ):
                 if kind == framing.METHOD:
                     self._handle_method(number, payload, events)
                     if self.closed:
@@ -253,11 +255,15 @@ class Connection:
         if channel.assembler.is_assembling:
             raise ProtocolViolated(f"expected the content of a message, got method {index:#x}")
         if index in {codec_hot.ACK, codec_hot.NACK}:
-            events.append(Confirmed(number, *codec_hot.read_confirm(payload), positive=index == codec_hot.ACK))
+            events.append(
+                Confirmed(number, *codec_hot.read_confirm(payload), positive=index == codec_hot.ACK)
+            )
         else:
             self._handle_channel_method(number, channel, read_method(payload), events)
 
-    def _handle_channel_method(self, number: int, channel: _ChannelState, method: Method, events: list[AmqpEvent]) -> None:
+    def _handle_channel_method(
+        self, number: int, channel: _ChannelState, method: Method, events: list[AmqpEvent]
+    ) -> None:
         match method:
             case commands.Channel.Close():
                 self._handle_channel_close(number, channel, method, events)
@@ -285,7 +291,9 @@ class Connection:
     ) -> None:
         self._send_method(number, commands.Channel.CloseOk())
         if channel.closing:
-            channel.closed_by_broker = True  # both closed it at once: the number is free when ours was answered
+            channel.closed_by_broker = (
+                True  # both closed it at once: the number is free when ours was answered
+            )
         else:
             del self._channels[number]
         events.append(ChannelClosed(number, int(method.reply_code or 0), str(method.reply_text)))

@@ -21,7 +21,7 @@ _MAX_BODY_BYTES = 512 * 1024 * 1024  # bytes; what RabbitMQ can be told to take 
 class ContentAssembler:
     """The message that is on its way on one channel; it holds at most one."""
 
-    __slots__ = ("_arguments", "_received_bytes", "_make", "_parts", "_properties", "_size")
+    __slots__ = ("_arguments", "_make", "_parts", "_properties", "_received_bytes", "_size")
 
     def __init__(self) -> None:
         self._make: MakeEvent | None = None

@@ -9,8 +9,8 @@ from functools import lru_cache
 
 from warrener_amqp import codec_hot, short_strings
 from warrener_amqp.errors import FrameMalformed
-from warrener_amqp.framing import BODY, FRAME_END, HEADER, METHOD, OVERHEAD
 from warrener_amqp.events import Delivered
+from warrener_amqp.framing import BODY, FRAME_END, HEADER, METHOD, OVERHEAD
 from warrener_amqp.properties import read_properties
 
 _METHOD = struct.Struct(">BHII")  # a frame's head and the number of its method

@@ -29,7 +29,7 @@ class FrameParser:
     copying than one that comes whole.
     """
 
-    __slots__ = ("_pieces", "_missing", "frame_max")
+    __slots__ = ("_missing", "_pieces", "frame_max")
 
     def __init__(self, frame_max: int) -> None:
         self.frame_max = frame_max

@@ -12,8 +12,8 @@ from pamqp.base import Frame as Method
 
 from warrener_amqp.credentials import Credentials
 from warrener_amqp.errors import AmqpError, AuthenticationRefused, ConnectionLost, ProtocolViolated
-from warrener_amqp.framing import FRAME_MIN
 from warrener_amqp.events import Opened
+from warrener_amqp.framing import FRAME_MIN
 
 PROTOCOL_HEADER = b"AMQP\x00\x00\x09\x01"
 
@@ -108,7 +108,10 @@ class Handshake:
     def server_supports(self, capability: str) -> bool:
         """Whether the broker has announced it."""
         capabilities = self.negotiated.server.get("capabilities")
-        return isinstance(capabilities, Mapping) and cast("Mapping[str, object]", capabilities).get(capability) is True
+        return (
+            isinstance(capabilities, Mapping)
+            and cast("Mapping[str, object]", capabilities).get(capability) is True
+        )
 
 
 def closing_error(stage: Stage, code: int, reason: str) -> AmqpError:

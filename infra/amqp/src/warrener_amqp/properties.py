@@ -49,7 +49,11 @@ def write_properties(
     """Flags and property list of a message that we publish, in pieces. Raises ValueError where a string is
     too long."""
     if not headers:
-        return _before_id(content_type, persistent), short_strings.encode(message_id), short_strings.encode_cached(kind)
+        return (
+            _before_id(content_type, persistent),
+            short_strings.encode(message_id),
+            short_strings.encode_cached(kind),
+        )
     known = short_strings.encode_cached
     parts: list[bytes] = []
     for name, value in headers.items():

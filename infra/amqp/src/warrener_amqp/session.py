@@ -12,17 +12,17 @@ from warrener_amqp.channel import Channel, ChannelListener
 from warrener_amqp.connection import Connection
 from warrener_amqp.errors import AmqpError, ConnectionLost
 from warrener_amqp.events import (
+    AmqpEvent,
     Blocked,
     ChannelClosed,
     Closed,
     Confirmed,
+    ConnectionFailed,
     ConsumerCancelled,
     Delivered,
-    ConnectionFailed,
-    AmqpEvent,
     Opened,
-    Replied,
     PublishReturned,
+    Replied,
     Unblocked,
 )
 from warrener_amqp.transport import Transport
@@ -93,7 +93,9 @@ class Session:
             self.transport.flush_soon()
             await _wait_at_most(self._close_confirmed, _CLOSE_TIMEOUT)
         if not self.transport.lost.is_set():
-            self.transport.close_gracefully(ConnectionLost("expected an open connection, got one that we closed"))
+            self.transport.close_gracefully(
+                ConnectionLost("expected an open connection, got one that we closed")
+            )
             await self.transport.lost.wait()
 
     def _dispatch(self, events: Sequence[AmqpEvent]) -> None:

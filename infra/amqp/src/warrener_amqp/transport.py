@@ -12,7 +12,7 @@ from typing import cast
 
 from warrener_amqp.connection import Connection
 from warrener_amqp.errors import ConnectionLost
-from warrener_amqp.events import Closed, ConnectionFailed, AmqpEvent, Opened
+from warrener_amqp.events import AmqpEvent, Closed, ConnectionFailed, Opened
 
 HIGH_WATER = 1024 * 1024  # bytes waiting to be sent; beyond them `drain` waits
 _ABORT_TIMEOUT = 5.0  # seconds; then the socket is closed although the peer did not take all
@@ -26,7 +26,9 @@ class Transport(asyncio.Protocol):
     `on_events` receives the events of each piece of input. `on_lost` is called once, last, with the reason.
     """
 
-    def __init__(self, core: Connection, on_events: EventHandler, on_lost: Callable[[Exception], None]) -> None:
+    def __init__(
+        self, core: Connection, on_events: EventHandler, on_lost: Callable[[Exception], None]
+    ) -> None:
         self._core = core
         self._on_events = on_events
         self._on_lost = on_lost
@@ -55,7 +57,11 @@ class Transport(asyncio.Protocol):
     def flush(self) -> None:
         """Send what the core has to say now."""
         self._flushing = False
-        if self._socket is not None and not self._socket.is_closing() and (pieces := self._core.data_to_send()):
+        if (
+            self._socket is not None
+            and not self._socket.is_closing()
+            and (pieces := self._core.data_to_send())
+        ):
             self._socket.write(b"".join(pieces))
 
     async def drain(self) -> None:

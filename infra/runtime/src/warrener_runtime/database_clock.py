@@ -123,7 +123,11 @@ class DatabaseClock:
         if reason := self._distrust_reason():
             raise NotReady(reason)
         deviation = self.deviation
-        return f"ok; {_describe_deviation(deviation)}, which is not used" if abs(deviation) > MAX_DEVIATION else None
+        return (
+            f"ok; {_describe_deviation(deviation)}, which is not used"
+            if abs(deviation) > MAX_DEVIATION
+            else None
+        )
 
     def _distrust_reason(self) -> str | None:
         if self._offset is None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from warrener_runtime.bus.port import Bus, BusError, BusUnreachable, PublishResult, OutgoingMessage
+from warrener_runtime.bus.port import Bus, BusError, BusUnreachable, OutgoingMessage, PublishResult
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
 
@@ -41,7 +41,11 @@ async def publish_all(bus: Bus, messages: Sequence[OutgoingMessage], *, clock: C
         results = await bus.publish(unconfirmed)
         outcomes = list(zip(unconfirmed, results, strict=True))
         unroutable += [message for message, result in outcomes if result is PublishResult.UNROUTABLE]
-        unconfirmed = [message for message, result in outcomes if result in {PublishResult.REFUSED, PublishResult.UNKNOWN}]
+        unconfirmed = [
+            message
+            for message, result in outcomes
+            if result in {PublishResult.REFUSED, PublishResult.UNKNOWN}
+        ]
         if unconfirmed:
             await _back_off(len(unconfirmed), rounds, clock)
             rounds += 1
@@ -50,7 +54,11 @@ async def publish_all(bus: Bus, messages: Sequence[OutgoingMessage], *, clock: C
 
 
 async def publish_or_defer(
-    bus: Bus, messages: Sequence[OutgoingMessage], *, clock: Clock, may_defer: Callable[[OutgoingMessage], bool]
+    bus: Bus,
+    messages: Sequence[OutgoingMessage],
+    *,
+    clock: Clock,
+    may_defer: Callable[[OutgoingMessage], bool],
 ) -> list[OutgoingMessage]:
     """Publish until every letter is confirmed or left; return those that were left.
 

@@ -5,8 +5,8 @@ from typing import Any
 from uuid import UUID
 
 from warrener_store.dead_letters import DeadLetterFilter
-from warrener_store.records.outcomes import DEAD_LETTER_COLUMNS
 from warrener_store.records.codec import ColumnCodec, encode_text
+from warrener_store.records.outcomes import DEAD_LETTER_COLUMNS
 
 DEAD_LETTER = ", ".join(f"letter.{column}" for column in DEAD_LETTER_COLUMNS)
 
@@ -73,7 +73,9 @@ def redriven_query(job_ids: Sequence[UUID], codec: ColumnCodec) -> Statement:
     return text, tuple(parameters.values)
 
 
-def redrive_outcomes_query(campaign_id: UUID, requested_before: Any, limit: int, codec: ColumnCodec) -> Statement:
+def redrive_outcomes_query(
+    campaign_id: UUID, requested_before: Any, limit: int, codec: ColumnCodec
+) -> Statement:
     """The columns of the letter, the state of its heir, and of what that died."""
     text = (
         f"SELECT {DEAD_LETTER}, job.state, heir.fingerprint FROM warrener_dead_letters AS letter "  # noqa: S608 - values are parameters
@@ -86,7 +88,9 @@ def redrive_outcomes_query(campaign_id: UUID, requested_before: Any, limit: int,
     return text, (codec.encode_id(campaign_id), codec.encode_moment(requested_before), limit)
 
 
-def succeeded_query(requests: Sequence[str], job_types: Sequence[str], since: Any, codec: ColumnCodec) -> Statement:
+def succeeded_query(
+    requests: Sequence[str], job_types: Sequence[str], since: Any, codec: ColumnCodec
+) -> Statement:
     """(id, type, request, accepted at) of jobs that have succeeded."""
     parameters = _Parameters()
     types = _list(map(encode_text, job_types), parameters.bind)

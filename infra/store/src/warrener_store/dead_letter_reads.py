@@ -7,27 +7,27 @@ from typing import Any
 from uuid import UUID
 
 from warrener_contracts.states import JobState
-from warrener_store.dead_letters import (
-    CampaignRow,
-    DeadLetterStore,
-    RedriveOutcome,
-    DeadLetterFilter,
-    DeadLetterGroup,
-    SuccessfulRequest,
-)
-from warrener_store.encoding import unescape
 from warrener_store.dead_letter_queries import (
     Statement,
     counts_query,
+    dead_letters_query,
     groups_query,
     redrive_outcomes_query,
-    dead_letters_query,
     redriven_query,
     succeeded_query,
 )
+from warrener_store.dead_letters import (
+    CampaignRow,
+    DeadLetterFilter,
+    DeadLetterGroup,
+    DeadLetterStore,
+    RedriveOutcome,
+    SuccessfulRequest,
+)
+from warrener_store.encoding import unescape
 from warrener_store.records.campaigns import CAMPAIGN_COLUMNS, campaign_from_row
-from warrener_store.records.outcomes import DEAD_LETTER_COLUMNS, dead_letter_from_row
 from warrener_store.records.codec import ColumnCodec
+from warrener_store.records.outcomes import DEAD_LETTER_COLUMNS, dead_letter_from_row
 from warrener_store.rows import DeadLetter, DeadLetterState
 
 RunQuery = Callable[[str, Sequence[Any]], Awaitable[Sequence[Sequence[Any]]]]
@@ -58,7 +58,10 @@ class DeadLetterReads(DeadLetterStore, ABC):
         ids = tuple(codec.decode_id(row[5]) for row in found)
         states = tuple(DeadLetterState)  # an example may have moved on meanwhile
         shown = DeadLetterFilter(states=states, job_ids=ids, limit=len(ids)) if ids else None
-        examples = {dead_letter.job_id: dead_letter for dead_letter in (await self.list_dead_letters(shown) if shown else ())}
+        examples = {
+            dead_letter.job_id: dead_letter
+            for dead_letter in (await self.list_dead_letters(shown) if shown else ())
+        }
         return [
             DeadLetterGroup(
                 fingerprint=row[0],
@@ -77,9 +80,15 @@ class DeadLetterReads(DeadLetterStore, ABC):
             return {}
         found = await self._run(redriven_query(list(job_ids), self.codec))
         dead_letters = (dead_letter_from_row(values, self.codec) for values in found)
-        return {dead_letter.redriven_as: dead_letter for dead_letter in dead_letters if dead_letter.redriven_as is not None}
+        return {
+            dead_letter.redriven_as: dead_letter
+            for dead_letter in dead_letters
+            if dead_letter.redriven_as is not None
+        }
 
-    async def redrive_outcomes(self, campaign_id: UUID, requested_before: datetime, limit: int) -> list[RedriveOutcome]:
+    async def redrive_outcomes(
+        self, campaign_id: UUID, requested_before: datetime, limit: int
+    ) -> list[RedriveOutcome]:
         width = len(DEAD_LETTER_COLUMNS)
         found = await self._run(redrive_outcomes_query(campaign_id, requested_before, limit, self.codec))
         return [
@@ -99,7 +108,9 @@ class DeadLetterReads(DeadLetterStore, ABC):
         codec = self.codec
         found = await self._run(succeeded_query(list(requests), list(job_types), since, codec))
         return [
-            SuccessfulRequest(codec.decode_id(job_id), unescape(job_type), request, codec.decode_moment(accepted_at))
+            SuccessfulRequest(
+                codec.decode_id(job_id), unescape(job_type), request, codec.decode_moment(accepted_at)
+            )
             for job_id, job_type, request, accepted_at in found
         ]
 

@@ -148,7 +148,9 @@ class DeadLetterStore(Protocol):
         """By job: the dead letter in whose place it was asked for, of those that were."""
         ...
 
-    async def redrive_outcomes(self, campaign_id: UUID, requested_before: datetime, limit: int) -> list[RedriveOutcome]:
+    async def redrive_outcomes(
+        self, campaign_id: UUID, requested_before: datetime, limit: int
+    ) -> list[RedriveOutcome]:
         """What has become of letters that are asked for: those whose job is over, and those asked for by then
         of which no scheduler has heard. The first that died first."""
         ...

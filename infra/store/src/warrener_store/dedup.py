@@ -64,7 +64,9 @@ def unique_rows(rows: Sequence[JobRow]) -> list[JobRow]:
     return [by_id[number] for number in sorted(by_id)]
 
 
-def match_existing(rows: Mapping[int, JobRow], new: Iterable[UUID], held: Iterable[JobRow]) -> dict[int, Inserted]:
+def match_existing(
+    rows: Mapping[int, JobRow], new: Iterable[UUID], held: Iterable[JobRow]
+) -> dict[int, Inserted]:
     """The answers, by place in the batch, that follow from what was inserted and what was found there.
 
     A row is missing where nothing stands for it: it was kept out by another row of its batch that was kept

@@ -10,7 +10,13 @@ from uuid import UUID
 from warrener_store.checkpoints import CheckpointRow, JobCheckpoints
 from warrener_store.encoding import unescape
 from warrener_store.latest_by_key import latest_by_key
-from warrener_store.records.codec import ColumnCodec, decode_document, encode_document, decode_text, encode_text
+from warrener_store.records.codec import (
+    ColumnCodec,
+    decode_document,
+    decode_text,
+    encode_document,
+    encode_text,
+)
 from warrener_store.running import RunningAttemptRow, RunningAttempts
 from warrener_store.trees import CancelledTree, CancelledTrees, ChildJob
 
@@ -55,7 +61,11 @@ class SqlJobExtras(CancelledTrees, JobCheckpoints, RunningAttempts):
         codec = self.codec
         return [
             RunningAttemptRow(
-                codec.decode_id(job_id), attempt, unescape(owner), codec.decode_moment(lease_until), bool(cancelled)
+                codec.decode_id(job_id),
+                attempt,
+                unescape(owner),
+                codec.decode_moment(lease_until),
+                bool(cancelled),
             )
             for job_id, attempt, owner, lease_until, cancelled in found
         ]
@@ -75,7 +85,9 @@ class SqlJobExtras(CancelledTrees, JobCheckpoints, RunningAttempts):
         codec = self.codec
         found = (
             CancelledTree(
-                job_id=codec.decode_id(job_id), reason=decode_text(reason) or "", cancelled_at=codec.decode_moment(moment)
+                job_id=codec.decode_id(job_id),
+                reason=decode_text(reason) or "",
+                cancelled_at=codec.decode_moment(moment),
             )
             for job_id, reason, moment in await self._query("cancelled_among", self._ids(job_ids))
         )

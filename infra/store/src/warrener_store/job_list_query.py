@@ -25,7 +25,9 @@ def position_of(job_id: UUID, accepted_at: datetime | None) -> JobPosition:
     return accepted_at, job_id
 
 
-def job_list_query(which: JobFilter, before: JobPosition | None, codec: ColumnCodec) -> tuple[str, tuple[Any, ...]]:
+def job_list_query(
+    which: JobFilter, before: JobPosition | None, codec: ColumnCodec
+) -> tuple[str, tuple[Any, ...]]:
     """The statement and its parameters.
 
     Each kind of jobs has a page of its own: those of one state and one job type, or of one state and one
@@ -58,7 +60,9 @@ def _kinds(which: JobFilter, bind: Callable[[Any], str]) -> str:
     return f"SELECT DISTINCT {columns} FROM warrener_job_counts WHERE {' AND '.join(wanted)}"  # noqa: S608 - as above
 
 
-def _page(which: JobFilter, before: JobPosition | None, codec: ColumnCodec, bind: Callable[[Any], str]) -> str:
+def _page(
+    which: JobFilter, before: JobPosition | None, codec: ColumnCodec, bind: Callable[[Any], str]
+) -> str:
     """The ids of the newest jobs of one kind."""
     wanted = ["held.state = kind.state"]
     if which.parent_id is None:

@@ -12,16 +12,15 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from warrener_contracts.states import JobState
-from warrener_store.save_batches import JobSaves, group_saves
 from warrener_store.encoding import decode, encode
 from warrener_store.job_list_query import position_of
+from warrener_store.latest_by_key import latest_by_key
+from warrener_store.memory_dead_letters import MemoryDeadLetters
 from warrener_store.memory_escalations import MemoryEscalations
 from warrener_store.memory_job_extras import MemoryJobExtras
-from warrener_store.memory_dead_letters import MemoryDeadLetters
 from warrener_store.memory_parked import MemoryParked
 from warrener_store.memory_queued import MemoryQueued
-from warrener_store.memory_successes import success_save, succeeded_job
-from warrener_store.latest_by_key import latest_by_key
+from warrener_store.memory_successes import succeeded_job, success_save
 from warrener_store.port import Inserted, Save, StateStore, StoreRefused
 from warrener_store.queued import DISPATCHED
 from warrener_store.records.successes import IN_FLIGHT
@@ -39,6 +38,7 @@ from warrener_store.rows import (
 )
 from warrener_store.rules import broken_attempt_rule, broken_job_rule
 from warrener_store.running import RunningAttemptRow
+from warrener_store.save_batches import JobSaves, group_saves
 from warrener_store.schedules.memory import MemorySchedules
 from warrener_store.schedules.memory_watches import MemoryWatches
 from warrener_store.successes import SucceededJob, Success
@@ -245,7 +245,9 @@ class MemoryStore(
         self._breakers[row.name] = row
         return True
 
-    async def release_held_jobs(self, job_types: Collection[str], now: datetime, beyond: datetime, limit: int) -> int:
+    async def release_held_jobs(
+        self, job_types: Collection[str], now: datetime, beyond: datetime, limit: int
+    ) -> int:
         held = sorted(
             (row.due_at, row.job_id)
             for row in self._live_jobs()

@@ -9,15 +9,15 @@ from uuid import UUID
 from warrener_contracts.states import JobState
 from warrener_store.dead_letters import (
     CampaignRow,
-    DeadLetterStore,
-    RedriveOutcome,
     DeadLetterFilter,
     DeadLetterGroup,
-    DeadLetterTransition,
     DeadLetterPosition,
+    DeadLetterStore,
+    DeadLetterTransition,
+    RedriveOutcome,
     SuccessfulRequest,
 )
-from warrener_store.rows import DeadLetter, JobRow, DeadLetterState
+from warrener_store.rows import DeadLetter, DeadLetterState, JobRow
 
 
 class MemoryDeadLetters(DeadLetterStore):
@@ -68,8 +68,12 @@ class MemoryDeadLetters(DeadLetterStore):
             if dead_letter.redriven_as is not None and dead_letter.redriven_as in job_ids
         }
 
-    async def redrive_outcomes(self, campaign_id: UUID, requested_before: datetime, limit: int) -> list[RedriveOutcome]:
-        which = DeadLetterFilter(states=(DeadLetterState.REQUEUED,), campaign_id=campaign_id, oldest_first=True)
+    async def redrive_outcomes(
+        self, campaign_id: UUID, requested_before: datetime, limit: int
+    ) -> list[RedriveOutcome]:
+        which = DeadLetterFilter(
+            states=(DeadLetterState.REQUEUED,), campaign_id=campaign_id, oldest_first=True
+        )
         found: list[RedriveOutcome] = []
         for dead_letter in self._listed(which):
             job = None if dead_letter.redriven_as is None else self._jobs.get(dead_letter.redriven_as)
@@ -78,7 +82,11 @@ class MemoryDeadLetters(DeadLetterStore):
             if job is not None and job.state.terminal:
                 died = self._dead_letters.get(job.job_id)
                 found.append(
-                    RedriveOutcome(dead_letter=dead_letter, state=job.state, fingerprint=died.fingerprint if died else None)
+                    RedriveOutcome(
+                        dead_letter=dead_letter,
+                        state=job.state,
+                        fingerprint=died.fingerprint if died else None,
+                    )
                 )
         return found[:limit]
 

@@ -4,9 +4,16 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
+from warrener_store.case_lifecycle import aggregate_raised, apply_update, unique_raised
 from warrener_store.encoding import decode, encode
-from warrener_store.escalations import ALL_STEPS_DONE, CaseChange, CaseEntry, CaseRow, Escalations, RaisedIncident
-from warrener_store.case_lifecycle import unique_raised, apply_update, aggregate_raised
+from warrener_store.escalations import (
+    ALL_STEPS_DONE,
+    CaseChange,
+    CaseEntry,
+    CaseRow,
+    Escalations,
+    RaisedIncident,
+)
 from warrener_store.retention.port import Occurrence
 
 
@@ -25,7 +32,9 @@ class MemoryEscalations(Escalations):
     def names(self, fingerprint: str, occurrence: str) -> bool:
         """True if the case is open and this occurrence is not dealt with."""
         case, entry = self._cases.get(fingerprint), self._of(fingerprint).get(occurrence)
-        return case is not None and case.closed_at is None and entry is not None and entry.done < ALL_STEPS_DONE
+        return (
+            case is not None and case.closed_at is None and entry is not None and entry.done < ALL_STEPS_DONE
+        )
 
     def occurrences(self, fingerprint: str) -> int:
         """How many are kept of a case."""

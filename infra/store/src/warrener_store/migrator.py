@@ -12,7 +12,7 @@ from warrener_store.address import PostgresAddress, SqliteAddress, parse_address
 from warrener_store.failures import translate_errors
 from warrener_store.port import StoreError
 from warrener_store.schema import VERSION_TABLE
-from warrener_store.sqlite_engine import unwrap_driver_errors, sqlite_engine
+from warrener_store.sqlite_engine import sqlite_engine, unwrap_driver_errors
 
 _ONE_MIGRATOR = 0x77617272656E  # PostgreSQL's advisory lock by which one migrator waits for the other
 

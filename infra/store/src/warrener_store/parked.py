@@ -8,7 +8,13 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
 from warrener_store.encoding import escape, unescape
-from warrener_store.records.codec import ColumnCodec, decode_document, encode_document, decode_text, encode_text
+from warrener_store.records.codec import (
+    ColumnCodec,
+    decode_document,
+    decode_text,
+    encode_document,
+    encode_text,
+)
 
 _NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 PARKED_COLUMNS = (
@@ -169,7 +175,9 @@ class SqlParkedMessages(ParkedMessages):
         if after is not None:
             query.after_position(after)
         text = f"{_LIST}{query.where} ORDER BY parked_at, parked_id LIMIT {int(limit)}"
-        return [parked_from_row(values, self.codec) for values in await self._query_text(text, query.parameters)]
+        return [
+            parked_from_row(values, self.codec) for values in await self._query_text(text, query.parameters)
+        ]
 
     async def group_parked(self, which: ParkedFilter) -> list[ParkedGroup]:
         """How many there are, by queue and reason."""
@@ -189,7 +197,9 @@ class SqlParkedMessages(ParkedMessages):
 
     async def forget_parked(self, messages: Sequence[ParkedMessage]) -> None:
         """Delete these. One that was parked once more since stays."""
-        rows = [(escape(one.parked_id), one.times, self.codec.encode_moment(one.parked_at)) for one in messages]
+        rows = [
+            (escape(one.parked_id), one.times, self.codec.encode_moment(one.parked_at)) for one in messages
+        ]
         if rows:
             await self._put_rows("forget_parked", rows)
 

@@ -161,7 +161,9 @@ class StateStore(
         """Keep its first version, or the one after that which is stored; False where another was faster."""
         ...
 
-    async def release_held_jobs(self, job_types: Collection[str], now: datetime, beyond: datetime, limit: int) -> int:
+    async def release_held_jobs(
+        self, job_types: Collection[str], now: datetime, beyond: datetime, limit: int
+    ) -> int:
         """Have jobs looked at now that wait or retry, are due, and were put off until after `beyond`; at most
         `limit`, the first due first. How many."""
         ...

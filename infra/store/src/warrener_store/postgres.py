@@ -11,21 +11,20 @@ from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_ra
 from warrener_contracts.states import JobState
 from warrener_store.address import PostgresAddress
 from warrener_store.arrays import compact_columns
-from warrener_store.save_batches import attempts_of, group_saves, dead_letters_of
+from warrener_store.dedup import match_existing, unique_rows
 from warrener_store.encoding import escape
 from warrener_store.failures import AGAIN, Conflict, translate_errors
-from warrener_store.dedup import unique_rows, match_existing
 from warrener_store.installation import SqlInstallations
 from warrener_store.job_extras import SqlJobExtras
 from warrener_store.latest_by_key import latest_by_key
-from warrener_store.parked import PARKED_COLUMNS, SqlParkedMessages, ParkedMessage, parked_to_row
+from warrener_store.parked import PARKED_COLUMNS, ParkedMessage, SqlParkedMessages, parked_to_row
 from warrener_store.pool import ConnectionPool
 from warrener_store.port import Inserted, Save, StateStore, StoreUnavailable
+from warrener_store.postgres_dead_letters import PostgresDeadLetters
 from warrener_store.postgres_driver import RESPONSE_TIMEOUT, PostgresDriver
 from warrener_store.postgres_escalations import PostgresEscalations
-from warrener_store.postgres_dead_letters import PostgresDeadLetters
-from warrener_store.reads import StateReads
 from warrener_store.queued_reads import QueuedReads
+from warrener_store.reads import StateReads
 from warrener_store.records.agents import (
     AGENT_COLUMNS,
     JOB_TYPE_COLUMNS,
@@ -34,19 +33,20 @@ from warrener_store.records.agents import (
     job_type_to_row,
 )
 from warrener_store.records.breakers import breaker_to_row
+from warrener_store.records.codec import POSTGRES_CODEC
+from warrener_store.records.jobs import JOB_COLUMNS, job_from_row
+from warrener_store.records.new_jobs import jobs_to_arrays
 from warrener_store.records.outcomes import (
     ATTEMPT_COLUMNS,
     DEAD_LETTER_INSERT_COLUMNS,
     attempt_to_row,
     dead_letter_to_row,
 )
-from warrener_store.records.codec import POSTGRES_CODEC
-from warrener_store.records.jobs import JOB_COLUMNS, job_from_row
-from warrener_store.records.new_jobs import jobs_to_arrays
 from warrener_store.records.saved_jobs import saves_to_arrays
-from warrener_store.records.successes import successes_to_arrays, succeeded_from_rows
+from warrener_store.records.successes import succeeded_from_rows, successes_to_arrays
 from warrener_store.retention.postgres import PostgresRetention
 from warrener_store.rows import AgentRow, BreakerRow, JobRow, JobTypeRow
+from warrener_store.save_batches import attempts_of, dead_letters_of, group_saves
 from warrener_store.schedules.declarations import SqlDeclarations
 from warrener_store.schedules.postgres import PostgresSchedules
 from warrener_store.schedules.postgres_watches import PostgresWatches
@@ -81,7 +81,9 @@ class PostgresStore(
 
     codec = POSTGRES_CODEC
 
-    def __init__(self, address: PostgresAddress, *, connections: int = 10, response_timeout: float = RESPONSE_TIMEOUT) -> None:
+    def __init__(
+        self, address: PostgresAddress, *, connections: int = 10, response_timeout: float = RESPONSE_TIMEOUT
+    ) -> None:
         self._address = address
         self._pool = ConnectionPool(PostgresDriver(address, response_timeout=response_timeout), connections)
 
@@ -180,7 +182,9 @@ class PostgresStore(
         """The jobs that exist of these."""
         if not job_ids:
             return {}
-        found = (job_from_row(values, POSTGRES_CODEC) for values in await self._query("jobs_by_id", list(job_ids)))
+        found = (
+            job_from_row(values, POSTGRES_CODEC) for values in await self._query("jobs_by_id", list(job_ids))
+        )
         return {row.job_id: row for row in found}
 
     async def save_jobs(self, saves: Sequence[Save]) -> set[UUID]:
@@ -203,7 +207,9 @@ class PostgresStore(
         by_job = {success.job_id: success for success in successes}
         if not by_job:
             return {}
-        return succeeded_from_rows(await self._change("succeed_jobs", *successes_to_arrays(by_job.values()), now), by_job, now)
+        return succeeded_from_rows(
+            await self._change("succeed_jobs", *successes_to_arrays(by_job.values()), now), by_job, now
+        )
 
     async def claim_due(
         self, states: Collection[JobState], now: datetime, until: datetime, limit: int
@@ -222,7 +228,8 @@ class PostgresStore(
         if not job_ids:
             return []
         found = (
-            job_from_row(values, POSTGRES_CODEC) for values in await self._change("claim_lost", list(job_ids), now, until)
+            job_from_row(values, POSTGRES_CODEC)
+            for values in await self._change("claim_lost", list(job_ids), now, until)
         )
         return sorted(found, key=lambda row: row.job_id)
 
@@ -242,7 +249,9 @@ class PostgresStore(
     async def job_types(self, names: Collection[str] | None = None) -> dict[str, JobTypeRow]:
         """The job types of these names, or all."""
         requested = None if names is None else [escape(name) for name in names]
-        found = (job_type_from_row(values, POSTGRES_CODEC) for values in await self._query("job_types", requested))
+        found = (
+            job_type_from_row(values, POSTGRES_CODEC) for values in await self._query("job_types", requested)
+        )
         return {row.name: row for row in found}
 
     async def put_agents(self, agents: Sequence[AgentRow]) -> None:
@@ -258,7 +267,9 @@ class PostgresStore(
         """Keep its first version, or the one after that which is stored; False where another was faster."""
         return bool(await self._change("put_breaker", *breaker_to_row(row, POSTGRES_CODEC)))
 
-    async def release_held_jobs(self, job_types: Collection[str], now: datetime, beyond: datetime, limit: int) -> int:
+    async def release_held_jobs(
+        self, job_types: Collection[str], now: datetime, beyond: datetime, limit: int
+    ) -> int:
         """Have jobs looked at now that wait or retry, are due and were put off. How many."""
         names = [escape(name) for name in job_types]
         return len(await self._change("wake_held", names, now, beyond, limit))
@@ -280,7 +291,8 @@ class PostgresStore(
     async def park(self, messages: Sequence[ParkedMessage]) -> None:
         """Keep these; of one that is parked already, only `times` grows."""
         await self._change(
-            "park", *_arrays(len(PARKED_COLUMNS) - 1, (parked_to_row(row, POSTGRES_CODEC) for row in messages))
+            "park",
+            *_arrays(len(PARKED_COLUMNS) - 1, (parked_to_row(row, POSTGRES_CODEC) for row in messages)),
         )
 
 
@@ -296,7 +308,8 @@ def _more(rows: dict[int, JobRow], new: set[UUID]) -> bool:
 def _oldest_first(found: Sequence[Sequence[Any]]) -> list[JobRow]:
     """UPDATE … RETURNING gives rows in any order; when they were due stands behind their columns."""
     return [
-        job_from_row(values, POSTGRES_CODEC) for values in sorted(found, key=lambda row: (row[len(JOB_COLUMNS)], row[0]))
+        job_from_row(values, POSTGRES_CODEC)
+        for values in sorted(found, key=lambda row: (row[len(JOB_COLUMNS)], row[0]))
     ]
 
 

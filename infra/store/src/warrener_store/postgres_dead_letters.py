@@ -5,15 +5,15 @@ from datetime import datetime
 from typing import Any
 
 from warrener_store.arrays import compact_columns
+from warrener_store.dead_letter_reads import DeadLetterReads, RunQuery
 from warrener_store.dead_letters import CampaignRow, DeadLetterTransition
-from warrener_store.dead_letter_reads import RunQuery, DeadLetterReads
 from warrener_store.records.campaigns import (
     TRANSITION_WIDTH,
     campaign_from_row,
     campaign_to_row,
+    progress_to_row,
     sort_by_job,
     transition_to_row,
-    progress_to_row,
 )
 from warrener_store.records.codec import POSTGRES_CODEC
 
@@ -38,5 +38,11 @@ class PostgresDeadLetters(DeadLetterReads):
         return [campaign_from_row(values, POSTGRES_CODEC) for values in rows]
 
     async def save_campaign(self, row: CampaignRow, moves: Sequence[DeadLetterTransition] = ()) -> bool:
-        columns = compact_columns(TRANSITION_WIDTH, (transition_to_row(move, POSTGRES_CODEC) for move in sort_by_job(moves)))
-        return bool(await self._change("save_campaign", row.campaign_id, *progress_to_row(row, POSTGRES_CODEC), *columns))
+        columns = compact_columns(
+            TRANSITION_WIDTH, (transition_to_row(move, POSTGRES_CODEC) for move in sort_by_job(moves))
+        )
+        return bool(
+            await self._change(
+                "save_campaign", row.campaign_id, *progress_to_row(row, POSTGRES_CODEC), *columns
+            )
+        )

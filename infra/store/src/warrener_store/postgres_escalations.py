@@ -6,7 +6,13 @@ from typing import Any
 
 from warrener_store.encoding import escape
 from warrener_store.escalations import CaseChange, CaseEntry, CaseRow, Escalations, RaisedIncident
-from warrener_store.records.cases import RAISED_COLUMNS, case_from_row, entry_from_row, progress_to_row, raised_to_row
+from warrener_store.records.cases import (
+    RAISED_COLUMNS,
+    case_from_row,
+    entry_from_row,
+    progress_to_row,
+    raised_to_row,
+)
 from warrener_store.records.codec import POSTGRES_CODEC, encode_text
 
 Run = Callable[..., Awaitable[Sequence[Sequence[Any]]]]
@@ -36,7 +42,9 @@ class PostgresEscalations(Escalations):
         return bool(await self._change("save_case", *progress_to_row(row, POSTGRES_CODEC)))
 
     async def change_cases(self, changes: Sequence[CaseChange]) -> set[str]:
-        return {each.fingerprint for each in changes if await self._change("change_case", *_change_to_row(each))}
+        return {
+            each.fingerprint for each in changes if await self._change("change_case", *_change_to_row(each))
+        }
 
     async def pending(self, fingerprint: str, below: int, limit: int) -> list[CaseEntry]:
         found = await self._query("pending_entries", escape(fingerprint), below, limit)
@@ -52,7 +60,10 @@ class PostgresEscalations(Escalations):
 
     async def cases_by_fingerprint(self, fingerprints: Collection[str]) -> dict[str, CaseRow]:
         requested = [escape(each) for each in fingerprints]
-        rows = [case_from_row(values, POSTGRES_CODEC) for values in await self._query("cases_by_fingerprint", requested)]
+        rows = [
+            case_from_row(values, POSTGRES_CODEC)
+            for values in await self._query("cases_by_fingerprint", requested)
+        ]
         return {row.fingerprint: row for row in rows}
 
 

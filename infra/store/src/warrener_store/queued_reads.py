@@ -33,7 +33,9 @@ class QueuedReads(QueuedJobs):
         ]
 
     async def queued_groups(self, queue: str, settled: datetime, limit: int) -> list[QueuedGroup]:
-        found = await self._query("queued_groups", encode_text(queue), self.codec.encode_moment(settled), limit)
+        found = await self._query(
+            "queued_groups", encode_text(queue), self.codec.encode_moment(settled), limit
+        )
         return [
             QueuedGroup(decode_text(job_type) or "", decode_policy(policy), jobs, int(old))
             for job_type, policy, jobs, old in found
@@ -57,5 +59,8 @@ class QueuedReads(QueuedJobs):
         codec = self.codec
         await self._put_rows(
             "mark_unpublished",
-            [(codec.encode_id(job_id), attempt, codec.encode_moment(now)) for job_id, attempt in sorted(attempts)],
+            [
+                (codec.encode_id(job_id), attempt, codec.encode_moment(now))
+                for job_id, attempt in sorted(attempts)
+            ],
         )

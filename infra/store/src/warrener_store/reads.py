@@ -10,9 +10,9 @@ from warrener_store.job_list_query import JobPosition, job_list_query, position_
 from warrener_store.parked import ParkedMessage, parked_from_row
 from warrener_store.records.agents import agent_from_row
 from warrener_store.records.breakers import breaker_from_row
-from warrener_store.records.outcomes import attempt_from_row, count_from_row, dead_letter_from_row
 from warrener_store.records.codec import ColumnCodec
 from warrener_store.records.jobs import job_from_row
+from warrener_store.records.outcomes import attempt_from_row, count_from_row, dead_letter_from_row
 from warrener_store.rows import (
     AgentRow,
     AttemptRow,
@@ -71,7 +71,9 @@ class StateReads(ABC):
 
     async def dead_letters(self, limit: int = 50) -> list[DeadLetter]:
         """The newest first."""
-        return [dead_letter_from_row(values, self.codec) for values in await self._query("dead_letters", limit)]
+        return [
+            dead_letter_from_row(values, self.codec) for values in await self._query("dead_letters", limit)
+        ]
 
     async def count_jobs(self) -> list[StateCount]:
         """How many jobs of each type are in each state."""

@@ -13,7 +13,9 @@ from warrener_contracts.states import JobState
 from warrener_store.fast_dataclass import frozen_dataclass
 
 
-@frozen_dataclass(frozen=True, kw_only=True)  # no slots: a copy of all its fields is one step (`job_row.evolve`)
+@frozen_dataclass(
+    frozen=True, kw_only=True
+)  # no slots: a copy of all its fields is one step (`job_row.evolve`)
 class JobRow:
     """One job. `version` grows by one with every change; a save counts only from the version before.
 

@@ -21,33 +21,33 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from warrener_contracts.states import JobState
 from warrener_store.address import SqliteAddress
-from warrener_store.save_batches import JobSaves, attempts_of, group_saves, dead_letters_of
+from warrener_store.dedup import ExistingJobs, resolve_in_order
 from warrener_store.encoding import encode, escape
 from warrener_store.failures import MIGRATE, translate_errors
-from warrener_store.dedup import ExistingJobs, resolve_in_order
 from warrener_store.installation import SqlInstallations
 from warrener_store.job_extras import SqlJobExtras
-from warrener_store.parked import SqlParkedMessages, ParkedMessage, parked_to_row
+from warrener_store.parked import ParkedMessage, SqlParkedMessages, parked_to_row
 from warrener_store.port import Inserted, Save, StateStore, StoreNotMigrated
-from warrener_store.reads import StateReads
 from warrener_store.queued_reads import QueuedReads
+from warrener_store.reads import StateReads
 from warrener_store.records.agents import agent_to_row, job_type_from_row, job_type_to_row
 from warrener_store.records.breakers import breaker_to_row
-from warrener_store.records.outcomes import attempt_to_row, dead_letter_to_row
 from warrener_store.records.codec import SQLITE_CODEC, decode_texts, encode_texts
-from warrener_store.records.jobs import JOB_COLUMNS, state_to_row, job_from_row, run_times_to_row
+from warrener_store.records.jobs import JOB_COLUMNS, job_from_row, run_times_to_row, state_to_row
 from warrener_store.records.new_jobs import jobs_to_columns
-from warrener_store.records.successes import successes_to_rows, succeeded_from_rows
+from warrener_store.records.outcomes import attempt_to_row, dead_letter_to_row
+from warrener_store.records.successes import succeeded_from_rows, successes_to_rows
 from warrener_store.retention.sqlite import SqliteRetention
 from warrener_store.rows import AgentRow, BreakerRow, JobRow, JobTypeRow
+from warrener_store.save_batches import JobSaves, attempts_of, dead_letters_of, group_saves
 from warrener_store.schedules.declarations import SqlDeclarations
 from warrener_store.schedules.sqlite import SqliteSchedules
 from warrener_store.schedules.sqlite_watches import SqliteWatches
 from warrener_store.schema import check_version
 from warrener_store.sql import Positional, positional, statement
-from warrener_store.sqlite_engine import BUSY_SECONDS, sqlite_engine, acquire_connection
-from warrener_store.sqlite_escalations import SqliteEscalations
 from warrener_store.sqlite_dead_letters import SqliteDeadLetters
+from warrener_store.sqlite_engine import BUSY_SECONDS, acquire_connection, sqlite_engine
+from warrener_store.sqlite_escalations import SqliteEscalations
 from warrener_store.successes import SucceededJob, Success
 from warrener_store.triggers.sqlite import SqliteTriggers
 from warrener_store.watchers import merge_watchers
@@ -158,7 +158,9 @@ class SqliteStore(
         keys = encode([values[_KEY] for values in requested if values[_KEY] is not None])
         async with self._writing() as transaction:
             held = await transaction.query("jobs_by_id_or_key", ids, keys)
-            answers = resolve_in_order(rows, ExistingJobs.of(job_from_row(values, SQLITE_CODEC) for values in held))
+            answers = resolve_in_order(
+                rows, ExistingJobs.of(job_from_row(values, SQLITE_CODEC) for values in held)
+            )
             new = [values for values, answer in zip(requested, answers, strict=True) if answer.new]
             await transaction.run("insert_job", new)
             await transaction.count(Counter((values[_TYPE], values[_STATE]) for values in new))
@@ -187,7 +189,9 @@ class SqliteStore(
             )
             dead_letters = (dead_letter_to_row(row, SQLITE_CODEC) for row in dead_letters_of(applied))
             await transaction.run("insert_dead_letter", dead_letters)
-            moved = Counter((str(found[job_saves.row.job_id][1]), job_saves.row.state.value) for job_saves in applied)
+            moved = Counter(
+                (str(found[job_saves.row.job_id][1]), job_saves.row.state.value) for job_saves in applied
+            )
             moved.subtract((str(row[1]), str(row[2])) for row in found.values())
             await transaction.count(moved)
         return set(found)
@@ -243,7 +247,9 @@ class SqliteStore(
             return set()
         async with self._writing() as transaction:
             live = await transaction.query("watchers_of", encode(list(more)))
-            watched = ((row[0], encode_texts(merge_watchers(decode_texts(row[1]), more[row[0]]))) for row in live)
+            watched = (
+                (row[0], encode_texts(merge_watchers(decode_texts(row[1]), more[row[0]]))) for row in live
+            )
             await transaction.run("set_watchers", watched)
         return {UUID(row[0]) for row in live}
 
@@ -256,7 +262,9 @@ class SqliteStore(
     async def job_types(self, names: Collection[str] | None = None) -> dict[str, JobTypeRow]:
         """The job types of these names, or all."""
         requested = None if names is None else encode([escape(name) for name in names])
-        found = (job_type_from_row(values, SQLITE_CODEC) for values in await self._query("job_types", requested))
+        found = (
+            job_type_from_row(values, SQLITE_CODEC) for values in await self._query("job_types", requested)
+        )
         return {row.name: row for row in found}
 
     async def put_agents(self, agents: Sequence[AgentRow]) -> None:
@@ -270,7 +278,9 @@ class SqliteStore(
         async with self._writing() as transaction:
             return bool(await transaction.query("put_breaker", *breaker_to_row(row, SQLITE_CODEC)))
 
-    async def release_held_jobs(self, job_types: Collection[str], now: datetime, beyond: datetime, limit: int) -> int:
+    async def release_held_jobs(
+        self, job_types: Collection[str], now: datetime, beyond: datetime, limit: int
+    ) -> int:
         """Have jobs looked at now that wait or retry, are due and were put off. How many."""
         requested = (encode([escape(name) for name in job_types]), _text(now), _text(beyond), limit)
         if not await self._query("held_jobs", *requested):
@@ -339,7 +349,11 @@ async def _driver(connection: AsyncConnection) -> aiosqlite.Connection:
 
 
 def _save_to_row(job_saves: JobSaves) -> tuple[Any, ...]:
-    return (*state_to_row(job_saves.row, SQLITE_CODEC), *run_times_to_row(job_saves.inlined_attempt, SQLITE_CODEC), str(job_saves.row.job_id))
+    return (
+        *state_to_row(job_saves.row, SQLITE_CODEC),
+        *run_times_to_row(job_saves.inlined_attempt, SQLITE_CODEC),
+        str(job_saves.row.job_id),
+    )
 
 
 def _text(moment: datetime) -> str:

@@ -6,9 +6,9 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
+from warrener_store.case_lifecycle import CaseUpdate, aggregate_raised, unique_raised
 from warrener_store.encoding import encode, escape
 from warrener_store.escalations import CaseChange, CaseEntry, CaseRow, Escalations, RaisedIncident
-from warrener_store.case_lifecycle import CaseUpdate, unique_raised, aggregate_raised
 from warrener_store.records.cases import case_from_row, entry_from_row, progress_to_row
 from warrener_store.records.codec import SQLITE_CODEC, encode_text
 from warrener_store.sqlite_transaction import WriteTransaction
@@ -50,7 +50,9 @@ class SqliteEscalations(Escalations):
         return await self._change("save_case", progress_to_row(row, SQLITE_CODEC))
 
     async def change_cases(self, changes: Sequence[CaseChange]) -> set[str]:
-        return {each.fingerprint for each in changes if await self._change("change_case", _change_to_row(each))}
+        return {
+            each.fingerprint for each in changes if await self._change("change_case", _change_to_row(each))
+        }
 
     async def _change(self, name: str, parameters: tuple[Any, ...]) -> bool:
         async with self._writing() as transaction:
@@ -73,7 +75,10 @@ class SqliteEscalations(Escalations):
 
     async def cases_by_fingerprint(self, fingerprints: Collection[str]) -> dict[str, CaseRow]:
         requested = encode([escape(each) for each in fingerprints])
-        rows = [case_from_row(values, SQLITE_CODEC) for values in await self._query("cases_by_fingerprint", requested)]
+        rows = [
+            case_from_row(values, SQLITE_CODEC)
+            for values in await self._query("cases_by_fingerprint", requested)
+        ]
         return {row.fingerprint: row for row in rows}
 
 

@@ -4,8 +4,8 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import cached_property
 
-from warrener_agent.executors.restarts import Restarts
 from warrener_agent.breaker_filter import BreakerFilter
+from warrener_agent.executors.restarts import Restarts
 from warrener_agent.ledger.port import Ledger
 from warrener_agent.run_table import RunTable
 from warrener_agent.settings import AgentSettings

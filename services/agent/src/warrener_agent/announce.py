@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable
 
+from warrener_agent.agent_context import AgentContext
 from warrener_agent.job_definitions import JobDefinition
 from warrener_agent.outbox import AgentOutbox, OutboxEntry
-from warrener_agent.agent_context import AgentContext
 from warrener_contracts.events import AgentAnnounced, AgentAnnouncedData, ScheduleDeclaration
 from warrener_contracts.messages import build_message
 from warrener_contracts.topology import TOPOLOGY, dispatch_queue

@@ -7,23 +7,29 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from warrener_agent.agent_context import AgentContext
+from warrener_agent.attempt_outcomes import (
+    attempt_facts,
+    handler_result,
+    stop_outcome,
+    timeout_outcome,
+    unknown_job_type_error,
+)
 from warrener_agent.checkpoints import CheckpointSaver
 from warrener_agent.context import AttemptFacts
 from warrener_agent.deadlines import Deadlines
-from warrener_agent.handler_api import LocalHandlerPort
-from warrener_agent.attempt_outcomes import handler_result, attempt_facts, stop_outcome, timeout_outcome, unknown_job_type_error
 from warrener_agent.executors.error_info import describe_error
 from warrener_agent.executors.flight_recorder import with_progress
-from warrener_agent.executors.port import HandlerResult, Execution, Executor, HandlerRaised, HandlerReturned
+from warrener_agent.executors.port import Execution, Executor, HandlerRaised, HandlerResult, HandlerReturned
+from warrener_agent.handler_api import LocalHandlerPort
+from warrener_agent.handler_heartbeat import HandlerHeartbeat
 from warrener_agent.job_definitions import ExecutorName, JobDefinition
 from warrener_agent.ledger.port import Completion, LedgerUnavailable
-from warrener_agent.outcomes import UnresolvedOutcome, FailedOutcome, Outcome, SucceededOutcome
-from warrener_agent.progress import ProgressPublisher
-from warrener_agent.handler_heartbeat import HandlerHeartbeat
 from warrener_agent.outcome_recorder import AttemptReport
+from warrener_agent.outcomes import FailedOutcome, Outcome, SucceededOutcome, UnresolvedOutcome
+from warrener_agent.progress import ProgressPublisher
 from warrener_agent.report import Reporter
 from warrener_agent.run_table import STEP_MARGIN, Run
-from warrener_agent.agent_context import AgentContext
 from warrener_runtime.logs import get_logger
 from warrener_runtime.telemetry import Telemetry, names
 
@@ -54,7 +60,7 @@ class Attempt:
     nothing that a handler does to its own task reaches the agent's part.
     """
 
-    __slots__ = ("_services", "_handler_port", "_execution", "_facts", "_over", "_run", "_scope", "_span")
+    __slots__ = ("_execution", "_facts", "_handler_port", "_over", "_run", "_scope", "_services", "_span")
 
     def __init__(self, services: AttemptServices, run: Run) -> None:
         self._services, self._run = services, run
@@ -104,7 +110,11 @@ class Attempt:
         data = run.data
         definition = services.definitions.get(data.job_type)
         if definition is None:
-            self._report(FailedOutcome(unknown_job_type_error(data, services.agent.agent_id, sorted(services.definitions))))
+            self._report(
+                FailedOutcome(
+                    unknown_job_type_error(data, services.agent.agent_id, sorted(services.definitions))
+                )
+            )
             return
         try:
             facts = self._facts = attempt_facts(run)
@@ -130,7 +140,9 @@ class Attempt:
         self._execution = execution
         silent_at = timeout_at
         if (patience := definition.declaration.policy.heartbeat_timeout) is not None:
-            run.heartbeat = handler_port.heartbeat = HandlerHeartbeat(patience.total_seconds(), timeout_at, services.agent.clock.monotonic)
+            run.heartbeat = handler_port.heartbeat = HandlerHeartbeat(
+                patience.total_seconds(), timeout_at, services.agent.clock.monotonic
+            )
             silent_at = run.heartbeat.due
         services.deadlines.watch(run, silent_at)
         run.halt = self._interrupt
@@ -216,8 +228,13 @@ class Attempt:
         except Exception as error:  # noqa: BLE001 - a bug of ours must not lose the attempt
             self._report_own_failure(error)
         else:
-            run, record = self._run, with_progress(self._execution.flight_record, self._handler_port.progress_value)
-            over = timeout_outcome(run, self._facts, record) if run.stop is None else stop_outcome(run, record)
+            run, record = (
+                self._run,
+                with_progress(self._execution.flight_record, self._handler_port.progress_value),
+            )
+            over = (
+                timeout_outcome(run, self._facts, record) if run.stop is None else stop_outcome(run, record)
+            )
             self._report(over)
 
     def _abandon(self, execution: Execution) -> None:
@@ -279,7 +296,9 @@ class Attempt:
 
     def _end_span(self, outcome: Outcome) -> None:
         handler_signal = outcome.handler_signal if isinstance(outcome, FailedOutcome) else None
-        self._span.set(names.OUTCOME, handler_signal or type(outcome).__name__.removesuffix("Outcome").lower())
+        self._span.set(
+            names.OUTCOME, handler_signal or type(outcome).__name__.removesuffix("Outcome").lower()
+        )
         if isinstance(outcome, FailedOutcome) and handler_signal is None:
             self._span.fail(f"{outcome.error.type}: {outcome.error.message}")
         self._span.finish()

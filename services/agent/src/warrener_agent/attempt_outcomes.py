@@ -5,9 +5,20 @@ from datetime import timedelta
 
 from warrener_agent.context import AttemptFacts
 from warrener_agent.executors.coroutine import LeaseEnded
-from warrener_agent.executors.error_info import describe_error, heartbeat_failure, timeout_failure, with_flight_record
+from warrener_agent.executors.error_info import (
+    describe_error,
+    heartbeat_failure,
+    timeout_failure,
+    with_flight_record,
+)
 from warrener_agent.executors.port import HandlerResult
-from warrener_agent.outcomes import CancelledOutcome, UnresolvedOutcome, FailedOutcome, Outcome, ReleasedOutcome
+from warrener_agent.outcomes import (
+    CancelledOutcome,
+    FailedOutcome,
+    Outcome,
+    ReleasedOutcome,
+    UnresolvedOutcome,
+)
 from warrener_agent.run_table import Run, StopCause
 from warrener_contracts.events import AttemptDispatchedData, ErrorInfo, ErrorKind, FlightRecord
 from warrener_contracts.retryability import UNKNOWN_JOB_TYPE

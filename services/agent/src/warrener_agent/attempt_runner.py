@@ -4,16 +4,16 @@ import asyncio
 from collections.abc import Coroutine, Mapping
 from typing import Any
 
+from warrener_agent.agent_context import AgentContext
 from warrener_agent.attempt import Attempt, AttemptServices
+from warrener_agent.attempt_outcomes import unknown_job_type_error
 from warrener_agent.checkpoints import CheckpointSaver
 from warrener_agent.deadlines import Deadlines
-from warrener_agent.attempt_outcomes import unknown_job_type_error
 from warrener_agent.executors.port import Executor
 from warrener_agent.job_definitions import ExecutorName, JobDefinition
 from warrener_agent.progress import ProgressPublisher
 from warrener_agent.report import Reporter
 from warrener_agent.run_table import Run, StopCause
-from warrener_agent.agent_context import AgentContext
 from warrener_contracts.events import AttemptDispatchedData, ErrorInfo
 from warrener_runtime.lifecycle import ManagedComponent
 from warrener_runtime.lifecycle.health_registry import current_health_registry
@@ -81,7 +81,9 @@ class AttemptRunner(ManagedComponent):
 
     async def _on_drain(self) -> None:
         waiting = asyncio.create_task(self._agent.running.empty())
-        grace = asyncio.create_task(self._agent.clock.sleep(self._agent.settings.drain_grace * (1 - _RESERVE)))
+        grace = asyncio.create_task(
+            self._agent.clock.sleep(self._agent.settings.drain_grace * (1 - _RESERVE))
+        )
         hurry = asyncio.create_task(self._is_hurried.wait())
         await asyncio.wait({waiting, grace, hurry}, return_when=asyncio.FIRST_COMPLETED)
         for run in self._agent.running:

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from math import inf
 from typing import Any, Final, NamedTuple
 
+from warrener_agent.agent_context import AgentContext
 from warrener_agent.executors.log_capture import find_log_capture
 from warrener_agent.ledger import open_ledger
 from warrener_agent.ledger.port import Claim, Ledger, LedgerUnavailable
 from warrener_agent.run_table import STEP_MARGIN, Run
-from warrener_agent.agent_context import AgentContext
 from warrener_runtime.logs import get_logger
 
 _log = get_logger("agent.leases")
@@ -116,7 +116,11 @@ class BlockedLoopLeases:
     def _leases(self, now: float, task: asyncio.Task[Any] | None) -> list[tuple[Run, LeaseState]]:
         """All that run here. The coroutines but the one that blocks stand still, if that is known."""
         log_capture = None if task is None else find_log_capture(task)
-        current = None if log_capture is None else self._agent.running.get(Claim(log_capture.job_id, log_capture.attempt))
+        current = (
+            None
+            if log_capture is None
+            else self._agent.running.get(Claim(log_capture.job_id, log_capture.attempt))
+        )
         leases: list[tuple[Run, LeaseState]] = []
         for run in self._agent.running:
             is_working = not run.handler_ended and (run.is_off_loop or current is None or run is current)
@@ -126,7 +130,9 @@ class BlockedLoopLeases:
 
     def _start_renewal(self, now: float, leases: list[tuple[Run, LeaseState]]) -> None:
         """In a thread of its own: a database that does not answer must not hold up who watches."""
-        if self._pending and (now - self._last_try_at < _RETRY_SHARE * self._lease or len(self._pending) >= _MAX_PENDING):
+        if self._pending and (
+            now - self._last_try_at < _RETRY_SHARE * self._lease or len(self._pending) >= _MAX_PENDING
+        ):
             return
         self._last_try_at, token = now, object()
         self._pending.add(token)

@@ -5,16 +5,16 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from warrener_agent.intake_decisions import failure_to_record
+from warrener_agent.agent_context import AgentContext
 from warrener_agent.executors.exit_info import describe_blocked_loop
 from warrener_agent.executors.flight_recorder import record_in_agent
 from warrener_agent.executors.log_capture import LogCapture, find_log_capture
 from warrener_agent.executors.stacks import thread_stack
+from warrener_agent.intake_decisions import failure_to_record
 from warrener_agent.ledger import open_ledger
 from warrener_agent.ledger.port import Claim, Failure, LedgerUnavailable
 from warrener_agent.outcomes import FailedOutcome
 from warrener_agent.run_table import Run
-from warrener_agent.agent_context import AgentContext
 from warrener_runtime.logs import get_logger
 
 _log = get_logger("agent.blocked")
@@ -45,7 +45,9 @@ class BlockedLoopReport:
         stuck = thread_stack(self._thread)
         self._log_blocked(stuck)
         if (run := self._run) is not None and self._log_capture is not None:
-            failed = FailedOutcome(describe_blocked_loop(self._seconds, record_in_agent([stuck], self._log_capture)).error)
+            failed = FailedOutcome(
+                describe_blocked_loop(self._seconds, record_in_agent([stuck], self._log_capture)).error
+            )
             failure = failure_to_record(run.claim, failed, run.started_at, self._agent.clock.now())
             asyncio.run(self._charge(failure, on_recorded))
 

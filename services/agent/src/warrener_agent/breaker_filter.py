@@ -60,7 +60,9 @@ class BreakerFilter:
             del self._tracked[name]
         if stale:
             self._rebuild()
-        holding = next((one for one in self._by_job_type.get(event.data.job_type, ()) if one.applies_to(event)), None)
+        holding = next(
+            (one for one in self._by_job_type.get(event.data.job_type, ()) if one.applies_to(event)), None
+        )
         return f"{holding.name} is {holding.state.value}" if holding is not None else None
 
     def _track(self, data: BreakerChangedData, opened_at: datetime, now: float) -> None:

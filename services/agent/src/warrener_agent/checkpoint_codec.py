@@ -5,7 +5,7 @@ from typing import Any
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from warrener_contracts.events import MAX_CHECKPOINT
-from warrener_contracts.json_safety import may_be_unsafe, find_unsafe_value
+from warrener_contracts.json_safety import find_unsafe_value, may_be_unsafe
 
 
 def encode_checkpoint(state: Any) -> str:

@@ -3,10 +3,10 @@
 import asyncio
 from collections.abc import Mapping
 
+from warrener_agent.agent_context import AgentContext
 from warrener_agent.ledger.checkpoints import SavedCheckpoint
 from warrener_agent.ledger.port import LedgerUnavailable
 from warrener_agent.run_table import Run
-from warrener_agent.agent_context import AgentContext
 from warrener_contracts.messages import batch_messages, build_message
 from warrener_runtime.logs import get_logger
 

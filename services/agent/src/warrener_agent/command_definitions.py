@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, PydanticUserError, TypeAdapter, crea
 from warrener_agent.errors import ErrorRules
 from warrener_agent.failures import JobDefinitionError
 from warrener_agent.job_definitions import JobDefinition, JobOptions, define_job
-from warrener_agent.program import ProgramCall, OutputFormat, Program
+from warrener_agent.program import OutputFormat, Program, ProgramCall
 from warrener_agent.signature import Signature
 from warrener_contracts.policy import Guarantee
 

@@ -1,8 +1,8 @@
 """control: what the agent is told beside its work."""
 
+from warrener_agent.agent_context import AgentContext
 from warrener_agent.heartbeat import Heartbeater
 from warrener_agent.run_table import StopCause
-from warrener_agent.agent_context import AgentContext
 from warrener_contracts.codec import DecodedEvent, decode
 from warrener_contracts.events import (
     AgentHeartbeatRequested,

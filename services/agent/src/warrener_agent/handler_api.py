@@ -7,10 +7,10 @@ from types import TracebackType
 from typing import Any, Self
 from uuid import UUID
 
-from warrener_agent.context import Parameters, FollowUpSpec
+from warrener_agent.context import FollowUpSpec, Parameters
 from warrener_agent.follow_ups import FollowUps
-from warrener_agent.ledger.port import Claim, Completion, FollowUp, Ledger, LedgerError, OpenTransaction
 from warrener_agent.handler_heartbeat import HandlerHeartbeat
+from warrener_agent.ledger.port import Claim, Completion, FollowUp, Ledger, LedgerError, OpenTransaction
 from warrener_runtime.telemetry import TraceContext
 
 LEASE_ENDED = "expected a claim that holds, got one whose lease has ended; the attempt is stopped"
@@ -36,9 +36,9 @@ class LocalHandlerPort:
         "_statements",
         "_time_left",
         "_transaction",
+        "heartbeat",
         "lease_check",
         "progress_value",
-        "heartbeat",
         "stopping",
     )
 

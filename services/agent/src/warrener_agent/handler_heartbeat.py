@@ -7,7 +7,7 @@ class HandlerHeartbeat:
     """When the handler has been heard of last. A sign of life is one assignment, from whatever thread; who
     watches looks when the silence would be too long, and looks again if it was not."""
 
-    __slots__ = ("_last_beat_at", "_now", "timeout_at", "timeout")
+    __slots__ = ("_last_beat_at", "_now", "timeout", "timeout_at")
 
     def __init__(self, timeout: float, timeout_at: float, now: Callable[[], float]) -> None:
         """`timeout`: seconds of silence. `timeout_at`: when its time is over anyhow; monotonic, as `now`."""

@@ -39,7 +39,9 @@ class Heartbeater:
     def begin(self) -> None:
         """All parts have started: heartbeats go from now on. The first may take its time: the broker is still
         busy with what was declared."""
-        self._grace_until = self._agent.clock.monotonic() + _FIRST_GRACE * self._agent.settings.agent_heartbeat
+        self._grace_until = (
+            self._agent.clock.monotonic() + _FIRST_GRACE * self._agent.settings.agent_heartbeat
+        )
         self.open, self.draining = True, False
 
     def note_message(self) -> None:

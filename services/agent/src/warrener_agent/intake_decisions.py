@@ -7,8 +7,16 @@ from enum import StrEnum
 
 from warrener_agent.failures import HandlerSignal
 from warrener_agent.ledger.checkpoints import SavedCheckpoint
-from warrener_agent.ledger.port import Claim, Completion, Failure, ClaimStatus, ClaimResult
-from warrener_agent.outcomes import CancelledOutcome, UnresolvedOutcome, SupersededOutcome, FailedOutcome, ReleasedOutcome, FinalOutcome, SucceededOutcome
+from warrener_agent.ledger.port import Claim, ClaimResult, ClaimStatus, Completion, Failure
+from warrener_agent.outcomes import (
+    CancelledOutcome,
+    FailedOutcome,
+    FinalOutcome,
+    ReleasedOutcome,
+    SucceededOutcome,
+    SupersededOutcome,
+    UnresolvedOutcome,
+)
 from warrener_contracts.codec import DecodedEvent, DecodeFailure
 from warrener_contracts.events import AttemptDispatched, Checkpoint, ErrorInfo, Reason
 from warrener_contracts.messages import is_early
@@ -149,7 +157,9 @@ def recorded_completion(granted: ClaimResult) -> Completion:
     return granted.completion
 
 
-def failure_to_record(claim: Claim, outcome: FailedOutcome, started_at: datetime, finished_at: datetime) -> Failure:
+def failure_to_record(
+    claim: Claim, outcome: FailedOutcome, started_at: datetime, finished_at: datetime
+) -> Failure:
     """What the ledger shall remember of it."""
     details = {
         "error": outcome.error.model_dump(mode="json"),

@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import Callable
 from datetime import timedelta
 
-from warrener_agent.ledger.port import Claim, Ledger, LedgerUnavailable, Renewal
-from warrener_agent.delivery_refs import ack_all
-from warrener_agent.run_table import Run, StopCause
 from warrener_agent.agent_context import AgentContext
+from warrener_agent.delivery_refs import ack_all
+from warrener_agent.ledger.port import Claim, Ledger, LedgerUnavailable, Renewal
+from warrener_agent.run_table import Run, StopCause
 from warrener_runtime.backoff import ExponentialBackoff
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
@@ -55,7 +55,9 @@ class LeaseKeeper:
             return
         for run in runs:
             if run.data.job_id in renewal.renewed:
-                run.lease_expires_at = max(run.lease_expires_at, requested_at + self._agent.settings.agent_lease)
+                run.lease_expires_at = max(
+                    run.lease_expires_at, requested_at + self._agent.settings.agent_lease
+                )
             elif run.data.job_id not in renewal.locked:  # it may be locked by its own commit
                 run.request_stop(StopCause.FENCED, "the claim was lost")
 

@@ -11,11 +11,11 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
+from warrener_agent.agent_context import AgentContext
 from warrener_agent.blocked_loop_leases import CHECK_SHARE, BlockedLoopLeases
 from warrener_agent.blocked_loop_report import BlockedLoopReport
 from warrener_agent.gil_stall_timer import GilStallTimer
 from warrener_agent.loop_stall_detector import LoopStallDetector
-from warrener_agent.agent_context import AgentContext
 from warrener_runtime.lifecycle import ManagedComponent
 from warrener_runtime.lifecycle.runner import ServiceExitCode
 
@@ -96,7 +96,9 @@ class LoopWatchdog(ManagedComponent):
 
         def write_report() -> None:
             try:
-                BlockedLoopReport(self._agent, thread, task, self._leases.seconds_silent(), reason).submit(done.set)
+                BlockedLoopReport(self._agent, thread, task, self._leases.seconds_silent(), reason).submit(
+                    done.set
+                )
             finally:
                 done.set()
 

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import NamedTuple
 
+from warrener_agent.agent_context import AgentContext
 from warrener_agent.delivery_refs import DeliveryRef, ack_all
 from warrener_agent.run_table import Run
-from warrener_agent.agent_context import AgentContext
 from warrener_contracts.messages import Message, batch_messages, batch_parked
 from warrener_runtime.lifecycle import ManagedComponent, NotReady
 from warrener_runtime.lifecycle.health_registry import HealthRegistry, current_health_registry
@@ -126,11 +126,15 @@ class AgentOutbox(ManagedComponent):
         return {(message.exchange, message.routing_key) for message in left}
 
     def _is_refused(self, entry: OutboxEntry) -> bool:
-        return any((message.exchange, message.routing_key) in self._refusing_targets for message in entry.messages)
+        return any(
+            (message.exchange, message.routing_key) in self._refusing_targets for message in entry.messages
+        )
 
     def _unpublished_part(self, entry: OutboxEntry) -> OutboxEntry:
         """What is left of a published shipment: the broker has all that no target refuses."""
-        messages = [one for one in entry.messages if (one.exchange, one.routing_key) in self._refusing_targets]
+        messages = [
+            one for one in entry.messages if (one.exchange, one.routing_key) in self._refusing_targets
+        ]
         return entry._replace(messages=messages)
 
     async def _settle(self, entries: Iterable[OutboxEntry]) -> None:
@@ -178,7 +182,9 @@ class AgentOutbox(ManagedComponent):
         self._refusing_targets = await self._publish(tried)
         added_meanwhile = self._unsent[len(tried) :]
         sent = [one for one in tried if not self._is_refused(one)]
-        self._unsent = [self._unpublished_part(one) for one in tried if self._is_refused(one)] + added_meanwhile
+        self._unsent = [
+            self._unpublished_part(one) for one in tried if self._is_refused(one)
+        ] + added_meanwhile
         await self._settle(sent)
         if sent:
             self._since = self._agent.clock.monotonic()

@@ -6,21 +6,21 @@ from datetime import datetime
 from typing import NamedTuple, TypeGuard, TypeVar
 from uuid import UUID
 
+from warrener_agent.agent_context import AgentContext
+from warrener_agent.delivery_refs import DeliveryRef
 from warrener_agent.intake_decisions import failure_to_record, resolve
-from warrener_agent.ledger.port import Claim, Completion, Failure, ClaimResult, LedgerUnavailable
+from warrener_agent.ledger.port import Claim, ClaimResult, Completion, Failure, LedgerUnavailable
 from warrener_agent.outcomes import (
     CancelledOutcome,
-    UnresolvedOutcome,
-    SupersededOutcome,
     FailedOutcome,
+    FinalOutcome,
     Outcome,
     ReleasedOutcome,
-    FinalOutcome,
     SucceededOutcome,
+    SupersededOutcome,
+    UnresolvedOutcome,
 )
-from warrener_agent.delivery_refs import DeliveryRef
 from warrener_agent.run_table import Run
-from warrener_agent.agent_context import AgentContext
 from warrener_contracts.events import AttemptDispatchedData
 from warrener_runtime.backoff import ExponentialBackoff
 from warrener_runtime.logs import get_logger
@@ -59,7 +59,9 @@ class OutcomeRecorder:
         settled = await self._resolve(reports, outcomes)
         free = [_claim(one) for one, end in zip(reports, settled, strict=True) if _is_released(end)]
         if free:
-            await self._retry_while_unavailable(lambda: self._agent.ledger.release(free, agent_id=self._agent.agent_id))
+            await self._retry_while_unavailable(
+                lambda: self._agent.ledger.release(free, agent_id=self._agent.agent_id)
+            )
         return settled
 
     async def _complete(self, completions: list[Completion]) -> set[UUID]:
@@ -78,15 +80,23 @@ class OutcomeRecorder:
         ]
         if not failures:
             return {}
-        recorded = await self._retry_while_unavailable(lambda: self._agent.ledger.fail(failures, agent_id=self._agent.agent_id))
+        recorded = await self._retry_while_unavailable(
+            lambda: self._agent.ledger.fail(failures, agent_id=self._agent.agent_id)
+        )
         return {Claim(one.job_id, one.attempt): one for one in failures if one.job_id in recorded}
 
-    async def _resolve(self, reports: list[AttemptReport], outcomes: list[Outcome]) -> list[FinalOutcome | None]:
+    async def _resolve(
+        self, reports: list[AttemptReport], outcomes: list[Outcome]
+    ) -> list[FinalOutcome | None]:
         """Ask the ledger again about what is in doubt."""
         unresolved = [
-            _claim(one) for one, end in zip(reports, outcomes, strict=True) if isinstance(end, UnresolvedOutcome)
+            _claim(one)
+            for one, end in zip(reports, outcomes, strict=True)
+            if isinstance(end, UnresolvedOutcome)
         ]
-        answers = await self._retry_while_unavailable(lambda: self._claim_again(unresolved)) if unresolved else []
+        answers = (
+            await self._retry_while_unavailable(lambda: self._claim_again(unresolved)) if unresolved else []
+        )
         ends = dict(zip(unresolved, answers, strict=True))
         settled: list[FinalOutcome | None] = []
         for one, end in zip(reports, outcomes, strict=True):
@@ -135,7 +145,11 @@ def _apply_refusal(report: AttemptReport, completed: set[UUID], failed: Mapping[
         return UnresolvedOutcome("the ledger refused the completion")
     if _is_new_failure(outcome):
         failure = failed.get(_claim(report))
-        return replace(outcome, recorded=failure) if failure else UnresolvedOutcome("the ledger refused the failure")
+        return (
+            replace(outcome, recorded=failure)
+            if failure
+            else UnresolvedOutcome("the ledger refused the failure")
+        )
     return outcome
 
 

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 from contextvars import Context
 
+from warrener_agent.agent_context import AgentContext
 from warrener_agent.run_table import Run
 from warrener_agent.status_events import ProgressValue
-from warrener_agent.agent_context import AgentContext
 from warrener_contracts.messages import batch_messages, build_message
 from warrener_runtime.lifecycle import ManagedComponent
 
@@ -38,7 +38,9 @@ class ProgressPublisher(ManagedComponent):
     async def announce(self, runs: Sequence[Run]) -> None:
         """Say that these have started."""
         events = [
-            self._agent.event_factory.started(self._agent.entropy.new_id(), run.data, run.started_at, run.context)
+            self._agent.event_factory.started(
+                self._agent.entropy.new_id(), run.data, run.started_at, run.context
+            )
             for run in runs
         ]
         for run in runs:

@@ -7,43 +7,49 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from math import ceil
 
+from warrener_agent.agent_context import AgentContext
+from warrener_agent.attempt_runner import AttemptRunner
+from warrener_agent.delivery_refs import DeliveryRef, ack_all
 from warrener_agent.intake_decisions import (
-    ParkingReason,
     IntakeAction,
     IntakeRoute,
-    resend_level,
-    claim_for,
-    read_dispatch,
-    recorded_failure,
-    newest_checkpoint,
-    recorded_completion,
+    ParkingReason,
     action_for,
     arrival_time,
     choose_route,
+    claim_for,
+    newest_checkpoint,
+    read_dispatch,
+    recorded_completion,
+    recorded_failure,
+    resend_level,
 )
 from warrener_agent.ledger.port import Claim, ClaimResult
 from warrener_agent.outbox import AgentOutbox, OutboxEntry
-from warrener_agent.outcomes import CancelledOutcome, FailedOutcome, ReleasedOutcome, FinalOutcome, SucceededOutcome
-from warrener_agent.attempt_runner import AttemptRunner
-from warrener_agent.delivery_refs import DeliveryRef, ack_all
 from warrener_agent.outcome_recorder import AttemptReport
+from warrener_agent.outcomes import (
+    CancelledOutcome,
+    FailedOutcome,
+    FinalOutcome,
+    ReleasedOutcome,
+    SucceededOutcome,
+)
 from warrener_agent.report import Reporter
 from warrener_agent.run_table import Run, StopCause
 from warrener_agent.status_events import Times
-from warrener_agent.agent_context import AgentContext
 from warrener_contracts import topology
 from warrener_contracts.codec import DecodedEvent, DecodeFailure
+from warrener_contracts.decode_failures import format_reason_counts
 from warrener_contracts.events import AttemptDispatched
 from warrener_contracts.inbox import decode_all
 from warrener_contracts.messages import (
     EVENT_TYPE,
     Message,
-    delayed_by,
     build_delayed_message,
     build_message,
     build_parked_message,
+    delayed_by,
 )
-from warrener_contracts.decode_failures import format_reason_counts
 from warrener_runtime.bus.port import Delivery, Subscription
 from warrener_runtime.logs import get_logger
 from warrener_runtime.telemetry import TraceContext
@@ -83,8 +89,15 @@ class Batch:
 class Receiver:
     """The agent's side of the dispatch queues. Decides nothing: `decide_receipt` does."""
 
-    def __init__(self, agent: AgentContext, attempt_runner: AttemptRunner, reporter: Reporter, outbox: AgentOutbox) -> None:
-        self._agent, self._attempt_runner, self._reporter, self._outbox = agent, attempt_runner, reporter, outbox
+    def __init__(
+        self, agent: AgentContext, attempt_runner: AttemptRunner, reporter: Reporter, outbox: AgentOutbox
+    ) -> None:
+        self._agent, self._attempt_runner, self._reporter, self._outbox = (
+            agent,
+            attempt_runner,
+            reporter,
+            outbox,
+        )
         # Within a lease its holder may have died, and then the message is how the attempt goes on, a second
         # later. After it the holder lives, or the supervisor gives the job a new attempt.
         self._short_retries = ceil(agent.settings.agent_lease) + _LEASES_SPARE
@@ -138,31 +151,49 @@ class Receiver:
             free -= len(claims) > before  # those of one delivery share a slot
 
     def _route_event(
-        self, batch: Batch, event: AttemptDispatched, claim: Claim, delivery_ref: DeliveryRef, *, slot_free: bool
+        self,
+        batch: Batch,
+        event: AttemptDispatched,
+        claim: Claim,
+        delivery_ref: DeliveryRef,
+        *,
+        slot_free: bool,
     ) -> None:
         run, is_shared = self._agent.running.get(claim), delivery_ref.is_redelivered_batch
         if (before := self._agent.running.earlier_run(claim)) is not None:
-            if before.even_awaited and not before.handler_ended:  # a loss that was none: this one waits for its end
-                batch.forward(_resend_later(event, [delivery_ref], self._short_retries, _MAX_HELD_DELAY), [delivery_ref])
+            if (
+                before.even_awaited and not before.handler_ended
+            ):  # a loss that was none: this one waits for its end
+                batch.forward(
+                    _resend_later(event, [delivery_ref], self._short_retries, _MAX_HELD_DELAY), [delivery_ref]
+                )
                 return
             before.request_stop(StopCause.FENCED, f"attempt {claim.attempt} was dispatched")
-            batch.forward(delayed_by(build_message(event), topology.DELAY_LEVELS[0]), [delivery_ref])  # until that has ended
+            batch.forward(
+                delayed_by(build_message(event), topology.DELAY_LEVELS[0]), [delivery_ref]
+            )  # until that has ended
             return
         # What may have been begun before is claimed all the same: the ledger knows whether it runs elsewhere.
         known = self._attempt_runner.knows(event.data.job_type) or _may_have_begun(event, [delivery_ref])
         now = arrival_time(event, batch.now, returned=delivery_ref.delivery.exchange == topology.RETURN)
-        match choose_route(event, now, runs_here=run is not None, slot_free=slot_free, is_shared=is_shared, known=known):
+        match choose_route(
+            event, now, runs_here=run is not None, slot_free=slot_free, is_shared=is_shared, known=known
+        ):
             case IntakeRoute.CLAIM:
                 batch.claims[claim] = (event, [delivery_ref])
             case IntakeRoute.ADOPT:
                 assert run is not None
                 batch.adopted.append((run, delivery_ref))
             case IntakeRoute.DELAY:
-                batch.forward(build_delayed_message(event.model_copy(update={"time": now}), now), [delivery_ref])
+                batch.forward(
+                    build_delayed_message(event.model_copy(update={"time": now}), now), [delivery_ref]
+                )
             case IntakeRoute.UNKNOWN:
                 batch.forward(self._unknown(event, batch.now), [delivery_ref])
             case IntakeRoute.NO_SLOT:
-                batch.forward(_resend_later(event, [delivery_ref], _SLOT_SHORT_RETRIES, _MAX_SLOT_DELAY), [delivery_ref])
+                batch.forward(
+                    _resend_later(event, [delivery_ref], _SLOT_SHORT_RETRIES, _MAX_SLOT_DELAY), [delivery_ref]
+                )
             case IntakeRoute.SPLIT:  # it comes back alone, so once
                 batch.forward(delayed_by(build_message(event), topology.DELAY_LEVELS[0]), [delivery_ref])
 
@@ -172,11 +203,15 @@ class Receiver:
         context = TraceContext(event.traceparent, event.tracestate)
         failed = FailedOutcome(self._attempt_runner.unknown_job_type_error(event.data))
         event_id = self._agent.entropy.new_id()
-        return build_message(self._agent.event_factory.ended(event_id, event.data, Times(now, now), context, failed))
+        return build_message(
+            self._agent.event_factory.ended(event_id, event.data, Times(now, now), context, failed)
+        )
 
     async def _claim(self, batch: Batch) -> None:
         lease = self._agent.lease
-        granted = await self._agent.ledger.claim(list(batch.claims), agent_id=self._agent.agent_id, lease=lease)
+        granted = await self._agent.ledger.claim(
+            list(batch.claims), agent_id=self._agent.agent_id, lease=lease
+        )
         lease_expires_at = batch.received_at + lease.total_seconds()
         for (claim, (event, delivery_refs)), answer in zip(batch.claims.items(), granted, strict=True):
             if (next_action := action_for(answer)) is not IntakeAction.START:
@@ -188,25 +223,33 @@ class Receiver:
                 self._submit_outcome(batch, claim, ReleasedOutcome(f"held back: {why}"))
             else:
                 context = TraceContext(event.traceparent, event.tracestate)
-                run = Run(event.data, claim, delivery_refs, batch.now, batch.received_at, lease_expires_at, context)
+                run = Run(
+                    event.data, claim, delivery_refs, batch.now, batch.received_at, lease_expires_at, context
+                )
                 run.taken_over = _may_have_begun(event, delivery_refs)
                 if answer.checkpoint is not None or event.data.checkpoint is not None:
                     run.resume_from(newest_checkpoint(answer.checkpoint, event.data.checkpoint))
                 self._attempt_runner.begin(run)
 
-    def _handle_refusal(self, batch: Batch, claim: Claim, answer: ClaimResult, next_action: IntakeAction) -> None:
+    def _handle_refusal(
+        self, batch: Batch, claim: Claim, answer: ClaimResult, next_action: IntakeAction
+    ) -> None:
         event, delivery_refs = batch.claims[claim]
         match next_action:
             case IntakeAction.START:
                 raise ValueError("expected an answer that lets nothing start, got a granted claim")
             case IntakeAction.REPORT_SUCCESS:
-                self._submit_outcome(batch, claim, SucceededOutcome(recorded_completion(answer), recorded=True))
+                self._submit_outcome(
+                    batch, claim, SucceededOutcome(recorded_completion(answer), recorded=True)
+                )
             case IntakeAction.REPORT_FAILURE:
                 self._submit_outcome(batch, claim, recorded_failure(answer))
             case IntakeAction.REPORT_CANCELLED:
                 self._submit_outcome(batch, claim, CancelledOutcome("cancelled before it began"))
             case IntakeAction.RETRY_LATER:
-                batch.forward(_resend_later(event, delivery_refs, self._short_retries, _MAX_HELD_DELAY), delivery_refs)
+                batch.forward(
+                    _resend_later(event, delivery_refs, self._short_retries, _MAX_HELD_DELAY), delivery_refs
+                )
             case IntakeAction.DROP:
                 _log.info(
                     "A dispatched attempt is dropped: a later one was claimed.",

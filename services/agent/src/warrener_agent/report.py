@@ -5,12 +5,12 @@ import asyncio
 from collections import deque
 from collections.abc import Sequence
 
+from warrener_agent.agent_context import AgentContext
 from warrener_agent.ledger.port import FollowUp
 from warrener_agent.outbox import AgentOutbox, OutboxEntry
-from warrener_agent.outcomes import SupersededOutcome, FinalOutcome, SucceededOutcome, ReportableOutcome
-from warrener_agent.outcome_recorder import OutcomeRecorder, AttemptReport
+from warrener_agent.outcome_recorder import AttemptReport, OutcomeRecorder
+from warrener_agent.outcomes import FinalOutcome, ReportableOutcome, SucceededOutcome, SupersededOutcome
 from warrener_agent.status_events import Times
-from warrener_agent.agent_context import AgentContext
 from warrener_contracts.codec import DecodedEvent, decode
 from warrener_contracts.messages import Message, build_message
 from warrener_runtime.lifecycle import ManagedComponent
@@ -139,7 +139,9 @@ class Reporter(ManagedComponent):
     def _outcome_message(self, report: AttemptReport, end: ReportableOutcome) -> Message:
         times = Times(report.started_at, self._agent.clock.now())
         event_id = self._agent.entropy.new_id()
-        return build_message(self._agent.event_factory.ended(event_id, report.dispatch, times, report.context, end))
+        return build_message(
+            self._agent.event_factory.ended(event_id, report.dispatch, times, report.context, end)
+        )
 
 
 def _request(follow_up: FollowUp) -> Message:

@@ -9,9 +9,9 @@ from enum import StrEnum
 from math import inf
 from uuid import UUID
 
-from warrener_agent.ledger.port import Claim
-from warrener_agent.handler_heartbeat import HandlerHeartbeat
 from warrener_agent.delivery_refs import DeliveryRef
+from warrener_agent.handler_heartbeat import HandlerHeartbeat
+from warrener_agent.ledger.port import Claim
 from warrener_contracts.events import AttemptDispatchedData, Checkpoint
 from warrener_runtime.telemetry import TraceContext
 

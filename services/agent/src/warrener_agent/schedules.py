@@ -11,7 +11,7 @@ from warrener_agent.failures import JobDefinitionError
 from warrener_agent.job_definitions import JobDefinition
 from warrener_contracts.events import ScheduleDeclaration, SchedulePutData
 from warrener_contracts.policy import PolicyOverrides
-from warrener_contracts.schedule_rules import ScheduleChoices, Rule
+from warrener_contracts.schedule_rules import Rule, ScheduleChoices
 from warrener_contracts.short_rules import SHORT_RULE_FIELDS, expand_short_rule
 from warrener_contracts.triggers import TriggerRule
 
@@ -38,7 +38,9 @@ class ScheduleOptions(ScheduleTiming, total=False):
     choices: ScheduleChoices
 
 
-def declare_schedule(name: str, definition: JobDefinition, edition: int, options: ScheduleOptions) -> ScheduleDeclaration:
+def declare_schedule(
+    name: str, definition: JobDefinition, edition: int, options: ScheduleOptions
+) -> ScheduleDeclaration:
     """The schedule `name` for jobs of this kind. Raises JobDefinitionError that says what is wrong."""
     if unknown := sorted(options.keys() - _KNOWN):
         raise JobDefinitionError(
@@ -74,10 +76,14 @@ def _is_filled_later(schedule: SchedulePutData) -> bool:
 _KNOWN = frozenset((*ScheduleOptions.__annotations__, *ScheduleTiming.__annotations__))
 
 
-def resolve_definition(name: str, definitions: Iterable[JobDefinition], handler: object, job_type: str | None) -> JobDefinition:
+def resolve_definition(
+    name: str, definitions: Iterable[JobDefinition], handler: object, job_type: str | None
+) -> JobDefinition:
     """The job type that a schedule means. Raises JobDefinitionError where that is not one."""
     found = [
-        definition for definition in definitions if (definition.handler is handler if job_type is None else definition.name == job_type)
+        definition
+        for definition in definitions
+        if (definition.handler is handler if job_type is None else definition.name == job_type)
     ]
     if len(found) == 1:
         return found[0]

@@ -75,7 +75,12 @@ class EventFactory:
         return AttemptProgressed(data=data, **self._envelope(event_id, dispatch, at, context))
 
     def checkpointed(
-        self, event_id: UUID, dispatch: AttemptDispatchedData, at: datetime, context: TraceContext, saved: SavedCheckpoint
+        self,
+        event_id: UUID,
+        dispatch: AttemptDispatchedData,
+        at: datetime,
+        context: TraceContext,
+        saved: SavedCheckpoint,
     ) -> AttemptCheckpointed:
         """It has saved its state."""
         checkpoint = Checkpoint(number=saved.number, state=json.loads(saved.state_text))
@@ -127,7 +132,10 @@ class EventFactory:
         outcome: ReportableOutcome,
     ) -> Event[Any]:
         """What became of it where it did not succeed."""
-        fields, envelope = self._attempt_fields(dispatch), self._envelope(event_id, dispatch, times.finished_at, context)
+        fields, envelope = (
+            self._attempt_fields(dispatch),
+            self._envelope(event_id, dispatch, times.finished_at, context),
+        )
         match outcome:
             case FailedOutcome(error, retry_after, recorded, handler_signal):
                 ran: dict[str, Any] = {

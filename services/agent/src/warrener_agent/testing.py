@@ -21,15 +21,15 @@ from uuid import UUID
 
 from warrener_agent.agent import Agent
 from warrener_agent.context import AttemptFacts
-from warrener_agent.handler_api import LocalHandlerPort
 from warrener_agent.executors.command import CommandExecutor
 from warrener_agent.executors.coroutine import CoroutineExecutor
-from warrener_agent.executors.port import HandlerResult, Executor, HandlerReturned
+from warrener_agent.executors.port import Executor, HandlerResult, HandlerReturned
 from warrener_agent.executors.process import ProcessExecutor
 from warrener_agent.executors.thread import ThreadExecutor
 from warrener_agent.failures import HandlerSignal
+from warrener_agent.handler_api import LocalHandlerPort
 from warrener_agent.job_definitions import ExecutorName, JobDefinition
-from warrener_agent.ledger import Claim, Completion, ClaimStatus, Ledger, open_ledger
+from warrener_agent.ledger import Claim, ClaimStatus, Completion, Ledger, open_ledger
 from warrener_contracts.codec import DecodedEvent, decode
 from warrener_contracts.events import ErrorInfo, JobRequested
 from warrener_runtime.clock import SystemClock, SystemEntropy
@@ -122,7 +122,9 @@ async def _run(
             lambda text: saved.append(json.loads(text)),
             lambda: inf,
         ) as handler_port:
-            ended: HandlerResult = await asyncio.shield(executor.begin(definition, facts, arguments, handler_port).done)
+            ended: HandlerResult = await asyncio.shield(
+                executor.begin(definition, facts, arguments, handler_port).done
+            )
             if not isinstance(ended, HandlerReturned):
                 await ledger.release([claim], agent_id=_AGENT)
                 return Trial(

@@ -6,32 +6,32 @@ from functools import partial
 from typing import Any
 
 from warrener_agent.agent import Agent
+from warrener_agent.agent_context import AgentContext
 from warrener_agent.announce import Announcer
-from warrener_agent.loop_watchdog import LoopWatchdog
+from warrener_agent.attempt_runner import AttemptRunner
+from warrener_agent.breaker_filter import BreakerFilter
 from warrener_agent.checkpoints import SAVE_INTERVAL, CheckpointSaver
 from warrener_agent.control import ControlHandler
+from warrener_agent.control_consumer import ControlConsumer
 from warrener_agent.executors.command import CommandExecutor
 from warrener_agent.executors.coroutine import CoroutineExecutor
 from warrener_agent.executors.port import Executor
 from warrener_agent.executors.process import ProcessExecutor
 from warrener_agent.executors.restarts import RestartLimit, Restarts
 from warrener_agent.executors.thread import ThreadExecutor
-from warrener_agent.breaker_filter import BreakerFilter
-from warrener_agent.identity import default_identity_folder, new_agent_id, acquire_identity
+from warrener_agent.heartbeat import GoodbyeMessage, Heartbeater, ReadyGate
+from warrener_agent.identity import acquire_identity, default_identity_folder, new_agent_id
 from warrener_agent.job_definitions import ExecutorName
 from warrener_agent.lease_keeper import LeaseKeeper, connect_with_retry
 from warrener_agent.ledger import Ledger, open_ledger
-from warrener_agent.control_consumer import ControlConsumer
+from warrener_agent.loop_watchdog import LoopWatchdog
 from warrener_agent.outbox import AgentOutbox
-from warrener_agent.attempt_runner import AttemptRunner
-from warrener_agent.heartbeat import ReadyGate, GoodbyeMessage, Heartbeater
 from warrener_agent.progress import ProgressPublisher
 from warrener_agent.receive import Receiver
 from warrener_agent.report import Reporter
 from warrener_agent.run_table import RunTable
 from warrener_agent.settings import AgentSettings
 from warrener_agent.status_events import EventFactory
-from warrener_agent.agent_context import AgentContext
 from warrener_contracts.topology import dispatch_queue
 from warrener_runtime.bus import Bus, open_bus
 from warrener_runtime.clock import Clock, Entropy, SystemEntropy
@@ -71,7 +71,9 @@ def assemble(  # noqa: PLR0917 - the parts that every service is assembled from,
         settings=settings,
         running=RunTable(settings.agent_slots),
         event_factory=EventFactory(agent_id),
-        breaker_filter=BreakerFilter({definition.name: definition.declaration.policy for definition in agent.definitions.values()}),
+        breaker_filter=BreakerFilter(
+            {definition.name: definition.declaration.policy for definition in agent.definitions.values()}
+        ),
         restarts=restarts or make_restarts(settings, clock),
     )
     parts = _parts(context, agent, telemetry)
@@ -85,12 +87,23 @@ def _parts(context: AgentContext, agent: Agent, telemetry: Telemetry) -> Compone
     reporter = Reporter(context, outbox)
     checkpoints, executors = CheckpointSaver(context), _executors(context.restarts)
     attempt_runner = AttemptRunner(
-        context, agent.definitions, executors, reporter, progress, checkpoints=checkpoints, telemetry=telemetry
+        context,
+        agent.definitions,
+        executors,
+        reporter,
+        progress,
+        checkpoints=checkpoints,
+        telemetry=telemetry,
     )
     receiver = Receiver(context, attempt_runner, reporter, outbox)
     consumers = [_consumer(context, receiver, queue) for queue in context.queues]
-    heartbeater = Heartbeater(context, lambda: all(consumer.live or consumer.is_paused for consumer in consumers))
-    control, lease_keeper = ControlHandler(context, heartbeater), LeaseKeeper(context, lambda: heartbeater.silent)
+    heartbeater = Heartbeater(
+        context, lambda: all(consumer.live or consumer.is_paused for consumer in consumers)
+    )
+    control, lease_keeper = (
+        ControlHandler(context, heartbeater),
+        LeaseKeeper(context, lambda: heartbeater.silent),
+    )
     every, lease = partial(Loop, clock=context.clock), context.settings.agent_lease
     return Group(
         GoodbyeMessage(heartbeater),
@@ -188,7 +201,9 @@ def _executors(restarts: Restarts) -> dict[ExecutorName, Executor]:
 
 def _queues(agent: Agent, settings: AgentSettings) -> tuple[str, ...]:
     """What it serves: as it was told, or else what its job types declare."""
-    return settings.agent_queues or tuple(sorted({definition.declaration.queue for definition in agent.definitions.values()}))
+    return settings.agent_queues or tuple(
+        sorted({definition.declaration.queue for definition in agent.definitions.values()})
+    )
 
 
 async def _do_nothing() -> None:

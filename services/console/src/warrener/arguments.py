@@ -36,7 +36,9 @@ def _object(text: str, what: str) -> JsonObject:
             code=ExitCode.USAGE,
         ) from None
     if not isinstance(found, dict):
-        raise CommandError(f"expected {what} as a JSON object, got {text.strip()[:60]!r}", code=ExitCode.USAGE)
+        raise CommandError(
+            f"expected {what} as a JSON object, got {text.strip()[:60]!r}", code=ExitCode.USAGE
+        )
     return cast("JsonObject", found)
 
 

@@ -14,15 +14,21 @@ import aiormq
 from aiormq.abc import AbstractChannel
 
 from warrener.broker_time import BrokerTime, broker_time
+from warrener.command_runner import (
+    BrokerUnreachable,
+    check_reachable,
+    credentials_error,
+    os_error_text,
+    parse_broker_url,
+)
 from warrener.errors import CommandError, ExitCode
-from warrener.command_runner import BrokerUnreachable, parse_broker_url, check_reachable, credentials_error, os_error_text
 from warrener_contracts import topology
 from warrener_runtime.bus import BusCredentialsRefused
 from warrener_runtime.bus.namespace import DEFAULT_NAMESPACE, NameMapper
 from warrener_runtime.bus.port import ExchangeSpec, QueueSpec
+from warrener_runtime.bus.rabbit.broker_client import BrokerConnectionLost
 from warrener_runtime.bus.rabbit.connection import address, close_quietly, connect
 from warrener_runtime.bus.rabbit.error_translation import translate_errors
-from warrener_runtime.bus.rabbit.broker_client import BrokerConnectionLost
 from warrener_runtime.settings import mask
 
 _WITHIN = 10.0  # seconds for one step

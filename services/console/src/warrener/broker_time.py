@@ -43,7 +43,9 @@ async def broker_time(channel: AbstractChannel, within: float) -> BrokerTime:
         if not arrived.done():
             arrived.set_result((died_at(message.header.properties.headers), datetime.now(UTC)))
 
-    await channel.basic_consume(topology.reply_queue(destination).name, on_message, no_ack=True, timeout=within)
+    await channel.basic_consume(
+        topology.reply_queue(destination).name, on_message, no_ack=True, timeout=within
+    )
     before = datetime.now(UTC)
     await channel.basic_publish(
         b"{}", exchange=topology.EVENTS, routing_key=topology.reply_key(expiring), timeout=within

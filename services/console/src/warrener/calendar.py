@@ -17,9 +17,13 @@ _QUESTIONS = "warrener_scheduler.calendar.queries"
 _LINT = "warrener_scheduler.calendar.lint"
 
 
-def preview_ticks(definition: SchedulePutData, count: int, put_at: datetime | None = None) -> list[dict[str, Any]]:
+def preview_ticks(
+    definition: SchedulePutData, count: int, put_at: datetime | None = None
+) -> list[dict[str, Any]]:
     """Its next ticks and the clock changes between them. Raises CommandError where it would never tick."""
-    found: list[dict[str, Any]] = _run_calendar(_CALENDAR, {**_schedule_fields(definition, put_at), "count": count})
+    found: list[dict[str, Any]] = _run_calendar(
+        _CALENDAR, {**_schedule_fields(definition, put_at), "count": count}
+    )
     return found
 
 
@@ -57,7 +61,10 @@ class LintTarget(NamedTuple):
 def lint_schedules(schedules: Sequence[LintTarget]) -> list[list[dict[str, Any]]]:
     """What to warn of in each of these, in order: `kind`, `text`, and `dates` where it is about some."""
     questions = [
-        {**_schedule_fields(one.definition, one.put_at), "durations": [span.total_seconds() for span in one.durations]}
+        {
+            **_schedule_fields(one.definition, one.put_at),
+            "durations": [span.total_seconds() for span in one.durations],
+        }
         for one in schedules
     ]
     found: list[list[dict[str, Any]]] = _run_calendar(_LINT, questions)

@@ -12,8 +12,8 @@ from typing import Any, NoReturn, ParamSpec, TypeVar
 
 import typer
 
-from warrener.errors import CommandError, ExitCode
 from warrener.endpoints import ResolvedEndpoints
+from warrener.errors import CommandError, ExitCode
 from warrener.render.screen import err
 from warrener.store_errors import command_error_from
 from warrener_amqp.address import Address, parse_address
@@ -85,7 +85,9 @@ async def connect_store(endpoints: ResolvedEndpoints) -> AsyncGenerator[Store]:
 
 
 @asynccontextmanager
-async def connect_client(endpoints: ResolvedEndpoints, *, source: str = "warrener.command") -> AsyncGenerator[Client]:
+async def connect_client(
+    endpoints: ResolvedEndpoints, *, source: str = "warrener.command"
+) -> AsyncGenerator[Client]:
     """A client of the broker, open for commands. Says so if nobody answers."""
     parse_broker_url(endpoints.broker_url)
     client = Client(endpoints.broker_url, namespace=endpoints.namespace, source=source)
@@ -142,7 +144,9 @@ async def _connect(client: Client, url: str) -> None:
             await check_reachable(url)  # the client is patient: it would wait for a broker that is not there
             await client.start()
     except TimeoutError:
-        raise BrokerUnreachable(url, f"no answer within {CONNECT_TIMEOUT:g} s; `warrener doctor` says more") from None
+        raise BrokerUnreachable(
+            url, f"no answer within {CONNECT_TIMEOUT:g} s; `warrener doctor` says more"
+        ) from None
     except OSError as error:
         raise BrokerUnreachable(url, os_error_text(error)) from error
     except BusCredentialsRefused as error:

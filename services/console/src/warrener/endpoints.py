@@ -51,7 +51,9 @@ class ResolvedEndpoints:
         }
 
 
-def resolve_endpoints(broker: str | None = None, store: str | None = None, management: str | None = None) -> ResolvedEndpoints:
+def resolve_endpoints(
+    broker: str | None = None, store: str | None = None, management: str | None = None
+) -> ResolvedEndpoints:
     """What was said on the command line wins; then a running `up` of this folder; then the settings."""
     folder = DataFolder()
     found = folder.endpoints() if folder.holder() is not None else None

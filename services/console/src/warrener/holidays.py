@@ -44,7 +44,9 @@ def read_holidays(path: Path, today: date) -> list[date]:
 
 
 def _refused(path: Path, came: str) -> CommandError:
-    return CommandError(f"expected holidays in {path}, got {came}", do=f"give {_EXPECTED}", code=ExitCode.USAGE)
+    return CommandError(
+        f"expected holidays in {path}, got {came}", do=f"give {_EXPECTED}", code=ExitCode.USAGE
+    )
 
 
 def _of_lines(text: str) -> Iterator[date]:

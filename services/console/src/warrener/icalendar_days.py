@@ -24,7 +24,9 @@ def read_event_days(text: bytes, today: date) -> Iterator[date]:
     for event in calendar.walk("VEVENT"):
         begin: object = event.decoded("DTSTART", None)
         if not isinstance(begin, date) or isinstance(begin, datetime):
-            raise HolidayFormatError(f"{str(event.get('SUMMARY', 'an event'))!r}, which does not last for whole days")
+            raise HolidayFormatError(
+                f"{str(event.get('SUMMARY', 'an event'))!r}, which does not last for whole days"
+            )
         days = _length(event, begin)
         for first in _repeated(event, begin, today):
             yield from (first + n * _DAY for n in range(days))

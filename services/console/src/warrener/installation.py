@@ -2,10 +2,10 @@
 
 from uuid import UUID
 
-from warrener.errors import CommandError, ExitCode
-from warrener.endpoints import ResolvedEndpoints
 from warrener.broker_inspector import open_inspector
 from warrener.command_runner import connect_store
+from warrener.endpoints import ResolvedEndpoints
+from warrener.errors import CommandError, ExitCode
 from warrener_contracts.topology import INSTALLATION, REQUESTS_QUEUE
 from warrener_runtime.bus import TopologyMismatch, open_bus
 from warrener_runtime.clock import SystemEntropy

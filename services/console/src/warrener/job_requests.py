@@ -11,12 +11,12 @@ from typing import Any, TextIO
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from warrener.arguments import parse_arguments, parse_request_lines
-from warrener.errors import CommandError, ExitCode
-from warrener.endpoints import ResolvedEndpoints
 from warrener.command_runner import connect_client
+from warrener.endpoints import ResolvedEndpoints
+from warrener.errors import CommandError, ExitCode
 from warrener.render.screen import err, print_json, print_json_line
 from warrener.render.states import state_text
-from warrener_client import JobSpec, BadRequest, Client, Job, RequestRejected, ResultTimeout
+from warrener_client import BadRequest, Client, Job, JobSpec, RequestRejected, ResultTimeout
 from warrener_contracts.events import JobFinishedData
 from warrener_contracts.states import JobState
 
@@ -24,7 +24,13 @@ _REFUSED_WITHIN = 0.5  # seconds; a running scheduler says within that why it do
 
 
 async def request_one(
-    endpoints: ResolvedEndpoints, template: JobSpec, words: Sequence[str], *, wait: bool, timeout: float | None, as_json: bool
+    endpoints: ResolvedEndpoints,
+    template: JobSpec,
+    words: Sequence[str],
+    *,
+    wait: bool,
+    timeout: float | None,
+    as_json: bool,
 ) -> bool:
     """One job; whether it was successful, as far as was waited for."""
     spec = replace(template, arguments=parse_arguments(words))
@@ -44,7 +50,13 @@ async def request_one(
 
 
 async def request_lines(
-    endpoints: ResolvedEndpoints, template: JobSpec, source: str, *, wait: bool, timeout: float | None, as_json: bool
+    endpoints: ResolvedEndpoints,
+    template: JobSpec,
+    source: str,
+    *,
+    wait: bool,
+    timeout: float | None,
+    as_json: bool,
 ) -> bool:
     """One job per line; whether all were successful, as far as was waited for."""
     jobs: list[Job] = []

@@ -12,7 +12,7 @@ from time import monotonic
 from typing import Any, cast
 from urllib.parse import quote, unquote, urlsplit
 
-from warrener.command_runner import parse_broker_url, os_error_text
+from warrener.command_runner import os_error_text, parse_broker_url
 from warrener_amqp.credentials import Plain
 from warrener_contracts.topology import Binding
 

@@ -11,8 +11,8 @@ from datetime import UTC, datetime, timedelta
 from time import monotonic
 from typing import Any, Literal
 
-from warrener.endpoints import ResolvedEndpoints
 from warrener.command_runner import connect_client, connect_store
+from warrener.endpoints import ResolvedEndpoints
 from warrener.render.screen import err, out
 from warrener.render.tables import table
 from warrener.render.times import ago
@@ -79,7 +79,9 @@ async def preview(endpoints: ResolvedEndpoints, command: ParkedCommand) -> Parke
         return ParkedSelection(await store.group_parked(command.which))
 
 
-async def execute(endpoints: ResolvedEndpoints, command: ParkedCommand, found: ParkedSelection, *, wait: float) -> ParkedCommandResult:
+async def execute(
+    endpoints: ResolvedEndpoints, command: ParkedCommand, found: ParkedSelection, *, wait: float
+) -> ParkedCommandResult:
     """Ask for it, page by page, and see what becomes of each page."""
     result = ParkedCommandResult(command.what)
     # What is parked from now on, again or for the first time, is not meant.

@@ -7,9 +7,9 @@ from uuid import UUID
 
 import typer
 
-from warrener.errors import ExitCode
-from warrener.endpoints import ResolvedEndpoints
 from warrener.command_runner import connect_client
+from warrener.endpoints import ResolvedEndpoints
+from warrener.errors import ExitCode
 from warrener.render.dead_letters import redrive_line
 from warrener.render.screen import err, print_json
 from warrener_contracts.events import (
@@ -30,7 +30,9 @@ _FINISHED_STATES = frozenset({CampaignState.STOPPED, CampaignState.DONE})
 _FAILED_STATES = ("returned", "died", "ended", "refused")
 
 
-async def start_redrive(endpoints: ResolvedEndpoints, data: JobRedriveRequestedData | JobDropRequestedData) -> UUID:
+async def start_redrive(
+    endpoints: ResolvedEndpoints, data: JobRedriveRequestedData | JobDropRequestedData
+) -> UUID:
     """Ask for it; returns its id when the broker keeps the request."""
     campaign_id = SystemEntropy().new_id()
     name: dict[str, Any] = {

@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from warrener.doctor.check_result import CheckStatus
-from warrener.management_api import ManagementApi, BindingsUnavailable, QueueBindings, bindings
 from warrener.broker_inspector import BrokerInspector
+from warrener.doctor.check_result import CheckStatus
+from warrener.management_api import BindingsUnavailable, ManagementApi, QueueBindings, bindings
 from warrener_contracts.topology import (
     RETIRED_QUEUES,
     TOPOLOGY,
@@ -55,7 +55,9 @@ class TopologyDiff:
         found = [*self.differences, *self.bindings]
         if (reason := self.not_compared) is not None:
             how = f"were not compared: {reason.why}"
-            found.append(TopologyDifference("bindings", how, missing=False, health=CheckStatus.WARNING, do=reason.do))
+            found.append(
+                TopologyDifference("bindings", how, missing=False, health=CheckStatus.WARNING, do=reason.do)
+            )
         return found
 
 
@@ -78,7 +80,9 @@ async def compare_topology(inspector: BrokerInspector, management: ManagementApi
     return TopologyDiff(_with_broker_names(found, names), _with_broker_names(unlike, names), compared=True)
 
 
-def _with_broker_names(found: Iterable[TopologyDifference], names: NameMapper) -> tuple[TopologyDifference, ...]:
+def _with_broker_names(
+    found: Iterable[TopologyDifference], names: NameMapper
+) -> tuple[TopologyDifference, ...]:
     """The same, by the names on the broker."""
     return tuple(
         replace(each, what=" ".join(names.to_broker(word) for word in each.what.split(" "))) for each in found
@@ -116,13 +120,17 @@ def ours(seen: QueueBindings, names: NameMapper) -> QueueBindings:
 async def find_retired_queues(inspector: BrokerInspector) -> list[TopologyDifference]:
     """Queues of earlier versions that nobody uses."""
     return [
-        TopologyDifference(f"queue {name}", "is of an earlier version", missing=False, health=CheckStatus.WARNING, do=_DELETE)
+        TopologyDifference(
+            f"queue {name}", "is of an earlier version", missing=False, health=CheckStatus.WARNING, do=_DELETE
+        )
         for name in RETIRED_QUEUES
         if await inspector.queue(name) is not None
     ]
 
 
-def check_same_broker(management: ManagementApi, queues: Iterable[Queue], seen: QueueBindings) -> QueueBindings:
+def check_same_broker(
+    management: ManagementApi, queues: Iterable[Queue], seen: QueueBindings
+) -> QueueBindings:
     """What was seen. Raises NotCompared if it cannot be of the broker on which the queues are. Pure."""
     if any(queue.name in seen for queue in queues):
         return seen
@@ -138,7 +146,9 @@ def dispatch_queues(seen: QueueBindings) -> tuple[Queue, ...]:
     return tuple(dispatch_queue(name.removeprefix(_DISPATCH_QUEUES)) for name in names)
 
 
-def compare_bindings(queues: Iterable[Queue], exchanges: set[str], seen: QueueBindings) -> list[TopologyDifference]:
+def compare_bindings(
+    queues: Iterable[Queue], exchanges: set[str], seen: QueueBindings
+) -> list[TopologyDifference]:
     """Bindings of ours that are missing, and others that our queues have: what those bring was not meant for
     them. A binding of an exchange that is missing itself is not told again. Pure."""
     found: list[TopologyDifference] = []
@@ -151,7 +161,11 @@ def compare_bindings(queues: Iterable[Queue], exchanges: set[str], seen: QueueBi
         strange = sorted(there - set(queue.bindings), key=lambda bound: (bound.exchange, bound.key))
         found += [
             TopologyDifference(
-                _binding(queue, bound), "is none of ours", missing=False, health=CheckStatus.WARNING, do=_UNBIND
+                _binding(queue, bound),
+                "is none of ours",
+                missing=False,
+                health=CheckStatus.WARNING,
+                do=_UNBIND,
             )
             for bound in strange
         ]

@@ -10,12 +10,12 @@ from datetime import datetime
 from uuid import UUID
 
 from warrener_contracts.codec import DecodeFailure
+from warrener_contracts.decode_failures import format_reason_counts
 from warrener_contracts.events import JobRequested, Reason
 from warrener_contracts.inbox import decode_all
-from warrener_contracts.messages import Message, to_supervisor, batch_parked
+from warrener_contracts.messages import Message, batch_parked, to_supervisor
 from warrener_contracts.states import JobState
 from warrener_contracts.topology import DISPATCH, MAX_BODY, MAX_EVENTS
-from warrener_contracts.decode_failures import format_reason_counts
 from warrener_runtime.bus.port import Bus, Delivery, Subscription
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
@@ -24,17 +24,17 @@ from warrener_scheduler import replies
 from warrener_scheduler.admission import Accepted, AdmissionDecision, Rejected, decide, job_id_for
 from warrener_scheduler.announcements import AnnouncementHandler
 from warrener_scheduler.arguments import find_argument_error
-from warrener_scheduler.redrive_runner import RedriveRunner
-from warrener_scheduler.schedules.commands import ScheduleCommandHandler
-from warrener_scheduler.schedules.tick_messages import schedule_from_source
+from warrener_scheduler.breaker_cache import BreakerCache
+from warrener_scheduler.cancelled_trees import cancel_messages, find_cancelled
 from warrener_scheduler.congestion import CongestedQueues
 from warrener_scheduler.dispatch_messages import dispatch_message
-from warrener_scheduler.cancelled_trees import cancel_messages, find_cancelled
-from warrener_scheduler.breaker_cache import BreakerCache
-from warrener_scheduler.request_batch import JobRequest, parse_batch
-from warrener_scheduler.job_types import JobTypeCache, CachedJobType
-from warrener_scheduler.publishing import publish
 from warrener_scheduler.duplicates import Duplicate, classify_duplicate
+from warrener_scheduler.job_types import CachedJobType, JobTypeCache
+from warrener_scheduler.publishing import publish
+from warrener_scheduler.redrive_runner import RedriveRunner
+from warrener_scheduler.request_batch import JobRequest, parse_batch
+from warrener_scheduler.schedules.commands import ScheduleCommandHandler
+from warrener_scheduler.schedules.tick_messages import schedule_from_source
 from warrener_store.port import Inserted, StoreRefused
 from warrener_store.rows import JobRow
 from warrener_store.store import Store
@@ -141,7 +141,9 @@ class RequestConsumer:
         here."""
         event = request.event
         parent = TraceContext(event.traceparent, event.tracestate) if event.traceparent else None
-        context = self._record_span(event, parent) if self._telemetry.records(parent) else parent or NO_CONTEXT
+        context = (
+            self._record_span(event, parent) if self._telemetry.records(parent) else parent or NO_CONTEXT
+        )
         if context == (event.traceparent, event.tracestate):
             return request  # as without telemetry: an event is not copied for nothing
         return JobRequest(event.model_copy(update=context._asdict()), request.received)
@@ -187,7 +189,9 @@ class RequestConsumer:
         except StoreRefused as error:
             return Rejected(Reason.BAD_FIELDS, f"the store refuses it: {error}")
 
-    async def _release_schedules(self, requests: Sequence[JobRequested], outcomes: Sequence[AdmissionResult]) -> None:
+    async def _release_schedules(
+        self, requests: Sequence[JobRequested], outcomes: Sequence[AdmissionResult]
+    ) -> None:
         """A schedule does not wait for the end of a job that there will never be."""
         rejected = [
             (schedule, job_id_for(event))
@@ -229,7 +233,9 @@ def _decide(event: JobRequested, known: CachedJobType | None, now: datetime) -> 
         return Rejected(Reason.IMPOSSIBLE, f"the scheduler failed at it: {type(error).__name__}: {error}")
 
 
-def _resolve(event: JobRequested, found: Inserted | Rejected, earlier: Mapping[UUID, JobRow]) -> AdmissionResult:
+def _resolve(
+    event: JobRequested, found: Inserted | Rejected, earlier: Mapping[UUID, JobRow]
+) -> AdmissionResult:
     """A request that would be rejected today may be the repeat of one that was accepted before the job type
     changed or went: then that job stands."""
     if isinstance(found, Inserted):
@@ -244,7 +250,9 @@ def _row(outcome: AdmissionResult) -> JobRow | None:
     return outcome if isinstance(outcome, JobRow) else None
 
 
-def _outgoing_messages(request: JobRequest, outcome: AdmissionResult, finished: Mapping[UUID, JobRow], now: datetime) -> list[Message]:
+def _outgoing_messages(
+    request: JobRequest, outcome: AdmissionResult, finished: Mapping[UUID, JobRow], now: datetime
+) -> list[Message]:
     event = request.event
     match outcome:
         case JobRow() as row:

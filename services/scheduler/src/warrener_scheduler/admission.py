@@ -34,7 +34,9 @@ def job_id_for(event: JobRequested) -> UUID:
     return job_id_of(event.source, event.id)
 
 
-def decide(event: JobRequested, job_type: JobTypeRow | None, problem: str | None, now: datetime) -> AdmissionDecision:
+def decide(
+    event: JobRequested, job_type: JobTypeRow | None, problem: str | None, now: datetime
+) -> AdmissionDecision:
     """Accept or reject `event`, given its job type as announced and what is wrong with its arguments.
 
     The row hangs under the trace context of the event as it is handed in.

@@ -7,8 +7,8 @@ from warrener_contracts.events import AgentAnnounced, JobTypeDeclaration
 from warrener_runtime.bus.port import Bus
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
-from warrener_scheduler.schedules.code_schedules import CodeSchedules
 from warrener_scheduler.publishing import declare_queues
+from warrener_scheduler.schedules.code_schedules import CodeSchedules
 from warrener_store.port import StateStore
 from warrener_store.rows import JobTypeRow
 
@@ -36,7 +36,9 @@ class AnnouncementHandler:
             "Agents announced what they can run.",
             action="announce.kept",
             agents=[event.data.agent_id for event in events],
-            job_types=sorted({declared_type.name for event in events for declared_type in event.data.job_types}),
+            job_types=sorted(
+                {declared_type.name for event in events for declared_type in event.data.job_types}
+            ),
         )
 
 

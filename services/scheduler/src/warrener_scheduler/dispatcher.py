@@ -12,9 +12,9 @@ from warrener_contracts.states import JobState
 from warrener_runtime.bus.port import Bus
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
+from warrener_scheduler.breaker_cache import BreakerCache
 from warrener_scheduler.congestion import CongestedQueues
 from warrener_scheduler.dispatch_messages import dispatch_message
-from warrener_scheduler.breaker_cache import BreakerCache
 from warrener_scheduler.publishing import publish
 from warrener_store.breaker_gate import RECHECK_INTERVAL
 from warrener_store.port import Save, StateStore
@@ -59,9 +59,13 @@ class Dispatcher:
         opened = [row for row in applied if not self._congestion.is_closed(row.queue, now)]
         refused = await publish(self._bus, [dispatch_message(row, now) for row in opened], self._clock)
         unpublished = {job_id for job_id, _ in refused}
-        confirmed = [mark_dispatched(row, self._clock.now()) for row in opened if row.job_id not in unpublished]
+        confirmed = [
+            mark_dispatched(row, self._clock.now()) for row in opened if row.job_id not in unpublished
+        ]
         await self._save(confirmed)
-        await self._congestion.record_refusals(refused, [*confirmed, *(row for row in opened if row.job_id in unpublished)])
+        await self._congestion.record_refusals(
+            refused, [*confirmed, *(row for row in opened if row.job_id in unpublished)]
+        )
         if applied:
             _log.info("Jobs that waited were dispatched.", action="dispatch.done", jobs=len(applied))
         return len(claimed)

@@ -53,7 +53,9 @@ class JobTypeCache:
     async def refresh(self) -> None:
         """Read those anew that were asked for lately: the first request after a pause waits for none."""
         now = self._clock.monotonic()
-        self._last_used_at = {name: at for name, at in self._last_used_at.items() if now - at < _REFRESH_WINDOW}
+        self._last_used_at = {
+            name: at for name, at in self._last_used_at.items() if now - at < _REFRESH_WINDOW
+        }
         if not self._last_used_at:
             return
         generation = self._generation

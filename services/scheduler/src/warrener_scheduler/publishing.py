@@ -32,7 +32,9 @@ async def publish(bus: Bus, messages: Iterable[Message], clock: Clock) -> list[t
         again = await publish_or_defer(bus, retried, clock=clock, may_defer=_may_leave)
         left = [*stray.deferred, *again]
     dispatches = (message for message in left if message.exchange == DISPATCH)
-    return [each for message in dispatches for each in dispatched_attempts(message.body, message.content_type)]
+    return [
+        each for message in dispatches for each in dispatched_attempts(message.body, message.content_type)
+    ]
 
 
 async def declare_queues(bus: Bus, queues: Iterable[str]) -> None:

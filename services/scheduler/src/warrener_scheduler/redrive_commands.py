@@ -6,15 +6,21 @@ from typing import Any
 from uuid import UUID
 
 from warrener_contracts.events import (
-    RedriveChangeRequested,
-    RedriveChangeRequestedData,
     DeadLetterSelection,
     Event,
     JobDropRequested,
     JobRedriveRequested,
+    RedriveChangeRequested,
+    RedriveChangeRequestedData,
 )
 from warrener_contracts.identity import job_id_of
-from warrener_store.dead_letters import CampaignKind, CampaignRow, CampaignState, JournalEntry, DeadLetterFilter
+from warrener_store.dead_letters import (
+    CampaignKind,
+    CampaignRow,
+    CampaignState,
+    DeadLetterFilter,
+    JournalEntry,
+)
 
 StartCommand = JobRedriveRequested | JobDropRequested
 RedriveCommand = StartCommand | RedriveChangeRequested
@@ -61,7 +67,9 @@ def apply_change(row: CampaignRow, event: RedriveChangeRequested, now: datetime)
         why = _with_reason(f"stopped by {data.by}", data.reason)
         return with_journal_entry(_due_now(row, now, state=CampaignState.STOPPED, why=why), entry)
     state = _initial_state(row.kind, row.told.get("canary", 0))
-    return with_journal_entry(_due_now(row, now, state=state, why="", since=dict(row.counts), began_at=now), entry)
+    return with_journal_entry(
+        _due_now(row, now, state=state, why="", since=dict(row.counts), began_at=now), entry
+    )
 
 
 def with_journal_entry(row: CampaignRow, entry: JournalEntry) -> CampaignRow:

@@ -13,7 +13,7 @@ from warrener_scheduler.admission import Rejected, decide
 from warrener_scheduler.arguments import find_argument_error
 from warrener_scheduler.job_types import CachedJobType
 from warrener_store.dead_letters import DeadLetterTransition, SuccessfulRequest
-from warrener_store.rows import DeadLetter, JobRow, DeadLetterState
+from warrener_store.rows import DeadLetter, DeadLetterState, JobRow
 
 
 def build_request(
@@ -68,7 +68,9 @@ def refusal_reason(event: JobRequested, known: CachedJobType | None, now: dateti
     return f"expected a request of at most {MAX_BODY:,} bytes, got {size:,}" if size > MAX_BODY else None
 
 
-def find_later_success(dead_letter: DeadLetter, dead: JobRow, found: Iterable[SuccessfulRequest]) -> UUID | None:
+def find_later_success(
+    dead_letter: DeadLetter, dead: JobRow, found: Iterable[SuccessfulRequest]
+) -> UUID | None:
     """A job of the same request that was accepted after this one had died, and has succeeded."""
     return next(
         (
@@ -94,7 +96,12 @@ def refuse(dead_letter: DeadLetter, campaign_id: UUID, why: str) -> DeadLetterTr
 
 def mark_already_succeeded(dead_letter: DeadLetter, campaign_id: UUID, by: UUID) -> DeadLetterTransition:
     """It need not be asked for."""
-    return _move(dead_letter, DeadLetterState.ALREADY_SUCCEEDED, campaign_id, f"the same request has succeeded as job {by}")
+    return _move(
+        dead_letter,
+        DeadLetterState.ALREADY_SUCCEEDED,
+        campaign_id,
+        f"the same request has succeeded as job {by}",
+    )
 
 
 def drop(dead_letter: DeadLetter, campaign_id: UUID, by: str, reason: str) -> DeadLetterTransition:
@@ -104,7 +111,9 @@ def drop(dead_letter: DeadLetter, campaign_id: UUID, by: str, reason: str) -> De
 
 def release(dead_letter: DeadLetter) -> DeadLetterTransition:
     """It was taken, and is free again: its campaign has stopped."""
-    return DeadLetterTransition(dead_letter.state, replace(dead_letter, state=DeadLetterState.OPEN, campaign_id=None))
+    return DeadLetterTransition(
+        dead_letter.state, replace(dead_letter, state=DeadLetterState.OPEN, campaign_id=None)
+    )
 
 
 def mark_requested(dead_letter: DeadLetter, now: datetime) -> DeadLetterTransition:
@@ -121,5 +130,9 @@ def mark_requested(dead_letter: DeadLetter, now: datetime) -> DeadLetterTransiti
     return DeadLetterTransition(dead_letter.state, changed)
 
 
-def _move(dead_letter: DeadLetter, state: DeadLetterState, campaign_id: UUID, note: str | None) -> DeadLetterTransition:
-    return DeadLetterTransition(dead_letter.state, replace(dead_letter, state=state, campaign_id=campaign_id, note=note))
+def _move(
+    dead_letter: DeadLetter, state: DeadLetterState, campaign_id: UUID, note: str | None
+) -> DeadLetterTransition:
+    return DeadLetterTransition(
+        dead_letter.state, replace(dead_letter, state=state, campaign_id=campaign_id, note=note)
+    )

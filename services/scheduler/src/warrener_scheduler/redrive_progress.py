@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 from warrener_contracts.events import JobRedriveRequestedData
 from warrener_contracts.states import JobState
-from warrener_store.dead_letters import CampaignRow, CampaignState, RedriveOutcome, DeadLetterTransition
+from warrener_store.dead_letters import CampaignRow, CampaignState, DeadLetterTransition, RedriveOutcome
 from warrener_store.rows import DeadLetterState
 
 PAGE_SIZE = 500
@@ -48,7 +48,9 @@ def plan_next_step(
     if exhausted:
         return RedrivePlan(row.state, wait=_poll_interval(row, now))
     some = min(PAGE_SIZE, max(1, round(options.rate)))
-    return RedrivePlan(row.state, request_count=some, wait=timedelta(seconds=min(some / options.rate, _MAX_WAIT_SECONDS)))
+    return RedrivePlan(
+        row.state, request_count=some, wait=timedelta(seconds=min(some / options.rate, _MAX_WAIT_SECONDS))
+    )
 
 
 def _plan_canary(
@@ -56,7 +58,9 @@ def _plan_canary(
 ) -> RedrivePlan:
     requested = total_requested(counts) - total_requested(row.since)
     if requested < options.canary and not exhausted:
-        return RedrivePlan(row.state, request_count=min(options.canary - requested, PAGE_SIZE), wait=_MIN_POLL_INTERVAL)
+        return RedrivePlan(
+            row.state, request_count=min(options.canary - requested, PAGE_SIZE), wait=_MIN_POLL_INTERVAL
+        )
     if counts.get("asked"):
         return RedrivePlan(row.state, wait=_poll_interval(row, now))
     return RedrivePlan(CampaignState.ROLLING, why=f"the canary of {requested} has passed", wait=timedelta(0))

@@ -11,26 +11,40 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from warrener_contracts.codec import DecodedEvent
-from warrener_contracts.events import RedriveChangeRequested, JobRedriveRequestedData, JobRequested, Reason
+from warrener_contracts.events import JobRedriveRequestedData, JobRequested, Reason, RedriveChangeRequested
 from warrener_contracts.messages import Message, build_message
 from warrener_runtime.bus.port import Bus
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
 from warrener_scheduler import redrive_decisions
-from warrener_scheduler.replies import parked_event
-from warrener_scheduler.redrive_progress import PAGE_SIZE, RedrivePlan, apply_moves, plan_next_step, remaining_capacity, resolve_outcome
-from warrener_scheduler.redrive_commands import RedriveCommand, new_campaign, apply_change, with_journal_entry, dead_letter_filter, target_campaign_id
 from warrener_scheduler.dispatch_messages import SOURCE
 from warrener_scheduler.job_types import JobTypeCache
 from warrener_scheduler.publishing import publish
+from warrener_scheduler.redrive_commands import (
+    RedriveCommand,
+    apply_change,
+    dead_letter_filter,
+    new_campaign,
+    target_campaign_id,
+    with_journal_entry,
+)
+from warrener_scheduler.redrive_progress import (
+    PAGE_SIZE,
+    RedrivePlan,
+    apply_moves,
+    plan_next_step,
+    remaining_capacity,
+    resolve_outcome,
+)
+from warrener_scheduler.replies import parked_event
 from warrener_store.dead_letters import (
     CampaignKind,
     CampaignRow,
     CampaignState,
-    RedriveOutcome,
-    JournalEntry,
     DeadLetterFilter,
     DeadLetterTransition,
+    JournalEntry,
+    RedriveOutcome,
 )
 from warrener_store.port import StateStore
 from warrener_store.rows import DeadLetter, DeadLetterState
@@ -38,7 +52,9 @@ from warrener_store.rows import DeadLetter, DeadLetterState
 _log = get_logger("campaigns")
 
 _CLAIM_DURATION = timedelta(seconds=20)
-_UNACCEPTED_AFTER = timedelta(seconds=30)  # a request that no scheduler has accepted by then is published again
+_UNACCEPTED_AFTER = timedelta(
+    seconds=30
+)  # a request that no scheduler has accepted by then is published again
 _CLAIM_LIMIT = 10
 _MAX_CHANGE_ATTEMPTS = 20
 
@@ -73,7 +89,9 @@ class RedriveRunner:
             row = apply_change(rows[0], event, self._clock.now())
             if row is None or await self._dead_letters.save_campaign(row):
                 return True
-        raise TimeoutError(f"expected to change campaign {target_campaign_id(event)}, its steps were faster each time")
+        raise TimeoutError(
+            f"expected to change campaign {target_campaign_id(event)}, its steps were faster each time"
+        )
 
     async def run_once(self) -> None:
         """One step of each campaign that is due, and another where it can go on at once."""
@@ -132,7 +150,11 @@ class RedriveRunner:
             await publish(self._bus, [*requests, *more], self._clock)
 
     async def _republish_unaccepted(
-        self, row: CampaignRow, options: JobRedriveRequestedData, heirs: Sequence[RedriveOutcome], now: datetime
+        self,
+        row: CampaignRow,
+        options: JobRedriveRequestedData,
+        heirs: Sequence[RedriveOutcome],
+        now: datetime,
     ) -> tuple[list[DeadLetterTransition], list[Message]]:
         """Requests of which no scheduler has heard: the word of them was lost, or they are refused by now."""
         unaccepted = [heir.dead_letter for heir in heirs if heir.state is None]
@@ -147,14 +169,24 @@ class RedriveRunner:
         return [*refused, *moves], requests
 
     async def _build_requests(
-        self, row: CampaignRow, options: JobRedriveRequestedData, dead_letters: Sequence[DeadLetter], now: datetime
+        self,
+        row: CampaignRow,
+        options: JobRedriveRequestedData,
+        dead_letters: Sequence[DeadLetter],
+        now: datetime,
     ) -> tuple[list[DeadLetterTransition], list[Message]]:
         if not dead_letters:
             return [], []
         dead = await self._store.jobs_by_id([dead_letter.job_id for dead_letter in dead_letters])
-        moves = [redrive_decisions.mark_requested(dead_letter, now) for dead_letter in dead_letters if dead_letter.job_id in dead]
+        moves = [
+            redrive_decisions.mark_requested(dead_letter, now)
+            for dead_letter in dead_letters
+            if dead_letter.job_id in dead
+        ]
         requests = [
-            redrive_decisions.build_request(move.dead_letter, dead[move.dead_letter.job_id], options, row.campaign_id, now)
+            redrive_decisions.build_request(
+                move.dead_letter, dead[move.dead_letter.job_id], options, row.campaign_id, now
+            )
             for move in moves
         ]
         return moves, [build_message(request) for request in requests]
@@ -195,7 +227,9 @@ class RedriveRunner:
             []
             if options.even_if_succeeded
             else await self._dead_letters.succeeded_since(
-                {job.fingerprint for job in dead.values()}, types, min(dead_letter.died_at for dead_letter in dead_letters)
+                {job.fingerprint for job in dead.values()},
+                types,
+                min(dead_letter.died_at for dead_letter in dead_letters),
             )
         )
         moves: list[DeadLetterTransition] = []
@@ -204,7 +238,9 @@ class RedriveRunner:
             if other := redrive_decisions.find_later_success(dead_letter, job, found):
                 moves.append(redrive_decisions.mark_already_succeeded(dead_letter, row.campaign_id, other))
                 continue
-            request: JobRequested = redrive_decisions.build_request(dead_letter, job, options, row.campaign_id, now)
+            request: JobRequested = redrive_decisions.build_request(
+                dead_letter, job, options, row.campaign_id, now
+            )
             why = redrive_decisions.refusal_reason(request, known.get(job.job_type), now)
             moves.append(
                 redrive_decisions.claim(dead_letter, row.campaign_id)
@@ -219,9 +255,14 @@ class RedriveRunner:
         now = self._clock.now()
         stopped = row.state is CampaignState.STOPPED
         page = [] if stopped else await self._load_page(row, limit=PAGE_SIZE)
-        moves = [redrive_decisions.drop(dead_letter, row.campaign_id, row.asked_by, row.reason) for dead_letter in page]
+        moves = [
+            redrive_decisions.drop(dead_letter, row.campaign_id, row.asked_by, row.reason)
+            for dead_letter in page
+        ]
         plan = RedrivePlan(CampaignState.DONE) if not page else RedrivePlan(row.state, wait=timedelta(0))
-        await self._save(row, RedrivePlan(row.state) if stopped else plan, moves, now, await self._count_states(row))
+        await self._save(
+            row, RedrivePlan(row.state) if stopped else plan, moves, now, await self._count_states(row)
+        )
 
     # -- keeping ------------------------------------------------------------------------------------------
 
@@ -231,11 +272,16 @@ class RedriveRunner:
         if limit < 1:
             return []
         not_by = None if row.kind is CampaignKind.DRY_RUN else row.campaign_id
-        return await self._dead_letters.list_dead_letters(dead_letter_filter(row, limit=limit, after=after, not_by=not_by))
+        return await self._dead_letters.list_dead_letters(
+            dead_letter_filter(row, limit=limit, after=after, not_by=not_by)
+        )
 
     async def _count_states(self, row: CampaignRow) -> Mapping[str, int]:
         which = DeadLetterFilter(states=(), campaign_id=row.campaign_id)
-        return {state.value: count for state, count in (await self._dead_letters.count_dead_letters(which)).items()}
+        return {
+            state.value: count
+            for state, count in (await self._dead_letters.count_dead_letters(which)).items()
+        }
 
     async def _save(
         self,
@@ -269,7 +315,9 @@ class RedriveRunner:
 def _plan_after_assessment(row: CampaignRow, judged: Sequence[DeadLetterTransition]) -> RedrivePlan:
     """Go on, unless nothing of the first page is as the job type wants it."""
     first = judged[0].dead_letter
-    if row.state is CampaignState.CANARY and all(move.dead_letter.state is DeadLetterState.REFUSED for move in judged):
+    if row.state is CampaignState.CANARY and all(
+        move.dead_letter.state is DeadLetterState.REFUSED for move in judged
+    ):
         why = f"all of the first {len(judged)} were refused; {first.job_id}: {first.note}"
         return RedrivePlan(CampaignState.STOPPED, why=why, wait=timedelta(0))
     return RedrivePlan(row.state, wait=timedelta(0))

@@ -77,7 +77,9 @@ def rejection(event: JobRequested, received: DecodedEvent, why: Rejected, now: d
     return [*_reply_messages(reply, event.data.reply_to), parked_event(received, why.reason, why.detail)]
 
 
-def schedule_rejection(event: Event[Any], received: DecodedEvent, detail: str, now: datetime) -> list[Message]:
+def schedule_rejection(
+    event: Event[Any], received: DecodedEvent, detail: str, now: datetime
+) -> list[Message]:
     """The same for what is asked of a schedule."""
     reply = JobRejected(
         id=str(

@@ -8,19 +8,19 @@ from warrener_contracts.codec import DecodedEvent, DecodeFailure
 from warrener_contracts.events import (
     AgentAnnounced,
     BreakerSetRequested,
-    RedriveChangeRequested,
     Event,
     JobCancelRequested,
     JobDropRequested,
     JobRedriveRequested,
     JobRequested,
     Reason,
+    RedriveChangeRequested,
 )
 from warrener_contracts.messages import Message
 from warrener_runtime.bus.port import Delivery
-from warrener_scheduler.replies import parked_event
 from warrener_scheduler.redrive_commands import RedriveCommand
-from warrener_scheduler.schedules.commands import ScheduleEvent, ScheduleCommand
+from warrener_scheduler.replies import parked_event
+from warrener_scheduler.schedules.commands import ScheduleCommand, ScheduleEvent
 
 
 class JobRequest(NamedTuple):
@@ -39,7 +39,9 @@ class RequestBatch:
     cancels: list[JobCancelRequested] = field(default_factory=list[JobCancelRequested])
     forwarded: list[Event[Any]] = field(default_factory=list[Event[Any]])  # to the supervisor
     announcements: list[AgentAnnounced] = field(default_factory=list[AgentAnnounced])
-    redrive_commands: list[tuple[RedriveCommand, DecodedEvent]] = field(default_factory=list[tuple[RedriveCommand, DecodedEvent]])
+    redrive_commands: list[tuple[RedriveCommand, DecodedEvent]] = field(
+        default_factory=list[tuple[RedriveCommand, DecodedEvent]]
+    )
     unreadable: list[DecodeFailure] = field(default_factory=list[DecodeFailure])
     misrouted: list[Message] = field(default_factory=list[Message])
 

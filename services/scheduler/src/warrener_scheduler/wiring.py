@@ -14,25 +14,25 @@ from warrener_runtime.settings import SettingsError
 from warrener_runtime.telemetry import Telemetry
 from warrener_scheduler.accept import RequestConsumer
 from warrener_scheduler.announcements import AnnouncementHandler
-from warrener_scheduler.redrive_runner import RedriveRunner
-from warrener_scheduler.schedules.code_schedules import CodeSchedules
-from warrener_scheduler.schedules.commands import ScheduleCommandHandler
-from warrener_scheduler.schedules.writer import ScheduleWriter
-from warrener_scheduler.schedules.ticker import Ticker, TickerLoop
-from warrener_scheduler.schedules.tick_pruner import TickPruner
+from warrener_scheduler.breaker_cache import BreakerCache
 from warrener_scheduler.congestion import CongestedQueues
 from warrener_scheduler.dispatcher import Dispatcher
-from warrener_scheduler.breaker_cache import BreakerCache
 from warrener_scheduler.idempotency import IdempotencyWindow
 from warrener_scheduler.job_types import REFRESH_INTERVAL, JobTypeCache
+from warrener_scheduler.redrive_runner import RedriveRunner
 from warrener_scheduler.retention.pruner import Pruner
+from warrener_scheduler.schedules.code_schedules import CodeSchedules
+from warrener_scheduler.schedules.commands import ScheduleCommandHandler
+from warrener_scheduler.schedules.tick_pruner import TickPruner
+from warrener_scheduler.schedules.ticker import Ticker, TickerLoop
+from warrener_scheduler.schedules.writer import ScheduleWriter
 from warrener_scheduler.settings import SchedulerSettings
 from warrener_scheduler.triggers.bindings import TriggerBindings
 from warrener_scheduler.triggers.consumer import TriggerConsumer
 from warrener_store import StateStore, Store, StoreError, StoreNotMigrated, StoreUnavailable, open_store
+from warrener_store.connection_retry import connect_with_retry
 from warrener_store.crashed_readers import StoredTries
 from warrener_store.installation import require_installation
-from warrener_store.connection_retry import connect_with_retry
 
 NAME = "warrener-scheduler"
 _REDRIVE_INTERVAL = 0.5  # seconds between looks at the campaigns over dead letters
@@ -74,7 +74,11 @@ def assemble(  # noqa: PLR0917 - the same six for every service
     trigger_consumer = TriggerConsumer(bus, store, clock, ticker.wake, max_events=settings.batch_limit)
     dispatcher = Dispatcher(bus, store, clock, breaker_cache=breaker_cache, congestion=congestion)
     pruner = Pruner(
-        store, clock, settings, holder=entropy.new_id_text(), tick_pruner=tick_pruner_for(store, clock, settings)
+        store,
+        clock,
+        settings,
+        holder=entropy.new_id_text(),
+        tick_pruner=tick_pruner_for(store, clock, settings),
     )
     interval = settings.scheduler_prune_interval
     tries = StoredTries(store, clock.now)

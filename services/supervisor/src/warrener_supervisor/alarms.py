@@ -9,8 +9,8 @@ from warrener_contracts.events import AgentLost, AgentLostData, ServiceUnrespons
 from warrener_contracts.topology import REQUESTS_QUEUE, TRIGGERS_QUEUE, dispatch_queue
 from warrener_runtime.bus.port import QueueStats
 from warrener_store.rows import AgentRow
-from warrener_supervisor.timings import Timings
 from warrener_supervisor.source import SOURCE
+from warrener_supervisor.timings import Timings
 
 Consumers = Literal["scheduler", "agent"]
 
@@ -57,10 +57,14 @@ class AlarmDetector:
         self._lost = set(silent)
         return [_lost(agent, now) for agent in fresh]
 
-    def unresponsive(self, backlogs: Mapping[MonitoredQueue, QueueStats], now: datetime) -> list[ServiceUnresponsive]:
+    def unresponsive(
+        self, backlogs: Mapping[MonitoredQueue, QueueStats], now: datetime
+    ) -> list[ServiceUnresponsive]:
         """The queues in which messages have waited for long, and nobody has consumed them."""
         waiting = {
-            monitored: found.waiting for monitored, found in backlogs.items() if found.waiting and not found.consumers
+            monitored: found.waiting
+            for monitored, found in backlogs.items()
+            if found.waiting and not found.consumers
         }
         queues = {monitored.queue for monitored in waiting}
         self._unconsumed = {queue: self._unconsumed.get(queue, now) for queue in queues}
@@ -68,10 +72,14 @@ class AlarmDetector:
         fresh = [
             (monitored, count)
             for monitored, count in waiting.items()
-            if monitored.queue not in self._unresponsive and now - self._unconsumed[monitored.queue] >= self._timings.no_consumer_timeout
+            if monitored.queue not in self._unresponsive
+            and now - self._unconsumed[monitored.queue] >= self._timings.no_consumer_timeout
         ]
         self._unresponsive |= {monitored.queue for monitored, _ in fresh}
-        return [_unresponsive(monitored, count, self._unconsumed[monitored.queue], now) for monitored, count in fresh]
+        return [
+            _unresponsive(monitored, count, self._unconsumed[monitored.queue], now)
+            for monitored, count in fresh
+        ]
 
 
 def _lost(agent: AgentRow, now: datetime) -> AgentLost:
@@ -91,11 +99,15 @@ def _lost(agent: AgentRow, now: datetime) -> AgentLost:
     )
 
 
-def _unresponsive(monitored: MonitoredQueue, waiting: int, since: datetime, now: datetime) -> ServiceUnresponsive:
+def _unresponsive(
+    monitored: MonitoredQueue, waiting: int, since: datetime, now: datetime
+) -> ServiceUnresponsive:
     return ServiceUnresponsive(
         id=f"{monitored.queue}:deaf:{since.isoformat()}",
         source=SOURCE,
         time=now,
         subject=monitored.queue,
-        data=ServiceUnresponsiveData(service=monitored.service, queue=monitored.queue, waiting=waiting, since=since),
+        data=ServiceUnresponsiveData(
+            service=monitored.service, queue=monitored.queue, waiting=waiting, since=since
+        ),
     )

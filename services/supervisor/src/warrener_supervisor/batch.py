@@ -9,9 +9,9 @@ from warrener_contracts.events import Event
 from warrener_store.job_row import evolve
 from warrener_store.port import Save
 from warrener_store.rows import JobRow
-from warrener_supervisor.judgement import judge
 from warrener_supervisor.context import JudgeContext
-from warrener_supervisor.verdicts import NoChange, JobTransition, ParkDecision, JudgeDecision, Notification
+from warrener_supervisor.judgement import judge
+from warrener_supervisor.verdicts import JobTransition, JudgeDecision, NoChange, Notification, ParkDecision
 
 
 class JudgedEvent(NamedTuple):
@@ -32,7 +32,9 @@ class JobBatch:
 
     row: JobRow
     saves: list[Save] = field(default_factory=list[Save])
-    decisions: list[tuple[JudgedEvent, JudgeDecision]] = field(default_factory=list[tuple[JudgedEvent, JudgeDecision]])
+    decisions: list[tuple[JudgedEvent, JudgeDecision]] = field(
+        default_factory=list[tuple[JudgedEvent, JudgeDecision]]
+    )
     notifications: set[Notification] = field(default_factory=set[Notification])
     answers: list[str] = field(default_factory=list[str])
 

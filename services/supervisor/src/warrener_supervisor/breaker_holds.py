@@ -21,7 +21,11 @@ def recheck_at(row: JobRow, due_at: datetime, context: JudgeContext) -> datetime
     """
     if context.holding.find_blocking(row.job_type, row.policy) is not None:
         return due_at if due_at > context.now else context.now + RECHECK_INTERVAL
-    return due_at if due_at - context.now > context.timings.max_queue_delay else due_at + context.timings.ladder_grace
+    return (
+        due_at
+        if due_at - context.now > context.timings.max_queue_delay
+        else due_at + context.timings.ladder_grace
+    )
 
 
 def is_stored_only(row: JobRow, now: datetime, timings: Timings) -> bool:
@@ -30,7 +34,9 @@ def is_stored_only(row: JobRow, now: datetime, timings: Timings) -> bool:
         return False
     if row.due_at - now > timings.max_queue_delay:
         return True
-    return row.state is JobState.RETRYING and not row.due_at < row.wake_at <= row.due_at + timings.ladder_grace
+    return (
+        row.state is JobState.RETRYING and not row.due_at < row.wake_at <= row.due_at + timings.ladder_grace
+    )
 
 
 def breaker_to_blame(row: JobRow, error: ErrorInfo | None, context: JudgeContext) -> BreakerRow | None:

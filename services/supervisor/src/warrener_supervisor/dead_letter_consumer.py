@@ -12,8 +12,13 @@ from warrener_runtime.logs import get_logger
 from warrener_runtime.publishing import publish_all
 from warrener_store.port import StateStore
 from warrener_supervisor import effects
+from warrener_supervisor.dead_letter_parser import (
+    GivenUp,
+    given_up_dispatches,
+    judge_given_up,
+    to_parked_message,
+)
 from warrener_supervisor.misrouted import find_missing_queue, rebuild_message
-from warrener_supervisor.dead_letter_parser import GivenUp, to_parked_message, given_up_dispatches, judge_given_up
 
 _log = get_logger("bury")
 
@@ -57,7 +62,11 @@ class DeadLetterConsumer:
         job's row has all that the message said."""
         now = self._clock.now()
         found = [given_up_dispatches(delivery, self._max_events) for delivery in deliveries]
-        parked = [to_parked_message(delivery, now) for delivery, of in zip(deliveries, found, strict=True) if of is None]
+        parked = [
+            to_parked_message(delivery, now)
+            for delivery, of in zip(deliveries, found, strict=True)
+            if of is None
+        ]
         if given_up := [one for of in found if of is not None for one in of]:
             await self._judge(given_up, now)
         if not parked:

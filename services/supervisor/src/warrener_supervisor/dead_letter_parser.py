@@ -8,7 +8,15 @@ from uuid import uuid5
 from warrener_contracts.codec import DecodeFailure, decode
 from warrener_contracts.events import AttemptDispatched, AttemptLost, AttemptLostData, Reason
 from warrener_contracts.identity import job_id_of
-from warrener_contracts.messages import ORIGINAL_EXCHANGE, ORIGINAL_MESSAGE_ID, ORIGINAL_ROUTING_KEY, Message, delayed_by, truncate_parked, build_message
+from warrener_contracts.messages import (
+    ORIGINAL_EXCHANGE,
+    ORIGINAL_MESSAGE_ID,
+    ORIGINAL_ROUTING_KEY,
+    Message,
+    build_message,
+    delayed_by,
+    truncate_parked,
+)
 from warrener_contracts.topology import DELAY_LEVELS
 from warrener_runtime.bus.port import Delivery
 from warrener_store.parked import ParkedMessage

@@ -38,7 +38,9 @@ async def publish(bus: Bus, messages: Iterable[Message], clock: Clock) -> list[t
         again = await publish_or_defer(bus, homeless, clock=clock, may_defer=_may_leave)
         left = [*stray.deferred, *again]
     dispatches = (message for message in left if message.exchange != EVENTS)
-    return [each for message in dispatches for each in dispatched_attempts(message.body, message.content_type)]
+    return [
+        each for message in dispatches for each in dispatched_attempts(message.body, message.content_type)
+    ]
 
 
 async def keep_unpublished(store: StateStore, refused: Sequence[tuple[UUID, int]], clock: Clock) -> None:

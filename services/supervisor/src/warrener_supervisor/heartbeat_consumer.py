@@ -17,12 +17,18 @@ from warrener_store.job_row import evolve
 from warrener_store.port import Save, StateStore
 from warrener_store.rows import AgentRow, JobRow
 from warrener_supervisor import effects, poison
-from warrener_supervisor.batch import JudgedEvent, JobBatch, judge_all
-from warrener_supervisor.heartbeat_diff import HeartbeatLine, Discrepancy, HeartbeatTracker, matches_store, classify_discrepancy
+from warrener_supervisor.batch import JobBatch, JudgedEvent, judge_all
 from warrener_supervisor.context import JudgeContext
+from warrener_supervisor.heartbeat_diff import (
+    Discrepancy,
+    HeartbeatLine,
+    HeartbeatTracker,
+    classify_discrepancy,
+    matches_store,
+)
+from warrener_supervisor.notifications import cancel_message, superseded_message
 from warrener_supervisor.parking import parked_bytes, parked_event
 from warrener_supervisor.timings import Timings
-from warrener_supervisor.notifications import cancel_message, superseded_message
 
 _log = get_logger("presence")
 
@@ -101,7 +107,9 @@ class HeartbeatConsumer:
         await self._save(found, now)
         return [message for row, _, line, each in found for message in _stops(row, line, each, now)]
 
-    async def _save(self, found: Iterable[tuple[JobRow, str, HeartbeatLine, Discrepancy]], now: datetime) -> None:
+    async def _save(
+        self, found: Iterable[tuple[JobRow, str, HeartbeatLine, Discrepancy]], now: datetime
+    ) -> None:
         """Signs of life of what nobody has announced, and losses that were none. Of two agents the first
         counts; a save that comes too late is made up for by the next heartbeat."""
         conclusive = self._conclusive()
@@ -110,7 +118,9 @@ class HeartbeatConsumer:
             if row.job_id in batches:
                 continue
             if each.begun is not None:
-                batches[row.job_id] = judge_all(row, [JudgedEvent(each.begun, 0.0)], JudgeContext(now, self._timings))
+                batches[row.job_id] = judge_all(
+                    row, [JudgedEvent(each.begun, 0.0)], JudgeContext(now, self._timings)
+                )
             elif each.not_lost and conclusive:
                 spared = poison.revoke_loss(row, line.attempt, agent_id)
                 if spared is not None:

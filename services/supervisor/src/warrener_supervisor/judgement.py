@@ -6,14 +6,21 @@ from typing import Any
 
 from warrener_contracts import state_machine
 from warrener_contracts.events import Event, JobCancelRequested, Reason
-from warrener_contracts.state_machine import Fence, Signal, Effect, Transition
+from warrener_contracts.state_machine import Effect, Fence, Signal, Transition
 from warrener_contracts.states import JobState
 from warrener_store.rows import JobRow
-from warrener_supervisor import starts, outcomes, poison, timeouts, retries
+from warrener_supervisor import outcomes, poison, retries, starts, timeouts
 from warrener_supervisor.context import JudgeContext
-from warrener_supervisor.stale_events import stale_reason
 from warrener_supervisor.signals import attempt_of, fence_of, signal_of
-from warrener_supervisor.verdicts import NO_NOTIFICATIONS, NoChange, JobTransition, ParkDecision, JudgeDecision, Notification
+from warrener_supervisor.stale_events import stale_reason
+from warrener_supervisor.verdicts import (
+    NO_NOTIFICATIONS,
+    JobTransition,
+    JudgeDecision,
+    NoChange,
+    Notification,
+    ParkDecision,
+)
 
 
 def judge(row: JobRow, event: Event[Any], context: JudgeContext) -> JudgeDecision:
@@ -80,7 +87,9 @@ _NOTHING_WRONG = frozenset({Signal.RELEASED, Signal.SNOOZED})
 """After these another attempt is made, and the world is told of no retry."""
 
 
-def _repeated_notifications(row: JobRow, signal: Signal, where: Fence, event: Event[Any]) -> frozenset[Notification]:
+def _repeated_notifications(
+    row: JobRow, signal: Signal, where: Fence, event: Event[Any]
+) -> frozenset[Notification]:
     """What this event has brought about, if it has: whoever saved it may have died before saying so.
 
     Said twice does no harm: receivers tell repeats by the event's id, agents by the ledger.

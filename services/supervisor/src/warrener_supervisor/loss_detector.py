@@ -18,9 +18,9 @@ from warrener_runtime.logs import get_logger
 from warrener_store.port import StateStore
 from warrener_supervisor.heartbeat_coverage import HeartbeatCoverage
 from warrener_supervisor.heartbeat_diff import HeartbeatLine, HeartbeatTracker
-from warrener_supervisor.watchdog_events import lost_event
-from warrener_supervisor.timings import Timings
 from warrener_supervisor.source import SOURCE
+from warrener_supervisor.timings import Timings
+from warrener_supervisor.watchdog_events import lost_event
 
 _log = get_logger("losses")
 
@@ -92,8 +92,14 @@ class LossDetector:
             for agent_id, last in seen.items()
             if last is None or now - last >= self._timings.lease - self._timings.answer
         }
-        self._requested_at = {agent_id: requested_at for agent_id, requested_at in self._requested_at.items() if agent_id in quiet}
-        await self._request_heartbeats([agent_id for agent_id in quiet if agent_id not in self._requested_at], moment)
+        self._requested_at = {
+            agent_id: requested_at
+            for agent_id, requested_at in self._requested_at.items()
+            if agent_id in quiet
+        }
+        await self._request_heartbeats(
+            [agent_id for agent_id in quiet if agent_id not in self._requested_at], moment
+        )
         silent = {
             agent_id: last
             for agent_id, last in quiet.items()

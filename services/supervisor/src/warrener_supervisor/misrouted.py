@@ -4,10 +4,12 @@ is declared, and they are published again. Pure."""
 from collections.abc import Mapping
 
 from warrener_contracts.messages import Message
-from warrener_contracts.topology import DELAY, DELAY_QUEUES, DELAY_LEVELS, STATUS, STATUS_QUEUE, Queue
+from warrener_contracts.topology import DELAY, DELAY_LEVELS, DELAY_QUEUES, STATUS, STATUS_QUEUE, Queue
 from warrener_runtime.bus.port import Delivery
 
-_LEVELS: Mapping[str, Queue] = {level.name: queue for level, queue in zip(DELAY_LEVELS, DELAY_QUEUES, strict=True)}
+_LEVELS: Mapping[str, Queue] = {
+    level.name: queue for level, queue in zip(DELAY_LEVELS, DELAY_QUEUES, strict=True)
+}
 
 
 def find_missing_queue(delivery: Delivery) -> Queue | None:

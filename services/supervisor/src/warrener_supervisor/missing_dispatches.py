@@ -82,7 +82,10 @@ def find_missing(before: QueueSnapshot, now: QueueSnapshot) -> MissingDispatches
 
 def messages_needed(groups: Iterable[QueuedGroup]) -> tuple[int, int]:
     """Messages that the settled, and all, of these jobs need at least."""
-    counted = [(ceil(each.settled / _group_jobs_per_message(each)), ceil(each.jobs / _group_jobs_per_message(each))) for each in groups]
+    counted = [
+        (ceil(each.settled / _group_jobs_per_message(each)), ceil(each.jobs / _group_jobs_per_message(each)))
+        for each in groups
+    ]
     return sum(settled for settled, _ in counted), sum(jobs for _, jobs in counted)
 
 

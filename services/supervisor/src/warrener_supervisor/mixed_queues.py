@@ -6,8 +6,8 @@ from datetime import datetime
 from warrener_contracts.events import ErrorInfo
 from warrener_store.escalations import MIXED_QUEUE, RaisedIncident
 from warrener_store.rows import AttemptEnd, JobRow
-from warrener_supervisor.delays import count_uncharged
 from warrener_supervisor.batch import JobBatch
+from warrener_supervisor.delays import count_uncharged
 from warrener_supervisor.verdicts import JobTransition
 
 _LASTING = 3

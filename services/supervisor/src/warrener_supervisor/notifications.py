@@ -23,9 +23,9 @@ from warrener_contracts.states import JobState
 from warrener_runtime.telemetry import TraceContext
 from warrener_store.rows import JobRow
 from warrener_supervisor.breaker_holds import is_stored_only
-from warrener_supervisor.timings import Timings
 from warrener_supervisor.source import SOURCE
 from warrener_supervisor.successes import success_message
+from warrener_supervisor.timings import Timings
 from warrener_supervisor.verdicts import Notification
 
 

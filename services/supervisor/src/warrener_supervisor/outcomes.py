@@ -12,8 +12,8 @@ from warrener_store.job_row import evolve
 from warrener_store.last_attempt import VERDICT
 from warrener_store.rows import AttemptEnd, AttemptRow, DeadLetter, JobRow
 from warrener_store.watchers import merge_watchers
-from warrener_supervisor.fingerprint import fingerprint
 from warrener_supervisor.context import JudgeContext
+from warrener_supervisor.fingerprint import fingerprint
 from warrener_supervisor.verdicts import JobTransition, Notification
 
 
@@ -23,7 +23,9 @@ def on_succeeded(row: JobRow, event: AttemptSucceeded, context: JudgeContext) ->
     data = event.data
     notifications = notifications_for(JobState.SUCCEEDED, Signal.SUCCEEDED)
     if data.attempt < row.attempt and row.state is JobState.RUNNING:
-        notifications |= {Notification.CANCEL}  # the later attempt runs where the ledger of the earlier one is not known
+        notifications |= {
+            Notification.CANCEL
+        }  # the later attempt runs where the ledger of the earlier one is not known
     over = _over(row, JobState.SUCCEEDED, context.now, result=data.result, owner=data.agent_id)
     itself = data.recorded_attempt == row.attempt
     verdict = VERDICT if itself else f"{VERDICT}: recorded by attempt {data.recorded_attempt}"
@@ -77,7 +79,9 @@ def on_cancel_requested(row: JobRow, event: JobCancelRequested, context: JudgeCo
     watches."""
     data = event.data
     watchers = merge_watchers(row.watchers, [data.reply_to]) if data.reply_to else row.watchers
-    requested = evolve(row, cancel_reason=row.cancel_reason or data.reason, watchers=watchers, updated_at=context.now)
+    requested = evolve(
+        row, cancel_reason=row.cancel_reason or data.reason, watchers=watchers, updated_at=context.now
+    )
     if row.state is JobState.RUNNING:
         return JobTransition(requested, "told to stop", notifications=frozenset({Notification.CANCEL}))
     decision = end_cancelled(requested, None, context.now)
@@ -100,7 +104,9 @@ def on_deadline_passed(row: JobRow, event: JobDeadlinePassed, context: JudgeCont
             error=None,
             verdict=f"expired: its deadline was {event.data.deadline.isoformat()}",
         )
-    return JobTransition(over, "expired", attempt=record, notifications=notifications_for(over.state, Signal.DEADLINE_PASSED))
+    return JobTransition(
+        over, "expired", attempt=record, notifications=notifications_for(over.state, Signal.DEADLINE_PASSED)
+    )
 
 
 @cache
@@ -112,7 +118,9 @@ def notifications_for(state: JobState, signal: Signal | None) -> frozenset[Notif
     if signal in (Signal.CANCEL_REQUESTED, Signal.DEADLINE_PASSED, Signal.ALIVE):
         notifications.add(Notification.CANCEL)  # an agent may hold an attempt of it
     if signal is Signal.LOST and state is JobState.CANCELLED:
-        notifications.add(Notification.CANCEL)  # the lost agent may come back: its neighbours mark the ledger they share
+        notifications.add(
+            Notification.CANCEL
+        )  # the lost agent may come back: its neighbours mark the ledger they share
     return frozenset(notifications)
 
 

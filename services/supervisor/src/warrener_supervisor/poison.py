@@ -11,7 +11,7 @@ from typing import NamedTuple
 from warrener_contracts.events import ErrorInfo, ErrorKind
 from warrener_store.job_row import evolve
 from warrener_store.rows import JobRow
-from warrener_supervisor.verdicts import NoChange, JobTransition
+from warrener_supervisor.verdicts import JobTransition, NoChange
 
 _MAX_DEATH_LENGTH = 200
 """So much of what is told of one death is kept."""
@@ -87,7 +87,9 @@ def charge_agent_death(row: JobRow) -> JobRow:
     """The row of an attempt that was begun by one agent and has to be begun by another: the broker gives it
     out again before anybody has missed the first one, so this too must be counted."""
     message = f"agent {row.owner} has died, or was cut off, while it ran it"
-    return evolve(row, error=error_with_deaths(row, ErrorInfo(kind=ErrorKind.LOST, type=LOST, message=message)))
+    return evolve(
+        row, error=error_with_deaths(row, ErrorInfo(kind=ErrorKind.LOST, type=LOST, message=message))
+    )
 
 
 def quarantine_reason(charged: JobRow) -> str | None:
@@ -101,7 +103,11 @@ def quarantine_reason(charged: JobRow) -> str | None:
 
 def keep_deaths(row: JobRow, decision: JobTransition | NoChange) -> JobTransition | NoChange:
     """Whatever else goes wrong with a job, its deaths are not forgotten."""
-    if isinstance(decision, NoChange) or decision.row.error is row.error or not (row.error and row.error.deaths):
+    if (
+        isinstance(decision, NoChange)
+        or decision.row.error is row.error
+        or not (row.error and row.error.deaths)
+    ):
         return decision
     error = decision.row.error
     if error is None or error.deaths:

@@ -19,7 +19,15 @@ from warrener_runtime.logs import get_logger
 from warrener_store.port import StateStore
 from warrener_store.queued import QueueHead
 from warrener_store.rows import JobRow
-from warrener_supervisor.missing_dispatches import DelayedMessages, QueueSnapshot, MissingDispatches, jobs_to_fill, find_missing, messages_needed, jobs_per_message
+from warrener_supervisor.missing_dispatches import (
+    DelayedMessages,
+    MissingDispatches,
+    QueueSnapshot,
+    find_missing,
+    jobs_per_message,
+    jobs_to_fill,
+    messages_needed,
+)
 from warrener_supervisor.timings import Timings
 from warrener_supervisor.unpublished import publish_again
 

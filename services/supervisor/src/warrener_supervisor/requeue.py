@@ -7,7 +7,13 @@ sent once more when the request comes again; consumers recognise a repeat by the
 from collections.abc import Sequence
 
 from warrener_contracts.events import ParkedDropRequested, ParkedRequeueRequested
-from warrener_contracts.messages import ORIGINAL_EXCHANGE, ORIGINAL_MESSAGE_ID, ORIGINAL_ROUTING_KEY, Message, is_complete
+from warrener_contracts.messages import (
+    ORIGINAL_EXCHANGE,
+    ORIGINAL_MESSAGE_ID,
+    ORIGINAL_ROUTING_KEY,
+    Message,
+    is_complete,
+)
 from warrener_runtime.bus.port import Bus, PublishResult
 from warrener_runtime.logs import get_logger
 from warrener_store.parked import ParkedFilter, ParkedMessage

@@ -14,15 +14,15 @@ from warrener_contracts.events import (
     ErrorKind,
     Event,
 )
-from warrener_contracts.state_machine import Signal
 from warrener_contracts.retryability import is_unknown_job_type, non_retryable_reason
+from warrener_contracts.state_machine import Signal
 from warrener_contracts.states import JobState
 from warrener_store.job_row import evolve
 from warrener_store.rows import AttemptEnd, AttemptRow, JobRow
-from warrener_supervisor import delays, outcomes, breaker_holds, poison
-from warrener_supervisor.flight_records import flight_record_error
+from warrener_supervisor import breaker_holds, delays, outcomes, poison
 from warrener_supervisor.context import JudgeContext
-from warrener_supervisor.timeouts import has_overrun, was_overrunning, timeout_error
+from warrener_supervisor.flight_records import flight_record_error
+from warrener_supervisor.timeouts import has_overrun, timeout_error, was_overrunning
 from warrener_supervisor.verdicts import JobTransition, Notification
 
 
@@ -37,7 +37,9 @@ def on_failed(row: JobRow, event: AttemptFailed, context: JudgeContext) -> JobTr
     record = replace(record, started_at=data.started_at, finished_at=data.finished_at)
     if why := poison.quarantine_reason(charged):
         return _end_job(charged, record, why, context)
-    requested_by_handler = None if data.retry_after_seconds is None else delays.requested_delay(data.retry_after_seconds)
+    requested_by_handler = (
+        None if data.retry_after_seconds is None else delays.requested_delay(data.retry_after_seconds)
+    )
     is_requested = data.error.retryable and requested_by_handler is not None
     if not is_requested and (why := non_retryable_reason(data.error, row.policy)):
         return _end_job(charged, record, why, context)
@@ -50,12 +52,16 @@ def _on_unknown_job_type(row: JobRow, event: AttemptFailed, context: JudgeContex
     record = _record(row, AttemptEnd.RELEASED, context, event.data.agent_id, event.data.error)
     if row.cancel_reason is not None:
         return outcomes.end_cancelled(row, record, context.now)
-    decision = _retry_unless_too_old(evolve(row, error=event.data.error), record, delays.unknown_type_delay(row), context)
+    decision = _retry_unless_too_old(
+        evolve(row, error=event.data.error), record, delays.unknown_type_delay(row), context
+    )
     if decision.attempt is None or decision.row.state is not JobState.RETRYING:
         return decision
     verdict = f"{event.data.agent_id} does not know {row.job_type}: {decision.attempt.verdict}"
     annotated = replace(decision.attempt, verdict=verdict)
-    return decision._replace(verdict="given back", attempt=annotated, notifications=frozenset({Notification.DISPATCH}))
+    return decision._replace(
+        verdict="given back", attempt=annotated, notifications=frozenset({Notification.DISPATCH})
+    )
 
 
 def _timed_out(row: JobRow, record: AttemptRow, error: ErrorInfo, context: JudgeContext) -> JobTransition:
@@ -143,19 +149,31 @@ def on_stopped(row: JobRow, event: AttemptCancelled, context: JudgeContext) -> J
 
 
 def _retry_unless_held(
-    row: JobRow, charged: JobRow, record: AttemptRow, context: JudgeContext, requested_by_handler: timedelta | None = None
+    row: JobRow,
+    charged: JobRow,
+    record: AttemptRow,
+    context: JudgeContext,
+    requested_by_handler: timedelta | None = None,
 ) -> JobTransition:
     """Charged, unless a breaker has opened meanwhile: then the job is not to blame. A delay that its handler
     has wished for is kept either way."""
     breaker = breaker_holds.breaker_to_blame(row, charged.error, context)
     if breaker is None:
-        delay = row.policy.backoff.delay(charged.failures, context.chance) if requested_by_handler is None else requested_by_handler
+        delay = (
+            row.policy.backoff.delay(charged.failures, context.chance)
+            if requested_by_handler is None
+            else requested_by_handler
+        )
         return _retry_if_attempts_left(charged, record, delay, context)
     spared = evolve(row, error=charged.error)
-    return breaker_holds.annotate(breaker, _retry_unless_too_old(spared, record, requested_by_handler or timedelta(0), context))
+    return breaker_holds.annotate(
+        breaker, _retry_unless_too_old(spared, record, requested_by_handler or timedelta(0), context)
+    )
 
 
-def _retry_if_attempts_left(charged: JobRow, record: AttemptRow, delay: timedelta, context: JudgeContext) -> JobTransition:
+def _retry_if_attempts_left(
+    charged: JobRow, record: AttemptRow, delay: timedelta, context: JudgeContext
+) -> JobTransition:
     if charged.cancel_reason is not None:
         return outcomes.end_cancelled(charged, record, context.now)
     if charged.failures >= charged.policy.max_attempts:
@@ -197,7 +215,9 @@ def _end_job(charged: JobRow, record: AttemptRow, reason: str, context: JudgeCon
     return outcomes.end_dead(charged, record, reason, context.now)
 
 
-def _record(row: JobRow, end: AttemptEnd, context: JudgeContext, agent_id: str, error: ErrorInfo | None) -> AttemptRow:
+def _record(
+    row: JobRow, end: AttemptEnd, context: JudgeContext, agent_id: str, error: ErrorInfo | None
+) -> AttemptRow:
     return AttemptRow(
         job_id=row.job_id,
         attempt=row.attempt,
@@ -211,7 +231,9 @@ def _record(row: JobRow, end: AttemptEnd, context: JudgeContext, agent_id: str, 
     )
 
 
-def _retry_unless_too_old(charged: JobRow, record: AttemptRow, delay: timedelta, context: JudgeContext) -> JobTransition:
+def _retry_unless_too_old(
+    charged: JobRow, record: AttemptRow, delay: timedelta, context: JudgeContext
+) -> JobTransition:
     """No attempt begins past the greatest age of its job."""
     if why := delays.exceeds_max_age(charged, context.now + delay):
         return _end_job(charged, record, why, context)

@@ -6,7 +6,7 @@ from typing import Any
 
 from warrener_contracts.events import AgentLost, Event, ServiceUnresponsive
 from warrener_contracts.messages import Message, build_message
-from warrener_runtime.bus.port import QueueStats, Bus, BusUnreachable
+from warrener_runtime.bus.port import Bus, BusUnreachable, QueueStats
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
 from warrener_store.escalations import RaisedIncident
@@ -55,7 +55,9 @@ class ServiceMonitor:
         unresponsive = self._alarms.unresponsive(backlogs, now)
         _log_lost(lost)
         _log_unresponsive(unresponsive)
-        await self._incidents.raise_cases([*map(_lost_incident, lost), *map(_unresponsive_incident, unresponsive)])
+        await self._incidents.raise_cases(
+            [*map(_lost_incident, lost), *map(_unresponsive_incident, unresponsive)]
+        )
         news: list[Event[Any]] = [*lost, *unresponsive]
         self._unpublished += map(build_message, news)
         await effects.publish(self._bus, self._unpublished, self._clock)

@@ -7,8 +7,8 @@ from uuid import UUID
 from warrener_contracts.events import AttemptFailed
 from warrener_store.port import StateStore
 from warrener_store.rows import AttemptEnd, JobRow
-from warrener_supervisor.delays import count_uncharged
 from warrener_supervisor.batch import JudgedEvent
+from warrener_supervisor.delays import count_uncharged
 
 
 async def count_snoozes(
@@ -19,7 +19,8 @@ async def count_snoozes(
     return {
         job_id: await _snoozes(store, job_id)
         for job_id, row in rows.items()
-        if count_uncharged(row) >= row.policy.max_snoozes and any(_snoozes_now(entry) for entry in entries[job_id])
+        if count_uncharged(row) >= row.policy.max_snoozes
+        and any(_snoozes_now(entry) for entry in entries[job_id])
     }
 
 

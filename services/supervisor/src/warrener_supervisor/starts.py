@@ -5,20 +5,20 @@ from typing import Any
 
 from warrener_contracts.events import (
     AttemptCheckpointed,
-    AttemptStartTimedOut,
     AttemptProgressed,
     AttemptStarted,
+    AttemptStartTimedOut,
     Event,
 )
 from warrener_contracts.state_machine import Signal
 from warrener_contracts.states import JobState
-from warrener_store.job_row import evolve
 from warrener_store.breaker_gate import RECHECK_INTERVAL
+from warrener_store.job_row import evolve
 from warrener_store.rows import AttemptEnd, AttemptRow, JobRow
 from warrener_supervisor import outcomes, poison
 from warrener_supervisor.context import JudgeContext
 from warrener_supervisor.timings import Timings
-from warrener_supervisor.verdicts import NO_NOTIFICATIONS, NoChange, JobTransition, Notification
+from warrener_supervisor.verdicts import NO_NOTIFICATIONS, JobTransition, NoChange, Notification
 
 SignOfLife = AttemptStarted | AttemptProgressed | AttemptCheckpointed
 
@@ -74,7 +74,9 @@ def _quarantine(row: JobRow, why: str, now: datetime) -> JobTransition:
         error=row.error,
         verdict="",
     )
-    return outcomes.end_dead(row, record, why, now)._replace(notifications=outcomes.notifications_for(JobState.DEAD, Signal.ALIVE))
+    return outcomes.end_dead(row, record, why, now)._replace(
+        notifications=outcomes.notifications_for(JobState.DEAD, Signal.ALIVE)
+    )
 
 
 def has_ended(row: JobRow, event: Event[Any]) -> bool:
@@ -107,11 +109,17 @@ def on_overdue(row: JobRow, _: AttemptStartTimedOut, context: JudgeContext) -> J
         row,
         state=JobState.QUEUED,
         due_at=None,
-        dispatched_at=context.now if was_stored_only else max(row.dispatched_at or context.now, row.due_at or context.now),
+        dispatched_at=context.now
+        if was_stored_only
+        else max(row.dispatched_at or context.now, row.due_at or context.now),
         wake_at=context.now + row.policy.start_timeout,
         updated_at=context.now,
     )
-    return JobTransition(queued, "queued", notifications=frozenset({Notification.DISPATCH}) if was_stored_only else NO_NOTIFICATIONS)
+    return JobTransition(
+        queued,
+        "queued",
+        notifications=frozenset({Notification.DISPATCH}) if was_stored_only else NO_NOTIFICATIONS,
+    )
 
 
 def _started_at(row: JobRow, event: SignOfLife, now: datetime) -> datetime:

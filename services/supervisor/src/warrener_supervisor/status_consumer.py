@@ -11,34 +11,34 @@ from datetime import datetime
 from uuid import UUID
 
 from warrener_contracts.codec import DecodedEvent, DecodeFailure
+from warrener_contracts.decode_failures import format_reason_counts
 from warrener_contracts.events import AttemptLost, BreakerSetRequested, Checkpoint, JobCancelRequested, Reason
 from warrener_contracts.inbox import decode_all
-from warrener_contracts.messages import Message, encode, batch_parked
+from warrener_contracts.messages import Message, batch_parked, encode
 from warrener_contracts.states import JobState
 from warrener_contracts.topology import DEAD, MAX_EVENTS, STATUS_QUEUE
-from warrener_contracts.decode_failures import format_reason_counts
 from warrener_runtime.bus.port import Bus, Delivery, Subscription
 from warrener_runtime.clock import Clock, Entropy
 from warrener_runtime.logs import get_logger
 from warrener_runtime.telemetry import Telemetry, TraceContext
 from warrener_store.port import StateStore
 from warrener_store.rows import JobRow
-from warrener_supervisor import effects, checkpointing, snoozing
+from warrener_supervisor import checkpointing, effects, snoozing
+from warrener_supervisor.batch import JobBatch, JudgedEvent, judge_all
 from warrener_supervisor.breakers.monitor import BreakerMonitor
-from warrener_supervisor.escalation.incident_reporter import IncidentCommand, IncidentReporter
-from warrener_supervisor.batch import JudgedEvent, JobBatch, judge_all
-from warrener_supervisor.tracing import judge_span
-from warrener_supervisor.mixed_queues import mixed_queues
+from warrener_supervisor.cancel_before_request import tombstone_for
+from warrener_supervisor.cancel_tree import TreeCanceller
 from warrener_supervisor.context import JudgeContext
+from warrener_supervisor.escalation.incident_reporter import IncidentCommand, IncidentReporter
+from warrener_supervisor.mixed_queues import mixed_queues
+from warrener_supervisor.notifications import render_messages
 from warrener_supervisor.parking import parked_bytes, parked_event
 from warrener_supervisor.requeue import ParkedCommand, ParkedMessageRequeuer
-from warrener_supervisor.timings import Timings
-from warrener_supervisor.success_fast_path import SuccessFastPath
 from warrener_supervisor.signals import SIGNALS, job_of
-from warrener_supervisor.notifications import render_messages
-from warrener_supervisor.cancel_tree import TreeCanceller
-from warrener_supervisor.cancel_before_request import tombstone_for
-from warrener_supervisor.verdicts import JobTransition, ParkDecision, Notification
+from warrener_supervisor.success_fast_path import SuccessFastPath
+from warrener_supervisor.timings import Timings
+from warrener_supervisor.tracing import judge_span
+from warrener_supervisor.verdicts import JobTransition, Notification, ParkDecision
 
 _log = get_logger("observe")
 
@@ -162,7 +162,8 @@ class StatusConsumer:
             job_id = batch.row.job_id
             if job_id in refused:
                 messages += [
-                    _park(_origin_of(entry), Reason.BAD_FIELDS, "the store refuses it") for entry in left.pop(job_id)
+                    _park(_origin_of(entry), Reason.BAD_FIELDS, "the store refuses it")
+                    for entry in left.pop(job_id)
                 ]
             elif job_id in applied or not batch.saves:
                 del left[job_id]
@@ -223,7 +224,9 @@ class StatusConsumer:
 
 def _with_trees(entries: Iterable[JudgedEvent]) -> list[JobCancelRequested]:
     return [
-        entry.event for entry in entries if isinstance(entry.event, JobCancelRequested) and entry.event.data.tree
+        entry.event
+        for entry in entries
+        if isinstance(entry.event, JobCancelRequested) and entry.event.data.tree
     ]
 
 

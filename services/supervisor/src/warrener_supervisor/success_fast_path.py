@@ -16,16 +16,18 @@ from warrener_runtime.telemetry import Telemetry, TraceContext
 from warrener_store.last_attempt import VERDICT
 from warrener_store.port import StateStore, StoreRefused
 from warrener_store.successes import SucceededJob, Success
-from warrener_supervisor.breakers.monitor import BreakerMonitor
 from warrener_supervisor.batch import JudgedEvent
-from warrener_supervisor.tracing import judge_span
+from warrener_supervisor.breakers.monitor import BreakerMonitor
 from warrener_supervisor.successes import success_message
+from warrener_supervisor.tracing import judge_span
 
 
 class SuccessFastPath:
     """Ends jobs by their successes."""
 
-    def __init__(self, store: StateStore, clock: Clock, telemetry: Telemetry, breakers: BreakerMonitor) -> None:
+    def __init__(
+        self, store: StateStore, clock: Clock, telemetry: Telemetry, breakers: BreakerMonitor
+    ) -> None:
         self._store = store
         self._clock = clock
         self._telemetry = telemetry

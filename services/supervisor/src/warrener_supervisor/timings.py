@@ -14,7 +14,9 @@ class Timings:
 
     lease: timedelta = timedelta(seconds=8)  # an agent that says nothing for so long is gone
     reconnect: timedelta = timedelta(seconds=10)  # after a break, agents may take so long to be heard again
-    no_consumer_timeout: timedelta = timedelta(seconds=15)  # a queue with messages may have no consumer for so long
+    no_consumer_timeout: timedelta = timedelta(
+        seconds=15
+    )  # a queue with messages may have no consumer for so long
     ladder_grace: timedelta = timedelta(seconds=15)  # so long after its time, a wake-up is lost
     timeout_grace: timedelta = timedelta(
         seconds=10

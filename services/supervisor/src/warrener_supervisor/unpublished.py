@@ -15,15 +15,15 @@ from warrener_runtime.bus.port import Bus
 from warrener_runtime.clock import Clock
 from warrener_runtime.lifecycle.health_registry import NotReady, current_health_registry
 from warrener_runtime.logs import get_logger
-from warrener_store.job_row import evolve
 from warrener_store.escalations import REFUSING_QUEUE, RaisedIncident, refusing_fingerprint
+from warrener_store.job_row import evolve
 from warrener_store.port import Save, StateStore
 from warrener_store.rows import JobRow
 from warrener_supervisor import effects
 from warrener_supervisor.escalation.incident_reporter import IncidentReporter
 from warrener_supervisor.missing_dispatches import jobs_per_message
-from warrener_supervisor.timings import Timings
 from warrener_supervisor.notifications import dispatch_message
+from warrener_supervisor.timings import Timings
 from warrener_supervisor.waiting_notices import WaitingNotices
 
 _log = get_logger("unpublished")
@@ -49,7 +49,9 @@ class _RefusingQueue:
 class UnpublishedDispatcher:
     """The verb that publishes what the store keeps for queues that did not take it."""
 
-    def __init__(self, bus: Bus, store: StateStore, clock: Clock, timings: Timings, incidents: IncidentReporter) -> None:
+    def __init__(
+        self, bus: Bus, store: StateStore, clock: Clock, timings: Timings, incidents: IncidentReporter
+    ) -> None:
         self._bus, self._store, self._clock, self._timings = bus, store, clock, timings
         self._incidents = incidents
         self._notices = WaitingNotices(bus, store, clock)
@@ -110,7 +112,9 @@ class UnpublishedDispatcher:
         fresh = {
             name: queue.refused_since
             for name, queue in self._queues.items()
-            if not queue.named and queue.refused_since and now - queue.refused_since >= self._timings.no_consumer_timeout
+            if not queue.named
+            and queue.refused_since
+            and now - queue.refused_since >= self._timings.no_consumer_timeout
         }
         if not fresh:
             return
@@ -141,7 +145,9 @@ async def publish_again(bus: Bus, store: StateStore, clock: Clock, rows: Sequenc
     if mine:
         checkpoints = await _checkpoints(store, [row.job_id for row in mine if row.attempt > 1])
         messages = [
-            dispatch_message(row, now, checkpoints.get(row.job_id))._replace(per_message=jobs_per_message(row))
+            dispatch_message(row, now, checkpoints.get(row.job_id))._replace(
+                per_message=jobs_per_message(row)
+            )
             for row in mine
         ]
         refused = await effects.publish(bus, messages, clock)

@@ -14,9 +14,9 @@ from warrener_store.port import Save, StateStore
 from warrener_store.queued import START_TIMEOUT_REPORTED
 from warrener_store.rows import JobRow
 from warrener_supervisor.starts import timeout_check_at
-from warrener_supervisor.watchdog_events import deadline_event, watchdog_event
-from warrener_supervisor.timings import Timings
 from warrener_supervisor.timeouts import has_overrun
+from warrener_supervisor.timings import Timings
+from warrener_supervisor.watchdog_events import deadline_event, watchdog_event
 
 _log = get_logger("watchdog")
 
@@ -63,7 +63,9 @@ class Watchdog:
 
         One batch a look: a backlog of a million must not keep the judge from anything else.
         """
-        due = await self._store.claim_due([JobState.QUEUED], now, now + self._timings.renotify_interval, self._limit)
+        due = await self._store.claim_due(
+            [JobState.QUEUED], now, now + self._timings.renotify_interval, self._limit
+        )
         events = [event for row in due if (event := watchdog_event(row, now, self._timings)) is not None]
         if due and await self._publish(batch_messages(map(build_message, events))):
             named = [evolve(row, version=row.version + 1, wake_at=START_TIMEOUT_REPORTED) for row in due]
@@ -93,5 +95,7 @@ class Watchdog:
             return True
         results = await self._bus.publish(messages)
         unconfirmed = sum(result is not PublishResult.CONFIRMED for result in results)
-        _log.info("Jobs are due for judgement.", action="watchdog.said", jobs=len(messages), unconfirmed=unconfirmed)
+        _log.info(
+            "Jobs are due for judgement.", action="watchdog.said", jobs=len(messages), unconfirmed=unconfirmed
+        )
         return not unconfirmed

@@ -20,9 +20,9 @@ from warrener_contracts.events import (
 )
 from warrener_contracts.states import JobState
 from warrener_store.rows import JobRow
-from warrener_supervisor.timings import Timings
 from warrener_supervisor.source import SOURCE
 from warrener_supervisor.timeouts import has_overrun
+from warrener_supervisor.timings import Timings
 
 _NOBODY = "none"
 

@@ -24,27 +24,27 @@ from warrener_runtime.logs import get_logger
 from warrener_runtime.settings import SettingsError
 from warrener_runtime.telemetry import Telemetry
 from warrener_store import StateStore, Store, StoreError, StoreNotMigrated, StoreUnavailable, open_store
+from warrener_store.connection_retry import connect_with_retry
 from warrener_store.crashed_readers import StoredTries
 from warrener_store.installation import require_installation
-from warrener_store.connection_retry import connect_with_retry
 from warrener_supervisor import effects
-from warrener_supervisor.service_monitor import ServiceMonitor
 from warrener_supervisor.breakers.monitor import BreakerMonitor
 from warrener_supervisor.dead_letter_consumer import DeadLetterConsumer
-from warrener_supervisor.escalation.reload_signal import ReloadOnSignal
 from warrener_supervisor.escalation.incident_reporter import IncidentReporter
+from warrener_supervisor.escalation.reload_signal import ReloadOnSignal
 from warrener_supervisor.escalation.runner import EscalationRunner
 from warrener_supervisor.escalation.sinks.registry import SinkRegistry
 from warrener_supervisor.escalation.source import LadderFile
+from warrener_supervisor.heartbeat_consumer import HeartbeatConsumer
 from warrener_supervisor.heartbeat_coverage import TICK, HeartbeatCoverage
 from warrener_supervisor.heartbeat_diff import HeartbeatTracker
 from warrener_supervisor.loss_detector import LossDetector
-from warrener_supervisor.status_consumer import StatusConsumer
-from warrener_supervisor.heartbeat_consumer import HeartbeatConsumer
 from warrener_supervisor.redispatch import Redispatcher
-from warrener_supervisor.timings import Timings
 from warrener_supervisor.schedules.monitor import ScheduleMonitor
+from warrener_supervisor.service_monitor import ServiceMonitor
 from warrener_supervisor.settings import SupervisorSettings
+from warrener_supervisor.status_consumer import StatusConsumer
+from warrener_supervisor.timings import Timings
 from warrener_supervisor.unpublished import UnpublishedDispatcher
 from warrener_supervisor.watchdog import Watchdog
 
@@ -111,7 +111,9 @@ def assemble(  # noqa: PLR0917 - the same six for every service
         probe=store.ping,
     )
     coverage = HeartbeatCoverage(
-        lambda: heartbeat_loop.live and heartbeat_consumer.keeps_up and clock.trusted, lambda: heartbeat_loop.epoch, timings
+        lambda: heartbeat_loop.live and heartbeat_consumer.keeps_up and clock.trusted,
+        lambda: heartbeat_loop.epoch,
+        timings,
     )
     loss_detector = LossDetector(bus, store, clock, entropy, timings, tracker, coverage)
     watchdog = Watchdog(bus, store, clock, timings)

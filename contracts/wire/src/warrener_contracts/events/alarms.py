@@ -5,7 +5,7 @@ from typing import Literal
 from pydantic import Field
 
 from warrener_contracts.events.envelope import Event, EventData
-from warrener_contracts.events.fields import AgentId, Timestamp, QueueName, Sentence
+from warrener_contracts.events.fields import AgentId, QueueName, Sentence, Timestamp
 
 
 class AgentLostData(EventData, frozen=True):

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from warrener_contracts.events.envelope import Event, EventData
-from warrener_contracts.events.fields import Timestamp, ReplyAddress, Sentence
+from warrener_contracts.events.fields import ReplyAddress, Sentence, Timestamp
 from warrener_contracts.events.schedules import ScheduleName
 from warrener_contracts.omit_defaults import is_unset
 

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from warrener_contracts.circuit_breaker import BreakerName, BreakerState
 from warrener_contracts.events.envelope import Event, EventData
-from warrener_contracts.events.fields import Timestamp, JobType, Sentence
+from warrener_contracts.events.fields import JobType, Sentence, Timestamp
 from warrener_contracts.policy import Duration
 
 

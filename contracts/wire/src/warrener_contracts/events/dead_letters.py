@@ -7,7 +7,7 @@ from uuid import UUID
 from pydantic import Field
 
 from warrener_contracts.events.envelope import Event, EventData
-from warrener_contracts.events.fields import Timestamp, JobType, JsonSafeObject, QueueName, Sentence
+from warrener_contracts.events.fields import JobType, JsonSafeObject, QueueName, Sentence, Timestamp
 from warrener_contracts.policy import PolicyOverrides
 
 Fingerprint = Annotated[str, Field(pattern=r"^[0-9a-f]{12}$")]

@@ -10,14 +10,14 @@ from warrener_contracts.events.envelope import Event, EventData
 from warrener_contracts.events.fields import (
     AgentId,
     AttemptNumber,
-    Timestamp,
     JobType,
     JsonObject,
     QueueName,
     Sentence,
+    Timestamp,
 )
-from warrener_contracts.policy import Duration, Guarantee
 from warrener_contracts.omit_defaults import is_unset
+from warrener_contracts.policy import Duration, Guarantee
 
 
 class AttemptDispatchedData(EventData, frozen=True):

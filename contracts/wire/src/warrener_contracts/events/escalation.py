@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from warrener_contracts.events.envelope import Event, EventData
-from warrener_contracts.events.fields import Timestamp, Sentence
+from warrener_contracts.events.fields import Sentence, Timestamp
 
 IncidentFingerprint = Annotated[
     str, Field(min_length=1, max_length=200, description="The case's fingerprint, as the store has it.")

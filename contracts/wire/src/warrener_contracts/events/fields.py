@@ -6,7 +6,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, GetPydanticSchema
 from pydantic_core import core_schema
 
 from warrener_contracts import timestamps
-from warrener_contracts.json_safety import sanitize_text, find_unsafe_value
+from warrener_contracts.json_safety import find_unsafe_value, sanitize_text
 
 JsonObject = dict[str, Any]
 

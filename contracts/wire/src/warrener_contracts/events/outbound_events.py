@@ -8,10 +8,10 @@ from uuid import UUID
 from pydantic import Field
 
 from warrener_contracts.events.envelope import Event, EventData
-from warrener_contracts.events.fields import AttemptNumber, Timestamp, JobType, QueueName, Sentence
+from warrener_contracts.events.fields import AttemptNumber, JobType, QueueName, Sentence, Timestamp
 from warrener_contracts.events.status import ErrorInfo
-from warrener_contracts.states import JobState
 from warrener_contracts.omit_defaults import is_unset
+from warrener_contracts.states import JobState
 
 
 class Reason(StrEnum):

@@ -9,16 +9,16 @@ from warrener_contracts.events.envelope import Event, EventData
 from warrener_contracts.events.fields import (
     AgentId,
     DeclaredJobType,
-    Timestamp,
     JobType,
     JsonSafeObject,
     QueueName,
     ReplyAddress,
     Sentence,
+    Timestamp,
 )
 from warrener_contracts.events.schedules import SchedulePutData
-from warrener_contracts.policy import Duration, Guarantee, JobPolicy, PolicyOverrides
 from warrener_contracts.omit_defaults import is_unset
+from warrener_contracts.policy import Duration, Guarantee, JobPolicy, PolicyOverrides
 
 
 class JobRequestedData(EventData, frozen=True):

@@ -9,16 +9,16 @@ from pydantic import Field
 
 from warrener_contracts.events.envelope import Event, EventData
 from warrener_contracts.events.fields import (
-    Timestamp,
     JobType,
     JsonSafeObject,
     QueueName,
     ReplyAddress,
     Sentence,
+    Timestamp,
 )
-from warrener_contracts.policy import PolicyOverrides
-from warrener_contracts.schedule_rules import ScheduleChoices, Rule
 from warrener_contracts.omit_defaults import is_unset
+from warrener_contracts.policy import PolicyOverrides
+from warrener_contracts.schedule_rules import Rule, ScheduleChoices
 
 ScheduleName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$", max_length=120)]
 """Dotted words, as a job type: they become part of a routing key."""

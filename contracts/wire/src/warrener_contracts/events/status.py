@@ -11,11 +11,11 @@ from warrener_contracts.events.envelope import Event, EventData
 from warrener_contracts.events.fields import (
     AgentId,
     AttemptNumber,
-    Timestamp,
     JobType,
     QueueName,
     Sentence,
     StackTrace,
+    Timestamp,
 )
 from warrener_contracts.events.flight_record import FlightRecord
 from warrener_contracts.omit_defaults import is_unset, is_zero

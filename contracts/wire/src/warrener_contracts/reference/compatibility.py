@@ -21,7 +21,9 @@ _NARROWER = "narrower: a reader of this version refuses what one of the released
 _WIDER = "wider: a reader of the released version refuses what one of this version writes"
 
 
-def find_breaking_changes(released: Mapping[str, Mapping[str, JsonObject]], schemas: Mapping[str, JsonObject]) -> list[str]:
+def find_breaking_changes(
+    released: Mapping[str, Mapping[str, JsonObject]], schemas: Mapping[str, JsonObject]
+) -> list[str]:
     """What `schemas` (by event type) would break of the releases (by release, then by event type)."""
     return [
         complaint

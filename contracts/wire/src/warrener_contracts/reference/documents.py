@@ -8,8 +8,8 @@ from warrener_contracts.messages import encode
 from warrener_contracts.reference.asyncapi import asyncapi
 from warrener_contracts.reference.events_page import events_page
 from warrener_contracts.reference.examples import golden_events
-from warrener_contracts.reference.state_machine_page import state_machine_page
 from warrener_contracts.reference.schemas import schemas
+from warrener_contracts.reference.state_machine_page import state_machine_page
 from warrener_contracts.reference.topology_page import topology_page
 
 WIRE = PurePosixPath("contracts/wire")
@@ -21,7 +21,10 @@ def documents() -> dict[PurePosixPath, str]:
     """The text of each file, by its path in the repository. The same code gives the same bytes."""
     return {
         **{WIRE / "schemas" / f"{name}.json": _json(schema) for name, schema in schemas().items()},
-        **{WIRE / "golden" / f"{name}.json": _json(json.loads(encode(e))) for name, e in golden_events().items()},
+        **{
+            WIRE / "golden" / f"{name}.json": _json(json.loads(encode(e)))
+            for name, e in golden_events().items()
+        },
         PurePosixPath("docs/reference/asyncapi.json"): _json(asyncapi(wire_version())),
         PurePosixPath("docs/reference/events.md"): events_page(),
         PurePosixPath("docs/reference/topology.md"): topology_page(),

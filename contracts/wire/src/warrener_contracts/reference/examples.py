@@ -13,7 +13,7 @@ from warrener_contracts.circuit_breaker import BreakerState
 from warrener_contracts.identity import tick_job_id
 from warrener_contracts.policy import Backoff, Guarantee, JobPolicy, PolicyOverrides
 from warrener_contracts.registry import type_of
-from warrener_contracts.schedule_rules import ScheduleChoices, CronRule, MisfirePolicy, OverlapPolicy
+from warrener_contracts.schedule_rules import CronRule, MisfirePolicy, OverlapPolicy, ScheduleChoices
 from warrener_contracts.states import JobState
 
 _NOON = datetime(2013, 1, 1, 12, 0, tzinfo=UTC)

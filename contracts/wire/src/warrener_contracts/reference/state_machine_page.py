@@ -2,19 +2,19 @@
 
 from collections.abc import Iterator
 
+from warrener_contracts.reference import GENERATED
 from warrener_contracts.state_machine import (
-    STATE_MACHINE,
-    LATE_SUCCESS,
     ATTEMPT_SIGNALS,
+    LATE_SUCCESS,
     STALE,
+    STATE_MACHINE,
     UNKNOWN_ATTEMPT,
+    Effect,
     Ignore,
     Reject,
     Signal,
-    Effect,
     Transition,
 )
-from warrener_contracts.reference import GENERATED
 from warrener_contracts.states import TERMINAL, JobState
 
 _BROUGHT_BY = {

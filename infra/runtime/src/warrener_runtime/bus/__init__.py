@@ -2,31 +2,31 @@
 
 from warrener_runtime.bus.factory import LaneName, open_bus
 from warrener_runtime.bus.port import (
-    QueueStats,
     Bus,
     BusCredentialsRefused,
     BusError,
     BusUnreachable,
     Delivery,
-    PublishResult,
     Handler,
     OutgoingMessage,
+    PublishResult,
+    QueueStats,
     Subscription,
     TopologyMismatch,
     TopologySpec,
 )
 
 __all__ = [
-    "QueueStats",
     "Bus",
     "BusCredentialsRefused",
     "BusError",
     "BusUnreachable",
     "Delivery",
-    "PublishResult",
     "Handler",
     "LaneName",
     "OutgoingMessage",
+    "PublishResult",
+    "QueueStats",
     "Subscription",
     "TopologyMismatch",
     "TopologySpec",

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable
 
 from warrener_runtime.backoff import ExponentialBackoff
-from warrener_runtime.bus.task_cancellation import cancel_and_wait
 from warrener_runtime.bus.port import Delivery, Handler, Subscription
+from warrener_runtime.bus.task_cancellation import cancel_and_wait
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
 

@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
 
 from warrener_runtime.bus.port import (
-    QueueStats,
     BindingSpec,
     Bus,
     Delivery,
     ExchangeSpec,
-    PublishResult,
     Handler,
     OutgoingMessage,
+    PublishResult,
     QueueSpec,
+    QueueStats,
     Subscription,
     TopologySpec,
 )
@@ -207,7 +207,9 @@ class NamespacedBus:
         """Undo these where they are there."""
         await self._inner.unbind(self._names.to_broker(queue), [self._names.binding(one) for one in bindings])
 
-    async def publish(self, messages: Sequence[OutgoingMessage], *, timeout: float = 10.0) -> list[PublishResult]:
+    async def publish(
+        self, messages: Sequence[OutgoingMessage], *, timeout: float = 10.0
+    ) -> list[PublishResult]:
         """Publish all, wait once for all confirms."""
         return await self._inner.publish([self._names.message(one) for one in messages], timeout=timeout)
 

@@ -206,7 +206,9 @@ class Bus(Protocol):
         """Undo these where they are there."""
         ...
 
-    async def publish(self, messages: Sequence[OutgoingMessage], *, timeout: float = 10.0) -> list[PublishResult]:
+    async def publish(
+        self, messages: Sequence[OutgoingMessage], *, timeout: float = 10.0
+    ) -> list[PublishResult]:
         """Publish all, wait once for all confirms, return what became of each, in order.
 
         Never raises for the broker's sake: what is not certain within `timeout` seconds is UNKNOWN.

@@ -95,7 +95,9 @@ class HealthServer:
         wrong = "the event loop does not answer: something blocks it"
         return HTTPStatus.SERVICE_UNAVAILABLE, {"service": self._service, "status": "blocked", "error": wrong}
 
-    def _run_in_loop(self, coroutine: Coroutine[Any, Any, ReadinessReport], seconds: float) -> ReadinessReport | None:
+    def _run_in_loop(
+        self, coroutine: Coroutine[Any, Any, ReadinessReport], seconds: float
+    ) -> ReadinessReport | None:
         assert self._loop is not None
         try:
             future: Future[ReadinessReport] = asyncio.run_coroutine_threadsafe(coroutine, self._loop)

@@ -6,12 +6,12 @@ from collections.abc import Awaitable, Callable
 from warrener_runtime.backoff import ExponentialBackoff
 from warrener_runtime.bus.port import Bus, Delivery, Subscription
 from warrener_runtime.clock import Clock, SystemClock
-from warrener_runtime.lifecycle.component import ManagedComponent, is_being_cancelled, cancel
-from warrener_runtime.lifecycle.consumer_health import STALLED_AFTER, ConsumerHealthMonitor
 from warrener_runtime.lifecycle.chunks import split_into_chunks
+from warrener_runtime.lifecycle.component import ManagedComponent, cancel, is_being_cancelled
+from warrener_runtime.lifecycle.consumer_health import STALLED_AFTER, ConsumerHealthMonitor
 from warrener_runtime.lifecycle.failure_streak import FailureStreak
+from warrener_runtime.lifecycle.health_registry import HealthRegistry, NotReady, current_health_registry
 from warrener_runtime.lifecycle.stall_detector import RESUBSCRIBE_AFTER, StallMonitor
-from warrener_runtime.lifecycle.health_registry import NotReady, HealthRegistry, current_health_registry
 from warrener_runtime.logs import get_logger
 
 log = get_logger("consumer")
@@ -99,7 +99,9 @@ class Consumer(ManagedComponent):
     @property
     def live(self) -> bool:
         """Whether the broker delivers to us now."""
-        return self._subscription is not None and self._subscription.live and not self._stall_monitor.is_starved
+        return (
+            self._subscription is not None and self._subscription.live and not self._stall_monitor.is_starved
+        )
 
     @property
     def epoch(self) -> tuple[int, int]:
@@ -110,7 +112,9 @@ class Consumer(ManagedComponent):
         """Raise NotReady if what is heard cannot be handled."""
         if self._last_error:
             meanwhile = "; they were given back" if self.is_paused else ""
-            raise NotReady(f"messages of queue {self._queue} cannot be handled: {self._last_error}{meanwhile}")
+            raise NotReady(
+                f"messages of queue {self._queue} cannot be handled: {self._last_error}{meanwhile}"
+            )
 
     async def _on_start(self) -> None:
         self._stopping = False

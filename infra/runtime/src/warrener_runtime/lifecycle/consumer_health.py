@@ -7,7 +7,12 @@ from enum import StrEnum
 
 from warrener_runtime.clock import Clock, SystemClock
 from warrener_runtime.lifecycle.component import ManagedComponent, cancel
-from warrener_runtime.lifecycle.health_registry import ConsumerStalled, NotReady, HealthRegistry, current_health_registry
+from warrener_runtime.lifecycle.health_registry import (
+    ConsumerStalled,
+    HealthRegistry,
+    NotReady,
+    current_health_registry,
+)
 from warrener_runtime.logs import get_logger
 
 log = get_logger("hearing")
@@ -91,7 +96,9 @@ class ConsumerHealthMonitor(ManagedComponent):
             self._health_registry.unregister(self.name)
 
     async def _watch(self) -> None:
-        patience = self._give_up_after or (self._health_registry.give_up_deaf_after if self._health_registry else GIVE_UP_AFTER)
+        patience = self._give_up_after or (
+            self._health_registry.give_up_deaf_after if self._health_registry else GIVE_UP_AFTER
+        )
         test = StallTimer(self._stalled_after, patience)
         pause = min(_CHECK_INTERVAL, self._stalled_after / 4, patience / 4)
         while True:
@@ -112,4 +119,6 @@ class ConsumerHealthMonitor(ManagedComponent):
                 seconds=self._stalled_after,
             )
         elif self._health_registry:
-            self._health_registry.give_up(ConsumerStalled(f"{self._consumer} has heard nothing from the broker for too long"))
+            self._health_registry.give_up(
+                ConsumerStalled(f"{self._consumer} has heard nothing from the broker for too long")
+            )

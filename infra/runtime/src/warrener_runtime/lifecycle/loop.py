@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 
 from warrener_runtime.backoff import ExponentialBackoff
 from warrener_runtime.clock import Clock, SystemClock
-from warrener_runtime.lifecycle.component import ManagedComponent, is_being_cancelled, cancel
+from warrener_runtime.lifecycle.component import ManagedComponent, cancel, is_being_cancelled
 from warrener_runtime.lifecycle.failure_streak import FailureStreak
 from warrener_runtime.logs import get_logger
 

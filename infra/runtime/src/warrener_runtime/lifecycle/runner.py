@@ -9,10 +9,16 @@ from warrener_runtime.health import HealthServer, Readiness
 from warrener_runtime.lifecycle import gc_tuning
 from warrener_runtime.lifecycle.component import Component
 from warrener_runtime.lifecycle.group import Group
+from warrener_runtime.lifecycle.health_registry import (
+    Check,
+    ConsumerStalled,
+    HealthRegistry,
+    NotReady,
+    current_health_registry,
+)
 from warrener_runtime.lifecycle.resource import Resource
 from warrener_runtime.lifecycle.service import Service
 from warrener_runtime.lifecycle.signals import StopSignals
-from warrener_runtime.lifecycle.health_registry import Check, ConsumerStalled, NotReady, HealthRegistry, current_health_registry
 from warrener_runtime.logs import get_logger
 from warrener_runtime.settings import ServiceSettings, SettingsError, mask
 from warrener_runtime.telemetry import Telemetry
@@ -97,7 +103,9 @@ class ServiceRunner:
         self._service = service
         return service
 
-    async def _wait_until_over(self, stop_requested: "asyncio.Task[bool]", signals: StopSignals) -> ServiceExitCode:
+    async def _wait_until_over(
+        self, stop_requested: "asyncio.Task[bool]", signals: StopSignals
+    ) -> ServiceExitCode:
         given_up = asyncio.create_task(self._health_registry.wait_given_up(), name="vitals")
         await asyncio.wait({stop_requested, given_up}, return_when=asyncio.FIRST_COMPLETED)
         if stop_requested.done():
@@ -118,7 +126,9 @@ class ServiceRunner:
         )
         return ServiceExitCode.STALLED if isinstance(reason, ConsumerStalled) else ServiceExitCode.FAILURE
 
-    async def _end(self, component: Component, signals: StopSignals, code: ServiceExitCode) -> ServiceExitCode:
+    async def _end(
+        self, component: Component, signals: StopSignals, code: ServiceExitCode
+    ) -> ServiceExitCode:
         self._phase = "draining"
         drained = await self._drain(component, signals)
         try:
@@ -140,7 +150,9 @@ class ServiceRunner:
         draining = asyncio.create_task(component.drain(), name="drain service")
         hurry_requested = asyncio.create_task(signals.hurry_requested.wait(), name="second signal")
         await asyncio.wait(
-            {draining, hurry_requested}, timeout=self._settings.drain_grace, return_when=asyncio.FIRST_COMPLETED
+            {draining, hurry_requested},
+            timeout=self._settings.drain_grace,
+            return_when=asyncio.FIRST_COMPLETED,
         )
         if hurry_requested.done() and not draining.done() and self._health_registry.hurry():
             log.info("Asked again: what runs is given back at once.", action="service.hurrying")

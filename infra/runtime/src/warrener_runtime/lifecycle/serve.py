@@ -7,8 +7,8 @@ from typing import TypeVar
 
 from warrener_runtime import logs
 from warrener_runtime.lifecycle import gc_tuning
-from warrener_runtime.lifecycle.service import Service
 from warrener_runtime.lifecycle.runner import ServiceExitCode, ServiceRunner
+from warrener_runtime.lifecycle.service import Service
 from warrener_runtime.settings import ServiceSettings, SettingsError, load
 from warrener_runtime.telemetry import Telemetry
 

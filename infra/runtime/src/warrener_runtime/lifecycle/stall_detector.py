@@ -15,7 +15,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from warrener_runtime.bus.port import QueueStats, Bus, BusUnreachable, Subscription
+from warrener_runtime.bus.port import Bus, BusUnreachable, QueueStats, Subscription
 from warrener_runtime.clock import Clock
 from warrener_runtime.lifecycle.component import ManagedComponent, cancel
 from warrener_runtime.logs import get_logger
@@ -108,7 +108,9 @@ class StallMonitor(ManagedComponent):
                 await self._watch(subscription)
 
     async def _watch(self, subscription: Subscription) -> None:
-        if not self._test.is_idle(received_count=subscription.received_count, has_capacity=subscription.has_capacity):
+        if not self._test.is_idle(
+            received_count=subscription.received_count, has_capacity=subscription.has_capacity
+        ):
             self.is_starved = False
             return
         try:

@@ -22,7 +22,9 @@ from warrener_runtime.servers.process_tree import kill_descendants
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
-_PARENT_CHECK_INTERVAL = 1.0  # seconds; a fork of our parent may hold the pipe open, so its id is looked at too
+_PARENT_CHECK_INTERVAL = (
+    1.0  # seconds; a fork of our parent may hold the pipe open, so its id is looked at too
+)
 
 
 def main() -> int:

@@ -9,8 +9,8 @@ from pydantic import AfterValidator, Field, PrivateAttr
 from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from warrener_runtime.bus.namespace import DEFAULT_NAMESPACE, validate_namespace
-from warrener_runtime.settings.secrets import mask_value
 from warrener_runtime.settings.environment import EnvironmentSource
+from warrener_runtime.settings.secrets import mask_value
 
 PREFIX = "WARRENER_"
 

@@ -13,7 +13,13 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanKind
 
 from warrener_runtime.telemetry.context import SpanRef
-from warrener_runtime.telemetry.finished_span import SpanStart, EndedSpan, FinishedSpan, SpanOrigin, to_readable_span
+from warrener_runtime.telemetry.finished_span import (
+    EndedSpan,
+    FinishedSpan,
+    SpanOrigin,
+    SpanStart,
+    to_readable_span,
+)
 from warrener_runtime.telemetry.span import Attribute
 
 # Tags of opentelemetry/proto/trace/v1: the number of a field, and how its value is written.
@@ -28,7 +34,9 @@ _FLAGS = struct.Struct("<BBI")
 _REAL = struct.Struct("<d")
 
 _REMOTE_KNOWN, _REMOTE = 0x100, 0x200  # flags of a span: whether its parent is in another process
-_MAX_CACHED_LENGTH = 24  # characters; what is this short comes again and again, which an identifier never does
+_MAX_CACHED_LENGTH = (
+    24  # characters; what is this short comes again and again, which an identifier never does
+)
 _SDK_SPANS_PER_REQUEST = 512  # spans of the SDK in one request, as its own processor has it
 _REQUEST_BYTES = 1024 * 1024  # bytes in one request: a collector takes 4 MiB of gRPC
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 
 from warrener_runtime.logs import get_logger
 from warrener_runtime.settings.secrets import mask
-from warrener_runtime.telemetry.finished_span import EndedSpan
-from warrener_runtime.telemetry.recorder import SpanRecorder, origin_of
 from warrener_runtime.telemetry.batching import Batching, BatchingSink
+from warrener_runtime.telemetry.finished_span import EndedSpan
 from warrener_runtime.telemetry.otlp_exporters import OtlpExporter, OtlpProtocol, otlp_exporter
+from warrener_runtime.telemetry.recorder import SpanRecorder, origin_of
 
 _COMPLAIN_EVERY_SECONDS = 60.0
 _CHATTY = ("opentelemetry.exporter", "opentelemetry.sdk._shared_internal", "opentelemetry.sdk.trace.export")

@@ -12,7 +12,7 @@ from opentelemetry.util import types
 from warrener_runtime.settings.secrets import mask
 from warrener_runtime.telemetry import names
 from warrener_runtime.telemetry.context import TraceContext, current
-from warrener_runtime.telemetry.finished_span import SpanStart, FinishedSpan
+from warrener_runtime.telemetry.finished_span import FinishedSpan, SpanStart
 from warrener_runtime.telemetry.span import Attribute, Attributes
 
 
@@ -42,11 +42,11 @@ class LiveSpan(trace.Span):
     __slots__ = (
         "_attached",
         "_attributes",
+        "_backend",
         "_end_ns",
         "_error",
         "_outer",
         "_over",
-        "_backend",
         "_sdk_span",
         "begun",
         "context",

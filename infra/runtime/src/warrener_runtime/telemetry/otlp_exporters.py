@@ -30,7 +30,9 @@ class OtlpExporter(Protocol):
 class HandEncodedExporter:
     """Written by us, sent as bytes."""
 
-    def __init__(self, origin: SpanOrigin, send: Callable[[bytes], bool], shutdown: Callable[[], object]) -> None:
+    def __init__(
+        self, origin: SpanOrigin, send: Callable[[bytes], bool], shutdown: Callable[[], object]
+    ) -> None:
         self._encode, self._send, self._shutdown = encoder(origin), send, shutdown
 
     def export(self, spans: Sequence[EndedSpan]) -> bool:
@@ -81,7 +83,9 @@ def _grpc(origin: SpanOrigin, endpoint: str) -> OtlpExporter:
     if not hasattr(GrpcExporter, "_translate_data"):  # not public: another release may do without
         return SdkExporter(origin, GrpcExporter(**settings))
     written: Any = Written(**settings)
-    return HandEncodedExporter(origin, lambda raw: written.export(raw) is SpanExportResult.SUCCESS, written.shutdown)
+    return HandEncodedExporter(
+        origin, lambda raw: written.export(raw) is SpanExportResult.SUCCESS, written.shutdown
+    )
 
 
 def _http(origin: SpanOrigin, endpoint: str) -> OtlpExporter:

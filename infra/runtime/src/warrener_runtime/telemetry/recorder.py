@@ -23,7 +23,7 @@ from uuid_utils.compat import uuid7
 from warrener_runtime.clock import Clock
 from warrener_runtime.telemetry import names
 from warrener_runtime.telemetry.context import RANDOM, SAMPLED, SpanRef, TraceContext
-from warrener_runtime.telemetry.finished_span import SpanStart, EndedSpan, SpanOrigin, to_readable_span
+from warrener_runtime.telemetry.finished_span import EndedSpan, SpanOrigin, SpanStart, to_readable_span
 from warrener_runtime.telemetry.live_span import LiveSpan
 from warrener_runtime.telemetry.span import Attributes, Kind, NoSpan, Span
 
@@ -207,7 +207,9 @@ def origin_of(service_name: str) -> SpanOrigin:
 def _unlimited(limits: SpanLimits) -> bool:
     """Whether a span of ours is within them, whatever it says."""
     max_attributes = limits.max_span_attributes
-    return limits.max_span_attribute_length is None and (max_attributes is None or max_attributes >= _MAX_OWN_ATTRIBUTES)
+    return limits.max_span_attribute_length is None and (
+        max_attributes is None or max_attributes >= _MAX_OWN_ATTRIBUTES
+    )
 
 
 def _nanoseconds(clock: Clock) -> int:

@@ -5,7 +5,13 @@ from typing import Any
 
 from warrener_contracts.policy import Guarantee
 from warrener_store.encoding import decode, encode, escape, unescape
-from warrener_store.records.codec import ColumnCodec, decode_document, encode_document, decode_texts, encode_texts
+from warrener_store.records.codec import (
+    ColumnCodec,
+    decode_document,
+    decode_texts,
+    encode_document,
+    encode_texts,
+)
 from warrener_store.records.policies import decode_policy, encode_policy
 from warrener_store.rows import AgentRow, JobTypeRow
 

@@ -5,7 +5,13 @@ from typing import Any
 from uuid import UUID
 
 from warrener_contracts.events import JsonObject
-from warrener_store.dead_letters import CampaignKind, CampaignRow, CampaignState, JournalEntry, DeadLetterTransition
+from warrener_store.dead_letters import (
+    CampaignKind,
+    CampaignRow,
+    CampaignState,
+    DeadLetterTransition,
+    JournalEntry,
+)
 from warrener_store.encoding import decode, encode, escape, unescape
 from warrener_store.records.codec import SQLITE_CODEC, ColumnCodec, encode_text
 
@@ -36,7 +42,12 @@ REQUEST_COLUMNS = CAMPAIGN_COLUMNS[1:6]
 def campaign_to_row(row: CampaignRow, codec: ColumnCodec) -> tuple[Any, ...]:
     """The values of CAMPAIGN_COLUMNS."""
     request_values = (row.kind.value, encode(row.told), escape(row.asked_by), escape(row.reason))
-    return (codec.encode_id(row.campaign_id), *request_values, codec.encode_moment(row.asked_at), *progress_to_row(row, codec))
+    return (
+        codec.encode_id(row.campaign_id),
+        *request_values,
+        codec.encode_moment(row.asked_at),
+        *progress_to_row(row, codec),
+    )
 
 
 def progress_to_row(row: CampaignRow, codec: ColumnCodec) -> tuple[Any, ...]:

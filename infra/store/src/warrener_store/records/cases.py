@@ -5,7 +5,7 @@ from typing import Any
 
 from warrener_store.encoding import decode, encode, escape, unescape
 from warrener_store.escalations import CaseEntry, CaseRow, RaisedIncident
-from warrener_store.records.codec import ColumnCodec, decode_text, encode_text, decode_texts, encode_texts
+from warrener_store.records.codec import ColumnCodec, decode_text, decode_texts, encode_text, encode_texts
 
 CASE_COLUMNS = (
     "fingerprint",

@@ -61,7 +61,11 @@ POSTGRES_CODEC = ColumnCodec(
 """asyncpg takes and gives UUID and datetime."""
 
 SQLITE_CODEC = ColumnCodec(
-    encode_id=_id_text, decode_id=_id, encode_moment=_moment_text, decode_moment=_moment, one_of="{} IN ({})".format
+    encode_id=_id_text,
+    decode_id=_id,
+    encode_moment=_moment_text,
+    decode_moment=_moment,
+    one_of="{} IN ({})".format,
 )
 """SQLite knows neither."""
 

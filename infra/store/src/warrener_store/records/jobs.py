@@ -5,18 +5,18 @@ from typing import Any
 
 from warrener_contracts.policy import Guarantee
 from warrener_contracts.states import JobState
-from warrener_store.job_row import row_from_fields
 from warrener_store.encoding import ESCAPE, decode, unescape
+from warrener_store.job_row import row_from_fields
 from warrener_store.records.codec import (
     POSTGRES_CODEC,
     ColumnCodec,
     decode_document,
+    decode_texts,
     encode_document,
     encode_text,
-    decode_texts,
     encode_texts,
 )
-from warrener_store.records.policies import decode_error, encode_error, decode_policy
+from warrener_store.records.policies import decode_error, decode_policy, encode_error
 from warrener_store.rows import REQUEST_FIELDS, AttemptRow, JobRow
 
 STATE_FIELDS = (

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from warrener_store.arrays import all_equal, compact_nulls
-from warrener_store.records.columns import encode_columns
 from warrener_store.records.codec import POSTGRES_CODEC, ColumnCodec
+from warrener_store.records.columns import encode_columns
 from warrener_store.records.jobs import JOB_COLUMNS
 from warrener_store.rows import JobRow
 

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from warrener_store.arrays import compact_repeats
-from warrener_store.save_batches import JobSaves
-from warrener_store.records.columns import encode_columns
 from warrener_store.records.codec import POSTGRES_CODEC
+from warrener_store.records.columns import encode_columns
 from warrener_store.records.jobs import STATE_FIELDS
+from warrener_store.save_batches import JobSaves
 
 
 def saves_to_arrays(batch: Sequence[JobSaves]) -> list[list[Any]]:

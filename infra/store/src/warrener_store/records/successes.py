@@ -10,7 +10,15 @@ from warrener_contracts.state_machine import STATE_MACHINE, Signal, Transition
 from warrener_contracts.states import JobState
 from warrener_store.arrays import compact_repeats
 from warrener_store.encoding import unescape
-from warrener_store.records.codec import POSTGRES_CODEC, SQLITE_CODEC, ColumnCodec, encode_document, decode_text, encode_text, decode_texts
+from warrener_store.records.codec import (
+    POSTGRES_CODEC,
+    SQLITE_CODEC,
+    ColumnCodec,
+    decode_text,
+    decode_texts,
+    encode_document,
+    encode_text,
+)
 from warrener_store.records.policies import decode_policy
 from warrener_store.successes import SucceededJob, Success
 
@@ -26,7 +34,9 @@ SUCCEEDED_COLUMNS = (
 )
 """What a statement tells of each job that was ended, in the order of `succeeded_from_rows`."""
 
-IN_FLIGHT = tuple(state for state in JobState if isinstance(STATE_MACHINE[state, Signal.SUCCEEDED], Transition))
+IN_FLIGHT = tuple(
+    state for state in JobState if isinstance(STATE_MACHINE[state, Signal.SUCCEEDED], Transition)
+)
 """The states from which the journey leads to a success."""
 
 _NUMBER = attrgetter("job_id.int")  # in one order: whoever locks in it cannot meet a deadlock
@@ -61,7 +71,10 @@ def successes_to_rows(successes: Iterable[Success], now: datetime) -> Iterable[t
 
 
 def succeeded_from_rows(
-    found: Iterable[Sequence[Any]], by_job: Mapping[UUID, Success], now: datetime, codec: ColumnCodec = POSTGRES_CODEC
+    found: Iterable[Sequence[Any]],
+    by_job: Mapping[UUID, Success],
+    now: datetime,
+    codec: ColumnCodec = POSTGRES_CODEC,
 ) -> dict[UUID, SucceededJob]:
     """The jobs whose SUCCEEDED_COLUMNS have these values; what stands behind them is left alone."""
     jobs: dict[UUID, SucceededJob] = {}

@@ -9,27 +9,27 @@ from uuid import UUID
 
 from warrener_contracts.states import JobState
 from warrener_store.checkpoints import CheckpointRow
-from warrener_store.memory_escalations import MemoryEscalations
 from warrener_store.memory_dead_letters import MemoryDeadLetters
+from warrener_store.memory_escalations import MemoryEscalations
 from warrener_store.parked import ParkedMessage
 from warrener_store.retention.port import (
     JobRecord,
     JobsBefore,
-    RetentionKind,
     Occurrence,
     OldJob,
     OldJobs,
     OldRow,
     OldRows,
     Retention,
+    RetentionKind,
 )
 from warrener_store.rows import (
     AgentRow,
     AttemptRow,
     DeadLetter,
+    DeadLetterState,
     JobRow,
     JobTypeRow,
-    DeadLetterState,
 )
 from warrener_store.schedules.memory_ticks import MemoryTicks
 from warrener_store.schedules.rows import ScheduleRow
@@ -89,7 +89,11 @@ class MemoryRetention(Retention):
         parents = {row.parent_id for row in self._jobs.values()}
         live = {row.job_id for row in self._live_jobs()}
         dead_letters = self._dead_letters.values()
-        awaited = {dead_letter.redriven_as for dead_letter in dead_letters if dead_letter.state is DeadLetterState.REQUEUED}
+        awaited = {
+            dead_letter.redriven_as
+            for dead_letter in dead_letters
+            if dead_letter.state is DeadLetterState.REQUEUED
+        }
         return [
             row
             for row in old
@@ -101,7 +105,8 @@ class MemoryRetention(Retention):
 
     def _is_held(self, dead_letter: DeadLetter | None) -> bool:
         return dead_letter is not None and (
-            dead_letter.state in _IN_HAND or self._escalations.names(dead_letter.fingerprint, str(dead_letter.job_id))
+            dead_letter.state in _IN_HAND
+            or self._escalations.names(dead_letter.fingerprint, str(dead_letter.job_id))
         )
 
     async def job_records(self, job_ids: Collection[UUID]) -> list[JobRecord]:

@@ -7,9 +7,9 @@ from uuid import UUID
 
 from warrener_store.encoding import escape
 from warrener_store.records.codec import POSTGRES_CODEC
-from warrener_store.retention.prunable_tables import PRUNABLE_TABLES
 from warrener_store.retention.port import JobsBefore, RetentionKind
-from warrener_store.retention.reads import RunQuery, RetentionReads
+from warrener_store.retention.prunable_tables import PRUNABLE_TABLES
+from warrener_store.retention.reads import RetentionReads, RunQuery
 
 Change = Callable[..., Awaitable[Sequence[Sequence[Any]]]]
 

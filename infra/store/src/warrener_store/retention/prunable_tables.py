@@ -11,7 +11,7 @@ from warrener_store.records.agents import AGENT_COLUMNS, JOB_TYPE_COLUMNS, agent
 from warrener_store.records.campaigns import CAMPAIGN_COLUMNS, campaign_from_row
 from warrener_store.records.cases import CASE_COLUMNS, case_from_row
 from warrener_store.records.codec import ColumnCodec
-from warrener_store.retention.port import RetentionKind, OldRow
+from warrener_store.retention.port import OldRow, RetentionKind
 
 _LIVE = ", ".join(f"'{state.value}'" for state in JobState if state not in TERMINAL)
 
@@ -51,7 +51,9 @@ class PrunableTable:
 
 PRUNABLE_TABLES: Mapping[RetentionKind, PrunableTable] = MappingProxyType(
     {
-        RetentionKind.PARKED: PrunableTable("warrener_parked", "parked_id", "parked_at", PARKED_COLUMNS, parked_from_row),
+        RetentionKind.PARKED: PrunableTable(
+            "warrener_parked", "parked_id", "parked_at", PARKED_COLUMNS, parked_from_row
+        ),
         RetentionKind.INCIDENTS: PrunableTable(
             "warrener_cases",
             "fingerprint",
@@ -72,7 +74,9 @@ PRUNABLE_TABLES: Mapping[RetentionKind, PrunableTable] = MappingProxyType(
             "LIMIT 1 OFFSET 0)",
             key_is_id=True,
         ),
-        RetentionKind.AGENTS: PrunableTable("warrener_agents", "agent_id", "last_seen_at", AGENT_COLUMNS, agent_from_row),
+        RetentionKind.AGENTS: PrunableTable(
+            "warrener_agents", "agent_id", "last_seen_at", AGENT_COLUMNS, agent_from_row
+        ),
         RetentionKind.JOB_TYPES: PrunableTable(
             "warrener_job_types",
             "name",

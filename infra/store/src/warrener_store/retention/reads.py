@@ -9,25 +9,25 @@ from uuid import UUID
 
 from warrener_store.checkpoints import CheckpointRow
 from warrener_store.encoding import unescape
+from warrener_store.records.codec import ColumnCodec, decode_document, decode_text, encode_text
+from warrener_store.records.jobs import job_from_row
 from warrener_store.records.outcomes import (
     ATTEMPT_COLUMNS,
     DEAD_LETTER_COLUMNS,
     attempt_from_row,
     dead_letter_from_row,
 )
-from warrener_store.records.codec import ColumnCodec, decode_document, decode_text, encode_text
-from warrener_store.records.jobs import job_from_row
-from warrener_store.retention.prunable_tables import PRUNABLE_TABLES
 from warrener_store.retention.port import (
     JobRecord,
     JobsBefore,
-    RetentionKind,
     Occurrence,
     OldJob,
     OldJobs,
     OldRows,
     Retention,
+    RetentionKind,
 )
+from warrener_store.retention.prunable_tables import PRUNABLE_TABLES
 from warrener_store.rows import AttemptRow
 from warrener_store.sql import JOB
 
@@ -64,7 +64,11 @@ class RetentionReads(Retention, ABC):
         kind = (which.state.value, encode_text(which.job_type))
         found = await self._query("old_jobs", *self._conditions(which), *kind, *place, limit)
         free = tuple(OldJob(codec.decode_id(row[0]), decode_text(row[2]) or "") for row in found if row[3])
-        last = (codec.decode_moment(found[-1][1]), codec.decode_id(found[-1][0])) if len(found) == limit else None
+        last = (
+            (codec.decode_moment(found[-1][1]), codec.decode_id(found[-1][0]))
+            if len(found) == limit
+            else None
+        )
         return OldJobs(free, last)
 
     async def job_records(self, job_ids: Collection[UUID]) -> list[JobRecord]:
@@ -77,7 +81,10 @@ class RetentionReads(Retention, ABC):
         for values in await self._query_text(self._attempts_text(), (ids,)):
             attempts[codec.decode_id(values[0])].append(attempt_from_row(values, codec))
         dead_letters_query = f"SELECT {_DEAD_LETTER} FROM warrener_dead_letters WHERE {self._among('job_id')}"  # noqa: S608
-        dead_letters = (dead_letter_from_row(values, codec) for values in await self._query_text(dead_letters_query, (ids,)))
+        dead_letters = (
+            dead_letter_from_row(values, codec)
+            for values in await self._query_text(dead_letters_query, (ids,))
+        )
         by_job = {dead_letter.job_id: dead_letter for dead_letter in dead_letters}
         saved = {row.job_id: row for row in map(self._checkpoint, await self._query("checkpoints_of", ids))}
         return [

@@ -9,9 +9,9 @@ from uuid import UUID
 
 from warrener_store.encoding import encode, escape
 from warrener_store.records.codec import SQLITE_CODEC
-from warrener_store.retention.prunable_tables import PRUNABLE_TABLES
 from warrener_store.retention.port import JobsBefore, RetentionKind
-from warrener_store.retention.reads import RunQuery, RetentionReads
+from warrener_store.retention.prunable_tables import PRUNABLE_TABLES
+from warrener_store.retention.reads import RetentionReads, RunQuery
 from warrener_store.sqlite_transaction import CountingTransaction
 
 

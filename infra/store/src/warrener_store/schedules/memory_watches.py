@@ -57,7 +57,9 @@ class MemoryWatches(Watches, TickRetention):
         ]
 
     def _runs(self, row: WatchRow) -> tuple[RunRow, ...]:
-        newest = islice((tick for tick in self._ticks.of(row.name) if tick.job_id is not None), MAX_RUNS_EXAMINED)
+        newest = islice(
+            (tick for tick in self._ticks.of(row.name) if tick.job_id is not None), MAX_RUNS_EXAMINED
+        )
         since = row.success_tick
         return tuple(self._run(tick) for tick in newest if since is None or tick.nominal_at >= since)
 
@@ -89,7 +91,9 @@ class MemoryWatches(Watches, TickRetention):
         return self._last_success(schedule)
 
     def _last_success(self, schedule: str) -> datetime | None:
-        newest = islice((tick for tick in self._ticks.of(schedule) if tick.job_id is not None), MAX_RUNS_EXAMINED)
+        newest = islice(
+            (tick for tick in self._ticks.of(schedule) if tick.job_id is not None), MAX_RUNS_EXAMINED
+        )
         succeeded = (tick.nominal_at for tick in newest if self._run(tick).state is JobState.SUCCEEDED)
         return next(succeeded, None)
 

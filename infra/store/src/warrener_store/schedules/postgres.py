@@ -8,10 +8,10 @@ from operator import attrgetter
 from typing import Any
 from uuid import UUID
 
-from warrener_store.arrays import compact_repeats, compact_columns
+from warrener_store.arrays import compact_columns, compact_repeats
 from warrener_store.encoding import escape
-from warrener_store.literals import inline_values
 from warrener_store.latest_by_key import latest_by_key
+from warrener_store.literals import inline_values
 from warrener_store.records.codec import POSTGRES_CODEC
 from warrener_store.schedules.port import REMOVED, Decide, Schedules
 from warrener_store.schedules.reads import ScheduleReads
@@ -45,7 +45,9 @@ class PostgresSchedules(ScheduleReads, Schedules):
 
     async def put_schedules(self, rows: Sequence[ScheduleRow]) -> set[str]:
         latest = latest_by_key(rows, lambda row: row.name, lambda row: row.put_at).values()
-        values = compact_columns(len(SCHEDULE_COLUMNS), (schedule_to_row(row, POSTGRES_CODEC) for row in latest))
+        values = compact_columns(
+            len(SCHEDULE_COLUMNS), (schedule_to_row(row, POSTGRES_CODEC) for row in latest)
+        )
         return {row[0] for row in await self._change("put_schedules", *values)}
 
     async def pause_schedules(self, names: Collection[str], *, paused: bool, why: str = "") -> None:
@@ -61,7 +63,9 @@ class PostgresSchedules(ScheduleReads, Schedules):
 
     async def schedules(self, names: Collection[str] | None = None) -> dict[str, ScheduleRow]:
         requested = None if names is None else list(names)
-        found = (schedule_from_row(values, POSTGRES_CODEC) for values in await self._query("schedules", requested))
+        found = (
+            schedule_from_row(values, POSTGRES_CODEC) for values in await self._query("schedules", requested)
+        )
         return {row.name: row for row in found}
 
     async def advance_schedules(self, now: datetime, limit: int, decide: Decide) -> list[TickRow]:
@@ -82,7 +86,10 @@ class PostgresSchedules(ScheduleReads, Schedules):
             await self._change("put_ticks", *_ticks(ticks))
 
     async def claim_ticks(self, now: datetime, until: datetime, limit: int) -> list[TickRow]:
-        return [tick_from_row(values, POSTGRES_CODEC) for values in await self._change("claim_ticks", now, until, limit)]
+        return [
+            tick_from_row(values, POSTGRES_CODEC)
+            for values in await self._change("claim_ticks", now, until, limit)
+        ]
 
     async def mark_ticks(self, keys: Collection[tuple[str, datetime]], fired_at: datetime) -> None:
         if keys:

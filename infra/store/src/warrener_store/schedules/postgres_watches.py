@@ -12,7 +12,13 @@ from warrener_store.schedules.records import tick_from_row
 from warrener_store.schedules.rows import TickRow
 from warrener_store.schedules.tick_retention import TickRetention
 from warrener_store.schedules.watch_reads import WatchReads
-from warrener_store.schedules.watch_records import EXPECTATION_WIDTH, WATCH_COLUMNS, run_from_row, watch_from_row, watch_to_row
+from warrener_store.schedules.watch_records import (
+    EXPECTATION_WIDTH,
+    WATCH_COLUMNS,
+    run_from_row,
+    watch_from_row,
+    watch_to_row,
+)
 from warrener_store.schedules.watches import MAX_RUNS_EXAMINED, WatchedSchedule, Watches, WatchRow
 
 _PAUSED = len(WATCH_COLUMNS)

@@ -26,9 +26,14 @@ class ScheduleReads(ABC):
 
     async def ticks_of(self, schedule: str, limit: int = 50) -> list[TickRow]:
         """The ledger of one schedule, the newest nominal time first."""
-        return [tick_from_row(values, self.codec) for values in await self._query("ticks_of", schedule, limit)]
+        return [
+            tick_from_row(values, self.codec) for values in await self._query("ticks_of", schedule, limit)
+        ]
 
     async def ticks_between(self, schedule: str, begin: datetime, end: datetime) -> list[TickRow]:
         """The ledger of one schedule from `begin` to `end`, both included, in order."""
         span = self.codec.encode_moment(begin), self.codec.encode_moment(end)
-        return [tick_from_row(values, self.codec) for values in await self._query("ticks_between", schedule, *span)]
+        return [
+            tick_from_row(values, self.codec)
+            for values in await self._query("ticks_between", schedule, *span)
+        ]

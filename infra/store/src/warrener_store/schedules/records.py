@@ -87,7 +87,9 @@ def due_from_row(values: Sequence[Any], codec: ColumnCodec) -> DueSchedule:
     """The same with what stands behind them in `due_schedules`."""
     state, waiting, success = values[len(SCHEDULE_COLUMNS) :]
     last_job = None if state is None else JobState(state)
-    return DueSchedule(schedule_from_row(values, codec), last_job, codec.decode_moment(waiting), codec.decode_moment(success))
+    return DueSchedule(
+        schedule_from_row(values, codec), last_job, codec.decode_moment(waiting), codec.decode_moment(success)
+    )
 
 
 def tick_to_row(row: TickRow, codec: ColumnCodec) -> tuple[Any, ...]:

@@ -9,7 +9,7 @@ from warrener_contracts.events import SchedulePutData, TickStatus
 from warrener_contracts.states import JobState
 
 if TYPE_CHECKING:
-    from warrener_store.triggers.rows import ArrivalRow, ArrivalOutcome
+    from warrener_store.triggers.rows import ArrivalOutcome, ArrivalRow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

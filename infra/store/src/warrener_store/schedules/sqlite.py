@@ -15,8 +15,8 @@ from warrener_store.records.codec import SQLITE_CODEC
 from warrener_store.schedules.port import REMOVED, Decide, Schedules
 from warrener_store.schedules.reads import ScheduleReads
 from warrener_store.schedules.records import (
-    encode_definition,
     due_from_row,
+    encode_definition,
     progress_to_row,
     schedule_from_row,
     schedule_to_row,
@@ -57,7 +57,9 @@ class SqliteSchedules(ScheduleReads, Schedules):
 
     async def schedules(self, names: Collection[str] | None = None) -> dict[str, ScheduleRow]:
         requested = None if names is None else encode(list(names))
-        found = (schedule_from_row(values, SQLITE_CODEC) for values in await self._query("schedules", requested))
+        found = (
+            schedule_from_row(values, SQLITE_CODEC) for values in await self._query("schedules", requested)
+        )
         return {row.name: row for row in found}
 
     async def advance_schedules(self, now: datetime, limit: int, decide: Decide) -> list[TickRow]:

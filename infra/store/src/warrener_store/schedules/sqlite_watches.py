@@ -34,7 +34,9 @@ class SqliteWatches(WatchReads, Watches, TickRetention):
 
     async def restart_watches(self, names: Collection[str], since: datetime) -> None:
         async with self._writing() as transaction:
-            await transaction.run("restart_watches", [(encode(list(names)), SQLITE_CODEC.encode_moment(since))])
+            await transaction.run(
+                "restart_watches", [(encode(list(names)), SQLITE_CODEC.encode_moment(since))]
+            )
 
     async def claim_watches(self, now: datetime, until: datetime, limit: int) -> list[WatchedSchedule]:
         question = ("due_watches", SQLITE_CODEC.encode_moment(now), limit)
@@ -50,11 +52,17 @@ class SqliteWatches(WatchReads, Watches, TickRetention):
         row = replace(watch_from_row(values, SQLITE_CODEC), look_at=until)
         since = SQLITE_CODEC.encode_moment(row.success_tick)
         runs = await self._query("newest_runs", row.name, since, MAX_RUNS_EXAMINED)
-        return WatchedSchedule(row, bool(values[len(WATCH_COLUMNS)]), tuple(run_from_row(run, SQLITE_CODEC) for run in runs))
+        return WatchedSchedule(
+            row, bool(values[len(WATCH_COLUMNS)]), tuple(run_from_row(run, SQLITE_CODEC) for run in runs)
+        )
 
     async def note_successes(self, rows: Sequence[WatchRow]) -> None:
         known = [
-            (row.name, SQLITE_CODEC.encode_moment(row.success_tick), SQLITE_CODEC.encode_moment(row.succeeded_at))
+            (
+                row.name,
+                SQLITE_CODEC.encode_moment(row.success_tick),
+                SQLITE_CODEC.encode_moment(row.succeeded_at),
+            )
             for row in rows
             if row.success_tick is not None
         ]
@@ -66,7 +74,11 @@ class SqliteWatches(WatchReads, Watches, TickRetention):
         self, schedules: Collection[str], before: datetime, newest: int, limit: int
     ) -> list[TickRow]:
         parameters = (SQLITE_CODEC.encode_moment(before), newest, limit)
-        found = [row for name in sorted(set(schedules)) for row in await self._query("old_ticks", name, *parameters)]
+        found = [
+            row
+            for name in sorted(set(schedules))
+            for row in await self._query("old_ticks", name, *parameters)
+        ]
         return [tick_from_row(values, SQLITE_CODEC) for values in found]
 
     async def delete_ticks(self, keys: Collection[tuple[str, datetime]]) -> int:

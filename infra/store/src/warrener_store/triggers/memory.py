@@ -9,7 +9,7 @@ from uuid import UUID
 from warrener_store.schedules.rows import ScheduleRow
 from warrener_store.triggers.port import PORTION, Triggers
 from warrener_store.triggers.records import is_triggered
-from warrener_store.triggers.rows import Address, ArrivalRow, ArrivalOutcome
+from warrener_store.triggers.rows import Address, ArrivalOutcome, ArrivalRow
 
 
 class MemoryTriggers(Triggers):

@@ -15,8 +15,8 @@ from warrener_store.triggers.records import (
     address_from_row,
     address_to_row,
     arrival_from_row,
-    arrival_to_row,
     arrival_outcome_to_row,
+    arrival_to_row,
     is_triggered,
 )
 from warrener_store.triggers.rows import Address, ArrivalRow
@@ -32,7 +32,9 @@ class PostgresTriggers(Triggers):
         self._change = change
 
     async def waiting_schedules(self) -> list[ScheduleRow]:
-        rows = (schedule_from_row(values, POSTGRES_CODEC) for values in await self._query("waiting_schedules"))
+        rows = (
+            schedule_from_row(values, POSTGRES_CODEC) for values in await self._query("waiting_schedules")
+        )
         return [row for row in rows if is_triggered(row)]
 
     async def add_bindings(self, addresses: Collection[Address]) -> None:
@@ -52,7 +54,9 @@ class PostgresTriggers(Triggers):
             await self._change("add_arrivals", *compact_columns(len(ARRIVAL_COLUMNS), values))
 
     async def arrivals_of(self, schedule: str) -> list[ArrivalRow]:
-        return [arrival_from_row(values, POSTGRES_CODEC) for values in await self._query("arrivals_of", schedule)]
+        return [
+            arrival_from_row(values, POSTGRES_CODEC) for values in await self._query("arrivals_of", schedule)
+        ]
 
     async def delete_open_arrivals(self, schedules: Collection[str]) -> None:
         if schedules:
@@ -76,4 +80,6 @@ async def with_arrivals(run: Run, due: Sequence[DueSchedule]) -> list[DueSchedul
 
 def settled(advances: Sequence[Advance]) -> list[list[Any]]:
     """The arrays of what has become of arrivals."""
-    return compact_columns(3, (arrival_outcome_to_row(one, POSTGRES_CODEC) for advance in advances for one in advance.settled))
+    return compact_columns(
+        3, (arrival_outcome_to_row(one, POSTGRES_CODEC) for advance in advances for one in advance.settled)
+    )

@@ -7,7 +7,7 @@ from warrener_contracts.triggers import TriggerRule
 from warrener_store.encoding import escape, unescape
 from warrener_store.records.codec import ColumnCodec, decode_text, encode_text
 from warrener_store.schedules.rows import ScheduleRow
-from warrener_store.triggers.rows import Address, ArrivalRow, ArrivalOutcome
+from warrener_store.triggers.rows import Address, ArrivalOutcome, ArrivalRow
 
 ARRIVAL_COLUMNS = ("schedule", "event_id", "told_at", "heard_at", "upstream", "nominal_at", "event")
 

@@ -16,8 +16,8 @@ from warrener_store.triggers.records import (
     address_from_row,
     address_to_row,
     arrival_from_row,
-    arrival_to_row,
     arrival_outcome_to_row,
+    arrival_to_row,
     is_triggered,
 )
 from warrener_store.triggers.rows import Address, ArrivalRow
@@ -66,7 +66,9 @@ class SqliteTriggers(Triggers):
             )
 
     async def arrivals_of(self, schedule: str) -> list[ArrivalRow]:
-        return [arrival_from_row(values, SQLITE_CODEC) for values in await self._query("arrivals_of", schedule)]
+        return [
+            arrival_from_row(values, SQLITE_CODEC) for values in await self._query("arrivals_of", schedule)
+        ]
 
     async def delete_open_arrivals(self, schedules: Collection[str]) -> None:
         if schedules:

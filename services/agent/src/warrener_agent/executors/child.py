@@ -16,15 +16,15 @@ from itertools import count
 from typing import Any, NoReturn
 from uuid import UUID
 
-from warrener_agent.context import AttemptFacts, Parameters, FollowUpSpec
+from warrener_agent.context import AttemptFacts, FollowUpSpec, Parameters
 from warrener_agent.executors import sandbox
-from warrener_agent.executors.handler_call import call, call_blocking
 from warrener_agent.executors.error_info import describe_error
 from warrener_agent.executors.frames import HEADER, Frame, pack, unpack
-from warrener_agent.executors.throttle import Throttle
-from warrener_agent.executors.port import HandlerResult, HandlerRaised
+from warrener_agent.executors.handler_call import call, call_blocking
+from warrener_agent.executors.port import HandlerRaised, HandlerResult
 from warrener_agent.executors.remote_error import rebuild_error
 from warrener_agent.executors.stacks import Stacks
+from warrener_agent.executors.throttle import Throttle
 from warrener_agent.executors.tree import kill_below
 from warrener_agent.job_definitions import find_definition
 

@@ -4,9 +4,9 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
 
-from warrener_agent.executors.system_user import UserUnavailable
 from warrener_agent.executors.child_process import ChildProcess
-from warrener_agent.isolation import Recycle, ProcessSettings
+from warrener_agent.executors.system_user import UserUnavailable
+from warrener_agent.isolation import ProcessSettings, Recycle
 from warrener_runtime.logs import get_logger
 
 _log = get_logger("agent.pool")

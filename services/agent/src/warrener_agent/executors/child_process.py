@@ -9,16 +9,16 @@ import tempfile
 from contextlib import suppress
 from typing import IO, Any, Self
 
-from warrener_agent.context import HandlerPort, FollowUpSpec
-from warrener_agent.executors.system_user import resolve_user
+from warrener_agent.context import FollowUpSpec, HandlerPort
 from warrener_agent.executors.cgroup import Cgroup, kernel_oom_kills, new_group
-from warrener_agent.executors.exit_info import ExitInfo
 from warrener_agent.executors.environment import filter_environment
+from warrener_agent.executors.exit_info import ExitInfo
 from warrener_agent.executors.flight_recorder import FlightRecorder
 from warrener_agent.executors.frames import HEADER, Frame, pack, unpack
 from warrener_agent.executors.output import CapturedOutput
-from warrener_agent.executors.port import HandlerResult, HandlerRaised, HandlerReturned
+from warrener_agent.executors.port import HandlerRaised, HandlerResult, HandlerReturned
 from warrener_agent.executors.stacks import SIGNAL
+from warrener_agent.executors.system_user import resolve_user
 from warrener_agent.executors.tree import kill_tree, tree
 from warrener_agent.failures import HandlerSignal
 from warrener_agent.isolation import Limits, ProcessSettings
@@ -78,7 +78,8 @@ class ChildProcess:
                     stderr=output.writing,
                     pass_fds=(theirs.fileno(), stacks.fileno()),
                     start_new_session=True,  # what it starts dies with it, and Ctrl-C is ours alone
-                    env=filter_environment(os.environ, process_settings.environment) | (user.environment if user else {}),
+                    env=filter_environment(os.environ, process_settings.environment)
+                    | (user.environment if user else {}),
                 )
             output.close_writing_end()
             group = new_group()
@@ -234,5 +235,7 @@ def _parse_follow_up(values: dict[str, Any]) -> FollowUpSpec:
 def _parse_result(values: dict[str, Any]) -> HandlerResult:
     if "error" in values:
         handler_signal = values["instead"] and HandlerSignal(values["instead"])
-        return HandlerRaised(ErrorInfo.model_validate(values["error"]), values["retry_after_seconds"], handler_signal)
+        return HandlerRaised(
+            ErrorInfo.model_validate(values["error"]), values["retry_after_seconds"], handler_signal
+        )
     return HandlerReturned(values["result"])

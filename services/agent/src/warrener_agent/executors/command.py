@@ -5,15 +5,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from warrener_agent.context import AttemptFacts, HandlerPort
-from warrener_agent.executors.system_user import UserUnavailable
+from warrener_agent.executors.error_info import permanent_failure, start_failure
+from warrener_agent.executors.exit_info import describe_limit_kill, is_fault
 from warrener_agent.executors.handler_call import bind_arguments, encode_result
-from warrener_agent.executors.exit_info import is_fault, describe_limit_kill
-from warrener_agent.executors.error_info import start_failure, permanent_failure
-from warrener_agent.executors.port import HandlerResult, HandlerRaised
+from warrener_agent.executors.limit_watch import cancel_and_wait, wait_first
+from warrener_agent.executors.port import HandlerRaised, HandlerResult
 from warrener_agent.executors.program_end import ProgramEnd, program_failed, read_output
 from warrener_agent.executors.program_process import ProgramProcess
 from warrener_agent.executors.restarts import Restarts
-from warrener_agent.executors.limit_watch import cancel_and_wait, wait_first
+from warrener_agent.executors.system_user import UserUnavailable
 from warrener_agent.job_definitions import JobDefinition
 from warrener_agent.program import BadArgument, ProgramCall
 from warrener_contracts.events import ErrorKind, FlightRecord
@@ -27,7 +27,11 @@ class CommandExecutor:
         self._restarts = restarts or Restarts()
 
     def begin(
-        self, definition: JobDefinition, facts: AttemptFacts, arguments: Mapping[str, Any], handler_port: HandlerPort
+        self,
+        definition: JobDefinition,
+        facts: AttemptFacts,
+        arguments: Mapping[str, Any],
+        handler_port: HandlerPort,
     ) -> "CommandExecution":
         return CommandExecution(self._restarts, definition, facts, arguments, handler_port)
 
@@ -39,7 +43,12 @@ class CommandExecution:
     """One run of a program."""
 
     def __init__(
-        self, restarts: Restarts, definition: JobDefinition, facts: AttemptFacts, arguments: Mapping[str, Any], handler_port: HandlerPort
+        self,
+        restarts: Restarts,
+        definition: JobDefinition,
+        facts: AttemptFacts,
+        arguments: Mapping[str, Any],
+        handler_port: HandlerPort,
     ) -> None:
         self._restarts, self._definition, self._facts = restarts, definition, facts
         self._process: ProgramProcess | None = None
@@ -78,7 +87,9 @@ class CommandExecution:
     async def _until_end(self, process: ProgramProcess, call: ProgramCall) -> HandlerResult:
         ending = asyncio.create_task(process.ended())
         try:
-            exceeded = await wait_first(ending, self._definition.isolation.limits, process.members, process.overflow)
+            exceeded = await wait_first(
+                ending, self._definition.isolation.limits, process.members, process.overflow
+            )
             if exceeded is not None:
                 return describe_limit_kill(exceeded, process.capture())
             return self._judge(process, call, ending.result()) if ending.done() else self._too_much()

@@ -11,10 +11,15 @@ from contextvars import copy_context
 from typing import Any
 
 from warrener_agent.context import AttemptFacts, HandlerPort
-from warrener_agent.executors.handler_call import call
 from warrener_agent.executors.flight_recorder import record_in_agent
-from warrener_agent.executors.log_capture import LogCapture, install_log_capture, find_tasks, start_log_capture
-from warrener_agent.executors.port import HandlerResult, HandlerRaised
+from warrener_agent.executors.handler_call import call
+from warrener_agent.executors.log_capture import (
+    LogCapture,
+    find_tasks,
+    install_log_capture,
+    start_log_capture,
+)
+from warrener_agent.executors.port import HandlerRaised, HandlerResult
 from warrener_agent.executors.stacks import task_stack
 from warrener_agent.job_definitions import JobDefinition
 from warrener_contracts.events import FlightRecord
@@ -33,11 +38,17 @@ class CoroutineExecutor:
         install_log_capture()
 
     def begin(
-        self, definition: JobDefinition, facts: AttemptFacts, arguments: Mapping[str, Any], handler_port: HandlerPort
+        self,
+        definition: JobDefinition,
+        facts: AttemptFacts,
+        arguments: Mapping[str, Any],
+        handler_port: HandlerPort,
     ) -> "CoroutineExecution":
         context = copy_context()
         log_capture = context.run(start_log_capture, facts.job_id, facts.attempt)
-        work = _LeaseGuard(_call(definition, facts, arguments, handler_port, log_capture), handler_port.lease_ended)
+        work = _LeaseGuard(
+            _call(definition, facts, arguments, handler_port, log_capture), handler_port.lease_ended
+        )
         task = asyncio.get_running_loop().create_task(work, name=definition.name, context=context)
         return CoroutineExecution(task, log_capture)
 
@@ -118,7 +129,11 @@ class _LeaseGuard(Coroutine[Any, Any, HandlerResult]):
 
 
 async def _call(
-    definition: JobDefinition, facts: AttemptFacts, arguments: Mapping[str, Any], handler_port: HandlerPort, log_capture: LogCapture
+    definition: JobDefinition,
+    facts: AttemptFacts,
+    arguments: Mapping[str, Any],
+    handler_port: HandlerPort,
+    log_capture: LogCapture,
 ) -> HandlerResult:
     ended = await call(definition, facts, arguments, handler_port)
     if isinstance(ended, HandlerRaised):

@@ -3,7 +3,7 @@
 import signal
 from dataclasses import dataclass, replace
 
-from warrener_agent.executors.port import HandlerResult, HandlerRaised
+from warrener_agent.executors.port import HandlerRaised, HandlerResult
 from warrener_agent.isolation import Limits, format_size
 from warrener_contracts.events import ErrorInfo, ErrorKind, FlightRecord
 
@@ -40,7 +40,9 @@ def is_fault(raised: HandlerRaised, limits: Limits) -> bool:
     )
 
 
-def describe_crash(what: str, exit_info: ExitInfo, limits: Limits, record: FlightRecord | None) -> HandlerRaised:
+def describe_crash(
+    what: str, exit_info: ExitInfo, limits: Limits, record: FlightRecord | None
+) -> HandlerRaised:
     """The end of an attempt whose process died."""
     kind, how = _how(exit_info, limits)
     message = f"expected {what}, it {how}"
@@ -65,13 +67,19 @@ def describe_blocked_loop(seconds: float, record: FlightRecord | None) -> Handle
 
 def relabel_memory_error(ended: HandlerResult, limits: Limits) -> HandlerResult:
     """A MemoryError under a limit of memory is told as what it is; anything else as it was."""
-    if not isinstance(ended, HandlerRaised) or ended.error.type != "MemoryError" or limits.memory_bytes is None:
+    if (
+        not isinstance(ended, HandlerRaised)
+        or ended.error.type != "MemoryError"
+        or limits.memory_bytes is None
+    ):
         return ended
     message = f"MemoryError: {ended.error.message}: it may use {format_size(limits.memory_bytes)}"
     return replace(ended, error=ended.error.model_copy(update={"type": OUT_OF_MEMORY, "message": message}))
 
 
-def find_exceeded_limit(limits: Limits, *, memory: int, cpu_seconds: float, processes: int) -> LimitExceeded | None:
+def find_exceeded_limit(
+    limits: Limits, *, memory: int, cpu_seconds: float, processes: int
+) -> LimitExceeded | None:
     """Which limit is exceeded by what an attempt uses, if one is."""
     if limits.memory_bytes is not None and memory > limits.memory_bytes:
         used, may = format_size(memory), format_size(limits.memory_bytes)

@@ -53,13 +53,19 @@ class FlightRecorder:
         )
 
 
-def record_in_agent(stacks: Iterable[str], log_capture: LogCapture, *, cpu_seconds: float | None = None) -> FlightRecord:
+def record_in_agent(
+    stacks: Iterable[str], log_capture: LogCapture, *, cpu_seconds: float | None = None
+) -> FlightRecord:
     """Of an attempt that shares the agent's process: what the others use cannot be told from what it uses."""
     text = "\n".join(stacks)
-    return FlightRecord(stacks=text[-_STACKS:] or None, log=_masked(log_capture.text), cpu_seconds=cpu_seconds)
+    return FlightRecord(
+        stacks=text[-_STACKS:] or None, log=_masked(log_capture.text), cpu_seconds=cpu_seconds
+    )
 
 
-def with_progress(record: FlightRecord | None, progress_value: tuple[float, str] | None) -> FlightRecord | None:
+def with_progress(
+    record: FlightRecord | None, progress_value: tuple[float, str] | None
+) -> FlightRecord | None:
     """The same, with how far it said that it was."""
     if record is None or progress_value is None:
         return record

@@ -10,15 +10,17 @@ from pydantic_core import PydanticSerializationError, from_json
 
 from warrener_agent.context import AttemptFacts, HandlerPort, JobContext
 from warrener_agent.executors.error_info import describe_error, permanent_failure
-from warrener_agent.executors.port import HandlerResult, HandlerRaised, HandlerReturned
+from warrener_agent.executors.port import HandlerRaised, HandlerResult, HandlerReturned
 from warrener_agent.failures import OUTCOME_EXCEPTIONS
 from warrener_agent.job_definitions import JobDefinition
 from warrener_contracts.events import ErrorKind
-from warrener_contracts.json_safety import may_be_unsafe, find_unsafe_value
+from warrener_contracts.json_safety import find_unsafe_value, may_be_unsafe
 from warrener_contracts.topology import MAX_BODY
 
 
-async def call(definition: JobDefinition, facts: AttemptFacts, arguments: Mapping[str, Any], handler_port: HandlerPort) -> HandlerResult:
+async def call(
+    definition: JobDefinition, facts: AttemptFacts, arguments: Mapping[str, Any], handler_port: HandlerPort
+) -> HandlerResult:
     """Run an `async def` handler in this event loop. Raises CancelledError where we ourselves are
     cancelled."""
     given = bind_arguments(definition, facts, arguments, handler_port)
@@ -34,7 +36,9 @@ async def call(definition: JobDefinition, facts: AttemptFacts, arguments: Mappin
     return _to_result(definition, value)
 
 
-def call_blocking(definition: JobDefinition, facts: AttemptFacts, arguments: Mapping[str, Any], handler_port: HandlerPort) -> HandlerResult:
+def call_blocking(
+    definition: JobDefinition, facts: AttemptFacts, arguments: Mapping[str, Any], handler_port: HandlerPort
+) -> HandlerResult:
     """Run any handler in this thread."""
     if inspect.iscoroutinefunction(definition.handler):
         return asyncio.run(call(definition, facts, arguments, handler_port))
@@ -64,7 +68,11 @@ def bind_arguments(
 
 
 def _to_result(definition: JobDefinition, value: Any) -> HandlerResult:
-    return describe_error(value, definition.declaration.policy) if isinstance(value, OUTCOME_EXCEPTIONS) else encode_result(definition, value)
+    return (
+        describe_error(value, definition.declaration.policy)
+        if isinstance(value, OUTCOME_EXCEPTIONS)
+        else encode_result(definition, value)
+    )
 
 
 def encode_result(definition: JobDefinition, value: Any) -> HandlerResult:
@@ -75,11 +83,15 @@ def encode_result(definition: JobDefinition, value: Any) -> HandlerResult:
         if may_be_unsafe(text) and (finding := find_unsafe_value(from_json(text))):
             return _unportable(definition, finding)
     except ValidationError as error:
-        return permanent_failure(ErrorKind.BAD_RESULT, f"{definition.name} returned what it did not declare: {_lines(error)}")
+        return permanent_failure(
+            ErrorKind.BAD_RESULT, f"{definition.name} returned what it did not declare: {_lines(error)}"
+        )
     except (PydanticSerializationError, ValueError, TypeError) as error:
         if finding := _find_unportable(definition, value):
             return _unportable(definition, finding)
-        return permanent_failure(ErrorKind.BAD_RESULT, f"{definition.name} returned what cannot be sent as JSON: {error}")
+        return permanent_failure(
+            ErrorKind.BAD_RESULT, f"{definition.name} returned what cannot be sent as JSON: {error}"
+        )
     if len(text) > MAX_BODY:
         return permanent_failure(
             ErrorKind.BAD_RESULT,
@@ -99,7 +111,9 @@ def _find_unportable(definition: JobDefinition, value: Any) -> str | None:
 
 
 def _unportable(definition: JobDefinition, finding: str) -> HandlerRaised:
-    return permanent_failure(ErrorKind.BAD_RESULT, f"{definition.name} returned what not everybody can keep: {finding}")
+    return permanent_failure(
+        ErrorKind.BAD_RESULT, f"{definition.name} returned what not everybody can keep: {finding}"
+    )
 
 
 def _lines(error: ValidationError) -> str:

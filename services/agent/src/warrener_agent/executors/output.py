@@ -27,7 +27,9 @@ class CapturedOutput:
     in what lies in the pipe and waits for nothing, not even for the other ends to be closed.
     """
 
-    def __init__(self, *, capacity: int = LOG_BYTES, keep: Keep = Keep.LAST, forward_to: int | None = None) -> None:
+    def __init__(
+        self, *, capacity: int = LOG_BYTES, keep: Keep = Keep.LAST, forward_to: int | None = None
+    ) -> None:
         self._capacity, self._keep, self._forward_to = capacity, keep, forward_to
         self._pieces: deque[bytes] = deque()
         self._size = 0

@@ -55,7 +55,11 @@ class Executor(Protocol):
     """Runs handlers."""
 
     def begin(
-        self, definition: JobDefinition, facts: AttemptFacts, arguments: Mapping[str, Any], handler_port: HandlerPort
+        self,
+        definition: JobDefinition,
+        facts: AttemptFacts,
+        arguments: Mapping[str, Any],
+        handler_port: HandlerPort,
     ) -> Execution:
         """Begin to run the handler of `definition`."""
         ...

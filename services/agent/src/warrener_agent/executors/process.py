@@ -8,15 +8,21 @@ from functools import partial
 from typing import Any
 
 from warrener_agent.context import AttemptFacts, HandlerPort
-from warrener_agent.executors.system_user import UserUnavailable
-from warrener_agent.executors.child_process import ChildDied, ChildProcess
-from warrener_agent.executors.exit_info import OUT_OF_MEMORY, relabel_memory_error, describe_crash, is_fault, describe_limit_kill
-from warrener_agent.executors.error_info import start_failure
-from warrener_agent.executors.frames import Frame
 from warrener_agent.executors.child_pool import ChildPool
-from warrener_agent.executors.port import HandlerResult, HandlerRaised
-from warrener_agent.executors.restarts import Restarts
+from warrener_agent.executors.child_process import ChildDied, ChildProcess
+from warrener_agent.executors.error_info import start_failure
+from warrener_agent.executors.exit_info import (
+    OUT_OF_MEMORY,
+    describe_crash,
+    describe_limit_kill,
+    is_fault,
+    relabel_memory_error,
+)
+from warrener_agent.executors.frames import Frame
 from warrener_agent.executors.limit_watch import cancel_and_wait, wait_first
+from warrener_agent.executors.port import HandlerRaised, HandlerResult
+from warrener_agent.executors.restarts import Restarts
+from warrener_agent.executors.system_user import UserUnavailable
 from warrener_agent.isolation import Limits
 from warrener_agent.job_definitions import JobDefinition
 from warrener_contracts.events import FlightRecord
@@ -32,7 +38,11 @@ class ProcessExecutor:
         self.pool = ChildPool()
 
     def begin(
-        self, definition: JobDefinition, facts: AttemptFacts, arguments: Mapping[str, Any], handler_port: HandlerPort
+        self,
+        definition: JobDefinition,
+        facts: AttemptFacts,
+        arguments: Mapping[str, Any],
+        handler_port: HandlerPort,
     ) -> "ProcessExecution":
         return ProcessExecution(self, definition, _assignment(definition, facts, arguments), handler_port)
 
@@ -43,7 +53,13 @@ class ProcessExecutor:
 class ProcessExecution:
     """One assignment of one child."""
 
-    def __init__(self, executor: ProcessExecutor, definition: JobDefinition, assignment: Frame, handler_port: HandlerPort) -> None:
+    def __init__(
+        self,
+        executor: ProcessExecutor,
+        definition: JobDefinition,
+        assignment: Frame,
+        handler_port: HandlerPort,
+    ) -> None:
         self._pool, self._restarts = executor.pool, executor.restarts
         self._job_type, self._isolation = definition.name, definition.isolation
         self._child: ChildProcess | None = None
@@ -67,7 +83,9 @@ class ProcessExecution:
         except (UserUnavailable, OSError) as error:
             return start_failure(self._job_type, str(error))
         try:
-            ended = relabel_memory_error(await self._until_end(child, assignment, handler_port), self._isolation.limits)
+            ended = relabel_memory_error(
+                await self._until_end(child, assignment, handler_port), self._isolation.limits
+            )
         except BaseException:
             await child.close()
             self._replace(failed=False)
@@ -76,7 +94,9 @@ class ProcessExecution:
         self._return_child(child, ended)
         return ended
 
-    async def _until_end(self, child: ChildProcess, assignment: Frame, handler_port: HandlerPort) -> HandlerResult:
+    async def _until_end(
+        self, child: ChildProcess, assignment: Frame, handler_port: HandlerPort
+    ) -> HandlerResult:
         limits = self._isolation.limits
         running = asyncio.create_task(child.run(assignment, limits, handler_port))
         try:
@@ -106,7 +126,9 @@ class ProcessExecution:
     def _replace(self, *, failed: bool) -> None:
         """The child is not kept: another one, where the job type wants that now."""
         if self._isolation.restart == "always" or (failed and self._isolation.restart == "on-failure"):
-            self._pool.replace(self._isolation.process_settings, partial(self._restarts.pause, self._job_type))
+            self._pool.replace(
+                self._isolation.process_settings, partial(self._restarts.pause, self._job_type)
+            )
 
 
 def _assignment(definition: JobDefinition, facts: AttemptFacts, arguments: Mapping[str, Any]) -> Frame:

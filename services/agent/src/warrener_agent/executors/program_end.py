@@ -7,7 +7,7 @@ from typing import Any
 from warrener_agent.executors.exit_info import EXIT_CODE, OUT_OF_MEMORY, ExitInfo, describe_crash
 from warrener_agent.executors.port import HandlerRaised
 from warrener_agent.isolation import Limits, format_size
-from warrener_agent.program import ProgramCall, OutputFormat
+from warrener_agent.program import OutputFormat, ProgramCall
 from warrener_contracts.events import ErrorInfo, ErrorKind, FlightRecord
 
 _NEARLY = 0.85

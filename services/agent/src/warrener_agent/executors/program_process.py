@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Self
 
 from warrener_agent.executors import program_supervisor
-from warrener_agent.executors.system_user import SystemUser, resolve_user
 from warrener_agent.executors.cgroup import Cgroup, kernel_oom_kills, new_group
-from warrener_agent.executors.sandbox import MEMORY
 from warrener_agent.executors.environment import filter_environment
 from warrener_agent.executors.flight_recorder import FlightRecorder, command_lines
-from warrener_agent.executors.output import Keep, CapturedOutput
+from warrener_agent.executors.output import CapturedOutput, Keep
 from warrener_agent.executors.program_end import ProgramEnd
+from warrener_agent.executors.sandbox import MEMORY
+from warrener_agent.executors.system_user import SystemUser, resolve_user
 from warrener_agent.executors.tree import kill_tree, tree
 from warrener_agent.isolation import Isolation, Limits
 from warrener_agent.program import ProgramCall
@@ -157,7 +157,9 @@ class ProgramProcess:
         return self._group.oom_kills() if self._group is not None else kernel_oom_kills()
 
 
-def _launch_request(call: ProgramCall, isolation: Isolation, user: SystemUser | None, cwd: str, control: int) -> program_supervisor.LaunchRequest:
+def _launch_request(
+    call: ProgramCall, isolation: Isolation, user: SystemUser | None, cwd: str, control: int
+) -> program_supervisor.LaunchRequest:
     return {
         "argv": list(call.argv),
         "cwd": cwd,

@@ -7,14 +7,14 @@ from contextvars import copy_context
 from typing import Any
 from uuid import UUID
 
-from warrener_agent.context import AttemptFacts, HandlerPort, Parameters, FollowUpSpec
-from warrener_agent.handler_api import LEASE_ENDED
-from warrener_agent.executors.handler_call import call_blocking
+from warrener_agent.context import AttemptFacts, FollowUpSpec, HandlerPort, Parameters
 from warrener_agent.executors.flight_recorder import record_in_agent
+from warrener_agent.executors.handler_call import call_blocking
 from warrener_agent.executors.log_capture import LogCapture, install_log_capture, start_log_capture
 from warrener_agent.executors.port import HandlerResult
 from warrener_agent.executors.stacks import thread_stack
 from warrener_agent.executors.tree import thread_seconds
+from warrener_agent.handler_api import LEASE_ENDED
 from warrener_agent.job_definitions import JobDefinition
 from warrener_agent.ledger.port import LedgerError
 from warrener_contracts.events import FlightRecord
@@ -30,14 +30,22 @@ class ThreadExecutor:
         install_log_capture()
 
     def begin(
-        self, definition: JobDefinition, facts: AttemptFacts, arguments: Mapping[str, Any], handler_port: HandlerPort
+        self,
+        definition: JobDefinition,
+        facts: AttemptFacts,
+        arguments: Mapping[str, Any],
+        handler_port: HandlerPort,
     ) -> "ThreadExecution":
         loop = asyncio.get_running_loop()
         context = copy_context()
         execution = ThreadExecution(loop, context.run(start_log_capture, facts.job_id, facts.attempt))
 
         def run() -> None:
-            execution.finish(context.run(call_blocking, definition, facts, arguments, _ThreadHandlerPort(loop, handler_port)))
+            execution.finish(
+                context.run(
+                    call_blocking, definition, facts, arguments, _ThreadHandlerPort(loop, handler_port)
+                )
+            )
 
         execution.thread = threading.Thread(target=run, name=f"{definition.name} {facts.job_id}", daemon=True)
         execution.thread.start()
@@ -66,7 +74,9 @@ class ThreadExecution:
     async def stop(self) -> bool:
         if (thread := self.thread) is not None and thread.ident is not None:
             used = thread_seconds(thread.native_id)
-            self.flight_record = record_in_agent([thread_stack(thread.ident)], self._log_capture, cpu_seconds=used)
+            self.flight_record = record_in_agent(
+                [thread_stack(thread.ident)], self._log_capture, cpu_seconds=used
+            )
         await asyncio.wait({self.done}, timeout=_PATIENCE)
         return self.done.done()
 

@@ -4,12 +4,12 @@ from warrener_agent.ledger.checkpoints import SavedCheckpoint
 from warrener_agent.ledger.factory import open_ledger
 from warrener_agent.ledger.port import (
     Claim,
+    ClaimResult,
+    ClaimStatus,
     Completion,
+    DeletedRows,
     Failure,
     FollowUp,
-    DeletedRows,
-    ClaimStatus,
-    ClaimResult,
     Ledger,
     LedgerError,
     LedgerUnavailable,
@@ -20,12 +20,12 @@ from warrener_agent.ledger.port import (
 
 __all__ = [
     "Claim",
+    "ClaimResult",
+    "ClaimStatus",
     "Completion",
+    "DeletedRows",
     "Failure",
     "FollowUp",
-    "DeletedRows",
-    "ClaimStatus",
-    "ClaimResult",
     "Ledger",
     "LedgerError",
     "LedgerUnavailable",

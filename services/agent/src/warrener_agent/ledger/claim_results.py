@@ -7,7 +7,7 @@ from typing import Protocol, TypeVar
 from uuid import UUID
 
 from warrener_agent.ledger.checkpoints import SavedCheckpoint
-from warrener_agent.ledger.port import Claim, Completion, Failure, ClaimStatus, ClaimResult
+from warrener_agent.ledger.port import Claim, ClaimResult, ClaimStatus, Completion, Failure
 
 _NONE: Mapping[UUID, SavedCheckpoint] = MappingProxyType({})
 GRANTED = ClaimResult(ClaimStatus.GRANTED)

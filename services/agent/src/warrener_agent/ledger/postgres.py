@@ -10,14 +10,14 @@ from uuid import UUID
 import asyncpg
 
 from warrener_agent.ledger import postgres_sql as sql
-from warrener_agent.ledger.claim_results import GRANTED, Found, claim_results, highest_attempts, sort_by_job
 from warrener_agent.ledger.checkpoints import SavedCheckpoint, parse_checkpoint
+from warrener_agent.ledger.claim_results import GRANTED, Found, claim_results, highest_attempts, sort_by_job
 from warrener_agent.ledger.port import (
     Claim,
-    Completion,
-    Failure,
-    DeletedRows,
     ClaimResult,
+    Completion,
+    DeletedRows,
+    Failure,
     LedgerUnavailable,
     Renewal,
 )
@@ -27,8 +27,8 @@ from warrener_agent.ledger.postgres_sessions import CLAIMS, HANDLERS, close_pool
 from warrener_agent.ledger.postgres_transaction import PostgresTransaction
 from warrener_agent.ledger.row_codec import (
     decode_failure,
-    encode_failure,
     decode_follow_ups,
+    encode_failure,
     encode_follow_ups,
 )
 
@@ -103,7 +103,9 @@ class PostgresLedger:
                 for row in claimed_rows
                 if (text := row["checkpoint"]) is not None
             }
-            if len(claimed_rows) == len(claims) and not saved:  # what comes back was granted, most often all of it
+            if (
+                len(claimed_rows) == len(claims) and not saved
+            ):  # what comes back was granted, most often all of it
                 return [GRANTED] * len(claims)
             granted = {Claim(row["job_id"], row["attempt"]) for row in claimed_rows}
             refused = [claim.job_id for claim in wanted if claim not in granted]

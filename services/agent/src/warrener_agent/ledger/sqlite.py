@@ -19,14 +19,14 @@ from pathlib import Path
 from typing import TypeVar
 from uuid import UUID
 
-from warrener_agent.ledger.claim_results import claim_results, highest_attempts
 from warrener_agent.ledger.checkpoints import SavedCheckpoint
+from warrener_agent.ledger.claim_results import claim_results, highest_attempts
 from warrener_agent.ledger.port import (
     Claim,
-    Completion,
-    Failure,
-    DeletedRows,
     ClaimResult,
+    Completion,
+    DeletedRows,
+    Failure,
     LedgerUnavailable,
     Renewal,
 )
@@ -124,7 +124,9 @@ class SqliteLedger:
             return deleted
         completions = await self._lock.delete_old(before, limit)
         following = after or datetime.min.replace(tzinfo=UTC) if completions == limit else None
-        return DeletedRows(deleted.rows + completions, deleted.completions + completions, deleted.after or following)
+        return DeletedRows(
+            deleted.rows + completions, deleted.completions + completions, deleted.after or following
+        )
 
     async def _run(self, work: Callable[[ClaimsFile], R]) -> R:
         file = self._started()

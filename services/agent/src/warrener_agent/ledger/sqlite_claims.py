@@ -8,13 +8,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from warrener_agent.ledger.claim_results import Found
 from warrener_agent.ledger.checkpoints import SavedCheckpoint, parse_checkpoint
-from warrener_agent.ledger.port import Claim, Completion, Failure, DeletedRows
+from warrener_agent.ledger.claim_results import Found
+from warrener_agent.ledger.port import Claim, Completion, DeletedRows, Failure
 from warrener_agent.ledger.row_codec import (
     decode_failure,
-    encode_failure,
     decode_follow_ups,
+    encode_failure,
     encode_follow_ups,
 )
 from warrener_agent.ledger.sqlite_files import immediate_transaction, timestamp_text
@@ -179,8 +179,14 @@ class ClaimsFile:
                 "until": timestamp_text(now + lease),
             }
             rows = self._claims.execute(_CLAIM, values).fetchall()
-            granted_rows = [(UUID(job), attempt, text) for job, attempt, following, text in rows if following is None]
-            saved = {job: parse_checkpoint(job, attempt, text) for job, attempt, text in granted_rows if text is not None}
+            granted_rows = [
+                (UUID(job), attempt, text) for job, attempt, following, text in rows if following is None
+            ]
+            saved = {
+                job: parse_checkpoint(job, attempt, text)
+                for job, attempt, text in granted_rows
+                if text is not None
+            }
             if len(granted_rows) == len(claims):  # what comes back was granted: all of it, as most often
                 return set(claims), found, saved
             granted = {Claim(job, attempt) for job, attempt, _ in granted_rows}
@@ -225,7 +231,9 @@ class ClaimsFile:
             failed = self._claims.execute(_FAIL, {"batch": batch, "agent": agent_id}).fetchall()
         return {UUID(job) for (job,) in failed}
 
-    def save_checkpoints(self, checkpoints: Sequence[SavedCheckpoint], agent_id: str, now: datetime) -> set[UUID]:
+    def save_checkpoints(
+        self, checkpoints: Sequence[SavedCheckpoint], agent_id: str, now: datetime
+    ) -> set[UUID]:
         batch = json.dumps([[str(one.job_id), *one[1:]] for one in checkpoints])
         return self._change(_SAVE, {"batch": batch, "agent": agent_id, "now": timestamp_text(now)})
 

@@ -10,7 +10,15 @@ from typing import Any, TypeVar
 
 from warrener_agent.ledger.port import Claim, Completion, LedgerError
 from warrener_agent.ledger.sqlite_claims import FORGET_COMPLETIONS, columns
-from warrener_agent.ledger.sqlite_files import WorkerThread, immediate_transaction, timestamp_text, open_file, to_sqlite, rows_as_dicts, translate_outages
+from warrener_agent.ledger.sqlite_files import (
+    WorkerThread,
+    immediate_transaction,
+    open_file,
+    rows_as_dicts,
+    timestamp_text,
+    to_sqlite,
+    translate_outages,
+)
 from warrener_agent.ledger.statements import number_parameters, reject_transaction_control
 
 R = TypeVar("R")
@@ -198,7 +206,9 @@ def _execute(
         return list(rows_as_dicts(connection.execute(statement, values)))
     if not parameters:
         # No rows for a statement that wants some: once for each is not at all.
-        return [] if number_parameters(statement).names else list(rows_as_dicts(connection.execute(statement)))
+        return (
+            [] if number_parameters(statement).names else list(rows_as_dicts(connection.execute(statement)))
+        )
     connection.executemany(
         statement, ({name: to_sqlite(value) for name, value in one.items()} for one in parameters)
     )

@@ -124,7 +124,10 @@ _add_to(_breaker, "show", breaker.show, breaker.SHOW_EXAMPLES)
 _add_to(_breaker, "open", breaker.open_, breaker.OPEN_EXAMPLES)
 _add_to(_breaker, "close", breaker.close, breaker.CLOSE_EXAMPLES)
 _escalation = _group(
-    _OPERATE, "escalation", "What follows when something is wrong: cases, and what you say.", escalation.EXAMPLES
+    _OPERATE,
+    "escalation",
+    "What follows when something is wrong: cases, and what you say.",
+    escalation.EXAMPLES,
 )
 _add_to(_escalation, "list", escalation.list_, escalation.LIST_EXAMPLES)
 _add_to(_escalation, "ack", escalation.ack, escalation.ACK_EXAMPLES)

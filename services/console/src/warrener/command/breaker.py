@@ -6,10 +6,10 @@ from typing import Annotated
 import typer
 
 from warrener.command.listing import show_list
+from warrener.command_runner import connect_client, connect_store, run
+from warrener.endpoints import ResolvedEndpoints, resolve_endpoints
 from warrener.errors import CommandError, ExitCode
 from warrener.options import Broker, Json, Store
-from warrener.endpoints import ResolvedEndpoints, resolve_endpoints
-from warrener.command_runner import connect_client, run, connect_store
 from warrener.render.breakers import breaker_page, breakers_table
 from warrener.render.screen import err, out, print_json
 from warrener_contracts.circuit_breaker import breakers_for
@@ -115,7 +115,13 @@ def close(
 
 
 async def _set(
-    text: str, endpoints: ResolvedEndpoints, reason: str, for_: timedelta | None, *, opens: bool, as_json: bool
+    text: str,
+    endpoints: ResolvedEndpoints,
+    reason: str,
+    for_: timedelta | None,
+    *,
+    opens: bool,
+    as_json: bool,
 ) -> None:
     async with connect_store(endpoints) as open_store:
         name, behind = await _find(open_store, text)

@@ -4,10 +4,10 @@ from typing import Annotated
 
 import typer
 
+from warrener.command_runner import connect_client, connect_store, run
+from warrener.endpoints import resolve_endpoints
 from warrener.job_lookup import as_uuid, find_job
 from warrener.options import Broker, Json, Store
-from warrener.endpoints import resolve_endpoints
-from warrener.command_runner import connect_client, run, connect_store
 from warrener.render.screen import err, print_json
 
 EXAMPLES = """

@@ -8,12 +8,12 @@ from typing import Annotated, Any
 import typer
 
 from warrener.command import dead_redrives
+from warrener.command_runner import connect_store, report_errors, run
+from warrener.dead_letter_selection import Cause, JobType, Since, parse_ago, resolve_cause
+from warrener.endpoints import resolve_endpoints
 from warrener.errors import CommandError
 from warrener.job_lookup import find_job
 from warrener.options import Json, Limit, Store
-from warrener.endpoints import resolve_endpoints
-from warrener.command_runner import run, connect_store, report_errors
-from warrener.dead_letter_selection import Cause, JobType, Since, parse_ago, resolve_cause
 from warrener.render.dead_letters import causes_table, dead_letter_page, dead_letters_table, next_action
 from warrener.render.job_page import job_page
 from warrener.render.screen import err, is_wide, jsonable, out, print_json
@@ -116,7 +116,9 @@ def show(
 
 async def _show(store: StateStore, text: str, *, as_json: bool) -> None:
     row = await find_job(store, text)
-    found = await store.dead_letter_store.list_dead_letters(DeadLetterFilter(states=(), job_ids=(row.job_id,)))
+    found = await store.dead_letter_store.list_dead_letters(
+        DeadLetterFilter(states=(), job_ids=(row.job_id,))
+    )
     if not found:
         raise CommandError(
             f"expected a dead job, got {row.job_id}, which is {row.state.value}",
@@ -133,7 +135,9 @@ async def _show(store: StateStore, text: str, *, as_json: bool) -> None:
         }
         print_json(document | more)
     else:
-        out().print(job_page(row, attempts, (), datetime.now(UTC)), dead_letter_page(found[0], attempts, origin))
+        out().print(
+            job_page(row, attempts, (), datetime.now(UTC)), dead_letter_page(found[0], attempts, origin)
+        )
 
 
 def _examples(lines: str) -> str:

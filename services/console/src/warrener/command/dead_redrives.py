@@ -9,12 +9,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from warrener.arguments import parse_arguments
-from warrener.redrives import SOURCE, start_redrive, follow_redrive, print_redrive
-from warrener.errors import CommandError, ExitCode
-from warrener.options import Broker, Json, Limit, Store
-from warrener.endpoints import resolve_endpoints
-from warrener.policy_options import parse_policy_options
-from warrener.command_runner import connect_client, run, connect_store
+from warrener.command_runner import connect_client, connect_store, run
 from warrener.dead_letter_selection import (
     By,
     Cause,
@@ -22,19 +17,24 @@ from warrener.dead_letter_selection import (
     Ids,
     JobType,
     Since,
-    to_filter,
-    select_dead_letters,
-    report_invalid_fields,
     current_user,
+    report_invalid_fields,
     resolve_redrive,
+    select_dead_letters,
+    to_filter,
 )
+from warrener.endpoints import resolve_endpoints
+from warrener.errors import CommandError, ExitCode
+from warrener.options import Broker, Json, Limit, Store
+from warrener.policy_options import parse_policy_options
+from warrener.redrives import SOURCE, follow_redrive, print_redrive, start_redrive
 from warrener.render.dead_letters import redrive_page, redrives_table
 from warrener.render.screen import err, out, print_json
 from warrener_contracts.events import (
-    RedriveChangeRequested,
-    RedriveChangeRequestedData,
     JobDropRequestedData,
     JobRedriveRequestedData,
+    RedriveChangeRequested,
+    RedriveChangeRequestedData,
 )
 from warrener_runtime.clock import SystemEntropy
 
@@ -164,7 +164,9 @@ def drop(
             _confirm(count, yes=yes)
             with report_invalid_fields():
                 data = JobDropRequestedData(which=which, by=by or current_user(), reason=reason)
-            print_redrive(await follow_redrive(open_store, await start_redrive(endpoints, data)), as_json=as_json)
+            print_redrive(
+                await follow_redrive(open_store, await start_redrive(endpoints, data)), as_json=as_json
+            )
 
     run(body())
 
@@ -249,7 +251,9 @@ async def _change(
     endpoints = resolve_endpoints(*where)
     async with connect_store(endpoints) as open_store:
         campaign_id = await resolve_redrive(open_store, text)
-    data = RedriveChangeRequestedData(campaign_id=campaign_id, change=change, by=by or current_user(), reason=reason)
+    data = RedriveChangeRequestedData(
+        campaign_id=campaign_id, change=change, by=by or current_user(), reason=reason
+    )
     event = RedriveChangeRequested(
         id=str(SystemEntropy().new_id()),
         source=SOURCE,

@@ -4,15 +4,15 @@ from collections.abc import AsyncIterator
 
 import typer
 
+from warrener.command_runner import run
 from warrener.doctor.broker import check_broker
 from warrener.doctor.check_result import CheckResult, CheckStatus
 from warrener.doctor.installation import check_installation
 from warrener.doctor.isolation import check_isolation
 from warrener.doctor.store import check_store
+from warrener.endpoints import ResolvedEndpoints, resolve_endpoints
 from warrener.errors import ExitCode
 from warrener.options import Broker, Json, Management, Store
-from warrener.endpoints import ResolvedEndpoints, resolve_endpoints
-from warrener.command_runner import run
 from warrener.render.screen import err, out, print_json
 
 EXAMPLES = """

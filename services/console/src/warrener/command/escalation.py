@@ -8,12 +8,11 @@ import typer
 
 from warrener.command.exec_service import exec_service
 from warrener.command.listing import show_list
+from warrener.command_runner import connect_client, connect_store, run
+from warrener.dead_letter_selection import By, current_user
+from warrener.endpoints import ResolvedEndpoints, resolve_endpoints
 from warrener.errors import CommandError, ExitCode
 from warrener.options import Broker, Json, Limit, Store
-from warrener.endpoints import ResolvedEndpoints, resolve_endpoints
-from warrener.command_runner import connect_client, run, connect_store
-from warrener.dead_letter_selection import By
-from warrener.dead_letter_selection import current_user
 from warrener.render.incidents import incidents_table
 from warrener.render.screen import err, print_json
 from warrener_client import Client
@@ -131,7 +130,9 @@ def test(context: typer.Context) -> None:
     exec_service("supervisor", context.args, submodule=".escalation")
 
 
-async def _send_command(text: str, endpoints: ResolvedEndpoints, by: str | None, what: str, send: SendCommand, *, as_json: bool) -> None:
+async def _send_command(
+    text: str, endpoints: ResolvedEndpoints, by: str | None, what: str, send: SendCommand, *, as_json: bool
+) -> None:
     async with connect_store(endpoints) as open_store:
         found = await _find(open_store.escalations, text)
     who = by or current_user()

@@ -5,9 +5,9 @@ import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
 
-from warrener.errors import ExitCode
-from warrener.endpoints import resolve_endpoints
 from warrener.command_runner import exit_with_error
+from warrener.endpoints import resolve_endpoints
+from warrener.errors import ExitCode
 
 
 def exec_service(service: str, arguments: Sequence[str], *, submodule: str = "") -> None:

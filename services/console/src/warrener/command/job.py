@@ -6,11 +6,11 @@ from typing import Annotated
 
 import typer
 
+from warrener.command_runner import connect_store, run
+from warrener.endpoints import resolve_endpoints
 from warrener.errors import ExitCode
 from warrener.job_lookup import find_job
 from warrener.options import Json, Store
-from warrener.endpoints import resolve_endpoints
-from warrener.command_runner import run, connect_store
 from warrener.render.job_page import job_page
 from warrener.render.next_step import next_step
 from warrener.render.screen import err, jsonable, out, print_json
@@ -18,8 +18,8 @@ from warrener.render.states import state_text
 from warrener_contracts.states import JobState
 from warrener_store import StateStore
 from warrener_store import Store as OpenStore
-from warrener_store.escalations import refusing_fingerprint
 from warrener_store.breaker_gate import NO_OPEN_BREAKERS, OpenBreakers
+from warrener_store.escalations import refusing_fingerprint
 from warrener_store.queued import REFUSAL_REPORTED
 from warrener_store.rows import JobFilter, JobRow
 

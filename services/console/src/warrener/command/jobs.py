@@ -10,9 +10,9 @@ from rich.console import Group
 from rich.live import Live
 from rich.text import Text
 
-from warrener.options import Json, Limit, Store
+from warrener.command_runner import connect_store, run
 from warrener.endpoints import resolve_endpoints
-from warrener.command_runner import run, connect_store
+from warrener.options import Json, Limit, Store
 from warrener.render.screen import err, out, print_json, print_json_line
 from warrener.render.tables import counts_line, jobs_table
 from warrener_contracts.states import JobState

@@ -6,8 +6,8 @@ from typing import Any, TypeVar
 
 from rich.table import Table
 
+from warrener.command_runner import connect_store, run
 from warrener.endpoints import resolve_endpoints
-from warrener.command_runner import run, connect_store
 from warrener.render.screen import err, out, print_json
 from warrener_store import Store
 

@@ -3,10 +3,10 @@
 import tempfile
 from pathlib import Path
 
+from warrener.command_runner import run
+from warrener.endpoints import resolve_endpoints
 from warrener.errors import CommandError
 from warrener.options import Json, Store
-from warrener.endpoints import resolve_endpoints
-from warrener.command_runner import run
 from warrener.render.screen import err, print_json
 from warrener.up.folder import DEFAULT_FOLDER, DataFolder
 from warrener_runtime.settings import mask

@@ -7,12 +7,19 @@ from typing import Annotated, Any
 import typer
 
 from warrener.command.listing import show_list
+from warrener.command_runner import report_errors, run
+from warrener.dead_letter_selection import By, current_user, parse_ago
+from warrener.endpoints import resolve_endpoints
 from warrener.errors import CommandError, ExitCode
 from warrener.options import Broker, Json, Limit, Store
-from warrener.parked_commands import ParkedCommand, ParkedSelection, execute, preview, print_preview, print_result
-from warrener.endpoints import resolve_endpoints
-from warrener.command_runner import run, report_errors
-from warrener.dead_letter_selection import By, parse_ago, current_user
+from warrener.parked_commands import (
+    ParkedCommand,
+    ParkedSelection,
+    execute,
+    preview,
+    print_preview,
+    print_result,
+)
 from warrener.render.screen import print_json
 from warrener.render.tables import parked_table
 from warrener_store.parked import ParkedFilter, ParkedMessage
@@ -91,7 +98,14 @@ def requeue(
     cannot be used is parked again. Without --yes it only shows what it would do.
     """
     which = _selection(ids, reason, queue, since, before, everything=everything)
-    _run(ParkedCommand("requeue", which, by or current_user(), ""), broker, store, yes=yes, wait=wait, as_json=as_json)
+    _run(
+        ParkedCommand("requeue", which, by or current_user(), ""),
+        broker,
+        store,
+        yes=yes,
+        wait=wait,
+        as_json=as_json,
+    )
 
 
 def drop(
@@ -115,7 +129,14 @@ def drop(
     Without --yes it only shows what it would do.
     """
     which = _selection(ids, reason, queue, since, before, everything=everything)
-    _run(ParkedCommand("drop", which, by or current_user(), why), broker, store, yes=yes, wait=wait, as_json=as_json)
+    _run(
+        ParkedCommand("drop", which, by or current_user(), why),
+        broker,
+        store,
+        yes=yes,
+        wait=wait,
+        as_json=as_json,
+    )
 
 
 def _run(

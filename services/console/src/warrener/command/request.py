@@ -4,12 +4,12 @@ from typing import Annotated
 
 import typer
 
-from warrener.errors import ExitCode
-from warrener.options import Broker, Json
-from warrener.endpoints import resolve_endpoints
-from warrener.policy_options import parse_policy_options
-from warrener.job_requests import request_lines, request_one
 from warrener.command_runner import run
+from warrener.endpoints import resolve_endpoints
+from warrener.errors import ExitCode
+from warrener.job_requests import request_lines, request_one
+from warrener.options import Broker, Json
+from warrener.policy_options import parse_policy_options
 from warrener_client import JobSpec
 
 EXAMPLES = """
@@ -101,7 +101,9 @@ def request(
             raise typer.BadParameter(
                 "expected arguments and keys in the file alone, got both --from and these"
             )
-        successful = run(request_lines(endpoints, template, source, wait=wait, timeout=timeout, as_json=as_json))
+        successful = run(
+            request_lines(endpoints, template, source, wait=wait, timeout=timeout, as_json=as_json)
+        )
     else:
         successful = run(
             request_one(endpoints, template, words or [], wait=wait, timeout=timeout, as_json=as_json)

@@ -8,7 +8,6 @@ import typer
 from pydantic import ValidationError
 
 from warrener.arguments import parse_arguments
-from warrener.trigger_options import after_rule, event_rule, require_event_rule
 from warrener.calendar import preview_ticks
 from warrener.command.listing import show_list
 from warrener.command.schedule_rule import (
@@ -24,13 +23,14 @@ from warrener.command.schedule_rule import (
     narrowed,
     whole_rule,
 )
+from warrener.command_runner import connect_client, connect_store, run
+from warrener.endpoints import resolve_endpoints
 from warrener.errors import CommandError, ExitCode
 from warrener.options import Broker, Json, Limit, Store
-from warrener.endpoints import resolve_endpoints
-from warrener.command_runner import connect_client, run, connect_store
 from warrener.render.schedules import preview_table, schedules_table, ticks_table
 from warrener.render.screen import err, out, print_json
 from warrener.render.triggers import no_times_line
+from warrener.trigger_options import after_rule, event_rule, require_event_rule
 from warrener_client.client import ScheduleCommandEvent
 from warrener_contracts.events import (
     SchedulePauseRequested,
@@ -39,7 +39,7 @@ from warrener_contracts.events import (
     ScheduleResumeRequested,
     ScheduleTriggerRequested,
 )
-from warrener_contracts.schedule_rules import MisfirePolicy, OverlapPolicy, DstOverlap, DstGap
+from warrener_contracts.schedule_rules import DstGap, DstOverlap, MisfirePolicy, OverlapPolicy
 from warrener_store import Store as OpenStore
 from warrener_store.schedules.rows import ScheduleRow, TickRow
 

@@ -9,15 +9,15 @@ from typing import Annotated
 import typer
 
 from warrener.calendar import find_problems
+from warrener.command_runner import connect_client, connect_store, run
+from warrener.endpoints import ResolvedEndpoints, resolve_endpoints
 from warrener.errors import CommandError, ExitCode
 from warrener.options import Broker, Json, Store
-from warrener.endpoints import ResolvedEndpoints, resolve_endpoints
-from warrener.command_runner import connect_client, run, connect_store
-from warrener.scheduling.schedules_file import FileError, SchedulesFile, read_file
-from warrener.scheduling.plan import Plan, make_plan
-from warrener.scheduling.toml_writer import render_schedules
 from warrener.render.schedule_plan import plan_lines, summary
 from warrener.render.screen import err, out, print_json
+from warrener.scheduling.plan import Plan, make_plan
+from warrener.scheduling.schedules_file import FileError, SchedulesFile, read_file
+from warrener.scheduling.toml_writer import render_schedules
 from warrener_contracts.events import SchedulePutData, ScheduleRemoveRequested
 from warrener_store import Store as OpenStore
 
@@ -113,7 +113,9 @@ def export(
 
 async def _plan(endpoints: ResolvedEndpoints, schedules_file: SchedulesFile, *, prune: bool) -> Plan:
     async with connect_store(endpoints) as open_store:
-        rows = await open_store.schedules(None if prune else [definition.name for definition in schedules_file.schedules])
+        rows = await open_store.schedules(
+            None if prune else [definition.name for definition in schedules_file.schedules]
+        )
     current = {name: row.asked for name, row in rows.items()}
     return make_plan(schedules_file.schedules, current, owner=schedules_file.owner, prune=prune)
 
@@ -123,7 +125,9 @@ def _check(file: Path, schedules_file: SchedulesFile, found: Plan) -> None:
     for definition, problem in zip(found.puts, find_problems(found.puts), strict=True):
         if problem is not None:
             place = schedules_file.schedules.index(definition)
-            raise FileError(file, schedules_file.lines[place], f"[[schedule]] {place + 1} ({definition.name})", problem)
+            raise FileError(
+                file, schedules_file.lines[place], f"[[schedule]] {place + 1} ({definition.name})", problem
+            )
 
 
 def _confirm(found: Plan, *, yes: bool) -> None:
@@ -143,7 +147,9 @@ async def _carry_out(endpoints: ResolvedEndpoints, found: Plan) -> list[str]:
     async with connect_client(endpoints) as client:
         await client.put_schedules(found.puts)
         for name in found.removed:
-            await client.send_schedule_command(ScheduleRemoveRequested, name, "it is not in the file any more")
+            await client.send_schedule_command(
+                ScheduleRemoveRequested, name, "it is not in the file any more"
+            )
     async with connect_store(endpoints) as open_store:
         return await _not_taken_up(open_store, found)
 

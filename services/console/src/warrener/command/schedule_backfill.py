@@ -7,14 +7,14 @@ from typing import Annotated
 import typer
 
 from warrener.command.schedule import Name, Reason
+from warrener.command_runner import connect_store, run
+from warrener.endpoints import resolve_endpoints
 from warrener.errors import CommandError
 from warrener.options import Broker, Json, Store
-from warrener.endpoints import resolve_endpoints
-from warrener.command_runner import run, connect_store
-from warrener.scheduling.backfill import request_backfill, find_span, follow_backfill
-from warrener.scheduling.backfill_span import BackfillSpan, BackfillTickStatus, parse_time, parse_rate
 from warrener.render.schedules import span_table
 from warrener.render.screen import err, out, print_json
+from warrener.scheduling.backfill import find_span, follow_backfill, request_backfill
+from warrener.scheduling.backfill_span import BackfillSpan, BackfillTickStatus, parse_rate, parse_time
 from warrener_store import Store as OpenStore
 from warrener_store.schedules.rows import ScheduleRow
 

@@ -11,10 +11,10 @@ import typer
 from warrener.calendar import find_problems
 from warrener.errors import CommandError, ExitCode
 from warrener.options import Json
-from warrener.scheduling import celery_beat, celery_source, crontab
-from warrener.scheduling.import_result import ImportResult, ImportIssue, Loss
-from warrener.scheduling.toml_writer import render_schedules
 from warrener.render.screen import err, print_json
+from warrener.scheduling import celery_beat, celery_source, crontab
+from warrener.scheduling.import_result import ImportIssue, ImportResult, Loss
+from warrener.scheduling.toml_writer import render_schedules
 
 EXAMPLES = """
 warrener schedule import crontab /etc/crontab --system --type cron.line --timezone Europe/Berlin

@@ -7,10 +7,10 @@ from typing import Annotated
 import typer
 
 from warrener.calendar import LintTarget, lint_schedules
+from warrener.command_runner import connect_store, run
+from warrener.endpoints import resolve_endpoints
 from warrener.errors import CommandError, ExitCode
 from warrener.options import Json, Store
-from warrener.endpoints import resolve_endpoints
-from warrener.command_runner import run, connect_store
 from warrener.render.schedules import warning_text
 from warrener.render.screen import err, out, print_json
 from warrener_store import Store as OpenStore
@@ -59,7 +59,8 @@ async def _schedules(store: OpenStore, names: Sequence[str]) -> list[LintTarget]
             code=ExitCode.USAGE,
         )
     return [
-        LintTarget(rows[name].asked, rows[name].put_at, await _durations(store, name)) for name in sorted(rows)
+        LintTarget(rows[name].asked, rows[name].put_at, await _durations(store, name))
+        for name in sorted(rows)
     ]
 
 

@@ -28,7 +28,9 @@ Nth = Annotated[
 DaysOfMonth = Annotated[
     list[int] | None, _option("--day-of-month", "This day, or the business day --roll says; repeatable.")
 ]
-RollTo = Annotated[BusinessDayConvention | None, _option("--roll", "From a day that is no business day; else after.")]
+RollTo = Annotated[
+    BusinessDayConvention | None, _option("--roll", "From a day that is no business day; else after.")
+]
 RuleJson = Annotated[
     str | None, _option("--rule", "Any rule as JSON, or @FILE: any_of, all_of, except.", "JSON")
 ]

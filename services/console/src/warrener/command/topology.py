@@ -4,17 +4,17 @@ from typing import Annotated
 
 import typer
 
+from warrener.broker_inspector import open_inspector
+from warrener.command_runner import connect_client, run
 from warrener.doctor.check_result import CheckStatus
-from warrener.topology_diff import TopologyDifference, TopologyDiff, compare_topology
+from warrener.endpoints import ResolvedEndpoints, resolve_endpoints, resolve_namespace
 from warrener.errors import ExitCode
 from warrener.installation import adopt as adopt_namespace
 from warrener.management_api import resolve_management_api
 from warrener.options import Broker, Json, Management, Store
-from warrener.endpoints import ResolvedEndpoints, resolve_namespace, resolve_endpoints
-from warrener.broker_inspector import open_inspector
-from warrener.command_runner import connect_client, run
 from warrener.render.screen import err, out, print_json
 from warrener.render.tables import table
+from warrener.topology_diff import TopologyDiff, TopologyDifference, compare_topology
 from warrener_contracts.topology import TOPOLOGY
 from warrener_runtime.bus import TopologySpec
 from warrener_runtime.bus.namespace import NameMapper
@@ -99,7 +99,9 @@ async def _adopt(endpoints: ResolvedEndpoints, *, as_json: bool) -> None:
     if as_json:
         print_json({"namespace": endpoints.namespace, "installation_id": installation_id})
     else:
-        err().print(f"[good]✓[/] namespace {endpoints.namespace} belongs to installation {installation_id.hex}")
+        err().print(
+            f"[good]✓[/] namespace {endpoints.namespace} belongs to installation {installation_id.hex}"
+        )
 
 
 async def _check(endpoints: ResolvedEndpoints, *, as_json: bool) -> list[TopologyDifference]:

@@ -5,13 +5,13 @@ from typing import Annotated
 
 import typer
 
-from warrener.options import Json
-from warrener.endpoints import resolve_namespace
 from warrener.command_runner import run
-from warrener.up.process_specs import process_specs
+from warrener.endpoints import resolve_namespace
+from warrener.options import Json
 from warrener.up.folder import DEFAULT_FOLDER, DataFolder
-from warrener.up.run import Up, UpOptions
 from warrener.up.output import JsonOutput, PlainOutput
+from warrener.up.process_specs import process_specs
+from warrener.up.run import Up, UpOptions
 
 EXAMPLES = """
 warrener up shop.jobs
@@ -73,5 +73,8 @@ def up(
         resolve_namespace(),
         log_level="info" if verbose else "warning",
     )
-    width = max(len("broker"), *(len(spec.name) for spec in process_specs(options.modules, options.agents, options.slots)))
+    width = max(
+        len("broker"),
+        *(len(spec.name) for spec in process_specs(options.modules, options.agents, options.slots)),
+    )
     run(Up(options, DataFolder(data), JsonOutput() if as_json else PlainOutput(width)).run())

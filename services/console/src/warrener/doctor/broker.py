@@ -2,13 +2,13 @@
 
 from collections.abc import AsyncIterator, Sequence
 
+from warrener.broker_inspector import BrokerInspector, QueueInfo, open_inspector
 from warrener.doctor.broker_clock import broker_clock
-from warrener.doctor.check_result import CheckResult, CheckStatus, warning, ok, failed
-from warrener.topology_diff import TopologyDifference, TopologyDiff, compare_topology
+from warrener.doctor.check_result import CheckResult, CheckStatus, failed, ok, warning
+from warrener.endpoints import ResolvedEndpoints
 from warrener.errors import CommandError
 from warrener.management_api import resolve_management_api
-from warrener.endpoints import ResolvedEndpoints
-from warrener.broker_inspector import BrokerInspector, QueueInfo, open_inspector
+from warrener.topology_diff import TopologyDiff, TopologyDifference, compare_topology
 from warrener_contracts.topology import (
     DEAD_QUEUE,
     REQUESTS_QUEUE,
@@ -85,7 +85,9 @@ def permissions(refused: str | None) -> CheckResult:
     """Configure, write and read."""
     if refused is None:
         return ok("permissions", "configure, write and read were tried and granted")
-    return failed("permissions", f"expected all to be granted, got {refused}", "rabbitmqctl set_permissions …")
+    return failed(
+        "permissions", f"expected all to be granted, got {refused}", "rabbitmqctl set_permissions …"
+    )
 
 
 async def _services(inspector: BrokerInspector) -> AsyncIterator[CheckResult]:

@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 from warrener.broker_time import BrokerTime
-from warrener.doctor.check_result import CheckResult, warning, ok, failed
+from warrener.doctor.check_result import CheckResult, failed, ok, warning
 from warrener.render.times import span
 
 CHECK = "broker clock"

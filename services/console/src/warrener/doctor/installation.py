@@ -1,10 +1,10 @@
 """Check of the installation: the broker's namespace and the store belong together."""
 
-from warrener.doctor.check_result import CheckResult, warning, ok, failed
-from warrener.errors import CommandError
-from warrener.endpoints import ResolvedEndpoints
 from warrener.broker_inspector import open_inspector
 from warrener.command_runner import connect_store
+from warrener.doctor.check_result import CheckResult, failed, ok, warning
+from warrener.endpoints import ResolvedEndpoints
+from warrener.errors import CommandError
 from warrener_contracts.topology import INSTALLATION, installation_exchange
 from warrener_store import StoreError
 from warrener_store.installation import describe_foreign_broker, other_installation
@@ -15,7 +15,10 @@ _CHECK = "installation"
 async def check_installation(endpoints: ResolvedEndpoints) -> CheckResult | None:
     """None where the broker or the store does not answer: other checks say that."""
     try:
-        async with connect_store(endpoints) as store, open_inspector(endpoints.broker_url, endpoints.namespace) as inspector:
+        async with (
+            connect_store(endpoints) as store,
+            open_inspector(endpoints.broker_url, endpoints.namespace) as inspector,
+        ):
             installation_id = await store.installation()
             if installation_id is None or not await inspector.exchange_exists(INSTALLATION):
                 return warning(

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from warrener.doctor.check_result import CheckResult, warning, ok
+from warrener.doctor.check_result import CheckResult, ok, warning
 from warrener_runtime.cgroups import NoControlGroup, divisible, own_group
 
 
@@ -26,9 +26,7 @@ def _limits(group: Callable[[], Path]) -> CheckResult:
         found = group()
         divisible(found)
     except NoControlGroup as error:
-        return ok(
-            "limits", f"rlimits, and the agent's own look at its processes; no control group: {error}"
-        )
+        return ok("limits", f"rlimits, and the agent's own look at its processes; no control group: {error}")
     return ok("limits", f"control group {found}, and rlimits")
 
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import asyncpg
 
-from warrener.doctor.check_result import CheckResult, warning, ok, failed
+from warrener.doctor.check_result import CheckResult, failed, ok, warning
 from warrener.render.tables import SILENT_AFTER
 from warrener.render.times import ago, span
 from warrener.store_errors import command_error_from

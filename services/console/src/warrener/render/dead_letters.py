@@ -63,7 +63,9 @@ def dead_letter_state(state: DeadLetterState) -> Text:
     return Text(state.value, style=style)
 
 
-def dead_letter_page(dead_letter: DeadLetter, attempts: Sequence[AttemptRow], origin: DeadLetter | None) -> Group:
+def dead_letter_page(
+    dead_letter: DeadLetter, attempts: Sequence[AttemptRow], origin: DeadLetter | None
+) -> Group:
     """What a person needs to understand a death, beside the page of its job."""
     parts: list[RenderableType] = [Text("\ndead letter", style="soft")]
     grid = Table.grid(padding=(0, 2, 0, 0))

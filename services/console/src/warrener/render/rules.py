@@ -5,7 +5,7 @@ from datetime import time
 
 from warrener.render.times import span
 from warrener.render.triggers import trigger_text
-from warrener_contracts.day_rules import WORKING_WEEK, BusinessDaysRule, DaysRule, BusinessDayConvention
+from warrener_contracts.day_rules import WORKING_WEEK, BusinessDayConvention, BusinessDaysRule, DaysRule
 from warrener_contracts.schedule_rules import (
     AllOfRule,
     AnyOfRule,

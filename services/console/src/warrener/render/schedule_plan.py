@@ -5,8 +5,8 @@ from typing import Any
 
 from rich.text import Text
 
-from warrener.scheduling.plan import PlanAction, Plan, PlanStep
 from warrener.render.rules import rule_text
+from warrener.scheduling.plan import Plan, PlanAction, PlanStep
 
 _MARKS = {PlanAction.ADD: ("+", "good"), PlanAction.CHANGE: ("~", "odd"), PlanAction.REMOVE: ("-", "bad")}
 
@@ -18,7 +18,10 @@ def plan_lines(plan: Plan) -> Iterator[Text]:
         yield Text.assemble((f"{mark} {step.name}", style), f"  {_about(step)}")
         for found in step.differs:
             yield Text.assemble(
-                f"    {found.field}: ", (_value_text(found.before), "soft"), " → ", (_value_text(found.after), "key")
+                f"    {found.field}: ",
+                (_value_text(found.before), "soft"),
+                " → ",
+                (_value_text(found.after), "key"),
             )
     yield Text(summary(plan))
 

@@ -7,10 +7,10 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from warrener.scheduling.backfill_span import BackfillSpan, BackfillTickStatus
 from warrener.render.rules import rule_text
 from warrener.render.tables import table
 from warrener.render.times import ago, clock, span
+from warrener.scheduling.backfill_span import BackfillSpan, BackfillTickStatus
 from warrener_contracts.events import TickStatus
 from warrener_store.schedules.overdue import is_over, overdue_since
 from warrener_store.schedules.rows import ScheduleRow, TickRow

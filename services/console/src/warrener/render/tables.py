@@ -169,7 +169,9 @@ def _why(row: JobRow, now: datetime, *, wide: bool) -> str:
             reason = f"{error.type if wide else error.type.rpartition('.')[-1]}: {error.message}"
         if row.state.terminal or not row.due_at:
             return one_line(reason)
-        return one_line(f"{ago(row.due_at, now)}, after {reason}" if reason else f"due {ago(row.due_at, now)}")
+        return one_line(
+            f"{ago(row.due_at, now)}, after {reason}" if reason else f"due {ago(row.due_at, now)}"
+        )
     if row.progress is not None:
         return f"{row.progress:.0%} {row.progress_note or ''}".strip()
     return f"due {ago(row.due_at, now)}" if row.state == "waiting" and row.due_at else ""

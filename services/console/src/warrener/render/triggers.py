@@ -7,8 +7,8 @@ from warrener_contracts.schedule_rules import Rule
 from warrener_contracts.topology import EVENTS
 from warrener_contracts.triggers import (
     AfterRule,
-    ConditionOperator,
     Condition,
+    ConditionOperator,
     EventRule,
     TriggerRule,
     Upstream,

@@ -7,11 +7,11 @@ from datetime import UTC, datetime
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from warrener.calendar import times_between
-from warrener.errors import CommandError, ExitCode
-from warrener.endpoints import ResolvedEndpoints
 from warrener.command_runner import connect_client
-from warrener.scheduling.backfill_span import BackfillSpan, make_span, count_remaining
+from warrener.endpoints import ResolvedEndpoints
+from warrener.errors import CommandError, ExitCode
 from warrener.render.screen import err
+from warrener.scheduling.backfill_span import BackfillSpan, count_remaining, make_span
 from warrener_contracts.events import (
     MAX_BACKFILL_TICKS,
     ScheduleBackfillRequested,
@@ -51,7 +51,9 @@ async def find_span(
     return make_span(row.name, times, held, limit)
 
 
-async def request_backfill(endpoints: ResolvedEndpoints, span: BackfillSpan, rate: float, reason: str) -> None:
+async def request_backfill(
+    endpoints: ResolvedEndpoints, span: BackfillSpan, rate: float, reason: str
+) -> None:
     """Ask for the jobs of the span; returns when the broker keeps the request."""
     requested = span.requested
     event = ScheduleBackfillRequested(

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, cast
 
 from pydantic import ValidationError
 
-from warrener.scheduling.import_result import ImportResult, ImportIssue, Loss
+from warrener.scheduling.import_result import ImportIssue, ImportResult, Loss
 from warrener.scheduling.template_escape import escape_placeholders
 from warrener_contracts.events import SchedulePutData
 from warrener_contracts.schedule_rules import CronRule, IntervalRule
@@ -42,7 +42,11 @@ class _ConvertedRule(NamedTuple):
 
 
 def import_schedules(
-    entries: Mapping[str, Any], *, timezone: str = "UTC", prefix: str = "", names_of: ArgumentNames = lambda _: None
+    entries: Mapping[str, Any],
+    *,
+    timezone: str = "UTC",
+    prefix: str = "",
+    names_of: ArgumentNames = lambda _: None,
 ) -> ImportResult:
     """The schedules of these entries. Celery's crontab goes by `timezone`."""
     schedules, origins, issues = list[SchedulePutData](), list[str](), list[ImportIssue]()
@@ -59,7 +63,9 @@ def import_schedules(
     return ImportResult(tuple(schedules), tuple(origins), tuple(issues))
 
 
-def _schedule(name: str, raw: Any, timezone: str, names_of: ArgumentNames, notes: list[str]) -> SchedulePutData:
+def _schedule(
+    name: str, raw: Any, timezone: str, names_of: ArgumentNames, notes: list[str]
+) -> SchedulePutData:
     entry = _mapping(raw)
     task = str(entry.get("task", ""))
     if entry.get("enabled") is False:

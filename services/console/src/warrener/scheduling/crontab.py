@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from pydantic import ValidationError
 
-from warrener.scheduling.import_result import ImportResult, ImportIssue, Loss
+from warrener.scheduling.import_result import ImportIssue, ImportResult, Loss
 from warrener.scheduling.template_escape import escape_placeholders
 from warrener_contracts.events import SchedulePutData
 from warrener_contracts.schedule_rules import CronRule
@@ -85,7 +85,9 @@ class _Reader:
             )
         except ValidationError as error:
             found = error.errors(include_url=False)[0]
-            return self._add_issue(where, Loss.LEFT_OUT, f"{'.'.join(map(str, found['loc']))}: {found['msg']}")
+            return self._add_issue(
+                where, Loss.LEFT_OUT, f"{'.'.join(map(str, found['loc']))}: {found['msg']}"
+            )
         self.schedules.append(definition)
         self.origins.append(where)
         return None

@@ -81,7 +81,9 @@ class _Reader:
     def _owner(self) -> str | None:
         owner = self._document.get("owner")
         if owner == CODE_OWNER:
-            raise self._error(None, "owner", f"expected another label than {CODE_OWNER!r}: it means agents' code")
+            raise self._error(
+                None, "owner", f"expected another label than {CODE_OWNER!r}: it means agents' code"
+            )
         return None if owner is None else str(owner)
 
     def _defaults(self) -> Mapping[str, Any]:

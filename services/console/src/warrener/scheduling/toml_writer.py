@@ -13,7 +13,9 @@ _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _SHORT = {"cron": ("expression", "cron"), "interval": ("every", "every")}
 
 
-def render_schedules(schedules: Iterable[SchedulePutData], owner: str | None = None, heading: str = "") -> str:
+def render_schedules(
+    schedules: Iterable[SchedulePutData], owner: str | None = None, heading: str = ""
+) -> str:
     """The whole file. Raises ValueError for an argument that TOML cannot hold: it has no null."""
     parts = [*(f"# {line}".rstrip() for line in heading.splitlines())]
     if owner is not None:

@@ -39,7 +39,9 @@ class JsonOutput:
 
     def line(self, source: str, line: LogLine) -> None:
         facts = {"level": line.level, **line.facts}
-        print_json_line({"event": "log", "at": datetime.now(UTC), "of": source, "told": line.message, **facts})
+        print_json_line(
+            {"event": "log", "at": datetime.now(UTC), "of": source, "told": line.message, **facts}
+        )
 
     def ready(self, message: list[tuple[str, str]], **facts: Any) -> None:
         self.event("ready", "everything works", **facts)

@@ -38,10 +38,14 @@ def _checks(body: bytes) -> str:
         checks: dict[str, str] = json.loads(body).get("checks", {})
     except ValueError:
         return "is not ready"
-    return "; ".join(f"{name}: {status}" for name, status in checks.items() if status != "ok") or "is not ready"
+    return (
+        "; ".join(f"{name}: {status}" for name, status in checks.items() if status != "ok") or "is not ready"
+    )
 
 
-async def wait_for_job_types(store: StateStore, agents: Sequence[SupervisedProcess], since: datetime) -> list[JobTypeRow]:
+async def wait_for_job_types(
+    store: StateStore, agents: Sequence[SupervisedProcess], since: datetime
+) -> list[JobTypeRow]:
     """Until every agent is known and its job types too; returns those."""
     while True:
         try:

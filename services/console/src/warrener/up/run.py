@@ -7,19 +7,19 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from warrener.errors import CommandError
-from warrener.installation import adopt, claim
-from warrener.endpoints import ResolvedEndpoints
 from warrener.broker_inspector import open_inspector
 from warrener.command_runner import BrokerUnreachable
-from warrener.up.broker import PrivateBroker
-from warrener.up.supervised_process import SupervisedProcess, Unusable
-from warrener.up.process_specs import ProcessSpec, process_specs, build_environment
-from warrener.up.folder import DataFolder, Endpoints
+from warrener.endpoints import ResolvedEndpoints
+from warrener.errors import CommandError
+from warrener.installation import adopt, claim
 from warrener.up.banner import banner_lines
+from warrener.up.broker import PrivateBroker
+from warrener.up.folder import DataFolder, Endpoints
+from warrener.up.output import ConsoleOutput
+from warrener.up.process_specs import ProcessSpec, build_environment, process_specs
 from warrener.up.readiness import not_ready_reason, wait_for_job_types, wait_until_ready
 from warrener.up.shutdown import Shutdown
-from warrener.up.output import ConsoleOutput
+from warrener.up.supervised_process import SupervisedProcess, Unusable
 from warrener_store import StateStore, migrate, open_store
 from warrener_store.rows import JobTypeRow
 
@@ -71,7 +71,9 @@ class Up:
             yield self._options.broker_url
             return
         broker = PrivateBroker(self._folder, self._output)
-        self._output.event("starting", "starting a private RabbitMQ; this takes some seconds", source="broker")
+        self._output.event(
+            "starting", "starting a private RabbitMQ; this takes some seconds", source="broker"
+        )
         starting = asyncio.create_task(broker.start())
         try:
             if (version := await self._shutdown.result_unless_requested(starting)) is None:

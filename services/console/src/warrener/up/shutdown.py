@@ -6,8 +6,8 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from typing import TypeVar
 
-from warrener.up.supervised_process import SupervisedProcess
 from warrener.up.output import ConsoleOutput
+from warrener.up.supervised_process import SupervisedProcess
 
 T = TypeVar("T")
 

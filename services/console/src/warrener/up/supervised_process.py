@@ -9,9 +9,9 @@ import sys
 from collections.abc import Callable, Mapping
 from time import monotonic
 
-from warrener.up.process_specs import ProcessSpec
 from warrener.up.log_line import read_line
 from warrener.up.output import ConsoleOutput
+from warrener.up.process_specs import ProcessSpec
 from warrener_runtime.backoff import ExponentialBackoff
 
 _STABLE_AFTER = 10.0  # seconds after which a death is no longer a failed start
@@ -27,7 +27,10 @@ class SupervisedProcess:
     """Starts the member, passes on what it writes, and starts it again with a growing pause when it dies."""
 
     def __init__(
-        self, spec: ProcessSpec, environment: Callable[[ProcessSpec, int], Mapping[str, str]], output: ConsoleOutput
+        self,
+        spec: ProcessSpec,
+        environment: Callable[[ProcessSpec, int], Mapping[str, str]],
+        output: ConsoleOutput,
     ) -> None:
         self.spec = spec
         self.health_port = 0
@@ -82,7 +85,9 @@ class SupervisedProcess:
         self._process = process
         if self._stop_requested.is_set():
             self.stop()
-        self._output.event("started", f"started (process {process.pid})", source=self.spec.name, pid=process.pid)
+        self._output.event(
+            "started", f"started (process {process.pid})", source=self.spec.name, pid=process.pid
+        )
         reading = asyncio.create_task(self._read_output(process))
         code = await process.wait()
         # A grandchild may hold the pipe open: what it says after the member's end is not waited for.

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from datetime import date, timedelta
 from functools import lru_cache
 
-from warrener_contracts.day_rules import BusinessDaysRule, BusinessDayConvention, Weekday
+from warrener_contracts.day_rules import BusinessDayConvention, BusinessDaysRule, Weekday
 
 _DAY = timedelta(days=1)
 _MAX_ROLL_DAYS = 31  # days; a business day that far away stands for no other
@@ -48,7 +48,9 @@ def _month(day: date, beside: int) -> tuple[int, int]:
     return number // 12, number % 12 + 1
 
 
-def _nth_days_of_month(rule: BusinessDaysRule, business: _BusinessDayCheck, year: int, month: int) -> Iterator[date]:
+def _nth_days_of_month(
+    rule: BusinessDaysRule, business: _BusinessDayCheck, year: int, month: int
+) -> Iterator[date]:
     if not _in_months(rule, month):
         return
     days = (date(year, month, number) for number in range(1, monthrange(year, month)[1] + 1))
@@ -59,7 +61,9 @@ def _nth_days_of_month(rule: BusinessDaysRule, business: _BusinessDayCheck, year
             yield found[place]
 
 
-def _rolled_days_of_month(rule: BusinessDaysRule, business: _BusinessDayCheck, year: int, month: int) -> Iterator[date]:
+def _rolled_days_of_month(
+    rule: BusinessDaysRule, business: _BusinessDayCheck, year: int, month: int
+) -> Iterator[date]:
     """Where the chosen days of this month come to lie."""
     if not _in_months(rule, month):
         return

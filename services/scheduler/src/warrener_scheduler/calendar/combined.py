@@ -12,13 +12,13 @@ from warrener_contracts.schedule_rules import (
     AllOfRule,
     AnyOfRule,
     CronRule,
+    DstGap,
+    DstOverlap,
     ExceptRule,
     IntervalRule,
     OnceRule,
-    DstOverlap,
     Rule,
     RulePart,
-    DstGap,
     child_rules,
 )
 from warrener_scheduler.calendar import cron, intervals
@@ -29,8 +29,8 @@ from warrener_scheduler.calendar.wall_rules import (
     BadCombination,
     RuleKind,
     all_of,
-    rule_kind,
     nothing_of,
+    rule_kind,
     times_of_day,
 )
 from warrener_scheduler.calendar.zones import zone
@@ -121,7 +121,9 @@ def _intersected(days: TimesOfDay | None, *others: TimesOfDay) -> TimesOfDay:
     return all_of(others if days is None else (days, *others))
 
 
-def _multiples_within(rule: IntervalRule, context: RuleContext, after: datetime, days: TimesOfDay) -> Iterator[datetime]:
+def _multiples_within(
+    rule: IntervalRule, context: RuleContext, after: datetime, days: TimesOfDay
+) -> Iterator[datetime]:
     """Its multiples that the days hold. Where they do not, it leaps to where they begin to."""
     last, leaps = after, 0
     while (moment := next(intervals.multiples(rule, last), None)) is not None and leaps < _MAX_LEAPS:

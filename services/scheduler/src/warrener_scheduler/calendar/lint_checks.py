@@ -7,10 +7,17 @@ from itertools import groupby, islice, pairwise
 
 from warrener_contracts.day_rules import BusinessDaysRule, DaysRule
 from warrener_contracts.events import SchedulePutData
-from warrener_contracts.schedule_rules import ScheduleChoices, MisfirePolicy, OnceRule, OverlapPolicy, DstOverlap, DstGap
+from warrener_contracts.schedule_rules import (
+    DstGap,
+    DstOverlap,
+    MisfirePolicy,
+    OnceRule,
+    OverlapPolicy,
+    ScheduleChoices,
+)
 from warrener_contracts.triggers import TriggerRule
-from warrener_scheduler.calendar.dst_transitions import DstTransition, find_dst_transitions
 from warrener_scheduler.calendar.combined import leaf_rules
+from warrener_scheduler.calendar.dst_transitions import DstTransition, find_dst_transitions
 from warrener_scheduler.calendar.ticks import check, nominal_times
 from warrener_scheduler.calendar.zones import zone
 from warrener_scheduler.schedules.template_variables import check_arguments
@@ -125,7 +132,9 @@ _WHEN_LONGER = {
 }
 
 
-def _overlaps(choices: ScheduleChoices, gap: timedelta | None, durations: Sequence[timedelta]) -> Iterator[LintWarning]:
+def _overlaps(
+    choices: ScheduleChoices, gap: timedelta | None, durations: Sequence[timedelta]
+) -> Iterator[LintWarning]:
     longer = sorted(one for one in durations if gap is not None and one > gap)
     if gap is not None and longer:
         yield LintWarning(
@@ -142,7 +151,10 @@ def _overlaps(choices: ScheduleChoices, gap: timedelta | None, durations: Sequen
 def _clock_changes(spec: SchedulePutData, now: datetime) -> Iterator[LintWarning]:
     begin = max(now, spec.choices.start or now)
     end = min(now + YEARS * _YEAR, spec.choices.end or datetime.max.replace(tzinfo=UTC))
-    found = sorted(find_dst_transitions(spec, begin, end), key=lambda transition: (transition.skipped, transition.change.at))
+    found = sorted(
+        find_dst_transitions(spec, begin, end),
+        key=lambda transition: (transition.skipped, transition.change.at),
+    )
     for skipped, some in groupby(found, key=lambda transition: transition.skipped):
         yield _clock_change(spec, list(some), skipped=skipped)
 

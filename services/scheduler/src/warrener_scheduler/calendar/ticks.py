@@ -71,9 +71,7 @@ def due_at(spec: SchedulePutData, nominal_at: datetime) -> datetime:
     jitter = spec.choices.jitter
     if not jitter:
         return nominal_at
-    return nominal_at + jitter * (
-        uuid5(NAMESPACE_OID, f"{spec.name}\n{nominal_at.isoformat()}").int / _WHOLE
-    )
+    return nominal_at + jitter * (uuid5(NAMESPACE_OID, f"{spec.name}\n{nominal_at.isoformat()}").int / _WHOLE)
 
 
 def _of_rule(spec: SchedulePutData, put_at: datetime, after: datetime) -> Iterator[datetime]:

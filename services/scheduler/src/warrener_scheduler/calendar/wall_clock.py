@@ -12,7 +12,7 @@ from heapq import merge
 from itertools import takewhile
 from typing import NamedTuple
 
-from warrener_contracts.schedule_rules import DstOverlap, DstGap
+from warrener_contracts.schedule_rules import DstGap, DstOverlap
 from warrener_scheduler.calendar.instant import INSTANT
 from warrener_scheduler.calendar.zones import ClockChange, last_change, next_change, offset_at
 

@@ -6,7 +6,15 @@ from datetime import date
 from enum import Enum
 
 from warrener_contracts.day_rules import BusinessDaysRule, DaysRule, Weekday
-from warrener_contracts.schedule_rules import AllOfRule, AnyOfRule, CronRule, ExceptRule, Rule, RulePart, child_rules
+from warrener_contracts.schedule_rules import (
+    AllOfRule,
+    AnyOfRule,
+    CronRule,
+    ExceptRule,
+    Rule,
+    RulePart,
+    child_rules,
+)
 from warrener_scheduler.calendar import cron
 from warrener_scheduler.calendar.business_days import make_day_filter
 from warrener_scheduler.calendar.times_of_day import ALL_DAY, NO_TIME, TimesOfDay, between, product, these

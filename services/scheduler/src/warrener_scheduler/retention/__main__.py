@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from warrener_runtime.clock import SystemEntropy
 from warrener_runtime.database_clock import DatabaseClock
 from warrener_runtime.settings import SettingsError, load
-from warrener_scheduler.retention.pruner import CLAIM, ClaimLost, Pruner, PruneBatch
+from warrener_scheduler.retention.pruner import CLAIM, ClaimLost, PruneBatch, Pruner
 from warrener_scheduler.settings import SchedulerSettings
 from warrener_scheduler.wiring import tick_pruner_for
 from warrener_store import StoreError, open_store
@@ -69,7 +69,11 @@ async def _pass(settings: SchedulerSettings, *, dry_run: bool) -> list[PruneBatc
     store = open_store(settings.store_url)
     clock = DatabaseClock(store.time)
     pruner = Pruner(
-        store, clock, settings, holder=SystemEntropy().new_id_text(), tick_pruner=tick_pruner_for(store, clock, settings)
+        store,
+        clock,
+        settings,
+        holder=SystemEntropy().new_id_text(),
+        tick_pruner=tick_pruner_for(store, clock, settings),
     )
     await store.start()
     try:

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from warrener_contracts.states import JobState
 from warrener_scheduler.retention.settings import RetentionSettings
-from warrener_store.retention.port import JobsBefore, RetentionKind, OldRow
+from warrener_store.retention.port import JobsBefore, OldRow, RetentionKind
 from warrener_store.rows import AgentRow, JobTypeRow, StateCount
 from warrener_store.schedules.rows import ScheduleRow
 

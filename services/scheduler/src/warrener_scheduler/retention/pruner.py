@@ -8,12 +8,12 @@ from uuid import UUID
 
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
-from warrener_scheduler.schedules.tick_messages import schedule_source
-from warrener_scheduler.schedules.tick_pruner import TickPruner
 from warrener_scheduler.retention.export import JsonLinesExporter
 from warrener_scheduler.retention.policy import RetentionPolicy, unused_types
 from warrener_scheduler.retention.settings import RetentionSettings
-from warrener_store.retention.port import JobsBefore, RetentionKind, OldJob, OldRows
+from warrener_scheduler.schedules.tick_messages import schedule_source
+from warrener_scheduler.schedules.tick_pruner import TickPruner
+from warrener_store.retention.port import JobsBefore, OldJob, OldRows, RetentionKind
 from warrener_store.schedules.rows import TickRow
 from warrener_store.store import Store
 
@@ -158,7 +158,9 @@ class Pruner:
     async def _ticks(self) -> AsyncGenerator[PruneBatch]:
         export = None if self._export is None else self._write_ticks
         for _ in range(_MAX_BATCHES):
-            yield PruneBatch("ticks", self._tick_pruner.before.isoformat(), await self._tick_pruner.run_once(export))
+            yield PruneBatch(
+                "ticks", self._tick_pruner.before.isoformat(), await self._tick_pruner.run_once(export)
+            )
             if self._tick_pruner.complete:
                 return
             await self._pause_between_batches()

@@ -94,7 +94,9 @@ def join_upstreams(rule: AfterRule, rows: Sequence[ArrivalRow], now: datetime) -
     pending: dict[str, ArrivalRow] = {}
     for row in rows:
         if row.upstream not in wanted:
-            plan.steps.append(Discarded(row, TickStatus.SKIPPED, f"the rule does not name {row.upstream} now"))
+            plan.steps.append(
+                Discarded(row, TickStatus.SKIPPED, f"the rule does not name {row.upstream} now")
+            )
             continue
         _discard_expired(plan, pending, wanted, row.told_at - within)
         if (earlier := pending.pop(row.upstream, None)) is not None:
@@ -111,11 +113,15 @@ def join_upstreams(rule: AfterRule, rows: Sequence[ArrivalRow], now: datetime) -
     return plan
 
 
-def _discard_expired(plan: ArrivalPlan, pending: dict[str, ArrivalRow], wanted: set[str], earliest: datetime) -> None:
+def _discard_expired(
+    plan: ArrivalPlan, pending: dict[str, ArrivalRow], wanted: set[str], earliest: datetime
+) -> None:
     for name in [name for name, row in pending.items() if row.told_at < earliest]:
         plan.steps.append(_discard_unmatched(pending.pop(name), wanted))
 
 
 def _discard_unmatched(row: ArrivalRow, wanted: set[str]) -> Discarded:
     others = ", ".join(sorted(wanted - {row.upstream}))
-    return Discarded(row, TickStatus.SKIPPED, f"after {row.upstream}, but not within the window after {others}")
+    return Discarded(
+        row, TickStatus.SKIPPED, f"after {row.upstream}, but not within the window after {others}"
+    )

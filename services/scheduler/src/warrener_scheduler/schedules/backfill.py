@@ -17,9 +17,9 @@ from warrener_contracts.triggers import TriggerRule
 from warrener_scheduler.calendar.instant import INSTANT
 from warrener_scheduler.calendar.intervals import EPOCH
 from warrener_scheduler.calendar.ticks import due_at, nominal_times, previous_nominal
-from warrener_scheduler.schedules.tick_messages import request_text
-from warrener_scheduler.schedules.templating import has_placeholders
 from warrener_scheduler.schedules.template_variables import Tick, tick_variables
+from warrener_scheduler.schedules.templating import has_placeholders
+from warrener_scheduler.schedules.tick_messages import request_text
 from warrener_store.schedules.rows import ScheduleRow, TickRow
 
 BATCH_SIZE = 1000
@@ -53,9 +53,7 @@ def refusal_reason(row: ScheduleRow, data: ScheduleBackfillRequestedData, now: d
         return ""  # the rest of one that was looked at
     if next(islice(_nominal_times(row, data, now), MAX_BACKFILL_TICKS, None), None) is None:
         return ""
-    return (
-        f"expected a span with at most {MAX_BACKFILL_TICKS} ticks of {row.name}, got more: ask for it in several"
-    )
+    return f"expected a span with at most {MAX_BACKFILL_TICKS} ticks of {row.name}, got more: ask for it in several"
 
 
 def batch_times(row: ScheduleRow, data: ScheduleBackfillRequestedData, now: datetime) -> list[datetime]:
@@ -77,7 +75,9 @@ def plan_batch(
     gap = timedelta(seconds=1 / data.rate)
     turn = max(data.not_before or now, now)
     # Begun again after a crash: the others of this portion keep their turns.
-    turns = [tick.wake_at + gap for tick in existing.values() if is_backfilled(tick) and tick.wake_at is not None]
+    turns = [
+        tick.wake_at + gap for tick in existing.values() if is_backfilled(tick) and tick.wake_at is not None
+    ]
     turn = max([turn, *turns])
     ticks = list[TickRow]()
     for nominal_at, before in zip(times[:BATCH_SIZE], _previous_times(row, times), strict=False):
@@ -109,7 +109,9 @@ def _nominal_times(
     )
 
 
-def _backfilled_tick(row: ScheduleRow, nominal_at: datetime, reason: str, now: datetime, turn: datetime) -> TickRow:
+def _backfilled_tick(
+    row: ScheduleRow, nominal_at: datetime, reason: str, now: datetime, turn: datetime
+) -> TickRow:
     job_id = tick_job_id(row.name, nominal_at)
     return TickRow(
         schedule=row.name,

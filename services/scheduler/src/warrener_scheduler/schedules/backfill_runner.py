@@ -10,9 +10,9 @@ from warrener_contracts.events import ScheduleBackfillRequested
 from warrener_contracts.messages import Message, build_message
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
-from warrener_scheduler.schedules.backfill import plan_batch, batch_times, refusal_reason
-from warrener_scheduler.schedules.template_variables import uses_last_success
 from warrener_scheduler.dispatch_messages import SOURCE
+from warrener_scheduler.schedules.backfill import batch_times, plan_batch, refusal_reason
+from warrener_scheduler.schedules.template_variables import uses_last_success
 from warrener_store import Store
 from warrener_store.schedules.rows import ScheduleRow
 
@@ -37,7 +37,9 @@ class BackfillRunner:
             return []
         existing = await self._schedules.ticks_between(row.name, times[0], times[-1])
         success = await self._schedules.last_success(row.name) if uses_last_success(row.asked) else None
-        found = plan_batch(row, data, times, {tick.nominal_at: tick for tick in existing}, now, last_success=success)
+        found = plan_batch(
+            row, data, times, {tick.nominal_at: tick for tick in existing}, now, last_success=success
+        )
         stored = await self._schedules.backfill_ticks(found.ticks)
         _log.info(
             "Past ticks were asked for.",

@@ -10,7 +10,12 @@ from warrener_contracts.events import AgentAnnounced, ScheduleDeclaration
 from warrener_contracts.events.schedules import CODE_OWNER
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
-from warrener_scheduler.schedules.adoption import Adoption, decide_adoption, spec_from_declaration, declaration_digest
+from warrener_scheduler.schedules.adoption import (
+    Adoption,
+    decide_adoption,
+    declaration_digest,
+    spec_from_declaration,
+)
 from warrener_scheduler.schedules.writer import PutRequest, ScheduleWriter
 from warrener_store import Store
 from warrener_store.schedules.declarations import DeclarationRow
@@ -21,7 +26,9 @@ _log = get_logger("schedules")
 class CodeSchedules:
     """The verb for the schedules of announcements; a repeat changes nothing."""
 
-    def __init__(self, store: Store, clock: Clock, on_change: Callable[[], None], writer: ScheduleWriter) -> None:
+    def __init__(
+        self, store: Store, clock: Clock, on_change: Callable[[], None], writer: ScheduleWriter
+    ) -> None:
         self._store = store
         self._clock = clock
         self._on_change = on_change
@@ -46,16 +53,23 @@ class CodeSchedules:
         new, declaration_rows = list[PutRequest](), list[DeclarationRow]()
         for declaration in event.data.schedules:
             row = self._row(declaration, event, sent_at)
-            what = decide_adoption(*row.key, known, existing[row.name].asked if row.name in existing else None)
+            what = decide_adoption(
+                *row.key, known, existing[row.name].asked if row.name in existing else None
+            )
             if what is Adoption.ADOPT:
                 new.append(PutRequest(spec_from_declaration(declaration), sent_at))
                 declaration_rows.append(row)
             elif what is Adoption.OPERATOR_OWNED:
                 _log_operator_owned(row, existing[row.name].asked.owner)
         await self._save_accepted(new, declaration_rows, event.data.agent_id)
-        _log_vanished(event, [name for name in vanished if name in existing and existing[name].asked.owner == CODE_OWNER])
+        _log_vanished(
+            event,
+            [name for name in vanished if name in existing and existing[name].asked.owner == CODE_OWNER],
+        )
 
-    async def _save_accepted(self, new: Sequence[PutRequest], declaration_rows: Sequence[DeclarationRow], agent_id: str) -> None:
+    async def _save_accepted(
+        self, new: Sequence[PutRequest], declaration_rows: Sequence[DeclarationRow], agent_id: str
+    ) -> None:
         refusals = await self._writer.refusals(new)
         for put, why in zip(new, refusals, strict=True):
             if why is not None:

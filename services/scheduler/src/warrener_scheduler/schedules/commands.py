@@ -24,9 +24,9 @@ from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
 from warrener_scheduler import replies
 from warrener_scheduler.schedules.backfill_runner import BackfillRunner
-from warrener_scheduler.schedules.writer import PutRequest, ScheduleWriter
-from warrener_scheduler.schedules.tick_messages import request_text
 from warrener_scheduler.schedules.template_variables import Tick, tick_variables, uses_last_success
+from warrener_scheduler.schedules.tick_messages import request_text
+from warrener_scheduler.schedules.writer import PutRequest, ScheduleWriter
 from warrener_scheduler.triggers.bindings import TriggerBindings
 from warrener_store import Store
 from warrener_store.schedules.rows import ScheduleRow, TickRow
@@ -137,7 +137,9 @@ class ScheduleCommandHandler:
             if row is None:
                 messages += self._refuse(command, _unknown_schedule(command))
             else:
-                success = await self._schedules.last_success(row.name) if uses_last_success(row.asked) else None
+                success = (
+                    await self._schedules.last_success(row.name) if uses_last_success(row.asked) else None
+                )
                 try:
                     ticks.append(_triggered_tick(row, command.event, now, success))
                 except Exception as error:  # noqa: BLE001 - one schedule must not stop the others

@@ -12,12 +12,20 @@ from warrener_contracts.events import TickStatus
 from warrener_contracts.identity import event_job_id
 from warrener_contracts.triggers import AfterRule, EventRule
 from warrener_scheduler.calendar.instant import INSTANT
-from warrener_scheduler.schedules.arrival_plan import Trigger, ArrivalPlan, Merged, Discarded, debounce_arrivals, join_upstreams, tick_reason
-from warrener_scheduler.schedules.tick_batch import TickCause, TickBatch
+from warrener_scheduler.schedules.arrival_plan import (
+    ArrivalPlan,
+    Discarded,
+    Merged,
+    Trigger,
+    debounce_arrivals,
+    join_upstreams,
+    tick_reason,
+)
+from warrener_scheduler.schedules.tick_batch import TickBatch, TickCause
 from warrener_store.encoding import decode
 from warrener_store.schedules.rows import Advance, DueSchedule
 from warrener_store.triggers.port import PORTION
-from warrener_store.triggers.rows import ArrivalRow, ArrivalOutcome
+from warrener_store.triggers.rows import ArrivalOutcome, ArrivalRow
 
 _RECHECK_INTERVAL = timedelta(seconds=1)
 
@@ -63,7 +71,9 @@ class _EventTicks:
                 self.batch.causes[row.nominal_at] = self._cause(row, row.told_at)
         self.batch.release_waiting()
         fired = {tick.nominal_at for tick in self.batch.ticks}
-        self.settled += [ArrivalOutcome(self._name, row.event_id) for row in waiting if row.nominal_at in fired]
+        self.settled += [
+            ArrivalOutcome(self._name, row.event_id) for row in waiting if row.nominal_at in fired
+        ]
 
     def apply(self, step: Trigger | Discarded | Merged) -> None:
         """One more."""

@@ -10,9 +10,9 @@ from warrener_contracts.events.fields import JsonObject
 from warrener_contracts.identity import tick_job_id
 from warrener_contracts.schedule_rules import OverlapPolicy
 from warrener_scheduler.calendar.ticks import due_at, previous_nominal
-from warrener_scheduler.schedules.tick_messages import request_text
-from warrener_scheduler.schedules.templating import has_placeholders
 from warrener_scheduler.schedules.template_variables import Tick, tick_variables
+from warrener_scheduler.schedules.templating import has_placeholders
+from warrener_scheduler.schedules.tick_messages import request_text
 from warrener_store.schedules.rows import DueSchedule, ScheduleRow, TickRow
 
 PUBLISHED_WITHIN = timedelta(seconds=2)

@@ -9,7 +9,7 @@ from warrener_contracts import topology
 from warrener_contracts.codec import DecodedEvent, decode
 from warrener_contracts.events import JobCancelRequested, JobCancelRequestedData, SchedulePutData
 from warrener_contracts.events.fields import JsonObject
-from warrener_contracts.messages import BATCH_TYPE, EVENT_TYPE, Message, encode, build_message, message_id
+from warrener_contracts.messages import BATCH_TYPE, EVENT_TYPE, Message, build_message, encode, message_id
 from warrener_contracts.schedule_rules import OverlapPolicy, Rule
 from warrener_contracts.triggers import TriggerRule
 from warrener_scheduler.schedules.templating import render

@@ -16,11 +16,11 @@ from warrener_runtime.clock import Clock
 from warrener_runtime.lifecycle import Loop
 from warrener_runtime.logs import get_logger
 from warrener_scheduler.calendar.zone_database import database_version
-from warrener_scheduler.schedules.backfill import is_backfilled
-from warrener_scheduler.schedules.tick_decisions import DECISION_LEAD, decide_ticks
-from warrener_scheduler.schedules.tick_batch import PUBLISHED_WITHIN
-from warrener_scheduler.schedules.tick_messages import request_messages, ticked_message
 from warrener_scheduler.publishing import publish
+from warrener_scheduler.schedules.backfill import is_backfilled
+from warrener_scheduler.schedules.tick_batch import PUBLISHED_WITHIN
+from warrener_scheduler.schedules.tick_decisions import DECISION_LEAD, decide_ticks
+from warrener_scheduler.schedules.tick_messages import request_messages, ticked_message
 from warrener_store.schedules.port import Schedules
 from warrener_store.schedules.rows import Advance, DueSchedule, TickRow
 
@@ -107,7 +107,9 @@ class Ticker:
         now, monotonic = self._clock.now(), self._clock.monotonic()
         moments: dict[timedelta, list[TickRow]] = {}
         for tick in ticks:
-            early = min(max(tick.due_at - now, _NOTHING), DECISION_LEAD)  # no more, whatever the clocks of others say
+            early = min(
+                max(tick.due_at - now, _NOTHING), DECISION_LEAD
+            )  # no more, whatever the clocks of others say
             moments.setdefault(early, []).append(tick)
         async with asyncio.TaskGroup() as group:
             for early, due in moments.items():

@@ -13,9 +13,9 @@ from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
 from warrener_scheduler.calendar.ticks import check
 from warrener_scheduler.calendar.zone_database import database_version
-from warrener_scheduler.schedules.tick_decisions import plan_first_tick
 from warrener_scheduler.schedules.expectations import watches_of
 from warrener_scheduler.schedules.template_variables import check_arguments
+from warrener_scheduler.schedules.tick_decisions import plan_first_tick
 from warrener_scheduler.triggers.bindings import TriggerBindings
 from warrener_store import Store
 from warrener_store.schedules.rows import ScheduleRow

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from warrener_contracts.json_safety import is_array, is_object
-from warrener_contracts.triggers import ConditionOperator, Condition
+from warrener_contracts.triggers import Condition, ConditionOperator
 
 _NOTHING = object()
 

@@ -10,25 +10,25 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
 
+from warrener_contracts.decode_failures import format_reason_counts, identity_of
 from warrener_contracts.events import Reason, SchedulePutData
+from warrener_contracts.json_safety import find_unsafe_value
 from warrener_contracts.messages import (
+    EVENT_TYPE,
     ORIGINAL_EXCHANGE,
     ORIGINAL_MESSAGE_ID,
     ORIGINAL_ROUTING_KEY,
-    EVENT_TYPE,
     Message,
-    build_parked_message,
     batch_parked,
+    build_parked_message,
 )
-from warrener_contracts.json_safety import find_unsafe_value
 from warrener_contracts.topology import MAX_BODY, MAX_EVENTS, TRIGGERS_QUEUE
-from warrener_contracts.decode_failures import format_reason_counts, identity_of
 from warrener_runtime.bus.port import Bus, Delivery, Subscription
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
 from warrener_scheduler.publishing import publish
-from warrener_scheduler.triggers.matching import matched_upstream, find_job_ids, may_match
-from warrener_scheduler.triggers.incoming_events import UnusableMessage, IncomingEvent, events_in
+from warrener_scheduler.triggers.incoming_events import IncomingEvent, UnusableMessage, events_in
+from warrener_scheduler.triggers.matching import find_job_ids, matched_upstream, may_match
 from warrener_store.encoding import encode
 from warrener_store.rows import JobRow
 from warrener_store.store import Store
@@ -136,7 +136,9 @@ class TriggerConsumer:
     ) -> tuple[list[ArrivalRow], list[UnusableMessage]]:
         """What the events of one message become; the event loop runs between parts of a large one."""
         events = list(events_in(delivery, now, self._max_events))
-        context = TriggerContext(specs, await self._jobs(specs, [one for one in events if isinstance(one, IncomingEvent)]), now)
+        context = TriggerContext(
+            specs, await self._jobs(specs, [one for one in events if isinstance(one, IncomingEvent)]), now
+        )
         arrivals: list[ArrivalRow] = []
         unusable_messages: list[UnusableMessage] = []
         for place, event in enumerate(events, 1):
@@ -149,7 +151,9 @@ class TriggerConsumer:
                 await asyncio.sleep(0)
         return arrivals, unusable_messages
 
-    async def _jobs(self, specs: Sequence[SchedulePutData], events: Sequence[IncomingEvent]) -> Mapping[UUID, JobRow]:
+    async def _jobs(
+        self, specs: Sequence[SchedulePutData], events: Sequence[IncomingEvent]
+    ) -> Mapping[UUID, JobRow]:
         wanted = find_job_ids(specs, events)
         return await self._store.jobs_by_id(wanted) if wanted else {}
 
@@ -158,7 +162,9 @@ class TriggerConsumer:
         await self._store.triggers.delete_old_arrivals(self._clock.now() - _ARRIVAL_RETENTION)
 
 
-def _judged(event: IncomingEvent | UnusableMessage, context: TriggerContext) -> list[ArrivalRow] | UnusableMessage:
+def _judged(
+    event: IncomingEvent | UnusableMessage, context: TriggerContext
+) -> list[ArrivalRow] | UnusableMessage:
     """What becomes of one event; what we ourselves fail at is parked, and the others go on."""
     if isinstance(event, UnusableMessage):
         return event
@@ -198,7 +204,9 @@ def _parked(unusable_messages: UnusableMessage, delivery: Delivery) -> Message:
         reason=unusable_messages.reason.value,
         detail=unusable_messages.detail,
         message_id=identity_of(unusable_messages.body),
-        content_type=delivery.content_type if unusable_messages.body == delivery.body else unusable_messages.content_type,
+        content_type=delivery.content_type
+        if unusable_messages.body == delivery.body
+        else unusable_messages.content_type,
         came={
             ORIGINAL_EXCHANGE: delivery.exchange,
             ORIGINAL_ROUTING_KEY: delivery.routing_key,

@@ -44,9 +44,7 @@ def _started_schedules(spec: SchedulePutData, known: Mapping[str, SchedulePutDat
     for name, other in known.items():
         match other.rule:
             case AfterRule() as rule:
-                if any(
-                    one.schedule == spec.name or one.job_type == spec.job_type for one in rule.upstreams
-                ):
+                if any(one.schedule == spec.name or one.job_type == spec.job_type for one in rule.upstreams):
                     yield name
             case EventRule() as rule if name != spec.name and rule.exchange == EVENTS:
                 if any(matches(rule.key, key) for key in _published_keys(spec)):

@@ -13,12 +13,12 @@ from uuid import UUID
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import from_json
 
-from warrener_contracts.json_array import JsonArrayElements, has_more_elements_than
 from warrener_contracts.events import Reason
 from warrener_contracts.events.fields import Timestamp
 from warrener_contracts.identity import event_identity
-from warrener_contracts.messages import BATCH_TYPE, EVENT_TYPE
+from warrener_contracts.json_array import JsonArrayElements, has_more_elements_than
 from warrener_contracts.json_safety import is_array, is_object
+from warrener_contracts.messages import BATCH_TYPE, EVENT_TYPE
 from warrener_contracts.topology import MAX_BODY, MAX_EVENTS
 from warrener_runtime.bus.port import Delivery
 
@@ -72,7 +72,9 @@ class UnusableMessage:
     content_type: str | None
 
 
-def events_in(delivery: Delivery, now: datetime, max_events: int = MAX_EVENTS) -> Iterator[IncomingEvent | UnusableMessage]:
+def events_in(
+    delivery: Delivery, now: datetime, max_events: int = MAX_EVENTS
+) -> Iterator[IncomingEvent | UnusableMessage]:
     """What a message says; of a batch, each element by itself. What is too large is not looked at."""
     kind = (delivery.content_type or "").partition(";")[0].strip().lower()
     if finding := _too_large(delivery.body, max_events if kind == BATCH_TYPE else None):
@@ -81,7 +83,9 @@ def events_in(delivery: Delivery, now: datetime, max_events: int = MAX_EVENTS) -
     try:
         value: object = from_json(delivery.body)
     except ValueError as error:
-        yield UnusableMessage(Reason.NOT_JSON, f"expected JSON, got {error}", delivery.body, delivery.content_type)
+        yield UnusableMessage(
+            Reason.NOT_JSON, f"expected JSON, got {error}", delivery.body, delivery.content_type
+        )
         return
     if kind == BATCH_TYPE and is_array(value):
         if value and not any(map(is_object, value)):

@@ -3,7 +3,12 @@
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from warrener_contracts.circuit_breaker import DEFAULT_BREAKER_POLICY, BreakerPolicy, dependency_breaker, job_type_breaker
+from warrener_contracts.circuit_breaker import (
+    DEFAULT_BREAKER_POLICY,
+    BreakerPolicy,
+    dependency_breaker,
+    job_type_breaker,
+)
 from warrener_contracts.events import ErrorKind
 from warrener_contracts.policy import JobPolicy
 from warrener_store.rows import AttemptEnd, AttemptRow
@@ -31,7 +36,11 @@ def count_attempt(attempt: AttemptRow | None) -> AttemptCounts | None:
     if attempt.end is AttemptEnd.SUCCEEDED:
         return AttemptCounts(successes=1)
     blamed = attempt.error is not None and attempt.error.kind in COUNTED_ERRORS
-    return AttemptCounts(failures=1) if blamed and attempt.end in (AttemptEnd.FAILED, AttemptEnd.TIMED_OUT) else None
+    return (
+        AttemptCounts(failures=1)
+        if blamed and attempt.end in (AttemptEnd.FAILED, AttemptEnd.TIMED_OUT)
+        else None
+    )
 
 
 def breakers_counting(job_type: str, policy: JobPolicy) -> Iterable[tuple[str, BreakerPolicy]]:

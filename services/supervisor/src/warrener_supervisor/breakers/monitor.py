@@ -9,7 +9,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from warrener_contracts.circuit_breaker import DEFAULT_BREAKER_POLICY, BreakerPolicy, BreakerState, breakers_for
+from warrener_contracts.circuit_breaker import (
+    DEFAULT_BREAKER_POLICY,
+    BreakerPolicy,
+    BreakerState,
+    breakers_for,
+)
 from warrener_contracts.events import BreakerSetRequested
 from warrener_contracts.policy import JobPolicy
 from warrener_runtime.bus.port import Bus
@@ -19,11 +24,11 @@ from warrener_store.breaker_gate import RECHECK_INTERVAL, OpenBreakers
 from warrener_store.port import StateStore
 from warrener_store.rows import BreakerRow, JobTypeRow
 from warrener_supervisor import effects
+from warrener_supervisor.batch import JobBatch
 from warrener_supervisor.breakers import transitions
-from warrener_supervisor.breakers.announcements import change_messages, agents_message
+from warrener_supervisor.breakers.announcements import agents_message, change_messages
 from warrener_supervisor.breakers.attribution import AttemptCounts, breakers_counting, count_attempt
 from warrener_supervisor.breakers.window import Window
-from warrener_supervisor.batch import JobBatch
 from warrener_supervisor.verdicts import JobTransition
 
 _log = get_logger("breakers")
@@ -120,7 +125,11 @@ class BreakerMonitor:
             for name in _job_types_behind(row, types)
             if self.holding.find_blocking(name, types[name].policy) is None
         }
-        while free and await self._store.release_held_jobs(free, now, now + _NOT_THE_LADDER, _BATCH_SIZE) == _BATCH_SIZE:
+        while (
+            free
+            and await self._store.release_held_jobs(free, now, now + _NOT_THE_LADDER, _BATCH_SIZE)
+            == _BATCH_SIZE
+        ):
             pass  # there are more
 
     async def _remind(self, now: datetime) -> None:
@@ -145,7 +154,9 @@ class BreakerMonitor:
     async def _policy(self, name: str) -> BreakerPolicy:
         types = await self._store.job_types()
         chosen = (
-            row.policy.breaker for row in types.values() if name in breakers_for(row.name, row.policy.depends_on)
+            row.policy.breaker
+            for row in types.values()
+            if name in breakers_for(row.name, row.policy.depends_on)
         )
         return next((policy for policy in chosen if policy is not None), DEFAULT_BREAKER_POLICY)
 

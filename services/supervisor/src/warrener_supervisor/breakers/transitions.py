@@ -12,7 +12,9 @@ PROBE_TIMEOUT = timedelta(seconds=10)
 """So long a probe has to end, before others are let through beside it."""
 
 
-def open_breaker(held: BreakerRow | None, name: str, policy: BreakerPolicy, why: str, now: datetime) -> BreakerRow:
+def open_breaker(
+    held: BreakerRow | None, name: str, policy: BreakerPolicy, why: str, now: datetime
+) -> BreakerRow:
     """It opens because too much has failed, or a probe has."""
     before = held or BreakerRow(
         name=name, version=0, state=BreakerState.CLOSED, since=now, reason="", policy=policy

@@ -13,7 +13,9 @@ class Window:
     """How attempts have ended within the window of a policy; exact to a tenth of it."""
 
     def __init__(self) -> None:
-        self._slices: deque[tuple[datetime, AttemptCounts]] = deque()  # each with the moment at which it began
+        self._slices: deque[tuple[datetime, AttemptCounts]] = (
+            deque()
+        )  # each with the moment at which it began
 
     def add(self, counted: AttemptCounts, policy: BreakerPolicy, now: datetime) -> None:
         """Count these as ended now."""

@@ -15,7 +15,12 @@ from warrener_contracts.durations import parse_duration
 from warrener_contracts.json_safety import is_object
 from warrener_runtime.settings import SettingsError
 from warrener_supervisor.escalation.loading import read
-from warrener_supervisor.escalation.simulation import TimelineEntry, EscalationSimulation, Scenario, merge_repeats
+from warrener_supervisor.escalation.simulation import (
+    EscalationSimulation,
+    Scenario,
+    TimelineEntry,
+    merge_repeats,
+)
 
 _USAGE = 2
 
@@ -101,9 +106,7 @@ def _for_machines(entry: TimelineEntry) -> dict[str, Any]:
 def _for_people(entry: TimelineEntry, often: int, since: datetime) -> str:
     times = f" ({often} times)" if often > 1 else ""
     gone = timedelta(seconds=round((entry.at - since).total_seconds()))
-    line = (
-        f"{entry.at:%a %Y-%m-%d %H:%M:%S}Z  +{gone!s:<16} {entry.what:<13} {entry.about}{times}"
-    )
+    line = f"{entry.at:%a %Y-%m-%d %H:%M:%S}Z  +{gone!s:<16} {entry.what:<13} {entry.about}{times}"
     if entry.detail in (None, {}, ""):
         return line
     shown = entry.detail if isinstance(entry.detail, str) else json.dumps(entry.detail)

@@ -6,7 +6,16 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from warrener_store.escalations import CaseRow
-from warrener_supervisor.escalation.model import DEAD, PER_JOB, AlertStep, CloseStep, DigestStep, Ladder, QuietPeriod, EscalationStep
+from warrener_supervisor.escalation.model import (
+    DEAD,
+    PER_JOB,
+    AlertStep,
+    CloseStep,
+    DigestStep,
+    EscalationStep,
+    Ladder,
+    QuietPeriod,
+)
 from warrener_supervisor.escalation.quiet_hours import quiet_hours_end
 
 MAX_TRIES = 12  # of one step: about half an hour; then the ladder goes on without it
@@ -36,7 +45,9 @@ class SkipStep:
     why: str
 
 
-def decide(case: CaseRow, ladder: Ladder, quiet: Sequence[QuietPeriod], now: datetime) -> WaitUntil | RunStep | SkipStep:
+def decide(
+    case: CaseRow, ladder: Ladder, quiet: Sequence[QuietPeriod], now: datetime
+) -> WaitUntil | RunStep | SkipStep:
     """The next thing to do about an open case."""
     if is_snoozed(case, now):
         return WaitUntil(case.snoozed_until, "snoozed")
@@ -58,7 +69,9 @@ def is_snoozed(case: CaseRow, now: datetime) -> bool:
     return case.snoozed_until is not None and case.snoozed_until > now
 
 
-def _about_alert(step: AlertStep, case: CaseRow, quiet: Sequence[QuietPeriod], now: datetime) -> WaitUntil | RunStep | SkipStep:
+def _about_alert(
+    step: AlertStep, case: CaseRow, quiet: Sequence[QuietPeriod], now: datetime
+) -> WaitUntil | RunStep | SkipStep:
     if case.acknowledged_by is not None:
         return SkipStep(f"acknowledged by {case.acknowledged_by}")
     if not step.urgent and (until := quiet_hours_end(quiet, now)):
@@ -97,7 +110,13 @@ def advance(case: CaseRow, ladder: Ladder, now: datetime, trouble: str | None = 
         None if case.tries else case.trouble
     )  # of a step that was given up; what a further try has mended is over
     return replace(
-        case, step=following, due_at=due, wake_at=due, tries=0, delivered=(), trouble=trouble or remaining_trouble
+        case,
+        step=following,
+        due_at=due,
+        wake_at=due,
+        tries=0,
+        delivered=(),
+        trouble=trouble or remaining_trouble,
     )
 
 

@@ -60,7 +60,9 @@ class JobSteps:
                 raise Unfinished(f"{page.waiting} jobs are being retried: what comes of that is waited for")
         return given_up
 
-    async def _page(self, case: CaseRow, step: EscalationStep, entries: Sequence[CaseEntry], place: int) -> _Page:
+    async def _page(
+        self, case: CaseRow, step: EscalationStep, entries: Sequence[CaseEntry], place: int
+    ) -> _Page:
         """Ask for what one page of entries needs; what kept some of them from it."""
         rows = await self._jobs_of(entries)
         await self._settle_mended(case, entries, rows)

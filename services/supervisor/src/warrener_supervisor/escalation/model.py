@@ -133,7 +133,9 @@ class CloseStep(EscalationStep):
     do: Literal["close"]
 
 
-AnyStep = Annotated[RetryStep | ParkStep | AlertStep | DigestStep | CompensateStep | CloseStep, Field(discriminator="do")]
+AnyStep = Annotated[
+    RetryStep | ParkStep | AlertStep | DigestStep | CompensateStep | CloseStep, Field(discriminator="do")
+]
 PER_JOB = (RetryStep, CompensateStep)
 """The steps that do something for each time that a case was raised."""
 
@@ -158,7 +160,9 @@ class Escalation(FileModel):
     """A whole file."""
 
     sinks: dict[str, SinkConfig] = Field(default_factory=dict, alias="sink")
-    quiet: Annotated[dict[str, tuple[QuietPeriod, ...]], BeforeValidator(_periods)] = Field(default_factory=dict)
+    quiet: Annotated[dict[str, tuple[QuietPeriod, ...]], BeforeValidator(_periods)] = Field(
+        default_factory=dict
+    )
     digests: dict[str, DigestPlan] = Field(default_factory=dict, alias="digest")
     ladders: tuple[Ladder, ...] = Field(default=(), alias="ladder")
 

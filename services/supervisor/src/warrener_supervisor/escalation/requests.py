@@ -64,7 +64,9 @@ def compensation_request(row: JobRow, case: CaseRow, step: CompensateStep, now: 
         queue=step.queue,
         parent_id=row.job_id,
     )
-    return _message(compensation_job_id(original_job_id(row), step.job_type), COMPENSATION_SOURCE, row, data, now)
+    return _message(
+        compensation_job_id(original_job_id(row), step.job_type), COMPENSATION_SOURCE, row, data, now
+    )
 
 
 def _given(facts: JsonObject) -> JsonObject:
@@ -83,5 +85,7 @@ def _message(job_id: UUID, source: str, row: JobRow, data: JobRequestedData, now
     )
     message = build_message(event)
     if len(message.body) > MAX_BODY:
-        raise EscalationRequestTooLarge(f"expected a request of at most {MAX_BODY} bytes, got {len(message.body)}")
+        raise EscalationRequestTooLarge(
+            f"expected a request of at most {MAX_BODY} bytes, got {len(message.body)}"
+        )
     return message

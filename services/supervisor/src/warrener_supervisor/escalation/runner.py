@@ -16,6 +16,7 @@ from warrener_store.escalations import CaseRow
 from warrener_store.port import StateStore, StoreError
 from warrener_supervisor.escalation import alerts, decisions, digests
 from warrener_supervisor.escalation.decisions import RunStep, SkipStep, WaitUntil
+from warrener_supervisor.escalation.job_steps import JobSteps, Unfinished
 from warrener_supervisor.escalation.matching import ladder_of
 from warrener_supervisor.escalation.model import (
     DEAD,
@@ -24,11 +25,10 @@ from warrener_supervisor.escalation.model import (
     CompensateStep,
     DigestStep,
     Escalation,
+    EscalationStep,
     Ladder,
     RetryStep,
-    EscalationStep,
 )
-from warrener_supervisor.escalation.job_steps import JobSteps, Unfinished
 from warrener_supervisor.escalation.sinks.registry import SinkRegistry
 
 _log = get_logger("escalation")
@@ -170,7 +170,9 @@ class EscalationRunner:
         entries = await self._cases.pending(case.fingerprint, 1, digests.MAX_LINES)
         if not entries:  # whoever has sent it died before it could note that
             return decisions.closed(case, now, "sent")
-        named = await self._cases.cases_by_fingerprint([digests.fingerprint_of_entry(entry) for entry in entries])
+        named = await self._cases.cases_by_fingerprint(
+            [digests.fingerprint_of_entry(entry) for entry in entries]
+        )
         alert = digests.report(case, entries, named, due)
         failures = await self._sinks.send(
             alert, [name for name in plan.to if name not in case.delivered], file.sinks, now

@@ -65,7 +65,9 @@ class _RecordingSink:
 
     async def send(self, alert: AlertMessage, now: datetime) -> None:
         about = f"to {self._name}: {alert.title}"
-        self._timeline.append(TimelineEntry(now, "digest" if "digest" in alert.facts else "alert", about, alert.text))
+        self._timeline.append(
+            TimelineEntry(now, "digest" if "digest" in alert.facts else "alert", about, alert.text)
+        )
 
 
 class EscalationSimulation:
@@ -146,7 +148,9 @@ class EscalationSimulation:
         ladder = ladder_of(after, self._file)
         wait = decide(after, ladder, self._file.quiet.get(ladder.quiet or "", ()), now)
         if isinstance(wait, WaitUntil) and wait.why == "quiet hours" and wait.until is not None:
-            self._timeline.append(TimelineEntry(now, "held back", f"by quiet hours until {wait.until.isoformat()}"))
+            self._timeline.append(
+                TimelineEntry(now, "held back", f"by quiet hours until {wait.until.isoformat()}")
+            )
 
     async def _end(self) -> str:
         states = [row for row in await self._cases.cases() if row.kind != DIGEST]
@@ -158,7 +162,9 @@ class EscalationSimulation:
                 if isinstance(found, DecodedEvent) and isinstance(found.event, JobRequested):
                     what = found.event.source.rpartition("/")[2]
                     about = f"asks for {found.event.data.job_type}"
-                    self._timeline.append(TimelineEntry(self._clock.now(), what, about, found.event.data.arguments))
+                    self._timeline.append(
+                        TimelineEntry(self._clock.now(), what, about, found.event.data.arguments)
+                    )
 
     def _sink(self, name: str, declared: SinkConfig) -> AlertSink:
         del declared

@@ -144,9 +144,7 @@ def failing_issue(history: RunHistory) -> ScheduleIssue | None:
     if history.paused or row.pause_after is None or last is None or history.failures < row.pause_after:
         return None
     why = (
-        "its last job has failed"
-        if row.pause_after == 1
-        else f"its last {history.failures} jobs have failed"
+        "its last job has failed" if row.pause_after == 1 else f"its last {history.failures} jobs have failed"
     )
     return ScheduleIssue(
         kind=FAILING,

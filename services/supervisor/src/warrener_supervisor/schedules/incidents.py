@@ -6,11 +6,10 @@ from datetime import datetime
 
 from warrener_runtime.logs import get_logger
 from warrener_store import Store
-from warrener_store.escalations import CaseChange, CaseRow
 from warrener_store.breaker_gate import OpenBreakers
+from warrener_store.escalations import CaseChange, CaseRow
 from warrener_store.schedules.rows import ScheduleRow
 from warrener_supervisor.escalation.incident_reporter import IncidentReporter
-from warrener_supervisor.timings import Timings
 from warrener_supervisor.schedules import causes
 from warrener_supervisor.schedules.health import (
     FAILING,
@@ -20,6 +19,7 @@ from warrener_supervisor.schedules.health import (
     ScheduleIssue,
     with_cause,
 )
+from warrener_supervisor.timings import Timings
 
 _log = get_logger("schedules")
 
@@ -100,7 +100,9 @@ class ScheduleIncidents:
             tick = next((tick for tick in ticks if tick.job_id is not None), None)
             jobs = await self._store.jobs_by_id([tick.job_id]) if tick and tick.job_id else {}
             job = next(iter(jobs.values()), None)
-            explained.append(with_cause(each, causes.explain_missing_success(tick, job, served, holding, now)))
+            explained.append(
+                with_cause(each, causes.explain_missing_success(tick, job, served, holding, now))
+            )
         return explained
 
     async def _with_types(self, issues: Sequence[ScheduleIssue]) -> list[ScheduleIssue]:

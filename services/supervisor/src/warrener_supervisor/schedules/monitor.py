@@ -9,30 +9,30 @@ from uuid import NAMESPACE_OID, uuid5
 from warrener_contracts.events import ScheduleCommandData, SchedulePauseRequested
 from warrener_contracts.messages import Message, build_message
 from warrener_contracts.topology import REQUESTS_QUEUE
-from warrener_runtime.bus.port import QueueStats, Bus, BusUnreachable
+from warrener_runtime.bus.port import Bus, BusUnreachable, QueueStats
 from warrener_runtime.clock import Clock
 from warrener_store import Store
 from warrener_store.schedules.overdue import is_over
 from warrener_supervisor import effects
 from warrener_supervisor.escalation.incident_reporter import IncidentReporter
-from warrener_supervisor.timings import Timings
-from warrener_supervisor.schedules.incidents import ScheduleIncidents
 from warrener_supervisor.schedules.causes import explain_missing_tick
-from warrener_supervisor.schedules.overdue import OverdueDetector
 from warrener_supervisor.schedules.health import (
     FAILING,
     STOPPED,
     UNSUCCESSFUL,
     RunHistory,
     ScheduleIssue,
-    with_cause,
     failing_issue,
     fingerprint_of,
     history_of,
     scheduler_stopped_issue,
     unsuccessful_issue,
+    with_cause,
 )
+from warrener_supervisor.schedules.incidents import ScheduleIncidents
+from warrener_supervisor.schedules.overdue import OverdueDetector
 from warrener_supervisor.source import SOURCE
+from warrener_supervisor.timings import Timings
 
 _BATCH_SIZE = 500
 _AGAIN = timedelta(seconds=4.5)
@@ -44,7 +44,9 @@ _SWEEP = timedelta(minutes=5)
 class ScheduleMonitor:
     """The verb of the dead-man alarm. Any number of supervisors may run it; what two see is one case."""
 
-    def __init__(self, bus: Bus, store: Store, clock: Clock, *, timings: Timings, incidents: IncidentReporter) -> None:
+    def __init__(
+        self, bus: Bus, store: Store, clock: Clock, *, timings: Timings, incidents: IncidentReporter
+    ) -> None:
         self._bus, self._store, self._clock = bus, store, clock
         self._timings = timings
         self._cases = ScheduleIncidents(store, incidents, timings)

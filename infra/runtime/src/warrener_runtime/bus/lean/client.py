@@ -6,12 +6,12 @@ from collections.abc import AsyncGenerator, Iterable
 from pamqp import commands
 
 from warrener_amqp import AuthenticationRefused, Channel, ChannelRefused, Session, parse_address
-from warrener_runtime.bus.lean.timeouts import with_timeout
 from warrener_runtime.bus.lean.consumer_channel import LeanConsumerChannel
-from warrener_runtime.bus.lean.topology import declare_on
 from warrener_runtime.bus.lean.error_translation import translate_amqp_errors
 from warrener_runtime.bus.lean.publisher_channel import LeanPublisherChannel
-from warrener_runtime.bus.port import QueueStats, BindingSpec, BusCredentialsRefused, ExchangeSpec, QueueSpec
+from warrener_runtime.bus.lean.timeouts import with_timeout
+from warrener_runtime.bus.lean.topology import declare_on
+from warrener_runtime.bus.port import BindingSpec, BusCredentialsRefused, ExchangeSpec, QueueSpec, QueueStats
 from warrener_runtime.bus.rabbit.broker_client import BrokerConnectionLost, ConsumerListener
 
 _NOT_FOUND, _ACCESS_REFUSED = 404, 403
@@ -105,7 +105,9 @@ class LeanClient:
             await with_timeout(publishing.open())
         return publishing
 
-    async def open_consumer(self, queue: str, prefetch: int, listener: ConsumerListener) -> LeanConsumerChannel:
+    async def open_consumer(
+        self, queue: str, prefetch: int, listener: ConsumerListener
+    ) -> LeanConsumerChannel:
         """Consume `queue` on a channel of its own."""
         consuming = LeanConsumerChannel(self._session, listener)
         try:

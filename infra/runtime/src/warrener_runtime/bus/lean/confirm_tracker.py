@@ -3,9 +3,9 @@
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from warrener_runtime.bus.port import PublishResult, OutgoingMessage
-from warrener_runtime.bus.rabbit.publish_batch import PublishBatch
+from warrener_runtime.bus.port import OutgoingMessage, PublishResult
 from warrener_runtime.bus.rabbit.broker_client import NumberedMessage
+from warrener_runtime.bus.rabbit.publish_batch import PublishBatch
 
 
 class _PendingBatch:
@@ -30,7 +30,9 @@ class _PendingBatch:
         undecided = range(self.at, end)
         self.at = end
         if self.resolved_out_of_order:
-            indexes = [self.batch[offset].index for offset in undecided if offset not in self.resolved_out_of_order]
+            indexes = [
+                self.batch[offset].index for offset in undecided if offset not in self.resolved_out_of_order
+            ]
             self.resolved_out_of_order.difference_update(undecided)
         else:
             indexes = [numbered.index for numbered in self.batch[undecided.start : end]]

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pamqp import commands
 
 from warrener_amqp import AmqpError, Channel, Confirmed, Delivered, PublishReturned, Session
-from warrener_runtime.bus.lean.timeouts import with_timeout
 from warrener_runtime.bus.lean.error_translation import translate_amqp_errors
+from warrener_runtime.bus.lean.timeouts import with_timeout
 from warrener_runtime.bus.port import Delivery
 from warrener_runtime.bus.rabbit.ack_plan import AckPlan
 from warrener_runtime.bus.rabbit.broker_client import BrokerConnectionLost, ConsumerListener

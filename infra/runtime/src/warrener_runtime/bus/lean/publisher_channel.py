@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from pamqp import commands
 
 from warrener_amqp import AmqpError, Channel, ChannelRefused, Confirmed, Delivered, PublishReturned, Session
-from warrener_runtime.bus.lean.error_translation import translate_amqp_errors
 from warrener_runtime.bus.lean.confirm_tracker import ConfirmTracker
-from warrener_runtime.bus.port import PublishResult, OutgoingMessage
-from warrener_runtime.bus.rabbit.publish_batch import PublishBatch
+from warrener_runtime.bus.lean.error_translation import translate_amqp_errors
+from warrener_runtime.bus.port import OutgoingMessage, PublishResult
 from warrener_runtime.bus.rabbit.broker_client import NumberedMessage
+from warrener_runtime.bus.rabbit.publish_batch import PublishBatch
 
 _WRITE = 1024 * 1024  # bytes that are handed to the socket at once; more wait until it has taken them
 
@@ -103,7 +103,11 @@ class LeanPublisherChannel:
         reason_text = reason.reason if isinstance(reason, ChannelRefused) and reason.code == 404 else ""
 
         def result_of(message: OutgoingMessage) -> PublishResult:
-            return PublishResult.UNROUTABLE if f"no exchange '{message.exchange}'" in reason_text else PublishResult.UNKNOWN
+            return (
+                PublishResult.UNROUTABLE
+                if f"no exchange '{message.exchange}'" in reason_text
+                else PublishResult.UNKNOWN
+            )
 
         self._confirms.end(result_of)
 

@@ -5,11 +5,11 @@ from collections.abc import Iterable
 from pamqp import commands
 
 from warrener_amqp import Channel
-from warrener_runtime.bus.lean.timeouts import with_timeout
 from warrener_runtime.bus.lean.error_translation import translate_amqp_errors
+from warrener_runtime.bus.lean.timeouts import with_timeout
 from warrener_runtime.bus.port import ExchangeSpec, QueueSpec
-from warrener_runtime.bus.rabbit.mismatch import validate_exchange_kind, mismatch
 from warrener_runtime.bus.rabbit.broker_client import RequestRefused
+from warrener_runtime.bus.rabbit.mismatch import mismatch, validate_exchange_kind
 
 
 async def declare_on(

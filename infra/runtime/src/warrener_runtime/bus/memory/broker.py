@@ -7,13 +7,13 @@ from typing import Protocol
 from warrener_runtime.bus.memory.exchanges import Exchanges
 from warrener_runtime.bus.memory.expiry import Expiry
 from warrener_runtime.bus.memory.message import DeathRecord, StoredMessage, dead_letter, to_stored_message
-from warrener_runtime.bus.memory.queue import QueueConsumer, MemoryQueue
+from warrener_runtime.bus.memory.queue import MemoryQueue, QueueConsumer
 from warrener_runtime.bus.port import (
-    QueueStats,
     BindingSpec,
-    PublishResult,
     OutgoingMessage,
+    PublishResult,
     QueueSpec,
+    QueueStats,
     TopologyMismatch,
     TopologySpec,
 )
@@ -216,7 +216,10 @@ class MemoryBroker:
             return
         death = DeathRecord(queue.name, reason, self._clock.now(), exchange, queue.rules.dead_letter_key)
         sent = dead_letter(message, death)
-        if self._route(sent, mandatory=True) is not PublishResult.CONFIRMED and queue.rules.dead_letters_at_least_once:
+        if (
+            self._route(sent, mandatory=True) is not PublishResult.CONFIRMED
+            and queue.rules.dead_letters_at_least_once
+        ):
             queue.undelivered_dead_letters.append(sent)
 
     def _retry_dead_letters(self) -> None:

@@ -7,13 +7,13 @@ from warrener_runtime.bus.handler_subscription import HandlerSubscription
 from warrener_runtime.bus.memory.broker import MemoryBroker
 from warrener_runtime.bus.memory.subscription import MemorySubscription
 from warrener_runtime.bus.port import (
-    QueueStats,
     BindingSpec,
     BusUnreachable,
-    PublishResult,
     Handler,
     OutgoingMessage,
+    PublishResult,
     QueueSpec,
+    QueueStats,
     Subscription,
     TopologySpec,
 )
@@ -68,7 +68,9 @@ class MemoryBus:
         await self._up.wait()
         self._broker.unbind(queue, bindings)
 
-    async def publish(self, messages: Sequence[OutgoingMessage], *, timeout: float = 10.0) -> list[PublishResult]:
+    async def publish(
+        self, messages: Sequence[OutgoingMessage], *, timeout: float = 10.0
+    ) -> list[PublishResult]:
         """Publish all and return what became of each; UNKNOWN where the broker was gone for too long."""
         if not await self._connected_within(timeout):
             return [PublishResult.UNKNOWN] * len(messages)
@@ -87,7 +89,9 @@ class MemoryBus:
     async def listen(self, queue: str, handler: Handler) -> Subscription:
         """Consume a low-rate queue one message at a time."""
         subscription = self._subscribe(queue, _LISTEN_PREFETCH)
-        handler_subscription = HandlerSubscription(subscription, handler, clock=self._broker.clock, queue=queue)
+        handler_subscription = HandlerSubscription(
+            subscription, handler, clock=self._broker.clock, queue=queue
+        )
         self._handler_subscriptions.append(handler_subscription)
         return handler_subscription
 

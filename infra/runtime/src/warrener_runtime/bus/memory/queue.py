@@ -64,7 +64,9 @@ class MemoryQueue:
         self.owner = owner  # the connection of an exclusive queue
         self.rules = QueueRules.of(arguments)
         self.muted = False
-        self.undelivered_dead_letters: deque[StoredMessage] = deque()  # dead letters that nobody could take yet
+        self.undelivered_dead_letters: deque[StoredMessage] = (
+            deque()
+        )  # dead letters that nobody could take yet
         self.consumers: list[QueueConsumer] = []
         self._ready: list[tuple[int, StoredMessage]] = []
         self._arrived = 0

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Iterable
 
 from warrener_runtime.bus.delivery_buffer import DeliveryBuffer
-from warrener_runtime.bus.memory.broker import MemoryClient, MemoryBroker
+from warrener_runtime.bus.memory.broker import MemoryBroker, MemoryClient
 from warrener_runtime.bus.memory.message import StoredMessage
 from warrener_runtime.bus.port import Delivery
 

@@ -7,8 +7,11 @@ import aiormq
 from aiormq.abc import DeliveredMessage
 from pamqp import commands as spec
 
-from warrener_runtime.bus.port import QueueStats, BindingSpec, Delivery, ExchangeSpec, QueueSpec
+from warrener_runtime.bus.port import BindingSpec, Delivery, ExchangeSpec, QueueSpec, QueueStats
+from warrener_runtime.bus.rabbit.ack_plan import AckPlan
 from warrener_runtime.bus.rabbit.aiormq_publisher_channel import AiormqPublisherChannel
+from warrener_runtime.bus.rabbit.aiormq_topology import declare, unbind
+from warrener_runtime.bus.rabbit.broker_client import ConsumerListener, RequestRefused
 from warrener_runtime.bus.rabbit.connection import (
     RPC_SECONDS,
     HandshakeConnection,
@@ -18,12 +21,9 @@ from warrener_runtime.bus.rabbit.connection import (
     open_channel,
 )
 from warrener_runtime.bus.rabbit.consume_channel import RawConsumeChannel, write_acks, write_rejects
-from warrener_runtime.bus.rabbit.aiormq_topology import declare, unbind
 from warrener_runtime.bus.rabbit.error_translation import translate_errors
-from warrener_runtime.bus.rabbit.frames import wait_closed, run_unless_closed, on_closed
+from warrener_runtime.bus.rabbit.frames import on_closed, run_unless_closed, wait_closed
 from warrener_runtime.bus.rabbit.publish_channel import RawPublishChannel
-from warrener_runtime.bus.rabbit.ack_plan import AckPlan
-from warrener_runtime.bus.rabbit.broker_client import ConsumerListener, RequestRefused
 
 
 async def connect_aiormq(url: str, name: str) -> "AiormqClient":
@@ -91,7 +91,9 @@ class AiormqClient:
         """Open a channel that publishes."""
         return AiormqPublisherChannel(await open_channel(self.connection, RawPublishChannel))
 
-    async def open_consumer(self, queue: str, prefetch: int, listener: ConsumerListener) -> "AiormqConsumerChannel":
+    async def open_consumer(
+        self, queue: str, prefetch: int, listener: ConsumerListener
+    ) -> "AiormqConsumerChannel":
         """Consume `queue` on a channel of its own."""
 
         def arrived(message: DeliveredMessage) -> None:

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 import aiormq
 
 from warrener_runtime.bus.port import PublishResult
+from warrener_runtime.bus.rabbit.broker_client import NumberedMessage
 from warrener_runtime.bus.rabbit.connection import close_quietly
 from warrener_runtime.bus.rabbit.error_translation import translate_errors
 from warrener_runtime.bus.rabbit.frames import closing_error
-from warrener_runtime.bus.rabbit.publish_channel import RawPublishChannel
 from warrener_runtime.bus.rabbit.publish_batch import PublishBatch
-from warrener_runtime.bus.rabbit.broker_client import NumberedMessage
+from warrener_runtime.bus.rabbit.publish_channel import RawPublishChannel
 
 
 class AiormqPublisherChannel:

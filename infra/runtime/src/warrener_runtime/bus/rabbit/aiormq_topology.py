@@ -6,10 +6,15 @@ from collections.abc import Iterable
 import aiormq
 
 from warrener_runtime.bus.port import BindingSpec, ExchangeSpec, QueueSpec
-from warrener_runtime.bus.rabbit.connection import RPC_SECONDS, HandshakeConnection, close_quietly, open_channel
+from warrener_runtime.bus.rabbit.connection import (
+    RPC_SECONDS,
+    HandshakeConnection,
+    close_quietly,
+    open_channel,
+)
 from warrener_runtime.bus.rabbit.error_translation import translate_errors
 from warrener_runtime.bus.rabbit.frames import run_unless_closed
-from warrener_runtime.bus.rabbit.mismatch import validate_exchange_kind, mismatch
+from warrener_runtime.bus.rabbit.mismatch import mismatch, validate_exchange_kind
 
 
 async def declare(

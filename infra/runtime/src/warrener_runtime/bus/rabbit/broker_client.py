@@ -7,9 +7,16 @@ this."""
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
 
-from warrener_runtime.bus.port import QueueStats, BindingSpec, Delivery, ExchangeSpec, OutgoingMessage, QueueSpec
-from warrener_runtime.bus.rabbit.publish_batch import PublishBatch
+from warrener_runtime.bus.port import (
+    BindingSpec,
+    Delivery,
+    ExchangeSpec,
+    OutgoingMessage,
+    QueueSpec,
+    QueueStats,
+)
 from warrener_runtime.bus.rabbit.ack_plan import AckPlan
+from warrener_runtime.bus.rabbit.publish_batch import PublishBatch
 
 RPC_SECONDS = 10.0  # what an answer of the broker may take
 

@@ -7,25 +7,25 @@ from functools import partial
 from warrener_runtime.bus.handler_subscription import HandlerSubscription
 from warrener_runtime.bus.namespace import DEFAULT_NAMESPACE
 from warrener_runtime.bus.port import (
-    QueueStats,
     BindingSpec,
     BusUnreachable,
-    PublishResult,
     Handler,
     OutgoingMessage,
+    PublishResult,
     QueueSpec,
+    QueueStats,
     Subscription,
     TopologySpec,
 )
-from warrener_runtime.bus.rabbit.declared_topology import DeclaredTopology, bind
+from warrener_runtime.bus.rabbit.broker_client import BrokerClient, BrokerConnectionLost, RequestRefused
 from warrener_runtime.bus.rabbit.consumer_factory import BatchConsumerFactory, ConsumerFactory
+from warrener_runtime.bus.rabbit.declared_topology import DeclaredTopology, bind
 from warrener_runtime.bus.rabbit.lanes import Lane
-from warrener_runtime.bus.rabbit.reconnecting_connection import ReconnectingConnection
 from warrener_runtime.bus.rabbit.listen_connection import ListenConnection
 from warrener_runtime.bus.rabbit.ping import Pinger
 from warrener_runtime.bus.rabbit.publisher import RabbitPublisher
+from warrener_runtime.bus.rabbit.reconnecting_connection import ReconnectingConnection
 from warrener_runtime.bus.rabbit.subscription import RabbitSubscription
-from warrener_runtime.bus.rabbit.broker_client import BrokerConnectionLost, RequestRefused, BrokerClient
 from warrener_runtime.clock import SystemClock
 
 _ANSWER_WITHIN = 5.0  # seconds
@@ -44,8 +44,12 @@ class RabbitBus:
         broker_address = lane.broker_address(url)
         publish = partial(lane.connect, url, f"{name} publishes")
         consume = partial(lane.connect, url, f"{name} consumes")
-        self._publish_connection = ReconnectingConnection(publish, "publishing", self._prepare_publishing, broker_address)
-        self._consume_connection = ReconnectingConnection(consume, "consuming", self._prepare_consuming, broker_address)
+        self._publish_connection = ReconnectingConnection(
+            publish, "publishing", self._prepare_publishing, broker_address
+        )
+        self._consume_connection = ReconnectingConnection(
+            consume, "consuming", self._prepare_consuming, broker_address
+        )
         self._listen_connection = ListenConnection(url, name, lane, self._consume_connection, self._declared)
         self._publisher = RabbitPublisher(self._publish_connection)
         self._pinger = Pinger(self._consume_connection, self._publisher, namespace)
@@ -67,9 +71,15 @@ class RabbitBus:
         if self._closed:
             return
         self._closed = True
-        await asyncio.gather(*(handler_subscription.close() for handler_subscription in self._handler_subscriptions))
+        await asyncio.gather(
+            *(handler_subscription.close() for handler_subscription in self._handler_subscriptions)
+        )
         await asyncio.gather(*(subscription.close() for subscription in self._subscriptions))
-        await asyncio.gather(self._publish_connection.close(), self._consume_connection.close(), self._listen_connection.close())
+        await asyncio.gather(
+            self._publish_connection.close(),
+            self._consume_connection.close(),
+            self._listen_connection.close(),
+        )
 
     async def declare(self, topology: TopologySpec) -> None:
         """Make these exist, now and after each reconnect. Raises TopologyMismatch."""
@@ -100,7 +110,9 @@ class RabbitBus:
                 continue
             return
 
-    async def publish(self, messages: Sequence[OutgoingMessage], *, timeout: float = 10.0) -> list[PublishResult]:
+    async def publish(
+        self, messages: Sequence[OutgoingMessage], *, timeout: float = 10.0
+    ) -> list[PublishResult]:
         """Publish all, wait once for all confirms; what is not certain within `timeout` is UNKNOWN."""
         return await self._publisher.publish(messages, timeout)
 
@@ -118,7 +130,9 @@ class RabbitBus:
         # FastStream costs half a second to import, and many a bus only asks.
         from warrener_runtime.bus.rabbit.faststream_consumer import FastStreamConsumerFactory  # noqa: PLC0415
 
-        subscription = await self._subscribe(queue, FastStreamConsumerFactory(queue), await self._listen_connection.ensure_started())
+        subscription = await self._subscribe(
+            queue, FastStreamConsumerFactory(queue), await self._listen_connection.ensure_started()
+        )
         handler_subscription = HandlerSubscription(subscription, handler, clock=SystemClock(), queue=queue)
         self._handler_subscriptions.append(handler_subscription)
         return handler_subscription
@@ -138,13 +152,17 @@ class RabbitBus:
         """A confirmed message out by one connection and back by the other. Raises BusUnreachable."""
         await self._pinger.ping(timeout)
 
-    async def _subscribe(self, queue: str, factory: ConsumerFactory, connection: ReconnectingConnection) -> RabbitSubscription:
+    async def _subscribe(
+        self, queue: str, factory: ConsumerFactory, connection: ReconnectingConnection
+    ) -> RabbitSubscription:
         subscription = RabbitSubscription(queue, factory, connection, self._declared)
         self._subscriptions = [*(one for one in self._subscriptions if not one.closed), subscription]
         await subscription.wait_first_attempt()
         return subscription
 
-    async def _declare(self, connection: ReconnectingConnection, topology: TopologySpec, queues: Sequence[QueueSpec]) -> None:
+    async def _declare(
+        self, connection: ReconnectingConnection, topology: TopologySpec, queues: Sequence[QueueSpec]
+    ) -> None:
         while True:
             client = await connection.wait_connected()
             try:

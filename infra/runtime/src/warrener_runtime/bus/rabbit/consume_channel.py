@@ -7,8 +7,8 @@ from aiormq.abc import DeliveredMessage
 from pamqp import commands as spec
 from pamqp.header import ContentHeader
 
-from warrener_runtime.bus.rabbit.frames import run_while_open, write
 from warrener_runtime.bus.rabbit.ack_plan import AckPlan
+from warrener_runtime.bus.rabbit.frames import run_while_open, write
 
 Arrived = Callable[[DeliveredMessage], None]
 

@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from warrener_runtime.bus.rabbit.broker_client import ConsumerListener, BrokerClient
+from warrener_runtime.bus.rabbit.broker_client import BrokerClient, ConsumerListener
 
 
 class OpenConsumer(Protocol):

@@ -70,7 +70,9 @@ class _BoundQueue(NamedTuple):
     exclusive: bool
 
 
-async def _declare_or_log(client: BrokerClient, exchanges: Iterable[ExchangeSpec], queues: Iterable[QueueSpec]) -> None:
+async def _declare_or_log(
+    client: BrokerClient, exchanges: Iterable[ExchangeSpec], queues: Iterable[QueueSpec]
+) -> None:
     try:
         await client.declare(exchanges, queues)
     except TopologyMismatch as error:

@@ -18,11 +18,11 @@ from faststream.message import StreamMessage
 from faststream.rabbit import Channel, RabbitBroker, RabbitQueue
 
 from warrener_runtime.bus.port import Delivery
-from warrener_runtime.bus.rabbit.aiormq_client import AiormqConsumerChannel, AiormqClient, notify_when_gone
+from warrener_runtime.bus.rabbit.aiormq_client import AiormqClient, AiormqConsumerChannel, notify_when_gone
+from warrener_runtime.bus.rabbit.broker_client import BrokerClient, ConsumerListener, RequestRefused
 from warrener_runtime.bus.rabbit.connection import HandshakeConnection, close_quietly
-from warrener_runtime.bus.rabbit.frames import run_unless_closed
 from warrener_runtime.bus.rabbit.consumer_factory import OpenConsumer
-from warrener_runtime.bus.rabbit.broker_client import ConsumerListener, RequestRefused, BrokerClient
+from warrener_runtime.bus.rabbit.frames import run_unless_closed
 
 _PREFETCH = 10
 

@@ -10,8 +10,8 @@ from pamqp.base import Frame
 from pamqp.body import ContentBody
 from pamqp.header import ContentHeader
 
-from warrener_runtime.bus.rabbit.error_translation import translate_errors
 from warrener_runtime.bus.rabbit.broker_client import BrokerConnectionLost
+from warrener_runtime.bus.rabbit.error_translation import translate_errors
 
 AnyFrame: TypeAlias = Frame | ContentHeader | ContentBody
 _CANCEL_INTERVAL = 0.5  # seconds

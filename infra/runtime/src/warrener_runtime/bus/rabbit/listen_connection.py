@@ -3,17 +3,19 @@
 import asyncio
 from functools import partial
 
+from warrener_runtime.bus.rabbit.broker_client import BrokerClient
 from warrener_runtime.bus.rabbit.declared_topology import DeclaredTopology
 from warrener_runtime.bus.rabbit.lanes import Lane
 from warrener_runtime.bus.rabbit.reconnecting_connection import ReconnectingConnection
-from warrener_runtime.bus.rabbit.broker_client import BrokerClient
 
 
 class ListenConnection:
     """The consuming connection itself where the lane is aio-pika's; else one of its own, opened when
     needed."""
 
-    def __init__(self, url: str, name: str, lane: Lane, consuming: ReconnectingConnection, declared: DeclaredTopology) -> None:
+    def __init__(
+        self, url: str, name: str, lane: Lane, consuming: ReconnectingConnection, declared: DeclaredTopology
+    ) -> None:
         self._consume_connection = consuming
         self._declared = declared
         self._own: ReconnectingConnection | None = None
@@ -21,7 +23,9 @@ class ListenConnection:
         self._started = False
         if not lane.supports_listen:
             connect = partial(_connect_aiormq, url, f"{name} listens")
-            self._own = ReconnectingConnection(connect, "listening", declared.restore_all, lane.broker_address(url))
+            self._own = ReconnectingConnection(
+                connect, "listening", declared.restore_all, lane.broker_address(url)
+            )
 
     async def ensure_started(self) -> ReconnectingConnection:
         """The link; a connection of its own is opened with the first call."""

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from uuid import uuid4
 
 from warrener_runtime.bus.port import BindingSpec, BusUnreachable, Delivery, PublishResult, TopologyMismatch
-from warrener_runtime.bus.rabbit.reconnecting_connection import ReconnectingConnection
-from warrener_runtime.bus.rabbit.publisher import RabbitPublisher
 from warrener_runtime.bus.rabbit.ack_plan import AckPlan
-from warrener_runtime.bus.rabbit.broker_client import ConsumerChannel, BrokerConnectionLost, RequestRefused
+from warrener_runtime.bus.rabbit.broker_client import BrokerConnectionLost, ConsumerChannel, RequestRefused
+from warrener_runtime.bus.rabbit.publisher import RabbitPublisher
+from warrener_runtime.bus.rabbit.reconnecting_connection import ReconnectingConnection
 
 _PREFETCH = 100  # more than one, because a ping that came too late stays unacknowledged until the next one
 
@@ -42,7 +42,9 @@ class _PingQueue:
 class Pinger:
     """An exclusive queue on the consuming connection, fed by the publishing one; kept between pings."""
 
-    def __init__(self, connection: ReconnectingConnection, publisher: RabbitPublisher, namespace: str) -> None:
+    def __init__(
+        self, connection: ReconnectingConnection, publisher: RabbitPublisher, namespace: str
+    ) -> None:
         self._connection = connection
         self._publisher = publisher
         self._queue = _PingQueue(f"{namespace}.ping.{uuid4().hex}")

@@ -9,7 +9,7 @@ from warrener_runtime.bus.port import PublishResult
 class PublishBatch:
     """Writes fates down where the caller of `publish` looks for them. `done` is set when each has one."""
 
-    __slots__ = ("_results", "_open", "done")
+    __slots__ = ("_open", "_results", "done")
 
     def __init__(self, results: list[PublishResult], size: int) -> None:
         self._results = results

@@ -8,10 +8,10 @@ import aiormq
 from pamqp import commands as spec
 from pamqp.header import ContentHeader
 
-from warrener_runtime.bus.port import PublishResult, OutgoingMessage
-from warrener_runtime.bus.rabbit.frames import AnyFrame, on_closed, run_while_open, closing_error, write
-from warrener_runtime.bus.rabbit.publish_batch import PublishBatch
+from warrener_runtime.bus.port import OutgoingMessage, PublishResult
 from warrener_runtime.bus.rabbit.broker_client import NumberedMessage
+from warrener_runtime.bus.rabbit.frames import AnyFrame, closing_error, on_closed, run_while_open, write
+from warrener_runtime.bus.rabbit.publish_batch import PublishBatch
 
 
 class _Sent(NamedTuple):

@@ -4,11 +4,16 @@ import asyncio
 import contextlib
 from collections.abc import Sequence
 
-from warrener_runtime.bus.port import PublishResult, OutgoingMessage
+from warrener_runtime.bus.port import OutgoingMessage, PublishResult
+from warrener_runtime.bus.rabbit.broker_client import (
+    BrokerClient,
+    BrokerConnectionLost,
+    NumberedMessage,
+    PublisherChannel,
+)
 from warrener_runtime.bus.rabbit.exchanges import KnownExchanges
-from warrener_runtime.bus.rabbit.reconnecting_connection import ReconnectingConnection
 from warrener_runtime.bus.rabbit.publish_batch import PublishBatch
-from warrener_runtime.bus.rabbit.broker_client import BrokerConnectionLost, NumberedMessage, PublisherChannel, BrokerClient
+from warrener_runtime.bus.rabbit.reconnecting_connection import ReconnectingConnection
 from warrener_runtime.logs import get_logger
 
 _log = get_logger(__name__)
@@ -50,7 +55,9 @@ class RabbitPublisher:
         if batch:
             await self._send_and_confirm(batch, results, exchanges)
 
-    async def _send_and_confirm(self, batch: Sequence[NumberedMessage], results: list[PublishResult], exchanges: set[str]) -> None:
+    async def _send_and_confirm(
+        self, batch: Sequence[NumberedMessage], results: list[PublishResult], exchanges: set[str]
+    ) -> None:
         channel = await self._open_channel()
         try:
             await channel.send(batch, PublishBatch(results, len(batch)))

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_random_exponential
 
-from warrener_runtime.bus.rabbit.broker_client import BrokerConnectionLost, BrokerClient
+from warrener_runtime.bus.rabbit.broker_client import BrokerClient, BrokerConnectionLost
 from warrener_runtime.logs import get_logger
 
 _log = get_logger(__name__)
@@ -96,7 +96,9 @@ class ReconnectingConnection:
         assert self._connection is not None
         if tries.statistics["attempt_number"] > 1 or self._reconnect_task is not None:
             _log.info(
-                f"The {self._purpose} connection to the broker is up.", action="bus.up", broker=self._broker_address
+                f"The {self._purpose} connection to the broker is up.",
+                action="bus.up",
+                broker=self._broker_address,
             )
         self._changed.set()
         return self._connection

@@ -8,12 +8,12 @@ from collections.abc import AsyncIterator, Iterable
 from warrener_runtime.backoff import ExponentialBackoff
 from warrener_runtime.bus.delivery_buffer import DeliveryBuffer
 from warrener_runtime.bus.port import Delivery, TopologyMismatch
-from warrener_runtime.bus.rabbit.declared_topology import DeclaredTopology
-from warrener_runtime.bus.rabbit.consumer_factory import ConsumerFactory
-from warrener_runtime.bus.rabbit.consumer_session import ConsumerSession
-from warrener_runtime.bus.rabbit.reconnecting_connection import ReconnectingConnection
 from warrener_runtime.bus.rabbit.ack_plan import plan_acks
 from warrener_runtime.bus.rabbit.broker_client import BrokerConnectionLost, RequestRefused
+from warrener_runtime.bus.rabbit.consumer_factory import ConsumerFactory
+from warrener_runtime.bus.rabbit.consumer_session import ConsumerSession
+from warrener_runtime.bus.rabbit.declared_topology import DeclaredTopology
+from warrener_runtime.bus.rabbit.reconnecting_connection import ReconnectingConnection
 from warrener_runtime.logs import get_logger
 
 _log = get_logger(__name__)
@@ -26,7 +26,13 @@ _STABLE_AFTER = 2.0  # seconds; a consumer that lived this long was well
 class RabbitSubscription:
     """Consumes again after whatever ended its consumer: channel, connection, broker, or the queue itself."""
 
-    def __init__(self, queue: str, factory: ConsumerFactory, connection: ReconnectingConnection, declared: DeclaredTopology) -> None:
+    def __init__(
+        self,
+        queue: str,
+        factory: ConsumerFactory,
+        connection: ReconnectingConnection,
+        declared: DeclaredTopology,
+    ) -> None:
         self._queue = queue
         self._factory = factory
         self._connection = connection

@@ -8,9 +8,9 @@ from typing import Protocol
 from warrener_runtime.logs import get_logger
 from warrener_supervisor.escalation.alerts import AlertMessage
 from warrener_supervisor.escalation.model import SinkConfig
+from warrener_supervisor.escalation.sinks.apprise_sink import AppriseSink
 from warrener_supervisor.escalation.sinks.log import LogSink
 from warrener_supervisor.escalation.sinks.port import PATIENCE, AlertSink, SinkFailed
-from warrener_supervisor.escalation.sinks.apprise_sink import AppriseSink
 from warrener_supervisor.escalation.sinks.webhook import WebhookSink
 
 _log = get_logger("escalation")
