@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from services.supervisor.tests.webhook_receiver import SECRET, Received, WebhookReceiver
+from services.supervisor.tests.webhook_receiver import SECRET, WebhookDelivery, WebhookReceiver
 from tests.acceptance.gate import make_gate
 from tests.acceptance.store_queries import rows_of
 from tests.acceptance.warren import ROOT, Warren, until
@@ -140,7 +140,7 @@ def test_10_the_alert_comes_when_every_agent_is_dead_and_again_under_its_id_when
         )
         killed: list[str] = []
 
-        def kill_the_sender(alert: Received) -> int:
+        def kill_the_sender(alert: WebhookDelivery) -> int:
             if not killed:
                 killed.append(alert.webhook_id)
                 supervisor.kill()  # it has told, and cannot note it any more

@@ -1,6 +1,7 @@
 """`make chaos`: a real system under seeded faults, judged by an effect ledger outside the product.
 
-(tests/simulation/fault_injection.py is another thing: faults in virtual time, in one process, without servers.)
+(tests/simulation/fault_injection.py is another thing: faults in virtual time, in one process, without
+servers.)
 """
 
 import argparse

@@ -24,7 +24,8 @@ def measure() -> Counts:
 
 def allowed() -> Counts:
     """How often each rule may be broken."""
-    return json.loads(FILE.read_text(encoding="utf-8"))
+    limits: Counts = json.loads(FILE.read_text(encoding="utf-8"))
+    return limits
 
 
 def above(found: Mapping[str, int], limits: Mapping[str, int]) -> list[str]:

@@ -28,10 +28,8 @@ def modules(folders: list[Path]) -> list[Path]:
 
 def area(path: Path) -> str:
     """The part of the repository that a file belongs to, such as `services/agent`."""
-    parts = path.relative_to(ROOT).parts
-    return (
-        "/".join(parts[:2]) if parts[0] in ("contracts", "services", "infra") and len(parts) > 2 else parts[0]
-    )
+    top, *rest = path.relative_to(ROOT).parts
+    return f"{top}/{rest[0]}" if top in ("contracts", "services", "infra") and len(rest) > 1 else top
 
 
 @cache

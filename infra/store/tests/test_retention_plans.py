@@ -100,7 +100,8 @@ ROWS = {
     RetentionKind.PARKED: "INSERT INTO warrener_parked (parked_id, queue, reason, detail, body, parked_at) "
     "SELECT 'p' || n, 'q', 'r', 'd', '', now() - n * interval '1 second' "
     "FROM generate_series(1, 100000) AS n",
-    RetentionKind.INCIDENTS: "INSERT INTO warrener_cases (fingerprint, kind, subject, sample, times, first_seen_at, "
+    RetentionKind.INCIDENTS: "INSERT INTO warrener_cases (fingerprint, kind, subject, sample, times, "
+    "first_seen_at, "
     "last_seen_at, round, step, tries, delivered, closed_at) "
     "SELECT 'f' || n, 'k', 's', '{}', 1, now(), now() - n * interval '1 second', 1, 0, 0, '[]', now() "
     "FROM generate_series(1, 100000) AS n",

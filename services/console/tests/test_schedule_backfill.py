@@ -33,7 +33,7 @@ PUT_AT = datetime(2026, 3, 5, 12, tzinfo=UTC)
 DAYS = [datetime(2026, 3, day, 6, tzinfo=UTC) for day in range(1, 6)]
 
 
-def tick(nominal_at: datetime, fate: TickStatus, job_id: UUID | None = None) -> TickRow:
+def tick(nominal_at: datetime, status: TickStatus, job_id: UUID | None = None) -> TickRow:
     return TickRow(
         schedule="daily",
         nominal_at=nominal_at,

@@ -14,8 +14,8 @@ NO_REPLY = -1
 class PendingRequest:
     """Kept alive by the handles of the callers alone: what nobody can ask about any more is forgotten.
 
-    `reply_generation` is the generation of the reply queue when the request was last sent: a reply to an older
-    one may have been lost with the queue. UNANSWERED: it was asked for without a wish to hear of it.
+    `reply_generation` is the generation of the reply queue when the request was last sent: a reply to an
+    older one may have been lost with the queue. UNANSWERED: it was asked for without a wish to hear of it.
     """
 
     __slots__ = (

@@ -20,7 +20,7 @@ __all__ = [
     "JobPolicy",
     "PolicyOverrides",
     "PositiveDuration",
-    "unknown_part",
+    "find_unknown_field",
 ]
 
 MAX_SNOOZES = 1000

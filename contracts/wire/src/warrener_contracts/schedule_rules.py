@@ -132,7 +132,8 @@ def _check_size(rule: RulePart) -> None:
         level = [part for one in level for part in child_rules(one)]
     if depth > MAX_RULE_DEPTH or count > MAX_RULE_PARTS:
         raise ValueError(
-            f"expected a rule of at most {MAX_RULE_PARTS} parts in {MAX_RULE_DEPTH} levels, got {count} in {depth}: "
+            f"expected a rule of at most {MAX_RULE_PARTS} parts in {MAX_RULE_DEPTH} levels, got "
+            f"{count} in {depth}: "
             "make several schedules of it"
         )
 

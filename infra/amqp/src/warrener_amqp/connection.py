@@ -1,8 +1,8 @@
 """The core: bytes in, events out; calls in, bytes out. No socket, no clock, no waiting.
 
 Guarantees: any cutting of the incoming bytes gives the same events in the same order. Whatever the bytes
-are, nothing is raised for them: the end of the connection is an event too (`ConnectionFailed`), the last one. The
-frames of one call are never interleaved with others.
+are, nothing is raised for them: the end of the connection is an event too (`ConnectionFailed`), the last one.
+The frames of one call are never interleaved with others.
 """
 
 from collections.abc import Mapping

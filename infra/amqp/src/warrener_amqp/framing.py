@@ -39,8 +39,8 @@ class FrameParser:
     def feed(self, data: bytes, fast_path: FastPath | None = None) -> Iterator[Frame]:
         """The frames that `data` completes, one by one; `frame_max` may change between two of them.
 
-        Before each method `fast_path` may take frames by itself: it is given the bytes and where the frame begins,
-        and says where to go on.
+        Before each method `fast_path` may take frames by itself: it is given the bytes and where the frame
+        begins, and says where to go on.
 
         Raises FrameMalformed, after which nothing more can be read.
         """

@@ -182,7 +182,8 @@ class DatabaseClock:
         if not self._deviates and abs(deviation) > MAX_DEVIATION + self._uncertainty:
             self._deviates = True
             _log.warning(
-                f"{_describe_deviation(deviation).capitalize()}; the database's time is used instead. Let a time service (NTP) "
+                f"{_describe_deviation(deviation).capitalize()}; the database's time is used instead. "
+                "Let a time service (NTP) "
                 "set both clocks.",
                 action="clock.deviates",
                 seconds=round(deviation, 3),

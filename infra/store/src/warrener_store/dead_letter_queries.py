@@ -30,7 +30,8 @@ def dead_letters_query(which: DeadLetterFilter, codec: ColumnCodec) -> Statement
     parameters = _Parameters()
     way = "" if which.oldest_first else " DESC"
     text = (
-        f"SELECT {DEAD_LETTER} FROM warrener_dead_letters AS letter WHERE {_wanted(which, codec, parameters.bind)} "  # noqa: S608 - values are parameters
+        f"SELECT {DEAD_LETTER} FROM warrener_dead_letters AS letter WHERE "  # noqa: S608 - values are parameters
+        f"{_wanted(which, codec, parameters.bind)} "
         f"ORDER BY letter.died_at{way}, letter.job_id{way} LIMIT {parameters.bind(which.limit)}"
     )
     return text, tuple(parameters.values)

@@ -156,6 +156,7 @@ class Agent:
             raise JobDefinitionError(
                 f"{definition.name}: expected one handler, got "
                 f"{known.handler.__module__}.{known.handler.__qualname__} and "
-                f"{definition.handler.__module__}.{definition.handler.__qualname__}; give one of them another name"
+                f"{definition.handler.__module__}.{definition.handler.__qualname__}; give one of them "
+                "another name"
             )
         self._definitions[definition.name] = definition

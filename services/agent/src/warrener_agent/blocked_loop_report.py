@@ -40,8 +40,8 @@ class BlockedLoopReport:
         self._run = _find_run(agent, self._log_capture)
 
     def submit(self, on_recorded: Callable[[], None]) -> None:
-        """Log it, with the stacks of all threads; then record it. `on_recorded` is called once that is done: the
-        claim is free then, so the process must not live on."""
+        """Log it, with the stacks of all threads; then record it. `on_recorded` is called once that is done:
+        the claim is free then, so the process must not live on."""
         stuck = thread_stack(self._thread)
         self._log_blocked(stuck)
         if (run := self._run) is not None and self._log_capture is not None:

@@ -1,7 +1,7 @@
 """A process beside the agent that ends it when none of the agent's Python threads gets a turn.
 
-Run as a script, by `GilStallTimer`, with the standard library alone. Standard input carries deadlines: doubles
-of `time.monotonic()`, which all processes of a host share. Its end is that of the agent.
+Run as a script, by `GilStallTimer`, with the standard library alone. Standard input carries deadlines:
+doubles of `time.monotonic()`, which all processes of a host share. Its end is that of the agent.
 """
 
 import os

@@ -20,8 +20,8 @@ Save = Callable[[str], None]
 
 
 class LocalHandlerPort:
-    """A `HandlerPort` in the agent's event loop. It must be closed whatever happens: by `async with`, or at once by
-    `close_unused`."""
+    """A `HandlerPort` in the agent's event loop. It must be closed whatever happens: by `async with`, or at
+    once by `close_unused`."""
 
     __slots__ = (
         "_agent_id",

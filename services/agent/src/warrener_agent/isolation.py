@@ -136,7 +136,8 @@ def build_isolation(name: str, executor: str, options: Mapping[str, Any]) -> Iso
         )
     if executor == "command" and (unsupported := [one for one in ("recycle", "restart") if one in chosen]):
         raise JobDefinitionError(
-            f"{name}: expected no {' and no '.join(unsupported)}, got one: a program is a new process each time"
+            f"{name}: expected no {' and no '.join(unsupported)}, got one: a program is a new process "
+            "each time"
         )
     restart = options.get("restart", "on-failure")
     if restart not in get_args(Restart):

@@ -17,8 +17,8 @@ class SucceededOutcome(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FailedOutcome:
-    """The handler raised, ran too long, or its executor died. `handler_signal`: it has not failed, its handler asks
-    for something else. `recorded`: what stands in the ledger of it already."""
+    """The handler raised, ran too long, or its executor died. `handler_signal`: it has not failed, its
+    handler asks for something else. `recorded`: what stands in the ledger of it already."""
 
     error: ErrorInfo
     retry_after_seconds: float | None = None

@@ -167,7 +167,8 @@ async def _line_of(job: Job, timeout: float | None) -> dict[str, Any]:
 def _report_interruption(confirmed: int, template: JobSpec) -> None:
     screen = err()
     screen.print(
-        f"[odd]![/] stopped: the broker keeps the first {confirmed:,} requests, and a few more may be on their way"
+        f"[odd]![/] stopped: the broker keeps the first {confirmed:,} requests, and a few more may be "
+        "on their way"
     )
     if template.id:
         screen.print("  [soft]→[/] run the same command again: with the same --id no line makes a second job")

@@ -98,7 +98,8 @@ def explain_refusal(management: ManagementApi, code: int, body: bytes) -> Bindin
     url, user, virtual_host = management.url, management.user, management.virtual_host
     if code in {401, 403}:
         return BindingsUnavailable(
-            f"{url} does not let user {user!r} see virtual host {virtual_host!r} ({code}{_body_reason(body)})",
+            f"{url} does not let user {user!r} see virtual host {virtual_host!r} "
+            f"({code}{_body_reason(body)})",
             f"rabbitmqctl set_user_tags {user} management; or name another user: "
             "--management http://USER:PASSWORD@HOST:15672",
         )

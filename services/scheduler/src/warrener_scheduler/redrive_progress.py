@@ -75,13 +75,17 @@ def _stop_reason(row: CampaignRow, options: JobRedriveRequestedData, counts: Cou
     requested = total_requested(counts) - total_requested(row.since)
     if count_since_start("returned") > options.tolerate:
         return (
-            f"the same failure is back: {count_since_start('returned')} of {requested} jobs that were asked for again died "
+            f"the same failure is back: {count_since_start('returned')} of {requested} jobs that were "
+            "asked for again died "
             "of what they had died of before"
         )
     if row.state is not CampaignState.CANARY:
         return ""
     if count_since_start("died") + count_since_start("returned") > options.tolerate:
-        return f"the canary fails otherwise: {count_since_start('died')} of {requested} died of another cause than before"
+        return (
+            f"the canary fails otherwise: {count_since_start('died')} of {requested} died of "
+            "another cause than before"
+        )
     return ""
 
 

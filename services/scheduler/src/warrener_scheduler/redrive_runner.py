@@ -76,7 +76,10 @@ class RedriveRunner:
             if not isinstance(event, RedriveChangeRequested):
                 await self._dead_letters.put_campaign(new_campaign(event, self._clock.now()))
             elif not await self._apply_change(event):
-                detail = f"expected the id of a campaign, got {target_campaign_id(event)}: see `warrener dead campaigns`"
+                detail = (
+                    f"expected the id of a campaign, got {target_campaign_id(event)}: see "
+                    "`warrener dead campaigns`"
+                )
                 parked.append(parked_event(received, Reason.UNKNOWN_JOB, detail))
         return parked
 

@@ -39,7 +39,8 @@ def render_messages(
     timings: Timings,
     checkpoint: Checkpoint | None = None,
 ) -> list[Message]:
-    """Everything that `notifications` asks to be said of `row`, and `answers` to those who asked when it was over.
+    """Everything that `notifications` asks to be said of `row`, and `answers` to those who asked when it was
+    over.
 
     What was to be said before the job went on in the same batch is left out.
     """

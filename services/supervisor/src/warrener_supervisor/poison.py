@@ -93,8 +93,8 @@ def charge_agent_death(row: JobRow) -> JobRow:
 
 
 def quarantine_reason(charged: JobRow) -> str | None:
-    """Why no further attempt is made, if there were too many deaths; `charged` has the error that `error_with_deaths`
-    made."""
+    """Why no further attempt is made, if there were too many deaths; `charged` has the error that
+    `error_with_deaths` made."""
     deaths = _deaths_in(charged.error)
     if deaths.total < charged.policy.quarantine_threshold:
         return None

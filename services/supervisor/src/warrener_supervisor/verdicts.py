@@ -36,8 +36,8 @@ class JobTransition(NamedTuple):
 class NoChange:
     """Nothing changes, for this reason.
 
-    `notifications` repeats what an earlier delivery of the same event may have saved and not said; `answer` is an
-    asker who came when all was over.
+    `notifications` repeats what an earlier delivery of the same event may have saved and not said; `answer`
+    is an asker who came when all was over.
     """
 
     why: str

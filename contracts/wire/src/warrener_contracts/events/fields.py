@@ -33,7 +33,8 @@ def _not_reserved(name: str) -> str:
     first = name.partition(".")[0]
     if first in RESERVED_WORDS:
         raise ValueError(
-            f"expected a job type that does not begin with {', '.join(sorted(RESERVED_WORDS))}, got {name!r}: "
+            f"expected a job type that does not begin with {', '.join(sorted(RESERVED_WORDS))}, got "
+            f"{name!r}: "
             "those words are routing keys of Warrener's own; choose another first word"
         )
     return name

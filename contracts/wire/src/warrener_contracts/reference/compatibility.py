@@ -60,13 +60,13 @@ class _SchemaNode:
             node = {**target, **{key: value for key, value in node.items() if key != "$ref"}}
         self.node = node
 
-    def below(self, node: JsonObject) -> "_Tree":
+    def below(self, node: JsonObject) -> "_SchemaNode":
         return _SchemaNode(node, self.root)
 
-    def children(self, key: str) -> dict[str, "_Tree"]:
+    def children(self, key: str) -> dict[str, "_SchemaNode"]:
         return {name: self.below(node) for name, node in self.node.get(key, {}).items()}
 
-    def branches(self) -> list["_Tree"]:
+    def branches(self) -> list["_SchemaNode"]:
         return [self.below(node) for node in self.node.get("anyOf", ())]
 
     def get(self, key: str) -> Any:

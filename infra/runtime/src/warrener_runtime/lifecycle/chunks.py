@@ -9,8 +9,8 @@ CHUNK_BYTES = 512 * 1024
 
 
 def split_into_chunks(batch: Iterable[Delivery], max_messages: int) -> Iterator[list[Delivery]]:
-    """`batch` in order, in parts of at most `max_messages` messages and CHUNK_BYTES; none is empty, and a message
-    that is larger by itself is a part of its own."""
+    """`batch` in order, in parts of at most `max_messages` messages and CHUNK_BYTES; none is empty, and a
+    message that is larger by itself is a part of its own."""
     part: list[Delivery] = []
     size = 0
     for delivery in batch:

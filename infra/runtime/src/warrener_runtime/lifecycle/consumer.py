@@ -37,8 +37,8 @@ class Consumer(ManagedComponent):
     Started means that the queue is consumed. See HearingWatch for the deaf, SupplyWatch for those who seem to
     hear and get nothing.
 
-    `max_batch_size`: `handle` gets at most so many messages, and not too many bytes (`split_into_chunks`). With a prefetch of
-    twice that, the next ones arrive while it works. None: all that has arrived.
+    `max_batch_size`: `handle` gets at most so many messages, and not too many bytes (`split_into_chunks`).
+    With a prefetch of twice that, the next ones arrive while it works. None: all that has arrived.
 
     `own_queue`: nobody else declares it, so a long silence is no reason to consume anew (see `supply`).
     """
@@ -90,7 +90,7 @@ class Consumer(ManagedComponent):
         self._health_registry: HealthRegistry | None = None
         self._backoff = ExponentialBackoff()
         self._last_error: str | None = None
-        self._stopping = False
+        self._is_stopping = False
         self._pausing = False
         self._subscription: Subscription | None = None
         self._subscriptions = 0  # how many were made
@@ -117,7 +117,7 @@ class Consumer(ManagedComponent):
             )
 
     async def _on_start(self) -> None:
-        self._stopping = False
+        self._is_stopping = False
         self._health_registry = current_health_registry.get()
         self._subscription = await self._subscribe()
         self._work = asyncio.create_task(self._run(), name=self.name)
@@ -127,7 +127,7 @@ class Consumer(ManagedComponent):
             self._health_registry.register(self.name, self.check)
 
     async def _on_drain(self) -> None:
-        self._stopping = True
+        self._is_stopping = True
         if self._subscription is not None:
             await self._subscription.stop()
         if self._work is not None:
@@ -137,7 +137,7 @@ class Consumer(ManagedComponent):
             await asyncio.wait({self._work})
 
     async def _on_stop(self) -> None:
-        self._stopping = True
+        self._is_stopping = True
         if self._health_registry:
             self._health_registry.unregister(self.name)
         await self._health_monitor.stop()
@@ -150,7 +150,7 @@ class Consumer(ManagedComponent):
             await subscription.stop()
 
     async def _run(self) -> None:
-        while not self._stopping:
+        while not self._is_stopping:
             subscription = self._subscription
             if subscription is None:
                 subscription = self._subscription = await self._subscribe()
@@ -165,11 +165,11 @@ class Consumer(ManagedComponent):
                     self._clock.monotonic(),
                     action="consumer.broke_off",
                 )
-            if self._last_error and self._probe is not None and not self._stopping:
+            if self._last_error and self._probe is not None and not self._is_stopping:
                 await self._give_back(subscription)
                 continue
             self._subscription = None
-            if not self._stopping:
+            if not self._is_stopping:
                 await self._pause(self._backoff.failed())
 
     async def _subscribe(self) -> Subscription:
@@ -215,7 +215,7 @@ class Consumer(ManagedComponent):
             else:
                 self._record_success()
                 return True
-            if self._stopping:
+            if self._is_stopping:
                 return False
             pause = self._backoff.failed()
             if self._probe is not None:

@@ -25,7 +25,8 @@ def main(
 ) -> int:
     """Load the settings and serve. Settings that cannot be used are explained on standard error.
 
-    `gc_thresholds` says how often garbage is looked for: `gc_tuning.RARE` is for services that run no code of others.
+    `gc_thresholds` says how often garbage is looked for: `gc_tuning.RARE` is for services that run no code of
+    others.
     """
     try:
         settings = load(kind, **(overrides or {}))

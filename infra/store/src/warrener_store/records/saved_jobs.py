@@ -11,8 +11,8 @@ from warrener_store.save_batches import JobSaves
 
 
 def saves_to_arrays(batch: Sequence[JobSaves]) -> list[list[Any]]:
-    """The ids, the versions held, the columns of STATE_FIELDS, and when the attempts ran that stand in their jobs'
-    rows. All columns but the ids are as short as they may be."""
+    """The ids, the versions held, the columns of STATE_FIELDS, and when the attempts ran that stand in their
+    jobs' rows. All columns but the ids are as short as they may be."""
     rows = [job_saves.row for job_saves in batch]
     inlined = [job_saves.inlined_attempt for job_saves in batch]
     columns = [

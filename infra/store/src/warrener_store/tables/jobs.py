@@ -124,8 +124,8 @@ Index(
     sqlite_where=sql("state = 'running'"),
 )
 # Lists: newest first of each state, by type and by parent; what is asked of all states or all types takes a
-# page of each (`job_list_query.py`), so no index is for it alone. New rows come at the right end of their state and
-# type.
+# page of each (`job_list_query.py`), so no index is for it alone. New rows come at the right end of their
+# state and type.
 Index(
     "warrener_jobs_parent",
     jobs.c.parent_id,

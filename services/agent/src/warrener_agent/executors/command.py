@@ -114,7 +114,8 @@ class CommandExecution:
     def _too_much(self) -> HandlerRaised:
         return permanent_failure(
             ErrorKind.BAD_RESULT,
-            f"expected a result of at most {MAX_BODY} bytes of {self._definition.name}, it wrote more: put the "
+            f"expected a result of at most {MAX_BODY} bytes of {self._definition.name}, it wrote "
+            "more: put the "
             "data elsewhere and write its URL",
         )
 

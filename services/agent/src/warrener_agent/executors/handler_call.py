@@ -95,7 +95,8 @@ def encode_result(definition: JobDefinition, value: Any) -> HandlerResult:
     if len(text) > MAX_BODY:
         return permanent_failure(
             ErrorKind.BAD_RESULT,
-            f"expected a result of at most {MAX_BODY} bytes of {definition.name}, got {len(text)}: put the data "
+            f"expected a result of at most {MAX_BODY} bytes of {definition.name}, got {len(text)}: "
+            "put the data "
             "elsewhere and "
             "return its URL",
         )

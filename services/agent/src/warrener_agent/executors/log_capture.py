@@ -1,7 +1,7 @@
 """What an attempt in the agent's own process logs, and which tasks are its own: for the flight record.
 
-Each attempt has a `LogCapture` in its context, which the tasks and threads that it starts inherit. Nothing is kept
-of those that log nothing.
+Each attempt has a `LogCapture` in its context, which the tasks and threads that it starts inherit. Nothing is
+kept of those that log nothing.
 """
 
 import asyncio

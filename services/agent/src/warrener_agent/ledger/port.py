@@ -56,8 +56,8 @@ class Completion(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """The end of an attempt that went wrong, recorded: what to tell should its dispatch come again. `details` is
-    JSON. A later attempt takes its place."""
+    """The end of an attempt that went wrong, recorded: what to tell should its dispatch come again. `details`
+    is JSON. A later attempt takes its place."""
 
     job_id: UUID
     attempt: int

@@ -14,8 +14,8 @@ def exec_service(service: str, arguments: Sequence[str], *, submodule: str = "")
     """Run `python -m warrener_<service> ARGUMENTS` in this process; where `up` runs in this folder, it joins
     that.
 
-    Says what to install if the service is not here. Never returns. `submodule` is a module of the service that is
-    run instead of it.
+    Says what to install if the service is not here. Never returns. `submodule` is a module of the service
+    that is run instead of it.
     """
     module = f"warrener_{service}"
     if find_spec(module) is None:

@@ -18,8 +18,8 @@ def next_step(
     seen: datetime | None = None,
     refusing_since: datetime | None = None,
 ) -> str:
-    """What to expect, and who will do it; `open_breakers` is what breakers hold back, `seen` the last heartbeat of
-    the job's agent, `refusing_since` when the job's queue began to take no messages."""
+    """What to expect, and who will do it; `open_breakers` is what breakers hold back, `seen` the last
+    heartbeat of the job's agent, `refusing_since` when the job's queue began to take no messages."""
     deadline = (
         f"; it expires {ago(row.deadline_at, now)}" if row.deadline_at and not row.state.terminal else ""
     )

@@ -166,7 +166,8 @@ def _clock_change(spec: SchedulePutData, found: Sequence[DstTransition], *, skip
     choice = _SKIPPED[spec.choices.skipped_hour] if skipped else _REPEATED[spec.choices.repeated_hour]
     return LintWarning(
         "skipped-hour" if skipped else "repeated-hour",
-        f"it ticks at a time {what} in {spec.timezone} on {', '.join(days[:_MAX_DATES_NAMED])}{more}, first at "
+        f"it ticks at a time {what} in {spec.timezone} on {', '.join(days[:_MAX_DATES_NAMED])}{more}, "
+        "first at "
         f"{found[0].wall:%H:%M}: {choice}",
         tuple(_dated(spec, transition) for transition in found),
     )

@@ -53,7 +53,10 @@ def refusal_reason(row: ScheduleRow, data: ScheduleBackfillRequestedData, now: d
         return ""  # the rest of one that was looked at
     if next(islice(_nominal_times(row, data, now), MAX_BACKFILL_TICKS, None), None) is None:
         return ""
-    return f"expected a span with at most {MAX_BACKFILL_TICKS} ticks of {row.name}, got more: ask for it in several"
+    return (
+        f"expected a span with at most {MAX_BACKFILL_TICKS} ticks of {row.name}, got more: ask for "
+        "it in several"
+    )
 
 
 def batch_times(row: ScheduleRow, data: ScheduleBackfillRequestedData, now: datetime) -> list[datetime]:
@@ -70,8 +73,8 @@ def plan_batch(
     *,
     last_success: datetime | None = None,
 ) -> BackfillBatch:
-    """What becomes of these nominal times, `existing` being their rows in the ledger. `last_success`: the newest
-    tick whose job has succeeded, where the arguments name it."""
+    """What becomes of these nominal times, `existing` being their rows in the ledger. `last_success`: the
+    newest tick whose job has succeeded, where the arguments name it."""
     gap = timedelta(seconds=1 / data.rate)
     turn = max(data.not_before or now, now)
     # Begun again after a crash: the others of this portion keep their turns.

@@ -52,7 +52,7 @@ class ScheduleCommand:
 
 
 class ScheduleCommandHandler:
-    """The verb for what is asked of schedules; `on_change` is called when there may be something new to do."""
+    """Carries out schedule commands; calls `on_change` when there may be something new to do."""
 
     def __init__(
         self,

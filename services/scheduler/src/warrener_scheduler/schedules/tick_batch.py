@@ -20,8 +20,8 @@ PUBLISHED_WITHIN = timedelta(seconds=2)
 first. A portion of ticks takes a fraction of that; to publish twice is harmless, and work for nothing."""
 _LOST_AFTER = timedelta(hours=1)
 """Age at which a request whose job is not in the store counts as lost. Until then the job counts as running:
-its request may wait behind others for minutes. One that was rejected is released at once (`RequestConsumer`); what is
-left is a queue that was purged or deleted."""
+its request may wait behind others for minutes. One that was rejected is released at once (`RequestConsumer`);
+what is left is a queue that was purged or deleted."""
 
 
 @dataclass(frozen=True, slots=True)

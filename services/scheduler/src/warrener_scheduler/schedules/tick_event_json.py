@@ -1,7 +1,7 @@
 """The two events of every tick, written as JSON without a model in between.
 
-What they say was validated when the schedule was put, or is our own; `tests/test_tick_messages.py` holds them,
-byte for byte, against the events as the contracts write them.
+What they say was validated when the schedule was put, or is our own; `tests/test_tick_messages.py` holds
+them, byte for byte, against the events as the contracts write them.
 """
 
 from datetime import UTC, datetime

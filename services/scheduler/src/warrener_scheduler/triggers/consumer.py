@@ -73,7 +73,8 @@ class TriggerContext:
         if len(text) > _MAX_EVENT_BYTES:
             raise UnusableEvent(
                 Reason.TOO_LARGE,
-                f"expected an event of at most {_MAX_EVENT_BYTES} bytes, got {len(text)}: put the data elsewhere and "
+                f"expected an event of at most {_MAX_EVENT_BYTES} bytes, got {len(text)}: put the "
+                "data elsewhere and "
                 "send its URL",
             )
         return [
@@ -90,7 +91,7 @@ class TriggerContext:
 
 
 class TriggerConsumer:
-    """The verb that hears the triggers queue; `on_change` is called when a schedule has something to decide."""
+    """Handles the triggers queue; calls `on_change` when a schedule has something to decide."""
 
     def __init__(
         self,

@@ -33,7 +33,10 @@ class Window:
         failures = sum(counted.failures for _, counted in self._slices)
         if successes + failures < policy.at_least or failures < policy.failure_rate * (successes + failures):
             return None
-        return f"{failures} of {successes + failures} attempts within {_format_seconds(policy.window)} have failed"
+        return (
+            f"{failures} of {successes + failures} attempts within "
+            f"{_format_seconds(policy.window)} have failed"
+        )
 
     def _forget(self, policy: BreakerPolicy, now: datetime) -> None:
         while self._slices and now - self._slices[0][0] > policy.window:

@@ -31,11 +31,11 @@ class _PendingBatch:
         self.at = end
         if self.resolved_out_of_order:
             indexes = [
-                self.batch[offset].index for offset in undecided if offset not in self.resolved_out_of_order
+                self.batch[offset].number for offset in undecided if offset not in self.resolved_out_of_order
             ]
             self.resolved_out_of_order.difference_update(undecided)
         else:
-            indexes = [numbered.index for numbered in self.batch[undecided.start : end]]
+            indexes = [numbered.number for numbered in self.batch[undecided.start : end]]
         self.publish_batch.resolve_all(indexes, result)
 
     def resolve(self, number: int, result: PublishResult) -> None:
@@ -43,7 +43,7 @@ class _PendingBatch:
         offset = number - self.first
         if offset < self.at or offset in self.resolved_out_of_order:
             return
-        self.publish_batch.resolve(self.batch[offset].index, result)
+        self.publish_batch.resolve(self.batch[offset].number, result)
         if offset == self.at:
             self.at += 1
             while self.at in self.resolved_out_of_order:

@@ -32,7 +32,7 @@ class RequestRefused(Exception):
 class NumberedMessage(NamedTuple):
     """A message and its place in what the caller asked to publish."""
 
-    index: int
+    number: int
     message: OutgoingMessage
 
 

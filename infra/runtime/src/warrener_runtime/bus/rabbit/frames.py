@@ -81,7 +81,7 @@ async def run_while_open(channel: aiormq.abc.AbstractChannel, work: Coroutine[An
 
 
 async def write(channel: aiormq.abc.AbstractChannel, frames: Sequence[AnyFrame], *, drained: bool) -> None:
-    """Send frames in one write; to be called in `run_while_open`. With `drained`, return when they left us."""
+    """Send frames in one write, within `run_while_open`. With `drained`, return once they have left us."""
     written: asyncio.Future[None] | None = asyncio.get_running_loop().create_future() if drained else None
     payload = ChannelFrame.marshall(channel.number, frames, written)  # pyright: ignore[reportUnknownMemberType]
     try:

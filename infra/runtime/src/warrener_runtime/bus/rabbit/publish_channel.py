@@ -16,7 +16,7 @@ from warrener_runtime.bus.rabbit.publish_batch import PublishBatch
 
 class _Sent(NamedTuple):
     publish_batch: PublishBatch
-    index: int
+    number: int
     message_id: str
     exchange: str
 
@@ -94,4 +94,4 @@ class RawPublishChannel(aiormq.Channel):
             sent = self._in_flight.pop(tag)
             if self._returnable.get(sent.message_id) == tag:
                 del self._returnable[sent.message_id]
-            sent.publish_batch.resolve(sent.index, result)
+            sent.publish_batch.resolve(sent.number, result)

@@ -19,8 +19,8 @@ Prepare = Callable[[BrokerClient], Awaitable[None]]
 
 
 class ReconnectingConnection:
-    """Keeps one connection up. `prepare` makes a new one ready for use before anybody gets it; `broker_address` is for
-    messages."""
+    """Keeps one connection up. `prepare` makes a new one ready for use before anybody gets it;
+    `broker_address` is for messages."""
 
     def __init__(
         self,
