@@ -73,7 +73,7 @@ def test_ticks_that_start_and_end_bound() -> None:
 
 
 @pytest.mark.parametrize(
-    ("choice", "becomes", "said"),
+    ("choice", "becomes", "consequence"),
     [
         ("skip", "no tick", "there is no tick then"),
         ("after", "2027-03-28 03:30:00 CEST", "as much later as the clock jumps"),
@@ -132,7 +132,7 @@ def test_clock_changes_of_combined_rules() -> None:
 
 
 @pytest.mark.parametrize(
-    ("overlap", "said"),
+    ("overlap", "consequence"),
     [("allow", "side by side"), ("skip", "ticks are skipped"), ("cancel", "are cancelled")],
 )
 def test_jobs_that_take_longer_than_the_time_between_two_ticks(overlap: str, consequence: str) -> None:

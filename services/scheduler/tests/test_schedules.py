@@ -195,7 +195,7 @@ class TestCommands:
         assert len(set(job_ids(stage))) == len(await ledger(stage)) == 5
 
     @pytest.mark.parametrize(
-        ("wish", "detail"),
+        ("command", "detail"),
         [
             (put(rule=CronRule(expression="0 0 31 2 *")), "expected a cron expression"),
             (put(rule=CronRule(expression="often")), "expected a cron expression"),
