@@ -167,8 +167,8 @@ def test_a_breaking_change_fails(change: Callable[[JsonObject], None], complaint
 
 def test_a_change_inside_of_an_array_fails() -> None:
     schema = copy.deepcopy(RELEASED[HEARTBEAT])
-    schema["$defs"]["RunningAttempt"]["required"].append("since")
-    schema["$defs"]["RunningAttempt"]["properties"]["since"] = {"type": "string"}
+    schema["$defs"]["HeartbeatAttempt"]["required"].append("since")
+    schema["$defs"]["HeartbeatAttempt"]["properties"]["since"] = {"type": "string"}
     assert compare_schemas(RELEASED[HEARTBEAT], schema) == [
         "data.running[].since: a new required field, narrower: a reader of this version refuses what one of "
         "the released version writes; make it optional"

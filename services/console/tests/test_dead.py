@@ -89,7 +89,7 @@ def test_what_nobody_has_dealt_with_is_listed(run: Run, store_url: str, dead: li
 def test_causes_are_listed_and_found_by_prefix(run: Run, store_url: str, dead: list[JobRow]) -> None:
     where = ("--store", store_url)
     (group,) = json.loads(run("dead", "list", "--by", "fingerprint", "--json", *where).stdout)
-    assert (group["fingerprint"], group["letters"]) == (CAUSE, len(dead) - 1)
+    assert (group["fingerprint"], group["dead_letters"]) == (CAUSE, len(dead) - 1)
     assert CAUSE in run("dead", "list", "--by", "fingerprint", *where).stdout
     assert len(json.loads(run("dead", "list", "--fingerprint", "0123", "--json", *where).stdout)) == 2
     unknown = run("dead", "list", "--fingerprint", "ffff", *where)
