@@ -32,7 +32,7 @@ def test_9_dead_letters_are_grouped_by_cause_shown_whole_and_dropped_with_a_reas
     until(all_dead, "eight jobs to be dead")
 
     groups = {group["job_type"]: group for group in run_json(warren, "dead", "list", "--by", "fingerprint")}
-    assert {name: group["letters"] for name, group in groups.items()} == {
+    assert {name: group["dead_letters"] for name, group in groups.items()} == {
         "flights.load": 5,
         "flights.send": 3,
     }

@@ -149,7 +149,9 @@ def check_books(warren: Warren, long: Sequence[SyncJob], quick: Sequence[SyncJob
     assert {row.state for row in rows.values()} == {JobState.SUCCEEDED}
     assert Counter(effects(warren)) == {str(job_id): 1 for job_id in rows}, "no effect twice, none missing"
     times = Counter(run.job_id for run in runs(warren))
-    assert times == {job.job_id: 2 for job in long}
+    # The broker may deliver the dispatch to the other agent just as the supervisor declares the attempt lost.
+    assert {job.job_id for job in long} == times.keys()
+    assert set(times.values()) <= {2, 3}
     assert all(row.failures == 0 for row in rows.values()), "a loss is not charged to the job"
 
 

@@ -11,9 +11,9 @@ ENTROPY = SystemEntropy()
 HOLDER = """
 import sys
 from pathlib import Path
-from warrener_agent.identity import take_identity
+from warrener_agent.identity import acquire_identity
 from warrener_runtime.clock import SystemEntropy
-held = take_identity(Path(sys.argv[1]), ["default"], SystemEntropy())
+held = acquire_identity(Path(sys.argv[1]), ["default"], SystemEntropy())
 print(held.agent_id, flush=True)
 sys.stdin.read()
 """
