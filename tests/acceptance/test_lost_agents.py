@@ -23,6 +23,7 @@ from warrener_contracts.states import JobState
 MODULE = "tests.acceptance.lost_handlers"
 JOBS = 100
 QUICK = 150
+GAP = 10.0  # seconds in which 99 of 100 must run again
 
 
 class Begun(NamedTuple):
@@ -34,7 +35,7 @@ class Begun(NamedTuple):
     at: float
 
 
-def test_3_the_jobs_of_a_killed_agent_run_elsewhere(warren: Warren) -> None:
+def test_3_the_jobs_of_a_killed_agent_run_elsewhere_within_ten_seconds(warren: Warren) -> None:
     first = start(warren)
     with SyncClient(warren.broker_url) as client:
         long = begin_long(warren, client, first)
@@ -45,7 +46,7 @@ def test_3_the_jobs_of_a_killed_agent_run_elsewhere(warren: Warren) -> None:
         assert {job.result(timeout=60) for job in long} == {other.process.pid}
         for job in quick:
             job.result(timeout=60)
-    say_gaps(warren, first, killed_at)
+    check_gaps(warren, first, killed_at)
     check_books(warren, long, quick)
 
 
@@ -69,7 +70,7 @@ def test_3_the_jobs_of_a_frozen_agent_run_elsewhere_and_thawed_it_changes_nothin
         again = client.request("quick")
         assert again.result(timeout=60) == first.process.pid, "thawed, it works again"
     assert first.end() == 0, "all that it had to say is said"
-    say_gaps(warren, first, frozen_at)
+    check_gaps(warren, first, frozen_at)
     check_books(warren, long, [*quick, again])
 
 
@@ -84,7 +85,7 @@ def test_3_an_agent_that_is_cut_off_stops_what_runs_elsewhere(warren: Warren, br
         assert {job.result(timeout=60) for job in long} == {other.process.pid}
     until(lambda: first.log.read_text().count("agent.fenced") >= JOBS, "it to have stopped them all")
     (warren.folder / "go").touch()
-    say_gaps(warren, first, cut_at)
+    check_gaps(warren, first, cut_at)
     check_books(warren, long, [])
     first.kill()  # it has nobody to take leave of
 
@@ -137,10 +138,11 @@ def begin_quick(warren: Warren, client: SyncClient) -> Sequence[SyncJob]:
     return jobs
 
 
-def say_gaps(warren: Warren, lost: ServiceProcess, at: float) -> None:
-    """The times between the loss and the run elsewhere; make chaos measures them (reliability.md)."""
+def check_gaps(warren: Warren, lost: ServiceProcess, at: float) -> None:
+    """Between the loss and the run elsewhere."""
     gaps = sorted(run.at - at for run in runs(warren) if run.pid != lost.process.pid)
     print(f"gaps: median {gaps[len(gaps) // 2]:.1f} s, p99 {gaps[-2]:.1f} s, longest {gaps[-1]:.1f} s")
+    assert gaps[98] <= GAP, f"expected 99 of 100 to run elsewhere within {GAP} s, got {gaps[98]:.1f} s"
 
 
 def check_books(warren: Warren, long: Sequence[SyncJob], quick: Sequence[SyncJob]) -> None:
@@ -149,9 +151,7 @@ def check_books(warren: Warren, long: Sequence[SyncJob], quick: Sequence[SyncJob
     assert {row.state for row in rows.values()} == {JobState.SUCCEEDED}
     assert Counter(effects(warren)) == {str(job_id): 1 for job_id in rows}, "no effect twice, none missing"
     times = Counter(run.job_id for run in runs(warren))
-    # The broker may deliver the dispatch to the other agent just as the supervisor declares the attempt lost.
-    assert {job.job_id for job in long} == times.keys()
-    assert set(times.values()) <= {2, 3}
+    assert times == {job.job_id: 2 for job in long}
     assert all(row.failures == 0 for row in rows.values()), "a loss is not charged to the job"
 
 

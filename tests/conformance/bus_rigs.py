@@ -14,6 +14,7 @@ from warrener_runtime.bus import Bus, Delivery, LaneName, Subscription, open_bus
 from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
 from warrener_runtime.bus.namespace import DEFAULT_NAMESPACE, NamespacedBus
 from warrener_runtime.clock import SystemClock
+from warrener_runtime.publishing import UnroutableMessages, publish_all
 
 WITHIN = 15.0  # seconds for what must happen; it takes milliseconds
 
@@ -145,3 +146,18 @@ async def receive_all(subscription: Subscription, wanted: set[str]) -> list[Deli
 def death(delivery: Delivery) -> dict[str, object]:
     """The newest entry of x-death."""
     return cast("list[dict[str, object]]", delivery.headers["x-death"])[0]
+
+
+async def collect(subscription: Subscription) -> list[Delivery]:
+    """All that arrives until the subscription ends."""
+    return [delivery async for batch in subscription for delivery in batch]
+
+
+async def publish_once_routable(bus: Bus, one: Message) -> None:
+    """Publish it as soon as a queue takes it: one that is being declared again is not there for a moment."""
+    while True:
+        try:
+            await publish_all(bus, [one], clock=SystemClock())
+        except UnroutableMessages:
+            continue
+        return

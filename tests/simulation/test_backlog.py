@@ -100,7 +100,7 @@ async def test_1_jobs_that_wait_longer_than_their_start_timeout_are_not_dispatch
         audit = Audit(world)
         await audit.open()
         jobs = await request_jobs(
-            world, 200, "slow", PolicyOverrides(start_timeout=timedelta(seconds=5)), seconds=20.0
+            world, 400, "slow", PolicyOverrides(start_timeout=timedelta(seconds=5)), seconds=20.0
         )
         await world.clock.run_until(lambda: settled(world, jobs), within=4000)
         await check(world, jobs)
@@ -110,7 +110,7 @@ async def test_1_jobs_that_wait_longer_than_their_start_timeout_are_not_dispatch
         assert world.workshop.runs == Counter(jobs), "each is started once"
         assert {row.attempt for row in world.store.jobs.values()} == {1}
         assert set(audit.named().values()) == {1}, "named once each"
-        assert len(audit.named()) > 100
+        assert len(audit.named()) > 300
 
 
 async def test_1_failing_jobs_end_after_one_start_each_however_long_they_wait() -> None:
