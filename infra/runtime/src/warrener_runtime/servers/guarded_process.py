@@ -11,7 +11,7 @@ from pathlib import Path
 
 from warrener_runtime.servers.errors import ServerFailed, with_log
 from warrener_runtime.servers.guard_spec import GuardSpec
-from warrener_runtime.servers.process_tree import kill_descendants, signal_descendants
+from warrener_runtime.servers.process_tree import kill_descendants, pause_descendants, signal_descendants
 
 _GUARD_ENDS_WITHIN = 10.0  # seconds
 _POLL = 0.02  # seconds; readiness is asked of the server, which cannot tell us by itself
@@ -92,9 +92,9 @@ class GuardedProcess:
             guard.wait()
 
     def pause(self) -> None:
-        """SIGSTOP: alive for the kernel, silent for everyone else."""
+        """SIGSTOP: alive for the kernel, and silent for everyone else from the moment this returns."""
         if self._guard is not None and self.running:
-            signal_descendants(self._guard.pid, signal.SIGSTOP)
+            pause_descendants(self._guard.pid)
 
     def resume(self) -> None:
         """SIGCONT after `pause`."""

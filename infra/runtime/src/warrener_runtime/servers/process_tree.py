@@ -6,10 +6,14 @@ Process groups are not enough: each backend of PostgreSQL leads a session of its
 import contextlib
 import os
 import signal
+import time
 from collections import defaultdict
 from pathlib import Path
 
 _PROC = Path("/proc")
+_STOPPED = frozenset("TtZX")  # states of a thread that runs no more: stopped, traced, ended
+_STOPS_WITHIN = 5.0  # seconds; one that waits for a disk stops when the disk answers
+_POLL = 0.001
 
 
 def descendants(root: int) -> list[int]:
@@ -34,17 +38,49 @@ def signal_descendants(root: int, number: signal.Signals) -> None:
             os.kill(pid, number)
 
 
+def pause_descendants(root: int) -> None:
+    """SIGSTOP all processes below `root`, and return when none of their threads runs any more.
+
+    The kernel only notes the signal before `kill` returns: a thread on another processor goes on until it is
+    interrupted, and a server with several of them may still answer. Raises TimeoutError if some thread runs
+    for more than 5 s, as one does that waits for a disk.
+    """
+    signal_descendants(root, signal.SIGSTOP)
+    deadline = time.monotonic() + _STOPS_WITHIN
+    while running := [pid for pid in descendants(root) if not _has_stopped(pid)]:
+        if time.monotonic() > deadline:
+            raise TimeoutError(
+                f"expected the processes {running} to stop within {_STOPS_WITHIN:g} s, got none of it"
+            )
+        time.sleep(_POLL)
+
+
 def kill_descendants(root: int) -> None:
     """SIGKILL all processes below `root`, those too that are born meanwhile."""
     signal_descendants(root, signal.SIGSTOP)  # a stopped process has no more children
     signal_descendants(root, signal.SIGKILL)
 
 
+def _has_stopped(pid: int) -> bool:
+    try:
+        threads = list((_PROC / str(pid) / "task").iterdir())
+    except OSError:
+        return True  # it ended while we looked
+    states = (_state_and_parent(thread) for thread in threads)
+    return all(state is None or state[0] in _STOPPED for state in states)
+
+
 def _parent_of(entry: Path) -> int | None:
+    state = _state_and_parent(entry)
+    return None if state is None or state[0] == "Z" else state[1]
+
+
+def _state_and_parent(entry: Path) -> tuple[str, int] | None:
+    """Of a process or a thread; None if it ended while we looked."""
     try:
         stat = (entry / "stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
-        return None  # it ended while we looked
+        return None
     # pid (name) state ppid ...: the name may hold spaces and brackets, so count from its end.
     state, parent = stat.rpartition(")")[2].split()[:2]
-    return None if state == "Z" else int(parent)
+    return state, int(parent)
