@@ -1,8 +1,10 @@
 """A consumer on a broker: outages lose nothing and bury nothing, and nobody is deaf without notice (G8)."""
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import cast
 
 import pytest
 from structlog.testing import capture_logs
@@ -139,6 +141,20 @@ async def test_messages_are_handled_and_acknowledged(scene: Scene) -> None:
     assert scene.office.handled == ["a", "b", "c"]
     assert scene.broker.ready(QUEUE) == 0
     assert await scene.complaints() == []
+
+
+async def test_a_batch_that_is_handled_is_freed_though_nothing_follows_it(scene: Scene) -> None:
+    """Ten bodies of 1 MiB kept a quiet scheduler 10 MiB larger than before."""
+    await scene.consumer.start()
+    await scene.send("large")
+    assert scene.office.handled == ["large"]
+    found: list[object] = gc.get_objects()
+    batches = [cast("list[object]", one) for one in found if isinstance(one, list)]
+    assert not [batch for batch in batches if any(is_large(part) for part in batch)]
+
+
+def is_large(part: object) -> bool:
+    return isinstance(part, Delivery) and part.body == b"large"
 
 
 async def test_a_portion_is_settled_before_the_next_and_an_outage_holds_up_the_rest(scene: Scene) -> None:

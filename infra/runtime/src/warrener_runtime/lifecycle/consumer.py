@@ -156,7 +156,9 @@ class Consumer(ManagedComponent):
                 subscription = self._subscription = await self._subscribe()
             try:
                 async for batch in subscription:
-                    if not await self._handle_in_chunks(subscription, batch):
+                    handled = await self._handle_in_chunks(subscription, batch)
+                    del batch  # the next one may come hours later, and its bodies may be large
+                    if not handled:
                         break
             except Exception as error:  # noqa: BLE001 - whatever it is, it is begun again
                 self._streak.failed(
