@@ -53,13 +53,20 @@ class LeaseKeeper:
                 running=len(runs),
             )
             return
+        lease = self._agent.settings.agent_lease
+        awaited: list[Run] = []
         for run in runs:
             if run.data.job_id in renewal.renewed:
-                run.lease_expires_at = max(
-                    run.lease_expires_at, requested_at + self._agent.settings.agent_lease
-                )
-            elif run.data.job_id not in renewal.locked:  # it may be locked by its own commit
+                run.lease_expires_at = max(run.lease_expires_at, requested_at + lease)
+            elif run.data.job_id in renewal.locked:
+                continue  # perhaps by its own commit
+            elif not even_awaited and not self._silent() and run.is_recent_takeover(requested_at, lease):
+                run.even_awaited = True
+                awaited.append(run)
+            else:
                 run.request_stop(StopCause.FENCED, "the claim was lost")
+        if awaited:
+            await self._renew(awaited, even_awaited=True)
 
     async def _renewal(self, claims: list[Claim], *, even_awaited: bool) -> Renewal:
         """The first answer. A second request goes out while there is time: one silent connection must not

@@ -43,7 +43,7 @@ class Run:
     stop: StopCause | None = None
     stop_reason: str = ""
     is_off_loop: bool = False  # its handler does not run in the event loop, and goes on when that is blocked
-    even_awaited: bool = False  # it was kept while the loop was blocked: a later attempt may wait for it
+    even_awaited: bool = False  # it goes on although a later attempt may wait for its claim
     handler_ended: bool = False  # its handler has ended; what became of it is being recorded and reported
     succeeded: bool = False  # so its handler has ended
     timeout_at: float = inf
@@ -62,6 +62,14 @@ class Run:
         """True if the lease was not renewed until `margin` seconds before its end: another agent may run it
         then."""
         return monotonic() > self.lease_expires_at - margin
+
+    def is_recent_takeover(self, now: float, lease: float) -> bool:
+        """True for a lease after this agent has taken the attempt over from another one.
+
+        A later attempt that shows up within that time follows from the loss of the former holder, which the
+        supervisor was about to declare; it takes longer than a lease to declare the loss of this agent.
+        """
+        return self.taken_over and now - self.began_at < lease
 
     def request_stop(self, why: StopCause, reason: str) -> None:
         """Stop it as soon as it can be stopped; the first reason counts."""
