@@ -21,7 +21,7 @@ from tests.benchmarks.plot import draw, draw_lags
 from tests.benchmarks.profiles import profile
 from tests.benchmarks.report import Outcome, as_markdown, save
 from tests.benchmarks.shared_servers import SharedServers
-from tests.benchmarks.systems.catalogue import BEFORE, SYSTEMS, before, variants
+from tests.benchmarks.systems.catalogue import BEFORE, BEFORE_TRACED, SYSTEMS, before, variants
 from tests.benchmarks.systems.clocks import CLOCKS
 from tests.benchmarks.systems.port import System
 from tests.benchmarks.turns import NAMES, Rounds, settings_of, take_turns, trace_sink
@@ -34,7 +34,7 @@ def main() -> None:
     plan = _plan(options)
     names: list[str] = list(options.only or NAMES)
     if options.against:
-        names += [BEFORE]
+        names += [BEFORE, BEFORE_TRACED]
     with SharedServers.made() as servers:
         machine = f"{_machine()}, {servers.versions()}, fsync on"
 
@@ -60,10 +60,10 @@ def main() -> None:
             with trace_sink() as endpoint:
                 systems: dict[str, System] = {**SYSTEMS, **variants(endpoint)}
                 if options.against:
-                    systems[BEFORE] = before(options.against)
+                    systems |= before(options.against, endpoint)
                 measure_pairs(names, systems, plan, servers, keep_pairs)
                 if not options.pairs_only:
-                    alone = [name for name in names if name != BEFORE]
+                    alone = [name for name in names if name not in {BEFORE, BEFORE_TRACED}]
                     rounds = take_turns(alone, systems, plan, servers, keep)
         if options.lag_only or not (options.only or options.curves_only or options.pairs_only):
             lags |= measure_lags(servers, plan.lag_seconds)

@@ -23,6 +23,7 @@ GOALS: Mapping[str, str] = {
     "throughput_vs_before": "≥ 1 within its interval",
     "cpu_vs_before": "≤ 1 within its interval",
     "start_latency_vs_before": "≤ 1 within its interval",
+    "throughput_traced_vs_before": "≥ 1 within its interval",
 }
 
 
@@ -70,4 +71,5 @@ PAIRINGS = (
         "warrener-before",
         {"throughput_vs_before": _RATE, "cpu_vs_before": _CPU, "start_latency_vs_before": _START},
     ),
+    Pairing("warrener-traced", "warrener-traced-before", {"throughput_traced_vs_before": _RATE}),
 )

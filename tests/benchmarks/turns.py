@@ -12,7 +12,15 @@ from tests.benchmarks.one_round import measure
 from tests.benchmarks.place import ROOT
 from tests.benchmarks.plan import Plan
 from tests.benchmarks.shared_servers import SharedServers
-from tests.benchmarks.systems.catalogue import ALONE, ALONE_SETTINGS, BEFORE, FLOOR, SYSTEMS, TRACED
+from tests.benchmarks.systems.catalogue import (
+    ALONE,
+    ALONE_SETTINGS,
+    BEFORE,
+    BEFORE_TRACED,
+    FLOOR,
+    SYSTEMS,
+    TRACED,
+)
 from tests.benchmarks.systems.port import System
 from tests.benchmarks.systems.river_system import RiverMissing
 
@@ -61,7 +69,7 @@ def settings_of(names: Sequence[str]) -> dict[str, str]:
     if TRACED in names:
         settings[TRACED] = "as warrener, every step of every job traced and sent by OTLP over HTTP"
     if BEFORE in names:
-        settings[BEFORE] = "as warrener, the code of another commit"
+        settings[BEFORE] = settings[BEFORE_TRACED] = "as ours, the code of another commit"
     if FLOOR in names:
         settings[FLOOR] = floor.SETTINGS
     return settings

@@ -13,7 +13,7 @@ from tests.benchmarks.systems.taskiq_system import Taskiq
 from tests.benchmarks.systems.warrener_system import Warrener
 
 OURS, ALONE, TRACED, FLOOR = "warrener", "warrener-alone", "warrener-traced", "floor"
-BEFORE = "warrener-before"
+BEFORE, BEFORE_TRACED = "warrener-before", "warrener-traced-before"
 BULK = "warrener:bulk"
 """Requests of ours that nobody takes: no system of its own, but a side of a pair."""
 _IN_PYTHON: tuple[PythonSystem, ...] = (Warrener(), Celery(), Dramatiq(), Taskiq(), Procrastinate(), Dbos())
@@ -27,14 +27,17 @@ ALONE_SETTINGS = f"as warrener, one job a message, {_ALONE.slots} slots an agent
 
 
 def variants(endpoint: str) -> Mapping[str, Warrener]:
-    """Ours in other settings; what is traced is sent to `endpoint`."""
-    traced = {"WARRENER_OTLP_ENDPOINT": endpoint, "WARRENER_OTLP_PROTOCOL": "http/protobuf"}
+    """Ours in other settings; traces are sent to `endpoint`."""
+    return {ALONE: _ALONE, TRACED: Warrener(environment=_traced(endpoint), variant="-traced")}
+
+
+def before(checkout: Path, endpoint: str) -> Mapping[str, Warrener]:
+    """Ours of another commit: a checkout in which `make setup` was run."""
     return {
-        ALONE: _ALONE,
-        TRACED: Warrener(environment=traced, variant="-traced"),
+        BEFORE: Warrener(variant="-before", checkout=checkout),
+        BEFORE_TRACED: Warrener(environment=_traced(endpoint), variant="-traced-before", checkout=checkout),
     }
 
 
-def before(checkout: Path) -> Warrener:
-    """Ours of another commit: a checkout in which `make setup` was run."""
-    return Warrener(variant="-before", checkout=checkout)
+def _traced(endpoint: str) -> dict[str, str]:
+    return {"WARRENER_OTLP_ENDPOINT": endpoint, "WARRENER_OTLP_PROTOCOL": "http/protobuf"}

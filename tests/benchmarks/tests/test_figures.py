@@ -5,7 +5,7 @@ from tests.benchmarks.figures import Estimate, Spread, estimate_median, percenti
 from tests.benchmarks.pairs import pair_ratios
 from tests.benchmarks.ratios import GOALS, PAIRINGS
 from tests.benchmarks.stacks import top
-from tests.benchmarks.systems.catalogue import BEFORE, BULK
+from tests.benchmarks.systems.catalogue import BEFORE, BEFORE_TRACED, BULK
 from tests.benchmarks.turns import NAMES
 
 
@@ -54,7 +54,7 @@ def test_every_goal_of_the_table_has_a_pairing_or_a_curve() -> None:
 
 def test_both_sides_of_every_pairing_can_be_measured() -> None:
     sides = {side for pairing in PAIRINGS for side in (pairing.ours, pairing.other)}
-    assert sides <= {*NAMES, BULK, BEFORE}
+    assert sides <= {*NAMES, BULK, BEFORE, BEFORE_TRACED}
 
 
 def test_a_profile_counts_a_function_once_in_a_stack_and_all_its_lines_together() -> None:
