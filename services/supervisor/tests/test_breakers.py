@@ -14,19 +14,16 @@ from warrener_contracts.policy import JobPolicy
 from warrener_contracts.states import JobState
 from warrener_store.breaker_gate import RECHECK_INTERVAL, OpenBreakers
 from warrener_store.rows import BreakerRow
-from warrener_supervisor.breaker_holds import is_stored_only
-from warrener_supervisor.breakers import transitions
-from warrener_supervisor.breakers.attribution import AttemptCounts
-from warrener_supervisor.breakers.window import Window
-from warrener_supervisor.context import JudgeContext
-from warrener_supervisor.judgement import judge
-from warrener_supervisor.timings import Timings
-from warrener_supervisor.verdicts import JobTransition
+from warrener_supervisor.breakers import state_machine
+from warrener_supervisor.breakers.state_machine import AttemptCounts, Window
+from warrener_supervisor.decisions.context import JobTransition, JudgeContext, Timings
+from warrener_supervisor.decisions.delays import is_stored_only
+from warrener_supervisor.decisions.judge import judge
 
 NAME = "dependency:billing-api"
 POLICY = BreakerPolicy(failure_rate=0.5, window=timedelta(minutes=1), at_least=10, probes=2)
 NEEDS_IT = JobPolicy(depends_on=("billing-api",), max_attempts=2)
-OPEN = transitions.open_breaker(None, NAME, POLICY, "too much fails", NOW)
+OPEN = state_machine.open_breaker(None, NAME, POLICY, "too much fails", NOW)
 HALF_OPEN = replace(OPEN, state=BreakerState.HALF_OPEN)
 
 
@@ -71,9 +68,9 @@ class TestTurns:
     def test_each_failed_probe_doubles_the_cooldown_up_to_the_longest(self) -> None:
         row, cooldowns = OPEN, [OPEN.until]
         for _ in range(20):
-            half = transitions.on_cooldown_over(row, row.until or NOW)
+            half = state_machine.on_cooldown_over(row, row.until or NOW)
             assert half is not None
-            again = transitions.on_probe_result(half, AttemptCounts(failures=1), NOW)
+            again = state_machine.on_probe_result(half, AttemptCounts(failures=1), NOW)
             assert again is not None
             row = again
             cooldowns.append(row.until)
@@ -82,23 +79,23 @@ class TestTurns:
         assert waits[-1] == POLICY.longest_cooldown.total_seconds()
 
     def test_it_closes_once_as_many_probes_as_required_have_succeeded(self) -> None:
-        one = transitions.on_probe_result(HALF_OPEN, AttemptCounts(successes=1), NOW)
+        one = state_machine.on_probe_result(HALF_OPEN, AttemptCounts(successes=1), NOW)
         assert one is not None
         assert one.state is BreakerState.HALF_OPEN
-        both = transitions.on_probe_result(one, AttemptCounts(successes=1), NOW)
+        both = state_machine.on_probe_result(one, AttemptCounts(successes=1), NOW)
         assert both is not None
         assert (both.state, both.opened, both.until) == (BreakerState.CLOSED, 0, None)
 
     def test_what_was_on_its_way_when_it_opened_does_not_count(self) -> None:
-        assert transitions.on_probe_result(OPEN, AttemptCounts(successes=100, failures=3), NOW) is None
+        assert state_machine.on_probe_result(OPEN, AttemptCounts(successes=100, failures=3), NOW) is None
 
     def test_one_opened_by_hand_for_ever_waits_for_a_hand(self) -> None:
         command = BreakerSetRequestedData(name=NAME, state=BreakerState.OPEN)
-        row = transitions.set_manually(None, command, POLICY, NOW)
+        row = state_machine.set_manually(None, command, POLICY, NOW)
         assert row is not None
-        assert transitions.on_cooldown_over(row, NOW + timedelta(days=400)) is None
-        assert transitions.set_manually(row, command, POLICY, NOW) is None, "a repeat changes nothing"
-        closed = transitions.set_manually(
+        assert state_machine.on_cooldown_over(row, NOW + timedelta(days=400)) is None
+        assert state_machine.set_manually(row, command, POLICY, NOW) is None, "a repeat changes nothing"
+        closed = state_machine.set_manually(
             row, command.model_copy(update={"state": BreakerState.CLOSED}), POLICY, NOW
         )
         assert closed is not None
@@ -142,5 +139,5 @@ class TestJudgement:
         assert is_stored_only(row, NOW, Timings())
 
     def test_other_job_types_do_not_notice(self) -> None:
-        other = transitions.open_breaker(None, "dependency:weather", POLICY, "too much fails", NOW)
+        other = state_machine.open_breaker(None, "dependency:weather", POLICY, "too much fails", NOW)
         assert judged(JobState.RUNNING, failed(), other).row.failures == 1

@@ -19,7 +19,7 @@ from warrener_contracts.events import (
 from warrener_contracts.messages import Message, to_supervisor
 from warrener_contracts.states import JobState
 from warrener_store.rows import JobRow
-from warrener_supervisor.cancel_before_request import JOB_TYPE
+from warrener_supervisor.decisions.outcomes import JOB_TYPE
 
 TREE = f"with the tree of {JOB}: wrong file"
 

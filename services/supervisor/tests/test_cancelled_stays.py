@@ -11,9 +11,8 @@ from warrener_contracts.events import Event
 from warrener_contracts.state_machine import Signal
 from warrener_contracts.states import JobState
 from warrener_store.rows import JobRow
-from warrener_supervisor.batch import JudgedEvent, judge_all
-from warrener_supervisor.context import JudgeContext
-from warrener_supervisor.timings import Timings
+from warrener_supervisor.decisions.context import JudgeContext, Timings
+from warrener_supervisor.decisions.judge import JudgedEvent, judge_all
 
 LIVE = [state for state in JobState if not state.terminal]
 AT = JudgeContext(NOW, Timings())

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from warrener_contracts.events import ErrorInfo, ErrorKind
-from warrener_supervisor.fingerprint import fingerprint, normalised
+from warrener_supervisor.decisions.cause import fingerprint, normalised
 
 PYTHON = """\
 Traceback (most recent call last):
@@ -84,7 +84,7 @@ def test_job_type_function_class_and_kind_make_another_cause(other: str) -> None
 
 @given(
     job_id=st.uuids(),
-    number=st.integers(0),
+    number=st.integers(0, 10**31 - 1),  # 32 digits read as an id without hyphens
     address=st.integers(0, 2**48),
     name=st.from_regex(r"[a-z]{1,10}", fullmatch=True),
 )

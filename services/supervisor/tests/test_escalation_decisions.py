@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from services.supervisor.tests.event_factory import NOW
 
 from warrener_store.escalations import CaseRow
+from warrener_supervisor.escalation.alerts import next_report
 from warrener_supervisor.escalation.decisions import (
     MAX_TRIES,
     RunStep,
@@ -22,9 +23,9 @@ from warrener_supervisor.escalation.decisions import (
     fail_step,
     late_step,
     pause_after,
+    quiet_hours_end,
 )
-from warrener_supervisor.escalation.digests import next_report
-from warrener_supervisor.escalation.model import (
+from warrener_supervisor.escalation.policy import (
     WEEK,
     AlertStep,
     AnyStep,
@@ -39,8 +40,7 @@ from warrener_supervisor.escalation.model import (
     RetryStep,
     Weekday,
 )
-from warrener_supervisor.escalation.quiet_hours import quiet_hours_end
-from warrener_supervisor.escalation.simulation import EscalationSimulation, Scenario, TimelineEntry
+from warrener_supervisor.escalation.simulate import EscalationSimulation, Scenario, TimelineEntry
 
 BERLIN = ZoneInfo("Europe/Berlin")
 NIGHT = QuietPeriod.model_validate({"from": "22:00", "to": "07:00", "zone": "Europe/Berlin"})

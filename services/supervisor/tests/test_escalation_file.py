@@ -11,11 +11,9 @@ import pytest
 from services.supervisor.tests.test_escalation_decisions import case
 
 from warrener_runtime.settings import SettingsError
-from warrener_supervisor.escalation.loading import parse
-from warrener_supervisor.escalation.matching import ladder_of
-from warrener_supervisor.escalation.reload_signal import ReloadOnSignal
-from warrener_supervisor.escalation.source import LadderFile
-from warrener_supervisor.escalation.templating import NothingThere, filled, filled_text
+from warrener_supervisor.escalation.decisions import ladder_of
+from warrener_supervisor.escalation.policy_file import LadderFile, ReloadOnSignal, parse
+from warrener_supervisor.escalation.templates import NothingThere, filled, filled_text
 
 GOOD = """
 [sink.ops]

@@ -14,15 +14,12 @@ from warrener_runtime.virtual_clock import VirtualClock
 from warrener_store.escalations import CaseRow
 from warrener_store.memory import MemoryStore
 from warrener_store.testing import raised_case
+from warrener_supervisor.escalation.alert_sinks import AppriseSink, SinkFailed, SinkRegistry, WebhookSink
 from warrener_supervisor.escalation.alerts import AlertMessage
 from warrener_supervisor.escalation.decisions import MAX_TRIES
-from warrener_supervisor.escalation.loading import parse
-from warrener_supervisor.escalation.model import Escalation
+from warrener_supervisor.escalation.policy import Escalation
+from warrener_supervisor.escalation.policy_file import parse
 from warrener_supervisor.escalation.runner import EscalationRunner
-from warrener_supervisor.escalation.sinks.apprise_sink import AppriseSink
-from warrener_supervisor.escalation.sinks.port import SinkFailed
-from warrener_supervisor.escalation.sinks.registry import SinkRegistry
-from warrener_supervisor.escalation.sinks.webhook import WebhookSink
 
 # Two of the plug-ins that Apprise loads ask Python 3.11 for what Python 3.13 has no more; they know it.
 pytestmark = pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")

@@ -28,14 +28,13 @@ from warrener_runtime.virtual_clock import VirtualClock
 from warrener_store.escalations import CaseRow
 from warrener_store.memory import MemoryStore
 from warrener_store.rows import JobRow
-from warrener_supervisor.escalation import requests
+from warrener_supervisor.escalation import job_steps
+from warrener_supervisor.escalation.alert_sinks import AlertSink, SinkRegistry
 from warrener_supervisor.escalation.alerts import AlertMessage
 from warrener_supervisor.escalation.incident_reporter import IncidentReporter
-from warrener_supervisor.escalation.loading import parse
-from warrener_supervisor.escalation.model import SinkConfig
+from warrener_supervisor.escalation.policy import SinkConfig
+from warrener_supervisor.escalation.policy_file import parse
 from warrener_supervisor.escalation.runner import EscalationRunner
-from warrener_supervisor.escalation.sinks.port import AlertSink
-from warrener_supervisor.escalation.sinks.registry import SinkRegistry
 
 
 class EscalationRig:
@@ -105,7 +104,7 @@ async def test_what_a_retry_mends_wakes_nobody() -> None:
     rig = EscalationRig(ladder('{ do = "retry" }', '{ do = "alert", after = "1m" }'))
     dead = [await rig.die() for _ in range(2)]
     await rig.after(5)
-    ids = [requests.retry_job_id(row.job_id) for row in dead]
+    ids = [job_steps.retry_job_id(row.job_id) for row in dead]
     assert sorted(rig.requested_ids("flights.load")) == sorted(ids)
     assert rig.requested[0].data.arguments == dead[0].arguments
     await rig.store.insert_jobs([make(JobState.SUCCEEDED, job_id=each) for each in ids])
@@ -118,19 +117,19 @@ async def test_a_job_and_its_retry_have_one_compensation() -> None:
     rig = EscalationRig(ladder('{ do = "retry" }', UNDO))
     first = await rig.die()
     await rig.after(5)
-    again = requests.retry_job_id(first.job_id)
-    await rig.die(job_id=again, source=requests.RETRY_SOURCE, parent_id=first.job_id)
+    again = job_steps.retry_job_id(first.job_id)
+    await rig.die(job_id=again, source=job_steps.RETRY_SOURCE, parent_id=first.job_id)
     row = await rig.after(70)
     assert (row.times, row.step) == (2, 2)
     assert rig.requested_ids("flights.load") == [again], "what a ladder has retried is not retried again"
-    assert set(rig.requested_ids("undo")) == {requests.compensation_job_id(first.job_id, "undo")}
+    assert set(rig.requested_ids("undo")) == {job_steps.compensation_job_id(first.job_id, "undo")}
 
 
 async def test_a_compensation_waits_for_a_retry_that_still_runs() -> None:
     rig = EscalationRig(ladder('{ do = "retry" }', UNDO))
     dead = await rig.die()
     await rig.after(5)
-    again = make(JobState.QUEUED, job_id=requests.retry_job_id(dead.job_id))
+    again = make(JobState.QUEUED, job_id=job_steps.retry_job_id(dead.job_id))
     await rig.store.insert_jobs([again])
     row = await rig.after(70)
     assert (rig.requested_ids("undo"), row.step) == ([], 1)
@@ -148,7 +147,7 @@ async def test_requesting_again_after_a_crash_requests_the_same_job(monkeypatch:
         patched.setattr(rig.cases, "settle", dies)
         await rig.after(61)
     row = await rig.after(30)
-    wanted = requests.compensation_job_id(dead.job_id, "undo")
+    wanted = job_steps.compensation_job_id(dead.job_id, "undo")
     assert len(rig.requested) > 1
     assert {*rig.requested_ids("undo")} == {wanted}
     assert (row.step, row.trouble) == (1, None)
@@ -170,7 +169,7 @@ async def test_a_job_that_the_template_does_not_fit_stops_no_other() -> None:
     await rig.die(arguments={})
     good = await rig.die()
     row = await rig.after(62)
-    assert rig.requested_ids("undo") == [requests.compensation_job_id(good.job_id, "undo")]
+    assert rig.requested_ids("undo") == [job_steps.compensation_job_id(good.job_id, "undo")]
     assert row.trouble == "1 jobs: expected {arguments.path} in the dead job, got nothing by that name"
     row = await rig.after(3600, every=10)
     assert row.trouble is not None
@@ -179,7 +178,7 @@ async def test_a_job_that_the_template_does_not_fit_stops_no_other() -> None:
     late = await rig.die()
     row = await rig.after(2)
     assert row.wake_at is None, "what comes late and does not fit holds nothing up either"
-    assert rig.requested_ids("undo")[1:] == [requests.compensation_job_id(late.job_id, "undo")]
+    assert rig.requested_ids("undo")[1:] == [job_steps.compensation_job_id(late.job_id, "undo")]
 
 
 async def test_the_less_important_stands_in_a_report_a_day() -> None:

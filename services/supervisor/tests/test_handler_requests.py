@@ -11,10 +11,8 @@ from warrener_contracts.events import ErrorInfo, ErrorKind, Event
 from warrener_contracts.policy import Backoff, JobPolicy
 from warrener_contracts.states import JobState
 from warrener_store.rows import AttemptEnd, JobRow
-from warrener_supervisor.context import JudgeContext
-from warrener_supervisor.judgement import judge
-from warrener_supervisor.timings import Timings
-from warrener_supervisor.verdicts import JobTransition, Notification
+from warrener_supervisor.decisions.context import JobTransition, JudgeContext, Notification, Timings
+from warrener_supervisor.decisions.judge import judge
 
 AT = JudgeContext(NOW, Timings())  # its chance is the middle of the jitter
 

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from warrener_supervisor.heartbeat_coverage import TICK, HeartbeatCoverage
-from warrener_supervisor.timings import Timings
+from warrener_supervisor.decisions.context import Timings
+from warrener_supervisor.heartbeat_consumer import TICK, HeartbeatCoverage
 
 RULES = Timings()
 LEASE, RECONNECT = RULES.lease.total_seconds(), RULES.reconnect.total_seconds()

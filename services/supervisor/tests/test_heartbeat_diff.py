@@ -10,7 +10,7 @@ from warrener_contracts.events import AgentHeartbeat, AgentHeartbeatData
 from warrener_contracts.events import HeartbeatAttempt as Running
 from warrener_contracts.states import JobState
 from warrener_store.running import RunningAttemptRow
-from warrener_supervisor.heartbeat_diff import (
+from warrener_supervisor.decisions.heartbeat_diff import (
     HeartbeatLine,
     HeartbeatTracker,
     classify_discrepancy,

@@ -13,15 +13,12 @@ from warrener_store.breaker_gate import RECHECK_INTERVAL, OpenBreakers
 from warrener_store.memory import MemoryStore
 from warrener_store.port import Save
 from warrener_store.rows import AttemptEnd, AttemptRow, JobRow
-from warrener_supervisor import snoozing
-from warrener_supervisor.batch import JudgedEvent
-from warrener_supervisor.breakers import transitions
-from warrener_supervisor.context import JudgeContext
-from warrener_supervisor.judgement import judge
-from warrener_supervisor.timings import Timings
-from warrener_supervisor.verdicts import JobTransition
+from warrener_supervisor import status_consumer
+from warrener_supervisor.breakers import state_machine
+from warrener_supervisor.decisions.context import JobTransition, JudgeContext, Timings
+from warrener_supervisor.decisions.judge import JudgedEvent, judge
 
-OPEN = transitions.open_breaker(None, "dependency:billing-api", BreakerPolicy(), "too much fails", NOW)
+OPEN = state_machine.open_breaker(None, "dependency:billing-api", BreakerPolicy(), "too much fails", NOW)
 HALF_OPEN = replace(OPEN, state=BreakerState.HALF_OPEN)
 POLICY = JobPolicy(depends_on=("billing-api",), max_attempts=2, max_snoozes=2)
 
@@ -70,7 +67,7 @@ async def snoozing_after(*ends: AttemptEnd) -> JobTransition:
         row = replace(row, version=row.version + 1, attempt=number + 1)
         await store.save_jobs([Save(row, ended(number, end))])
     case = JudgedEvent(snoozed(row.attempt), 0.5)
-    counts = await snoozing.count_snoozes(store, {JOB: row}, {JOB: [case]})
+    counts = await status_consumer.count_snoozes(store, {JOB: row}, {JOB: [case]})
     decision = judge(row, case.event, JudgeContext(NOW, Timings(), snoozes=counts))
     assert isinstance(decision, JobTransition)
     return decision

@@ -19,11 +19,15 @@ from warrener_contracts.states import JobState
 from warrener_store.job_row import evolve
 from warrener_store.rows import AttemptEnd, JobRow
 from warrener_store.rules import broken_job_rule
-from warrener_supervisor.batch import JudgedEvent, judge_all
-from warrener_supervisor.context import JudgeContext
-from warrener_supervisor.judgement import judge
-from warrener_supervisor.timings import Timings
-from warrener_supervisor.verdicts import JobTransition, NoChange, Notification, ParkDecision
+from warrener_supervisor.decisions.context import (
+    JobTransition,
+    JudgeContext,
+    NoChange,
+    Notification,
+    ParkDecision,
+    Timings,
+)
+from warrener_supervisor.decisions.judge import JudgedEvent, judge, judge_all
 
 AT = JudgeContext(NOW, Timings())
 SIGNALS = sorted(OF_SIGNAL)

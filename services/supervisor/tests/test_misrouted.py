@@ -22,8 +22,7 @@ from warrener_runtime.virtual_clock import VirtualClock
 from warrener_store import StoreUnavailable
 from warrener_store.memory import MemoryStore
 from warrener_store.parked import ParkedMessage
-from warrener_supervisor.dead_letter_consumer import DeadLetterConsumer
-from warrener_supervisor.misrouted import find_missing_queue
+from warrener_supervisor.dead_letters import DeadLetterConsumer, find_missing_queue
 
 NEWS = Message(
     exchange=STATUS,

@@ -13,10 +13,8 @@ from warrener_contracts.events import ErrorInfo, ErrorKind, Event
 from warrener_contracts.policy import JobPolicy
 from warrener_contracts.states import JobState
 from warrener_store.rows import JobRow
-from warrener_supervisor.context import JudgeContext
-from warrener_supervisor.judgement import judge
-from warrener_supervisor.timings import Timings
-from warrener_supervisor.verdicts import JobTransition, NoChange, Notification
+from warrener_supervisor.decisions.context import JobTransition, JudgeContext, NoChange, Notification, Timings
+from warrener_supervisor.decisions.judge import judge
 
 AT = JudgeContext(NOW, Timings())
 CRASH = ErrorInfo(kind=ErrorKind.CRASH, type="SIGSEGV", message="it was killed by signal 11")

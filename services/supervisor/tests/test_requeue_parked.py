@@ -17,7 +17,7 @@ from warrener_runtime.bus.port import Delivery
 from warrener_store import StoreUnavailable
 from warrener_store.memory import MemoryStore
 from warrener_store.parked import ParkedMessage
-from warrener_supervisor.dead_letter_parser import to_parked_message
+from warrener_supervisor.dead_letters import to_parked_message
 from warrener_supervisor.requeue import ParkedMessageRequeuer
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)

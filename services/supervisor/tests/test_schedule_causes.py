@@ -15,7 +15,7 @@ from warrener_store.breaker_gate import NO_OPEN_BREAKERS, OpenBreakers
 from warrener_store.rows import BreakerRow, JobRow
 from warrener_store.schedules.rows import TickRow
 from warrener_store.testing import running_job
-from warrener_supervisor.schedules.causes import explain_missing_success, explain_missing_tick
+from warrener_supervisor.decisions.schedule_health import explain_missing_success, explain_missing_tick
 
 FIRED = TickRow(
     schedule="hourly",

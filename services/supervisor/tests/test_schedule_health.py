@@ -14,7 +14,7 @@ from warrener_contracts.triggers import EventRule
 from warrener_store.schedules.overdue import is_over, overdue_since
 from warrener_store.schedules.rows import ScheduleRow
 from warrener_store.schedules.watches import RunRow, WatchedSchedule, WatchRow
-from warrener_supervisor.schedules.health import (
+from warrener_supervisor.decisions.schedule_health import (
     MANY,
     failing_issue,
     history_of,

@@ -20,9 +20,9 @@ from warrener_store.escalations import CaseRow
 from warrener_store.schedules.rows import TickRow
 from warrener_store.schedules.watches import WatchRow
 from warrener_store.testing import running_job
+from warrener_supervisor.decisions.context import Timings
 from warrener_supervisor.escalation.incident_reporter import IncidentReporter
-from warrener_supervisor.schedules.monitor import ScheduleMonitor
-from warrener_supervisor.timings import Timings
+from warrener_supervisor.schedule_monitor import ScheduleMonitor
 
 _RECORDING_QUEUE = Queue("ear.requests", (Binding(topology.REQUESTS, "#"),))
 

@@ -8,10 +8,8 @@ from warrener_contracts.states import TERMINAL, JobState
 from warrener_store.memory import MemoryStore
 from warrener_store.rows import JobRow
 from warrener_store.successes import Success
-from warrener_supervisor.context import JudgeContext
-from warrener_supervisor.judgement import judge
-from warrener_supervisor.timings import Timings
-from warrener_supervisor.verdicts import JobTransition, Notification
+from warrener_supervisor.decisions.context import JobTransition, JudgeContext, Notification, Timings
+from warrener_supervisor.decisions.judge import judge
 
 
 def success_event(row: JobRow, attempt: int) -> AttemptSucceeded:

@@ -9,8 +9,7 @@ from services.supervisor.tests.event_factory import make
 from warrener_contracts.states import JobState
 from warrener_runtime.telemetry import TraceContext
 from warrener_store.rows import JobRow
-from warrener_supervisor.notifications import finished_message
-from warrener_supervisor.successes import success_message
+from warrener_supervisor.notifications import finished_message, success_message
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MOMENTS = st.integers(0, 221_000_000_000_000_000).map(lambda us: EPOCH + timedelta(microseconds=us))

@@ -12,10 +12,8 @@ from warrener_contracts.events import Event
 from warrener_contracts.policy import Backoff, JobPolicy
 from warrener_contracts.states import JobState
 from warrener_store.rows import AttemptEnd, JobRow
-from warrener_supervisor.context import JudgeContext
-from warrener_supervisor.judgement import judge
-from warrener_supervisor.timings import Timings
-from warrener_supervisor.verdicts import JobTransition, NoChange, Notification
+from warrener_supervisor.decisions.context import JobTransition, JudgeContext, NoChange, Notification, Timings
+from warrener_supervisor.decisions.judge import judge
 
 AT = JudgeContext(NOW, Timings(), 0.5)
 SHORT = JobPolicy(timeout=timedelta(seconds=5), max_attempts=2, backoff=Backoff.fixed(1, jitter=0))

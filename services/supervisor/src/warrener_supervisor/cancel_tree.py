@@ -12,12 +12,15 @@ from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
 from warrener_store.port import StateStore
 from warrener_store.trees import CancelledTree
-from warrener_supervisor import effects
-from warrener_supervisor.source import SOURCE
+from warrener_supervisor import SOURCE, effects
 
 _log = get_logger("trees")
 
+
 _BATCH_SIZE = 500
+
+
+_WITH = "with the tree of "
 
 
 class TreeCanceller:
@@ -63,9 +66,6 @@ class TreeCanceller:
         cancels = [_cancel(child.job_id, below[child.job_id], now) for child in children if not child.over]
         await effects.publish(self._bus, map(to_supervisor, cancels), self._clock)
         return below
-
-
-_WITH = "with the tree of "
 
 
 def _reason(event: JobCancelRequested) -> str:

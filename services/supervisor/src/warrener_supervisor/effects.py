@@ -1,17 +1,28 @@
-"""Carrying out: what was judged is saved, what is to be told is published."""
+"""DOC"""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any
 from uuid import UUID
 
 from warrener_contracts.codec import dispatched_attempts
+from warrener_contracts.events import AttemptCheckpointed, Checkpoint, Event
 from warrener_contracts.messages import Message, batch_messages
 from warrener_contracts.topology import DELAY, DISPATCH, EVENTS, Topology, dispatch_queue
 from warrener_runtime.bus.port import Bus, OutgoingMessage
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
 from warrener_runtime.publishing import UnroutableMessages, publish_or_defer
+from warrener_runtime.telemetry import Telemetry, TraceContext, names
+from warrener_store.checkpoints import CheckpointRow
+from warrener_store.job_row import evolve
 from warrener_store.port import Save, StateStore, StoreRefused
-from warrener_supervisor.batch import JobBatch
+from warrener_store.rows import JobRow
+from warrener_store.successes import SucceededJob
+from warrener_supervisor.decisions.context import JobTransition
+from warrener_supervisor.decisions.judge import JobBatch
+from warrener_supervisor.decisions.missing_dispatches import jobs_per_message
+from warrener_supervisor.decisions.signals import attempt_of
+from warrener_supervisor.notifications import dispatch_message
 
 _log = get_logger("act")
 
@@ -49,6 +60,32 @@ async def keep_unpublished(store: StateStore, refused: Sequence[tuple[UUID, int]
         await store.mark_unpublished(refused, clock.now())
 
 
+async def publish_again(bus: Bus, store: StateStore, clock: Clock, rows: Sequence[JobRow]) -> tuple[int, int]:
+    """Publish the current attempts of these queued jobs, but for those that others have changed since; how
+    many those are, and how many of them their queue did not take.
+
+    A repeat keeps its attempt number: agents and the ledger make it harmless. A save decides which of several
+    supervisors publishes it, and sets `dispatched_at` first; should this process die before it publishes, the
+    comparison with the queue finds the job (`redispatch`).
+    """
+    now = clock.now()
+    again = [evolve(row, version=row.version + 1, dispatched_at=now, updated_at=now) for row in rows]
+    applied = await store.save_jobs([Save(row) for row in again])
+    mine = [row for row in again if row.job_id in applied]
+    if mine:
+        checkpoints = await load_checkpoints(store, [row.job_id for row in mine if row.attempt > 1])
+        messages = [
+            dispatch_message(row, now, checkpoints.get(row.job_id))._replace(
+                per_message=jobs_per_message(row)
+            )
+            for row in mine
+        ]
+        refused = await publish(bus, messages, clock)
+        await keep_unpublished(store, refused, clock)
+        return len(mine), len(refused)
+    return 0, 0
+
+
 async def save(store: StateStore, batches: Sequence[JobBatch]) -> tuple[set[UUID], set[UUID]]:
     """Save what was judged; the jobs of which it was applied, and those whose change the store refuses.
 
@@ -58,7 +95,7 @@ async def save(store: StateStore, batches: Sequence[JobBatch]) -> tuple[set[UUID
     if not changes:
         return set(), set()
     try:
-        return await store.save_jobs([change for each in changes for change in each.saves]), set()
+        return await store.save_jobs([save for each in changes for save in _saves(each)]), set()
     except StoreRefused:
         return await _save_one_by_one(store, changes)
 
@@ -67,9 +104,8 @@ async def _save_one_by_one(store: StateStore, changes: Sequence[JobBatch]) -> tu
     applied: set[UUID] = set()
     refused: set[UUID] = set()
     for each in changes:
-        saves: list[Save] = each.saves
         try:
-            applied |= await store.save_jobs(saves)
+            applied |= await store.save_jobs(_saves(each))
         except StoreRefused:
             refused.add(each.row.job_id)
             _log.exception(
@@ -80,6 +116,10 @@ async def _save_one_by_one(store: StateStore, changes: Sequence[JobBatch]) -> tu
     return applied, refused
 
 
+def _saves(batch: JobBatch) -> list[Save]:
+    return [Save(row, attempt, dead_letter) for row, _, attempt, dead_letter, _ in batch.saves]
+
+
 def _may_leave(message: OutgoingMessage) -> bool:
     """A dispatch is kept in the store; an event that a subscriber's queue refuses is his loss alone."""
     return message.exchange in {DISPATCH, DELAY, EVENTS}
@@ -87,3 +127,57 @@ def _may_leave(message: OutgoingMessage) -> bool:
 
 def _queue_of(dispatch: Message) -> str:
     return dispatch.routing_key.partition(".")[0]
+
+
+async def save_checkpoints(store: StateStore, judged: Iterable[JobBatch]) -> None:
+    """Keep the checkpoints that the judge took for the word of a running attempt.
+
+    Called before what was judged is saved: should we die in between, the event is judged and kept again.
+    Afterwards the job may have gone on, and the fence would refuse it.
+    """
+    rows = [
+        _row(entry.event)
+        for batch in judged
+        for entry, decision in batch.decisions
+        if isinstance(entry.event, AttemptCheckpointed) and isinstance(decision, JobTransition)
+    ]
+    if rows:
+        await store.keep_checkpoints(rows)
+
+
+async def load_checkpoints(store: StateStore, job_ids: Collection[UUID]) -> dict[UUID, Checkpoint]:
+    """Load the checkpoints with which the next attempts of these jobs begin."""
+    found = await store.checkpoints_of(job_ids) if job_ids else {}
+    return {job_id: Checkpoint(number=row.number, state=row.state) for job_id, row in found.items()}
+
+
+def _row(event: AttemptCheckpointed) -> CheckpointRow:
+    data = event.data
+    return CheckpointRow(
+        job_id=data.job_id,
+        attempt=data.attempt,
+        number=data.checkpoint.number,
+        state=data.checkpoint.state,
+        saved_at=data.saved_at,
+    )
+
+
+def judge_span(
+    telemetry: Telemetry,
+    row: JobRow | SucceededJob,
+    event: Event[Any],
+    verdict: str,
+    *,
+    otherwise: TraceContext,
+) -> TraceContext:
+    """A span under that of the event's attempt, or under `otherwise` where it has none; its context."""
+    parent = TraceContext(event.traceparent, event.tracestate) if event.traceparent else otherwise
+    if not telemetry.records(parent):
+        return parent
+    attributes: dict[str, str | int] = {
+        names.JOB_ID: str(row.job_id),
+        names.ATTEMPT: attempt_of(event) or row.attempt,
+        names.OUTCOME: event.type,
+        names.VERDICT: verdict,
+    }
+    return telemetry.record_instant(names.judge(row.job_type), parent=parent, attributes=attributes)

@@ -1,6 +1,4 @@
-"""presence: receives the heartbeats of all agents, stores which agents live, and looks up what is new in
-their lists. A heartbeat costs one row of its agent; its lines cost something only where they differ from the
-store."""
+"""DOC"""
 
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
@@ -14,27 +12,75 @@ from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
 from warrener_runtime.telemetry import TraceContext
 from warrener_store.job_row import evolve
-from warrener_store.port import Save, StateStore
+from warrener_store.port import StateStore
 from warrener_store.rows import AgentRow, JobRow
-from warrener_supervisor import effects, poison
-from warrener_supervisor.batch import JobBatch, JudgedEvent, judge_all
-from warrener_supervisor.context import JudgeContext
-from warrener_supervisor.heartbeat_diff import (
+from warrener_supervisor import effects
+from warrener_supervisor.decisions import poison
+from warrener_supervisor.decisions.context import JobTransition, JudgeContext, Timings
+from warrener_supervisor.decisions.heartbeat_diff import (
     Discrepancy,
     HeartbeatLine,
     HeartbeatTracker,
     classify_discrepancy,
     matches_store,
 )
-from warrener_supervisor.notifications import cancel_message, superseded_message
-from warrener_supervisor.parking import parked_bytes, parked_event
-from warrener_supervisor.timings import Timings
+from warrener_supervisor.decisions.judge import JobBatch, JudgedEvent, judge_all
+from warrener_supervisor.notifications import cancel_message, parked_bytes, parked_event, superseded_message
 
 _log = get_logger("presence")
 
 
+TICK = 0.5
+"""Seconds between looks at the process itself."""
+
+
 _SLOW = 1.0
 """Seconds that noting one batch of heartbeats may take."""
+
+
+_FROZEN = 2.0
+"""Seconds between two looks after which the process counts as frozen: what it knows is old."""
+
+
+class HeartbeatCoverage:
+    """True evidence needs a whole lease of uninterrupted consumption.
+
+    After a break of the connection agents may have had one too, and need time to come back. A process that
+    was frozen (SIGSTOP, a suspended host) has the heartbeats of that time still before it.
+
+    `receives`: True while heartbeats arrive and are handled at once. `epoch`: another value means that the
+    queue was lost, with what was in it.
+    """
+
+    def __init__(self, receives: Callable[[], bool], epoch: Callable[[], object], timings: Timings) -> None:
+        self._receives, self._epoch = receives, epoch
+        self._lease = timings.lease.total_seconds()
+        self._reconnect = timings.reconnect.total_seconds()
+        self._known_epoch: object = None
+        self._since: float | None = None
+        self._looked: float | None = None
+        self._broke_off = False
+
+    def sample(self, now: float) -> None:
+        """Note how the process fares at this monotonic moment; called every `TICK` seconds."""
+        frozen = self._looked is not None and now - self._looked > _FROZEN
+        self._looked = now
+        epoch = self._epoch()
+        lost = self._since is not None and epoch != self._known_epoch
+        self._known_epoch = epoch
+        if lost or not self._receives():
+            self._broke_off = self._broke_off or self._since is not None
+            self._since = None
+        if frozen:
+            self._since = None
+        if self._since is None and self._receives():
+            self._since = now
+
+    def is_conclusive(self, now: float) -> bool:
+        """True if an agent that was silent for a lease would have been received, had it spoken."""
+        self.sample(now)
+        patience = self._lease + self._reconnect if self._broke_off else self._lease
+        return self._since is not None and now - self._since >= patience
 
 
 class HeartbeatConsumer:
@@ -136,7 +182,7 @@ def _taken_back(spared: JobRow, line: HeartbeatLine, now: datetime) -> JobBatch:
         attempt=line.attempt,
     )
     row = evolve(spared, version=spared.version + 1, updated_at=now)
-    return JobBatch(row, saves=[Save(row)])
+    return JobBatch(row, saves=[JobTransition(row, "not lost")])
 
 
 def _stops(row: JobRow, line: HeartbeatLine, each: Discrepancy, now: datetime) -> Iterable[Message]:

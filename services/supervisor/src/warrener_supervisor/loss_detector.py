@@ -16,11 +16,11 @@ from warrener_runtime.bus.port import Bus, PublishResult
 from warrener_runtime.clock import Clock, Entropy
 from warrener_runtime.logs import get_logger
 from warrener_store.port import StateStore
-from warrener_supervisor.heartbeat_coverage import HeartbeatCoverage
-from warrener_supervisor.heartbeat_diff import HeartbeatLine, HeartbeatTracker
-from warrener_supervisor.source import SOURCE
-from warrener_supervisor.timings import Timings
-from warrener_supervisor.watchdog_events import lost_event
+from warrener_supervisor import SOURCE
+from warrener_supervisor.decisions.context import Timings
+from warrener_supervisor.decisions.heartbeat_diff import HeartbeatLine, HeartbeatTracker
+from warrener_supervisor.decisions.timeouts import lost_event
+from warrener_supervisor.heartbeat_consumer import HeartbeatCoverage
 
 _log = get_logger("losses")
 

@@ -1,11 +1,14 @@
-"""What is told, rendered from the row that was saved. Pure: the same row gives the same messages, under the
-same ids, so that telling twice is a repeat and not a second word."""
+"""DOC"""
 
 from collections.abc import Iterable, Set
 from datetime import datetime
 from typing import Any
+from uuid import UUID, uuid5
+
+from pydantic_core import to_json
 
 from warrener_contracts import topology
+from warrener_contracts.codec import DecodedEvent, DecodeFailure
 from warrener_contracts.events import (
     AttemptCancel,
     AttemptCancelData,
@@ -17,16 +20,30 @@ from warrener_contracts.events import (
     JobFinished,
     JobRetrying,
     JobRetryingData,
+    Reason,
 )
-from warrener_contracts.messages import Message, as_reply, build_delayed_message, build_message
+from warrener_contracts.messages import (
+    EVENT_TYPE,
+    Message,
+    as_reply,
+    build_delayed_message,
+    build_message,
+    build_parked_message,
+)
+from warrener_contracts.registry import type_of
 from warrener_contracts.states import JobState
-from warrener_runtime.telemetry import TraceContext
+from warrener_contracts.topology import EVENTS
+from warrener_runtime.telemetry import NO_CONTEXT, TraceContext
 from warrener_store.rows import JobRow
-from warrener_supervisor.breaker_holds import is_stored_only
-from warrener_supervisor.source import SOURCE
-from warrener_supervisor.successes import success_message
-from warrener_supervisor.timings import Timings
-from warrener_supervisor.verdicts import Notification
+from warrener_store.successes import SucceededJob
+from warrener_supervisor import SOURCE
+from warrener_supervisor.decisions.context import Notification, Timings
+from warrener_supervisor.decisions.delays import is_stored_only
+
+_TYPE = type_of(JobFinished)
+
+
+_STATE = JobState.SUCCEEDED.value
 
 
 def render_messages(
@@ -56,6 +73,123 @@ def render_messages(
     if over:
         messages.extend(_endings(row, notifications, answers, now, trace))
     return messages
+
+
+def _endings(
+    row: JobRow, notifications: Set[Notification], answers: Iterable[str], now: datetime, trace: TraceContext
+) -> list[Message]:
+    addresses = [*answers]
+    messages: list[Message] = []
+    to_all = _finished(row, trace)
+    if Notification.FINISHED in notifications:
+        messages.append(to_all)
+        addresses.extend(row.watchers)
+    if Notification.DEAD in notifications and row.state is JobState.DEAD:
+        messages.append(build_message(_dead(row, now, trace)))
+    messages.extend(as_reply(to_all, address) for address in dict.fromkeys(addresses))
+    return messages
+
+
+def _finished(row: JobRow, trace: TraceContext) -> Message:
+    return success_message(row, trace) if row.state is JobState.SUCCEEDED else finished_message(row, trace)
+
+
+def finished_message(row: JobRow, trace: TraceContext) -> Message:
+    """`job.finished` of a job that is over in whatever way, as the event's model writes it."""
+    event = JobFinished(
+        id=f"{row.job_id}:finished",
+        source=SOURCE,
+        time=row.finished_at,
+        subject=str(row.job_id),
+        traceparent=trace.traceparent,
+        tracestate=trace.tracestate,
+        data=row.finished_data(),
+    )
+    return build_message(event)
+
+
+def success_message(row: JobRow | SucceededJob, trace: TraceContext) -> Message:
+    """The job of `row` has succeeded: to all who bind a queue to it."""
+    job_id = str(row.job_id)
+    headers = {} if trace == NO_CONTEXT else _headers(trace)
+    event: dict[str, Any] = {
+        "specversion": "1.0",
+        "id": f"{job_id}:finished",
+        "source": SOURCE,
+        "type": _TYPE,
+        "time": row.finished_at,
+        "subject": job_id,
+        "datacontenttype": "application/json",
+        **headers,
+        "data": _data(row, job_id),
+    }
+    return Message(
+        exchange=EVENTS,
+        routing_key=f"job.finished.{_STATE}.{row.job_type}",
+        body=to_json(event, inf_nan_mode="null"),
+        content_type=EVENT_TYPE,
+        message_id=event["id"],
+        type=_TYPE,
+        headers=headers,
+    )
+
+
+def _headers(trace: TraceContext) -> dict[str, str]:
+    return {name: value for name, value in trace._asdict().items() if value}
+
+
+def _data(row: JobRow | SucceededJob, job_id: str) -> dict[str, Any]:
+    """The fields of a JobFinishedData in their order; what has no value is left out."""
+    data: dict[str, Any] = {
+        "job_id": job_id,
+        "job_type": row.job_type,
+        "state": _STATE,
+        "attempt": row.attempt,
+    }
+    if row.result is not None:
+        data["result"] = row.result
+    if row.parent_id is not None:
+        data["parent_id"] = str(row.parent_id)
+    data["requested_at"] = row.requested_at
+    data["finished_at"] = row.finished_at
+    return data
+
+
+def _dead(row: JobRow, now: datetime, trace: TraceContext) -> Event[Any]:
+    reason = row.error.message if row.error else "its attempts are used up"
+    return JobDead(
+        id=f"{row.job_id}:dead",
+        source=SOURCE,
+        time=now,
+        subject=str(row.job_id),
+        traceparent=trace.traceparent,
+        tracestate=trace.tracestate,
+        data=JobDeadData(
+            job_id=row.job_id, job_type=row.job_type, attempts=row.attempt, reason=reason, error=row.error
+        ),
+    )
+
+
+def _retrying(row: JobRow, now: datetime, trace: TraceContext) -> list[Event[Any]]:
+    if row.error is None or row.due_at is None:
+        return []  # given back unharmed: nothing went wrong
+    return [
+        JobRetrying(
+            id=f"{row.job_id}:{row.attempt}:retrying",
+            source=SOURCE,
+            time=now,
+            subject=str(row.job_id),
+            traceparent=trace.traceparent,
+            tracestate=trace.tracestate,
+            data=JobRetryingData(
+                job_id=row.job_id,
+                job_type=row.job_type,
+                next_attempt=row.attempt,
+                due_at=row.due_at,
+                error=row.error,
+            ),
+        )
+    ]
 
 
 def dispatch_message(row: JobRow, now: datetime, checkpoint: Checkpoint | None = None) -> Message:
@@ -130,71 +264,25 @@ def control_message(event: AttemptCancel, queue: str) -> Message:
     )
 
 
-def _endings(
-    row: JobRow, notifications: Set[Notification], answers: Iterable[str], now: datetime, trace: TraceContext
-) -> list[Message]:
-    addresses = [*answers]
-    messages: list[Message] = []
-    to_all = _finished(row, trace)
-    if Notification.FINISHED in notifications:
-        messages.append(to_all)
-        addresses.extend(row.watchers)
-    if Notification.DEAD in notifications and row.state is JobState.DEAD:
-        messages.append(build_message(_dead(row, now, trace)))
-    messages.extend(as_reply(to_all, address) for address in dict.fromkeys(addresses))
-    return messages
-
-
-def _finished(row: JobRow, trace: TraceContext) -> Message:
-    return success_message(row, trace) if row.state is JobState.SUCCEEDED else finished_message(row, trace)
-
-
-def finished_message(row: JobRow, trace: TraceContext) -> Message:
-    """`job.finished` of a job that is over in whatever way, as the event's model writes it."""
-    event = JobFinished(
-        id=f"{row.job_id}:finished",
-        source=SOURCE,
-        time=row.finished_at,
-        subject=str(row.job_id),
-        traceparent=trace.traceparent,
-        tracestate=trace.tracestate,
-        data=row.finished_data(),
-    )
-    return build_message(event)
-
-
-def _dead(row: JobRow, now: datetime, trace: TraceContext) -> Event[Any]:
-    reason = row.error.message if row.error else "its attempts are used up"
-    return JobDead(
-        id=f"{row.job_id}:dead",
-        source=SOURCE,
-        time=now,
-        subject=str(row.job_id),
-        traceparent=trace.traceparent,
-        tracestate=trace.tracestate,
-        data=JobDeadData(
-            job_id=row.job_id, job_type=row.job_type, attempts=row.attempt, reason=reason, error=row.error
-        ),
+def parked_bytes(found: DecodeFailure, queue: str) -> Message:
+    """What could not be read, as it came; of a batch, the unreadable element alone."""
+    return build_parked_message(
+        queue=queue,
+        body=found.body,
+        reason=found.reason.value,
+        detail=found.detail,
+        message_id=found.identity,
+        content_type=found.content_type,
     )
 
 
-def _retrying(row: JobRow, now: datetime, trace: TraceContext) -> list[Event[Any]]:
-    if row.error is None or row.due_at is None:
-        return []  # given back unharmed: nothing went wrong
-    return [
-        JobRetrying(
-            id=f"{row.job_id}:{row.attempt}:retrying",
-            source=SOURCE,
-            time=now,
-            subject=str(row.job_id),
-            traceparent=trace.traceparent,
-            tracestate=trace.tracestate,
-            data=JobRetryingData(
-                job_id=row.job_id,
-                job_type=row.job_type,
-                next_attempt=row.attempt,
-                due_at=row.due_at,
-                error=row.error,
-            ),
-        )
-    ]
+def parked_event(found: DecodedEvent, queue: str, reason: Reason, detail: str) -> Message:
+    """What was read and cannot be used, as it came."""
+    return build_parked_message(
+        queue=queue,
+        body=found.body,
+        reason=reason.value,
+        detail=detail,
+        message_id=str(uuid5(UUID(found.identity), f"{queue}\n{reason.value}")),
+        content_type=EVENT_TYPE,
+    )

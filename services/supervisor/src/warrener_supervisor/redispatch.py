@@ -19,7 +19,9 @@ from warrener_runtime.logs import get_logger
 from warrener_store.port import StateStore
 from warrener_store.queued import QueueHead
 from warrener_store.rows import JobRow
-from warrener_supervisor.missing_dispatches import (
+from warrener_supervisor import effects
+from warrener_supervisor.decisions.context import Timings
+from warrener_supervisor.decisions.missing_dispatches import (
     DelayedMessages,
     MissingDispatches,
     QueueSnapshot,
@@ -28,8 +30,6 @@ from warrener_supervisor.missing_dispatches import (
     jobs_to_fill,
     messages_needed,
 )
-from warrener_supervisor.timings import Timings
-from warrener_supervisor.unpublished import publish_again
 
 _log = get_logger("redispatch")
 
@@ -163,7 +163,7 @@ class Redispatcher:
             if not chosen:
                 break
             suspect.note([row.job_id for row in chosen], now)
-            count, refused = await publish_again(self._bus, self._store, self._clock, chosen)
+            count, refused = await effects.publish_again(self._bus, self._store, self._clock, chosen)
             repeated += count
             left -= round(sum(1 / jobs_per_message(row) for row in chosen))
             if left <= 0 or refused:

@@ -1,8 +1,4 @@
-"""observe: what becomes of attempts, heard in batches, judged, saved, told, and only then acknowledged.
-
-Safe to be killed anywhere and run again with the same batch: a save counts once by its version, and an event
-whose effect is in the row already repeats what there was to tell.
-"""
+"""DOC"""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set
@@ -12,7 +8,14 @@ from uuid import UUID
 
 from warrener_contracts.codec import DecodedEvent, DecodeFailure
 from warrener_contracts.decode_failures import format_reason_counts
-from warrener_contracts.events import AttemptLost, BreakerSetRequested, Checkpoint, JobCancelRequested, Reason
+from warrener_contracts.events import (
+    AttemptFailed,
+    AttemptLost,
+    BreakerSetRequested,
+    Checkpoint,
+    JobCancelRequested,
+    Reason,
+)
 from warrener_contracts.inbox import decode_all
 from warrener_contracts.messages import Message, batch_parked, encode
 from warrener_contracts.states import JobState
@@ -22,23 +25,26 @@ from warrener_runtime.clock import Clock, Entropy
 from warrener_runtime.logs import get_logger
 from warrener_runtime.telemetry import Telemetry, TraceContext
 from warrener_store.port import StateStore
-from warrener_store.rows import JobRow
-from warrener_supervisor import checkpointing, effects, snoozing
-from warrener_supervisor.batch import JobBatch, JudgedEvent, judge_all
+from warrener_store.rows import AttemptEnd, JobRow
+from warrener_supervisor import effects
 from warrener_supervisor.breakers.monitor import BreakerMonitor
-from warrener_supervisor.cancel_before_request import tombstone_for
 from warrener_supervisor.cancel_tree import TreeCanceller
-from warrener_supervisor.context import JudgeContext
-from warrener_supervisor.escalation.incident_reporter import IncidentCommand, IncidentReporter
-from warrener_supervisor.mixed_queues import mixed_queues
-from warrener_supervisor.notifications import render_messages
-from warrener_supervisor.parking import parked_bytes, parked_event
+from warrener_supervisor.decisions.context import (
+    JobTransition,
+    JudgeContext,
+    Notification,
+    ParkDecision,
+    Timings,
+)
+from warrener_supervisor.decisions.delays import count_uncharged
+from warrener_supervisor.decisions.judge import JobBatch, JudgedEvent, judge_all
+from warrener_supervisor.decisions.outcomes import tombstone_for
+from warrener_supervisor.decisions.signals import SIGNALS, job_of
+from warrener_supervisor.effects import judge_span
+from warrener_supervisor.escalation.incident_reporter import IncidentCommand, IncidentReporter, mixed_queues
+from warrener_supervisor.notifications import parked_bytes, parked_event, render_messages
 from warrener_supervisor.requeue import ParkedCommand, ParkedMessageRequeuer
-from warrener_supervisor.signals import SIGNALS, job_of
 from warrener_supervisor.success_fast_path import SuccessFastPath
-from warrener_supervisor.timings import Timings
-from warrener_supervisor.tracing import judge_span
-from warrener_supervisor.verdicts import JobTransition, Notification, ParkDecision
 
 _log = get_logger("observe")
 
@@ -147,13 +153,13 @@ class StatusConsumer:
         if len(rows) < len(left):
             rows |= await self._insert_tombstones(left, rows)
         messages = [message for job_id in left.keys() - rows.keys() for message in _unknown(left.pop(job_id))]
-        snoozes = await snoozing.count_snoozes(self._store, rows, left)
+        snoozes = await count_snoozes(self._store, rows, left)
         seen = await self._seen(left)
         context = JudgeContext(
             self._clock.now(), self._timings, holding=self._breakers.holding, snoozes=snoozes, seen=seen
         )
         judged = [_judge(rows[job_id], entries, context) for job_id, entries in left.items()]
-        await checkpointing.save_checkpoints(self._store, judged)
+        await effects.save_checkpoints(self._store, judged)
         applied, refused = await effects.save(self._store, judged)
         await self._incidents.raise_dead_jobs(_dead(judged, applied))
         await self._incidents.raise_cases(mixed_queues(judged, context.now))
@@ -169,7 +175,8 @@ class StatusConsumer:
                 del left[job_id]
                 self._breakers.record(batch)
                 settled.append(batch)
-        checkpoints = await checkpointing.load_for_dispatch(self._store, settled)
+        again = [batch.row.job_id for batch in settled if Notification.DISPATCH in batch.notifications]
+        checkpoints = await effects.load_checkpoints(self._store, again)
         for batch in settled:
             messages += self._messages_for(batch, checkpoints.get(batch.row.job_id))
         return messages
@@ -288,3 +295,25 @@ def _log_if_dead(batch: JobBatch) -> None:
             attempts=row.attempt,
             error=row.error.message if row.error else None,
         )
+
+
+async def count_snoozes(
+    store: StateStore, rows: Mapping[UUID, JobRow], entries: Mapping[UUID, Sequence[JudgedEvent]]
+) -> dict[UUID, int]:
+    """By job, for those that snooze now and may have come to their limit: none, as a rule, and then nothing
+    is asked."""
+    return {
+        job_id: await _snoozes(store, job_id)
+        for job_id, row in rows.items()
+        if count_uncharged(row) >= row.policy.max_snoozes
+        and any(_snoozes_now(entry) for entry in entries[job_id])
+    }
+
+
+async def _snoozes(store: StateStore, job_id: UUID) -> int:
+    attempts = await store.attempts_of(job_id)
+    return sum(one.end is AttemptEnd.SNOOZED and one.error is None for one in attempts)  # charged: an error
+
+
+def _snoozes_now(entry: JudgedEvent) -> bool:
+    return isinstance(entry.event, AttemptFailed) and entry.event.data.snoozed

@@ -16,10 +16,10 @@ from warrener_runtime.telemetry import Telemetry, TraceContext
 from warrener_store.last_attempt import VERDICT
 from warrener_store.port import StateStore, StoreRefused
 from warrener_store.successes import SucceededJob, Success
-from warrener_supervisor.batch import JudgedEvent
 from warrener_supervisor.breakers.monitor import BreakerMonitor
-from warrener_supervisor.successes import success_message
-from warrener_supervisor.tracing import judge_span
+from warrener_supervisor.decisions.judge import JudgedEvent
+from warrener_supervisor.effects import judge_span
+from warrener_supervisor.notifications import success_message
 
 
 class SuccessFastPath:

@@ -1,16 +1,12 @@
-"""unpublished: publish queued jobs whose dispatch the broker does not have; name the queues that take none.
+"""DOC"""
 
-A queue that refuses is probed with a few jobs, less and less often; once it takes them, more follow each
-time. So a million jobs that wait for a full queue cost it a handful of messages, and the other queues
-nothing.
-"""
-
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from warrener_contracts.events import Checkpoint
+from warrener_contracts.events import JobWaiting, JobWaitingData
+from warrener_contracts.messages import Message, as_reply, build_message
 from warrener_runtime.bus.port import Bus
 from warrener_runtime.clock import Clock
 from warrener_runtime.lifecycle.health_registry import NotReady, current_health_registry
@@ -18,13 +14,11 @@ from warrener_runtime.logs import get_logger
 from warrener_store.escalations import REFUSING_QUEUE, RaisedIncident, refusing_fingerprint
 from warrener_store.job_row import evolve
 from warrener_store.port import Save, StateStore
+from warrener_store.queued import FIRST_ID, REFUSAL_REPORTED
 from warrener_store.rows import JobRow
-from warrener_supervisor import effects
+from warrener_supervisor import SOURCE, effects
+from warrener_supervisor.decisions.context import Timings
 from warrener_supervisor.escalation.incident_reporter import IncidentReporter
-from warrener_supervisor.missing_dispatches import jobs_per_message
-from warrener_supervisor.notifications import dispatch_message
-from warrener_supervisor.timings import Timings
-from warrener_supervisor.waiting_notices import WaitingNotices
 
 _log = get_logger("unpublished")
 
@@ -87,7 +81,7 @@ class UnpublishedDispatcher:
             rows = await self._store.unpublished_jobs(name, now - self._timings.unpublished_grace, queue.size)
             if not rows:
                 return
-            published, refused = await publish_again(self._bus, self._store, self._clock, rows)
+            published, refused = await effects.publish_again(self._bus, self._store, self._clock, rows)
             if not published:
                 return  # another supervisor has just taken these: that says nothing of the queue
             if refused:
@@ -130,37 +124,6 @@ class UnpublishedDispatcher:
             )
 
 
-async def publish_again(bus: Bus, store: StateStore, clock: Clock, rows: Sequence[JobRow]) -> tuple[int, int]:
-    """Publish the current attempts of these queued jobs, but for those that others have changed since; how
-    many those are, and how many of them their queue did not take.
-
-    A repeat keeps its attempt number: agents and the ledger make it harmless. A save decides which of several
-    supervisors publishes it, and sets `dispatched_at` first; should this process die before it publishes, the
-    comparison with the queue finds the job (`redispatch`).
-    """
-    now = clock.now()
-    again = [evolve(row, version=row.version + 1, dispatched_at=now, updated_at=now) for row in rows]
-    applied = await store.save_jobs([Save(row) for row in again])
-    mine = [row for row in again if row.job_id in applied]
-    if mine:
-        checkpoints = await _checkpoints(store, [row.job_id for row in mine if row.attempt > 1])
-        messages = [
-            dispatch_message(row, now, checkpoints.get(row.job_id))._replace(
-                per_message=jobs_per_message(row)
-            )
-            for row in mine
-        ]
-        refused = await effects.publish(bus, messages, clock)
-        await effects.keep_unpublished(store, refused, clock)
-        return len(mine), len(refused)
-    return 0, 0
-
-
-async def _checkpoints(store: StateStore, job_ids: Sequence[UUID]) -> Mapping[UUID, Checkpoint]:
-    found = await store.checkpoints_of(job_ids) if job_ids else {}
-    return {job_id: Checkpoint(number=row.number, state=row.state) for job_id, row in found.items()}
-
-
 def _raised(queue: str, since: datetime, now: datetime) -> RaisedIncident:
     text = (
         f"dispatch queue {queue} takes no messages since {since.isoformat()}: it is full or without a "
@@ -175,3 +138,97 @@ def _raised(queue: str, since: datetime, now: datetime) -> RaisedIncident:
         sample={"text": text, "since": since.isoformat()},
         raised_at=now,
     )
+
+
+_SLICE = 500
+_SLICES = 4
+"""Slices per look, over all queues: 2,000 jobs."""
+_FIRST_REREAD, _MAX_REREAD = timedelta(seconds=15), timedelta(minutes=5)
+
+
+@dataclass(slots=True)
+class _Position:
+    """How far the unpublished jobs of a queue are read, in the order of their ids.
+
+    New jobs mostly follow, since most ids grow with time; for the others the queue is read again from its
+    first job, at growing intervals.
+    """
+
+    last: UUID = FIRST_ID
+    pause: timedelta = _FIRST_REREAD
+    again_at: datetime | None = None
+
+
+class WaitingNotices:
+    """Publishes `job.waiting` in slices."""
+
+    def __init__(self, bus: Bus, store: StateStore, clock: Clock) -> None:
+        self._bus, self._store, self._clock = bus, store, clock
+        self._positions: dict[str, _Position] = {}
+
+    async def publish(self, refusing: Mapping[str, datetime]) -> None:
+        """Publish the next notices; `refusing` maps each queue to the time of its first refusal."""
+        known = {queue: at for queue, at in self._positions.items() if queue in refusing}
+        # The queues that were read in the last look come last, so that a long one keeps none from its turn.
+        self._positions = {queue: _Position() for queue in refusing if queue not in known} | known
+        left = _SLICES
+        for queue, position in list(self._positions.items()):
+            while left and await self._slice(queue, refusing[queue], position):
+                left -= 1
+            self._positions[queue] = self._positions.pop(queue)
+            if not left:
+                return
+
+    async def _slice(self, queue: str, since: datetime, position: _Position) -> bool:
+        """Notify the requesters of one slice; True if more may follow at once."""
+        now = self._clock.now()
+        if position.again_at is not None and now >= position.again_at:
+            position.last, position.again_at = FIRST_ID, None
+        rows = await self._store.unpublished_jobs(queue, now, _SLICE, after=position.last)
+        if rows:
+            position.last = rows[-1].job_id
+            await self._notify([row for row in rows if row.wake_at != REFUSAL_REPORTED], since, now)
+        if len(rows) == _SLICE:
+            return True
+        if position.again_at is None:
+            position.again_at = now + position.pause
+            position.pause = min(position.pause * 2, _MAX_REREAD)
+        return False
+
+    async def _notify(self, rows: Iterable[JobRow], since: datetime, now: datetime) -> None:
+        marked = [evolve(row, version=row.version + 1, wake_at=REFUSAL_REPORTED) for row in rows]
+        if not marked:
+            return
+        applied = await self._store.save_jobs([Save(row) for row in marked])
+        mine = [row for row in marked if row.job_id in applied]
+        await effects.publish(
+            self._bus, [message for row in mine for message in _messages(row, since, now)], self._clock
+        )
+        _log.info(
+            "Requesters were notified that jobs wait.", action="waiting_notices.published", jobs=len(mine)
+        )
+
+
+def _messages(row: JobRow, since: datetime, now: datetime) -> list[Message]:
+    """`job.waiting` to subscribers, and to each reply address."""
+    event = JobWaiting(
+        id=f"{row.job_id}:{row.attempt}:waiting",
+        source=SOURCE,
+        time=now,
+        subject=str(row.job_id),
+        traceparent=row.traceparent,
+        tracestate=row.tracestate,
+        data=JobWaitingData(
+            job_id=row.job_id,
+            job_type=row.job_type,
+            attempt=row.attempt,
+            queue=row.queue,
+            reason=(
+                f"dispatch queue {row.queue} takes no messages since {since.isoformat(timespec='seconds')}:"
+                " it is full or without a quorum; the job runs once the queue takes it"
+            ),
+            since=since,
+        ),
+    )
+    to_all = build_message(event)
+    return [to_all, *(as_reply(to_all, address) for address in row.watchers)]

@@ -13,10 +13,9 @@ from warrener_store.job_row import evolve
 from warrener_store.port import Save, StateStore
 from warrener_store.queued import START_TIMEOUT_REPORTED
 from warrener_store.rows import JobRow
-from warrener_supervisor.starts import timeout_check_at
-from warrener_supervisor.timeouts import has_overrun
-from warrener_supervisor.timings import Timings
-from warrener_supervisor.watchdog_events import deadline_event, watchdog_event
+from warrener_supervisor.decisions.context import Timings
+from warrener_supervisor.decisions.starts import timeout_check_at
+from warrener_supervisor.decisions.timeouts import deadline_event, has_overrun, watchdog_event
 
 _log = get_logger("watchdog")
 

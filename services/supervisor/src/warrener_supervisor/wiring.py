@@ -29,22 +29,20 @@ from warrener_store.crashed_readers import StoredTries
 from warrener_store.installation import require_installation
 from warrener_supervisor import effects
 from warrener_supervisor.breakers.monitor import BreakerMonitor
-from warrener_supervisor.dead_letter_consumer import DeadLetterConsumer
+from warrener_supervisor.dead_letters import DeadLetterConsumer
+from warrener_supervisor.decisions.context import Timings
+from warrener_supervisor.decisions.heartbeat_diff import HeartbeatTracker
+from warrener_supervisor.escalation.alert_sinks import SinkRegistry
 from warrener_supervisor.escalation.incident_reporter import IncidentReporter
-from warrener_supervisor.escalation.reload_signal import ReloadOnSignal
+from warrener_supervisor.escalation.policy_file import LadderFile, ReloadOnSignal
 from warrener_supervisor.escalation.runner import EscalationRunner
-from warrener_supervisor.escalation.sinks.registry import SinkRegistry
-from warrener_supervisor.escalation.source import LadderFile
-from warrener_supervisor.heartbeat_consumer import HeartbeatConsumer
-from warrener_supervisor.heartbeat_coverage import TICK, HeartbeatCoverage
-from warrener_supervisor.heartbeat_diff import HeartbeatTracker
+from warrener_supervisor.heartbeat_consumer import TICK, HeartbeatConsumer, HeartbeatCoverage
 from warrener_supervisor.loss_detector import LossDetector
 from warrener_supervisor.redispatch import Redispatcher
-from warrener_supervisor.schedules.monitor import ScheduleMonitor
+from warrener_supervisor.schedule_monitor import ScheduleMonitor
 from warrener_supervisor.service_monitor import ServiceMonitor
 from warrener_supervisor.settings import SupervisorSettings
 from warrener_supervisor.status_consumer import StatusConsumer
-from warrener_supervisor.timings import Timings
 from warrener_supervisor.unpublished import UnpublishedDispatcher
 from warrener_supervisor.watchdog import Watchdog
 

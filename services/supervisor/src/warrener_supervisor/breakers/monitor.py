@@ -1,21 +1,18 @@
-"""The verb that keeps the breakers: counts attempts, turns breakers, wakes what they have held back.
-
-Attempts are counted in memory, by each supervisor for itself: every one sees a fair sample of all, and what
-is lost with one is a window that begins anew. How a breaker stands is in the store, where one supervisor at a
-time turns it.
-"""
+"""DOC"""
 
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from warrener_contracts import topology
 from warrener_contracts.circuit_breaker import (
     DEFAULT_BREAKER_POLICY,
     BreakerPolicy,
     BreakerState,
     breakers_for,
 )
-from warrener_contracts.events import BreakerSetRequested
+from warrener_contracts.events import BreakerChanged, BreakerChangedData, BreakerSetRequested
+from warrener_contracts.messages import Message, build_message
 from warrener_contracts.policy import JobPolicy
 from warrener_runtime.bus.port import Bus
 from warrener_runtime.clock import Clock
@@ -23,13 +20,11 @@ from warrener_runtime.logs import get_logger
 from warrener_store.breaker_gate import RECHECK_INTERVAL, OpenBreakers
 from warrener_store.port import StateStore
 from warrener_store.rows import BreakerRow, JobTypeRow
-from warrener_supervisor import effects
-from warrener_supervisor.batch import JobBatch
-from warrener_supervisor.breakers import transitions
-from warrener_supervisor.breakers.announcements import agents_message, change_messages
-from warrener_supervisor.breakers.attribution import AttemptCounts, breakers_counting, count_attempt
-from warrener_supervisor.breakers.window import Window
-from warrener_supervisor.verdicts import JobTransition
+from warrener_supervisor import SOURCE, effects
+from warrener_supervisor.breakers import state_machine
+from warrener_supervisor.breakers.state_machine import AttemptCounts, Window, breakers_counting, count_attempt
+from warrener_supervisor.decisions.context import JobTransition
+from warrener_supervisor.decisions.judge import JobBatch
 
 _log = get_logger("breakers")
 
@@ -83,12 +78,12 @@ class BreakerMonitor:
     async def _count(self, name: str, counted: AttemptCounts, policy: BreakerPolicy) -> None:
         now, held = self._clock.now(), self._rows.get(name)
         if held is not None and held.state is not BreakerState.CLOSED:
-            turned = transitions.on_probe_result(held, counted, now)
+            turned = state_machine.on_probe_result(held, counted, now)
         else:
             window = self._windows.setdefault(name, Window())
             window.add(counted, policy, now)
             why = window.trip_reason(policy, now)
-            turned = transitions.open_breaker(held, name, policy, why, now) if why else None
+            turned = state_machine.open_breaker(held, name, policy, why, now) if why else None
         if turned is not None:
             await self._put(turned)
 
@@ -102,7 +97,7 @@ class BreakerMonitor:
         await self.evaluate()
         now = self._clock.now()
         for row in [*self._rows.values()]:
-            turned = transitions.on_cooldown_over(row, now)
+            turned = state_machine.on_cooldown_over(row, now)
             if turned is not None:
                 await self._put(turned)
         await self._wake(now)
@@ -118,7 +113,7 @@ class BreakerMonitor:
             if await self._store.release_held_jobs(
                 _job_types_behind(row, types), now, now + _NOT_THE_LADDER, row.policy.probes
             ):
-                await self._put(transitions.on_probes_admitted(row, now), announce=False)
+                await self._put(state_machine.on_probes_admitted(row, now), announce=False)
         free = {
             name
             for row in closed
@@ -147,7 +142,7 @@ class BreakerMonitor:
         for _ in range(_MAX_ATTEMPTS_TO_CHANGE):
             self._remember(await self._store.breakers())
             policy = await self._policy(data.name)
-            turned = transitions.set_manually(self._rows.get(data.name), data, policy, self._clock.now())
+            turned = state_machine.set_manually(self._rows.get(data.name), data, policy, self._clock.now())
             if turned is None or await self._put(turned):
                 return
 
@@ -212,4 +207,33 @@ def _log_change(row: BreakerRow) -> None:
         reason=row.reason,
         until=row.until.isoformat() if row.until else None,
         job_types=list(row.job_types),
+    )
+
+
+def change_messages(row: BreakerRow) -> list[Message]:
+    """A breaker has turned: to the world, and to the agents."""
+    return [build_message(_event(row, row.since)), agents_message(row, row.since)]
+
+
+def agents_message(row: BreakerRow, now: datetime) -> Message:
+    """How it stands, to every agent. Not kept: who misses it hears the next one."""
+    return build_message(_event(row, now))._replace(
+        exchange=topology.CONTROL, routing_key="all", persistent=False, mandatory=False
+    )
+
+
+def _event(row: BreakerRow, now: datetime) -> BreakerChanged:
+    return BreakerChanged(
+        id=f"{row.name}:{row.version}",
+        source=SOURCE,
+        time=now,
+        subject=row.name,
+        data=BreakerChangedData(
+            name=row.name,
+            state=row.state,
+            since=row.since,
+            until=row.until,
+            reason=row.reason,
+            job_types=row.job_types,
+        ),
     )

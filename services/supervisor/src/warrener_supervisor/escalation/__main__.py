@@ -14,8 +14,8 @@ from typing import Any
 from warrener_contracts.durations import parse_duration
 from warrener_contracts.json_safety import is_object
 from warrener_runtime.settings import SettingsError
-from warrener_supervisor.escalation.loading import read
-from warrener_supervisor.escalation.simulation import (
+from warrener_supervisor.escalation.policy_file import read
+from warrener_supervisor.escalation.simulate import (
     EscalationSimulation,
     Scenario,
     TimelineEntry,

@@ -1,26 +1,41 @@
-"""What is to be done about a case at a moment. Pure: everything that happens to cases follows from this."""
+"""DOC"""
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Any
 
 from warrener_store.escalations import CaseRow
-from warrener_supervisor.escalation.model import (
+from warrener_supervisor.escalation.policy import (
     DEAD,
+    DEFAULT_LADDER,
     PER_JOB,
+    WEEK,
     AlertStep,
     CloseStep,
     DigestStep,
+    Escalation,
     EscalationStep,
     Ladder,
     QuietPeriod,
 )
-from warrener_supervisor.escalation.quiet_hours import quiet_hours_end
+from warrener_supervisor.escalation.templates import error_of
 
 MAX_TRIES = 12  # of one step: about half an hour; then the ladder goes on without it
+
+
 _FIRST_PAUSE = timedelta(seconds=5)
+
+
 _MAX_PAUSE = timedelta(minutes=5)
+
+
+_DAY = timedelta(days=1)
+
+
+_LONGEST = 32  # periods one behind the other; quiet hours that never end would be none
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +58,35 @@ class SkipStep:
     """This step is due, and not wanted."""
 
     why: str
+
+
+def ladder_of(case: CaseRow, escalation: Escalation) -> Ladder:
+    """The first ladder that matches; else the default one, so that nothing passes unseen."""
+    return next((ladder for ladder in escalation.ladders if matches(ladder, case)), DEFAULT_LADDER)
+
+
+def matches(ladder: Ladder, case: CaseRow) -> bool:
+    """Whether its kind, its job type and its error are among the ladder's. An error is known by its own name
+    and by those of the classes that it derives from."""
+    return (
+        _any(ladder.kinds, [case.kind])
+        and _any(ladder.job_types, [case.job_type or ""])
+        and _any(ladder.errors, _names_of_error(case))
+    )
+
+
+def _names_of_error(case: CaseRow) -> list[str]:
+    error = error_of(case)
+    return [str(error.get("type", "")), *map(str, error.get("bases", ()))]
+
+
+def _any(patterns: Iterable[str], names: Iterable[str]) -> bool:
+    return any(_pattern(pattern).fullmatch(name) for name in names for pattern in patterns)
+
+
+@lru_cache(maxsize=1024)
+def _pattern(written: str) -> re.Pattern[str]:
+    return re.compile(".*".join(re.escape(part) for part in written.split("*")), re.DOTALL)
 
 
 def decide(
@@ -79,6 +123,33 @@ def _about_alert(
     return RunStep(step)
 
 
+def quiet_hours_end(periods: Iterable[QuietPeriod], now: datetime) -> datetime | None:
+    """When the quiet that holds at `now` is over; None where none does, or where it would never end."""
+    hours = list(periods)
+    until = now
+    for _ in range(_LONGEST):
+        end = max((end for period in hours if (end := _end(period, until))), default=None)
+        if end is None:
+            return None if until == now else until
+        until = end
+    return None
+
+
+def _end(period: QuietPeriod, now: datetime) -> datetime | None:
+    """When `period` ends, if it holds at `now`: it may have begun today or yesterday."""
+    today = now.astimezone(period.zone).date()
+    for day in (today, today - _DAY):
+        if WEEK[day.weekday()] not in period.days:
+            continue
+        begin = datetime.combine(day, period.begin, period.zone).astimezone(UTC)
+        past_midnight = period.end <= period.begin
+        last = day + _DAY if past_midnight else day
+        end = datetime.combine(last, period.end, period.zone).astimezone(UTC)
+        if begin <= now < end:
+            return end
+    return None
+
+
 def step_name(step: Any) -> str:
     """The word by which the file calls it."""
     return str(step.do)
@@ -94,9 +165,6 @@ def digest_of(case: CaseRow, ladder: Ladder) -> str | None:
     """The digest in which the case stands by now, whenever it is raised again."""
     passed = [step for step in ladder.steps[: case.step] if isinstance(step, DigestStep)]
     return passed[-1].into if passed else None
-
-
-# -- what becomes of the case -----------------------------------------------------------------------------
 
 
 def advance(case: CaseRow, ladder: Ladder, now: datetime, trouble: str | None = None) -> CaseRow:

@@ -1,9 +1,10 @@
-"""The one door by which a trouble becomes a case, and by which people are heard about cases."""
+"""DOC"""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 from warrener_contracts.events import (
+    ErrorInfo,
     IncidentAcknowledgeRequested,
     IncidentCloseRequested,
     IncidentSnoozeRequested,
@@ -11,14 +12,25 @@ from warrener_contracts.events import (
 )
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
-from warrener_store.escalations import CaseChange, Escalations, RaisedIncident
+from warrener_store.escalations import MIXED_QUEUE, CaseChange, Escalations, RaisedIncident
 from warrener_store.port import StoreRefused
-from warrener_store.rows import JobRow
-from warrener_supervisor.escalation.facts import sample_of
-from warrener_supervisor.escalation.model import DEAD
-from warrener_supervisor.fingerprint import fingerprint as cause_of
+from warrener_store.rows import AttemptEnd, JobRow
+from warrener_supervisor.decisions.cause import fingerprint as cause_of
+from warrener_supervisor.decisions.context import JobTransition
+from warrener_supervisor.decisions.delays import count_uncharged
+from warrener_supervisor.decisions.judge import JobBatch
+from warrener_supervisor.escalation.policy import DEAD
+from warrener_supervisor.escalation.templates import sample_of
 
 _log = get_logger("escalation")
+
+
+_LASTING = 3
+"""Attempts given back, from which on it is no deployment of a moment."""
+
+
+_NAME = 200  # characters of a fingerprint
+
 
 IncidentCommand = IncidentAcknowledgeRequested | IncidentSnoozeRequested | IncidentCloseRequested
 
@@ -115,3 +127,33 @@ def _change(command: IncidentCommand, now: datetime) -> CaseChange:
             return CaseChange(
                 fingerprint=data.fingerprint, at=now, closed_why=f"by {data.by}: {command.data.reason}"
             )
+
+
+def mixed_queues(judged: Iterable[JobBatch], now: datetime) -> list[RaisedIncident]:
+    """An incident for each queue and job type of which a job was given back for the third time or later. Of
+    all that happens in one minute, one time is counted."""
+    found = {
+        (batch.row.queue, batch.row.job_type): _raised(batch.row, error, now)
+        for batch in judged
+        if (error := _given_back(batch)) is not None and count_uncharged(batch.row) >= _LASTING
+    }
+    return list(found.values())
+
+
+def _given_back(batch: JobBatch) -> ErrorInfo | None:
+    """Why an attempt was given back that its agent could not run."""
+    attempts = (decision.attempt for _, decision in batch.decisions if isinstance(decision, JobTransition))
+    return next((each.error for each in attempts if each and each.end is AttemptEnd.RELEASED), None)
+
+
+def _raised(row: JobRow, error: ErrorInfo, now: datetime) -> RaisedIncident:
+    text = f"jobs of {row.job_type} wait in queue {row.queue} for an agent that knows it: {error.message}"
+    return RaisedIncident(
+        kind=MIXED_QUEUE,
+        fingerprint=f"{MIXED_QUEUE}:{row.queue}:{row.job_type}"[:_NAME],
+        occurrence=now.isoformat(timespec="minutes"),
+        subject=row.queue,
+        job_type=row.job_type,
+        sample={"text": text},
+        raised_at=now,
+    )

@@ -1,27 +1,43 @@
-"""The steps that do something for each dead job of a case: ask for it once more, or for its compensation."""
+"""DOC"""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import datetime
 from typing import NamedTuple
-from uuid import UUID
+from uuid import UUID, uuid5
 
-from warrener_contracts.messages import Message
+from warrener_contracts.events import JobRequested, JobRequestedData, JsonObject
+from warrener_contracts.messages import Message, build_message
+from warrener_contracts.policy import PolicyOverrides
 from warrener_contracts.states import JobState
+from warrener_contracts.topology import MAX_BODY
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
 from warrener_store.escalations import ALL_STEPS_DONE, CaseEntry, CaseRow
 from warrener_store.port import StateStore
 from warrener_store.rows import JobRow
-from warrener_supervisor.escalation import requests
-from warrener_supervisor.escalation.model import CompensateStep, EscalationStep
-from warrener_supervisor.escalation.templating import NothingThere
+from warrener_supervisor import SOURCE
+from warrener_supervisor.escalation.policy import CompensateStep, EscalationStep
+from warrener_supervisor.escalation.templates import NothingThere, facts_of_job, filled
 
 _log = get_logger("escalation")
+
 
 _BATCH_SIZE = 500
 
 
+RETRY_SOURCE = f"{SOURCE}/escalation/retry"
+"""The source of requests for what a ladder retries: such a job is not retried by a ladder again."""
+
+
+COMPENSATION_SOURCE = f"{SOURCE}/escalation/compensate"
+
+
 class Unfinished(Exception):
     """Some of the jobs were not asked for; the others of their page were."""
+
+
+class EscalationRequestTooLarge(ValueError):
+    """A request that no scheduler would take."""
 
 
 class _Page(NamedTuple):
@@ -78,7 +94,7 @@ class JobSteps:
                 continue
             try:
                 messages.extend(self._messages(case, step, row))
-            except (NothingThere, requests.EscalationRequestTooLarge, ValueError) as error:
+            except (NothingThere, EscalationRequestTooLarge, ValueError) as error:
                 bad[entry.occurrence] = str(error)
         await self._publish(messages)
         left = waiting | bad.keys()
@@ -89,8 +105,8 @@ class JobSteps:
     def _messages(self, case: CaseRow, step: EscalationStep, row: JobRow) -> list[Message]:
         now = self._clock.now()
         if isinstance(step, CompensateStep):
-            return [requests.compensation_request(row, case, step, now)]
-        return [] if row.source == requests.RETRY_SOURCE else [requests.retry_request(row, now)]
+            return [compensation_request(row, case, step, now)]
+        return [] if row.source == RETRY_SOURCE else [retry_request(row, now)]
 
     async def all_mended(self, case: CaseRow) -> bool:
         """Whether each job that was asked for once more has succeeded; those are through with everything."""
@@ -118,16 +134,16 @@ class JobSteps:
     async def _jobs_of(self, entries: Sequence[CaseEntry]) -> Mapping[UUID, JobRow]:
         """The dead jobs, and those that were asked for in their place."""
         dead = [UUID(entry.occurrence) for entry in entries]
-        return await self._store.jobs_by_id({*dead, *map(requests.retry_job_id, dead)}) if dead else {}
+        return await self._store.jobs_by_id({*dead, *map(retry_job_id, dead)}) if dead else {}
 
 
 def _mended(row: JobRow, rows: Mapping[UUID, JobRow]) -> bool:
-    again = rows.get(requests.retry_job_id(row.job_id))
+    again = rows.get(retry_job_id(row.job_id))
     return again is not None and again.state is JobState.SUCCEEDED
 
 
 def _being_retried(row: JobRow, rows: Mapping[UUID, JobRow]) -> bool:
-    again = rows.get(requests.retry_job_id(row.job_id))
+    again = rows.get(retry_job_id(row.job_id))
     return again is not None and not again.state.terminal
 
 
@@ -142,3 +158,68 @@ def _log_passed_over(case: CaseRow, bad: Mapping[str, str]) -> str:
             why=why,
         )
     return f"passed over {len(bad)} jobs: {next(iter(bad.values()))}"
+
+
+def retry_job_id(job_id: UUID) -> UUID:
+    """The job that a ladder asks for in place of this dead one."""
+    return uuid5(job_id, "escalation retry")
+
+
+def compensation_job_id(job_id: UUID, job_type: str) -> UUID:
+    """The job of this type that makes up for this dead one."""
+    return uuid5(job_id, f"escalation compensation\n{job_type}")
+
+
+def original_job_id(row: JobRow) -> UUID:
+    """The job that a ladder has retried as this one; itself, if none has."""
+    return row.parent_id if row.source == RETRY_SOURCE and row.parent_id else row.job_id
+
+
+def retry_request(row: JobRow, now: datetime) -> Message:
+    """The dead job once more, as it was asked for but for its deadline, which may have passed."""
+    policy = {name: getattr(row.policy, name) for name in PolicyOverrides.model_fields}
+    data = JobRequestedData(
+        job_type=row.job_type,
+        arguments=row.arguments,
+        queue=row.queue,
+        parent_id=row.job_id,
+        policy=PolicyOverrides(**policy),
+    )
+    return _message(retry_job_id(row.job_id), RETRY_SOURCE, row, data, now)
+
+
+def compensation_request(row: JobRow, case: CaseRow, step: CompensateStep, now: datetime) -> Message:
+    """A job of another type with the dead job's data. Raises NothingThere where its template names what the
+    job does not have, TooLarge where no scheduler would take it."""
+    facts = facts_of_job(row, case)
+    data = JobRequestedData(
+        job_type=step.job_type,
+        arguments=_given(facts) if step.arguments is None else filled(step.arguments, facts),
+        queue=step.queue,
+        parent_id=row.job_id,
+    )
+    return _message(
+        compensation_job_id(original_job_id(row), step.job_type), COMPENSATION_SOURCE, row, data, now
+    )
+
+
+def _given(facts: JsonObject) -> JsonObject:
+    return {name: facts[name] for name in ("job_id", "job_type", "arguments", "error")}
+
+
+def _message(job_id: UUID, source: str, row: JobRow, data: JobRequestedData, now: datetime) -> Message:
+    event = JobRequested(
+        id=str(job_id),
+        source=source,
+        time=now,
+        subject=str(job_id),
+        traceparent=row.traceparent,
+        tracestate=row.tracestate,
+        data=data,
+    )
+    message = build_message(event)
+    if len(message.body) > MAX_BODY:
+        raise EscalationRequestTooLarge(
+            f"expected a request of at most {MAX_BODY} bytes, got {len(message.body)}"
+        )
+    return message

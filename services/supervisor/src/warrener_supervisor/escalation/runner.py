@@ -14,11 +14,11 @@ from warrener_runtime.clock import Clock, Entropy
 from warrener_runtime.logs import get_logger
 from warrener_store.escalations import CaseRow
 from warrener_store.port import StateStore, StoreError
-from warrener_supervisor.escalation import alerts, decisions, digests
-from warrener_supervisor.escalation.decisions import RunStep, SkipStep, WaitUntil
+from warrener_supervisor.escalation import alerts, decisions
+from warrener_supervisor.escalation.alert_sinks import SinkRegistry
+from warrener_supervisor.escalation.decisions import RunStep, SkipStep, WaitUntil, ladder_of
 from warrener_supervisor.escalation.job_steps import JobSteps, Unfinished
-from warrener_supervisor.escalation.matching import ladder_of
-from warrener_supervisor.escalation.model import (
+from warrener_supervisor.escalation.policy import (
     DEAD,
     DEFAULT_DIGEST,
     AlertStep,
@@ -29,7 +29,6 @@ from warrener_supervisor.escalation.model import (
     Ladder,
     RetryStep,
 )
-from warrener_supervisor.escalation.sinks.registry import SinkRegistry
 
 _log = get_logger("escalation")
 
@@ -75,7 +74,7 @@ class EscalationRunner:
         try:
             async with asyncio.timeout(_WITHIN):
                 moved = await (
-                    self._report(case, file) if case.kind == digests.KIND else self._step(case, ladder, file)
+                    self._report(case, file) if case.kind == alerts.KIND else self._step(case, ladder, file)
                 )
         except Exception as error:  # noqa: BLE001 - one case must not stop the others
             _log.exception("A step of an escalation failed.", action="escalation.step_failed", **_named(case))
@@ -158,30 +157,30 @@ class EscalationRunner:
 
     async def _add_to_digest(self, case: CaseRow, name: str, file: Escalation) -> None:
         plan = file.digests.get(name, DEFAULT_DIGEST)
-        await self._cases.raise_cases([digests.add_entry(case, name, plan, self._clock.now())])
+        await self._cases.raise_cases([alerts.add_entry(case, name, plan, self._clock.now())])
 
     async def _report(self, case: CaseRow, file: Escalation) -> CaseRow:
         """A digest: sent when its time has come, with all that stands in it."""
         now = self._clock.now()
         plan = file.digests.get(case.subject, DEFAULT_DIGEST)
-        due = case.due_at or digests.next_report(plan, case.first_seen_at)
+        due = case.due_at or alerts.next_report(plan, case.first_seen_at)
         if due > now:
             return decisions.postpone(case, due)
-        entries = await self._cases.pending(case.fingerprint, 1, digests.MAX_LINES)
+        entries = await self._cases.pending(case.fingerprint, 1, alerts.MAX_LINES)
         if not entries:  # whoever has sent it died before it could note that
             return decisions.closed(case, now, "sent")
         named = await self._cases.cases_by_fingerprint(
-            [digests.fingerprint_of_entry(entry) for entry in entries]
+            [alerts.fingerprint_of_entry(entry) for entry in entries]
         )
-        alert = digests.report(case, entries, named, due)
+        alert = alerts.report(case, entries, named, due)
         failures = await self._sinks.send(
             alert, [name for name in plan.to if name not in case.delivered], file.sinks, now
         )
         if failures:
-            return decisions.fail_report(case, now, failures, plan.to, digests.next_report(plan, now))
+            return decisions.fail_report(case, now, failures, plan.to, alerts.next_report(plan, now))
         await self._cases.settle(case.fingerprint, [entry.occurrence for entry in entries], 1)
         _log.info("A digest was sent.", action="escalation.digest", entries=len(entries), **_named(case))
-        following = decisions.postpone(case, digests.next_report(plan, now))
+        following = decisions.postpone(case, alerts.next_report(plan, now))
         return decisions.closed(following, now, "sent")
 
 

@@ -1,0 +1,297 @@
+"""DOC"""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple, cast
+from uuid import uuid5
+
+from warrener_contracts.codec import DecodeFailure, decode
+from warrener_contracts.events import AttemptDispatched, AttemptLost, AttemptLostData, Reason
+from warrener_contracts.identity import job_id_of
+from warrener_contracts.messages import (
+    ORIGINAL_EXCHANGE,
+    ORIGINAL_MESSAGE_ID,
+    ORIGINAL_ROUTING_KEY,
+    Message,
+    build_message,
+    delayed_by,
+    truncate_parked,
+)
+from warrener_contracts.topology import (
+    DELAY,
+    DELAY_LEVELS,
+    DELAY_QUEUES,
+    MAX_EVENTS,
+    STATUS,
+    STATUS_QUEUE,
+    Queue,
+    Topology,
+)
+from warrener_runtime.bus.port import Bus, Delivery, Subscription
+from warrener_runtime.clock import Clock
+from warrener_runtime.logs import get_logger
+from warrener_runtime.publishing import publish_all
+from warrener_store.parked import ParkedMessage
+from warrener_store.port import StateStore
+from warrener_store.queued import DISPATCHED
+from warrener_store.rows import JobRow
+from warrener_supervisor import SOURCE, effects
+
+_log = get_logger("bury")
+
+
+_BROKER_REASONS = {"delivery_limit": Reason.DELIVERY_LIMIT.value}
+"""The broker's reasons that have a name of ours; the others (expired, rejected, maxlen) are kept as they
+are."""
+
+
+_GIVEN_UP = "warrener-given-up"
+"""The header of a dispatch that the broker has given up: how often."""
+
+
+_PAUSES = DELAY_LEVELS[1:4]
+"""Delays until a dispatch that was given up is in its queue again."""
+
+
+_LEVELS: Mapping[str, Queue] = {
+    level.name: queue for level, queue in zip(DELAY_LEVELS, DELAY_QUEUES, strict=True)
+}
+
+
+class GivenUp(NamedTuple):
+    """A dispatch that the broker gave up. `times`: how often in a row, for returning too often; 0: for any
+    other reason."""
+
+    event: AttemptDispatched
+    times: int
+
+
+class DeadLetterConsumer:
+    """The verb that empties the queues behind which there is nothing."""
+
+    def __init__(self, bus: Bus, store: StateStore, clock: Clock, *, max_events: int = MAX_EVENTS) -> None:
+        self._max_events = max_events
+        self._bus = bus
+        self._store = store
+        self._clock = clock
+
+    async def handle(self, subscription: Subscription, deliveries: list[Delivery]) -> None:
+        """Keep one batch. A dispatch that the broker gave up is told to the judge, so that its job goes
+        on."""
+        # In this order: a batch is tried again until the store answers, and what is kept twice is kept once,
+        # but what is sent again each time would be as many messages.
+        needed = [(delivery, find_missing_queue(delivery)) for delivery in deliveries]
+        if rest := [delivery for delivery, queue in needed if queue is None]:
+            await self._park(rest)
+            await subscription.ack(rest)
+        if queues := {queue.name: queue for _, queue in needed if queue is not None}:
+            misrouted = [delivery for delivery, queue in needed if queue is not None]
+            await self._republish(misrouted, queues)
+            await subscription.ack(misrouted)
+
+    async def _republish(self, misrouted: Sequence[Delivery], queues: Mapping[str, Queue]) -> None:
+        """Declare first: what is published again finds its queue, and does not come back here."""
+        await self._bus.declare(Topology((), tuple(queues.values())))
+        await publish_all(self._bus, [rebuild_message(delivery) for delivery in misrouted], clock=self._clock)
+        _log.warning(
+            "Messages came while their queues were gone: declared, and published again.",
+            action="bury.sent_again",
+            messages=len(misrouted),
+            queues=sorted(queues),
+        )
+
+    async def _park(self, deliveries: list[Delivery]) -> None:
+        """Park what no service can use. A dispatch is not parked: the supervisor judges its attempt, and the
+        job's row has all that the message said."""
+        now = self._clock.now()
+        found = [given_up_dispatches(delivery, self._max_events) for delivery in deliveries]
+        parked = [
+            to_parked_message(delivery, now)
+            for delivery, of in zip(deliveries, found, strict=True)
+            if of is None
+        ]
+        if given_up := [one for of in found if of is not None for one in of]:
+            await self._judge(given_up, now)
+        if not parked:
+            return
+        await self._store.park(parked)
+        _log.warning(
+            "Messages were buried; `warrener parked` shows them.",
+            action="bury.parked",
+            messages=len(parked),
+            reasons=sorted({message.reason for message in parked}),
+        )
+
+    async def _judge(self, given_up: Sequence[GivenUp], now: datetime) -> None:
+        """Dispatch again what still waits for an agent."""
+        rows = await self._store.jobs_by_id({one.event.data.job_id for one in given_up})
+        judged = [judge_given_up(one, rows.get(one.event.data.job_id), now) for one in given_up]
+        messages = [message for message in judged if message is not None]
+        refused = await effects.publish(self._bus, messages, self._clock)
+        await effects.keep_unpublished(self._store, refused, self._clock)
+        _log.warning(
+            "The broker gave up dispatches; those whose jobs wait are dispatched again, or lost.",
+            action="bury.dispatches",
+            attempts=len(given_up),
+            needed=len(messages),
+        )
+
+
+def find_missing_queue(delivery: Delivery) -> Queue | None:
+    """The queue of ours that it was published for and did not find; None for all else."""
+    if "x-death" in delivery.headers:
+        return None
+    if delivery.exchange == STATUS:  # its queue takes every key
+        return STATUS_QUEUE
+    if delivery.exchange == DELAY:
+        return _LEVELS.get(delivery.routing_key.partition(".")[0])
+    return None
+
+
+def rebuild_message(delivery: Delivery) -> Message:
+    """The same message, as it was published; whoever reads it may have read it before."""
+    return Message(
+        exchange=delivery.exchange,
+        routing_key=delivery.routing_key,
+        body=delivery.body,
+        content_type=delivery.content_type or "",
+        message_id=delivery.message_id or f"astray-{delivery.epoch}-{delivery.tag}",
+        type=delivery.type or "",
+        headers={name: value for name, value in delivery.headers.items() if isinstance(value, str)},
+    )
+
+
+def given_up_dispatches(delivery: Delivery, max_events: int) -> list[GivenUp] | None:
+    """The dispatches in a message that the broker gave up; None for a message that is anything else, or has
+    anything else in it."""
+    death = _death(delivery)
+    if death is None:
+        return None
+    times = _given_up_before(delivery) + 1 if death.get("reason") == "delivery_limit" else 0
+    found = decode(delivery.body, delivery.content_type, max_events=max_events)
+    events = [None if isinstance(each, DecodeFailure) else each.event for each in found]
+    dispatches = [GivenUp(event, times) for event in events if isinstance(event, AttemptDispatched)]
+    return dispatches if dispatches and len(dispatches) == len(events) else None
+
+
+def judge_given_up(given_up: GivenUp, row: JobRow | None, now: datetime) -> Message | None:
+    """What follows from a dispatch that the broker gave up; None if its job does not need it.
+
+    A count of returns is no evidence of a loss: a lost connection returns what its agent holds. An attempt
+    that ends its agent is charged by its start on the next one. So the same attempt is dispatched again,
+    uncharged and alone, later each time. Only one that was returned so often without ever starting counts as
+    lost: it may end each agent that reads it.
+    """
+    event, times = given_up
+    if row is not None and (row.attempt != event.data.attempt or row.state not in DISPATCHED):
+        return None  # it runs, is over, or a later attempt waits
+    if row is None or not 0 < times <= len(_PAUSES):
+        return build_message(_lost(event, now))
+    again = delayed_by(build_message(event), _PAUSES[times - 1])
+    return again._replace(headers={**again.headers, _GIVEN_UP: str(times)})
+
+
+def _given_up_before(delivery: Delivery) -> int:
+    text = delivery.headers.get(_GIVEN_UP)
+    return int(text) if isinstance(text, str) and text.isdecimal() else 0
+
+
+def _lost(event: AttemptDispatched, now: datetime) -> AttemptLost:
+    data = event.data
+    return AttemptLost(
+        id=f"{data.job_id}:{data.attempt}:undeliverable",
+        source=SOURCE,
+        time=now,
+        subject=str(data.job_id),
+        traceparent=event.traceparent,
+        tracestate=event.tracestate,
+        data=AttemptLostData(
+            job_id=data.job_id,
+            attempt=data.attempt,
+            job_type=data.job_type,
+            agent_id="none",
+            last_seen_at=event.time or data.requested_at,
+        ),
+    )
+
+
+def to_parked_message(delivery: Delivery, now: datetime) -> ParkedMessage:
+    """The row that keeps this message."""
+    queue, reason, story = _reason(delivery)
+    body, detail = truncate_parked(delivery.body, story)
+    named = delivery.message_id or str(uuid5(job_id_of(queue, "parked"), delivery.body.hex()))
+    parked_by_us = "warrener-reason" in delivery.headers
+    exchange, key, message_id = _origin(delivery)
+    return ParkedMessage(
+        parked_id=named if parked_by_us else f"{queue}:{named}",
+        queue=queue,
+        reason=reason,
+        detail=detail,
+        content_type=delivery.content_type,
+        body=body,
+        parked_at=now,
+        exchange=exchange,
+        routing_key=key,
+        message_id=message_id,
+        type=None if parked_by_us else delivery.type,
+        headers={
+            name: value
+            for name, value in delivery.headers.items()
+            if isinstance(value, str) and not name.startswith(("warrener-", "x-"))
+        },
+    )
+
+
+def _reason(delivery: Delivery) -> tuple[str, str, str]:
+    """Which queue it comes from, why it is here, and a sentence about that."""
+    headers = delivery.headers
+    if reason := headers.get("warrener-reason"):
+        return (
+            str(headers.get("warrener-queue", "unknown")),
+            str(reason),
+            str(headers.get("warrener-detail", "")),
+        )
+    if death := _death(delivery):
+        word = str(death.get("reason", "unknown"))
+        queue = str(death.get("queue", "unknown"))
+        return queue, _BROKER_REASONS.get(word, word), f"the broker gave it up ({word}) in queue {queue}"
+    where = f"{delivery.exchange}:{delivery.routing_key}"
+    return (
+        where,
+        Reason.UNROUTABLE.value,
+        f"no queue is bound to {delivery.exchange} for {delivery.routing_key}",
+    )
+
+
+def _origin(delivery: Delivery) -> tuple[str | None, str | None, str | None]:
+    """Exchange, routing key and message id by which it first came, as far as that is known."""
+    headers = delivery.headers
+    if "warrener-reason" in headers or ORIGINAL_EXCHANGE in headers:
+        found = (headers.get(name) for name in (ORIGINAL_EXCHANGE, ORIGINAL_ROUTING_KEY, ORIGINAL_MESSAGE_ID))
+        exchange, key, message_id = (value if isinstance(value, str) else None for value in found)
+        return exchange, key, message_id
+    if (death := _death(delivery)) is None:
+        return delivery.exchange, delivery.routing_key, delivery.message_id
+    keys: object = death.get("routing-keys")
+    first = cast("list[object]", keys)[0] if isinstance(keys, list) and keys else None
+    exchange = death.get("exchange")
+    return (
+        exchange if isinstance(exchange, str) else None,
+        first if isinstance(first, str) else None,
+        delivery.message_id,
+    )
+
+
+def _death(delivery: Delivery) -> Mapping[str, Any] | None:
+    """The last of the deaths that the broker has written on it, if it died in a work queue.
+
+    A wait in the ladder ends in a death too (`expired`, in a rung); that alone is nothing to bury.
+    """
+    deaths = delivery.headers.get("x-death")
+    if not isinstance(deaths, list) or not deaths:
+        return None
+    last = cast("list[object]", deaths)[0]  # the newest stands first
+    if not isinstance(last, dict):
+        return None
+    death = cast("dict[str, Any]", last)
+    return None if str(death.get("queue", "")).startswith("warrener.delay.") else death

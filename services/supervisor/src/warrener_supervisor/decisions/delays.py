@@ -1,0 +1,85 @@
+"""DOC"""
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from warrener_contracts.events import ErrorInfo
+from warrener_contracts.states import JobState
+from warrener_contracts.topology import DELAY_LEVELS
+from warrener_store.breaker_gate import RECHECK_INTERVAL
+from warrener_store.rows import BreakerRow, JobRow
+from warrener_supervisor.breakers.state_machine import COUNTED_ERRORS
+from warrener_supervisor.decisions.context import JobTransition, JudgeContext, Timings
+
+_UNKNOWN_TYPE_DELAYS = tuple(level.delay for level in DELAY_LEVELS if level.delay <= timedelta(minutes=5))
+_MAX_REQUESTED_DELAY = timedelta(days=366)  # a handler may ask for a delay, but not for the end of time
+
+
+def requested_delay(seconds: float) -> timedelta:
+    """The delay that a handler asks for."""
+    return timedelta(seconds=min(seconds, _MAX_REQUESTED_DELAY.total_seconds()))
+
+
+def exceeds_max_age(row: JobRow, due_at: datetime) -> str | None:
+    """Why no attempt may begin at `due_at`; None where one may."""
+    age = row.policy.max_age
+    if age is None or due_at <= row.accepted_at + age:
+        return None
+    return f"its next attempt would begin past its greatest age, at {due_at.isoformat()}"
+
+
+def unknown_type_delay(row: JobRow) -> timedelta:
+    """How long an agent that knows the job type is waited for: longer each time, five minutes at most."""
+    return _UNKNOWN_TYPE_DELAYS[min(count_uncharged(row), len(_UNKNOWN_TYPE_DELAYS) - 1)]
+
+
+def count_snoozes(row: JobRow, context: JudgeContext) -> int:
+    """How many of the attempts before this one have snoozed, or more of them than may have."""
+    return context.snoozes.get(row.job_id, count_uncharged(row))
+
+
+def count_uncharged(row: JobRow) -> int:
+    """How many of the attempts before this one were charged to nobody: snoozed, released, held
+    back, not started."""
+    return max(row.attempt - 1 - row.failures - row.losses, 0)
+
+
+def recheck_at(row: JobRow, due_at: datetime, context: JudgeContext) -> datetime:
+    """When the watchdog must look at a retry that is due at `due_at`.
+
+    What goes by the ladder: a little later, should the ladder have lost it. What waits in the store: then.
+    What is due and held back: when its breaker wakes it, and after PUT_OFF at the latest.
+    """
+    if context.holding.find_blocking(row.job_type, row.policy) is not None:
+        return due_at if due_at > context.now else context.now + RECHECK_INTERVAL
+    return (
+        due_at
+        if due_at - context.now > context.timings.max_queue_delay
+        else due_at + context.timings.ladder_grace
+    )
+
+
+def is_stored_only(row: JobRow, now: datetime, timings: Timings) -> bool:
+    """Whether the watchdog dispatches it, and not the ladder."""
+    if row.due_at is None or row.wake_at is None:
+        return False
+    if row.due_at - now > timings.max_queue_delay:
+        return True
+    return (
+        row.state is JobState.RETRYING and not row.due_at < row.wake_at <= row.due_at + timings.ladder_grace
+    )
+
+
+def breaker_to_blame(row: JobRow, error: ErrorInfo | None, context: JudgeContext) -> BreakerRow | None:
+    """The open breaker that is to blame for `error`, so that the job is not. A probe's failure is charged."""
+    if error is None or error.kind not in COUNTED_ERRORS or row.cancel_reason is not None:
+        return None
+    return context.holding.find_open(row.job_type, row.policy)
+
+
+def annotate(breaker: BreakerRow, decision: JobTransition) -> JobTransition:
+    """`decision`, with the breaker named where the attempt is shown."""
+    if decision.attempt is None or decision.row.state is not JobState.RETRYING:
+        return decision
+    verdict = f"not charged, held back: {breaker.name} is open"
+    return decision._replace(verdict="held back", attempt=replace(decision.attempt, verdict=verdict))

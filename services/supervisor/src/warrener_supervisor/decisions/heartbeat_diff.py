@@ -1,0 +1,166 @@
+"""DOC"""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import NamedTuple
+from uuid import UUID
+
+from warrener_contracts.events import AgentHeartbeat, AttemptStarted, AttemptStartedData
+from warrener_contracts.states import JobState
+from warrener_store.rows import JobRow
+from warrener_store.running import RunningAttemptRow
+from warrener_supervisor import SOURCE
+
+_UNWANTED = frozenset({JobState.CANCELLED, JobState.EXPIRED, JobState.DEAD})
+
+
+class HeartbeatLine(NamedTuple):
+    """One line of a heartbeat."""
+
+    job_id: UUID
+    attempt: int
+
+
+class MissingAttempt(NamedTuple):
+    """A running attempt that its living agent does not list: since when (monotonic), and when it was known
+    to run last."""
+
+    since: float
+    last_seen_at: datetime
+
+
+@dataclass(slots=True)
+class _Agent:
+    started_at: datetime  # another value is another process under the same id
+    received: float  # monotonic
+    seen_at: datetime
+    compare_at: float
+    lines: frozenset[HeartbeatLine] = frozenset()
+    confirmed: set[HeartbeatLine] = field(default_factory=set[HeartbeatLine])
+    missing: dict[HeartbeatLine, MissingAttempt] = field(default_factory=dict[HeartbeatLine, MissingAttempt])
+
+
+class HeartbeatTracker:
+    """The lists of all agents, as one supervisor has received them. Times are monotonic seconds.
+
+    After a silence of `silence` nothing of an agent counts as confirmed: its attempts may have been declared
+    lost.
+    """
+
+    def __init__(self, compare_every: float, silence: float) -> None:
+        self._compare_every, self._silence = compare_every, silence
+        self._agents: dict[str, _Agent] = {}
+
+    def note(self, beat: AgentHeartbeat, received: float, now: datetime) -> set[HeartbeatLine]:
+        """Take in a heartbeat; the lines that are not confirmed yet."""
+        data = beat.data
+        agent = self._agents.get(data.agent_id)
+        if agent is None:
+            agent = _Agent(data.started_at, received, now, compare_at=received)
+            self._agents[data.agent_id] = agent
+        if agent.started_at != data.started_at:
+            agent.started_at, agent.compare_at = data.started_at, received
+        lines = frozenset(HeartbeatLine(one.job_id, one.attempt) for one in data.running)
+        for line in agent.confirmed - lines:
+            agent.missing.setdefault(line, MissingAttempt(received, agent.seen_at))
+        for line in agent.missing.keys() & lines:
+            del agent.missing[line]
+        if received - agent.received >= self._silence:
+            agent.confirmed.clear()
+        agent.confirmed &= lines
+        agent.lines, agent.received, agent.seen_at = lines, received, now
+        return set(lines - agent.confirmed)
+
+    def confirm(self, agent_id: str, lines: Iterable[HeartbeatLine]) -> None:
+        """The store has these as running under this agent."""
+        agent = self._agents[agent_id]
+        agent.confirmed.update(agent.lines.intersection(lines))
+
+    def due_for_comparison(self, now: float) -> list[str]:
+        """The agents whose whole list is to be compared with the store: new processes at once, others now
+        and then."""
+        return [agent_id for agent_id, agent in self._agents.items() if agent.compare_at <= now]
+
+    def compare(self, agent_id: str, running: Collection[RunningAttemptRow], now: float) -> None:
+        """Note what the store has as running under this agent."""
+        agent = self._agents[agent_id]
+        agent.compare_at = now + self._compare_every
+        known = {HeartbeatLine(one.job_id, one.attempt): one for one in running}
+        for line in known.keys() - agent.lines:
+            agent.missing.setdefault(line, MissingAttempt(now, agent.seen_at))
+        agent.confirmed = {line for line in agent.lines & known.keys() if not known[line].cancelled}
+
+    def missing(self, before: float) -> dict[HeartbeatLine, tuple[str, MissingAttempt]]:
+        """The attempts that their agents have not listed since `before`, though they have sent heartbeats."""
+        return {
+            line: (agent_id, missing)
+            for agent_id, agent in self._agents.items()
+            if agent.received > before
+            for line, missing in agent.missing.items()
+            if missing.since <= before
+        }
+
+    def settle(self, agent_id: str, line: HeartbeatLine) -> None:
+        """This attempt does not run under this agent: nobody misses it."""
+        self._agents[agent_id].missing.pop(line, None)
+
+    def received_since(self, agent_id: str, moment: float) -> bool:
+        """True if a heartbeat of this agent was received after this moment."""
+        agent = self._agents.get(agent_id)
+        return agent is not None and agent.received > moment
+
+    def forget(self, before: float) -> None:
+        """Forget the agents that have sent nothing since."""
+        self._agents = {name: agent for name, agent in self._agents.items() if agent.received > before}
+
+
+def matches_store(running: Mapping[UUID, RunningAttemptRow], agent_id: str, line: HeartbeatLine) -> bool:
+    """True if the store has the line as running under this agent, and nobody wants it to stop."""
+    known = running.get(line.job_id)
+    return known is not None and (known.attempt, known.owner, known.cancelled) == (
+        line.attempt,
+        agent_id,
+        False,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Discrepancy:
+    """What follows from a line that the store does not confirm: a sign of life to judge, an agent to be told
+    to stop the job or only this attempt of it, a loss that was none."""
+
+    begun: AttemptStarted | None = None
+    unwanted: bool = False
+    superseded: bool = False
+    not_lost: bool = False
+
+
+def classify_discrepancy(row: JobRow, line: HeartbeatLine, agent_id: str, now: datetime) -> Discrepancy:
+    """Judge one line. A stop that has not arrived is repeated with every heartbeat until it has.
+
+    While no later attempt has begun, an earlier one may go on: its claim in the ledger keeps the later one
+    waiting, and its success counts.
+    """
+    if row.state in _UNWANTED:
+        return Discrepancy(unwanted=True)
+    if row.state.terminal or line.attempt > row.attempt:
+        return Discrepancy()
+    if line.attempt < row.attempt:
+        return Discrepancy(superseded=row.state is JobState.RUNNING, not_lost=True)
+    if row.state is not JobState.RUNNING:
+        return Discrepancy(begun=_begun(row, agent_id, now))
+    return Discrepancy(unwanted=row.owner == agent_id and row.cancel_reason is not None)
+
+
+def _begun(row: JobRow, agent_id: str, now: datetime) -> AttemptStarted:
+    return AttemptStarted(
+        id=f"{row.job_id}:{row.attempt}:listed",
+        source=SOURCE,
+        time=now,
+        traceparent=row.traceparent,
+        tracestate=row.tracestate,
+        data=AttemptStartedData(
+            job_id=row.job_id, attempt=row.attempt, job_type=row.job_type, agent_id=agent_id, started_at=now
+        ),
+    )

@@ -1,0 +1,174 @@
+"""DOC"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from warrener_contracts import state_machine
+from warrener_contracts.codec import DecodedEvent
+from warrener_contracts.events import Event, JobCancelRequested, Reason
+from warrener_contracts.state_machine import Effect, Fence, Signal, Transition
+from warrener_contracts.states import JobState
+from warrener_store.job_row import evolve
+from warrener_store.rows import JobRow
+from warrener_supervisor.decisions import outcomes, poison, retries, starts, timeouts
+from warrener_supervisor.decisions.context import (
+    NO_NOTIFICATIONS,
+    JobTransition,
+    JudgeContext,
+    JudgeDecision,
+    NoChange,
+    Notification,
+    ParkDecision,
+)
+from warrener_supervisor.decisions.signals import attempt_of, fence_of, signal_of, stale_reason
+
+
+class JudgedEvent(NamedTuple):
+    """An event before the judge, the chance that was drawn for it, and what it was read from: None where no
+    message said it."""
+
+    event: Event[Any]
+    chance: float
+    origin: DecodedEvent | None = None
+
+
+@dataclass(slots=True)
+class JobBatch:
+    """What a batch makes of one job: its rulings one by one, and the saves that carry them all out.
+
+    As few saves as can be: one, but for each further attempt that ended in the same batch one more.
+    """
+
+    row: JobRow
+    saves: list[JobTransition] = field(default_factory=list[JobTransition])
+    decisions: list[tuple[JudgedEvent, JudgeDecision]] = field(
+        default_factory=list[tuple[JudgedEvent, JudgeDecision]]
+    )
+    notifications: set[Notification] = field(default_factory=set[Notification])
+    answers: list[str] = field(default_factory=list[str])
+
+    def add(self, entry: JudgedEvent, decision: JudgeDecision) -> None:
+        """Take in the next ruling."""
+        self.decisions.append((entry, decision))
+        match decision:
+            case JobTransition():
+                self._change(decision)
+            case NoChange(notifications=notifications, answer=answer):
+                self.notifications |= notifications
+                self.answers.extend([answer] if answer else [])
+            case ParkDecision():
+                pass
+
+    def _change(self, decision: JobTransition) -> None:
+        self.notifications |= decision.notifications
+        last = self.saves[-1] if self.saves else None
+        if last is None or (last.attempt is not None and decision.attempt is not None):
+            self.row = _numbered(decision.row, self.row.version + 1)
+            self.saves.append(decision._replace(row=self.row))
+            return
+        self.row = _numbered(decision.row, last.row.version)
+        self.saves[-1] = decision._replace(row=self.row, attempt=last.attempt or decision.attempt)
+
+
+def _numbered(row: JobRow, version: int) -> JobRow:
+    """A row is large, and copied only if it must be: most judgements have counted right."""
+    return row if row.version == version else evolve(row, version=version)
+
+
+def judge_all(row: JobRow, entries: Iterable[JudgedEvent], context: JudgeContext) -> JobBatch:
+    """Judge `entries` in order, beginning with the job as `row`."""
+    batch = JobBatch(row)
+    for entry in entries:
+        batch.add(entry, judge(batch.row, entry.event, context._replace(chance=entry.chance)))
+    return batch
+
+
+def judge(row: JobRow, event: Event[Any], context: JudgeContext) -> JudgeDecision:
+    """What `event` does to the job that is now as `row`.
+
+    A judgement's state is always one that the journey allows for this state, signal and fence.
+    """
+    signal, where = signal_of(event), fence_of(row, event)
+    step = state_machine.effect_of(row.state, signal, where)
+    if isinstance(step, state_machine.Reject):
+        return ParkDecision(Reason.IMPOSSIBLE, _contradiction(row, event, step.why))
+    if where is Fence.OLDER and (spared := retries.revoke_loss(row, event, context)) is not None:
+        if isinstance(step, state_machine.Ignore):
+            return spared._replace(notifications=_repeated_notifications(row, signal, where, event))
+        row = spared.row  # and its success ends the job
+    if isinstance(step, state_machine.Ignore):
+        return NoChange(step.why, _repeated_notifications(row, signal, where, event), _late_requester(event))
+    if why := stale_reason(row, event, context):
+        return NoChange(why, _repeated_notifications(row, signal, where, event))
+    decision = poison.keep_deaths(row, _DECIDE[signal](row, event, context))
+    assert isinstance(decision, NoChange) or _allowed(step, decision.row.state), (row.state, signal, decision)
+    return decision
+
+
+_DECIDE: Mapping[Signal, Callable[[JobRow, Any, JudgeContext], JobTransition | NoChange]] = {
+    Signal.ALIVE: starts.on_sign_of_life,
+    Signal.SUCCEEDED: outcomes.on_succeeded,
+    Signal.FAILED: retries.on_failed,
+    Signal.SNOOZED: retries.on_snoozed,
+    Signal.STOPPED: retries.on_stopped,
+    Signal.WITHDRAWN: retries.on_withdrawn,
+    Signal.RELEASED: retries.on_released,
+    Signal.TIMED_OUT: timeouts.on_timed_out,
+    Signal.LOST: retries.on_lost,
+    Signal.OVERDUE: starts.on_overdue,
+    Signal.CANCEL_REQUESTED: outcomes.on_cancel_requested,
+    Signal.DEADLINE_PASSED: outcomes.on_deadline_passed,
+}
+
+
+def _allowed(step: Effect, state: JobState) -> bool:
+    return isinstance(step, Transition) and state in step.states
+
+
+def _contradiction(row: JobRow, event: Event[Any], why: str) -> str:
+    return (
+        f"{why}: {event.type} tells of attempt {attempt_of(event) or '-'}, but the job is {row.state.value} "
+        f"with attempt {row.attempt}"
+    )
+
+
+_BRINGS_ABOUT: Mapping[Signal, frozenset[JobState]] = {
+    signal: frozenset(
+        state
+        for (_, of), step in state_machine.STATE_MACHINE.items()
+        if of is signal and isinstance(step, Transition)
+        for state in step.states
+    )
+    for signal in Signal
+}
+
+
+_NOTHING_WRONG = frozenset({Signal.RELEASED, Signal.SNOOZED})
+"""After these another attempt is made, and the world is told of no retry."""
+
+
+def _repeated_notifications(
+    row: JobRow, signal: Signal, where: Fence, event: Event[Any]
+) -> frozenset[Notification]:
+    """What this event has brought about, if it has: whoever saved it may have died before saying so.
+
+    Said twice does no harm: receivers tell repeats by the event's id, agents by the ledger.
+    """
+    if row.state not in _BRINGS_ABOUT[signal]:
+        return NO_NOTIFICATIONS
+    if row.state.terminal:
+        counts = where is Fence.CURRENT or signal is Signal.SUCCEEDED
+        by_this = counts and (signal is not Signal.ALIVE or starts.has_ended(row, event))
+        return outcomes.notifications_for(row.state, signal) if by_this else NO_NOTIFICATIONS
+    if row.state not in (JobState.QUEUED, JobState.RETRYING) or signal is Signal.OVERDUE:
+        return NO_NOTIFICATIONS  # a dispatch that was not published is found by the comparison with the queue
+    if where is Fence.OLDER and attempt_of(event) != row.attempt - 1:
+        return NO_NOTIFICATIONS
+    if row.state is JobState.RETRYING and signal not in _NOTHING_WRONG:
+        return frozenset({Notification.DISPATCH, Notification.RETRYING})
+    return frozenset({Notification.DISPATCH})
+
+
+def _late_requester(event: Event[Any]) -> str | None:
+    return event.data.reply_to if isinstance(event, JobCancelRequested) else None

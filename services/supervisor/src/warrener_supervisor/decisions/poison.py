@@ -1,0 +1,120 @@
+"""DOC"""
+
+from dataclasses import replace
+from typing import NamedTuple
+
+from warrener_contracts.events import ErrorInfo, ErrorKind
+from warrener_store.job_row import evolve
+from warrener_store.rows import JobRow
+from warrener_supervisor.decisions.context import JobTransition, NoChange
+
+LOST = "lost"
+"""The type of the error of a lost attempt."""
+
+
+_MAX_DEATH_LENGTH = 200
+"""So much of what is told of one death is kept."""
+
+
+_FIRST, _LAST = 5, 5
+"""So many deaths are named; of those in between, how many they were. A row is written and told each time."""
+
+
+class _Deaths(NamedTuple):
+    """All deaths of a job so far."""
+
+    named: tuple[str, ...] = ()
+    unnamed: int = 0
+
+    @property
+    def total(self) -> int:
+        return len(self.named) + self.unnamed
+
+    def __str__(self) -> str:
+        if not self.unnamed:
+            return "; ".join(self.named)
+        return "; ".join((*self.named[:_FIRST], f"{self.unnamed} more", *self.named[_FIRST:]))
+
+    def and_another(self, death: str) -> "_Deaths":
+        named = (*self.named, death)
+        if len(named) <= _FIRST + _LAST:
+            return _Deaths(named, self.unnamed)
+        return _Deaths(named[:_FIRST] + named[_FIRST + 1 :], self.unnamed + 1)
+
+
+def _deaths_in(error: ErrorInfo | None) -> _Deaths:
+    return _Deaths(error.deaths, error.deaths_unnamed) if error else _Deaths()
+
+
+def _with(error: ErrorInfo, deaths: _Deaths) -> ErrorInfo:
+    return error.model_copy(update={"deaths": deaths.named, "deaths_unnamed": deaths.unnamed})
+
+
+def loss_message(agent_id: str, since: str, *, unlisted: bool) -> str:
+    """Why an attempt counts as lost."""
+    what = "not named it since" if unlisted else "not been heard of since"
+    return f"agent {agent_id} has {what} {since}"
+
+
+def revoke_loss(row: JobRow, attempt: int, agent_id: str) -> JobRow | None:
+    """`row` without the charge for the loss of an earlier attempt, which this agent runs or has reported.
+
+    None if no loss of it is charged. The loss is among the job's deaths until it is taken back: so it is
+    taken back once.
+    """
+    error, deaths = row.error, _deaths_in(row.error)
+    charge = f"attempt {attempt}: {LOST}: agent {agent_id} has not "
+    named = tuple(death for death in deaths.named if not death.startswith(charge))
+    if error is None or len(named) == len(deaths.named):
+        return None
+    left = _Deaths(named, deaths.unnamed)
+    forgotten = error.kind is ErrorKind.LOST and not left.total
+    return evolve(row, losses=max(row.losses - 1, 0), error=None if forgotten else _with(error, left))
+
+
+def error_with_deaths(row: JobRow, error: ErrorInfo) -> ErrorInfo:
+    """The error by which the current attempt of `row` went wrong, with all deaths so far."""
+    deaths = _deaths_in(row.error)
+    if error.kind in {ErrorKind.CRASH, ErrorKind.LOST}:
+        deaths = deaths.and_another(_death(row.attempt, error))
+    return error if deaths == _deaths_in(error) else _with(error, deaths)
+
+
+def charge_agent_death(row: JobRow) -> JobRow:
+    """The row of an attempt that was begun by one agent and has to be begun by another: the broker gives it
+    out again before anybody has missed the first one, so this too must be counted."""
+    message = f"agent {row.owner} has died, or was cut off, while it ran it"
+    return evolve(
+        row, error=error_with_deaths(row, ErrorInfo(kind=ErrorKind.LOST, type=LOST, message=message))
+    )
+
+
+def quarantine_reason(charged: JobRow) -> str | None:
+    """Why no further attempt is made, if there were too many deaths; `charged` has the error that
+    `error_with_deaths` made."""
+    deaths = _deaths_in(charged.error)
+    if deaths.total < charged.policy.quarantine_threshold:
+        return None
+    return f"quarantined as poison: {deaths.total} attempts ended with their process: {deaths}"
+
+
+def keep_deaths(row: JobRow, decision: JobTransition | NoChange) -> JobTransition | NoChange:
+    """Whatever else goes wrong with a job, its deaths are not forgotten."""
+    if (
+        isinstance(decision, NoChange)
+        or decision.row.error is row.error
+        or not (row.error and row.error.deaths)
+    ):
+        return decision
+    error = decision.row.error
+    if error is None or error.deaths:
+        return decision
+    merged = _with(error, _deaths_in(row.error))
+    dead_letter = decision.dead_letter
+    if dead_letter is not None:
+        dead_letter = replace(dead_letter, error=merged)
+    return decision._replace(row=evolve(decision.row, error=merged), dead_letter=dead_letter)
+
+
+def _death(attempt: int, error: ErrorInfo) -> str:
+    return f"attempt {attempt}: {error.type}: {error.message}"[:_MAX_DEATH_LENGTH]

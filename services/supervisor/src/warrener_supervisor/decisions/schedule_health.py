@@ -1,0 +1,244 @@
+"""DOC"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from warrener_contracts.events import JsonObject
+from warrener_contracts.states import JobState
+from warrener_store.breaker_gate import OpenBreakers
+from warrener_store.escalations import RaisedIncident
+from warrener_store.rows import AgentRow, JobRow
+from warrener_store.schedules.overdue import overdue_since
+from warrener_store.schedules.rows import ScheduleRow, TickRow
+from warrener_store.schedules.watches import RunRow, WatchedSchedule, WatchRow
+
+STOPPED = "scheduler.stopped"
+
+
+OVERDUE = "schedule.overdue"
+
+
+UNSUCCESSFUL = "schedule.unsuccessful"
+
+
+FAILING = "schedule.paused"
+
+
+MANY = 20
+"""More overdue schedules than this have one cause, and are one case."""
+
+
+_NAMES_SHOWN = 5  # names that the alert of many tells
+
+
+_FAILED = frozenset({JobState.DEAD, JobState.EXPIRED})
+
+
+_REJECTED_AFTER = timedelta(minutes=1)
+"""A job that is not there so long after the broker had its request was rejected."""
+
+
+_MANY_REQUESTS = 1000
+
+
+_MESSAGE = 300  # characters of an error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleIssue:
+    """One thing that is wrong; the same `occurrence` as long as it goes on."""
+
+    kind: str
+    schedule: str = ""  # none: it is about all of them
+    job_type: str | None = None
+    occurrence: str
+    text: str
+    why: str = ""  # for the ledger, where it is paused
+
+    @property
+    def fingerprint(self) -> str:
+        """What it is one case by."""
+        return fingerprint_of(self.kind, self.schedule)
+
+    def raised(self, now: datetime) -> RaisedIncident:
+        """As the escalation takes it."""
+        sample: JsonObject = {"text": self.text, "schedule": self.schedule}
+        return RaisedIncident(
+            kind=self.kind,
+            fingerprint=self.fingerprint,
+            occurrence=self.occurrence,
+            subject=self.schedule or "all schedules",
+            job_type=self.job_type,
+            sample=sample,
+            raised_at=now,
+        )
+
+
+def fingerprint_of(kind: str, schedule: str = "") -> str:
+    """The name of the case of this kind of trouble with this schedule."""
+    return f"{kind}:{schedule}" if schedule else kind
+
+
+@dataclass(frozen=True, slots=True)
+class RunHistory:
+    """How a watched schedule stands: what is known of its successes, and how many jobs have failed since."""
+
+    row: WatchRow
+    paused: bool
+    failures: int
+    last_failed: datetime | None  # the nominal time
+    succeeded_last: bool = False  # the newest of its jobs
+
+
+def scheduler_stopped_issue(since: datetime) -> ScheduleIssue:
+    """No scheduler consumes requests, and there are schedules."""
+    return ScheduleIssue(
+        kind=STOPPED,
+        occurrence=f"{STOPPED}@{since.isoformat()}",
+        text=f"no scheduler has been there since {since.isoformat(timespec='seconds')}: no schedule ticks, "
+        "and no job is accepted; start one, or look why it ends",
+    )
+
+
+def overdue_issues(rows: Sequence[ScheduleRow], now: datetime) -> list[ScheduleIssue]:
+    """The schedules that should have ticked by now, each by itself, the longest overdue first."""
+    since = sorted((moment, row.name, row) for row in rows if (moment := overdue_since(row, now)) is not None)
+    return [_overdue(row) for _, _, row in since]
+
+
+def _overdue(row: ScheduleRow) -> ScheduleIssue:
+    due = row.next_at or row.wake_at
+    assert due is not None, "what is overdue was due"
+    return ScheduleIssue(
+        kind=OVERDUE,
+        schedule=row.name,
+        job_type=row.asked.job_type,
+        occurrence=f"{row.name}@{due.isoformat()}",
+        text=f"schedule {row.name} has not ticked: its tick of {due.isoformat(timespec='seconds')} "
+        "was handled by no scheduler",
+    )
+
+
+def with_cause(issue: ScheduleIssue, cause: str | None) -> ScheduleIssue:
+    """The same, with what is known of its cause."""
+    return issue if cause is None else replace(issue, text=f"{issue.text}; {cause}")
+
+
+def merge_if_many(issues: Sequence[ScheduleIssue]) -> list[ScheduleIssue]:
+    """The same, or where there are many one in place of all."""
+    if len(issues) <= MANY:
+        return list(issues)
+    first = issues[0]
+    names = ", ".join(issue.schedule for issue in issues[:_NAMES_SHOWN])
+    return [
+        ScheduleIssue(
+            kind=OVERDUE,
+            occurrence=f"all, {first.occurrence}",
+            text=f"{len(issues)} schedules have not ticked, {names} among them: look at the schedulers",
+        )
+    ]
+
+
+def history_of(watched: WatchedSchedule, now: datetime) -> RunHistory:
+    """Counted over its newest ticks, back to the newest one whose job has succeeded."""
+    done = next((run for run in watched.runs if run.state is JobState.SUCCEEDED), None)
+    row = watched.row
+    if done is not None:
+        row = replace(row, success_tick=done.nominal_at, succeeded_at=done.finished_at or now)
+    newer = [run for run in watched.runs if done is None or run.nominal_at > done.nominal_at]
+    failed = [run for run in newer if run.decided_at >= row.since and _has_failed(run, now)]
+    last_failed = failed[0].nominal_at if failed else None
+    succeeded_last = row.success_tick is not None and not newer
+    return RunHistory(row, watched.paused, len(failed), last_failed, succeeded_last)
+
+
+def _has_failed(run: RunRow, now: datetime) -> bool:
+    if run.state is None:
+        return run.fired_at is not None and now - run.fired_at > _REJECTED_AFTER
+    return run.state in _FAILED
+
+
+def failing_issue(history: RunHistory) -> ScheduleIssue | None:
+    """So many jobs have failed in a row that the schedule is to be paused."""
+    row, last = history.row, history.last_failed
+    if history.paused or row.pause_after is None or last is None or history.failures < row.pause_after:
+        return None
+    why = (
+        "its last job has failed" if row.pause_after == 1 else f"its last {history.failures} jobs have failed"
+    )
+    return ScheduleIssue(
+        kind=FAILING,
+        schedule=row.name,
+        occurrence=f"{row.name}@{last.isoformat()}",
+        text=f"schedule {row.name} is paused, because {why}; resume it when that is mended",
+        why=why,
+    )
+
+
+def unsuccessful_issue(history: RunHistory, now: datetime) -> ScheduleIssue | None:
+    """No job has succeeded for longer than the owner expects. A schedule that is paused need not."""
+    row = history.row
+    if history.paused or row.success_within is None:
+        return None
+    since = max(row.since, row.succeeded_at or row.since)
+    if now - since <= row.success_within:
+        return None
+    return ScheduleIssue(
+        kind=UNSUCCESSFUL,
+        schedule=row.name,
+        occurrence=f"{row.name}@{since.isoformat()}",
+        text=f"no job of schedule {row.name} has succeeded since {since.isoformat(timespec='seconds')}; "
+        f"one was expected within {row.success_within}",
+    )
+
+
+def explain_missing_tick(requests: tuple[int, int] | None) -> str:
+    """Why schedulers do not decide a tick; `requests`: their queue, None while the broker does not answer."""
+    if requests is None:
+        return "the broker does not answer"
+    waiting, consumers = requests
+    if not consumers:
+        return "no scheduler consumes requests"
+    if waiting > _MANY_REQUESTS:
+        return f"{waiting} requests wait for {consumers} schedulers"
+    return f"schedulers are there ({consumers}): their logs say why it is not decided"
+
+
+def served_queues(agents: Collection[AgentRow], now: datetime, silent_after: timedelta) -> set[str]:
+    """The queues of the agents that live."""
+    return {queue for agent in agents if now - agent.last_seen_at < silent_after for queue in agent.queues}
+
+
+def explain_missing_success(
+    tick: TickRow | None, job: JobRow | None, served: Collection[str], holding: OpenBreakers, now: datetime
+) -> str | None:
+    """Why the newest tick that has asked for a job has not succeeded; None where nothing is known."""
+    if tick is None:
+        return "none of its newest ticks has asked for a job"
+    if tick.fired_at is None:
+        return "the broker has not confirmed the request of its last tick"
+    if job is None:
+        late = now - tick.fired_at > _REJECTED_AFTER
+        return "the request of its last tick was rejected: see `warrener parked`" if late else None
+    return _of_job(job, served, holding)
+
+
+def _of_job(job: JobRow, served: Collection[str], holding: OpenBreakers) -> str | None:
+    if job.state.terminal:
+        return None if job.state is JobState.SUCCEEDED else f"its last job is {job.state}{_why(job)}"
+    if job.state is JobState.RUNNING:
+        return "its last job is running"
+    if breaker := holding.find_blocking(job.job_type, job.policy):
+        return f"its last job is held back: {breaker.name} is {breaker.state}"
+    if job.queue not in served:
+        return f"no agent serves queue {job.queue}, where its last job waits"
+    if job.state is JobState.RETRYING:
+        return f"its last job is tried again{_why(job)}"
+    return (
+        f"its last job waits in queue {job.queue}" if job.state is JobState.QUEUED else "its last job waits"
+    )
+
+
+def _why(job: JobRow) -> str:
+    return f": {job.error.message[:_MESSAGE]}" if job.error else ""

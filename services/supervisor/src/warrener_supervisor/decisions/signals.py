@@ -1,0 +1,138 @@
+"""DOC"""
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from warrener_contracts.events import (
+    AttemptCancelled,
+    AttemptCheckpointed,
+    AttemptData,
+    AttemptFailed,
+    AttemptLost,
+    AttemptProgressed,
+    AttemptReleased,
+    AttemptStarted,
+    AttemptStartTimedOut,
+    AttemptSucceeded,
+    AttemptTimedOut,
+    Event,
+    JobCancelRequested,
+    JobCancelRequestedData,
+    JobDeadlinePassed,
+    JobDeadlinePassedData,
+)
+from warrener_contracts.state_machine import ATTEMPT_SIGNALS, Fence, Signal, compare_attempts
+from warrener_contracts.states import JobState
+from warrener_store.rows import JobRow
+from warrener_supervisor.decisions.context import JudgeContext
+
+SIGNALS: Mapping[type[Event[Any]], Signal] = {
+    AttemptStarted: Signal.ALIVE,
+    AttemptProgressed: Signal.ALIVE,
+    AttemptCheckpointed: Signal.ALIVE,
+    AttemptSucceeded: Signal.SUCCEEDED,
+    AttemptFailed: Signal.FAILED,
+    AttemptCancelled: Signal.STOPPED,
+    AttemptReleased: Signal.RELEASED,
+    AttemptTimedOut: Signal.TIMED_OUT,
+    AttemptLost: Signal.LOST,
+    AttemptStartTimedOut: Signal.OVERDUE,
+    JobCancelRequested: Signal.CANCEL_REQUESTED,
+    JobDeadlinePassed: Signal.DEADLINE_PASSED,
+}
+"""Every event that the supervisor judges; the others have come to the wrong door. See `signal_of`."""
+
+
+def signal_of(event: Event[Any]) -> Signal:
+    """What `event` means: its kind says it, but for the two that say whose wish they carry."""
+    signal = SIGNALS[type(event)]
+    if signal is Signal.FAILED and event.data.snoozed:
+        return Signal.SNOOZED
+    if signal is Signal.STOPPED and event.data.by_handler:
+        return Signal.WITHDRAWN
+    return signal
+
+
+def job_of(event: Event[Any]) -> UUID:
+    """The job that a judged event is about."""
+    data: AttemptData | JobCancelRequestedData | JobDeadlinePassedData = event.data
+    return data.job_id
+
+
+def attempt_of(event: Event[Any]) -> int | None:
+    """The attempt that it tells of, if it is about one."""
+    data: object = event.data
+    return data.attempt if isinstance(data, AttemptData) else None
+
+
+def fence_of(row: JobRow, event: Event[Any]) -> Fence:
+    """How the event stands to the job's current attempt; what is about the whole job is always current."""
+    attempt = attempt_of(event)
+    if attempt is None or SIGNALS[type(event)] not in ATTEMPT_SIGNALS:
+        return Fence.CURRENT
+    return compare_attempts(row.attempt, attempt)
+
+
+def stale_reason(row: JobRow, event: Event[Any], context: JudgeContext) -> str | None:
+    """Why `event` no longer counts, or None if it does."""
+    if isinstance(event, AttemptLost):
+        return _seen_since(row, event, context)
+    check = _CHECKS.get(type(event))
+    return None if check is None else check(row, event, context.now)
+
+
+def _seen_since(row: JobRow, event: AttemptLost, context: JudgeContext) -> str | None:
+    """A heartbeat that any supervisor has stored, or an event of the attempt that was judged since."""
+    if row.state is not JobState.RUNNING:
+        return None
+    if row.owner not in (None, event.data.agent_id):
+        return f"the attempt is held by {row.owner} now"
+    seen = context.seen.get(event.data.agent_id)
+    if seen is not None and seen > event.data.last_seen_at and not event.data.unlisted:
+        return f"its agent was seen again at {seen.isoformat()}"
+    if event.time is not None and row.updated_at > event.time:
+        return f"something was heard of it since, at {row.updated_at.isoformat()}"
+    return None
+
+
+def _begun_since(row: JobRow, _: AttemptTimedOut, now: datetime) -> str | None:
+    if row.started_at is not None and row.started_at + row.policy.timeout > now:
+        return f"it has time until {(row.started_at + row.policy.timeout).isoformat()}"
+    return None
+
+
+def _ended_by_another(row: JobRow, event: AttemptFailed | AttemptCancelled, _: datetime) -> str | None:
+    return _held_by_another(row, event.data.agent_id, event.data.started_at)
+
+
+def _released_by_another(row: JobRow, event: AttemptReleased, _: datetime) -> str | None:
+    return _held_by_another(row, event.data.agent_id, None)
+
+
+def _not_passed(row: JobRow, _: JobDeadlinePassed, now: datetime) -> str | None:
+    if row.deadline_at is None or row.deadline_at > now:
+        return "its deadline has not passed"
+    return None
+
+
+def _held_by_another(row: JobRow, agent_id: str, started_at: datetime | None) -> str | None:
+    """The ledger grants an attempt to one agent at a time: of two that tell of it, the later start holds it.
+
+    A success is not asked: only the holder's is recorded in the ledger, and only recorded ones are told.
+    """
+    if row.state is not JobState.RUNNING or row.owner in (None, agent_id):
+        return None
+    if started_at is not None and row.started_at is not None and started_at > row.started_at:
+        return None
+    return f"the attempt is held by {row.owner} now, not by {agent_id}"
+
+
+_CHECKS: Mapping[type[Event[Any]], Callable[[JobRow, Any, datetime], str | None]] = {
+    AttemptTimedOut: _begun_since,
+    AttemptFailed: _ended_by_another,
+    AttemptCancelled: _ended_by_another,
+    AttemptReleased: _released_by_another,
+    JobDeadlinePassed: _not_passed,
+}

@@ -1,0 +1,142 @@
+"""DOC"""
+
+from datetime import datetime
+from typing import Any
+
+from warrener_contracts.events import (
+    AttemptCheckpointed,
+    AttemptProgressed,
+    AttemptStarted,
+    AttemptStartTimedOut,
+    Event,
+)
+from warrener_contracts.state_machine import Signal
+from warrener_contracts.states import JobState
+from warrener_store.breaker_gate import RECHECK_INTERVAL
+from warrener_store.job_row import evolve
+from warrener_store.rows import AttemptEnd, AttemptRow, JobRow
+from warrener_supervisor.decisions import outcomes, poison
+from warrener_supervisor.decisions.context import (
+    NO_NOTIFICATIONS,
+    JobTransition,
+    JudgeContext,
+    NoChange,
+    Notification,
+    Timings,
+)
+
+SignOfLife = AttemptStarted | AttemptProgressed | AttemptCheckpointed
+
+
+def on_sign_of_life(row: JobRow, event: SignOfLife, context: JudgeContext) -> JobTransition | NoChange:
+    """Its agent says that it runs: it is not lost for a lease, and whatever else it says is noted.
+
+    If somebody has asked to cancel the job, this agent has not heard of it: it has taken the attempt over.
+    """
+    started_at = _started_at(row, event, context.now)
+    if _another_holds(row, event, started_at):
+        return NoChange(f"the attempt is held by {row.owner}, not by {event.data.agent_id}")
+    if _taken_over(row, event, context.now):
+        row = poison.charge_agent_death(row)
+        why = poison.quarantine_reason(row)
+        if why is not None and row.cancel_reason is None:  # what is cancelled is told to stop below
+            return _quarantine(row, why, context.now)
+    running = evolve(
+        row,
+        state=JobState.RUNNING,
+        owner=event.data.agent_id,
+        started_at=started_at,
+        lease_until=context.now + context.timings.lease,
+        due_at=None,
+        wake_at=timeout_check_at(row, started_at, context.timings),
+        updated_at=context.now,
+    )
+    if isinstance(event, AttemptProgressed):
+        running = evolve(running, progress=event.data.fraction, progress_note=event.data.note or None)
+    notifications = frozenset({Notification.CANCEL}) if row.cancel_reason is not None else NO_NOTIFICATIONS
+    return JobTransition(running, "running", notifications=notifications)
+
+
+def _taken_over(row: JobRow, event: SignOfLife, now: datetime) -> bool:
+    """Whether it was begun again under the same number: the agent that ran it before has died, or was cut off
+    for as long as its claim held. By the agent's clock, unless that is ahead of ours."""
+    if not isinstance(event, AttemptStarted) or row.state is not JobState.RUNNING or row.started_at is None:
+        return False
+    return row.owner is not None and row.started_at < event.data.started_at <= now
+
+
+def _quarantine(row: JobRow, why: str, now: datetime) -> JobTransition:
+    """It is not let go on; whoever has just begun it is told to stop."""
+    assert row.error is not None
+    record = AttemptRow(
+        job_id=row.job_id,
+        attempt=row.attempt,
+        end=AttemptEnd.LOST,
+        agent_id=row.owner,
+        dispatched_at=row.dispatched_at,
+        started_at=row.started_at,
+        finished_at=now,
+        error=row.error,
+        verdict="",
+    )
+    return outcomes.end_dead(row, record, why, now)._replace(
+        notifications=outcomes.notifications_for(JobState.DEAD, Signal.ALIVE)
+    )
+
+
+def has_ended(row: JobRow, event: Event[Any]) -> bool:
+    """Whether the dead job of `row` may be so by this event (`_quarantine`): others come late, and say
+    nothing new."""
+    return (
+        isinstance(event, AttemptStarted)
+        and row.started_at is not None
+        and row.started_at < event.data.started_at
+    )
+
+
+def timeout_check_at(row: JobRow, started_at: datetime, timings: Timings) -> datetime:
+    """When the watchdog must look at a running attempt: its time has run out. Its lease is its agent's."""
+    return started_at + row.policy.timeout + timings.timeout_grace
+
+
+def on_overdue(row: JobRow, _: AttemptStartTimedOut, context: JudgeContext) -> JobTransition:
+    """Queue a retry whose time has passed; its attempt number stays.
+
+    Its dispatch left the delay queue at its time, and waits in its queue or is lost: `redispatch` compares
+    the two, so that a backlog makes no second message. Only a dispatch that was kept in the store is
+    published here. A retry that a breaker holds back is put off; a half-open one admits its probes.
+    """
+    if breaker := context.holding.holds(row, context.now):
+        put_off = evolve(row, wake_at=context.now + RECHECK_INTERVAL, updated_at=context.now)
+        return JobTransition(put_off, f"held back: {breaker.name} is {breaker.state.value}")
+    was_stored_only = row.dispatched_at is None
+    queued = evolve(
+        row,
+        state=JobState.QUEUED,
+        due_at=None,
+        dispatched_at=context.now
+        if was_stored_only
+        else max(row.dispatched_at or context.now, row.due_at or context.now),
+        wake_at=context.now + row.policy.start_timeout,
+        updated_at=context.now,
+    )
+    return JobTransition(
+        queued,
+        "queued",
+        notifications=frozenset({Notification.DISPATCH}) if was_stored_only else NO_NOTIFICATIONS,
+    )
+
+
+def _started_at(row: JobRow, event: SignOfLife, now: datetime) -> datetime:
+    if not isinstance(event, AttemptStarted):
+        return row.started_at or now
+    # By our clock it started between its dispatch and now, whatever the clock of the agent says.
+    return max(min(event.data.started_at, now), row.dispatched_at or row.accepted_at)
+
+
+def _another_holds(row: JobRow, event: SignOfLife, started_at: datetime) -> bool:
+    """The ledger grants an attempt again when its holder has fallen silent: the later start holds it."""
+    if row.state is not JobState.RUNNING or row.owner in (None, event.data.agent_id):
+        return False
+    later = row.started_at is None or started_at > row.started_at
+    return not isinstance(event, AttemptStarted) or not later

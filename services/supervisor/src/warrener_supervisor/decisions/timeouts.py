@@ -1,0 +1,139 @@
+"""DOC"""
+
+from datetime import datetime
+from typing import Any
+
+from warrener_contracts.events import (
+    AttemptLost,
+    AttemptLostData,
+    AttemptStartTimedOut,
+    AttemptStartTimedOutData,
+    AttemptTimedOut,
+    AttemptTimedOutData,
+    ErrorInfo,
+    ErrorKind,
+    Event,
+    JobDeadlinePassed,
+    JobDeadlinePassedData,
+)
+from warrener_contracts.events.flight_record import FlightRecord
+from warrener_contracts.states import JobState
+from warrener_store.job_row import evolve
+from warrener_store.rows import JobRow
+from warrener_supervisor import SOURCE
+from warrener_supervisor.decisions.context import JobTransition, JudgeContext, Notification, Timings
+
+_NOBODY = "none"
+
+
+def has_overrun(row: JobRow, now: datetime, timings: Timings) -> bool:
+    """Whether its current attempt runs past its time, and past what its agent is given to end it itself."""
+    if row.state is not JobState.RUNNING or row.started_at is None:
+        return False
+    return row.started_at + row.policy.timeout + timings.timeout_grace <= now
+
+
+def was_overrunning(row: JobRow, last_seen_at: datetime, now: datetime, timings: Timings) -> bool:
+    """Whether its agent, that is silent now, had still run it when its time was over.
+
+    Whoever fell silent before that was lost, however late it is noticed: a supervisor may have been away.
+    """
+    if row.started_at is None or row.started_at + row.policy.timeout > last_seen_at:
+        return False
+    return has_overrun(row, now, timings)
+
+
+def on_timed_out(row: JobRow, _: AttemptTimedOut, context: JudgeContext) -> JobTransition:
+    """It goes on running until its agent has killed it; nothing else is begun meanwhile."""
+    waits = evolve(row, wake_at=context.now + context.timings.claim, updated_at=context.now)
+    return JobTransition(waits, "told to stop", notifications=frozenset({Notification.CANCEL}))
+
+
+def timeout_error(row: JobRow, how_it_ended: str, flight_record: FlightRecord | None = None) -> ErrorInfo:
+    """What is kept of it."""
+    seconds = row.policy.timeout.total_seconds()
+    return ErrorInfo(
+        kind=ErrorKind.TIMEOUT,
+        type="timeout",
+        message=f"it ran for more than {seconds:g} s; {how_it_ended}",
+        flight_record=flight_record,
+    )
+
+
+def watchdog_event(row: JobRow, now: datetime, timings: Timings) -> Event[Any] | None:
+    """The word about a job whose `wake_at` has come. The losses of running ones are found by their agents
+    (`losses`)."""
+    if row.state in (JobState.QUEUED, JobState.RETRYING):
+        return _overdue(row, now)
+    return _timed_out(row, now) if has_overrun(row, now, timings) else None
+
+
+def deadline_event(row: JobRow, now: datetime) -> Event[Any] | None:
+    """The word about a job whose `deadline_at` has come."""
+    if row.deadline_at is None:
+        return None
+    return JobDeadlinePassed(
+        id=f"{row.job_id}:deadline_passed",
+        source=SOURCE,
+        time=now,
+        subject=str(row.job_id),
+        traceparent=row.traceparent,
+        tracestate=row.tracestate,
+        data=JobDeadlinePassedData(job_id=row.job_id, deadline=row.deadline_at),
+    )
+
+
+def lost_event(row: JobRow, last_seen_at: datetime, now: datetime, *, unlisted: bool = False) -> Event[Any]:
+    """The current attempt is lost with its agent; `unlisted`: its agent lives and no longer lists it."""
+    return AttemptLost(
+        id=f"{row.job_id}:{row.attempt}:lost",
+        source=SOURCE,
+        time=now,
+        subject=str(row.job_id),
+        traceparent=row.traceparent,
+        tracestate=row.tracestate,
+        data=AttemptLostData(
+            job_id=row.job_id,
+            attempt=row.attempt,
+            job_type=row.job_type,
+            agent_id=row.owner or _NOBODY,
+            last_seen_at=last_seen_at,
+            unlisted=unlisted,
+        ),
+    )
+
+
+def _overdue(row: JobRow, now: datetime) -> Event[Any]:
+    return AttemptStartTimedOut(
+        id=f"{row.job_id}:{row.attempt}:overdue",
+        source=SOURCE,
+        time=now,
+        subject=str(row.job_id),
+        traceparent=row.traceparent,
+        tracestate=row.tracestate,
+        data=AttemptStartTimedOutData(
+            job_id=row.job_id,
+            attempt=row.attempt,
+            job_type=row.job_type,
+            agent_id=row.owner or _NOBODY,
+            dispatched_at=row.dispatched_at,
+        ),
+    )
+
+
+def _timed_out(row: JobRow, now: datetime) -> Event[Any]:
+    return AttemptTimedOut(
+        id=f"{row.job_id}:{row.attempt}:timed_out",
+        source=SOURCE,
+        time=now,
+        subject=str(row.job_id),
+        traceparent=row.traceparent,
+        tracestate=row.tracestate,
+        data=AttemptTimedOutData(
+            job_id=row.job_id,
+            attempt=row.attempt,
+            job_type=row.job_type,
+            agent_id=row.owner or _NOBODY,
+            timeout_seconds=row.policy.timeout.total_seconds(),
+        ),
+    )

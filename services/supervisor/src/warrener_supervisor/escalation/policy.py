@@ -1,0 +1,172 @@
+"""DOC"""
+
+from datetime import UTC, time, timedelta, tzinfo
+from typing import Annotated, Literal, Self
+from zoneinfo import ZoneInfo
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from warrener_contracts.durations import Duration
+from warrener_contracts.events import JsonObject
+from warrener_contracts.events.fields import DeclaredJobType, QueueName
+from warrener_contracts.json_safety import is_array, is_object
+
+LOG = "log"
+"""The sink that is always there."""
+DEAD = "job.dead"
+"""The kind of a case whose entries are dead jobs."""
+
+Weekday = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
+WEEK: tuple[Weekday, ...] = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+
+
+def _zone(name: object) -> object:
+    if name == "UTC":
+        return UTC  # without the files of time zones, which a small image may not have
+    try:
+        return ZoneInfo(name) if isinstance(name, str) else name
+    except (KeyError, ValueError, OSError) as error:
+        raise ValueError(f"expected a time zone such as Europe/Berlin, got {name!r}") from error
+
+
+def _several(value: object) -> object:
+    """One stands for a list of one."""
+    return value if is_array(value) else (value,)
+
+
+Zone = Annotated[tzinfo, BeforeValidator(_zone)]
+
+
+class FileModel(BaseModel):
+    """Anything in the file."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", populate_by_name=True, arbitrary_types_allowed=True
+    )
+
+
+class SinkConfig(FileModel):
+    """Where alerts go: one of apprise, webhook and log. `env:NAME` stands for the value of that variable."""
+
+    apprise: str | None = None
+    webhook: str | None = None
+    secret: str | None = None
+    log: Literal["warning", "error"] | None = None
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Self:
+        kinds = [name for name in ("apprise", "webhook", "log") if getattr(self, name) is not None]
+        if len(kinds) != 1:
+            raise ValueError(f"expected one of apprise, webhook and log, got {' and '.join(kinds) or 'none'}")
+        if (self.webhook is None) != (self.secret is None):
+            raise ValueError(
+                "expected webhook and secret together: what is not signed could come from anyone"
+            )
+        return self
+
+
+class QuietPeriod(FileModel):
+    """From one time of day to another, possibly past midnight, on the days on which it begins."""
+
+    begin: time = Field(alias="from")
+    end: time = Field(alias="to")
+    days: tuple[Weekday, ...] = WEEK
+    zone: Zone = UTC
+
+
+class DigestPlan(FileModel):
+    """When a digest is sent, and where to."""
+
+    at: time = time(8)
+    days: Annotated[tuple[Weekday, ...], Field(min_length=1)] = WEEK
+    zone: Zone = UTC
+    to: Annotated[tuple[str, ...], Field(min_length=1)] = (LOG,)
+
+
+class EscalationStep(FileModel):
+    """One step of a ladder; `after` is counted from the step before it, of the first from the first time."""
+
+    after: Duration = timedelta(0)
+
+
+class RetryStep(EscalationStep):
+    """Ask for the dead jobs once more."""
+
+    do: Literal["retry"]
+
+
+class ParkStep(EscalationStep):
+    """Leave them where they are, and wait for the next step."""
+
+    do: Literal["park"]
+
+
+class AlertStep(EscalationStep):
+    """Tell somebody: one alert, however many jobs died."""
+
+    do: Literal["alert"]
+    to: Annotated[tuple[str, ...], Field(min_length=1)] = (LOG,)
+    title: str | None = None
+    text: str | None = None
+    urgent: bool = False  # quiet hours do not hold it back
+
+
+class DigestStep(EscalationStep):
+    """Put it down for the next report."""
+
+    do: Literal["digest"]
+    into: str = "daily"
+
+
+class CompensateStep(EscalationStep):
+    """Ask for a job of another type for each dead one."""
+
+    do: Literal["compensate"]
+    job_type: DeclaredJobType
+    arguments: JsonObject | None = None
+    queue: QueueName | None = None
+
+
+class CloseStep(EscalationStep):
+    """The case is over."""
+
+    do: Literal["close"]
+
+
+AnyStep = Annotated[
+    RetryStep | ParkStep | AlertStep | DigestStep | CompensateStep | CloseStep, Field(discriminator="do")
+]
+PER_JOB = (RetryStep, CompensateStep)
+"""The steps that do something for each time that a case was raised."""
+
+
+class Ladder(FileModel):
+    """What follows the troubles that it matches: kinds, job types and errors, each a pattern in which `*`
+    stands for any run of characters."""
+
+    name: str
+    kinds: Annotated[tuple[str, ...], BeforeValidator(_several)] = ("*",)
+    job_types: Annotated[tuple[str, ...], BeforeValidator(_several)] = ("*",)
+    errors: Annotated[tuple[str, ...], BeforeValidator(_several)] = ("*",)
+    quiet: str | None = None
+    steps: Annotated[tuple[AnyStep, ...], Field(min_length=1)]
+
+
+def _periods(value: object) -> object:
+    return {name: _several(periods) for name, periods in value.items()} if is_object(value) else value
+
+
+class Escalation(FileModel):
+    """A whole file."""
+
+    sinks: dict[str, SinkConfig] = Field(default_factory=dict, alias="sink")
+    quiet: Annotated[dict[str, tuple[QuietPeriod, ...]], BeforeValidator(_periods)] = Field(
+        default_factory=dict
+    )
+    digests: dict[str, DigestPlan] = Field(default_factory=dict, alias="digest")
+    ladders: tuple[Ladder, ...] = Field(default=(), alias="ladder")
+
+
+DEFAULT_LADDER = Ladder(name="default", steps=(AlertStep(do="alert"),))
+"""What follows whatever no ladder matches, and everything where there is no file: one line in the log."""
+DEFAULT_DIGEST = DigestPlan()

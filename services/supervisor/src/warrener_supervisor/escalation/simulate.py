@@ -1,0 +1,198 @@
+"""DOC"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from heapq import heappop, heappush
+from typing import Any
+from uuid import NAMESPACE_OID, uuid5
+
+from warrener_contracts.codec import DecodedEvent, decode
+from warrener_contracts.events import ErrorInfo, ErrorKind, JobRequested, JsonObject
+from warrener_contracts.messages import Message
+from warrener_contracts.policy import Guarantee, JobPolicy
+from warrener_contracts.states import JobState
+from warrener_runtime.clock import SystemEntropy
+from warrener_runtime.virtual_clock import VirtualClock
+from warrener_store.escalations import CaseChange, CaseRow
+from warrener_store.memory import MemoryStore
+from warrener_store.rows import JobRow
+from warrener_supervisor.escalation.alert_sinks import AlertSink, SinkRegistry
+from warrener_supervisor.escalation.alerts import KIND as DIGEST
+from warrener_supervisor.escalation.alerts import AlertMessage
+from warrener_supervisor.escalation.decisions import WaitUntil, decide, ladder_of
+from warrener_supervisor.escalation.incident_reporter import IncidentReporter
+from warrener_supervisor.escalation.policy import DEAD, Escalation, SinkConfig
+from warrener_supervisor.escalation.runner import EscalationRunner
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """The trouble that is played."""
+
+    at: datetime
+    kind: str = DEAD
+    job_type: str = "example.job"
+    error: str = "builtins.RuntimeError"
+    arguments: JsonObject = field(default_factory=dict[str, Any])
+    times: int = 1
+    every: timedelta = timedelta(0)
+    acknowledged_after: timedelta | None = None
+    lasts: timedelta = timedelta(days=14)
+
+
+@dataclass(frozen=True, slots=True)
+class TimelineEntry:
+    """One line of what comes of it."""
+
+    at: datetime
+    what: str
+    about: str
+    detail: Any = None
+
+
+class _RecordingSink:
+    """A sink that only notes what it is told."""
+
+    def __init__(self, name: str, timeline: list[TimelineEntry]) -> None:
+        self._name = name
+        self._timeline = timeline
+
+    async def send(self, alert: AlertMessage, now: datetime) -> None:
+        about = f"to {self._name}: {alert.title}"
+        self._timeline.append(
+            TimelineEntry(now, "digest" if "digest" in alert.facts else "alert", about, alert.text)
+        )
+
+
+class EscalationSimulation:
+    """Plays one scene."""
+
+    def __init__(self, file: Escalation, scenario: Scenario) -> None:
+        self._file = file
+        self._scenario = scenario
+        self._timeline: list[TimelineEntry] = []
+        self._clock = VirtualClock(scenario.at)
+        self._store = MemoryStore()
+        self._cases = self._store.escalations
+        self._incidents = IncidentReporter(self._cases, self._clock)
+        self._runner = EscalationRunner(
+            self._store,
+            self._publish,
+            lambda: file,
+            sinks=SinkRegistry(self._sink),
+            clock=self._clock,
+            entropy=SystemEntropy(),
+        )
+
+    async def play(self) -> Sequence[TimelineEntry]:
+        """Everything that happens, in its order."""
+        script = list(self._script())
+        end = self._scenario.at + self._scenario.lasts
+        while (moment := await self._next(script)) is not None and moment <= end:
+            await self._clock.advance((moment - self._clock.now()).total_seconds())
+            while script and script[0][0] <= moment:
+                await self._act(heappop(script)[2])
+            before = {row.fingerprint: row for row in await self._cases.cases(closed=True)}
+            await self._runner.run_once()
+            for row in await self._cases.cases(closed=True):
+                self._note(before.get(row.fingerprint), row)
+        self._timeline.append(TimelineEntry(self._clock.now(), "end", await self._end()))
+        return self._timeline
+
+    def _script(self) -> Iterator[tuple[datetime, int, int | None]]:
+        """What befalls us: times that it is raised, by number, and None for the acknowledgement."""
+        scenario, script = self._scenario, list[tuple[datetime, int, int | None]]()
+        for number in range(scenario.times):
+            heappush(script, (scenario.at + number * scenario.every, number, number))
+        if scenario.acknowledged_after is not None:
+            heappush(script, (scenario.at + scenario.acknowledged_after, scenario.times, None))
+        return iter(script)
+
+    async def _next(self, script: Sequence[tuple[datetime, int, int | None]]) -> datetime | None:
+        now = self._clock.now()
+        wakes = [max(row.wake_at, now) for row in await self._cases.cases() if row.wake_at is not None]
+        return min([*wakes, *(moment for moment, _, _ in script[:1])], default=None)
+
+    async def _act(self, number: int | None) -> None:
+        now = self._clock.now()
+        if number is None:
+            names = [row.fingerprint for row in await self._cases.cases() if row.kind != DIGEST]
+            await self._cases.change_cases(
+                [CaseChange(fingerprint=name, at=now, acknowledged_by="you") for name in names]
+            )
+            self._timeline.append(TimelineEntry(now, "acknowledged", "by you"))
+            return
+        about = self._scenario.job_type if self._scenario.kind == DEAD else "the subject"
+        self._timeline.append(TimelineEntry(now, "raised", f"{self._scenario.kind} {about}"))
+        if self._scenario.kind == DEAD:
+            job = _dead_job(self._scenario, number, now)
+            await self._store.insert_jobs([job])
+            await self._incidents.raise_dead_jobs([job])
+        else:
+            await self._incidents.raise_case(self._scenario.kind, about, f"{self._scenario.kind}:{about}", {})
+
+    def _note(self, before: CaseRow | None, after: CaseRow) -> None:
+        now = self._clock.now()
+        if after.kind == DIGEST:
+            return
+        if after.closed_at is not None:
+            if before is None or before.closed_at is None:
+                self._timeline.append(TimelineEntry(now, "closed", after.closed_why or ""))
+            return
+        ladder = ladder_of(after, self._file)
+        wait = decide(after, ladder, self._file.quiet.get(ladder.quiet or "", ()), now)
+        if isinstance(wait, WaitUntil) and wait.why == "quiet hours" and wait.until is not None:
+            self._timeline.append(
+                TimelineEntry(now, "held back", f"by quiet hours until {wait.until.isoformat()}")
+            )
+
+    async def _end(self) -> str:
+        states = [row for row in await self._cases.cases() if row.kind != DIGEST]
+        return "the case stays open until somebody closes it" if states else "the case is closed"
+
+    async def _publish(self, messages: Sequence[Message]) -> None:
+        for message in messages:
+            for found in decode(message.body, message.content_type):
+                if isinstance(found, DecodedEvent) and isinstance(found.event, JobRequested):
+                    what = found.event.source.rpartition("/")[2]
+                    about = f"asks for {found.event.data.job_type}"
+                    self._timeline.append(
+                        TimelineEntry(self._clock.now(), what, about, found.event.data.arguments)
+                    )
+
+    def _sink(self, name: str, declared: SinkConfig) -> AlertSink:
+        del declared
+        return _RecordingSink(name, self._timeline)
+
+
+def merge_repeats(timeline: Sequence[TimelineEntry]) -> list[tuple[TimelineEntry, int]]:
+    """The same thing several times in a row as one line, with how often."""
+    lines: list[tuple[TimelineEntry, int]] = []
+    for each in timeline:
+        last = lines[-1] if lines else None
+        if last and (last[0].what, last[0].about, last[0].detail) == (each.what, each.about, each.detail):
+            lines[-1] = (last[0], last[1] + 1)
+        else:
+            lines.append((each, 1))
+    return lines
+
+
+def _dead_job(scenario: Scenario, number: int, now: datetime) -> JobRow:
+    return JobRow(
+        job_id=uuid5(NAMESPACE_OID, f"rehearsal {number}"),
+        job_type=scenario.job_type,
+        queue="default",
+        arguments=scenario.arguments,
+        guarantee=Guarantee.IDEMPOTENT,
+        policy=JobPolicy(),
+        source="rehearsal",
+        requested_at=scenario.at,
+        accepted_at=scenario.at,
+        state=JobState.DEAD,
+        attempt=5,
+        failures=5,
+        finished_at=now,
+        error=ErrorInfo(kind=ErrorKind.ERROR, type=scenario.error, message="as it might be said"),
+        updated_at=now,
+    )

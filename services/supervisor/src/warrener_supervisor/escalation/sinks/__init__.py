@@ -1,1 +1,0 @@
-"""Where alerts go: everything that Apprise speaks, a signed webhook, the log."""

@@ -1,0 +1,157 @@
+"""DOC"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from typing import Any, cast
+
+from pydantic_core import to_jsonable_python
+
+from warrener_contracts.events import JsonObject
+from warrener_contracts.json_safety import is_array, is_object
+from warrener_store.escalations import CaseRow
+from warrener_store.rows import JobRow
+
+_PLACE = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
+
+
+_NAME = re.compile(r"[A-Za-z_]\w*(\.\w+)*", re.ASCII)
+
+
+_NOTHING = object()
+
+
+_SHORT = 1_000  # characters of a message that an alert may show; the whole stands with the job
+
+
+class NothingThere(LookupError):
+    """A template names what the facts do not have."""
+
+
+def mistakes_in(template: Any) -> Iterator[str]:
+    """What is wrong with the places of a text, or of the texts in a JSON value."""
+    if isinstance(template, str):
+        for found in _PLACE.finditer(template):
+            if found[0] not in ("{{", "}}") and not (found[1] and _NAME.fullmatch(found[1])):
+                yield (
+                    "expected places such as {job_type} or {error.message} (a brace is written twice), "
+                    f"got {found[0]!r} in {template[:60]!r}"
+                )
+    for part in _parts(template):
+        yield from mistakes_in(part)
+
+
+def filled_text(template: str, facts: Mapping[str, Any]) -> str:
+    """For people: what is not there is shown as its name with a question mark."""
+
+    def fill(found: re.Match[str]) -> str:
+        if found[0] in ("{{", "}}"):
+            return found[0][0]
+        value = _look_up(found[1], facts)
+        return f"{{{found[1]}?}}" if value is _NOTHING else _as_text(value)
+
+    return _PLACE.sub(fill, template)
+
+
+def filled(template: Any, facts: Mapping[str, Any]) -> Any:
+    """For machines: a text that is one place alone becomes its value. Raises NothingThere."""
+    if isinstance(template, str):
+        return _filled_one(template, facts)
+    if isinstance(template, Mapping):
+        named = cast("Mapping[str, Any]", template)
+        return {key: filled(value, facts) for key, value in named.items()}
+    if is_array(template):
+        return [filled(value, facts) for value in template]
+    return template
+
+
+def _filled_one(template: str, facts: Mapping[str, Any]) -> Any:
+    alone = _PLACE.fullmatch(template)
+    if alone and alone[1]:
+        return _needed(alone[1], facts)
+    return _PLACE.sub(
+        lambda found: found[0][0] if found[0] in ("{{", "}}") else _as_text(_needed(found[1], facts)),
+        template,
+    )
+
+
+def _needed(name: str, facts: Mapping[str, Any]) -> Any:
+    value = _look_up(name, facts)
+    if value is _NOTHING:
+        raise NothingThere(f"expected {{{name}}} in the dead job, got nothing by that name")
+    return value
+
+
+def _look_up(name: str, facts: Mapping[str, Any]) -> Any:
+    value: Any = facts
+    for part in name.split("."):
+        if not isinstance(value, Mapping) or part not in value:
+            return _NOTHING
+        value = cast("Mapping[str, Any]", value)[part]
+    return value
+
+
+def _as_text(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _parts(template: Any) -> list[Any]:
+    if isinstance(template, Mapping):
+        return list(cast("Mapping[str, Any]", template).values())
+    return list(template) if is_array(template) else []
+
+
+def sample_of(row: JobRow) -> JsonObject:
+    """What a case keeps of a dead job. Not its arguments: they may hold what no chat should show."""
+    error = row.error
+    return {
+        "job_id": str(row.job_id),
+        "attempts": row.attempt,
+        "queue": row.queue,
+        "error": {
+            "kind": error.kind.value if error else "",
+            "type": error.type if error else "",
+            "message": error.message[:_SHORT] if error else "",
+            "bases": list(error.bases) if error else [],
+        },
+    }
+
+
+def error_of(case: CaseRow) -> JsonObject:
+    """What it died of the last time; empty where nothing died."""
+    error: object = case.sample.get("error")
+    return error if is_object(error) else {}
+
+
+def facts_of_case(case: CaseRow) -> JsonObject:
+    """What an alert may say of a case: its own words, and those of the last time that it was raised."""
+    lasted = case.last_seen_at - case.first_seen_at
+    return {
+        **case.sample,
+        "fingerprint": case.fingerprint,
+        "kind": case.kind,
+        "subject": case.subject,
+        "job_type": case.job_type or "",
+        "times": case.times,
+        "first_seen": case.first_seen_at.isoformat(timespec="seconds"),
+        "last_seen": case.last_seen_at.isoformat(timespec="seconds"),
+        "lasted": str(timedelta(seconds=round(lasted.total_seconds()))),
+    }
+
+
+def facts_of_job(row: JobRow, case: CaseRow) -> JsonObject:
+    """What a compensation may take over from the dead job."""
+    own: dict[str, Any] = {
+        **sample_of(row),
+        "job_type": row.job_type,
+        "arguments": row.arguments,
+        "source": row.source,
+        "idempotency_key": row.idempotency_key,
+        "requested_at": row.requested_at.isoformat(),
+        "fingerprint": case.fingerprint,
+    }
+    facts: JsonObject = to_jsonable_python(own, fallback=dict)
+    return facts

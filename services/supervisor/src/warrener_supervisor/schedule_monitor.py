@@ -1,0 +1,309 @@
+"""DOC"""
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import NamedTuple
+from uuid import NAMESPACE_OID, uuid5
+
+from warrener_contracts.events import ScheduleCommandData, SchedulePauseRequested
+from warrener_contracts.messages import Message, build_message
+from warrener_contracts.topology import REQUESTS_QUEUE
+from warrener_runtime.bus.port import Bus, BusUnreachable, QueueStats
+from warrener_runtime.clock import Clock
+from warrener_runtime.logs import get_logger
+from warrener_store import Store
+from warrener_store.breaker_gate import OpenBreakers
+from warrener_store.escalations import CaseChange, CaseRow
+from warrener_store.schedules.overdue import is_over
+from warrener_store.schedules.rows import ScheduleRow
+from warrener_store.schedules.watches import Watches
+from warrener_supervisor import SOURCE, effects
+from warrener_supervisor.decisions import schedule_health
+from warrener_supervisor.decisions.context import Timings
+from warrener_supervisor.decisions.schedule_health import (
+    FAILING,
+    MANY,
+    OVERDUE,
+    STOPPED,
+    UNSUCCESSFUL,
+    RunHistory,
+    ScheduleIssue,
+    explain_missing_tick,
+    failing_issue,
+    fingerprint_of,
+    history_of,
+    merge_if_many,
+    overdue_issues,
+    scheduler_stopped_issue,
+    unsuccessful_issue,
+    with_cause,
+)
+from warrener_supervisor.escalation.incident_reporter import IncidentReporter
+
+_log = get_logger("schedules")
+
+
+_BATCH_SIZE = 500
+
+
+_AGAIN = timedelta(seconds=4.5)
+"""A watched schedule is looked at by one of all supervisors at about every look."""
+
+
+_SWEEP = timedelta(minutes=5)
+"""Between looks for cases that a supervisor has left open that is no more."""
+
+
+_PATIENCE = timedelta(seconds=10)
+"""So long a supervisor must have seen it: one that is started together with the schedulers, after a night in
+which nobody ran, gives them time to begin."""
+
+
+_PUT_OFF = timedelta(seconds=61)
+"""A scheduler that cannot decide a schedule looks at it again after a minute."""
+
+
+_MAX_OVERDUE = 1000
+
+
+_OPEN = 1000  # cases that are read at once
+
+
+_EXPLAINED = 50  # new cases of one look whose cause is asked for
+
+
+_NEWEST_TICKS = 20
+
+
+_WHY = {
+    STOPPED: "a scheduler is there again",
+    OVERDUE: "it ticks again",
+    UNSUCCESSFUL: "a job has succeeded, or none is expected any more",
+    FAILING: "it is resumed, or no more",
+}
+
+
+class ScheduleMonitor:
+    """The verb of the dead-man alarm. Any number of supervisors may run it; what two see is one case."""
+
+    def __init__(
+        self, bus: Bus, store: Store, clock: Clock, *, timings: Timings, incidents: IncidentReporter
+    ) -> None:
+        self._bus, self._store, self._clock = bus, store, clock
+        self._timings = timings
+        self._cases = ScheduleIncidents(store, incidents, timings)
+        self._overdue = OverdueDetector(store)
+        self._none_since: datetime | None = None  # no scheduler consumes
+        self._requests: QueueStats | None = None  # as of the last look
+        self._open: set[str] = set()  # what was wrong with all, or did not tick
+        self._swept_at: datetime | None = None
+
+    async def run_once(self) -> None:
+        """One look at all of them."""
+        now = self._clock.now()
+        if self._swept_at is None or now - self._swept_at >= _SWEEP:
+            self._open |= await self._cases.open_for_all()
+            await self._cases.close_orphans(now)
+            self._swept_at = now
+        await self._judge_ticking(now)
+        while await self._judge_success(now):
+            pass  # there are more
+
+    async def _judge_ticking(self, now: datetime) -> None:
+        try:
+            since = await self._without_scheduler(now)
+            unknown = set[str]()
+        except BusUnreachable:
+            since, unknown = None, {STOPPED}  # what was known of the schedulers stays
+        late = await self._overdue.find_overdue(now, explained=since is not None)
+        issues = [with_cause(issue, explain_missing_tick(self._requests)) for issue in late.issues]
+        found = issues if since is None else [scheduler_stopped_issue(since)]
+        await self._cases.raise_new(found, now)
+        wrong = {issue.fingerprint for issue in found} | late.fingerprints
+        await self._cases.close(self._open - wrong - unknown, now)
+        self._open = (self._open & (wrong | unknown)) | {issue.fingerprint for issue in found}
+
+    async def _without_scheduler(self, now: datetime) -> datetime | None:
+        """Since when none consumes requests, where that is long enough and there are schedules."""
+        self._requests = None
+        backlog = self._requests = await self._bus.backlog(REQUESTS_QUEUE.name)
+        if backlog.consumers or not await self._is_needed():
+            self._none_since = None
+            return None
+        self._none_since = self._none_since or now
+        return self._none_since if now - self._none_since >= self._timings.no_consumer_timeout else None
+
+    async def _is_needed(self) -> bool:
+        """Whether there is a schedule that may tick; one that waits for events has no time."""
+        if await self._store.next_schedule_wake() is not None:
+            return True
+        return bool(await self._store.triggers.waiting_schedules())
+
+    async def _judge_success(self, now: datetime) -> bool:
+        """Whether there may be more."""
+        watched = await self._store.claim_watches(now, now + _AGAIN, _BATCH_SIZE)
+        if not watched:
+            return False
+        histories = [history_of(each, now) for each in watched]
+        await self._store.note_successes([each.row for each in histories])
+        found = await self._unsuccessful(histories, now)
+        to_pause = [issue for each in histories if (issue := failing_issue(each))]
+        await self._cases.raise_new([*found, *to_pause], now)
+        # Told first: who dies here leaves schedules that are not paused, and are looked at again.
+        await effects.publish(self._bus, [_pause_message(each, now) for each in to_pause], self._clock)
+        wrong = {issue.fingerprint for issue in (*found, *to_pause)}
+        await self._cases.close(_possible(histories) - wrong, now)
+        return len(watched) >= _BATCH_SIZE
+
+    async def _unsuccessful(self, histories: Sequence[RunHistory], now: datetime) -> list[ScheduleIssue]:
+        """Of a schedule that is over, and whose last job has succeeded, no more successes are expected."""
+        found = [(each, issue) for each in histories if (issue := unsuccessful_issue(each, now))]
+        done = {each.row.name for each, _ in found if each.succeeded_last}
+        rows = await self._store.schedules(done) if done else {}
+        over = {name for name, row in rows.items() if is_over(row, now)}
+        return [issue for each, issue in found if each.row.name not in over]
+
+
+def _possible(histories: Iterable[RunHistory]) -> set[str]:
+    """The cases that these schedules may have had. Those of a paused one stay until it is resumed."""
+    return {
+        fingerprint_of(kind, each.row.name)
+        for each in histories
+        if not each.paused
+        for kind in (UNSUCCESSFUL, FAILING)
+    }
+
+
+def _pause_message(issue: ScheduleIssue, now: datetime) -> Message:
+    """The same from each supervisor that sees it."""
+    event = SchedulePauseRequested(
+        id=str(uuid5(NAMESPACE_OID, f"{issue.kind}\n{issue.occurrence}")),
+        source=SOURCE,
+        time=now,
+        subject=issue.schedule,
+        data=ScheduleCommandData(name=issue.schedule, reason=issue.why),
+    )
+    return build_message(event)
+
+
+class OverdueReport(NamedTuple):
+    """What is to be told; and the cases of all that is overdue, told or not."""
+
+    issues: list[ScheduleIssue]
+    fingerprints: set[str]
+
+
+class OverdueDetector:
+    """Asks the store, and remembers since when it has seen what."""
+
+    def __init__(self, watches: Watches) -> None:
+        self._watches = watches
+        self._seen: dict[str, datetime] = {}  # by occurrence
+        self._were_many = False
+
+    async def find_overdue(self, now: datetime, *, explained: bool) -> OverdueReport:
+        """Those that have been overdue for long enough, or one in place of many.
+
+        What is `explained` by another trouble is not told. When that is over, or most of many have ticked,
+        the others are given as much time again: they are being caught up with.
+        """
+        rows = await self._watches.late_schedules(now, now + _PUT_OFF, _MAX_OVERDUE)
+        found = overdue_issues(rows, now)
+        many = len(found) > MANY
+        if explained or (self._were_many and not many):
+            self._seen = {}
+        self._were_many = many
+        self._seen = {each.occurrence: self._seen.get(each.occurrence, now) for each in found}
+        proven = [each for each in found if now - self._seen[each.occurrence] >= _PATIENCE]
+        issues = merge_if_many(proven)
+        return OverdueReport(issues, {each.fingerprint for each in (*found, *issues)})
+
+
+class ScheduleIncidents:
+    """Raises and closes. What another supervisor has raised is open already, and is not raised again."""
+
+    def __init__(self, store: Store, incidents: IncidentReporter, timings: Timings) -> None:
+        self._store, self._incidents, self._timings = store, incidents, timings
+        self._raised: dict[str, str] = {}  # the occurrence by fingerprint
+
+    async def raise_new(self, issues: Iterable[ScheduleIssue], now: datetime) -> None:
+        """Those that are new."""
+        fresh = [each for each in issues if self._raised.get(each.fingerprint) != each.occurrence]
+        if not fresh:
+            return
+        cases = await self._store.escalations.cases_by_fingerprint([each.fingerprint for each in fresh])
+        known = {name for name, case in cases.items() if case.closed_at is None}
+        named = await self._with_types([each for each in fresh if each.fingerprint not in known])
+        named = await self._with_causes(named, now)
+        await self._incidents.raise_cases([each.raised(now) for each in named])
+        for each in fresh:
+            self._raised[each.fingerprint] = each.occurrence
+        for each in named:
+            _log.error(each.text, action="schedules.trouble", kind=each.kind, schedule=each.schedule)
+
+    async def close(self, fingerprints: Collection[str], now: datetime) -> None:
+        """Those of these that are open."""
+        if not fingerprints:
+            return
+        cases = await self._store.escalations.cases_by_fingerprint(fingerprints)
+        over = [case for case in cases.values() if case.closed_at is None]
+        changes = [
+            CaseChange(fingerprint=case.fingerprint, at=now, closed_why=_WHY[case.kind]) for case in over
+        ]
+        if changes:
+            await self._store.escalations.change_cases(changes)
+        for case in over:
+            self._raised.pop(case.fingerprint, None)
+            _log.info("A trouble is over.", action="schedules.mended", kind=case.kind, of=case.subject)
+
+    async def open_for_all(self) -> set[str]:
+        """The open ones that every supervisor sees the truth of at every look."""
+        return {case.fingerprint for case in await self._open(STOPPED, OVERDUE)}
+
+    async def close_orphans(self, now: datetime) -> None:
+        """Those of schedules that are not watched any more, so that nobody looks at them."""
+        cases = await self._open(FAILING, UNSUCCESSFUL)
+        rows = await self._store.schedules({case.subject for case in cases}) if cases else {}
+        orphans = [case.fingerprint for case in cases if _is_over(case, rows.get(case.subject))]
+        await self.close(orphans, now)
+
+    async def _open(self, *kinds: str) -> list[CaseRow]:
+        return [case for case in await self._store.escalations.cases(limit=_OPEN) if case.kind in kinds]
+
+    async def _with_causes(self, issues: Sequence[ScheduleIssue], now: datetime) -> list[ScheduleIssue]:
+        """Why no job succeeds is asked when the case is raised, and only then."""
+        if not any(each.kind == UNSUCCESSFUL for each in issues):
+            return list(issues)
+        served = schedule_health.served_queues(await self._store.agents(), now, self._timings.lease)
+        holding = OpenBreakers(await self._store.breakers())
+        explained: list[ScheduleIssue] = []
+        for place, each in enumerate(issues):
+            if each.kind != UNSUCCESSFUL or place >= _EXPLAINED:
+                explained.append(each)
+                continue
+            ticks = await self._store.ticks_of(each.schedule, _NEWEST_TICKS)
+            tick = next((tick for tick in ticks if tick.job_id is not None), None)
+            jobs = await self._store.jobs_by_id([tick.job_id]) if tick and tick.job_id else {}
+            job = next(iter(jobs.values()), None)
+            explained.append(
+                with_cause(each, schedule_health.explain_missing_success(tick, job, served, holding, now))
+            )
+        return explained
+
+    async def _with_types(self, issues: Sequence[ScheduleIssue]) -> list[ScheduleIssue]:
+        """Ladders may be chosen by job type."""
+        names = {each.schedule for each in issues if each.schedule and each.job_type is None}
+        rows = await self._store.schedules(names) if names else {}
+        return [
+            replace(each, job_type=rows[each.schedule].asked.job_type) if each.schedule in rows else each
+            for each in issues
+        ]
+
+
+def _is_over(case: CaseRow, row: ScheduleRow | None) -> bool:
+    if row is None:
+        return True
+    if case.kind == FAILING:
+        return not row.paused and row.asked.choices.pause_after_failures is None
+    return row.asked.choices.expect_success_within is None

@@ -1,3 +1,0 @@
-"""Who the supervisor is on the wire."""
-
-SOURCE = "warrener/supervisor"
