@@ -133,7 +133,7 @@ async def test_a_compensation_waits_for_a_retry_that_still_runs() -> None:
     await rig.store.insert_jobs([again])
     row = await rig.after(70)
     assert (rig.requested_ids("undo"), row.step) == ([], 1)
-    assert row.trouble == "1 jobs are being retried: what comes of that is waited for"
+    assert row.trouble == "1 jobs are being retried: their ends are awaited"
 
 
 async def test_requesting_again_after_a_crash_requests_the_same_job(monkeypatch: pytest.MonkeyPatch) -> None:

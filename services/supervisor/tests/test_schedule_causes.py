@@ -85,7 +85,7 @@ def test_why_no_job_begins() -> None:
 def test_why_there_is_no_job() -> None:
     assert (
         explain_missing_success(None, None, (), NO_OPEN_BREAKERS, at(0))
-        == "none of its newest ticks has asked for a job"
+        == "none of its newest ticks has requested a job"
     )
     unconfirmed = explain_missing_success(replace(FIRED, fired_at=None), None, (), NO_OPEN_BREAKERS, at(0))
     assert unconfirmed == "the broker has not confirmed the request of its last tick"

@@ -1,4 +1,3 @@
-"""The supervisor: decides whether it went well. It judges outcomes, watches time and agents, retries and
-buries."""
+"""The supervisor: judges outcomes, watches time and agents, retries jobs and stores dead letters."""
 
 SOURCE = "warrener/supervisor"

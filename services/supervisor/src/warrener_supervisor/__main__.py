@@ -9,7 +9,7 @@ from warrener_supervisor.wiring import NAME, production
 
 
 def main() -> int:
-    """Serve until told to end; the exit code."""
+    """Serve until a signal ends the process; return the exit code."""
     return serve(NAME, SupervisorSettings, production, gc_thresholds=gc_tuning.RARE)
 
 

@@ -1,4 +1,4 @@
-"""Trees of follow-ups: cancelled as a whole, and kept from growing on."""
+"""Cancel a job with all its descendants, and keep the tree from growing."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
@@ -16,28 +16,27 @@ from warrener_supervisor import SOURCE, effects
 
 _log = get_logger("trees")
 
-
 _BATCH_SIZE = 500
-
-
 _WITH = "with the tree of "
 
 
 class TreeCanceller:
-    """Walks down from each job that is cancelled with its tree, level by level.
+    """Cancels the descendants of jobs, level by level.
 
-    A level is marked before its follow-ups are looked for, and a follow-up is inserted before its parent's
-    mark is looked at (`warrener_store.trees`). So when a walk has found nothing more, the tree is closed:
-    every job of it is marked, and every follow-up that is yet to come is cancelled as it comes. Safe to die
-    anywhere and to begin again.
+    A level is marked before its children are looked for, and a child is inserted before its parent's mark
+    is looked at (`warrener_store.trees`). So when a walk has found nothing more, the tree is closed: every
+    job of it is marked, and every later child is cancelled when it is inserted. A walk that dies anywhere
+    can be repeated.
     """
 
     def __init__(self, bus: Bus, store: StateStore, clock: Clock) -> None:
         self._bus, self._store, self._clock = bus, store, clock
 
     async def cancel(self, requests: Iterable[JobCancelRequested]) -> None:
-        """Mark these trees; each follow-up that is not over is told to the judge, as if somebody had asked to
-        cancel it. The roots are in the store, and judged by themselves."""
+        """Mark these trees and request the cancellation of each descendant that is not over.
+
+        The roots are in the store, and judged on their own.
+        """
         level = {event.data.job_id: _reason(event) for event in requests}
         seen = set(level)
         cancelled_count = 0
@@ -51,7 +50,6 @@ class TreeCanceller:
             _log.info("Trees were cancelled.", action="trees.felled", follow_ups=cancelled_count)
 
     async def _step(self, level: dict[UUID, str], seen: set[UUID]) -> dict[UUID, str]:
-        """Mark this level and cancel the one below it."""
         now = self._clock.now()
         await self._store.mark_cancelled(
             [
@@ -59,7 +57,7 @@ class TreeCanceller:
                 for job_id, reason in level.items()
             ]
         )
-        # Who asks may name any parent, so it need not be a tree at all: nothing is walked twice.
+        # A request may name any parent, so this need not be a tree: no job is visited twice.
         children = [child for child in await self._store.children_of(level) if child.job_id not in seen]
         below = {child.job_id: level[child.parent_id] for child in children}
         seen |= below.keys()
@@ -69,7 +67,7 @@ class TreeCanceller:
 
 
 def _reason(event: JobCancelRequested) -> str:
-    """What the follow-ups are told; of a follow-up that came too late, what it was told itself."""
+    """Return the reason for the descendants; that of a late child names its tree already."""
     reason = event.data.reason
     return reason if reason.startswith(_WITH) else f"{_WITH}{event.data.job_id}: {reason}"
 

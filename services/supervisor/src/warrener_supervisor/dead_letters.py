@@ -1,4 +1,8 @@
-"""DOC"""
+"""Store dead-lettered, parked and unroutable messages with their reason, so that none is dropped.
+
+Two kinds are not parked. A message whose status or delay queue was missing is published again. A dispatch
+that the broker gave up, because it was returned too often, is dispatched again or declared lost.
+"""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -39,19 +43,11 @@ from warrener_supervisor import SOURCE, effects
 
 _log = get_logger("bury")
 
-
 _BROKER_REASONS = {"delivery_limit": Reason.DELIVERY_LIMIT.value}
-"""The broker's reasons that have a name of ours; the others (expired, rejected, maxlen) are kept as they
-are."""
-
-
+"""The broker's reasons that have a name of ours; the others (expired, rejected, maxlen) keep theirs."""
 _GIVEN_UP = "warrener-given-up"
-"""The header of a dispatch that the broker has given up: how often."""
-
-
+"""Header of a dispatch that the broker has given up: how often."""
 _PAUSES = DELAY_LEVELS[1:4]
-"""Delays until a dispatch that was given up is in its queue again."""
-
 
 _LEVELS: Mapping[str, Queue] = {
     level.name: queue for level, queue in zip(DELAY_LEVELS, DELAY_QUEUES, strict=True)
@@ -59,15 +55,17 @@ _LEVELS: Mapping[str, Queue] = {
 
 
 class GivenUp(NamedTuple):
-    """A dispatch that the broker gave up. `times`: how often in a row, for returning too often; 0: for any
-    other reason."""
+    """A dispatch that the broker gave up.
+
+    `times`: how often in a row it was returned too often; 0 for any other reason.
+    """
 
     event: AttemptDispatched
     times: int
 
 
 class DeadLetterConsumer:
-    """The verb that empties the queues behind which there is nothing."""
+    """Empties the dead-letter and unroutable queues."""
 
     def __init__(self, bus: Bus, store: StateStore, clock: Clock, *, max_events: int = MAX_EVENTS) -> None:
         self._max_events = max_events
@@ -76,10 +74,10 @@ class DeadLetterConsumer:
         self._clock = clock
 
     async def handle(self, subscription: Subscription, deliveries: list[Delivery]) -> None:
-        """Keep one batch. A dispatch that the broker gave up is told to the judge, so that its job goes
-        on."""
-        # In this order: a batch is tried again until the store answers, and what is kept twice is kept once,
-        # but what is sent again each time would be as many messages.
+        """Store one batch, publish again the misrouted part of it, and judge the dispatches that the broker
+        gave up."""
+        # Publish last: a batch is repeated until the store answers, and storing twice stores once, but each
+        # repeated publication would add messages.
         needed = [(delivery, find_missing_queue(delivery)) for delivery in deliveries]
         if rest := [delivery for delivery, queue in needed if queue is None]:
             await self._park(rest)
@@ -90,19 +88,19 @@ class DeadLetterConsumer:
             await subscription.ack(misrouted)
 
     async def _republish(self, misrouted: Sequence[Delivery], queues: Mapping[str, Queue]) -> None:
-        """Declare first: what is published again finds its queue, and does not come back here."""
+        """Declare the queues first, so that the messages do not come back here."""
         await self._bus.declare(Topology((), tuple(queues.values())))
         await publish_all(self._bus, [rebuild_message(delivery) for delivery in misrouted], clock=self._clock)
         _log.warning(
-            "Messages came while their queues were gone: declared, and published again.",
+            "Messages without a queue were published again, after their queues were declared.",
             action="bury.sent_again",
             messages=len(misrouted),
             queues=sorted(queues),
         )
 
     async def _park(self, deliveries: list[Delivery]) -> None:
-        """Park what no service can use. A dispatch is not parked: the supervisor judges its attempt, and the
-        job's row has all that the message said."""
+        """Park messages that no service can use. A dispatch is judged instead: its job's row has all that it
+        said."""
         now = self._clock.now()
         found = [given_up_dispatches(delivery, self._max_events) for delivery in deliveries]
         parked = [
@@ -116,21 +114,21 @@ class DeadLetterConsumer:
             return
         await self._store.park(parked)
         _log.warning(
-            "Messages were buried; `warrener parked` shows them.",
+            "Messages were parked; `warrener parked` lists them.",
             action="bury.parked",
             messages=len(parked),
             reasons=sorted({message.reason for message in parked}),
         )
 
     async def _judge(self, given_up: Sequence[GivenUp], now: datetime) -> None:
-        """Dispatch again what still waits for an agent."""
+        """Dispatch again the attempts that still wait for an agent."""
         rows = await self._store.jobs_by_id({one.event.data.job_id for one in given_up})
         judged = [judge_given_up(one, rows.get(one.event.data.job_id), now) for one in given_up]
         messages = [message for message in judged if message is not None]
         refused = await effects.publish(self._bus, messages, self._clock)
         await effects.keep_unpublished(self._store, refused, self._clock)
         _log.warning(
-            "The broker gave up dispatches; those whose jobs wait are dispatched again, or lost.",
+            "The broker gave up dispatches; those of waiting jobs were dispatched again, or declared lost.",
             action="bury.dispatches",
             attempts=len(given_up),
             needed=len(messages),
@@ -138,7 +136,8 @@ class DeadLetterConsumer:
 
 
 def find_missing_queue(delivery: Delivery) -> Queue | None:
-    """The queue of ours that it was published for and did not find; None for all else."""
+    """Return the queue of ours that the message was published for and did not find; None for any other
+    message."""
     if "x-death" in delivery.headers:
         return None
     if delivery.exchange == STATUS:  # its queue takes every key
@@ -149,7 +148,7 @@ def find_missing_queue(delivery: Delivery) -> Queue | None:
 
 
 def rebuild_message(delivery: Delivery) -> Message:
-    """The same message, as it was published; whoever reads it may have read it before."""
+    """Return the message as it was published; its consumer recognises a repeat."""
     return Message(
         exchange=delivery.exchange,
         routing_key=delivery.routing_key,
@@ -162,8 +161,8 @@ def rebuild_message(delivery: Delivery) -> Message:
 
 
 def given_up_dispatches(delivery: Delivery, max_events: int) -> list[GivenUp] | None:
-    """The dispatches in a message that the broker gave up; None for a message that is anything else, or has
-    anything else in it."""
+    """Return the dispatches in a message that the broker gave up; None if the message has anything else in
+    it."""
     death = _death(delivery)
     if death is None:
         return None
@@ -175,12 +174,12 @@ def given_up_dispatches(delivery: Delivery, max_events: int) -> list[GivenUp] | 
 
 
 def judge_given_up(given_up: GivenUp, row: JobRow | None, now: datetime) -> Message | None:
-    """What follows from a dispatch that the broker gave up; None if its job does not need it.
+    """Decide what follows from a dispatch that the broker gave up; None if its job does not need it.
 
     A count of returns is no evidence of a loss: a lost connection returns what its agent holds. An attempt
     that ends its agent is charged by its start on the next one. So the same attempt is dispatched again,
-    uncharged and alone, later each time. Only one that was returned so often without ever starting counts as
-    lost: it may end each agent that reads it.
+    uncharged and alone, later each time. Only an attempt that was returned this often without ever
+    starting counts as lost: it may end each agent that reads it.
     """
     event, times = given_up
     if row is not None and (row.attempt != event.data.attempt or row.state not in DISPATCHED):
@@ -216,7 +215,7 @@ def _lost(event: AttemptDispatched, now: datetime) -> AttemptLost:
 
 
 def to_parked_message(delivery: Delivery, now: datetime) -> ParkedMessage:
-    """The row that keeps this message."""
+    """Make the row that stores this message."""
     queue, reason, story = _reason(delivery)
     body, detail = truncate_parked(delivery.body, story)
     named = delivery.message_id or str(uuid5(job_id_of(queue, "parked"), delivery.body.hex()))
@@ -243,7 +242,7 @@ def to_parked_message(delivery: Delivery, now: datetime) -> ParkedMessage:
 
 
 def _reason(delivery: Delivery) -> tuple[str, str, str]:
-    """Which queue it comes from, why it is here, and a sentence about that."""
+    """Return the queue that it comes from, the reason, and a sentence about that."""
     headers = delivery.headers
     if reason := headers.get("warrener-reason"):
         return (
@@ -252,9 +251,9 @@ def _reason(delivery: Delivery) -> tuple[str, str, str]:
             str(headers.get("warrener-detail", "")),
         )
     if death := _death(delivery):
-        word = str(death.get("reason", "unknown"))
+        cause = str(death.get("reason", "unknown"))
         queue = str(death.get("queue", "unknown"))
-        return queue, _BROKER_REASONS.get(word, word), f"the broker gave it up ({word}) in queue {queue}"
+        return queue, _BROKER_REASONS.get(cause, cause), f"the broker gave it up ({cause}) in queue {queue}"
     where = f"{delivery.exchange}:{delivery.routing_key}"
     return (
         where,
@@ -264,7 +263,7 @@ def _reason(delivery: Delivery) -> tuple[str, str, str]:
 
 
 def _origin(delivery: Delivery) -> tuple[str | None, str | None, str | None]:
-    """Exchange, routing key and message id by which it first came, as far as that is known."""
+    """Return the exchange, routing key and message id of its first publication, as far as they are known."""
     headers = delivery.headers
     if "warrener-reason" in headers or ORIGINAL_EXCHANGE in headers:
         found = (headers.get(name) for name in (ORIGINAL_EXCHANGE, ORIGINAL_ROUTING_KEY, ORIGINAL_MESSAGE_ID))
@@ -283,14 +282,14 @@ def _origin(delivery: Delivery) -> tuple[str | None, str | None, str | None]:
 
 
 def _death(delivery: Delivery) -> Mapping[str, Any] | None:
-    """The last of the deaths that the broker has written on it, if it died in a work queue.
+    """Return the last death that the broker has written on it, if it died in a work queue.
 
-    A wait in the ladder ends in a death too (`expired`, in a rung); that alone is nothing to bury.
+    A wait in a delay queue ends in a death too (`expired`), which alone is no reason to store the message.
     """
     deaths = delivery.headers.get("x-death")
     if not isinstance(deaths, list) or not deaths:
         return None
-    last = cast("list[object]", deaths)[0]  # the newest stands first
+    last = cast("list[object]", deaths)[0]  # the newest is first
     if not isinstance(last, dict):
         return None
     death = cast("dict[str, Any]", last)

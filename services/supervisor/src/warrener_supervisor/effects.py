@@ -1,4 +1,4 @@
-"""DOC"""
+"""Carry out decisions: save rows and checkpoints, publish messages, record spans."""
 
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
@@ -28,10 +28,10 @@ _log = get_logger("act")
 
 
 async def publish(bus: Bus, messages: Iterable[Message], clock: Clock) -> list[tuple[UUID, int]]:
-    """Return once the broker has confirmed these, in as few messages as they fit; the attempts whose queue
-    did not take their dispatch (`keep_unpublished`). The queue of a dispatch is declared if it is missing.
+    """Publish in as few messages as possible and return once the broker has confirmed them.
 
-    Raises what `publish_or_defer` raises; nothing may be acknowledged then.
+    Declares missing queues of dispatches. Returns the attempts whose queue refused their dispatch
+    (`keep_unpublished`). Raises what `publish_or_defer` raises; then nothing may be acknowledged.
     """
     unique = batch_messages({message.message_id: message for message in messages}.values())
     if not unique:
@@ -43,7 +43,7 @@ async def publish(bus: Bus, messages: Iterable[Message], clock: Clock) -> list[t
         homeless = [message for message in unique if message.message_id in strays]
         queues = sorted({_queue_of(message) for message in homeless if message.exchange == DISPATCH})
         _log.warning(
-            "Queues of dispatched attempts are missing: declared.", action="act.declare", queues=queues
+            "Missing queues of dispatched attempts were declared.", action="act.declare", queues=queues
         )
         await bus.declare(Topology((), tuple(dispatch_queue(queue) for queue in queues)))
         again = await publish_or_defer(bus, homeless, clock=clock, may_defer=_may_leave)
@@ -55,18 +55,18 @@ async def publish(bus: Bus, messages: Iterable[Message], clock: Clock) -> list[t
 
 
 async def keep_unpublished(store: StateStore, refused: Sequence[tuple[UUID, int]], clock: Clock) -> None:
-    """Note which dispatches the broker has not taken: they are published later (`redispatch`)."""
+    """Mark dispatches that the broker refused, to be published later (`unpublished`)."""
     if refused:
         await store.mark_unpublished(refused, clock.now())
 
 
 async def publish_again(bus: Bus, store: StateStore, clock: Clock, rows: Sequence[JobRow]) -> tuple[int, int]:
-    """Publish the current attempts of these queued jobs, but for those that others have changed since; how
-    many those are, and how many of them their queue did not take.
+    """Publish the current attempts of queued jobs again, except jobs that others have changed since.
 
-    A repeat keeps its attempt number: agents and the ledger make it harmless. A save decides which of several
-    supervisors publishes it, and sets `dispatched_at` first; should this process die before it publishes, the
-    comparison with the queue finds the job (`redispatch`).
+    Returns how many were published, and how many of these their queue refused. A repeat keeps its attempt
+    number, so agents and the ledger make it harmless. A save decides which of several supervisors
+    publishes, and sets `dispatched_at` first; if this process dies before it publishes, the comparison
+    with the queue finds the job (`redispatch`).
     """
     now = clock.now()
     again = [evolve(row, version=row.version + 1, dispatched_at=now, updated_at=now) for row in rows]
@@ -87,9 +87,10 @@ async def publish_again(bus: Bus, store: StateStore, clock: Clock, rows: Sequenc
 
 
 async def save(store: StateStore, batches: Sequence[JobBatch]) -> tuple[set[UUID], set[UUID]]:
-    """Save what was judged; the jobs of which it was applied, and those whose change the store refuses.
+    """Save the transitions; return the jobs that were saved, and those that the store refuses.
 
-    A refused change is a bug or a poisonous value: the others of its batch must not suffer for it.
+    A refused save is a bug or a poisonous value. Saves are then repeated one by one, so that a single bad
+    row cannot fail the batch.
     """
     changes = [each for each in batches if each.saves]
     if not changes:
@@ -109,7 +110,7 @@ async def _save_one_by_one(store: StateStore, changes: Sequence[JobBatch]) -> tu
         except StoreRefused:
             refused.add(each.row.job_id)
             _log.exception(
-                "The store refuses what was judged: the events are parked.",
+                "The store refused a transition; its events are parked.",
                 action="act.refused",
                 job_id=str(each.row.job_id),
             )
@@ -121,7 +122,8 @@ def _saves(batch: JobBatch) -> list[Save]:
 
 
 def _may_leave(message: OutgoingMessage) -> bool:
-    """A dispatch is kept in the store; an event that a subscriber's queue refuses is his loss alone."""
+    """True for a dispatch, which the store keeps, and for an event, whose loss concerns one subscriber
+    alone."""
     return message.exchange in {DISPATCH, DELAY, EVENTS}
 
 
@@ -130,10 +132,10 @@ def _queue_of(dispatch: Message) -> str:
 
 
 async def save_checkpoints(store: StateStore, judged: Iterable[JobBatch]) -> None:
-    """Keep the checkpoints that the judge took for the word of a running attempt.
+    """Save the checkpoints of running attempts.
 
-    Called before what was judged is saved: should we die in between, the event is judged and kept again.
-    Afterwards the job may have gone on, and the fence would refuse it.
+    Call it before `save`: after a crash in between, the event is judged and its checkpoint saved again.
+    The other way round the job may have gone on, and the fence would refuse it.
     """
     rows = [
         _row(entry.event)
@@ -170,7 +172,7 @@ def judge_span(
     *,
     otherwise: TraceContext,
 ) -> TraceContext:
-    """A span under that of the event's attempt, or under `otherwise` where it has none; its context."""
+    """Record a decision as a span under the event's attempt, or under `otherwise`; return its context."""
     parent = TraceContext(event.traceparent, event.tracestate) if event.traceparent else otherwise
     if not telemetry.records(parent):
         return parent

@@ -1,4 +1,7 @@
-"""DOC"""
+"""Receive the heartbeats of all agents: store which agents live, and look up what is new in their lists.
+
+A heartbeat costs one row of its agent; its lines cost something only where they differ from the store.
+"""
 
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
@@ -29,27 +32,23 @@ from warrener_supervisor.notifications import cancel_message, parked_bytes, park
 
 _log = get_logger("presence")
 
-
 TICK = 0.5
-"""Seconds between looks at the process itself."""
-
-
+"""Seconds between samples of this process."""
 _SLOW = 1.0
-"""Seconds that noting one batch of heartbeats may take."""
-
-
+"""Seconds that storing one batch of heartbeats may take."""
 _FROZEN = 2.0
-"""Seconds between two looks after which the process counts as frozen: what it knows is old."""
+"""Seconds between two samples after which the process counts as frozen, so that its knowledge is old."""
 
 
 class HeartbeatCoverage:
-    """True evidence needs a whole lease of uninterrupted consumption.
+    """Decides if the silence of an agent proves anything: a whole lease of uninterrupted consumption is
+    needed.
 
     After a break of the connection agents may have had one too, and need time to come back. A process that
-    was frozen (SIGSTOP, a suspended host) has the heartbeats of that time still before it.
+    was frozen (SIGSTOP, a suspended host) has yet to receive the heartbeats of that time.
 
     `receives`: True while heartbeats arrive and are handled at once. `epoch`: another value means that the
-    queue was lost, with what was in it.
+    queue was lost with its messages.
     """
 
     def __init__(self, receives: Callable[[], bool], epoch: Callable[[], object], timings: Timings) -> None:
@@ -62,7 +61,7 @@ class HeartbeatCoverage:
         self._broke_off = False
 
     def sample(self, now: float) -> None:
-        """Note how the process fares at this monotonic moment; called every `TICK` seconds."""
+        """Sample the process at this monotonic moment; called every `TICK` seconds."""
         frozen = self._looked is not None and now - self._looked > _FROZEN
         self._looked = now
         epoch = self._epoch()
@@ -77,19 +76,19 @@ class HeartbeatCoverage:
             self._since = now
 
     def is_conclusive(self, now: float) -> bool:
-        """True if an agent that was silent for a lease would have been received, had it spoken."""
+        """True if a heartbeat of the last lease would have been received."""
         self.sample(now)
         patience = self._lease + self._reconnect if self._broke_off else self._lease
         return self._since is not None and now - self._since >= patience
 
 
 class HeartbeatConsumer:
-    """The verb that receives the heartbeats. All it does is repeated by the next one, should it fail.
+    """Stores heartbeats. If any step fails, the next heartbeat repeats it.
 
-    `conclusive`: True while what is received is certain to be new; only then a loss is taken back.
+    `conclusive`: True while what is received is certain to be new; only then is a loss revoked.
     """
 
-    def __init__(  # noqa: PLR0917 - the three of every verb, and what it knows of heartbeats
+    def __init__(  # noqa: PLR0917 - the three of every verb, and its sources of evidence
         self,
         bus: Bus,
         store: StateStore,
@@ -111,13 +110,13 @@ class HeartbeatConsumer:
 
     @property
     def keeps_up(self) -> bool:
-        """True if what is received is stored at once. While the store is slow or away, silence proves
+        """True if heartbeats are stored as they arrive. While the store is slow or away, silence proves
         nothing."""
         return self._busy_since is None or self._clock.monotonic() - self._busy_since < _SLOW
 
     async def handle(self, subscription: Subscription, deliveries: list[Delivery]) -> None:
         """Store the agents of one batch and look up what is new in their lists."""
-        if self._busy_since is None:  # else it is tried again
+        if self._busy_since is None:  # else this is a repeat
             self._busy_since = self._clock.monotonic()
         await self._note(subscription, deliveries)
         self._busy_since = None
@@ -156,8 +155,10 @@ class HeartbeatConsumer:
     async def _save(
         self, found: Iterable[tuple[JobRow, str, HeartbeatLine, Discrepancy]], now: datetime
     ) -> None:
-        """Signs of life of what nobody has announced, and losses that were none. Of two agents the first
-        counts; a save that comes too late is made up for by the next heartbeat."""
+        """Save signs of life of unannounced attempts, and revoke false losses.
+
+        Of two agents the first counts; the next heartbeat makes up for a save that comes too late.
+        """
         conclusive = self._conclusive()
         batches: dict[object, JobBatch] = {}
         for row, agent_id, line, each in found:
@@ -176,7 +177,7 @@ class HeartbeatConsumer:
 
 def _taken_back(spared: JobRow, line: HeartbeatLine, now: datetime) -> JobBatch:
     _log.warning(
-        "A lost attempt runs after all: its loss is not charged.",
+        "A lost attempt still runs; its loss was revoked.",
         action="presence.not_lost",
         job_id=str(line.job_id),
         attempt=line.attempt,
@@ -193,7 +194,7 @@ def _stops(row: JobRow, line: HeartbeatLine, each: Discrepancy, now: datetime) -
 
 
 def _read(deliveries: Iterable[Delivery], max_events: int) -> tuple[list[AgentHeartbeat], list[Message]]:
-    """The newest heartbeat of each agent, and what is to be parked."""
+    """Return the newest heartbeat of each agent, and the messages to park."""
     beats: dict[str, AgentHeartbeat] = {}
     parked: list[Message] = []
     for delivery in deliveries:
@@ -207,7 +208,7 @@ def _read(deliveries: Iterable[Delivery], max_events: int) -> tuple[list[AgentHe
                 parked.append(parked_event(found, HEARTBEATS, Reason.WRONG_QUEUE, detail))
     if parked:
         _log.error(
-            "Messages that are no heartbeats are parked.", action="presence.parked", messages=len(parked)
+            "Messages other than heartbeats were parked.", action="presence.parked", messages=len(parked)
         )
     return list(beats.values()), parked
 

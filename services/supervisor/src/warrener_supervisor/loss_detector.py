@@ -1,8 +1,7 @@
-"""losses: finds running attempts whose agent is silent or no longer lists them, and says so on the status
-exchange, where the judge receives it.
+"""Find running attempts whose agent is silent or no longer lists them, and report them to the judge.
 
-A silent agent is asked for a heartbeat before its lease is over. It counts as lost only if neither this
-supervisor nor the store (that is: any supervisor) has a sign of it since.
+A silent agent receives a request for a heartbeat before its lease is over. It counts as lost only if
+neither this supervisor nor the store (that is: any supervisor) has a sign of life since.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,9 +27,9 @@ _BATCH_SIZE = 500
 
 
 class LossDetector:
-    """The verb that declares attempts lost. What nobody judges is declared again when its claim is over."""
+    """Declares attempts lost. A loss that nobody judges is declared again when its claim is over."""
 
-    def __init__(  # noqa: PLR0917 - the four of every verb, and what heartbeats have told
+    def __init__(  # noqa: PLR0917 - the four of every verb, and its evidence from heartbeats
         self,
         bus: Bus,
         store: StateStore,
@@ -45,7 +44,7 @@ class LossDetector:
         self._requested_at: dict[str, float] = {}
 
     async def run_once(self) -> None:
-        """One look at all agents that run something."""
+        """Look at all agents that run something."""
         if not self._coverage.is_conclusive(self._clock.monotonic()):
             self._requested_at.clear()
             return
@@ -53,10 +52,10 @@ class LossDetector:
         await self._look_for_missing()
         await self._look_for_silent()
 
-    # -- agents that live and do not list what they should -----------------------------------------------
+    # -- agents that live and do not list an attempt ------------------------------------------------------
 
     async def _compare(self) -> None:
-        """Compare whole lists with the store, for what single differences do not show."""
+        """Compare whole lists with the store, for differences that single lines do not show."""
         now = self._clock.monotonic()
         due = self._tracker.due_for_comparison(now)
         running = await self._store.running_of(due)
@@ -121,7 +120,7 @@ class LossDetector:
             return
         self._requested_at |= dict.fromkeys(agents, now)
         _log.warning(
-            "Agents are silent; they are asked for a heartbeat before they count as lost.",
+            "Agents are silent: heartbeats were requested before they count as lost.",
             action="losses.asked",
             agents=sorted(agents),
         )
@@ -139,7 +138,7 @@ class LossDetector:
     # -- both --------------------------------------------------------------------------------------------
 
     async def _declare(self, last_seen: Mapping[UUID, datetime | None], *, unlisted: bool) -> None:
-        """Claim these and say that they are lost; each is claimed by one supervisor at a time."""
+        """Claim these attempts and report them lost; one supervisor at a time holds the claim."""
         job_ids = sorted(last_seen)
         for start in range(0, len(job_ids), _BATCH_SIZE):
             now = self._clock.now()
@@ -151,14 +150,14 @@ class LossDetector:
             )
 
     async def _publish(self, events: Iterable[Event[Any]]) -> None:
-        """Once, and not until it succeeds: what was true before an outage need not be true after it."""
+        """Publish once, without retries: after an outage the losses may no longer be true."""
         messages = [build_message(event) for event in events]
         if not messages:
             return
         results = await self._bus.publish(messages)
         unconfirmed = sum(result is not PublishResult.CONFIRMED for result in results)
         _log.warning(
-            "Attempts are declared lost.",
+            "Attempts were declared lost.",
             action="losses.declared",
             jobs=len(messages),
             unconfirmed=unconfirmed,

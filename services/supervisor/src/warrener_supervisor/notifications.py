@@ -1,4 +1,7 @@
-"""DOC"""
+"""Render a job's outgoing messages from its saved row, and messages to park.
+
+The same row gives the same messages under the same ids, so that publishing twice is a repeat.
+"""
 
 from collections.abc import Iterable, Set
 from datetime import datetime
@@ -41,8 +44,6 @@ from warrener_supervisor.decisions.context import Notification, Timings
 from warrener_supervisor.decisions.delays import is_stored_only
 
 _TYPE = type_of(JobFinished)
-
-
 _STATE = JobState.SUCCEEDED.value
 
 
@@ -56,10 +57,10 @@ def render_messages(
     timings: Timings,
     checkpoint: Checkpoint | None = None,
 ) -> list[Message]:
-    """Everything that `notifications` asks to be said of `row`, and `answers` to those who asked when it was
-    over.
+    """Render the messages that `notifications` name, and `job.finished` for each of the reply addresses in
+    `answers`.
 
-    What was to be said before the job went on in the same batch is left out.
+    Notifications are left out that the job has passed by in the same batch.
     """
     over = row.state.terminal
     messages: list[Message] = []
@@ -95,7 +96,7 @@ def _finished(row: JobRow, trace: TraceContext) -> Message:
 
 
 def finished_message(row: JobRow, trace: TraceContext) -> Message:
-    """`job.finished` of a job that is over in whatever way, as the event's model writes it."""
+    """Render `job.finished` of a job in any terminal state, as the event's model writes it."""
     event = JobFinished(
         id=f"{row.job_id}:finished",
         source=SOURCE,
@@ -109,7 +110,11 @@ def finished_message(row: JobRow, trace: TraceContext) -> Message:
 
 
 def success_message(row: JobRow | SucceededJob, trace: TraceContext) -> Message:
-    """The job of `row` has succeeded: to all who bind a queue to it."""
+    """Render `job.finished` of a succeeded job straight from its row.
+
+    Most messages of a supervisor are this one, and their rows were validated when they came in: so it is
+    written as it would be after validation, without validating. A test compares it with the event's model.
+    """
     job_id = str(row.job_id)
     headers = {} if trace == NO_CONTEXT else _headers(trace)
     event: dict[str, Any] = {
@@ -139,7 +144,7 @@ def _headers(trace: TraceContext) -> dict[str, str]:
 
 
 def _data(row: JobRow | SucceededJob, job_id: str) -> dict[str, Any]:
-    """The fields of a JobFinishedData in their order; what has no value is left out."""
+    """Return the fields of a JobFinishedData in their order, without those that have no value."""
     data: dict[str, Any] = {
         "job_id": job_id,
         "job_type": row.job_type,
@@ -172,7 +177,7 @@ def _dead(row: JobRow, now: datetime, trace: TraceContext) -> Event[Any]:
 
 def _retrying(row: JobRow, now: datetime, trace: TraceContext) -> list[Event[Any]]:
     if row.error is None or row.due_at is None:
-        return []  # given back unharmed: nothing went wrong
+        return []  # released: nothing went wrong
     return [
         JobRetrying(
             id=f"{row.job_id}:{row.attempt}:retrying",
@@ -193,8 +198,10 @@ def _retrying(row: JobRow, now: datetime, trace: TraceContext) -> list[Event[Any
 
 
 def dispatch_message(row: JobRow, now: datetime, checkpoint: Checkpoint | None = None) -> Message:
-    """The current attempt: by the ladder while it is to wait, else straight. Hangs under the row's trace, so
-    that all attempts of a job are siblings."""
+    """Render the dispatch of the current attempt, by a delay queue while it must wait.
+
+    It is a child of the row's trace, so that all attempts of a job are siblings.
+    """
     event = AttemptDispatched(
         id=f"{row.job_id}:{row.attempt}",
         source=SOURCE,
@@ -206,15 +213,18 @@ def dispatch_message(row: JobRow, now: datetime, checkpoint: Checkpoint | None =
     )
     message = build_delayed_message(event, now)
     if message.exchange == topology.DISPATCH and event.data.not_before is not None:
-        # No rung is short enough for what is left: it is due as good as now.
+        # The rest is shorter than any delay level, so the attempt is due now.
         due = event.model_copy(update={"data": event.data.model_copy(update={"not_before": None})})
         return build_message(due)
     return message
 
 
 def cancel_message(row: JobRow, now: datetime, trace: TraceContext) -> Message:
-    """To every agent that serves the job's queue: stop all attempts of what is over or was cancelled, else
-    the one that runs, or those before the one that waits."""
+    """Render a stop for every agent that serves the job's queue.
+
+    Stops all attempts of a job that is over or cancelled, else the running one, or those before the
+    waiting one.
+    """
     over = row.state.terminal or row.cancel_reason is not None
     last = row.attempt if row.state is JobState.RUNNING else row.attempt - 1
     event = AttemptCancel(
@@ -234,7 +244,8 @@ def cancel_message(row: JobRow, now: datetime, trace: TraceContext) -> Message:
 
 
 def superseded_message(row: JobRow, attempt: int, now: datetime) -> Message:
-    """To every agent that serves the job's queue: stop this earlier attempt, a later one runs."""
+    """Render a stop of an earlier attempt, since a later one runs, for every agent that serves the job's
+    queue."""
     event = AttemptCancel(
         id=f"{row.job_id}:{attempt}:superseded",
         source=SOURCE,
@@ -250,7 +261,7 @@ def superseded_message(row: JobRow, attempt: int, now: datetime) -> Message:
 
 
 def control_message(event: AttemptCancel, queue: str) -> Message:
-    """`event` to the agents that serve `queue` alone."""
+    """Address `event` to the agents that serve `queue` alone."""
     whole = build_message(event)
     return Message(
         exchange=whole.exchange,
@@ -265,7 +276,7 @@ def control_message(event: AttemptCancel, queue: str) -> Message:
 
 
 def parked_bytes(found: DecodeFailure, queue: str) -> Message:
-    """What could not be read, as it came; of a batch, the unreadable element alone."""
+    """Park bytes that could not be decoded; of a batch, the bad element alone."""
     return build_parked_message(
         queue=queue,
         body=found.body,
@@ -277,7 +288,7 @@ def parked_bytes(found: DecodeFailure, queue: str) -> Message:
 
 
 def parked_event(found: DecodedEvent, queue: str, reason: Reason, detail: str) -> Message:
-    """What was read and cannot be used, as it came."""
+    """Park an event that was decoded and cannot be used."""
     return build_parked_message(
         queue=queue,
         body=found.body,

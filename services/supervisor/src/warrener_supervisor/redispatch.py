@@ -1,8 +1,6 @@
-"""redispatch: publish again what a dispatch queue has lost.
+"""Publish again the dispatches that a queue has lost, found by comparing the store with the queue.
 
-A repeat keeps its attempt number: agents and the ledger make it harmless. A save decides which of several
-supervisors publishes it, and sets `dispatched_at` first; should this process die before it publishes, the
-next comparison finds the job again.
+A repeat keeps its attempt number, so agents and the ledger make it harmless.
 """
 
 from collections.abc import Iterable, Mapping
@@ -34,22 +32,22 @@ from warrener_supervisor.decisions.missing_dispatches import (
 _log = get_logger("redispatch")
 
 _DEEP = 20_000
-"""Ready messages beyond which a queue is not compared: counting its jobs would cost more than it finds."""
+"""Ready messages above which a queue is not compared, because counting its jobs would cost too much."""
 _SURPLUS = 10_000
 """Jobs that are counted beyond those for which the queue may hold messages."""
 _MAX_COUNTED = 60_000
 _OLDEST = 1_000
 _BATCH_SIZE = 500
 _MAX_BATCHES = 10
-"""Batches of repeats for one queue in one look; a later look goes on."""
+"""Batches of repeats for one queue per comparison; a later one goes on."""
 _FIRST_PAUSE, _MAX_PAUSE = timedelta(seconds=10), timedelta(minutes=15)
-"""How long a job that was published again is left alone; twice as long each time that it is found again."""
+"""Pause before a job is published again; it doubles each time that the job is found again."""
 _STATUS_LOOKS, _STATUS_EVERY = 5, 0.2
-"""How often, and at what interval in seconds, the status queue is looked at until it is empty."""
+"""Number and interval (seconds) of looks at the status queue until it is empty."""
 
 
 class _Repeat(NamedTuple):
-    """When a job was published again, and how long it is left alone then."""
+    """The last time a job was published again, and the pause after it."""
 
     at: datetime
     pause: timedelta
@@ -57,7 +55,7 @@ class _Repeat(NamedTuple):
 
 @dataclass(slots=True)
 class _Suspect:
-    """A queue whose jobs have waited for some time, and those of them that were published again lately."""
+    """A queue whose jobs have waited for some time, and the jobs of it that were published again lately."""
 
     snapshot: QueueSnapshot | None = None
     repeats: dict[UUID, _Repeat] = field(default_factory=dict[UUID, _Repeat])
@@ -69,12 +67,12 @@ class _Suspect:
         }
 
     def may_repeat(self, job_id: UUID, now: datetime) -> bool:
-        """Whether the job was not published again lately."""
+        """True if the job was not published again lately."""
         repeat = self.repeats.get(job_id)
         return repeat is None or now >= repeat.at + repeat.pause
 
     def note(self, job_ids: Iterable[UUID], now: datetime) -> None:
-        """Note that these jobs are published again."""
+        """Record that these jobs are published again."""
         for job_id in job_ids:
             before = self.repeats.get(job_id)
             pause = _FIRST_PAUSE if before is None else min(2 * before.pause, _MAX_PAUSE)
@@ -82,14 +80,14 @@ class _Suspect:
 
 
 class Redispatcher:
-    """Compares what the store calls queued with what each dispatch queue holds."""
+    """Compares the queued jobs of the store with the messages of each dispatch queue."""
 
     def __init__(self, bus: Bus, store: StateStore, clock: Clock, timings: Timings) -> None:
         self._bus, self._store, self._clock, self._timings = bus, store, clock, timings
         self._suspects: dict[str, _Suspect] = {}
 
     async def run_once(self) -> None:
-        """Compare every queue that has jobs which were dispatched some time ago."""
+        """Compare every queue that has jobs dispatched some time ago."""
         settled = self._clock.now() - self._timings.settled
         queues = [head.queue for head in await self._store.queue_heads() if _is_old(head, settled)]
         self._suspects = {queue: self._suspects.get(queue, _Suspect()) for queue in queues}
@@ -97,11 +95,11 @@ class Redispatcher:
             return
         try:
             if not await self._statuses_are_read():
-                return  # jobs may be over whose ends are not read yet
+                return  # jobs may have ended in events that are not read yet
             delayed = await self._delayed()
         except BusUnreachable:
             for suspect in self._suspects.values():
-                suspect.snapshot = None  # messages that were on their way to agents come back
+                suspect.snapshot = None  # messages on their way to agents come back
             return
         slots = await self._free_slots()
         for queue, suspect in self._suspects.items():
@@ -127,7 +125,7 @@ class Redispatcher:
         if repeated := await self._repeat(queue, suspect, gone, before.at - self._timings.settled):
             suspect.snapshot = None
             _log.warning(
-                "Dispatches were gone from their queue and are published again, under the same attempt"
+                "Dispatches were missing from their queue and were published again, under the same attempt"
                 " numbers. Was it purged or deleted?",
                 action="redispatch.repeated",
                 queue=queue,
@@ -135,7 +133,7 @@ class Redispatcher:
             )
 
     async def _look_at(self, queue: str, delayed: DelayedMessages, slots: int) -> QueueSnapshot | None:
-        """What is known of it now; None where too much waits in it to compare."""
+        """Take a snapshot of the queue; None if too many messages wait in it."""
         now = self._clock.now()
         ready = (await self._bus.backlog(dispatch_queue(queue).name)).waiting
         if ready > _DEEP:
@@ -149,7 +147,7 @@ class Redispatcher:
         )
 
     async def _repeat(self, queue: str, suspect: _Suspect, gone: MissingDispatches, until: datetime) -> int:
-        """Publish what is gone, but for what was published again lately; how many jobs."""
+        """Publish missing dispatches, except those published again lately; return how many jobs."""
         now = self._clock.now()
         left, waiting, repeated = gone.messages, list(gone.jobs), 0
         for _ in range(_MAX_BATCHES):
@@ -171,10 +169,10 @@ class Redispatcher:
         return repeated
 
     async def _delayed(self) -> DelayedMessages:
-        """Messages of queued jobs that wait in the delay queues, at most.
+        """Return an upper bound of the queued jobs' messages in the delay queues.
 
-        An agent without a free slot puts a message into the shortest one. In the longer ones wait retries;
-        more messages than those are counted as queued jobs'.
+        An agent without a free slot puts a message into the shortest one. The longer ones hold retries;
+        messages beyond those are counted as queued jobs'.
         """
         shortest, *longer = [(await self._bus.backlog(level.queue)).waiting for level in DELAY_LEVELS]
         counts = await self._store.count_jobs()
@@ -182,7 +180,8 @@ class Redispatcher:
         return DelayedMessages(shortest, max(0, sum(longer) - retries))
 
     async def _free_slots(self) -> Mapping[str, int]:
-        """Free slots of the agents that live, by queue: each may hold a message that is about to begin."""
+        """Return the free slots of the living agents by queue: each may hold a message that is about to
+        begin."""
         alive = self._clock.now() - self._timings.lease
         slots: dict[str, int] = {}
         for agent in await self._store.agents():

@@ -1,7 +1,7 @@
-"""Parked messages that people want to send in again, or to drop.
+"""Requeue or drop parked messages, as commands request.
 
-Safe to be killed anywhere: a message is sent, confirmed, and only then forgotten. Killed in between, it is
-sent once more when the request comes again; consumers recognise a repeat by the event's id.
+A message is published, confirmed, and only then removed. If the process dies in between, the repeated
+command publishes it once more; consumers recognise the repeat by the event's id.
 """
 
 from collections.abc import Sequence
@@ -23,18 +23,18 @@ _log = get_logger("requeue")
 
 ParkedCommand = ParkedRequeueRequested | ParkedDropRequested
 _BATCH_SIZE = 20  # messages; each may have some MiB
-_NAMELESS = ""  # the exchange that takes a message straight to the queue that its routing key names
+_NAMELESS = ""  # the exchange that routes a message to the queue its routing key names
 
 
 class ParkedMessageRequeuer:
-    """The verb that carries out what people ask of parked messages."""
+    """Carries out commands about parked messages."""
 
     def __init__(self, bus: Bus, store: StateStore) -> None:
         self._bus = bus
         self._store = store
 
     async def carry_out(self, commands: Sequence[ParkedCommand]) -> None:
-        """Send in again, or drop. What the broker does not confirm stays parked."""
+        """Requeue or drop messages. One that the broker does not confirm stays parked."""
         for command in commands:
             wanted = list(dict.fromkeys(command.data.ids))
             for first in range(0, len(wanted), _BATCH_SIZE):
@@ -59,8 +59,10 @@ class ParkedMessageRequeuer:
 
 
 def requeued_message(message: ParkedMessage) -> Message:
-    """The message as it is sent in again: straight to the queue in which it was, so that no other queue of
-    its exchange gets it twice. One that found no queue takes the way by which it came. Pure."""
+    """Return the message for the queue in which it was, so that no other queue of its exchange gets it twice.
+
+    A message that found no queue goes to its original exchange.
+    """
     exchange, key = message.exchange, message.routing_key
     unroutable = exchange is not None and key is not None and message.queue == f"{exchange}:{key}"
     came = {ORIGINAL_EXCHANGE: exchange, ORIGINAL_ROUTING_KEY: key, ORIGINAL_MESSAGE_ID: message.message_id}

@@ -1,4 +1,7 @@
-"""DOC"""
+"""Watch that schedules tick and succeed and that a scheduler lives; raise and close incidents about them.
+
+The monitor reads the store and needs no scheduler, so it works when all of them are dead.
+"""
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
@@ -43,36 +46,19 @@ from warrener_supervisor.escalation.incident_reporter import IncidentReporter
 
 _log = get_logger("schedules")
 
-
 _BATCH_SIZE = 500
-
-
 _AGAIN = timedelta(seconds=4.5)
-"""A watched schedule is looked at by one of all supervisors at about every look."""
-
-
+"""A watched schedule is claimed for this long, so one of all supervisors looks at it about every time."""
 _SWEEP = timedelta(minutes=5)
-"""Between looks for cases that a supervisor has left open that is no more."""
-
-
+"""Interval of looks for incidents that an ended supervisor has left open."""
 _PATIENCE = timedelta(seconds=10)
-"""So long a supervisor must have seen it: one that is started together with the schedulers, after a night in
-which nobody ran, gives them time to begin."""
-
-
+"""Time this supervisor must have seen an overdue schedule: after a night without any service, schedulers that
+start together with it get time to begin."""
 _PUT_OFF = timedelta(seconds=61)
-"""A scheduler that cannot decide a schedule looks at it again after a minute."""
-
-
+"""Time by which a scheduler postpones a schedule that it cannot decide, and a second."""
 _MAX_OVERDUE = 1000
-
-
-_OPEN = 1000  # cases that are read at once
-
-
-_EXPLAINED = 50  # new cases of one look whose cause is asked for
-
-
+_OPEN = 1000  # incidents read at once
+_EXPLAINED = 50  # new incidents per look whose cause is looked up
 _NEWEST_TICKS = 20
 
 
@@ -80,12 +66,13 @@ _WHY = {
     STOPPED: "a scheduler is there again",
     OVERDUE: "it ticks again",
     UNSUCCESSFUL: "a job has succeeded, or none is expected any more",
-    FAILING: "it is resumed, or no more",
+    FAILING: "it is resumed, or no longer paused after failures",
 }
 
 
 class ScheduleMonitor:
-    """The verb of the dead-man alarm. Any number of supervisors may run it; what two see is one case."""
+    """Raises incidents about schedules. Any number of supervisors may run it: two that see the same problem
+    raise one incident."""
 
     def __init__(
         self, bus: Bus, store: Store, clock: Clock, *, timings: Timings, incidents: IncidentReporter
@@ -94,13 +81,13 @@ class ScheduleMonitor:
         self._timings = timings
         self._cases = ScheduleIncidents(store, incidents, timings)
         self._overdue = OverdueDetector(store)
-        self._none_since: datetime | None = None  # no scheduler consumes
-        self._requests: QueueStats | None = None  # as of the last look
-        self._open: set[str] = set()  # what was wrong with all, or did not tick
+        self._none_since: datetime | None = None  # since when no scheduler consumes
+        self._requests: QueueStats | None = None  # at the last look
+        self._open: set[str] = set()  # open incidents about all schedules or overdue ones
         self._swept_at: datetime | None = None
 
     async def run_once(self) -> None:
-        """One look at all of them."""
+        """Look at all schedules."""
         now = self._clock.now()
         if self._swept_at is None or now - self._swept_at >= _SWEEP:
             self._open |= await self._cases.open_for_all()
@@ -115,7 +102,7 @@ class ScheduleMonitor:
             since = await self._without_scheduler(now)
             unknown = set[str]()
         except BusUnreachable:
-            since, unknown = None, {STOPPED}  # what was known of the schedulers stays
+            since, unknown = None, {STOPPED}  # the incident about schedulers stays as it is
         late = await self._overdue.find_overdue(now, explained=since is not None)
         issues = [with_cause(issue, explain_missing_tick(self._requests)) for issue in late.issues]
         found = issues if since is None else [scheduler_stopped_issue(since)]
@@ -125,7 +112,8 @@ class ScheduleMonitor:
         self._open = (self._open & (wrong | unknown)) | {issue.fingerprint for issue in found}
 
     async def _without_scheduler(self, now: datetime) -> datetime | None:
-        """Since when none consumes requests, where that is long enough and there are schedules."""
+        """Return since when no scheduler consumes requests, if that is long enough and any schedule needs
+        one."""
         self._requests = None
         backlog = self._requests = await self._bus.backlog(REQUESTS_QUEUE.name)
         if backlog.consumers or not await self._is_needed():
@@ -135,13 +123,13 @@ class ScheduleMonitor:
         return self._none_since if now - self._none_since >= self._timings.no_consumer_timeout else None
 
     async def _is_needed(self) -> bool:
-        """Whether there is a schedule that may tick; one that waits for events has no time."""
+        """True if a schedule may tick; one that waits for events has no time."""
         if await self._store.next_schedule_wake() is not None:
             return True
         return bool(await self._store.triggers.waiting_schedules())
 
     async def _judge_success(self, now: datetime) -> bool:
-        """Whether there may be more."""
+        """Judge a batch of watched schedules by their runs; True if there may be more."""
         watched = await self._store.claim_watches(now, now + _AGAIN, _BATCH_SIZE)
         if not watched:
             return False
@@ -150,14 +138,15 @@ class ScheduleMonitor:
         found = await self._unsuccessful(histories, now)
         to_pause = [issue for each in histories if (issue := failing_issue(each))]
         await self._cases.raise_new([*found, *to_pause], now)
-        # Told first: who dies here leaves schedules that are not paused, and are looked at again.
+        # Raise before pausing: after a crash in between, the schedule is not paused and is looked at again.
         await effects.publish(self._bus, [_pause_message(each, now) for each in to_pause], self._clock)
         wrong = {issue.fingerprint for issue in (*found, *to_pause)}
         await self._cases.close(_possible(histories) - wrong, now)
         return len(watched) >= _BATCH_SIZE
 
     async def _unsuccessful(self, histories: Sequence[RunHistory], now: datetime) -> list[ScheduleIssue]:
-        """Of a schedule that is over, and whose last job has succeeded, no more successes are expected."""
+        """Find schedules without a recent success, except those that are over and whose last job
+        succeeded."""
         found = [(each, issue) for each in histories if (issue := unsuccessful_issue(each, now))]
         done = {each.row.name for each, _ in found if each.succeeded_last}
         rows = await self._store.schedules(done) if done else {}
@@ -166,7 +155,8 @@ class ScheduleMonitor:
 
 
 def _possible(histories: Iterable[RunHistory]) -> set[str]:
-    """The cases that these schedules may have had. Those of a paused one stay until it is resumed."""
+    """Return the incidents that these schedules may have. Those of a paused one stay open until it is
+    resumed."""
     return {
         fingerprint_of(kind, each.row.name)
         for each in histories
@@ -176,7 +166,7 @@ def _possible(histories: Iterable[RunHistory]) -> set[str]:
 
 
 def _pause_message(issue: ScheduleIssue, now: datetime) -> Message:
-    """The same from each supervisor that sees it."""
+    """Render the command to pause the schedule; it is the same from each supervisor."""
     event = SchedulePauseRequested(
         id=str(uuid5(NAMESPACE_OID, f"{issue.kind}\n{issue.occurrence}")),
         source=SOURCE,
@@ -188,14 +178,14 @@ def _pause_message(issue: ScheduleIssue, now: datetime) -> Message:
 
 
 class OverdueReport(NamedTuple):
-    """What is to be told; and the cases of all that is overdue, told or not."""
+    """The problems to raise, and the fingerprints of all overdue schedules."""
 
     issues: list[ScheduleIssue]
     fingerprints: set[str]
 
 
 class OverdueDetector:
-    """Asks the store, and remembers since when it has seen what."""
+    """Finds overdue schedules, and remembers since when each is overdue."""
 
     def __init__(self, watches: Watches) -> None:
         self._watches = watches
@@ -203,10 +193,10 @@ class OverdueDetector:
         self._were_many = False
 
     async def find_overdue(self, now: datetime, *, explained: bool) -> OverdueReport:
-        """Those that have been overdue for long enough, or one in place of many.
+        """Return the schedules that have been overdue for long enough, or one problem in place of many.
 
-        What is `explained` by another trouble is not told. When that is over, or most of many have ticked,
-        the others are given as much time again: they are being caught up with.
+        Schedules `explained` by another problem are left out. When that is over, or most of many have
+        ticked, the others get the full time again, because schedulers are catching up with them.
         """
         rows = await self._watches.late_schedules(now, now + _PUT_OFF, _MAX_OVERDUE)
         found = overdue_issues(rows, now)
@@ -221,14 +211,15 @@ class OverdueDetector:
 
 
 class ScheduleIncidents:
-    """Raises and closes. What another supervisor has raised is open already, and is not raised again."""
+    """Raises and closes incidents about schedules. An incident that another supervisor has raised is open
+    already."""
 
     def __init__(self, store: Store, incidents: IncidentReporter, timings: Timings) -> None:
         self._store, self._incidents, self._timings = store, incidents, timings
-        self._raised: dict[str, str] = {}  # the occurrence by fingerprint
+        self._raised: dict[str, str] = {}  # occurrence by fingerprint
 
     async def raise_new(self, issues: Iterable[ScheduleIssue], now: datetime) -> None:
-        """Those that are new."""
+        """Raise incidents for the problems that are new."""
         fresh = [each for each in issues if self._raised.get(each.fingerprint) != each.occurrence]
         if not fresh:
             return
@@ -243,7 +234,7 @@ class ScheduleIncidents:
             _log.error(each.text, action="schedules.trouble", kind=each.kind, schedule=each.schedule)
 
     async def close(self, fingerprints: Collection[str], now: datetime) -> None:
-        """Those of these that are open."""
+        """Close those of these incidents that are open."""
         if not fingerprints:
             return
         cases = await self._store.escalations.cases_by_fingerprint(fingerprints)
@@ -255,14 +246,19 @@ class ScheduleIncidents:
             await self._store.escalations.change_cases(changes)
         for case in over:
             self._raised.pop(case.fingerprint, None)
-            _log.info("A trouble is over.", action="schedules.mended", kind=case.kind, of=case.subject)
+            _log.info(
+                "An incident about a schedule was closed.",
+                action="schedules.mended",
+                kind=case.kind,
+                of=case.subject,
+            )
 
     async def open_for_all(self) -> set[str]:
-        """The open ones that every supervisor sees the truth of at every look."""
+        """Return the open incidents that every supervisor can judge at every look."""
         return {case.fingerprint for case in await self._open(STOPPED, OVERDUE)}
 
     async def close_orphans(self, now: datetime) -> None:
-        """Those of schedules that are not watched any more, so that nobody looks at them."""
+        """Close the incidents of schedules that nobody watches any longer."""
         cases = await self._open(FAILING, UNSUCCESSFUL)
         rows = await self._store.schedules({case.subject for case in cases}) if cases else {}
         orphans = [case.fingerprint for case in cases if _is_over(case, rows.get(case.subject))]
@@ -272,7 +268,7 @@ class ScheduleIncidents:
         return [case for case in await self._store.escalations.cases(limit=_OPEN) if case.kind in kinds]
 
     async def _with_causes(self, issues: Sequence[ScheduleIssue], now: datetime) -> list[ScheduleIssue]:
-        """Why no job succeeds is asked when the case is raised, and only then."""
+        """Explain missing successes; the causes are looked up only when an incident is raised."""
         if not any(each.kind == UNSUCCESSFUL for each in issues):
             return list(issues)
         served = schedule_health.served_queues(await self._store.agents(), now, self._timings.lease)
@@ -292,7 +288,7 @@ class ScheduleIncidents:
         return explained
 
     async def _with_types(self, issues: Sequence[ScheduleIssue]) -> list[ScheduleIssue]:
-        """Ladders may be chosen by job type."""
+        """Add the job types, by which escalation policies may be chosen."""
         names = {each.schedule for each in issues if each.schedule and each.job_type is None}
         rows = await self._store.schedules(names) if names else {}
         return [

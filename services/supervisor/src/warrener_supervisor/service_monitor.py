@@ -1,4 +1,7 @@
-"""DOC"""
+"""Watch that other services consume and that agents live; raise an alarm where they do not.
+
+An alarm is a line in the log, an event for subscribers, and an incident for the escalation.
+"""
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
@@ -26,30 +29,23 @@ from warrener_supervisor.heartbeat_consumer import HeartbeatCoverage
 
 _log = get_logger("alert")
 
-
 _LATELY = timedelta(days=1)
-"""Queues of agents that were silent for longer are watched only if a job type names them."""
-
-
+"""A queue whose agents were silent for longer is watched only if a job type names it."""
 _OLD = timedelta(hours=1)
-"""Who was silent for longer when this supervisor began to listen is no news."""
-
-
-_NAME = 200  # characters; what an event allows the name of a case to have
-
-
+"""An agent that was silent for longer when this supervisor started raises no alarm."""
+_NAME = 200  # characters; the limit of the event
 Consumers = Literal["scheduler", "agent"]
 
 
 class MonitoredQueue(NamedTuple):
-    """A queue, and which service consumes it."""
+    """A queue, and the service that consumes it."""
 
     queue: str
     service: Consumers
 
 
 def monitored_queues(agents: Iterable[AgentRow], queues: Iterable[str]) -> list[MonitoredQueue]:
-    """The queues that somebody should consume: requests, triggers, and those that agents serve or job types
+    """Return the queues that need a consumer: requests, triggers, and those that agents serve or job types
     name."""
     served = {*queues, *(queue for agent in agents for queue in agent.queues)}
     return [
@@ -60,8 +56,7 @@ def monitored_queues(agents: Iterable[AgentRow], queues: Iterable[str]) -> list[
 
 
 class ServiceMonitor:
-    """The verb that raises alarms: a line in the log, an event for whoever passes them on, and a case of the
-    escalation. Each supervisor says what it notices; one that is started anew says it again."""
+    """Raises alarms. Each supervisor raises what it notices; after a restart it raises it again."""
 
     def __init__(  # noqa: PLR0917 - the four of every verb, and its two neighbours
         self,
@@ -78,13 +73,13 @@ class ServiceMonitor:
         self._unpublished: list[Message] = []
 
     async def run_once(self) -> None:
-        """One look at all of them. What could not be told is told by a later one."""
+        """Look at all services. An event that could not be published is published at a later look."""
         agents = await self._store.agents(self._clock.now() - _LATELY)
         types = await self._store.job_types()
         try:
             backlogs = await self._backlogs(monitored_queues(agents, {row.queue for row in types.values()}))
         except BusUnreachable:
-            return  # then nobody can be told of it either
+            return  # no alarm can be published either
         now = self._clock.now()
         lost = self._alarms.lost(agents, now) if self._coverage.is_conclusive(self._clock.monotonic()) else []
         unresponsive = self._alarms.unresponsive(backlogs, now)
@@ -103,8 +98,7 @@ class ServiceMonitor:
 
 
 class AlarmDetector:
-    """Says what is new. What was said is forgotten when it is over, so that it is said again if it comes
-    again."""
+    """Finds new alarms. An alarm that is over is forgotten, so that it is raised again if it comes back."""
 
     def __init__(self, timings: Timings) -> None:
         self._timings = timings
@@ -113,7 +107,7 @@ class AlarmDetector:
         self._unresponsive: set[str] = set()
 
     def lost(self, agents: Iterable[AgentRow], now: datetime) -> list[AgentLost]:
-        """The agents that have fallen silent since."""
+        """Return the agents that have fallen silent since the last call."""
         silent = {
             agent.agent_id: agent
             for agent in agents
@@ -126,7 +120,7 @@ class AlarmDetector:
     def unresponsive(
         self, backlogs: Mapping[MonitoredQueue, QueueStats], now: datetime
     ) -> list[ServiceUnresponsive]:
-        """The queues in which messages have waited for long, and nobody has consumed them."""
+        """Return the queues in which messages have waited for long without a consumer."""
         waiting = {
             monitored: found.waiting
             for monitored, found in backlogs.items()
@@ -180,11 +174,12 @@ def _unresponsive(
 
 
 def _lost_incident(event: AgentLost) -> RaisedIncident:
-    """Agents of the same queues are one case: a machine that is gone takes many with it."""
+    """Make the incident of a lost agent; agents of the same queues share one, as a lost machine takes many of
+    them."""
     data = event.data
     text = (
-        f"agent {data.agent_id} on {data.host} has not been heard of since {data.last_seen_at.isoformat()}; "
-        f"its {data.running} attempts are given to others"
+        f"agent {data.agent_id} on {data.host} has sent no heartbeat since {data.last_seen_at.isoformat()}; "
+        f"its {data.running} attempts are given to other agents"
     )
     return _raised(event, data.agent_id, ",".join(sorted(data.queues)), text, data.last_seen_at)
 
@@ -199,7 +194,7 @@ def _unresponsive_incident(event: ServiceUnresponsive) -> RaisedIncident:
 
 
 def _raised(event: Event[Any], subject: str, of: str, text: str, since: datetime) -> RaisedIncident:
-    """A case for each kind of alarm `of` the same."""
+    """Make an incident; alarms of one kind with the same `of` share one."""
     kind = event.type.rpartition(".")[0]
     return RaisedIncident(
         kind=kind,
@@ -215,7 +210,7 @@ def _raised(event: Event[Any], subject: str, of: str, text: str, since: datetime
 def _log_lost(lost: Iterable[AgentLost]) -> None:
     for silent in lost:
         _log.error(
-            "An agent has fallen silent; its attempts are given to others.",
+            "An agent fell silent; its attempts are given to other agents.",
             action="alert.agent_lost",
             agent_id=silent.data.agent_id,
             host=silent.data.host,
@@ -226,7 +221,7 @@ def _log_lost(lost: Iterable[AgentLost]) -> None:
 def _log_unresponsive(unresponsive: Iterable[ServiceUnresponsive]) -> None:
     for stalled in unresponsive:
         _log.error(
-            "Messages wait in a queue that nobody consumes. Look at the service that should.",
+            "Messages wait in a queue without a consumer. Check the service that should consume it.",
             action="alert.service_deaf",
             service=stalled.data.service,
             queue=stalled.data.queue,

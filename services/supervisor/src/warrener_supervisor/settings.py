@@ -1,4 +1,4 @@
-"""What the supervisor can be told."""
+"""The supervisor's settings."""
 
 from pathlib import Path
 from typing import Annotated

@@ -1,4 +1,12 @@
-"""DOC"""
+"""Receive events about attempts in batches: judge, save, publish, and only then acknowledge.
+
+The way of an outcome to its verdict: `success_fast_path` ends what it can; `decisions.judge` decides the
+rest; `effects` saves the transitions; `notifications` renders the messages from the saved rows; `effects`
+publishes them.
+
+A batch may be repeated after a crash at any point: a save counts once by its version, and an event whose
+effect is in the row already repeats its notifications.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set
@@ -48,16 +56,16 @@ from warrener_supervisor.success_fast_path import SuccessFastPath
 
 _log = get_logger("observe")
 
-_MAX_ROUNDS = 20  # others save the same jobs meanwhile; each round at least one of us gets on
+_MAX_ROUNDS = 20  # other supervisors save the same jobs meanwhile; each round at least one of us gets on
 
 
 class Contended(Exception):
-    """Others changed the same jobs again and again; the batch is tried anew after a pause."""
+    """Others changed the same jobs again and again; the batch is repeated after a pause."""
 
 
 @dataclass(slots=True)
 class StatusBatch:
-    """What one batch of the status queue holds, sorted by who is to do something about it."""
+    """One batch of the status queue, sorted by its handlers."""
 
     entries: list[JudgedEvent] = field(default_factory=list[JudgedEvent])
     breaker_commands: list[BreakerSetRequested] = field(default_factory=list[BreakerSetRequested])
@@ -67,7 +75,7 @@ class StatusBatch:
 
 
 class StatusConsumer:
-    """The verb that hears the status queue."""
+    """Consumes the status queue."""
 
     def __init__(
         self,
@@ -96,7 +104,7 @@ class StatusConsumer:
         self._success_fast_path = SuccessFastPath(store, clock, telemetry, breakers)
 
     async def handle(self, subscription: Subscription, deliveries: list[Delivery]) -> None:
-        """Judge one batch. Raises for infrastructure's sake alone, and then nothing is acknowledged."""
+        """Judge one batch. Raises only if broker or store fail, and then nothing is acknowledged."""
         received = await self._read(deliveries)
         for command in received.breaker_commands:
             await self._breakers.apply_command(command)
@@ -110,7 +118,7 @@ class StatusConsumer:
         await effects.keep_unpublished(self._store, refused, self._clock)
         await subscription.ack(deliveries)
         _log.debug(
-            "News of attempts was judged.",
+            "Events about attempts were judged.",
             action="observe.judged",
             events=len(received.entries),
             told=len(messages),
@@ -131,11 +139,13 @@ class StatusConsumer:
                 elif isinstance(found.event, ParkedCommand):
                     received.parked_commands.append(found.event)
                 else:
-                    received.parked.append(_park(found, Reason.WRONG_QUEUE, "expected news of attempts here"))
+                    received.parked.append(
+                        _park(found, Reason.WRONG_QUEUE, "expected events about attempts here")
+                    )
         return received
 
     async def _settle(self, entries: Sequence[JudgedEvent]) -> list[Message]:
-        """Judge and save until every entry counts; what there is to tell."""
+        """Judge and save until every entry counts; return the messages to publish."""
         left: dict[UUID, list[JudgedEvent]] = {}
         for entry in entries:
             left.setdefault(job_of(entry.event), []).append(entry)
@@ -182,7 +192,7 @@ class StatusConsumer:
         return messages
 
     async def _seen(self, left: Mapping[UUID, Sequence[JudgedEvent]]) -> Mapping[str, datetime]:
-        """When agents were last seen; asked only where an attempt is said to be lost with one."""
+        """Return when agents were last seen; read only if an event reports a loss."""
         if not any(isinstance(entry.event, AttemptLost) for entries in left.values() for entry in entries):
             return {}
         return {agent.agent_id: agent.last_seen_at for agent in await self._store.agents()}
@@ -190,7 +200,7 @@ class StatusConsumer:
     async def _insert_tombstones(
         self, left: Mapping[UUID, Sequence[JudgedEvent]], rows: Mapping[UUID, JobRow]
     ) -> dict[UUID, JobRow]:
-        """The jobs of which only the cancel has been heard: from now on they are there, and over."""
+        """Insert tombstones for jobs of which only the cancel is known."""
         now = self._clock.now()
         cancels = [
             entry.event
@@ -220,7 +230,7 @@ class StatusConsumer:
         return messages
 
     def _trace(self, batch: JobBatch) -> TraceContext:
-        """The context of the last judgement."""
+        """Record a span for each transition; return the last one's context."""
         row = batch.row
         last = TraceContext(row.traceparent, row.tracestate)
         for entry, decision in batch.decisions:
@@ -238,17 +248,21 @@ def _with_trees(entries: Iterable[JudgedEvent]) -> list[JobCancelRequested]:
 
 
 def _judge(row: JobRow, entries: Sequence[JudgedEvent], context: JudgeContext) -> JobBatch:
-    """Fold; where the judge itself fails at a job, its events are parked and the others go on."""
+    """Judge one job's events. If the judge itself fails, park them, so that a bug stops no other job."""
     try:
         return judge_all(row, entries, context)
     except Exception as error:  # noqa: BLE001 - one job must not stop the others
-        _log.exception("The judge failed: a bug.", action="observe.bug", job_id=str(row.job_id))
-        parked = ParkDecision(Reason.IMPOSSIBLE, f"the judge failed at it: {type(error).__name__}: {error}")
+        _log.exception(
+            "The judge failed, which is a bug; its events are parked.",
+            action="observe.bug",
+            job_id=str(row.job_id),
+        )
+        parked = ParkDecision(Reason.IMPOSSIBLE, f"the judge failed: {type(error).__name__}: {error}")
         return JobBatch(row, decisions=[(entry, parked) for entry in entries])
 
 
 def _dead(judged: Iterable[JobBatch], applied: Set[UUID]) -> list[JobRow]:
-    """The jobs that are dead by what was judged, or were so before: the second is a repeat of the first."""
+    """Return the jobs that this batch declares dead, or repeats as dead."""
     return [
         batch.row
         for batch in judged
@@ -272,11 +286,11 @@ def _park(found: DecodedEvent, reason: Reason, detail: str) -> Message:
 
 
 def _log_parked(messages: Iterable[Message]) -> None:
-    """One line for a batch, however many there are."""
+    """Write one line per batch."""
     if not (parked := [message.headers for message in messages if message.exchange == DEAD]):
         return
     _log.error(
-        "Status events cannot be used and are parked.",
+        "Status events that cannot be used were parked.",
         action="observe.parked",
         events=len(parked),
         reasons=format_reason_counts(Counter(Reason(headers["warrener-reason"]) for headers in parked)),
@@ -288,7 +302,7 @@ def _log_if_dead(batch: JobBatch) -> None:
     row = batch.row
     if batch.saves and row.state is JobState.DEAD:
         _log.warning(
-            "A job is dead.",
+            "A job died.",
             action="observe.dead",
             job_id=str(row.job_id),
             job_type=row.job_type,
@@ -300,8 +314,11 @@ def _log_if_dead(batch: JobBatch) -> None:
 async def count_snoozes(
     store: StateStore, rows: Mapping[UUID, JobRow], entries: Mapping[UUID, Sequence[JudgedEvent]]
 ) -> dict[UUID, int]:
-    """By job, for those that snooze now and may have come to their limit: none, as a rule, and then nothing
-    is asked."""
+    """Count the snoozes of jobs that snooze now and may have reached their limit.
+
+    A row counts attempts, failures and losses; the rest are snoozes, unless attempts were released or held
+    back. So the attempts are read only where the rest has reached the limit, which is rare.
+    """
     return {
         job_id: await _snoozes(store, job_id)
         for job_id, row in rows.items()
@@ -312,7 +329,8 @@ async def count_snoozes(
 
 async def _snoozes(store: StateStore, job_id: UUID) -> int:
     attempts = await store.attempts_of(job_id)
-    return sum(one.end is AttemptEnd.SNOOZED and one.error is None for one in attempts)  # charged: an error
+    # one with an error was charged
+    return sum(one.end is AttemptEnd.SNOOZED and one.error is None for one in attempts)
 
 
 def _snoozes_now(entry: JudgedEvent) -> bool:

@@ -1,8 +1,8 @@
-"""The short way: a job of which nothing was heard but a success is ended by what was told.
+"""End jobs by their successes in one statement, without reading or judging them one by one.
 
-Nearly all that is heard is this, and the judge would say the same of each, whatever else is known of the job.
-So these jobs are neither read nor judged one by one: the store ends those to which it applies (`Successes`),
-and the others go before the judge. A test holds the two to the same.
+Nearly all events are plain successes, for which the judge would decide the same whatever else is known of
+the job. The store ends the jobs to which that applies (`Successes`); the others go to the judge. A test
+compares the two.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,8 +23,6 @@ from warrener_supervisor.notifications import success_message
 
 
 class SuccessFastPath:
-    """Ends jobs by their successes."""
-
     def __init__(
         self, store: StateStore, clock: Clock, telemetry: Telemetry, breakers: BreakerMonitor
     ) -> None:
@@ -34,8 +32,8 @@ class SuccessFastPath:
         self._breakers = breakers
 
     async def complete(self, left: dict[UUID, list[JudgedEvent]]) -> list[Message]:
-        """End those of these jobs that it applies to; what there is to tell of them. They are in `left` no
-        more."""
+        """End those of these jobs that it can, remove them from `left`, and return the messages about
+        them."""
         successes = {
             job_id: event
             for job_id, entries in left.items()
@@ -55,7 +53,7 @@ class SuccessFastPath:
         try:
             return await self._store.succeed_jobs(list(map(_success, successes.values())), self._clock.now())
         except StoreRefused:
-            return {}  # one of them is poisonous: the judge's saves find out which
+            return {}  # one is poisonous: the judge's saves find out which
 
     def _messages_for(self, job: SucceededJob, event: AttemptSucceeded) -> Sequence[Message]:
         own = TraceContext(job.traceparent, job.tracestate)
@@ -64,7 +62,7 @@ class SuccessFastPath:
 
 
 def _is_plain_success(event: Event[Any]) -> TypeGuard[AttemptSucceeded]:
-    """Whether it tells of a success that its attempt has recorded itself."""
+    """True if the event reports a success that its attempt has recorded itself."""
     return type(event) is AttemptSucceeded and event.data.recorded_attempt == event.data.attempt
 
 

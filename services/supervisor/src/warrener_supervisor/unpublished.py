@@ -1,4 +1,14 @@
-"""DOC"""
+"""Publish queued jobs whose dispatch the broker does not have; report queues that refuse.
+
+A queue that refuses is probed with a few jobs, less and less often; once it takes them, more follow each
+time. So a million jobs that wait for a full queue cost it a handful of messages, and the other queues
+nothing.
+
+After some time an incident is raised, and each requester receives `job.waiting`, once per attempt. A
+notified job is marked in the store first, by a conditional save that also decides which of several
+supervisors publishes. A supervisor that dies between the two leaves at most a slice without its notice;
+the store still has the reason.
+"""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -31,7 +41,7 @@ _FIRST_PAUSE, _MAX_PAUSE = timedelta(seconds=1), timedelta(seconds=15)
 
 @dataclass(slots=True)
 class _RefusingQueue:
-    """How a queue with unpublished jobs has taken them so far."""
+    """State of a queue with unpublished jobs."""
 
     size: int = _BATCH_SIZE
     retry_at: datetime | None = None
@@ -41,7 +51,7 @@ class _RefusingQueue:
 
 
 class UnpublishedDispatcher:
-    """The verb that publishes what the store keeps for queues that did not take it."""
+    """Publishes the dispatches that the store keeps for queues that refused them."""
 
     def __init__(
         self, bus: Bus, store: StateStore, clock: Clock, timings: Timings, incidents: IncidentReporter
@@ -52,7 +62,7 @@ class UnpublishedDispatcher:
         self._queues: dict[str, _RefusingQueue] = {}
 
     async def run_once(self) -> None:
-        """Publish what each queue takes."""
+        """Publish as many dispatches as each queue takes, and report those that take none."""
         if (vitals := current_health_registry.get()) is not None:
             vitals.register("dispatch queues", self.check)
         heads = [head.queue for head in await self._store.queue_heads() if head.unpublished]
@@ -83,7 +93,7 @@ class UnpublishedDispatcher:
                 return
             published, refused = await effects.publish_again(self._bus, self._store, self._clock, rows)
             if not published:
-                return  # another supervisor has just taken these: that says nothing of the queue
+                return  # another supervisor has just published these, which says nothing about the queue
             if refused:
                 queue.size = _PROBE
                 some = refused < published
@@ -148,7 +158,7 @@ _FIRST_REREAD, _MAX_REREAD = timedelta(seconds=15), timedelta(minutes=5)
 
 @dataclass(slots=True)
 class _Position:
-    """How far the unpublished jobs of a queue are read, in the order of their ids.
+    """Position in the unpublished jobs of a queue, in the order of their ids.
 
     New jobs mostly follow, since most ids grow with time; for the others the queue is read again from its
     first job, at growing intervals.
@@ -160,8 +170,6 @@ class _Position:
 
 
 class WaitingNotices:
-    """Publishes `job.waiting` in slices."""
-
     def __init__(self, bus: Bus, store: StateStore, clock: Clock) -> None:
         self._bus, self._store, self._clock = bus, store, clock
         self._positions: dict[str, _Position] = {}
@@ -169,7 +177,7 @@ class WaitingNotices:
     async def publish(self, refusing: Mapping[str, datetime]) -> None:
         """Publish the next notices; `refusing` maps each queue to the time of its first refusal."""
         known = {queue: at for queue, at in self._positions.items() if queue in refusing}
-        # The queues that were read in the last look come last, so that a long one keeps none from its turn.
+        # Queues that were read last time come last, so that a long one keeps none from its turn.
         self._positions = {queue: _Position() for queue in refusing if queue not in known} | known
         left = _SLICES
         for queue, position in list(self._positions.items()):
@@ -210,7 +218,7 @@ class WaitingNotices:
 
 
 def _messages(row: JobRow, since: datetime, now: datetime) -> list[Message]:
-    """`job.waiting` to subscribers, and to each reply address."""
+    """Render `job.waiting` for subscribers and for each reply address."""
     event = JobWaiting(
         id=f"{row.job_id}:{row.attempt}:waiting",
         source=SOURCE,

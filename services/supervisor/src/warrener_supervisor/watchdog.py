@@ -1,5 +1,4 @@
-"""watchdog: looks at the jobs whose time has come and says so on the status exchange; the judge hears it
-there."""
+"""Find jobs whose time has come and report them to the judge by the status exchange."""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -23,7 +22,7 @@ _WATCHED = (JobState.RUNNING, JobState.RETRYING)
 
 
 class Watchdog:
-    """The verb that watches time. What it says and nobody hears it says again when its claim has run out."""
+    """Reports time limits. An event that nobody judges is published again when its claim has run out."""
 
     def __init__(
         self,
@@ -41,10 +40,10 @@ class Watchdog:
         self._limit = limit
 
     async def run_once(self) -> None:
-        """One look at everything that is due."""
+        """Report all jobs that are due."""
         now = self._clock.now()
         while await self._publish_due(now) >= self._limit:
-            pass  # there is more of the same moment
+            pass  # more are due at the same moment
         await self._name_waiting(now)
 
     async def _publish_due(self, now: datetime) -> int:
@@ -58,9 +57,9 @@ class Watchdog:
         return max(len(due), len(late))
 
     async def _name_waiting(self, now: datetime) -> None:
-        """Name jobs that have waited in their queue for longer than their start_timeout, once each.
+        """Report jobs that have waited in their queue for longer than their start_timeout, once each.
 
-        One batch a look: a backlog of a million must not keep the judge from anything else.
+        One batch per look, because a backlog of a million must not keep the judge from its other work.
         """
         due = await self._store.claim_due(
             [JobState.QUEUED], now, now + self._timings.renotify_interval, self._limit
@@ -71,8 +70,7 @@ class Watchdog:
             await self._store.save_jobs([Save(row) for row in named])
 
     async def _watch_later(self, running: Iterable[JobRow], now: datetime) -> None:
-        """Look at these when their time is over: a claim, or a version that renewed leases in `wake_at`, has
-        woken them before."""
+        """Move `wake_at` to the timeout, for jobs that a claim or an older version has woken before it."""
         saves = [
             Save(
                 evolve(
@@ -88,13 +86,16 @@ class Watchdog:
             await self._store.save_jobs(saves)
 
     async def _publish(self, messages: list[Message]) -> bool:
-        """Publish once, and not until it succeeds: what was true before an outage need not be true after it.
-        True if the broker has all."""
+        """Publish once, without retries: after an outage the events may no longer be true. True if the broker
+        confirmed all."""
         if not messages:
             return True
         results = await self._bus.publish(messages)
         unconfirmed = sum(result is not PublishResult.CONFIRMED for result in results)
         _log.info(
-            "Jobs are due for judgement.", action="watchdog.said", jobs=len(messages), unconfirmed=unconfirmed
+            "Due jobs were reported to the judge.",
+            action="watchdog.said",
+            jobs=len(messages),
+            unconfirmed=unconfirmed,
         )
         return not unconfirmed

@@ -1,4 +1,4 @@
-"""The supervisor put together: the only place that knows which bus and which store."""
+"""Put the supervisor together: the only module that chooses bus and store."""
 
 import os
 import re
@@ -53,7 +53,6 @@ _ALERT_EVERY = 5.0
 _COMPARE_EVERY = 5.0  # seconds between comparisons of the store with the dispatch queues
 _UNPUBLISHED_EVERY = 1.0
 _FORGET_EVERY = 3600.0
-
 _log = get_logger("supervisor")
 
 
@@ -67,9 +66,9 @@ def assemble(  # noqa: PLR0917 - the same six for every service
     *,
     ladders: LadderFile | None = None,
 ) -> Component:
-    """The supervisor on a bus and a store that work already. Any number of them may run at once.
+    """Return the supervisor on a bus and a store that work already. Any number of them may run at once.
 
-    `ladders`: the file that the settings name, if somebody holds it already.
+    `ladders`: the file that the settings name, if it is open already.
     """
     timings = timings_from(settings)
     breakers, incidents = BreakerMonitor(bus, store, clock), IncidentReporter(store.escalations, clock)
@@ -179,13 +178,12 @@ async def _sample(coverage: HeartbeatCoverage, clock: Clock) -> None:
 
 
 def _replica(entropy: Entropy) -> str:
-    """A name for this process that no other has had: its queue of heartbeats carries it."""
+    """Return a name that no other process has had, for its queue of heartbeats."""
     host = re.sub(r"[^A-Za-z0-9-]", "-", socket.gethostname())[:60]
     return f"{host}-{os.getpid()}-{entropy.new_id().hex[-8:]}"
 
 
 def timings_from(settings: SupervisorSettings) -> Timings:
-    """The periods that the settings choose."""
     return Timings(
         lease=timedelta(seconds=settings.lease),
         ladder_grace=timedelta(seconds=settings.ladder_grace),
@@ -194,7 +192,7 @@ def timings_from(settings: SupervisorSettings) -> Timings:
 
 
 async def production(settings: SupervisorSettings, telemetry: Telemetry) -> Service:
-    """The supervisor on RabbitMQ and a database. Raises SettingsError where these are not named well."""
+    """Return the supervisor on RabbitMQ and a database. Raises SettingsError if their URLs cannot be used."""
     try:
         store = open_store(settings.store_url)
     except StoreError as error:
@@ -212,7 +210,7 @@ async def production(settings: SupervisorSettings, telemetry: Telemetry) -> Serv
     )
     ladders = LadderFile(settings.escalation)
     component = Group(
-        # Without a file there is nothing to read, and who hangs up ends it as ever.
+        # Without a file there is nothing to reload, and SIGHUP ends the process as usual.
         *([ReloadOnSignal(ladders.force_reload)] if settings.escalation else ()),
         Resource("store", lambda: _open(store, clock), store.close),
         clock.component(),
@@ -225,11 +223,11 @@ async def production(settings: SupervisorSettings, telemetry: Telemetry) -> Serv
 
 
 async def _nothing() -> None:
-    """What was declared stays."""
+    """Stop: declared queues stay."""
 
 
 async def _open(store: StateStore, clock: Clock) -> None:
-    """Wait for the database; what waiting cannot mend is for the operator."""
+    """Wait for the database. An error that waiting cannot mend is raised for the operator."""
     try:
         await connect_with_retry(store, sleep=clock.sleep, waiting=_log_waiting)
     except StoreNotMigrated as error:
@@ -237,4 +235,4 @@ async def _open(store: StateStore, clock: Clock) -> None:
 
 
 def _log_waiting(error: StoreUnavailable) -> None:
-    _log.warning("The store does not answer yet; waiting for it.", action="store.waiting", error=str(error))
+    _log.warning("The store does not answer yet: waiting for it.", action="store.waiting", error=str(error))

@@ -1,1 +1,1 @@
-"""Circuit breakers: what fails too often is held back until a probe succeeds."""
+"""Circuit breakers hold back jobs that fail too often, until a probe succeeds."""

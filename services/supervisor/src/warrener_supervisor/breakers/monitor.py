@@ -1,4 +1,8 @@
-"""DOC"""
+"""Count attempts, open and close breakers, and wake the jobs that they have held back.
+
+Each supervisor counts in memory: each one sees a fair sample of all attempts, and a restart loses one
+window. The state of a breaker is in the store, where one supervisor at a time changes it.
+"""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -28,11 +32,12 @@ from warrener_supervisor.decisions.judge import JobBatch
 
 _log = get_logger("breakers")
 
-_REMIND = timedelta(seconds=5)  # agents that have come since hear of open breakers so soon
+_REMIND = timedelta(seconds=5)  # interval of announcements for agents that came later
 _MISSED = timedelta(minutes=1)  # an agent believes an open breaker for half of it
-_NOT_THE_LADDER = timedelta(minutes=1)  # what the ladder or a claim has put off is looked at sooner than that
+# a job that a claim or a lost wake-up postponed is looked at sooner than that
+_NOT_THE_LADDER = timedelta(minutes=1)
 _BATCH_SIZE = 1000
-_MAX_ATTEMPTS_TO_CHANGE = 10  # others turn it meanwhile
+_MAX_ATTEMPTS_TO_CHANGE = 10  # others change it meanwhile
 
 
 class BreakerMonitor:
@@ -51,7 +56,7 @@ class BreakerMonitor:
     # -- counting -----------------------------------------------------------------------------------------
 
     def record(self, batch: JobBatch) -> None:
-        """Count what has become of the attempts of a job, once it is saved."""
+        """Count the ends of a job's attempts, once they are saved."""
         policy = batch.row.policy
         if not policy.depends_on and policy.breaker is None:
             return
@@ -60,7 +65,7 @@ class BreakerMonitor:
                 self._count_one(batch.row.job_type, policy, counted)
 
     def record_success(self, job_type: str, policy: JobPolicy) -> None:
-        """Count an attempt that has ended well, and its job with it."""
+        """Count an attempt that succeeded."""
         if policy.depends_on or policy.breaker is not None:
             self._count_one(job_type, policy, AttemptCounts(successes=1))
 
@@ -70,7 +75,7 @@ class BreakerMonitor:
             self._fresh[name] = (sofar + counted, chosen)
 
     async def evaluate(self) -> None:
-        """Turn the breakers for which what was noted is reason enough."""
+        """Open or close the breakers for which the counted attempts are reason enough."""
         fresh, self._fresh = self._fresh, {}
         for name, (counted, policy) in fresh.items():
             await self._count(name, counted, policy)
@@ -90,7 +95,7 @@ class BreakerMonitor:
     # -- time ---------------------------------------------------------------------------------------------
 
     async def run_once(self) -> None:
-        """Learn how all breakers stand, and do what is due: probes, reminders, waking."""
+        """Read the state of all breakers, and do what is due: probes, announcements, waking."""
         self._remember(await self._store.breakers())
         if not self._rows:
             return
@@ -137,7 +142,7 @@ class BreakerMonitor:
     # -- by hand ------------------------------------------------------------------------------------------
 
     async def apply_command(self, event: BreakerSetRequested) -> None:
-        """Open or close a breaker because somebody asks. A repeat changes nothing."""
+        """Open or close a breaker on command. A repeat changes nothing."""
         data = event.data
         for _ in range(_MAX_ATTEMPTS_TO_CHANGE):
             self._remember(await self._store.breakers())
@@ -155,11 +160,11 @@ class BreakerMonitor:
         )
         return next((policy for policy in chosen if policy is not None), DEFAULT_BREAKER_POLICY)
 
-    # -- keeping ------------------------------------------------------------------------------------------
+    # -- saving -------------------------------------------------------------------------------------------
 
     async def _put(self, row: BreakerRow, *, announce: bool = True) -> bool:
-        """Whether it is so now; False where another supervisor has turned it meanwhile."""
-        if announce:  # a breaker that turns names the job types behind it as they are now
+        """Save a change; False if another supervisor has changed the breaker meanwhile."""
+        if announce:  # a changed breaker lists the job types that depend on it now
             row = replace(row, job_types=_job_types_behind(row, await self._store.job_types()))
         if not await self._store.put_breaker(row):
             self._remember(await self._store.breakers())
@@ -177,7 +182,7 @@ class BreakerMonitor:
 
 
 def _job_types_behind(row: BreakerRow, types: Mapping[str, JobTypeRow]) -> tuple[str, ...]:
-    """The job types whose jobs have to pass it."""
+    """Return the job types whose jobs pass the breaker."""
     return tuple(
         sorted(name for name, each in types.items() if row.name in breakers_for(name, each.policy.depends_on))
     )
@@ -188,20 +193,19 @@ def _wants_probes(row: BreakerRow, now: datetime) -> bool:
 
 
 def _to_be_repeated(row: BreakerRow, now: datetime) -> bool:
-    """Agents that have come since, or have missed a word, would run what is held back, or give back what is
-    not."""
+    """True if later or unreached agents could run held jobs, or give back jobs that are free."""
     return row.state is BreakerState.OPEN or now - row.since < _MISSED
 
 
 def _closed_lately(row: BreakerRow, now: datetime) -> bool:
-    """Some of what it held back may still have been put off."""
+    """True if jobs that it held back may still be postponed."""
     return row.state is BreakerState.CLOSED and now - row.since < RECHECK_INTERVAL + _NOT_THE_LADDER
 
 
 def _log_change(row: BreakerRow) -> None:
     log = _log.info if row.state is BreakerState.CLOSED else _log.warning
     log(
-        "A circuit breaker has turned.",
+        "A circuit breaker changed.",
         action=f"breakers.{row.state.value}",
         breaker=row.name,
         reason=row.reason,
@@ -211,12 +215,12 @@ def _log_change(row: BreakerRow) -> None:
 
 
 def change_messages(row: BreakerRow) -> list[Message]:
-    """A breaker has turned: to the world, and to the agents."""
+    """Render a change for subscribers and for the agents."""
     return [build_message(_event(row, row.since)), agents_message(row, row.since)]
 
 
 def agents_message(row: BreakerRow, now: datetime) -> Message:
-    """How it stands, to every agent. Not kept: who misses it hears the next one."""
+    """Render the state for every agent. Not persistent: an agent that misses it receives the next one."""
     return build_message(_event(row, now))._replace(
         exchange=topology.CONTROL, routing_key="all", persistent=False, mandatory=False
     )

@@ -1,4 +1,4 @@
-"""DOC"""
+"""The state machine of a circuit breaker: its next state by attempts, time and commands."""
 
 from collections import deque
 from collections.abc import Iterable
@@ -18,18 +18,14 @@ from warrener_contracts.policy import JobPolicy
 from warrener_store.rows import AttemptEnd, AttemptRow, BreakerRow
 
 COUNTED_ERRORS = frozenset({ErrorKind.ERROR, ErrorKind.TIMEOUT, ErrorKind.CRASH})
-"""Failures of what the handler does. Bad arguments and results are the job's own, lost agents nobody's."""
-
-
+"""Failures of the handler. Bad arguments and results count for the job alone, lost agents for nobody."""
 PROBE_TIMEOUT = timedelta(seconds=10)
-"""So long a probe has to end, before others are let through beside it."""
-
-
+"""Time a probe has to finish before another is admitted."""
 _SLICES = 10
 
 
 class AttemptCounts(NamedTuple):
-    """How many attempts have ended well, and how many badly."""
+    """Attempts that succeeded, and attempts that failed."""
 
     successes: int = 0
     failures: int = 0
@@ -41,7 +37,7 @@ class AttemptCounts(NamedTuple):
 
 
 def count_attempt(attempt: AttemptRow | None) -> AttemptCounts | None:
-    """What the end of an attempt says; None where it says nothing."""
+    """Return how the end of an attempt counts; None if it does not."""
     if attempt is None:
         return None
     if attempt.end is AttemptEnd.SUCCEEDED:
@@ -55,7 +51,8 @@ def count_attempt(attempt: AttemptRow | None) -> AttemptCounts | None:
 
 
 def breakers_counting(job_type: str, policy: JobPolicy) -> Iterable[tuple[str, BreakerPolicy]]:
-    """The breakers that count a job's attempts: its dependencies', and its own where its type has one."""
+    """Yield the breakers that count a job's attempts: those of its dependencies, and its job type's own if it
+    has one."""
     for dependency in policy.depends_on:
         yield dependency_breaker(dependency), policy.breaker or DEFAULT_BREAKER_POLICY
     if policy.breaker is not None:
@@ -63,15 +60,13 @@ def breakers_counting(job_type: str, policy: JobPolicy) -> Iterable[tuple[str, B
 
 
 class Window:
-    """How attempts have ended within the window of a policy; exact to a tenth of it."""
+    """The ends of attempts within a policy's window; exact to a tenth of it."""
 
     def __init__(self) -> None:
-        self._slices: deque[tuple[datetime, AttemptCounts]] = (
-            deque()
-        )  # each with the moment at which it began
+        # Each with the time at which it began.
+        self._slices: deque[tuple[datetime, AttemptCounts]] = deque()
 
     def add(self, counted: AttemptCounts, policy: BreakerPolicy, now: datetime) -> None:
-        """Count these as ended now."""
         self._forget(policy, now)
         if self._slices and now - self._slices[-1][0] < policy.window / _SLICES:
             began, before = self._slices[-1]
@@ -80,7 +75,7 @@ class Window:
             self._slices.append((now, counted))
 
     def trip_reason(self, policy: BreakerPolicy, now: datetime) -> str | None:
-        """Why the breaker opens; None where it need not."""
+        """Explain why the breaker opens; None if it does not."""
         self._forget(policy, now)
         successes = sum(counted.successes for _, counted in self._slices)
         failures = sum(counted.failures for _, counted in self._slices)
@@ -103,7 +98,7 @@ def _format_seconds(window: timedelta) -> str:
 def open_breaker(
     held: BreakerRow | None, name: str, policy: BreakerPolicy, why: str, now: datetime
 ) -> BreakerRow:
-    """It opens because too much has failed, or a probe has."""
+    """Open a breaker because too many attempts failed, or a probe did."""
     before = held or BreakerRow(
         name=name, version=0, state=BreakerState.CLOSED, since=now, reason="", policy=policy
     )
@@ -125,7 +120,7 @@ def open_breaker(
 
 
 def on_cooldown_over(held: BreakerRow, now: datetime) -> BreakerRow | None:
-    """What time makes of it: an open one lets probes through when its cooldown is over."""
+    """Let probes through when the cooldown of an open breaker is over."""
     if held.state is not BreakerState.OPEN or held.until is None or held.until > now:
         return None
     return replace(
@@ -141,12 +136,12 @@ def on_cooldown_over(held: BreakerRow, now: datetime) -> BreakerRow | None:
 
 
 def on_probes_admitted(held: BreakerRow, now: datetime) -> BreakerRow:
-    """Probes were let through: time is given to them."""
+    """Give the admitted probes time to finish."""
     return replace(held, version=held.version + 1, until=now + PROBE_TIMEOUT)
 
 
 def on_probe_result(held: BreakerRow, counted: AttemptCounts, now: datetime) -> BreakerRow | None:
-    """What the ends of probes make of it: one that failed opens it again, enough that succeeded close it."""
+    """Apply the ends of probes: a failure opens the breaker again, enough successes close it."""
     if held.state is not BreakerState.HALF_OPEN:
         return None
     if counted.failures:
@@ -160,7 +155,7 @@ def on_probe_result(held: BreakerRow, counted: AttemptCounts, now: datetime) -> 
 def set_manually(
     held: BreakerRow | None, command: BreakerSetRequestedData, policy: BreakerPolicy, now: datetime
 ) -> BreakerRow | None:
-    """What somebody asks for; None where it is so already."""
+    """Apply a command; None if the breaker is in the requested state already."""
     if command.state is BreakerState.CLOSED:
         if held is None or held.state is BreakerState.CLOSED:
             return None
@@ -173,7 +168,7 @@ def set_manually(
 
 
 def _is_so(held: BreakerRow, command: BreakerSetRequestedData) -> bool:
-    """It is open as asked for: the same word has come again."""
+    """True if the breaker is open as requested, so that the command is a repeat."""
     return (
         held.state is BreakerState.OPEN
         and held.by_hand

@@ -1,4 +1,8 @@
-"""DOC"""
+"""Name the cause of a failure by a short fingerprint: one cause has one name, whatever the job's data were.
+
+Dead letters store it, and it is compared with those of earlier versions: another normalisation makes one
+cause two groups, so it changes only with a line in the changelog.
+"""
 
 import re
 from collections.abc import Iterator
@@ -9,7 +13,7 @@ from warrener_contracts.events import ErrorInfo
 _MAX_FRAMES = 40
 _MAX_TEXT = 1_000
 
-# Frames and ends of Python's tracebacks; those of exception groups stand behind bars.
+# Frames and last lines of Python's tracebacks; those of exception groups stand behind bars.
 _FRAME = re.compile(r'[ |+]*File "(?P<file>[^"]*)", line \d+(?:, in (?P<function>.*))?$')
 _INNER = re.compile(r"[ |]*\+[-+]+ \d+ -+$")
 _RAISED = re.compile(r"(?:[ |+]*\| )?(?P<error>[A-Za-z_]\w*(?:\.\w+)*)(?::|$)")
@@ -23,15 +27,15 @@ _CHANGING = (
     (re.compile(r"\d+(?:[.,:]\d+)*"), "<n>"),
     (re.compile(r"\s+"), " "),
 )
-"""What differs from one failure to the next of the same cause, in the order in which it is taken out."""
+"""Parts that differ between failures of the same cause, in the order in which they are replaced."""
 
 
 def fingerprint(job_type: str, error: ErrorInfo | None) -> str:
-    """Twelve hexadecimal digits, the same for the same job type, class of error and way to it.
+    """Return twelve hexadecimal digits, the same for the same job type, class of error and stack.
 
-    The way is the names of files and functions on the stack, without line numbers and without folders, and
-    the classes of the errors behind the error; how deep a recursion went does not count. Without a stack of
-    Python it is the text, with numbers, ids, addresses, paths and quoted words taken out.
+    The stack counts by the names of its files and functions, without line numbers and folders, and by the
+    classes of the errors behind the error; the depth of a recursion does not count. An error without a
+    Python stack counts by its text, with numbers, ids, addresses, paths and quoted words taken out.
     """
     if error is None:
         return _digest(job_type)
@@ -41,7 +45,7 @@ def fingerprint(job_type: str, error: ErrorInfo | None) -> str:
 
 
 def normalised(text: str) -> str:
-    """`text` without what differs from one failure to the next."""
+    """Replace the parts of `text` that differ between failures of the same cause."""
     text = text[:_MAX_TEXT]
     for changing, stands_for in _CHANGING:
         text = changing.sub(stands_for, text)
@@ -49,16 +53,16 @@ def normalised(text: str) -> str:
 
 
 def _frames(stack: str) -> Iterator[str]:
-    """Each frame and each class raised once, from where the error was raised to the handler.
+    """Yield each frame and each class raised once, from the raise to the handler.
 
-    From its end, because a stack that is too long is kept from its end.
+    Starts at the end, because a stack that is too long is stored from its end.
     """
     seen = dict.fromkeys(reversed(list(_lines(stack))))
     return (line for line, _ in zip(seen, range(_MAX_FRAMES), strict=False))
 
 
 def _lines(stack: str) -> Iterator[str]:
-    in_frames = False  # only what follows a frame is a class raised: a message may have lines that look so
+    in_frames = False  # a class raised follows a frame; a message may have lines that look like one
     for line in stack.splitlines():
         if frame := _FRAME.match(line):
             yield f"{_file(frame['file'])}:{_named(frame['function'] or '')}"
@@ -71,12 +75,12 @@ def _lines(stack: str) -> Iterator[str]:
 
 
 def _file(path: str) -> str:
-    """The file's name alone: releases stand in folders of their own."""
+    """Return the file's name alone, because releases stand in folders of their own."""
     return _named(re.split(r"[/\\]", path)[-1])
 
 
 def _named(name: str) -> str:
-    """A name without the addresses and ids that generated code has."""
+    """Replace addresses and ids in a name, which generated code has."""
     for changing, stands_for in _CHANGING[:2]:
         name = changing.sub(stands_for, name)
     return name

@@ -1,4 +1,7 @@
-"""DOC"""
+"""The judge's interface: a JudgeContext goes in, a JudgeDecision comes out.
+
+The context carries the time and the chance, so that the judge needs no clock and no randomness.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,47 +17,53 @@ from warrener_store.breaker_gate import NO_OPEN_BREAKERS, OpenBreakers
 from warrener_store.rows import AttemptRow, DeadLetter, JobRow
 
 _ANSWER = timedelta(seconds=2)
-
-
 _NONE: Mapping[UUID, int] = MappingProxyType({})
-
-
 _NOBODY: Mapping[str, datetime] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
 class Timings:
-    """How long to believe in what is not heard of."""
+    """Periods after which the supervisor draws a conclusion."""
 
-    lease: timedelta = timedelta(seconds=8)  # an agent that says nothing for so long is gone
-    reconnect: timedelta = timedelta(seconds=10)  # after a break, agents may take so long to be heard again
-    no_consumer_timeout: timedelta = timedelta(
-        seconds=15
-    )  # a queue with messages may have no consumer for so long
-    ladder_grace: timedelta = timedelta(seconds=15)  # so long after its time, a wake-up is lost
-    timeout_grace: timedelta = timedelta(
-        seconds=10
-    )  # an agent stops its attempts itself, and is given time for it
-    max_queue_delay: timedelta = DELAY_LEVELS[-1].delay  # what waits longer waits in the store alone
-    min_queue_delay: timedelta = DELAY_LEVELS[0].delay  # no rung is shorter: a shorter delay would spin
-    compare: timedelta = timedelta(seconds=20)  # an agent's whole list is compared with the store
-    claim: timedelta = timedelta(seconds=10)  # the watchdog's word is repeated after it, if it was not heard
-    settled: timedelta = timedelta(seconds=10)  # a dispatch is in its queue by then, or lost
-    unpublished_grace: timedelta = timedelta(seconds=5)  # who has just touched a job may be publishing it
-    renotify_interval: timedelta = timedelta(
-        minutes=1
-    )  # a job that waits too long is named again, if it was not heard
+    # An agent that is silent for this long is lost.
+    lease: timedelta = timedelta(seconds=8)
+    # Time agents may take to send heartbeats again after a broken connection.
+    reconnect: timedelta = timedelta(seconds=10)
+    # Time a queue with messages may have no consumer.
+    no_consumer_timeout: timedelta = timedelta(seconds=15)
+    # A wake-up that is later than this is lost.
+    ladder_grace: timedelta = timedelta(seconds=15)
+    # Time an agent has to stop an attempt itself.
+    timeout_grace: timedelta = timedelta(seconds=10)
+    # A longer delay waits in the store alone.
+    max_queue_delay: timedelta = DELAY_LEVELS[-1].delay
+    # The shortest delay level: a shorter delay would spin.
+    min_queue_delay: timedelta = DELAY_LEVELS[0].delay
+    # Interval at which an agent's whole list is compared with the store.
+    compare: timedelta = timedelta(seconds=20)
+    # Time after which the watchdog repeats an event that nobody judged.
+    claim: timedelta = timedelta(seconds=10)
+    # Time after which a dispatch is in its queue, or lost.
+    settled: timedelta = timedelta(seconds=10)
+    # Another supervisor may be publishing a job that changed within this time.
+    unpublished_grace: timedelta = timedelta(seconds=5)
+    # Time after which a job that waits too long is reported again if nobody judged it.
+    renotify_interval: timedelta = timedelta(minutes=1)
 
     @property
     def answer(self) -> timedelta:
-        """Time an agent has to answer before it counts as lost; it is asked so long before its lease ends."""
+        """Time an agent has to answer a request for a heartbeat, which is sent this long before its lease
+        ends."""
         return min(_ANSWER, self.lease / 4)
 
 
 class JudgeContext(NamedTuple):
-    """When it is judged, by which rules, the chance in [0, 1) that spreads a retry, what breakers hold back,
-    how often jobs have snoozed where the row alone does not say (`snoozing`), and when agents were last seen
-    that are said to be lost."""
+    """The circumstances of a decision.
+
+    `chance` in [0, 1) spreads retries. `holding` has the open breakers. `snoozes` counts a job's snoozes
+    where its row alone does not show them. `seen` says when agents that are reported lost last sent a
+    heartbeat.
+    """
 
     now: datetime
     timings: Timings
@@ -65,21 +74,24 @@ class JudgeContext(NamedTuple):
 
 
 class Notification(StrEnum):
-    """Something to be said about a job, rendered from its row once that is safe (`tidings`)."""
+    """A message to publish about a job, rendered from its row once that is saved (`notifications`)."""
 
     DISPATCH = "dispatch"  # the current attempt, to the agents
-    RETRYING = "retrying"  # to the world: another attempt will be made
-    FINISHED = "finished"  # to the world and to those who watch the job
-    DEAD = "dead"  # to the world
-    CANCEL = "cancel"  # to the agents: stop what you run of it
+    RETRYING = "retrying"  # to subscribers: another attempt follows
+    FINISHED = "finished"  # to subscribers and to the job's watchers
+    DEAD = "dead"  # to subscribers
+    CANCEL = "cancel"  # to the agents: stop the job's attempts
 
 
 NO_NOTIFICATIONS: frozenset[Notification] = frozenset()
 
 
 class JobTransition(NamedTuple):
-    """The job has changed: what it is now, and what goes with it. The version of `row` counts for nothing:
-    several judgements may be one save, and `fold` numbers the saves."""
+    """The job changes: its new row, and what is saved and published with it.
+
+    The version of `row` does not count: several transitions may be one save, and JobBatch numbers the
+    saves.
+    """
 
     row: JobRow
     verdict: str
@@ -90,10 +102,10 @@ class JobTransition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class NoChange:
-    """Nothing changes, for this reason.
+    """The job does not change, because of `why`.
 
-    `notifications` repeats what an earlier delivery of the same event may have saved and not said; `answer`
-    is an asker who came when all was over.
+    `notifications` repeats those that an earlier delivery of the same event may have saved without
+    publishing them; `answer` is the reply address of a request that came after the job's end.
     """
 
     why: str
@@ -103,7 +115,7 @@ class NoChange:
 
 @dataclass(frozen=True, slots=True)
 class ParkDecision:
-    """It cannot be: kept for a person to look at."""
+    """The event contradicts the job: it is parked for a person to look at."""
 
     reason: Reason
     why: str

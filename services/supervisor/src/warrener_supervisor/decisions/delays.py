@@ -1,4 +1,4 @@
-"""DOC"""
+"""When the next attempt may begin, and what wakes it: a delay queue, the watchdog or a breaker."""
 
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -12,16 +12,16 @@ from warrener_supervisor.breakers.state_machine import COUNTED_ERRORS
 from warrener_supervisor.decisions.context import JobTransition, JudgeContext, Timings
 
 _UNKNOWN_TYPE_DELAYS = tuple(level.delay for level in DELAY_LEVELS if level.delay <= timedelta(minutes=5))
-_MAX_REQUESTED_DELAY = timedelta(days=366)  # a handler may ask for a delay, but not for the end of time
+_MAX_REQUESTED_DELAY = timedelta(days=366)  # a handler may request a delay, but not one without end
 
 
 def requested_delay(seconds: float) -> timedelta:
-    """The delay that a handler asks for."""
+    """Return the delay that a handler requests, bounded."""
     return timedelta(seconds=min(seconds, _MAX_REQUESTED_DELAY.total_seconds()))
 
 
 def exceeds_max_age(row: JobRow, due_at: datetime) -> str | None:
-    """Why no attempt may begin at `due_at`; None where one may."""
+    """Explain why no attempt may begin at `due_at`; None if one may."""
     age = row.policy.max_age
     if age is None or due_at <= row.accepted_at + age:
         return None
@@ -29,26 +29,27 @@ def exceeds_max_age(row: JobRow, due_at: datetime) -> str | None:
 
 
 def unknown_type_delay(row: JobRow) -> timedelta:
-    """How long an agent that knows the job type is waited for: longer each time, five minutes at most."""
+    """Return how long to wait for an agent that knows the job type: longer each time, at most five
+    minutes."""
     return _UNKNOWN_TYPE_DELAYS[min(count_uncharged(row), len(_UNKNOWN_TYPE_DELAYS) - 1)]
 
 
 def count_snoozes(row: JobRow, context: JudgeContext) -> int:
-    """How many of the attempts before this one have snoozed, or more of them than may have."""
+    """Return how many of the attempts before this one have snoozed, or an upper bound."""
     return context.snoozes.get(row.job_id, count_uncharged(row))
 
 
 def count_uncharged(row: JobRow) -> int:
-    """How many of the attempts before this one were charged to nobody: snoozed, released, held
-    back, not started."""
+    """Count the earlier attempts that were charged to nobody: snoozed, released, held back, not started."""
     return max(row.attempt - 1 - row.failures - row.losses, 0)
 
 
 def recheck_at(row: JobRow, due_at: datetime, context: JudgeContext) -> datetime:
-    """When the watchdog must look at a retry that is due at `due_at`.
+    """Return when the watchdog must look at a retry that is due at `due_at`.
 
-    What goes by the ladder: a little later, should the ladder have lost it. What waits in the store: then.
-    What is due and held back: when its breaker wakes it, and after PUT_OFF at the latest.
+    A retry in a delay queue: a little later, in case the queue has lost it. One that waits in the store:
+    at `due_at`. One that is due and held back: when its breaker wakes it, at the latest after
+    RECHECK_INTERVAL.
     """
     if context.holding.find_blocking(row.job_type, row.policy) is not None:
         return due_at if due_at > context.now else context.now + RECHECK_INTERVAL
@@ -60,7 +61,7 @@ def recheck_at(row: JobRow, due_at: datetime, context: JudgeContext) -> datetime
 
 
 def is_stored_only(row: JobRow, now: datetime, timings: Timings) -> bool:
-    """Whether the watchdog dispatches it, and not the ladder."""
+    """True if the retry waits in the store alone, so that the watchdog dispatches it and no delay queue."""
     if row.due_at is None or row.wake_at is None:
         return False
     if row.due_at - now > timings.max_queue_delay:
@@ -71,14 +72,15 @@ def is_stored_only(row: JobRow, now: datetime, timings: Timings) -> bool:
 
 
 def breaker_to_blame(row: JobRow, error: ErrorInfo | None, context: JudgeContext) -> BreakerRow | None:
-    """The open breaker that is to blame for `error`, so that the job is not. A probe's failure is charged."""
+    """Return the open breaker that is to blame for `error`, so that the job is not charged. A probe's failure
+    is."""
     if error is None or error.kind not in COUNTED_ERRORS or row.cancel_reason is not None:
         return None
     return context.holding.find_open(row.job_type, row.policy)
 
 
 def annotate(breaker: BreakerRow, decision: JobTransition) -> JobTransition:
-    """`decision`, with the breaker named where the attempt is shown."""
+    """Name the breaker in the verdict of the attempt."""
     if decision.attempt is None or decision.row.state is not JobState.RETRYING:
         return decision
     verdict = f"not charged, held back: {breaker.name} is open"

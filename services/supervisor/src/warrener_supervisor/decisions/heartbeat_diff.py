@@ -1,4 +1,8 @@
-"""DOC"""
+"""Compare the attempts that agents list in their heartbeats with the store.
+
+A supervisor remembers the last list of each agent and which of its lines the store confirms. A confirmed
+line costs nothing more. Only differences are looked up: a new line, and a confirmed one that is missing.
+"""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -16,15 +20,15 @@ _UNWANTED = frozenset({JobState.CANCELLED, JobState.EXPIRED, JobState.DEAD})
 
 
 class HeartbeatLine(NamedTuple):
-    """One line of a heartbeat."""
+    """One attempt in a heartbeat."""
 
     job_id: UUID
     attempt: int
 
 
 class MissingAttempt(NamedTuple):
-    """A running attempt that its living agent does not list: since when (monotonic), and when it was known
-    to run last."""
+    """A running attempt that its living agent does not list: since when (monotonic), and when it was last
+    known to run."""
 
     since: float
     last_seen_at: datetime
@@ -42,10 +46,10 @@ class _Agent:
 
 
 class HeartbeatTracker:
-    """The lists of all agents, as one supervisor has received them. Times are monotonic seconds.
+    """The last lists of all agents, as one supervisor has received them. Times are monotonic seconds.
 
-    After a silence of `silence` nothing of an agent counts as confirmed: its attempts may have been declared
-    lost.
+    After `silence` seconds without a heartbeat, no line of an agent counts as confirmed: its attempts may
+    have been declared lost.
     """
 
     def __init__(self, compare_every: float, silence: float) -> None:
@@ -53,7 +57,7 @@ class HeartbeatTracker:
         self._agents: dict[str, _Agent] = {}
 
     def note(self, beat: AgentHeartbeat, received: float, now: datetime) -> set[HeartbeatLine]:
-        """Take in a heartbeat; the lines that are not confirmed yet."""
+        """Record a heartbeat; return the lines that are not confirmed yet."""
         data = beat.data
         agent = self._agents.get(data.agent_id)
         if agent is None:
@@ -73,17 +77,17 @@ class HeartbeatTracker:
         return set(lines - agent.confirmed)
 
     def confirm(self, agent_id: str, lines: Iterable[HeartbeatLine]) -> None:
-        """The store has these as running under this agent."""
+        """Mark lines that the store has as running under this agent."""
         agent = self._agents[agent_id]
         agent.confirmed.update(agent.lines.intersection(lines))
 
     def due_for_comparison(self, now: float) -> list[str]:
-        """The agents whose whole list is to be compared with the store: new processes at once, others now
-        and then."""
+        """Return the agents whose whole list must be compared with the store: new processes at once, others
+        at intervals."""
         return [agent_id for agent_id, agent in self._agents.items() if agent.compare_at <= now]
 
     def compare(self, agent_id: str, running: Collection[RunningAttemptRow], now: float) -> None:
-        """Note what the store has as running under this agent."""
+        """Compare an agent's list with the attempts that the store has as running under it."""
         agent = self._agents[agent_id]
         agent.compare_at = now + self._compare_every
         known = {HeartbeatLine(one.job_id, one.attempt): one for one in running}
@@ -92,7 +96,8 @@ class HeartbeatTracker:
         agent.confirmed = {line for line in agent.lines & known.keys() if not known[line].cancelled}
 
     def missing(self, before: float) -> dict[HeartbeatLine, tuple[str, MissingAttempt]]:
-        """The attempts that their agents have not listed since `before`, though they have sent heartbeats."""
+        """Return the attempts that agents have not listed since `before`, though they have sent
+        heartbeats."""
         return {
             line: (agent_id, missing)
             for agent_id, agent in self._agents.items()
@@ -102,7 +107,7 @@ class HeartbeatTracker:
         }
 
     def settle(self, agent_id: str, line: HeartbeatLine) -> None:
-        """This attempt does not run under this agent: nobody misses it."""
+        """Forget a missing attempt that does not run under this agent."""
         self._agents[agent_id].missing.pop(line, None)
 
     def received_since(self, agent_id: str, moment: float) -> bool:
@@ -111,12 +116,13 @@ class HeartbeatTracker:
         return agent is not None and agent.received > moment
 
     def forget(self, before: float) -> None:
-        """Forget the agents that have sent nothing since."""
+        """Forget the agents that have sent nothing since `before`."""
         self._agents = {name: agent for name, agent in self._agents.items() if agent.received > before}
 
 
 def matches_store(running: Mapping[UUID, RunningAttemptRow], agent_id: str, line: HeartbeatLine) -> bool:
-    """True if the store has the line as running under this agent, and nobody wants it to stop."""
+    """True if the store has the line as running under this agent, and nobody has requested its
+    cancellation."""
     known = running.get(line.job_id)
     return known is not None and (known.attempt, known.owner, known.cancelled) == (
         line.attempt,
@@ -127,8 +133,11 @@ def matches_store(running: Mapping[UUID, RunningAttemptRow], agent_id: str, line
 
 @dataclass(frozen=True, slots=True)
 class Discrepancy:
-    """What follows from a line that the store does not confirm: a sign of life to judge, an agent to be told
-    to stop the job or only this attempt of it, a loss that was none."""
+    """The consequence of a line that the store does not confirm.
+
+    `begun`: a sign of life to judge. `unwanted`: the agent must stop the job; `superseded`: only this
+    attempt of it. `not_lost`: a loss must be revoked.
+    """
 
     begun: AttemptStarted | None = None
     unwanted: bool = False
@@ -137,10 +146,10 @@ class Discrepancy:
 
 
 def classify_discrepancy(row: JobRow, line: HeartbeatLine, agent_id: str, now: datetime) -> Discrepancy:
-    """Judge one line. A stop that has not arrived is repeated with every heartbeat until it has.
+    """Classify one line. A stop is repeated with each heartbeat until the agent has carried it out.
 
-    While no later attempt has begun, an earlier one may go on: its claim in the ledger keeps the later one
-    waiting, and its success counts.
+    While no later attempt has begun, an earlier one may go on: its claim in the ledger blocks the later
+    one, and its success counts.
     """
     if row.state in _UNWANTED:
         return Discrepancy(unwanted=True)

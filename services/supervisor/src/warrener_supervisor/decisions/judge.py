@@ -1,4 +1,4 @@
-"""DOC"""
+"""Judge events about jobs: find what the state machine allows, and let policy choose among it."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -25,8 +25,8 @@ from warrener_supervisor.decisions.signals import attempt_of, fence_of, signal_o
 
 
 class JudgedEvent(NamedTuple):
-    """An event before the judge, the chance that was drawn for it, and what it was read from: None where no
-    message said it."""
+    """An event to judge, the chance drawn for it, and the message it was read from; None if there was
+    none."""
 
     event: Event[Any]
     chance: float
@@ -35,9 +35,9 @@ class JudgedEvent(NamedTuple):
 
 @dataclass(slots=True)
 class JobBatch:
-    """What a batch makes of one job: its rulings one by one, and the saves that carry them all out.
+    """The decisions about one job's events in one batch, and the saves that carry them out.
 
-    As few saves as can be: one, but for each further attempt that ended in the same batch one more.
+    There is one save, plus one for each further attempt that ended in the same batch.
     """
 
     row: JobRow
@@ -49,7 +49,7 @@ class JobBatch:
     answers: list[str] = field(default_factory=list[str])
 
     def add(self, entry: JudgedEvent, decision: JudgeDecision) -> None:
-        """Take in the next ruling."""
+        """Add the next decision."""
         self.decisions.append((entry, decision))
         match decision:
             case JobTransition():
@@ -72,12 +72,12 @@ class JobBatch:
 
 
 def _numbered(row: JobRow, version: int) -> JobRow:
-    """A row is large, and copied only if it must be: most judgements have counted right."""
+    """Set the version. A row is large, so it is copied only if the version differs."""
     return row if row.version == version else evolve(row, version=version)
 
 
 def judge_all(row: JobRow, entries: Iterable[JudgedEvent], context: JudgeContext) -> JobBatch:
-    """Judge `entries` in order, beginning with the job as `row`."""
+    """Judge `entries` in order, starting with the job as `row`."""
     batch = JobBatch(row)
     for entry in entries:
         batch.add(entry, judge(batch.row, entry.event, context._replace(chance=entry.chance)))
@@ -85,9 +85,9 @@ def judge_all(row: JobRow, entries: Iterable[JudgedEvent], context: JudgeContext
 
 
 def judge(row: JobRow, event: Event[Any], context: JudgeContext) -> JudgeDecision:
-    """What `event` does to the job that is now as `row`.
+    """Decide what `event` changes about the job of `row`.
 
-    A judgement's state is always one that the journey allows for this state, signal and fence.
+    The state machine allows the state of a returned transition for this state, signal and fence.
     """
     signal, where = signal_of(event), fence_of(row, event)
     step = state_machine.effect_of(row.state, signal, where)
@@ -128,7 +128,7 @@ def _allowed(step: Effect, state: JobState) -> bool:
 
 def _contradiction(row: JobRow, event: Event[Any], why: str) -> str:
     return (
-        f"{why}: {event.type} tells of attempt {attempt_of(event) or '-'}, but the job is {row.state.value} "
+        f"{why}: {event.type} is about attempt {attempt_of(event) or '-'}, but the job is {row.state.value} "
         f"with attempt {row.attempt}"
     )
 
@@ -145,15 +145,16 @@ _BRINGS_ABOUT: Mapping[Signal, frozenset[JobState]] = {
 
 
 _NOTHING_WRONG = frozenset({Signal.RELEASED, Signal.SNOOZED})
-"""After these another attempt is made, and the world is told of no retry."""
+"""After these signals another attempt follows without a `job.retrying`, because nothing went wrong."""
 
 
 def _repeated_notifications(
     row: JobRow, signal: Signal, where: Fence, event: Event[Any]
 ) -> frozenset[Notification]:
-    """What this event has brought about, if it has: whoever saved it may have died before saying so.
+    """Return what this event has brought about, because its first judge may have died between saving and
+    publishing.
 
-    Said twice does no harm: receivers tell repeats by the event's id, agents by the ledger.
+    A repeat does no harm: receivers recognise it by the event's id, agents by the ledger.
     """
     if row.state not in _BRINGS_ABOUT[signal]:
         return NO_NOTIFICATIONS
@@ -162,7 +163,7 @@ def _repeated_notifications(
         by_this = counts and (signal is not Signal.ALIVE or starts.has_ended(row, event))
         return outcomes.notifications_for(row.state, signal) if by_this else NO_NOTIFICATIONS
     if row.state not in (JobState.QUEUED, JobState.RETRYING) or signal is Signal.OVERDUE:
-        return NO_NOTIFICATIONS  # a dispatch that was not published is found by the comparison with the queue
+        return NO_NOTIFICATIONS  # the comparison with the queue finds a dispatch that was not published
     if where is Fence.OLDER and attempt_of(event) != row.attempt - 1:
         return NO_NOTIFICATIONS
     if row.state is JobState.RETRYING and signal not in _NOTHING_WRONG:

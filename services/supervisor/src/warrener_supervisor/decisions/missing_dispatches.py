@@ -1,4 +1,11 @@
-"""DOC"""
+"""Decide how many dispatches of a queue are lost, by two snapshots of the store and of the queue.
+
+Time in a queue proves nothing. Two facts do. By count: the jobs that the store has as queued need more
+messages than the queue, the delay queues and the agents' free slots can hold. By order: a queue is first
+in, first out, so a job that waits while later ones have begun, or while the queue is empty, has no message
+in it; this finds the few that a count cannot tell apart from messages on their way. In a queue that holds
+as many messages as its jobs need, nothing is lost, whatever was overtaken.
+"""
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
@@ -11,20 +18,23 @@ from warrener_store.rows import JobRow
 
 
 class DelayedMessages(NamedTuple):
-    """Messages in the delay queues that may be of queued jobs: in the shortest, and in those beyond it."""
+    """Messages in the delay queues that may be of queued jobs: in the shortest one, and in those beyond
+    it."""
 
     shortest: int = 0
     longer: int = 0
 
     @property
     def messages(self) -> int:
-        """All of them."""
         return self.shortest + self.longer
 
 
 class QueueSnapshot(NamedTuple):
-    """One look at a dispatch queue. `settled` and `every`: how many messages the queued jobs need at least,
-    those dispatched some time ago and all; `oldest`: the first of the settled, in order."""
+    """One snapshot of a dispatch queue.
+
+    `settled` and `every`: the least number of messages for the queued jobs, for those dispatched some time
+    ago and for all. `oldest`: the first of the settled jobs, in order.
+    """
 
     at: datetime
     settled: int
@@ -36,15 +46,16 @@ class QueueSnapshot(NamedTuple):
 
     @property
     def certain(self) -> int:
-        """Messages that are gone even if each free slot is about to begin one."""
+        """Messages that are lost even if each free slot is about to begin one."""
         return max(0, self.settled - self.ready - self.delayed.messages - self.slots)
 
     @property
     def possible(self) -> int:
-        """Messages that are gone unless agents are about to begin them.
+        """Messages that are lost unless agents are about to begin them.
 
-        Where the queue is empty and agents have free slots, nothing circles by the shortest delay queue: an
-        agent would have begun it when it came back. What is in there belongs to other queues.
+        Where the queue is empty and agents have free slots, none of its messages circles by the shortest
+        delay queue: an agent would have begun it when it came back. The messages in there belong to other
+        queues.
         """
         if self.ready:
             return max(0, self.every - self.ready - self.delayed.messages)
@@ -53,8 +64,10 @@ class QueueSnapshot(NamedTuple):
 
 
 class MissingDispatches(NamedTuple):
-    """How many messages are gone, and the jobs among which they are, the first dispatched first. `beyond`:
-    nothing has moved, so jobs behind these may be among them too."""
+    """How many messages are lost, and the jobs among which they are, the first dispatched first.
+
+    `beyond`: nothing has moved, so that later jobs may be among them too.
+    """
 
     messages: int = 0
     jobs: tuple[UUID, ...] = ()
@@ -62,7 +75,7 @@ class MissingDispatches(NamedTuple):
 
 
 def find_missing(before: QueueSnapshot, now: QueueSnapshot) -> MissingDispatches:
-    """Compare two looks, some seconds apart."""
+    """Compare two snapshots, some seconds apart."""
     stuck = tuple(job_id for job_id, at in now.oldest.items() if before.oldest.get(job_id) == at)
     if certain := min(before.certain, now.certain):
         return MissingDispatches(certain, stuck, beyond=len(stuck) == len(before.oldest))
@@ -74,7 +87,7 @@ def find_missing(before: QueueSnapshot, now: QueueSnapshot) -> MissingDispatches
 
 
 def messages_needed(groups: Iterable[QueuedGroup]) -> tuple[int, int]:
-    """Messages that the settled, and all, of these jobs need at least."""
+    """Return how many messages the settled jobs, and all jobs, need at least."""
     counted = [
         (ceil(each.settled / each.policy.per_message), ceil(each.jobs / each.policy.per_message))
         for each in groups
@@ -83,7 +96,7 @@ def messages_needed(groups: Iterable[QueuedGroup]) -> tuple[int, int]:
 
 
 def jobs_to_fill(messages: int, rows: Iterable[JobRow]) -> list[JobRow]:
-    """The first of these whose dispatches fill so many messages."""
+    """Return the first jobs whose dispatches fill this number of messages."""
     chosen: list[JobRow] = []
     filled = 0.0
     for row in rows:
@@ -95,12 +108,12 @@ def jobs_to_fill(messages: int, rows: Iterable[JobRow]) -> list[JobRow]:
 
 
 def jobs_per_message(row: JobRow) -> int:
-    """How many dispatches like this one may share a message."""
+    """Return how many dispatches like this one may share a message."""
     return row.policy.per_message if row.attempt == 1 else 1
 
 
 def _overtaken(before: QueueSnapshot, now: QueueSnapshot, stuck: tuple[UUID, ...]) -> tuple[UUID, ...]:
-    """Those behind which another has left the queue since."""
+    """Return the jobs behind which another has left the queue since."""
     left = [at for job_id, at in before.oldest.items() if job_id not in now.oldest]
     newest = max(left, default=None)
     return () if newest is None else tuple(job_id for job_id in stuck if now.oldest[job_id] < newest)

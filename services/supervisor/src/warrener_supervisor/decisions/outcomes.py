@@ -1,4 +1,9 @@
-"""DOC"""
+"""How a job ends: succeeded, dead, cancelled or expired. Nothing wakes a job after its end.
+
+A cancel may also come before its job, for two schedulers may take the two at the same time, and a request
+may come again long after. Then a tombstone takes the job's place under its id, and the request finds the
+job cancelled. The row's unique key does the locking, and a job that nobody cancels pays nothing for it.
+"""
 
 from dataclasses import replace
 from datetime import datetime
@@ -17,21 +22,20 @@ from warrener_supervisor.decisions.cause import fingerprint
 from warrener_supervisor.decisions.context import JobTransition, JudgeContext, Notification
 
 JOB_TYPE = "job.unheard"
-"""Of a job of which only the cancel was heard. No agent can declare it: `job` is a reserved first word."""
-
-
+"""Job type of a tombstone. No agent can declare it, because `job` is a reserved first word."""
 _QUEUE = "default"
 
 
 def on_succeeded(row: JobRow, event: AttemptSucceeded, context: JudgeContext) -> JobTransition:
-    """The result of the current attempt, or of an earlier one that the ledger has recorded. A cancel that
-    came too late changes nothing: the effects are there."""
+    """End the job with the result of its current attempt, or of an earlier one that the ledger has recorded.
+
+    A cancel that came too late changes nothing, because the effects are there.
+    """
     data = event.data
     notifications = notifications_for(JobState.SUCCEEDED, Signal.SUCCEEDED)
     if data.attempt < row.attempt and row.state is JobState.RUNNING:
-        notifications |= {
-            Notification.CANCEL
-        }  # the later attempt runs where the ledger of the earlier one is not known
+        # the later attempt may run where the ledger of the earlier one is not known
+        notifications |= {Notification.CANCEL}
     over = _over(row, JobState.SUCCEEDED, context.now, result=data.result, owner=data.agent_id)
     itself = data.recorded_attempt == row.attempt
     verdict = VERDICT if itself else f"{VERDICT}: recorded by attempt {data.recorded_attempt}"
@@ -50,7 +54,7 @@ def on_succeeded(row: JobRow, event: AttemptSucceeded, context: JudgeContext) ->
 
 
 def end_dead(row: JobRow, record: AttemptRow, reason: str, now: datetime) -> JobTransition:
-    """No attempt is left, or none would help: a dead letter keeps it."""
+    """End a job that has no attempt left, or that no attempt would help; a dead letter stores it."""
     dead_letter = DeadLetter(
         job_id=row.job_id,
         job_type=row.job_type,
@@ -70,7 +74,7 @@ def end_dead(row: JobRow, record: AttemptRow, reason: str, now: datetime) -> Job
 
 
 def end_cancelled(row: JobRow, record: AttemptRow | None, now: datetime) -> JobTransition:
-    """Somebody asked, and no attempt runs any more."""
+    """End a job whose cancellation was requested and of which no attempt runs any longer."""
     attempt = record and replace(record, verdict=f"cancelled: {row.cancel_reason or 'its agent stopped it'}")
     return JobTransition(
         _over(row, JobState.CANCELLED, now, owner=row.owner),
@@ -81,21 +85,21 @@ def end_cancelled(row: JobRow, record: AttemptRow | None, now: datetime) -> JobT
 
 
 def on_cancel_requested(row: JobRow, event: JobCancelRequested, context: JudgeContext) -> JobTransition:
-    """What runs is told to stop and ends when its agent says so; everything else ends here. The asker
-    watches."""
+    """Stop a running attempt, whose end will end the job; end any other job here. The requester watches
+    it."""
     data = event.data
     watchers = merge_watchers(row.watchers, [data.reply_to]) if data.reply_to else row.watchers
     requested = evolve(
         row, cancel_reason=row.cancel_reason or data.reason, watchers=watchers, updated_at=context.now
     )
     if row.state is JobState.RUNNING:
-        return JobTransition(requested, "told to stop", notifications=frozenset({Notification.CANCEL}))
+        return JobTransition(requested, "stop requested", notifications=frozenset({Notification.CANCEL}))
     decision = end_cancelled(requested, None, context.now)
     return decision._replace(notifications=notifications_for(JobState.CANCELLED, Signal.CANCEL_REQUESTED))
 
 
 def on_deadline_passed(row: JobRow, event: JobDeadlinePassed, context: JudgeContext) -> JobTransition:
-    """Its deadline has passed, whatever it was doing."""
+    """End the job in any state, because its deadline has passed."""
     over = _over(row, JobState.EXPIRED, context.now, owner=row.owner)
     record = None
     if row.state is JobState.RUNNING:
@@ -117,21 +121,20 @@ def on_deadline_passed(row: JobRow, event: JobDeadlinePassed, context: JudgeCont
 
 @cache
 def notifications_for(state: JobState, signal: Signal | None) -> frozenset[Notification]:
-    """What is told of a job that this signal has brought to this terminal state."""
+    """Return what to publish about a job that this signal has brought to this terminal state."""
     notifications = {Notification.FINISHED}
     if state is JobState.DEAD:
         notifications.add(Notification.DEAD)
     if signal in (Signal.CANCEL_REQUESTED, Signal.DEADLINE_PASSED, Signal.ALIVE):
         notifications.add(Notification.CANCEL)  # an agent may hold an attempt of it
     if signal is Signal.LOST and state is JobState.CANCELLED:
-        notifications.add(
-            Notification.CANCEL
-        )  # the lost agent may come back: its neighbours mark the ledger they share
+        # the lost agent may come back: others mark the ledger they share
+        notifications.add(Notification.CANCEL)
     return frozenset(notifications)
 
 
 def _over(row: JobRow, end: JobState, now: datetime, *, owner: str | None, result: Any = None) -> JobRow:
-    """All that changes, in one copy of the row."""
+    """Change all fields in one copy of the row."""
     return evolve(
         row,
         version=row.version + 1,
@@ -147,7 +150,7 @@ def _over(row: JobRow, end: JobState, now: datetime, *, owner: str | None, resul
 
 
 def tombstone_for(event: JobCancelRequested, now: datetime) -> JobRow:
-    """The job that `event` cancels, of which nothing else is known."""
+    """Make the row of a job of which only the cancel `event` is known."""
     data = event.data
     return JobRow(
         job_id=data.job_id,

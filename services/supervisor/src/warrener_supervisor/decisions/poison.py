@@ -1,4 +1,8 @@
-"""DOC"""
+"""Quarantine jobs whose attempts keep ending the process that runs them.
+
+The job's error carries its deaths: so the store has them after each restart, and the dead letter shows
+them, without a column of their own.
+"""
 
 from dataclasses import replace
 from typing import NamedTuple
@@ -9,15 +13,12 @@ from warrener_store.rows import JobRow
 from warrener_supervisor.decisions.context import JobTransition, NoChange
 
 LOST = "lost"
-"""The type of the error of a lost attempt."""
-
-
+"""Type of the error of a lost attempt."""
 _MAX_DEATH_LENGTH = 200
-"""So much of what is told of one death is kept."""
-
-
+"""Characters that are stored of one death."""
 _FIRST, _LAST = 5, 5
-"""So many deaths are named; of those in between, how many they were. A row is written and told each time."""
+"""Number of first and last deaths that are stored; of those between, their count. Each change of the row
+writes them."""
 
 
 class _Deaths(NamedTuple):
@@ -51,16 +52,15 @@ def _with(error: ErrorInfo, deaths: _Deaths) -> ErrorInfo:
 
 
 def loss_message(agent_id: str, since: str, *, unlisted: bool) -> str:
-    """Why an attempt counts as lost."""
-    what = "not named it since" if unlisted else "not been heard of since"
+    """Explain why an attempt counts as lost."""
+    what = "not named it since" if unlisted else "not sent a heartbeat since"
     return f"agent {agent_id} has {what} {since}"
 
 
 def revoke_loss(row: JobRow, attempt: int, agent_id: str) -> JobRow | None:
-    """`row` without the charge for the loss of an earlier attempt, which this agent runs or has reported.
+    """Return `row` without the charge for a lost attempt that this agent runs or has reported after all.
 
-    None if no loss of it is charged. The loss is among the job's deaths until it is taken back: so it is
-    taken back once.
+    None if no loss of it is charged. Revoking removes the loss from the job's deaths, so it happens once.
     """
     error, deaths = row.error, _deaths_in(row.error)
     charge = f"attempt {attempt}: {LOST}: agent {agent_id} has not "
@@ -73,7 +73,7 @@ def revoke_loss(row: JobRow, attempt: int, agent_id: str) -> JobRow | None:
 
 
 def error_with_deaths(row: JobRow, error: ErrorInfo) -> ErrorInfo:
-    """The error by which the current attempt of `row` went wrong, with all deaths so far."""
+    """Return the error of the current attempt of `row`, with all deaths so far."""
     deaths = _deaths_in(row.error)
     if error.kind in {ErrorKind.CRASH, ErrorKind.LOST}:
         deaths = deaths.and_another(_death(row.attempt, error))
@@ -81,8 +81,10 @@ def error_with_deaths(row: JobRow, error: ErrorInfo) -> ErrorInfo:
 
 
 def charge_agent_death(row: JobRow) -> JobRow:
-    """The row of an attempt that was begun by one agent and has to be begun by another: the broker gives it
-    out again before anybody has missed the first one, so this too must be counted."""
+    """Charge an attempt that another agent has to begin again.
+
+    The broker redelivers it before anybody has missed the first agent, so this counts as a death too.
+    """
     message = f"agent {row.owner} has died, or was cut off, while it ran it"
     return evolve(
         row, error=error_with_deaths(row, ErrorInfo(kind=ErrorKind.LOST, type=LOST, message=message))
@@ -90,8 +92,7 @@ def charge_agent_death(row: JobRow) -> JobRow:
 
 
 def quarantine_reason(charged: JobRow) -> str | None:
-    """Why no further attempt is made, if there were too many deaths; `charged` has the error that
-    `error_with_deaths` made."""
+    """Explain why no further attempt is made, if `charged` has too many deaths in its error."""
     deaths = _deaths_in(charged.error)
     if deaths.total < charged.policy.quarantine_threshold:
         return None
@@ -99,7 +100,7 @@ def quarantine_reason(charged: JobRow) -> str | None:
 
 
 def keep_deaths(row: JobRow, decision: JobTransition | NoChange) -> JobTransition | NoChange:
-    """Whatever else goes wrong with a job, its deaths are not forgotten."""
+    """Carry the job's deaths over into the error of `decision`."""
     if (
         isinstance(decision, NoChange)
         or decision.row.error is row.error

@@ -1,4 +1,4 @@
-"""DOC"""
+"""What follows when an attempt ends without success: another attempt, or the job's end."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -26,8 +26,8 @@ from warrener_supervisor.decisions.timeouts import has_overrun, timeout_error, w
 
 
 def on_failed(row: JobRow, event: AttemptFailed, context: JudgeContext) -> JobTransition:
-    """The handler failed; the attempt is charged. Whether it may be tried again say its error and the policy,
-    unless the handler itself has asked for it."""
+    """Charge a failed attempt. Its error, the policy and the handler's request decide if another one
+    follows."""
     data = event.data
     if is_unknown_job_type(data.error):
         return _on_unknown_job_type(row, event, context)
@@ -46,8 +46,8 @@ def on_failed(row: JobRow, event: AttemptFailed, context: JudgeContext) -> JobTr
 
 
 def on_snoozed(row: JobRow, event: AttemptFailed, context: JudgeContext) -> JobTransition:
-    """The handler asks to be run again later. Not charged, but for one that would do nothing else for ever;
-    never at once, or it would spin."""
+    """Run the job again later, as its handler requests: uncharged up to `max_snoozes`, and never at once, or
+    it would spin."""
     data = event.data
     delay = max(delays.requested_delay(data.retry_after_seconds or 0.0), context.timings.min_queue_delay)
     record = _record(row, AttemptEnd.SNOOZED, context, data.agent_id, None)
@@ -67,12 +67,13 @@ def on_snoozed(row: JobRow, event: AttemptFailed, context: JudgeContext) -> JobT
     return decision._replace(
         verdict="snoozed",
         attempt=replace(record, verdict=until),
-        notifications=frozenset({Notification.DISPATCH}),  # nothing went wrong: the world is told of no retry
+        # nothing went wrong, so no job.retrying is published
+        notifications=frozenset({Notification.DISPATCH}),
     )
 
 
 def on_lost(row: JobRow, event: AttemptLost, context: JudgeContext) -> JobTransition:
-    """Its agent is gone. Not the job's fault, so counted apart; but a job that ends every agent must end
+    """Count the loss apart from failures, because it is not the job's fault. A job that ends every agent ends
     too."""
     since = event.data.last_seen_at.isoformat()
     message = poison.loss_message(event.data.agent_id, since, unlisted=event.data.unlisted)
@@ -93,9 +94,11 @@ def on_lost(row: JobRow, event: AttemptLost, context: JudgeContext) -> JobTransi
 
 
 def revoke_loss(row: JobRow, event: Event[Any], context: JudgeContext) -> JobTransition | None:
-    """The agent reports the end of an earlier attempt that was declared lost: the loss is not charged. A
-    failure is charged in its place, or a handler that fails late would never run out of attempts; the attempt
-    that is under way may still end well, so it is left to it to be the last."""
+    """Revoke the loss of an earlier attempt whose agent reports its end after all.
+
+    A late failure is charged in its place, or a handler that fails late would never run out of attempts.
+    The attempt under way may still succeed, so a late failure leaves it at least as the last one.
+    """
     if row.state.terminal or not isinstance(event, _ENDS):
         return None
     spared = poison.revoke_loss(row, event.data.attempt, event.data.agent_id)
@@ -107,7 +110,7 @@ def revoke_loss(row: JobRow, event: Event[Any], context: JudgeContext) -> JobTra
 
 
 def on_released(row: JobRow, event: AttemptReleased, context: JudgeContext) -> JobTransition:
-    """Given back unharmed: another agent may have it at once, and nothing is charged."""
+    """Dispatch a released attempt at once to another agent, uncharged."""
     record = _record(row, AttemptEnd.RELEASED, context, event.data.agent_id, None)
     if row.cancel_reason is not None:
         return outcomes.end_cancelled(row, record, context.now)
@@ -116,8 +119,8 @@ def on_released(row: JobRow, event: AttemptReleased, context: JudgeContext) -> J
 
 
 def on_stopped(row: JobRow, event: AttemptCancelled, context: JudgeContext) -> JobTransition:
-    """Stopped because somebody asked. If nobody did, the agent was mistaken: charged, or it would go on for
-    ever."""
+    """End a job whose attempt was stopped on request. An unrequested stop is charged, so that it cannot
+    repeat without end."""
     data = event.data
     record = _record(row, AttemptEnd.CANCELLED, context, data.agent_id, flight_record_error(data))
     record = replace(record, started_at=data.started_at, finished_at=data.finished_at)
@@ -136,7 +139,7 @@ def on_stopped(row: JobRow, event: AttemptCancelled, context: JudgeContext) -> J
 
 
 def on_withdrawn(row: JobRow, event: AttemptCancelled, context: JudgeContext) -> JobTransition:
-    """The handler has ended the job itself."""
+    """End the job, as its handler requests."""
     data = event.data
     record = _record(row, AttemptEnd.CANCELLED, context, data.agent_id, None)
     record = replace(record, started_at=data.started_at, finished_at=data.finished_at)
@@ -145,8 +148,8 @@ def on_withdrawn(row: JobRow, event: AttemptCancelled, context: JudgeContext) ->
 
 
 def _on_unknown_job_type(row: JobRow, event: AttemptFailed, context: JudgeContext) -> JobTransition:
-    """Its agent does not know the job type, as during a deployment: given back, uncharged, until one that
-    does comes, or the job's own limits end it."""
+    """Retry uncharged until an agent knows the job type, as during a deployment, or until the job's limits
+    end it."""
     record = _record(row, AttemptEnd.RELEASED, context, event.data.agent_id, event.data.error)
     if row.cancel_reason is not None:
         return outcomes.end_cancelled(row, record, context.now)
@@ -163,7 +166,7 @@ def _on_unknown_job_type(row: JobRow, event: AttemptFailed, context: JudgeContex
 
 
 def _timed_out(row: JobRow, record: AttemptRow, error: ErrorInfo, context: JudgeContext) -> JobTransition:
-    """It ran too long and is dead now; charged like a failure."""
+    """Charge an attempt that ran too long and has ended."""
     charged = evolve(row, failures=row.failures + 1, error=error)
     record = replace(record, end=AttemptEnd.TIMED_OUT, error=error)
     if why := non_retryable_reason(error, row.policy):
@@ -172,12 +175,12 @@ def _timed_out(row: JobRow, record: AttemptRow, error: ErrorInfo, context: Judge
 
 
 _ENDS = (AttemptSucceeded, AttemptFailed, AttemptCancelled)
-"""Not a release: what is given back because a later attempt took its place would be tried without end."""
+"""Not a release: an attempt that is given back because a later one took its place would be tried without
+end."""
 
 
 def _delay_after_loss(charged: JobRow, context: JudgeContext) -> timedelta:
-    """At once, for it has done nothing wrong. Only what is lost again and again, as if it ended its agents,
-    gives them time."""
+    """Retry a first loss at once. Repeated losses, which may end agents, wait longer each time."""
     again = charged.losses - 1
     return charged.policy.backoff.delay(again, context.chance) if again else timedelta(0)
 
@@ -189,8 +192,8 @@ def _retry_unless_held(
     context: JudgeContext,
     requested_by_handler: timedelta | None = None,
 ) -> JobTransition:
-    """Charged, unless a breaker has opened meanwhile: then the job is not to blame. A delay that its handler
-    has wished for is kept either way."""
+    """Charge the attempt unless a breaker has opened meanwhile; a delay that the handler requested counts
+    either way."""
     breaker = delays.breaker_to_blame(row, charged.error, context)
     if breaker is None:
         delay = (
@@ -216,7 +219,7 @@ def _retry_if_attempts_left(
 
 
 def _retry(charged: JobRow, record: AttemptRow, delay: timedelta, context: JudgeContext) -> JobTransition:
-    """Attempt n+1, due after `delay`; the row is the truth about that, the ladder only wakes it."""
+    """Make attempt n+1, due after `delay`. The row is the truth about that; a delay queue only wakes it."""
     wait = max(delay, context.timings.min_queue_delay) if delay else delay
     due_at = context.now + wait
     row = evolve(
@@ -268,7 +271,7 @@ def _record(
 def _retry_unless_too_old(
     charged: JobRow, record: AttemptRow, delay: timedelta, context: JudgeContext
 ) -> JobTransition:
-    """No attempt begins past the greatest age of its job."""
+    """Retry if the attempt can begin before the job's max_age."""
     if why := delays.exceeds_max_age(charged, context.now + delay):
         return _end_job(charged, record, why, context)
     return _retry(charged, record, delay, context)
@@ -279,7 +282,7 @@ def _snoozed_out(why: str, handler_error: ErrorInfo) -> ErrorInfo:
 
 
 def flight_record_error(data: AttemptCancelledData) -> ErrorInfo | None:
-    """What its row keeps: the flight record, where there is one."""
+    """Return the flight record of a stopped attempt as an error, if there is one."""
     if data.flight_record is None:
         return None
     return ErrorInfo(

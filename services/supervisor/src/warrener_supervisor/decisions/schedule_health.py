@@ -1,4 +1,4 @@
-"""DOC"""
+"""Find schedules that do not tick or do not succeed, and explain why as far as store and broker know."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
@@ -14,55 +14,36 @@ from warrener_store.schedules.rows import ScheduleRow, TickRow
 from warrener_store.schedules.watches import RunRow, WatchedSchedule, WatchRow
 
 STOPPED = "scheduler.stopped"
-
-
 OVERDUE = "schedule.overdue"
-
-
 UNSUCCESSFUL = "schedule.unsuccessful"
-
-
 FAILING = "schedule.paused"
-
-
 MANY = 20
-"""More overdue schedules than this have one cause, and are one case."""
-
-
-_NAMES_SHOWN = 5  # names that the alert of many tells
-
-
+"""More overdue schedules than this have one cause, and make one incident."""
+_NAMES_SHOWN = 5  # names in the alert for many
 _FAILED = frozenset({JobState.DEAD, JobState.EXPIRED})
-
-
 _REJECTED_AFTER = timedelta(minutes=1)
-"""A job that is not there so long after the broker had its request was rejected."""
-
-
+"""A request that the broker has confirmed and that has no job after this time was rejected."""
 _MANY_REQUESTS = 1000
-
-
 _MESSAGE = 300  # characters of an error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleIssue:
-    """One thing that is wrong; the same `occurrence` as long as it goes on."""
+    """One problem; it has the same `occurrence` as long as it lasts."""
 
     kind: str
-    schedule: str = ""  # none: it is about all of them
+    schedule: str = ""  # empty: all of them
     job_type: str | None = None
     occurrence: str
     text: str
-    why: str = ""  # for the ledger, where it is paused
+    why: str = ""  # for the tick history, if the schedule is paused
 
     @property
     def fingerprint(self) -> str:
-        """What it is one case by."""
         return fingerprint_of(self.kind, self.schedule)
 
     def raised(self, now: datetime) -> RaisedIncident:
-        """As the escalation takes it."""
+        """Return the problem as an incident."""
         sample: JsonObject = {"text": self.text, "schedule": self.schedule}
         return RaisedIncident(
             kind=self.kind,
@@ -76,23 +57,23 @@ class ScheduleIssue:
 
 
 def fingerprint_of(kind: str, schedule: str = "") -> str:
-    """The name of the case of this kind of trouble with this schedule."""
+    """Return the fingerprint of the incident for this kind of problem with this schedule."""
     return f"{kind}:{schedule}" if schedule else kind
 
 
 @dataclass(frozen=True, slots=True)
 class RunHistory:
-    """How a watched schedule stands: what is known of its successes, and how many jobs have failed since."""
+    """The successes of a watched schedule, and its failures since."""
 
     row: WatchRow
     paused: bool
     failures: int
-    last_failed: datetime | None  # the nominal time
-    succeeded_last: bool = False  # the newest of its jobs
+    last_failed: datetime | None  # nominal time
+    succeeded_last: bool = False  # by the newest of its jobs
 
 
 def scheduler_stopped_issue(since: datetime) -> ScheduleIssue:
-    """No scheduler consumes requests, and there are schedules."""
+    """Make the problem that no scheduler consumes requests, though there are schedules."""
     return ScheduleIssue(
         kind=STOPPED,
         occurrence=f"{STOPPED}@{since.isoformat()}",
@@ -102,7 +83,7 @@ def scheduler_stopped_issue(since: datetime) -> ScheduleIssue:
 
 
 def overdue_issues(rows: Sequence[ScheduleRow], now: datetime) -> list[ScheduleIssue]:
-    """The schedules that should have ticked by now, each by itself, the longest overdue first."""
+    """Return one problem for each schedule that should have ticked by now, the longest overdue first."""
     since = sorted((moment, row.name, row) for row in rows if (moment := overdue_since(row, now)) is not None)
     return [_overdue(row) for _, _, row in since]
 
@@ -121,12 +102,12 @@ def _overdue(row: ScheduleRow) -> ScheduleIssue:
 
 
 def with_cause(issue: ScheduleIssue, cause: str | None) -> ScheduleIssue:
-    """The same, with what is known of its cause."""
+    """Append the known cause to the text."""
     return issue if cause is None else replace(issue, text=f"{issue.text}; {cause}")
 
 
 def merge_if_many(issues: Sequence[ScheduleIssue]) -> list[ScheduleIssue]:
-    """The same, or where there are many one in place of all."""
+    """Return one problem in place of many."""
     if len(issues) <= MANY:
         return list(issues)
     first = issues[0]
@@ -141,7 +122,7 @@ def merge_if_many(issues: Sequence[ScheduleIssue]) -> list[ScheduleIssue]:
 
 
 def history_of(watched: WatchedSchedule, now: datetime) -> RunHistory:
-    """Counted over its newest ticks, back to the newest one whose job has succeeded."""
+    """Count the failed runs back to the newest success."""
     done = next((run for run in watched.runs if run.state is JobState.SUCCEEDED), None)
     row = watched.row
     if done is not None:
@@ -160,7 +141,7 @@ def _has_failed(run: RunRow, now: datetime) -> bool:
 
 
 def failing_issue(history: RunHistory) -> ScheduleIssue | None:
-    """So many jobs have failed in a row that the schedule is to be paused."""
+    """Return the problem of a schedule that failed so often in a row that it must be paused."""
     row, last = history.row, history.last_failed
     if history.paused or row.pause_after is None or last is None or history.failures < row.pause_after:
         return None
@@ -177,7 +158,8 @@ def failing_issue(history: RunHistory) -> ScheduleIssue | None:
 
 
 def unsuccessful_issue(history: RunHistory, now: datetime) -> ScheduleIssue | None:
-    """No job has succeeded for longer than the owner expects. A schedule that is paused need not."""
+    """Return the problem of a schedule without a success for longer than its owner expects; none if it is
+    paused."""
     row = history.row
     if history.paused or row.success_within is None:
         return None
@@ -194,7 +176,11 @@ def unsuccessful_issue(history: RunHistory, now: datetime) -> ScheduleIssue | No
 
 
 def explain_missing_tick(requests: tuple[int, int] | None) -> str:
-    """Why schedulers do not decide a tick; `requests`: their queue, None while the broker does not answer."""
+    """Explain why no scheduler decides a tick.
+
+    `requests`: messages that wait in their queue and consumers of it; None while the broker does not
+    answer.
+    """
     if requests is None:
         return "the broker does not answer"
     waiting, consumers = requests
@@ -206,16 +192,16 @@ def explain_missing_tick(requests: tuple[int, int] | None) -> str:
 
 
 def served_queues(agents: Collection[AgentRow], now: datetime, silent_after: timedelta) -> set[str]:
-    """The queues of the agents that live."""
+    """Return the queues of the living agents."""
     return {queue for agent in agents if now - agent.last_seen_at < silent_after for queue in agent.queues}
 
 
 def explain_missing_success(
     tick: TickRow | None, job: JobRow | None, served: Collection[str], holding: OpenBreakers, now: datetime
 ) -> str | None:
-    """Why the newest tick that has asked for a job has not succeeded; None where nothing is known."""
+    """Explain why the newest tick that requested a job has not succeeded; None if nothing is known."""
     if tick is None:
-        return "none of its newest ticks has asked for a job"
+        return "none of its newest ticks has requested a job"
     if tick.fired_at is None:
         return "the broker has not confirmed the request of its last tick"
     if job is None:

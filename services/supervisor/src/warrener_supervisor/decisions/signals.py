@@ -1,4 +1,9 @@
-"""DOC"""
+"""What an event of the status exchange means for a job: its job, attempt and signal, its fence, and if it is
+stale.
+
+Staleness is narrower than the fence, which compares attempts: the event is about the current attempt, and
+newer information contradicts it.
+"""
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
@@ -42,11 +47,11 @@ SIGNALS: Mapping[type[Event[Any]], Signal] = {
     JobCancelRequested: Signal.CANCEL_REQUESTED,
     JobDeadlinePassed: Signal.DEADLINE_PASSED,
 }
-"""Every event that the supervisor judges; the others have come to the wrong door. See `signal_of`."""
+"""The events that the supervisor judges; any other is in the wrong queue. See `signal_of`."""
 
 
 def signal_of(event: Event[Any]) -> Signal:
-    """What `event` means: its kind says it, but for the two that say whose wish they carry."""
+    """Return the signal of `event`: by its type, and for two types by the origin of the request."""
     signal = SIGNALS[type(event)]
     if signal is Signal.FAILED and event.data.snoozed:
         return Signal.SNOOZED
@@ -56,19 +61,19 @@ def signal_of(event: Event[Any]) -> Signal:
 
 
 def job_of(event: Event[Any]) -> UUID:
-    """The job that a judged event is about."""
     data: AttemptData | JobCancelRequestedData | JobDeadlinePassedData = event.data
     return data.job_id
 
 
 def attempt_of(event: Event[Any]) -> int | None:
-    """The attempt that it tells of, if it is about one."""
+    """Return the attempt that the event is about; None if it is about the whole job."""
     data: object = event.data
     return data.attempt if isinstance(data, AttemptData) else None
 
 
 def fence_of(row: JobRow, event: Event[Any]) -> Fence:
-    """How the event stands to the job's current attempt; what is about the whole job is always current."""
+    """Compare the event's attempt with the job's current one; an event about the whole job is always
+    current."""
     attempt = attempt_of(event)
     if attempt is None or SIGNALS[type(event)] not in ATTEMPT_SIGNALS:
         return Fence.CURRENT
@@ -76,7 +81,7 @@ def fence_of(row: JobRow, event: Event[Any]) -> Fence:
 
 
 def stale_reason(row: JobRow, event: Event[Any], context: JudgeContext) -> str | None:
-    """Why `event` no longer counts, or None if it does."""
+    """Explain why `event` no longer counts; None if it does."""
     if isinstance(event, AttemptLost):
         return _seen_since(row, event, context)
     check = _CHECKS.get(type(event))
@@ -84,7 +89,7 @@ def stale_reason(row: JobRow, event: Event[Any], context: JudgeContext) -> str |
 
 
 def _seen_since(row: JobRow, event: AttemptLost, context: JudgeContext) -> str | None:
-    """A heartbeat that any supervisor has stored, or an event of the attempt that was judged since."""
+    """Check for a heartbeat that any supervisor has stored, and for a later event of the attempt."""
     if row.state is not JobState.RUNNING:
         return None
     if row.owner not in (None, event.data.agent_id):
@@ -93,7 +98,7 @@ def _seen_since(row: JobRow, event: AttemptLost, context: JudgeContext) -> str |
     if seen is not None and seen > event.data.last_seen_at and not event.data.unlisted:
         return f"its agent was seen again at {seen.isoformat()}"
     if event.time is not None and row.updated_at > event.time:
-        return f"something was heard of it since, at {row.updated_at.isoformat()}"
+        return f"an event about it was judged since, at {row.updated_at.isoformat()}"
     return None
 
 
@@ -118,9 +123,10 @@ def _not_passed(row: JobRow, _: JobDeadlinePassed, now: datetime) -> str | None:
 
 
 def _held_by_another(row: JobRow, agent_id: str, started_at: datetime | None) -> str | None:
-    """The ledger grants an attempt to one agent at a time: of two that tell of it, the later start holds it.
+    """Find out if another agent holds the attempt: the ledger grants it to one at a time, so the later start
+    holds it.
 
-    A success is not asked: only the holder's is recorded in the ledger, and only recorded ones are told.
+    Not for successes: the ledger records only the holder's, and agents report only recorded ones.
     """
     if row.state is not JobState.RUNNING or row.owner in (None, agent_id):
         return None

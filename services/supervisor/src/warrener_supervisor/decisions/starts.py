@@ -1,4 +1,4 @@
-"""DOC"""
+"""How a job gets to run: signs of life, and retries whose time has passed."""
 
 from datetime import datetime
 from typing import Any
@@ -29,9 +29,10 @@ SignOfLife = AttemptStarted | AttemptProgressed | AttemptCheckpointed
 
 
 def on_sign_of_life(row: JobRow, event: SignOfLife, context: JudgeContext) -> JobTransition | NoChange:
-    """Its agent says that it runs: it is not lost for a lease, and whatever else it says is noted.
+    """Record that the agent runs the attempt, which renews its lease, and its progress if it reports any.
 
-    If somebody has asked to cancel the job, this agent has not heard of it: it has taken the attempt over.
+    If cancellation was requested, the agent took the attempt over and does not know, so the cancel is
+    repeated.
     """
     started_at = _started_at(row, event, context.now)
     if _another_holds(row, event, started_at):
@@ -39,7 +40,7 @@ def on_sign_of_life(row: JobRow, event: SignOfLife, context: JudgeContext) -> Jo
     if _taken_over(row, event, context.now):
         row = poison.charge_agent_death(row)
         why = poison.quarantine_reason(row)
-        if why is not None and row.cancel_reason is None:  # what is cancelled is told to stop below
+        if why is not None and row.cancel_reason is None:  # the cancel below stops a cancelled one
             return _quarantine(row, why, context.now)
     running = evolve(
         row,
@@ -58,15 +59,18 @@ def on_sign_of_life(row: JobRow, event: SignOfLife, context: JudgeContext) -> Jo
 
 
 def _taken_over(row: JobRow, event: SignOfLife, now: datetime) -> bool:
-    """Whether it was begun again under the same number: the agent that ran it before has died, or was cut off
-    for as long as its claim held. By the agent's clock, unless that is ahead of ours."""
+    """True if another agent begins the attempt again: the first has died, or was cut off for as long as its
+    claim held.
+
+    The start is by the agent's clock, unless that is ahead of ours.
+    """
     if not isinstance(event, AttemptStarted) or row.state is not JobState.RUNNING or row.started_at is None:
         return False
     return row.owner is not None and row.started_at < event.data.started_at <= now
 
 
 def _quarantine(row: JobRow, why: str, now: datetime) -> JobTransition:
-    """It is not let go on; whoever has just begun it is told to stop."""
+    """End a poisonous job and stop the attempt that has just begun."""
     assert row.error is not None
     record = AttemptRow(
         job_id=row.job_id,
@@ -85,8 +89,7 @@ def _quarantine(row: JobRow, why: str, now: datetime) -> JobTransition:
 
 
 def has_ended(row: JobRow, event: Event[Any]) -> bool:
-    """Whether the dead job of `row` may be so by this event (`_quarantine`): others come late, and say
-    nothing new."""
+    """True if this event may have quarantined the dead job of `row`; later events repeat no notification."""
     return (
         isinstance(event, AttemptStarted)
         and row.started_at is not None
@@ -95,7 +98,8 @@ def has_ended(row: JobRow, event: Event[Any]) -> bool:
 
 
 def timeout_check_at(row: JobRow, started_at: datetime, timings: Timings) -> datetime:
-    """When the watchdog must look at a running attempt: its time has run out. Its lease is its agent's."""
+    """Return when the watchdog must look at a running attempt: after its timeout. Its lease belongs to its
+    agent."""
     return started_at + row.policy.timeout + timings.timeout_grace
 
 
@@ -103,8 +107,8 @@ def on_overdue(row: JobRow, _: AttemptStartTimedOut, context: JudgeContext) -> J
     """Queue a retry whose time has passed; its attempt number stays.
 
     Its dispatch left the delay queue at its time, and waits in its queue or is lost: `redispatch` compares
-    the two, so that a backlog makes no second message. Only a dispatch that was kept in the store is
-    published here. A retry that a breaker holds back is put off; a half-open one admits its probes.
+    the two, so that a backlog makes no second message. Only a dispatch that waited in the store is
+    published here. A retry that a breaker holds back is postponed; a half-open one admits its probes.
     """
     if breaker := context.holding.holds(row, context.now):
         put_off = evolve(row, wake_at=context.now + RECHECK_INTERVAL, updated_at=context.now)
@@ -130,12 +134,13 @@ def on_overdue(row: JobRow, _: AttemptStartTimedOut, context: JudgeContext) -> J
 def _started_at(row: JobRow, event: SignOfLife, now: datetime) -> datetime:
     if not isinstance(event, AttemptStarted):
         return row.started_at or now
-    # By our clock it started between its dispatch and now, whatever the clock of the agent says.
+    # By our clock it started between its dispatch and now, whatever the agent's clock says.
     return max(min(event.data.started_at, now), row.dispatched_at or row.accepted_at)
 
 
 def _another_holds(row: JobRow, event: SignOfLife, started_at: datetime) -> bool:
-    """The ledger grants an attempt again when its holder has fallen silent: the later start holds it."""
+    """True if another agent holds the attempt. The ledger grants it again when its holder is silent: the
+    later start holds it."""
     if row.state is not JobState.RUNNING or row.owner in (None, event.data.agent_id):
         return False
     later = row.started_at is None or started_at > row.started_at

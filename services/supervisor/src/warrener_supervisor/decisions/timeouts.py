@@ -1,4 +1,12 @@
-"""DOC"""
+"""Which time limits a job has passed, and the events by which the watchdog reports them.
+
+An attempt that runs too long is stopped first, and counts as timed out once it has certainly ended: its agent
+has reported the end, or has not listed the attempt in a heartbeat for a whole lease. A living agent lists
+what it runs, and one that cannot send heartbeats has died or lost its claims. Until then the watchdog repeats
+the event, and each repeat stops the attempt again.
+
+The events go by the status exchange to the judge, so a supervisor that dies in between loses nothing.
+"""
 
 from datetime import datetime
 from typing import Any
@@ -27,16 +35,17 @@ _NOBODY = "none"
 
 
 def has_overrun(row: JobRow, now: datetime, timings: Timings) -> bool:
-    """Whether its current attempt runs past its time, and past what its agent is given to end it itself."""
+    """True if the current attempt runs past its timeout and past the agent's time to end it itself."""
     if row.state is not JobState.RUNNING or row.started_at is None:
         return False
     return row.started_at + row.policy.timeout + timings.timeout_grace <= now
 
 
 def was_overrunning(row: JobRow, last_seen_at: datetime, now: datetime, timings: Timings) -> bool:
-    """Whether its agent, that is silent now, had still run it when its time was over.
+    """True if the silent agent still ran the attempt when its timeout passed.
 
-    Whoever fell silent before that was lost, however late it is noticed: a supervisor may have been away.
+    An agent that fell silent before that was lost, however late that is noticed: a supervisor may have
+    been away.
     """
     if row.started_at is None or row.started_at + row.policy.timeout > last_seen_at:
         return False
@@ -44,13 +53,14 @@ def was_overrunning(row: JobRow, last_seen_at: datetime, now: datetime, timings:
 
 
 def on_timed_out(row: JobRow, _: AttemptTimedOut, context: JudgeContext) -> JobTransition:
-    """It goes on running until its agent has killed it; nothing else is begun meanwhile."""
+    """Have the agent stop the attempt. The job stays running until it has, and nothing else begins
+    meanwhile."""
     waits = evolve(row, wake_at=context.now + context.timings.claim, updated_at=context.now)
-    return JobTransition(waits, "told to stop", notifications=frozenset({Notification.CANCEL}))
+    return JobTransition(waits, "stop requested", notifications=frozenset({Notification.CANCEL}))
 
 
 def timeout_error(row: JobRow, how_it_ended: str, flight_record: FlightRecord | None = None) -> ErrorInfo:
-    """What is kept of it."""
+    """Make the error of an attempt that timed out."""
     seconds = row.policy.timeout.total_seconds()
     return ErrorInfo(
         kind=ErrorKind.TIMEOUT,
@@ -61,15 +71,14 @@ def timeout_error(row: JobRow, how_it_ended: str, flight_record: FlightRecord | 
 
 
 def watchdog_event(row: JobRow, now: datetime, timings: Timings) -> Event[Any] | None:
-    """The word about a job whose `wake_at` has come. The losses of running ones are found by their agents
-    (`losses`)."""
+    """Return the event for a job whose `wake_at` has come. The loss detector finds losses by their agents."""
     if row.state in (JobState.QUEUED, JobState.RETRYING):
         return _overdue(row, now)
     return _timed_out(row, now) if has_overrun(row, now, timings) else None
 
 
 def deadline_event(row: JobRow, now: datetime) -> Event[Any] | None:
-    """The word about a job whose `deadline_at` has come."""
+    """Return the event for a job whose `deadline_at` has come."""
     if row.deadline_at is None:
         return None
     return JobDeadlinePassed(
@@ -84,7 +93,8 @@ def deadline_event(row: JobRow, now: datetime) -> Event[Any] | None:
 
 
 def lost_event(row: JobRow, last_seen_at: datetime, now: datetime, *, unlisted: bool = False) -> Event[Any]:
-    """The current attempt is lost with its agent; `unlisted`: its agent lives and no longer lists it."""
+    """Return the event for an attempt that is lost with its agent; `unlisted`: its agent lives and no longer
+    lists it."""
     return AttemptLost(
         id=f"{row.job_id}:{row.attempt}:lost",
         source=SOURCE,

@@ -1,1 +1,1 @@
-"""What follows a trouble: retry, park, alert, digest, compensate, close, as ladders in a file declare it."""
+"""Escalation: retry, park, alert, digest, compensate, close, in the steps that a file declares."""

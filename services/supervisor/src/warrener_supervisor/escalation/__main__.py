@@ -1,6 +1,7 @@
-"""`python -m warrener_supervisor.escalation FILE`: what comes of the ladders in a file, played offline.
+"""`python -m warrener_supervisor.escalation FILE`: play the ladders of a file offline.
 
-The command `warrener escalation test` hands over to this."""
+The command `warrener escalation test` runs this module.
+"""
 
 import argparse
 import asyncio
@@ -26,7 +27,7 @@ _USAGE = 2
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Print the timeline; the exit code."""
+    """Print the timeline; return the exit code."""
     options = _parser().parse_args(words)
     try:
         file = read(options.file)
@@ -54,17 +55,27 @@ def main(words: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="warrener escalation test",
-        description="Play a ladder offline: nothing is sent, nothing is asked for.",
+        description="Play a ladder offline: nothing is sent or requested.",
     )
     parser.add_argument("file", metavar="FILE", type=Path, help="the escalation file")
-    parser.add_argument("--kind", default="job.dead", help="what is raised (job.dead)")
-    parser.add_argument("--job-type", metavar="TYPE", default="example.job", help="the job type that dies")
-    parser.add_argument("--error", metavar="CLASS", default="builtins.RuntimeError", help="what it dies of")
+    parser.add_argument("--kind", default="job.dead", help="kind of the incident (default job.dead)")
+    parser.add_argument("--job-type", metavar="TYPE", default="example.job", help="job type of the dead job")
+    parser.add_argument(
+        "--error", metavar="CLASS", default="builtins.RuntimeError", help="class of its error"
+    )
     parser.add_argument("--arguments", metavar="JSON", type=_object, default={}, help="its arguments")
     parser.add_argument("--at", metavar="TIME", type=_moment, default=datetime.now(UTC), help="when (now)")
-    parser.add_argument("--times", metavar="N", type=int, default=1, help="how many die (1)")
-    parser.add_argument("--every", metavar="SPAN", type=_span, default=timedelta(0), help="between them (0)")
-    parser.add_argument("--ack-after", metavar="SPAN", type=_span, default=None, help="you acknowledge then")
+    parser.add_argument("--times", metavar="N", type=int, default=1, help="number of dead jobs (default 1)")
+    parser.add_argument(
+        "--every", metavar="SPAN", type=_span, default=timedelta(0), help="time between them (default 0)"
+    )
+    parser.add_argument(
+        "--ack-after",
+        metavar="SPAN",
+        type=_span,
+        default=None,
+        help="acknowledge after this time (default never)",
+    )
     parser.add_argument("--json", dest="as_json", action="store_true", help="one JSON document")
     return parser
 

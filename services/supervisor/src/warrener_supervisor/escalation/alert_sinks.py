@@ -1,4 +1,4 @@
-"""DOC"""
+"""Send alerts to sinks: the log, everything that Apprise speaks, signed webhooks."""
 
 import asyncio
 import json
@@ -19,37 +19,32 @@ from warrener_supervisor.escalation.policy import SinkConfig
 
 _log = get_logger("escalation")
 
-
 PATIENCE = 10.0
 """Seconds that a sink may take."""
-
-
 _PREFIX = "whsec_"
-
-
 _LOG = SinkConfig(log="error")
 
 
 class SinkFailed(Exception):
-    """The alert was not taken, or nobody knows whether it was; it is sent again under the same id."""
+    """The alert was not taken, or may not have been; it is sent again under the same id."""
 
 
 class AlertSink(Protocol):
-    """Takes alerts, one at a time, at least once: the id of a repeated one is the same."""
+    """Sends alerts, one at a time, at least once: a repeated one has the same id."""
 
     async def send(self, alert: AlertMessage, now: datetime) -> None:
-        """Return once it was taken. Raises SinkFailed."""
+        """Return once the sink has taken it. Raises SinkFailed."""
         ...
 
 
 class Opener(Protocol):
-    """Makes a sink of what the file says of it."""
+    """Makes a sink from its declaration in the file."""
 
     def __call__(self, name: str, declared: SinkConfig) -> AlertSink: ...
 
 
 class LogSink:
-    """Never fails: the log is the sink that is left when all others do not answer."""
+    """Writes alerts to the log. It never fails, so it is left when all others do not answer."""
 
     def __init__(self, level: Literal["warning", "error"]) -> None:
         self._write = _log.error if level == "error" else _log.warning
@@ -66,13 +61,13 @@ class LogSink:
 
 
 class AppriseSink:
-    """One Apprise URL. It tells yes or no, and not why: that stands in the log, by Apprise itself."""
+    """Sends to one Apprise URL. Apprise returns no reason for a failure, but logs it."""
 
     def __init__(self, url: str) -> None:
         self._url = url
 
     async def send(self, alert: AlertMessage, now: datetime) -> None:
-        # Half a second of imports: whoever never alerts by it does not wait for them.
+        # The import takes half a second, so it waits for the first alert.
         from apprise import Apprise, NotifyType  # noqa: PLC0415
 
         notifier = Apprise()
@@ -84,7 +79,7 @@ class AppriseSink:
 
 
 class _NoRedirects(HTTPRedirectHandler):
-    """What is signed for one place is not handed on to another."""
+    """Refuses redirects, because a signature is for one receiver."""
 
     def redirect_request(  # noqa: PLR0917 - the signature of urllib
         self, req: Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage, newurl: str
@@ -93,7 +88,8 @@ class _NoRedirects(HTTPRedirectHandler):
 
 
 class WebhookSink:
-    """Any answer of 2xx is taken for a yes; whoever receives may be told twice, under the same webhook-id."""
+    """Posts signed alerts, by the Standard Webhooks scheme. Any 2xx is a success; a repeat has the same
+    webhook-id."""
 
     def __init__(self, url: str, secret: str) -> None:
         self._url = url
@@ -118,7 +114,7 @@ class WebhookSink:
 
 
 def body_of(alert: AlertMessage, now: datetime) -> bytes:
-    """What is posted."""
+    """Return the JSON to post."""
     payload: dict[str, Any] = {
         "type": "warrener.alert",
         "timestamp": now.isoformat(),
@@ -128,7 +124,7 @@ def body_of(alert: AlertMessage, now: datetime) -> bytes:
 
 
 def key_of(secret: str) -> bytes:
-    """The key in a secret: `whsec_` and base64, or the text itself. Raises ValueError."""
+    """Return the key in a secret: `whsec_` and base64, or the text itself. Raises ValueError."""
     if not secret.startswith(_PREFIX):
         return secret.encode()
     try:
@@ -138,7 +134,7 @@ def key_of(secret: str) -> bytes:
 
 
 def signed(message_id: str, now: datetime, body: bytes, key: bytes) -> Mapping[str, str]:
-    """The headers by which a receiver knows who sent it, and when."""
+    """Return the headers that prove sender and time: HMAC-SHA256 over id, timestamp and body."""
     timestamp = str(int(now.timestamp()))
     signed_content = f"{message_id}.{timestamp}.".encode() + body
     return {
@@ -149,7 +145,7 @@ def signed(message_id: str, now: datetime, body: bytes, key: bytes) -> Mapping[s
 
 
 def open_sink(name: str, declared: SinkConfig) -> AlertSink:
-    """The sink itself; nothing is connected yet. Its name says nothing about that."""
+    """Return the sink that is declared, without connecting it."""
     del name
     if declared.apprise is not None:
         return AppriseSink(declared.apprise)
@@ -159,7 +155,7 @@ def open_sink(name: str, declared: SinkConfig) -> AlertSink:
 
 
 class SinkRegistry:
-    """Hands alerts to sinks, all at once, and tells which failed."""
+    """Sends an alert to several sinks at once."""
 
     def __init__(self, opener: Opener = open_sink) -> None:
         self._opener = opener
@@ -167,7 +163,7 @@ class SinkRegistry:
     async def send(
         self, alert: AlertMessage, names: Iterable[str], declared: Mapping[str, SinkConfig], now: datetime
     ) -> dict[str, str]:
-        """Why it failed, by the names of the sinks that did not take it."""
+        """Return the failures by the names of their sinks."""
         sink_names = sorted(set(names))
         failures = await asyncio.gather(
             *(self._one(alert, name, declared.get(name, _LOG), now) for name in sink_names)

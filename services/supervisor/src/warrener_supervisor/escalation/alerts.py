@@ -1,4 +1,8 @@
-"""DOC"""
+"""Render alerts and digests, ready for any sink.
+
+A digest is a case too, and its lines are the entries of that case: so it is claimed, repeated and closed
+like every other case, and no two supervisors send it.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,15 +15,11 @@ from warrener_supervisor.escalation.policy import WEEK, AlertStep, DigestPlan
 from warrener_supervisor.escalation.templates import error_of, facts_of_case, filled_text
 
 KIND = "digest"
-
-
 MAX_LINES = 10_000
 
 
-# uuid5(NAMESPACE_DNS, "warrener.alerts"); fixed for ever: a repeated alert keeps its id.
+# uuid5(NAMESPACE_DNS, "warrener.alerts"); never changes, so that a repeated alert keeps its id.
 _ALERTS = UUID("0317090c-e5aa-55d3-890e-ae64b898928e")
-
-
 _TITLE = "{kind}: {about}, {times} times"
 
 
@@ -33,8 +33,7 @@ _SHOWN = 50
 
 @dataclass(frozen=True, slots=True)
 class AlertMessage:
-    """One word to people. Told twice (a supervisor died before it could note that it was told), it has the
-    same id both times."""
+    """One message to people. A repeat, after a crash before its delivery was saved, has the same id."""
 
     alert_id: str
     title: str
@@ -44,7 +43,7 @@ class AlertMessage:
 
 
 def render_alert(case: CaseRow, step: AlertStep) -> AlertMessage:
-    """What this step says about this case."""
+    """Render the alert of this step about this case."""
     facts = facts_of_case(case)
     facts |= {"about": case.job_type or case.subject, "said": _what_happened(case)}
     return AlertMessage(
@@ -57,7 +56,7 @@ def render_alert(case: CaseRow, step: AlertStep) -> AlertMessage:
 
 
 def alert_id(fingerprint: str, turn: int, what: int | str) -> str:
-    """The same for the same alert, whoever sends it."""
+    """Return the same id for the same alert, from each supervisor."""
     return str(uuid5(_ALERTS, f"{fingerprint}\n{turn}\n{what}"))
 
 
@@ -69,7 +68,7 @@ def _what_happened(case: CaseRow) -> str:
 
 
 def add_entry(case: CaseRow, name: str, plan: DigestPlan, now: datetime) -> RaisedIncident:
-    """The case stands in the next report, once, however often it is put down."""
+    """Make the entry of a case in the next digest; one entry, however often it is added."""
     day = next_report(plan, now).date().isoformat()
     return RaisedIncident(
         kind=KIND,
@@ -83,12 +82,12 @@ def add_entry(case: CaseRow, name: str, plan: DigestPlan, now: datetime) -> Rais
 
 
 def fingerprint_of_entry(entry: CaseEntry) -> str:
-    """The fingerprint of the case that this entry has put down."""
+    """Return the fingerprint of the case in this entry."""
     return entry.occurrence.rsplit(":", 2)[0]
 
 
 def next_report(plan: DigestPlan, after: datetime) -> datetime:
-    """The first moment of the plan that is later than `after`."""
+    """Return the first time of the plan that is later than `after`."""
     day = after.astimezone(plan.zone).date()
     while True:
         if WEEK[day.weekday()] in plan.days:
@@ -101,7 +100,7 @@ def next_report(plan: DigestPlan, after: datetime) -> datetime:
 def report(
     digest: CaseRow, entries: Sequence[CaseEntry], cases: Mapping[str, CaseRow], due: datetime
 ) -> AlertMessage:
-    """One message about all of them, the most frequent first."""
+    """Render one message about all entries, the most frequent first."""
     named = {fingerprint for entry in entries if (fingerprint := fingerprint_of_entry(entry)) in cases}
     found = sorted((cases[each] for each in named), key=lambda case: (-case.times, case.fingerprint))
     lines = [_line(case) for case in found[:_SHOWN]]

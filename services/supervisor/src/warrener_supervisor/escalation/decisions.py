@@ -1,4 +1,4 @@
-"""DOC"""
+"""Decide what to do about a case: its ladder, its next step, its state after the step."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,23 +24,15 @@ from warrener_supervisor.escalation.policy import (
 from warrener_supervisor.escalation.templates import error_of
 
 MAX_TRIES = 12  # of one step: about half an hour; then the ladder goes on without it
-
-
 _FIRST_PAUSE = timedelta(seconds=5)
-
-
 _MAX_PAUSE = timedelta(minutes=5)
-
-
 _DAY = timedelta(days=1)
-
-
-_LONGEST = 32  # periods one behind the other; quiet hours that never end would be none
+_LONGEST = 32  # consecutive periods; quiet hours that never end would hold alerts back without end
 
 
 @dataclass(frozen=True, slots=True)
 class WaitUntil:
-    """Nothing until then; None: nothing until it is raised again or somebody says something."""
+    """Do nothing until then; None: nothing until the case is raised again or a command arrives."""
 
     until: datetime | None
     why: str
@@ -48,26 +40,26 @@ class WaitUntil:
 
 @dataclass(frozen=True, slots=True)
 class RunStep:
-    """This step is due."""
-
     step: EscalationStep
 
 
 @dataclass(frozen=True, slots=True)
 class SkipStep:
-    """This step is due, and not wanted."""
+    """Pass over this step."""
 
     why: str
 
 
 def ladder_of(case: CaseRow, escalation: Escalation) -> Ladder:
-    """The first ladder that matches; else the default one, so that nothing passes unseen."""
+    """Return the first ladder that matches, else the default one, so that no case passes unseen."""
     return next((ladder for ladder in escalation.ladders if matches(ladder, case)), DEFAULT_LADDER)
 
 
 def matches(ladder: Ladder, case: CaseRow) -> bool:
-    """Whether its kind, its job type and its error are among the ladder's. An error is known by its own name
-    and by those of the classes that it derives from."""
+    """True if the ladder names the case's kind, job type and error.
+
+    An error matches by its own name and by those of its base classes.
+    """
     return (
         _any(ladder.kinds, [case.kind])
         and _any(ladder.job_types, [case.job_type or ""])
@@ -92,7 +84,7 @@ def _pattern(written: str) -> re.Pattern[str]:
 def decide(
     case: CaseRow, ladder: Ladder, quiet: Sequence[QuietPeriod], now: datetime
 ) -> WaitUntil | RunStep | SkipStep:
-    """The next thing to do about an open case."""
+    """Return the next action for an open case."""
     if is_snoozed(case, now):
         return WaitUntil(case.snoozed_until, "snoozed")
     if case.step >= len(ladder.steps):
@@ -109,7 +101,7 @@ def decide(
 
 
 def is_snoozed(case: CaseRow, now: datetime) -> bool:
-    """Whether nothing at all is to happen now."""
+    """True if nothing may happen now."""
     return case.snoozed_until is not None and case.snoozed_until > now
 
 
@@ -124,7 +116,7 @@ def _about_alert(
 
 
 def quiet_hours_end(periods: Iterable[QuietPeriod], now: datetime) -> datetime | None:
-    """When the quiet that holds at `now` is over; None where none does, or where it would never end."""
+    """Return when the quiet hours that hold at `now` end; None if none hold, or if they would never end."""
     hours = list(periods)
     until = now
     for _ in range(_LONGEST):
@@ -136,7 +128,7 @@ def quiet_hours_end(periods: Iterable[QuietPeriod], now: datetime) -> datetime |
 
 
 def _end(period: QuietPeriod, now: datetime) -> datetime | None:
-    """When `period` ends, if it holds at `now`: it may have begun today or yesterday."""
+    """Return when `period` ends, if it holds at `now`: it may have begun today or yesterday."""
     today = now.astimezone(period.zone).date()
     for day in (today, today - _DAY):
         if WEEK[day.weekday()] not in period.days:
@@ -151,32 +143,32 @@ def _end(period: QuietPeriod, now: datetime) -> datetime | None:
 
 
 def step_name(step: Any) -> str:
-    """The word by which the file calls it."""
+    """Return the name of the step in the file."""
     return str(step.do)
 
 
 def late_step(case: CaseRow, ladder: Ladder) -> int | None:
-    """The step that whatever is raised from now on gets at once: the last one for each job that is passed."""
+    """Return the step that is run at once for later entries of the case: the last passed one that runs per
+    job."""
     passed = [place for place, step in enumerate(ladder.steps[: case.step]) if isinstance(step, PER_JOB)]
     return passed[-1] if passed else None
 
 
 def digest_of(case: CaseRow, ladder: Ladder) -> str | None:
-    """The digest in which the case stands by now, whenever it is raised again."""
+    """Return the digest in which the case is listed, whenever it is raised again."""
     passed = [step for step in ladder.steps[: case.step] if isinstance(step, DigestStep)]
     return passed[-1].into if passed else None
 
 
 def advance(case: CaseRow, ladder: Ladder, now: datetime, trouble: str | None = None) -> CaseRow:
-    """Its step is done, or given up for `trouble`; the next one is due in its time."""
+    """Go on to the next step, after the current one is done or given up for `trouble`."""
     step = ladder.steps[case.step]
     if isinstance(step, CloseStep):
         return closed(case, now, f"by ladder {ladder.name}")
     following = case.step + 1
     due = now + ladder.steps[following].after if following < len(ladder.steps) else None
-    remaining_trouble = (
-        None if case.tries else case.trouble
-    )  # of a step that was given up; what a further try has mended is over
+    # A given-up step leaves its trouble; a successful try clears it.
+    remaining_trouble = None if case.tries else case.trouble
     return replace(
         case,
         step=following,
@@ -189,7 +181,7 @@ def advance(case: CaseRow, ladder: Ladder, now: datetime, trouble: str | None = 
 
 
 def fail_step(case: CaseRow, ladder: Ladder, now: datetime, trouble: str) -> CaseRow:
-    """Its step has failed: again after a pause that grows, and at last without it."""
+    """Repeat the failed step after a growing pause, and go on without it after MAX_TRIES."""
     tries = case.tries + 1
     if tries >= MAX_TRIES:
         given_up = f"{step_name(ladder.steps[case.step])} given up after {tries} tries: {trouble}"
@@ -199,45 +191,44 @@ def fail_step(case: CaseRow, ladder: Ladder, now: datetime, trouble: str) -> Cas
 
 
 def is_last_try(case: CaseRow) -> bool:
-    """Whether the ladder goes on without its step if that fails once more."""
+    """True if one more failure gives the step up."""
     return case.tries + 1 >= MAX_TRIES
 
 
 def internal_error(case: CaseRow, now: datetime, trouble: str) -> CaseRow:
-    """We ourselves have failed at it: again after a pause, for as long as it takes."""
+    """Repeat the step after an error of ours, with pauses, for as long as it takes."""
     tries = min(case.tries + 1, MAX_TRIES - 1)
     return replace(case, tries=tries, trouble=trouble, wake_at=now + pause_after(tries))
 
 
 def pause_after(tries: int) -> timedelta:
-    """How long to leave a sink alone that has failed so many times in a row."""
+    """Return the pause after this number of failures in a row."""
     return min(_FIRST_PAUSE * (1 << min(tries - 1, 10)), _MAX_PAUSE)
 
 
 def waiting(case: CaseRow, wait: WaitUntil) -> CaseRow:
-    """Looked at again when the wait is over."""
+    """Wake the case when the wait is over."""
     return replace(case, wake_at=wait.until)
 
 
 def closed(case: CaseRow, now: datetime, why: str) -> CaseRow:
-    """Nothing more is done about it."""
     return replace(case, wake_at=None, closed_at=now, closed_why=why)
 
 
 def mark_delivered(case: CaseRow, taken: tuple[str, ...]) -> CaseRow:
-    """These sinks have taken the alert, and are not told again."""
+    """Record the sinks that have taken the alert, so that a repeat leaves them out."""
     return replace(case, delivered=taken)
 
 
 def postpone(case: CaseRow, due: datetime) -> CaseRow:
-    """A digest waits for its time."""
+    """Wake a digest at `due`."""
     return replace(case, due_at=due, wake_at=due)
 
 
 def fail_report(
     case: CaseRow, now: datetime, failures: Mapping[str, str], names: Sequence[str], following: datetime
 ) -> CaseRow:
-    """A digest that some did not take: again soon, and after too many tries with the next one."""
+    """Repeat a digest that some sinks did not take, and after MAX_TRIES wait for the next one."""
     trouble = "; ".join(f"{name}: {why}" for name, why in failures.items())
     tries = case.tries + 1
     if tries >= MAX_TRIES:

@@ -1,4 +1,4 @@
-"""DOC"""
+"""Raise cases, and apply the commands of people to them."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -24,20 +24,18 @@ from warrener_supervisor.escalation.templates import sample_of
 
 _log = get_logger("escalation")
 
-
 _LASTING = 3
-"""Attempts given back, from which on it is no deployment of a moment."""
-
-
+"""Released attempts above which the cause is no short deployment."""
 _NAME = 200  # characters of a fingerprint
-
-
 IncidentCommand = IncidentAcknowledgeRequested | IncidentSnoozeRequested | IncidentCloseRequested
 
 
 class IncidentReporter:
-    """Raises cases. A batch is one statement; what is raised again is counted once, so whoever raises before
-    it acknowledges loses nothing and counts nothing twice."""
+    """Raises cases.
+
+    A batch is one statement. A repeat counts once, so a consumer that raises before it acknowledges loses
+    nothing and counts nothing twice.
+    """
 
     def __init__(self, cases: Escalations, clock: Clock) -> None:
         self._cases = cases
@@ -53,10 +51,10 @@ class IncidentReporter:
         occurrence: str | None = None,
         job_type: str | None = None,
     ) -> None:
-        """Something is wrong with `subject`. One alert for each `fingerprint`, until its case is closed.
+        """Raise a problem with `subject`: one alert for each `fingerprint`, until its case is closed.
 
-        `data` is what alerts may name; `text` in it is what they say. `occurrence` is the same whenever this
-        same time is raised again; None makes each call a time of its own.
+        Alerts may name the fields of `data`; `text` in it is their text. A repeat of the same `occurrence`
+        counts once; None makes each call an occurrence of its own.
         """
         now = self._clock.now()
         raised = RaisedIncident(
@@ -71,18 +69,19 @@ class IncidentReporter:
         await self.raise_cases([raised])
 
     async def raise_cases(self, raised: Sequence[RaisedIncident]) -> None:
-        """All of these. What the store refuses is told in the log and lost: a bug must not stop the queue."""
+        """Raise these cases. Those that the store refuses are logged and lost, because a bug must not stop
+        the queue."""
         if not raised:
             return
         try:
             await self._cases.raise_cases(raised)
         except StoreRefused:
             _log.exception(
-                "Cases could not be raised: a bug.", action="escalation.refused", cases=len(raised)
+                "Cases could not be raised, which is a bug.", action="escalation.refused", cases=len(raised)
             )
 
     async def raise_dead_jobs(self, rows: Iterable[JobRow]) -> None:
-        """These jobs are dead."""
+        """Raise a case for each cause of death."""
         now = self._clock.now()
         await self.raise_cases(
             [
@@ -100,7 +99,7 @@ class IncidentReporter:
         )
 
     async def apply_commands(self, commands: Sequence[IncidentCommand]) -> None:
-        """What people say about cases; about what is not open it says nothing but a line in the log."""
+        """Apply commands; one about a case that is not open is logged."""
         if not commands:
             return
         now = self._clock.now()
@@ -110,7 +109,7 @@ class IncidentReporter:
             known = change.fingerprint in found
             log = _log.info if known else _log.warning
             log(
-                "A case was changed." if known else "There is no open case by that name.",
+                "A case was changed." if known else "A command names no open case.",
                 action="escalation.heard" if known else "escalation.unknown_case",
                 fingerprint=change.fingerprint,
             )
@@ -130,8 +129,10 @@ def _change(command: IncidentCommand, now: datetime) -> CaseChange:
 
 
 def mixed_queues(judged: Iterable[JobBatch], now: datetime) -> list[RaisedIncident]:
-    """An incident for each queue and job type of which a job was given back for the third time or later. Of
-    all that happens in one minute, one time is counted."""
+    """Return an incident for each queue and job type of which a job was released for the third time or later.
+
+    Its agents know different job types. Within a minute it counts once.
+    """
     found = {
         (batch.row.queue, batch.row.job_type): _raised(batch.row, error, now)
         for batch in judged
@@ -141,7 +142,7 @@ def mixed_queues(judged: Iterable[JobBatch], now: datetime) -> list[RaisedIncide
 
 
 def _given_back(batch: JobBatch) -> ErrorInfo | None:
-    """Why an attempt was given back that its agent could not run."""
+    """Return the error of an attempt that was released because its agent could not run it."""
     attempts = (decision.attempt for _, decision in batch.decisions if isinstance(decision, JobTransition))
     return next((each.error for each in attempts if each and each.end is AttemptEnd.RELEASED), None)
 

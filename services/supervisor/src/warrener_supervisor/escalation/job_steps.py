@@ -1,4 +1,7 @@
-"""DOC"""
+"""Run the steps that act on each dead job of a case: request it once more, or request its compensation.
+
+The ids of the requests are derived from the dead job's, so that a repeat requests the same job.
+"""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
@@ -21,34 +24,29 @@ from warrener_supervisor.escalation.templates import NothingThere, facts_of_job,
 
 _log = get_logger("escalation")
 
-
 _BATCH_SIZE = 500
-
-
 RETRY_SOURCE = f"{SOURCE}/escalation/retry"
-"""The source of requests for what a ladder retries: such a job is not retried by a ladder again."""
-
-
+"""Source of the requests that a ladder retries; it does not retry such a job again."""
 COMPENSATION_SOURCE = f"{SOURCE}/escalation/compensate"
 
 
 class Unfinished(Exception):
-    """Some of the jobs were not asked for; the others of their page were."""
+    """Some jobs were not requested; the others of their page were."""
 
 
 class EscalationRequestTooLarge(ValueError):
-    """A request that no scheduler would take."""
+    """The request is larger than a scheduler accepts."""
 
 
 class _Page(NamedTuple):
-    """What is left of a page: what cannot be, and why; how many have to wait."""
+    """The rest of a page: jobs that cannot be requested, with the reason, and the number that must wait."""
 
     bad: Mapping[str, str]
     waiting: int
 
 
 class JobSteps:
-    """Page by page: asked for, confirmed by the broker, and only then noted."""
+    """Requests page by page; a page is saved after the broker has confirmed it."""
 
     def __init__(
         self, store: StateStore, publish: Callable[[Sequence[Message]], Awaitable[None]], clock: Clock
@@ -59,10 +57,10 @@ class JobSteps:
         self._clock = clock
 
     async def run(self, case: CaseRow, step: EscalationStep, place: int, *, give_up: bool) -> str | None:
-        """Do `step`, the ladder's at `place`, for every entry that it is not through with.
+        """Run `step`, the ladder's at `place`, for each entry that has not passed it.
 
-        Raises Unfinished where some have to wait, or cannot be and another try may mend it. To give up is
-        to pass over those that cannot be; returns why.
+        Raises Unfinished if some must wait, or failed and another try may help. With `give_up`, failed
+        ones are passed over; returns why.
         """
         given_up = None
         while entries := await self._cases.pending(case.fingerprint, place + 1, _BATCH_SIZE):
@@ -73,13 +71,13 @@ class JobSteps:
             elif page.bad:
                 raise Unfinished(f"{len(page.bad)} jobs: {next(iter(page.bad.values()))}")
             if page.waiting:
-                raise Unfinished(f"{page.waiting} jobs are being retried: what comes of that is waited for")
+                raise Unfinished(f"{page.waiting} jobs are being retried: their ends are awaited")
         return given_up
 
     async def _page(
         self, case: CaseRow, step: EscalationStep, entries: Sequence[CaseEntry], place: int
     ) -> _Page:
-        """Ask for what one page of entries needs; what kept some of them from it."""
+        """Request the jobs for one page of entries; return the rest."""
         rows = await self._jobs_of(entries)
         await self._settle_mended(case, entries, rows)
         messages: list[Message] = []
@@ -109,7 +107,7 @@ class JobSteps:
         return [] if row.source == RETRY_SOURCE else [retry_request(row, now)]
 
     async def all_mended(self, case: CaseRow) -> bool:
-        """Whether each job that was asked for once more has succeeded; those are through with everything."""
+        """True if each job that was requested once more has succeeded; those need no further step."""
         while True:
             entries = await self._cases.pending(case.fingerprint, ALL_STEPS_DONE, _BATCH_SIZE)
             rows = await self._jobs_of(entries)
@@ -132,7 +130,7 @@ class JobSteps:
         return len(mended)
 
     async def _jobs_of(self, entries: Sequence[CaseEntry]) -> Mapping[UUID, JobRow]:
-        """The dead jobs, and those that were asked for in their place."""
+        """Load the dead jobs, and the jobs requested in their place."""
         dead = [UUID(entry.occurrence) for entry in entries]
         return await self._store.jobs_by_id({*dead, *map(retry_job_id, dead)}) if dead else {}
 
@@ -148,10 +146,10 @@ def _being_retried(row: JobRow, rows: Mapping[UUID, JobRow]) -> bool:
 
 
 def _log_passed_over(case: CaseRow, bad: Mapping[str, str]) -> str:
-    """Each of them by name: nothing is passed over in silence."""
+    """Log each of them by name."""
     for job_id, why in bad.items():
         _log.error(
-            "A ladder cannot ask for what a dead job needs, and passes it over.",
+            "A ladder passed over a dead job, because it cannot make the request for it.",
             action="escalation.passed_over",
             fingerprint=case.fingerprint,
             job_id=job_id,
@@ -161,22 +159,22 @@ def _log_passed_over(case: CaseRow, bad: Mapping[str, str]) -> str:
 
 
 def retry_job_id(job_id: UUID) -> UUID:
-    """The job that a ladder asks for in place of this dead one."""
+    """Return the id of the job that a ladder requests in place of this dead one."""
     return uuid5(job_id, "escalation retry")
 
 
 def compensation_job_id(job_id: UUID, job_type: str) -> UUID:
-    """The job of this type that makes up for this dead one."""
+    """Return the id of the compensating job of this type."""
     return uuid5(job_id, f"escalation compensation\n{job_type}")
 
 
 def original_job_id(row: JobRow) -> UUID:
-    """The job that a ladder has retried as this one; itself, if none has."""
+    """Return the job that a ladder has retried as this one; this job, if none has."""
     return row.parent_id if row.source == RETRY_SOURCE and row.parent_id else row.job_id
 
 
 def retry_request(row: JobRow, now: datetime) -> Message:
-    """The dead job once more, as it was asked for but for its deadline, which may have passed."""
+    """Request the dead job once more, without its deadline, which may have passed."""
     policy = {name: getattr(row.policy, name) for name in PolicyOverrides.model_fields}
     data = JobRequestedData(
         job_type=row.job_type,
@@ -189,8 +187,11 @@ def retry_request(row: JobRow, now: datetime) -> Message:
 
 
 def compensation_request(row: JobRow, case: CaseRow, step: CompensateStep, now: datetime) -> Message:
-    """A job of another type with the dead job's data. Raises NothingThere where its template names what the
-    job does not have, TooLarge where no scheduler would take it."""
+    """Request a job of another type with the dead job's data.
+
+    Raises NothingThere if the template names a field that the job does not have, EscalationRequestTooLarge
+    if no scheduler would accept it.
+    """
     facts = facts_of_job(row, case)
     data = JobRequestedData(
         job_type=step.job_type,

@@ -1,4 +1,4 @@
-"""DOC"""
+"""The contents of an escalation file. Frozen; an unknown key is refused."""
 
 from datetime import UTC, time, timedelta, tzinfo
 from typing import Annotated, Literal, Self
@@ -12,17 +12,16 @@ from warrener_contracts.events.fields import DeclaredJobType, QueueName
 from warrener_contracts.json_safety import is_array, is_object
 
 LOG = "log"
-"""The sink that is always there."""
+"""The sink that always exists."""
 DEAD = "job.dead"
-"""The kind of a case whose entries are dead jobs."""
-
+"""Kind of a case whose entries are dead jobs."""
 Weekday = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
 WEEK: tuple[Weekday, ...] = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 
 
 def _zone(name: object) -> object:
     if name == "UTC":
-        return UTC  # without the files of time zones, which a small image may not have
+        return UTC  # works without time zone files, which a small image may not have
     try:
         return ZoneInfo(name) if isinstance(name, str) else name
     except (KeyError, ValueError, OSError) as error:
@@ -30,7 +29,7 @@ def _zone(name: object) -> object:
 
 
 def _several(value: object) -> object:
-    """One stands for a list of one."""
+    """Let one value stand for a list of one."""
     return value if is_array(value) else (value,)
 
 
@@ -38,7 +37,7 @@ Zone = Annotated[tzinfo, BeforeValidator(_zone)]
 
 
 class FileModel(BaseModel):
-    """Anything in the file."""
+    """Base of everything in the file."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", populate_by_name=True, arbitrary_types_allowed=True
@@ -46,7 +45,7 @@ class FileModel(BaseModel):
 
 
 class SinkConfig(FileModel):
-    """Where alerts go: one of apprise, webhook and log. `env:NAME` stands for the value of that variable."""
+    """Target of alerts: one of apprise, webhook and log. `env:NAME` stands for the value of that variable."""
 
     apprise: str | None = None
     webhook: str | None = None
@@ -75,7 +74,7 @@ class QuietPeriod(FileModel):
 
 
 class DigestPlan(FileModel):
-    """When a digest is sent, and where to."""
+    """Times and sinks of a digest."""
 
     at: time = time(8)
     days: Annotated[tuple[Weekday, ...], Field(min_length=1)] = WEEK
@@ -84,25 +83,26 @@ class DigestPlan(FileModel):
 
 
 class EscalationStep(FileModel):
-    """One step of a ladder; `after` is counted from the step before it, of the first from the first time."""
+    """One step of a ladder. `after` counts from the step before it; for the first step, from the first
+    occurrence."""
 
     after: Duration = timedelta(0)
 
 
 class RetryStep(EscalationStep):
-    """Ask for the dead jobs once more."""
+    """Request the dead jobs once more."""
 
     do: Literal["retry"]
 
 
 class ParkStep(EscalationStep):
-    """Leave them where they are, and wait for the next step."""
+    """Leave the dead jobs as they are until the next step."""
 
     do: Literal["park"]
 
 
 class AlertStep(EscalationStep):
-    """Tell somebody: one alert, however many jobs died."""
+    """Send one alert, however many jobs died."""
 
     do: Literal["alert"]
     to: Annotated[tuple[str, ...], Field(min_length=1)] = (LOG,)
@@ -112,14 +112,14 @@ class AlertStep(EscalationStep):
 
 
 class DigestStep(EscalationStep):
-    """Put it down for the next report."""
+    """List the case in the next digest."""
 
     do: Literal["digest"]
     into: str = "daily"
 
 
 class CompensateStep(EscalationStep):
-    """Ask for a job of another type for each dead one."""
+    """Request a job of another type for each dead one."""
 
     do: Literal["compensate"]
     job_type: DeclaredJobType
@@ -128,7 +128,7 @@ class CompensateStep(EscalationStep):
 
 
 class CloseStep(EscalationStep):
-    """The case is over."""
+    """Close the case."""
 
     do: Literal["close"]
 
@@ -137,12 +137,12 @@ AnyStep = Annotated[
     RetryStep | ParkStep | AlertStep | DigestStep | CompensateStep | CloseStep, Field(discriminator="do")
 ]
 PER_JOB = (RetryStep, CompensateStep)
-"""The steps that do something for each time that a case was raised."""
+"""Steps that act on each dead job of a case."""
 
 
 class Ladder(FileModel):
-    """What follows the troubles that it matches: kinds, job types and errors, each a pattern in which `*`
-    stands for any run of characters."""
+    """The steps for matching cases: kinds, job types and errors are patterns in which `*` stands for any
+    characters."""
 
     name: str
     kinds: Annotated[tuple[str, ...], BeforeValidator(_several)] = ("*",)
@@ -157,8 +157,6 @@ def _periods(value: object) -> object:
 
 
 class Escalation(FileModel):
-    """A whole file."""
-
     sinks: dict[str, SinkConfig] = Field(default_factory=dict, alias="sink")
     quiet: Annotated[dict[str, tuple[QuietPeriod, ...]], BeforeValidator(_periods)] = Field(
         default_factory=dict
@@ -168,5 +166,5 @@ class Escalation(FileModel):
 
 
 DEFAULT_LADDER = Ladder(name="default", steps=(AlertStep(do="alert"),))
-"""What follows whatever no ladder matches, and everything where there is no file: one line in the log."""
+"""Ladder of cases that match no other, and of all cases without a file: one line in the log."""
 DEFAULT_DIGEST = DigestPlan()

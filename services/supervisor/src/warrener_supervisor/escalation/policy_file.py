@@ -1,4 +1,7 @@
-"""DOC"""
+"""Read and check the escalation file as a whole, and read it again when it changes.
+
+Every mistake is named by its key.
+"""
 
 import asyncio
 import os
@@ -30,13 +33,15 @@ from warrener_supervisor.escalation.templates import mistakes_in
 
 _log = get_logger("escalation")
 
-
 _ENVIRONMENT = "env:"
 
 
 class LadderFile:
-    """The ladders as they stand in a file now. Raises SettingsError at once if it cannot be used; a later
-    mistake in it is told, and what was there before goes on."""
+    """The current contents of the file.
+
+    Raises SettingsError at once if it cannot be used; a later mistake is logged, and the contents before
+    it stay.
+    """
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
@@ -44,7 +49,7 @@ class LadderFile:
         self._escalation = read(path) if path else Escalation()
 
     def current(self) -> Escalation:
-        """Asks the file system whether the file has changed."""
+        """Return the contents, after reading the file again if it has changed."""
         written = self._written()
         if self._path is not None and written != self._seen:
             self._seen = written
@@ -52,7 +57,7 @@ class LadderFile:
         return self._escalation
 
     def force_reload(self) -> None:
-        """Whatever the file system says of it."""
+        """Read the file again, even if it seems unchanged."""
         if self._path is not None:
             self._seen = self._written()
             self._reload(self._path)
@@ -62,7 +67,7 @@ class LadderFile:
             self._escalation = read(path)
         except SettingsError as error:
             _log.error(
-                "The escalation file cannot be used as it is now; the ladders of before go on.",
+                "The escalation file cannot be used; the ladders read before stay in force.",
                 action="escalation.bad_file",
                 problems=list(error.problems),
             )
@@ -82,7 +87,7 @@ class LadderFile:
 
 
 class ReloadOnSignal(ManagedComponent):
-    """Calls `then` at each SIGHUP, which ends the process no more. In the main thread alone."""
+    """Calls `then` at each SIGHUP, which no longer ends the process. In the main thread alone."""
 
     def __init__(self, then: Callable[[], None]) -> None:
         super().__init__("hang-up")
@@ -96,7 +101,7 @@ class ReloadOnSignal(ManagedComponent):
 
 
 def read(path: Path) -> Escalation:
-    """The file at `path`. Raises SettingsError that names every line or key that is wrong."""
+    """Read the file at `path`. Raises SettingsError that names every line or key that is wrong."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -110,7 +115,7 @@ def read(path: Path) -> Escalation:
 
 
 def parse(text: str, environment: Mapping[str, str]) -> Escalation:
-    """Pure. Raises SettingsError."""
+    """Check the text of a file. Raises SettingsError."""
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -129,7 +134,8 @@ def parse(text: str, environment: Mapping[str, str]) -> Escalation:
 
 
 def _problems(error: ValidationError) -> list[str]:
-    """One sentence for each mistake. A list that is too short for what in it is wrong is no mistake more."""
+    """Describe each mistake in a sentence, except lists that are too short because of other mistakes in
+    them."""
     found = error.errors(include_url=False)
     places = [detail["loc"] for detail in found]
     return [
@@ -155,19 +161,19 @@ def _problem(detail: dict[str, Any]) -> str:
         case _:
             pass
     complaint = str(detail["msg"]).removeprefix("Value error, ").removeprefix("Input should be ")
-    if complaint.startswith("expected "):  # our own validators say it all
+    if complaint.startswith("expected "):  # our own validators write whole sentences
         return f"{where}: {complaint}"
     return f"{where}: expected {complaint[0].lower()}{complaint[1:]}, got {mask(repr(came))[:100]}"
 
 
 def key_of(place: tuple[int | str, ...]) -> str:
-    """Where in the file: `ladder[0].steps[2].to`."""
+    """Return the place in the file: `ladder[0].steps[2].to`."""
     written = ""
     kinds = {"retry", "park", "alert", "digest", "compensate", "close"}
     for before, part in zip((None, *place), place, strict=False):
         if isinstance(part, int):
             written += f"[{part}]"
-        elif not (isinstance(before, int) and part in kinds):  # which kind of step it is, says the step
+        elif not (isinstance(before, int) and part in kinds):  # the step itself names its kind
             written += f".{part}" if written else part
     return written or "the file"
 
@@ -188,7 +194,7 @@ def _unknown_names(escalation: Escalation) -> Iterator[str]:
 
 
 def _repeated(number: int, ladder: Ladder) -> Iterator[str]:
-    """What is asked for a second time is the same job, and would come to nothing."""
+    """Find steps that would request the same job a second time, which has no effect."""
     seen: set[str] = set()
     for place, step in enumerate(ladder.steps):
         action = f"{step.do} {step.job_type}" if isinstance(step, CompensateStep) else step.do

@@ -1,7 +1,7 @@
-"""The escalation itself: takes the cases that are due, does what is to be done, and notes how far they came.
+"""Claim the cases that are due, run their steps, and save their progress.
 
-One step of a case at a time, noted before the next. Killed between doing and noting, the step is done again:
-an alert is then told twice under one id; a request asks for the same job, which is no second one.
+A case runs one step at a time, saved before the next. After a crash in between, the step runs again: the
+alert is repeated under one id, and a repeated request is for the same job.
 """
 
 import asyncio
@@ -33,12 +33,12 @@ from warrener_supervisor.escalation.policy import (
 _log = get_logger("escalation")
 
 CLAIM = timedelta(seconds=30)
-_WITHIN = 25.0  # seconds: less than a claim, so that nobody works on what is another's
+_WITHIN = 25.0  # seconds: less than a claim, so that no two supervisors work on a case
 _BATCH_SIZE = 20
 
 
 class EscalationRunner:
-    """Climbs the ladders. Any number of them may run at once."""
+    """Runs the steps of cases. Any number of runners may work at once."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class EscalationRunner:
         self._entropy = entropy
 
     async def run_once(self) -> None:
-        """One look at every case that is due."""
+        """Run a step of every case that is due."""
         while True:
             now = self._clock.now()
             claim = self._entropy.new_id_text()
@@ -69,7 +69,7 @@ class EscalationRunner:
                 return
 
     async def _advance(self, case: CaseRow, file: Escalation) -> None:
-        """One case; whatever goes wrong with it, the others go on, and it is tried again later."""
+        """Run one case; if it fails, the others go on and it is repeated later."""
         ladder = ladder_of(case, file)
         try:
             async with asyncio.timeout(_WITHIN):
@@ -77,17 +77,21 @@ class EscalationRunner:
                     self._report(case, file) if case.kind == alerts.KIND else self._step(case, ladder, file)
                 )
         except Exception as error:  # noqa: BLE001 - one case must not stop the others
-            _log.exception("A step of an escalation failed.", action="escalation.step_failed", **_named(case))
+            _log.exception("A step of a case failed.", action="escalation.step_failed", **_named(case))
             moved = decisions.internal_error(case, self._clock.now(), f"{type(error).__name__}: {error}")
         try:
             counted = await self._cases.save_case(moved)
         except StoreError:
             _log.exception(
-                "How far a case has come could not be noted.", action="escalation.not_noted", **_named(case)
+                "The progress of a case could not be saved.", action="escalation.not_noted", **_named(case)
             )
         else:
             if not counted:
-                _log.info("A case was changed meanwhile.", action="escalation.overtaken", **_named(case))
+                _log.info(
+                    "Another supervisor changed a case meanwhile.",
+                    action="escalation.overtaken",
+                    **_named(case),
+                )
 
     async def _step(self, case: CaseRow, ladder: Ladder, file: Escalation) -> CaseRow:
         now = self._clock.now()
@@ -99,15 +103,17 @@ class EscalationRunner:
             case WaitUntil():
                 return decisions.waiting(case, decision)
             case SkipStep(why):
-                _log.info("A step was passed over.", action="escalation.skipped", why=why, **_named(case))
+                _log.info(
+                    "A step of a case was passed over.", action="escalation.skipped", why=why, **_named(case)
+                )
                 return decisions.advance(case, ladder, now)
             case RunStep():
                 return await self._run_step(case, ladder, file)
 
     async def _catch_up(self, case: CaseRow, ladder: Ladder, file: Escalation) -> None:
-        """What was raised since the case has passed a step for each job gets that step, too."""
+        """Run the passed per-job step for entries that came after it."""
         if (late := decisions.late_step(case, ladder)) is not None and case.kind == DEAD:
-            with suppress(Unfinished):  # what has to wait is raised again if it comes to nothing
+            with suppress(Unfinished):  # a job that must wait is raised again if it dies
                 await self._job_steps.run(case, ladder.steps[late], late, give_up=True)
         if (name := decisions.digest_of(case, ladder)) is not None:
             await self._add_to_digest(case, name, file)
@@ -126,7 +132,7 @@ class EscalationRunner:
                 return await self._for_each_job(case, step, ladder)
             case _:
                 pass
-        _log.info("A step was done.", action="escalation.step", step=step.do, **_named(case))
+        _log.info("A step of a case was done.", action="escalation.step", step=step.do, **_named(case))
         return decisions.advance(case, ladder, self._clock.now())
 
     async def _for_each_job(self, case: CaseRow, step: EscalationStep, ladder: Ladder) -> CaseRow:
@@ -149,7 +155,10 @@ class EscalationRunner:
         if failures:
             trouble = "; ".join(f"{name}: {why}" for name, why in failures.items())
             _log.error(
-                "An alert was not taken.", action="escalation.not_taken", trouble=trouble, **_named(case)
+                "A sink did not take an alert.",
+                action="escalation.not_taken",
+                trouble=trouble,
+                **_named(case),
             )
             moved = decisions.fail_step(case, ladder, now, trouble)
             return moved if moved.step != case.step else decisions.mark_delivered(moved, taken)
@@ -160,14 +169,14 @@ class EscalationRunner:
         await self._cases.raise_cases([alerts.add_entry(case, name, plan, self._clock.now())])
 
     async def _report(self, case: CaseRow, file: Escalation) -> CaseRow:
-        """A digest: sent when its time has come, with all that stands in it."""
+        """Send a digest with all its entries when its time has come."""
         now = self._clock.now()
         plan = file.digests.get(case.subject, DEFAULT_DIGEST)
         due = case.due_at or alerts.next_report(plan, case.first_seen_at)
         if due > now:
             return decisions.postpone(case, due)
         entries = await self._cases.pending(case.fingerprint, 1, alerts.MAX_LINES)
-        if not entries:  # whoever has sent it died before it could note that
+        if not entries:  # it was sent before a crash
             return decisions.closed(case, now, "sent")
         named = await self._cases.cases_by_fingerprint(
             [alerts.fingerprint_of_entry(entry) for entry in entries]

@@ -1,4 +1,7 @@
-"""DOC"""
+"""Play a ladder offline: the real runner on virtual time, with a store in memory and sinks that record.
+
+`warrener escalation test` shows the timeline.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -28,7 +31,7 @@ from warrener_supervisor.escalation.runner import EscalationRunner
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """The trouble that is played."""
+    """The incident to play."""
 
     at: datetime
     kind: str = DEAD
@@ -43,7 +46,7 @@ class Scenario:
 
 @dataclass(frozen=True, slots=True)
 class TimelineEntry:
-    """One line of what comes of it."""
+    """One line of the timeline."""
 
     at: datetime
     what: str
@@ -52,7 +55,7 @@ class TimelineEntry:
 
 
 class _RecordingSink:
-    """A sink that only notes what it is told."""
+    """Records alerts in the timeline."""
 
     def __init__(self, name: str, timeline: list[TimelineEntry]) -> None:
         self._name = name
@@ -66,7 +69,7 @@ class _RecordingSink:
 
 
 class EscalationSimulation:
-    """Plays one scene."""
+    """Plays one scenario."""
 
     def __init__(self, file: Escalation, scenario: Scenario) -> None:
         self._file = file
@@ -86,7 +89,7 @@ class EscalationSimulation:
         )
 
     async def play(self) -> Sequence[TimelineEntry]:
-        """Everything that happens, in its order."""
+        """Return everything that happens, in order."""
         script = list(self._script())
         end = self._scenario.at + self._scenario.lasts
         while (moment := await self._next(script)) is not None and moment <= end:
@@ -101,7 +104,7 @@ class EscalationSimulation:
         return self._timeline
 
     def _script(self) -> Iterator[tuple[datetime, int, int | None]]:
-        """What befalls us: times that it is raised, by number, and None for the acknowledgement."""
+        """Yield the script: occurrences by number, and None for the acknowledgement."""
         scenario, script = self._scenario, list[tuple[datetime, int, int | None]]()
         for number in range(scenario.times):
             heappush(script, (scenario.at + number * scenario.every, number, number))
@@ -156,7 +159,7 @@ class EscalationSimulation:
             for found in decode(message.body, message.content_type):
                 if isinstance(found, DecodedEvent) and isinstance(found.event, JobRequested):
                     what = found.event.source.rpartition("/")[2]
-                    about = f"asks for {found.event.data.job_type}"
+                    about = f"requests {found.event.data.job_type}"
                     self._timeline.append(
                         TimelineEntry(self._clock.now(), what, about, found.event.data.arguments)
                     )
@@ -167,7 +170,7 @@ class EscalationSimulation:
 
 
 def merge_repeats(timeline: Sequence[TimelineEntry]) -> list[tuple[TimelineEntry, int]]:
-    """The same thing several times in a row as one line, with how often."""
+    """Join equal neighbours into one line, with their number."""
     lines: list[tuple[TimelineEntry, int]] = []
     for each in timeline:
         last = lines[-1] if lines else None
@@ -193,6 +196,6 @@ def _dead_job(scenario: Scenario, number: int, now: datetime) -> JobRow:
         attempt=5,
         failures=5,
         finished_at=now,
-        error=ErrorInfo(kind=ErrorKind.ERROR, type=scenario.error, message="as it might be said"),
+        error=ErrorInfo(kind=ErrorKind.ERROR, type=scenario.error, message="an example of a message"),
         updated_at=now,
     )

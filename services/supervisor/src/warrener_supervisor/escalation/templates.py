@@ -1,4 +1,7 @@
-"""DOC"""
+"""Templates with places such as `{job_type}` or `{error.message}`, and the facts that they may name.
+
+`{{` and `}}` stand for braces.
+"""
 
 import json
 import re
@@ -14,23 +17,17 @@ from warrener_store.escalations import CaseRow
 from warrener_store.rows import JobRow
 
 _PLACE = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
-
-
 _NAME = re.compile(r"[A-Za-z_]\w*(\.\w+)*", re.ASCII)
-
-
 _NOTHING = object()
-
-
-_SHORT = 1_000  # characters of a message that an alert may show; the whole stands with the job
+_SHORT = 1_000  # characters of a message in an alert; the job has the whole
 
 
 class NothingThere(LookupError):
-    """A template names what the facts do not have."""
+    """A template names a field that the facts do not have."""
 
 
 def mistakes_in(template: Any) -> Iterator[str]:
-    """What is wrong with the places of a text, or of the texts in a JSON value."""
+    """Yield the mistakes in the places of a text, or of the texts in a JSON value."""
     if isinstance(template, str):
         for found in _PLACE.finditer(template):
             if found[0] not in ("{{", "}}") and not (found[1] and _NAME.fullmatch(found[1])):
@@ -43,7 +40,7 @@ def mistakes_in(template: Any) -> Iterator[str]:
 
 
 def filled_text(template: str, facts: Mapping[str, Any]) -> str:
-    """For people: what is not there is shown as its name with a question mark."""
+    """Fill a text for people: a missing field is shown as its name with a question mark."""
 
     def fill(found: re.Match[str]) -> str:
         if found[0] in ("{{", "}}"):
@@ -55,7 +52,8 @@ def filled_text(template: str, facts: Mapping[str, Any]) -> str:
 
 
 def filled(template: Any, facts: Mapping[str, Any]) -> Any:
-    """For machines: a text that is one place alone becomes its value. Raises NothingThere."""
+    """Fill a JSON value for machines: a text that is one place alone becomes its value. Raises
+    NothingThere."""
     if isinstance(template, str):
         return _filled_one(template, facts)
     if isinstance(template, Mapping):
@@ -105,7 +103,7 @@ def _parts(template: Any) -> list[Any]:
 
 
 def sample_of(row: JobRow) -> JsonObject:
-    """What a case keeps of a dead job. Not its arguments: they may hold what no chat should show."""
+    """Return what a case stores of a dead job. Not its arguments, which may be confidential."""
     error = row.error
     return {
         "job_id": str(row.job_id),
@@ -121,13 +119,13 @@ def sample_of(row: JobRow) -> JsonObject:
 
 
 def error_of(case: CaseRow) -> JsonObject:
-    """What it died of the last time; empty where nothing died."""
+    """Return the last error of a case; empty if nothing died."""
     error: object = case.sample.get("error")
     return error if is_object(error) else {}
 
 
 def facts_of_case(case: CaseRow) -> JsonObject:
-    """What an alert may say of a case: its own words, and those of the last time that it was raised."""
+    """Return the fields that an alert may name: those of the case, and those of its last occurrence."""
     lasted = case.last_seen_at - case.first_seen_at
     return {
         **case.sample,
@@ -143,7 +141,7 @@ def facts_of_case(case: CaseRow) -> JsonObject:
 
 
 def facts_of_job(row: JobRow, case: CaseRow) -> JsonObject:
-    """What a compensation may take over from the dead job."""
+    """Return the fields that a compensation may take over from the dead job."""
     own: dict[str, Any] = {
         **sample_of(row),
         "job_type": row.job_type,
