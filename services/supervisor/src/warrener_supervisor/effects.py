@@ -8,7 +8,7 @@ from warrener_contracts.codec import dispatched_attempts
 from warrener_contracts.events import AttemptCheckpointed, Checkpoint, Event
 from warrener_contracts.messages import Message, batch_messages
 from warrener_contracts.topology import DELAY, DISPATCH, EVENTS, Topology, dispatch_queue
-from warrener_runtime.bus.port import Bus, OutgoingMessage
+from warrener_runtime.bus.port import Bus, OutgoingMessage, PublishResult
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
 from warrener_runtime.publishing import UnroutableMessages, publish_or_defer
@@ -52,6 +52,13 @@ async def publish(bus: Bus, messages: Iterable[Message], clock: Clock) -> list[t
     return [
         each for message in dispatches for each in dispatched_attempts(message.body, message.content_type)
     ]
+
+
+async def publish_once(bus: Bus, events: Iterable[Message]) -> int:
+    """Publish without retries, because after an outage the events may no longer be true; return how many
+    the broker did not confirm."""
+    results = await bus.publish(list(events))
+    return sum(result is not PublishResult.CONFIRMED for result in results)
 
 
 async def keep_unpublished(store: StateStore, refused: Sequence[tuple[UUID, int]], clock: Clock) -> None:

@@ -11,11 +11,11 @@ from uuid import UUID
 
 from warrener_contracts.events import AgentHeartbeatRequested, AgentHeartbeatRequestedData, Event
 from warrener_contracts.messages import build_message
-from warrener_runtime.bus.port import Bus, PublishResult
+from warrener_runtime.bus.port import Bus
 from warrener_runtime.clock import Clock, Entropy
 from warrener_runtime.logs import get_logger
 from warrener_store.port import StateStore
-from warrener_supervisor import SOURCE
+from warrener_supervisor import SOURCE, effects
 from warrener_supervisor.decisions.context import Timings
 from warrener_supervisor.decisions.heartbeat_diff import HeartbeatLine, HeartbeatTracker
 from warrener_supervisor.decisions.timeouts import lost_event
@@ -150,12 +150,10 @@ class LossDetector:
             )
 
     async def _publish(self, events: Iterable[Event[Any]]) -> None:
-        """Publish once, without retries: after an outage the losses may no longer be true."""
         messages = [build_message(event) for event in events]
         if not messages:
             return
-        results = await self._bus.publish(messages)
-        unconfirmed = sum(result is not PublishResult.CONFIRMED for result in results)
+        unconfirmed = await effects.publish_once(self._bus, messages)
         _log.warning(
             "Attempts were declared lost.",
             action="losses.declared",

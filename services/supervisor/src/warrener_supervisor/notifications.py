@@ -42,6 +42,7 @@ from warrener_store.successes import SucceededJob
 from warrener_supervisor import SOURCE
 from warrener_supervisor.decisions.context import Notification, Timings
 from warrener_supervisor.decisions.delays import is_stored_only
+from warrener_supervisor.decisions.signals import job_event
 
 _TYPE = type_of(JobFinished)
 _STATE = JobState.SUCCEEDED.value
@@ -97,15 +98,7 @@ def _finished(row: JobRow, trace: TraceContext) -> Message:
 
 def finished_message(row: JobRow, trace: TraceContext) -> Message:
     """Render `job.finished` of a job in any terminal state, as the event's model writes it."""
-    event = JobFinished(
-        id=f"{row.job_id}:finished",
-        source=SOURCE,
-        time=row.finished_at,
-        subject=str(row.job_id),
-        traceparent=trace.traceparent,
-        tracestate=trace.tracestate,
-        data=row.finished_data(),
-    )
+    event = job_event(JobFinished, row, "finished", row.finished_at, row.finished_data(), trace=trace)
     return build_message(event)
 
 
@@ -162,16 +155,15 @@ def _data(row: JobRow | SucceededJob, job_id: str) -> dict[str, Any]:
 
 def _dead(row: JobRow, now: datetime, trace: TraceContext) -> Event[Any]:
     reason = row.error.message if row.error else "its attempts are used up"
-    return JobDead(
-        id=f"{row.job_id}:dead",
-        source=SOURCE,
-        time=now,
-        subject=str(row.job_id),
-        traceparent=trace.traceparent,
-        tracestate=trace.tracestate,
-        data=JobDeadData(
+    return job_event(
+        JobDead,
+        row,
+        "dead",
+        now,
+        JobDeadData(
             job_id=row.job_id, job_type=row.job_type, attempts=row.attempt, reason=reason, error=row.error
         ),
+        trace=trace,
     )
 
 
@@ -179,20 +171,19 @@ def _retrying(row: JobRow, now: datetime, trace: TraceContext) -> list[Event[Any
     if row.error is None or row.due_at is None:
         return []  # released: nothing went wrong
     return [
-        JobRetrying(
-            id=f"{row.job_id}:{row.attempt}:retrying",
-            source=SOURCE,
-            time=now,
-            subject=str(row.job_id),
-            traceparent=trace.traceparent,
-            tracestate=trace.tracestate,
-            data=JobRetryingData(
+        job_event(
+            JobRetrying,
+            row,
+            f"{row.attempt}:retrying",
+            now,
+            JobRetryingData(
                 job_id=row.job_id,
                 job_type=row.job_type,
                 next_attempt=row.attempt,
                 due_at=row.due_at,
                 error=row.error,
             ),
+            trace=trace,
         )
     ]
 
@@ -202,14 +193,12 @@ def dispatch_message(row: JobRow, now: datetime, checkpoint: Checkpoint | None =
 
     It is a child of the row's trace, so that all attempts of a job are siblings.
     """
-    event = AttemptDispatched(
-        id=f"{row.job_id}:{row.attempt}",
-        source=SOURCE,
-        time=now,
-        subject=str(row.job_id),
-        traceparent=row.traceparent,
-        tracestate=row.tracestate,
-        data=row.dispatched_data().model_copy(update={"checkpoint": checkpoint}),
+    event = job_event(
+        AttemptDispatched,
+        row,
+        f"{row.attempt}",
+        now,
+        row.dispatched_data().model_copy(update={"checkpoint": checkpoint}),
     )
     message = build_delayed_message(event, now)
     if message.exchange == topology.DISPATCH and event.data.not_before is not None:
@@ -227,18 +216,17 @@ def cancel_message(row: JobRow, now: datetime, trace: TraceContext) -> Message:
     """
     over = row.state.terminal or row.cancel_reason is not None
     last = row.attempt if row.state is JobState.RUNNING else row.attempt - 1
-    event = AttemptCancel(
-        id=f"{row.job_id}:{row.attempt}:cancel",
-        source=SOURCE,
-        time=now,
-        subject=str(row.job_id),
-        traceparent=trace.traceparent,
-        tracestate=trace.tracestate,
-        data=AttemptCancelData(
+    event = job_event(
+        AttemptCancel,
+        row,
+        f"{row.attempt}:cancel",
+        now,
+        AttemptCancelData(
             job_id=row.job_id,
             attempt=None if over else last,
             reason=row.cancel_reason or (f"the job is {row.state.value}" if over else "it took too long"),
         ),
+        trace=trace,
     )
     return control_message(event, row.queue)
 
@@ -246,14 +234,12 @@ def cancel_message(row: JobRow, now: datetime, trace: TraceContext) -> Message:
 def superseded_message(row: JobRow, attempt: int, now: datetime) -> Message:
     """Render a stop of an earlier attempt, since a later one runs, for every agent that serves the job's
     queue."""
-    event = AttemptCancel(
-        id=f"{row.job_id}:{attempt}:superseded",
-        source=SOURCE,
-        time=now,
-        subject=str(row.job_id),
-        traceparent=row.traceparent,
-        tracestate=row.tracestate,
-        data=AttemptCancelData(
+    event = job_event(
+        AttemptCancel,
+        row,
+        f"{attempt}:superseded",
+        now,
+        AttemptCancelData(
             job_id=row.job_id, attempt=attempt, reason=f"attempt {row.attempt} runs in its place"
         ),
     )
@@ -262,17 +248,7 @@ def superseded_message(row: JobRow, attempt: int, now: datetime) -> Message:
 
 def control_message(event: AttemptCancel, queue: str) -> Message:
     """Address `event` to the agents that serve `queue` alone."""
-    whole = build_message(event)
-    return Message(
-        exchange=whole.exchange,
-        routing_key=f"queue.{queue}",
-        body=whole.body,
-        content_type=whole.content_type,
-        message_id=whole.message_id,
-        type=whole.type,
-        headers=whole.headers,
-        persistent=whole.persistent,
-    )
+    return build_message(event)._replace(routing_key=f"queue.{queue}")
 
 
 def parked_bytes(found: DecodeFailure, queue: str) -> Message:

@@ -26,8 +26,9 @@ from warrener_store.job_row import evolve
 from warrener_store.port import Save, StateStore
 from warrener_store.queued import FIRST_ID, REFUSAL_REPORTED
 from warrener_store.rows import JobRow
-from warrener_supervisor import SOURCE, effects
+from warrener_supervisor import effects
 from warrener_supervisor.decisions.context import Timings
+from warrener_supervisor.decisions.signals import job_event
 from warrener_supervisor.escalation.incident_reporter import IncidentReporter
 
 _log = get_logger("unpublished")
@@ -219,14 +220,12 @@ class WaitingNotices:
 
 def _messages(row: JobRow, since: datetime, now: datetime) -> list[Message]:
     """Render `job.waiting` for subscribers and for each reply address."""
-    event = JobWaiting(
-        id=f"{row.job_id}:{row.attempt}:waiting",
-        source=SOURCE,
-        time=now,
-        subject=str(row.job_id),
-        traceparent=row.traceparent,
-        tracestate=row.tracestate,
-        data=JobWaitingData(
+    event = job_event(
+        JobWaiting,
+        row,
+        f"{row.attempt}:waiting",
+        now,
+        JobWaitingData(
             job_id=row.job_id,
             job_type=row.job_type,
             attempt=row.attempt,

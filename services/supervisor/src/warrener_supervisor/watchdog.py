@@ -5,13 +5,14 @@ from datetime import datetime
 
 from warrener_contracts.messages import Message, batch_messages, build_message
 from warrener_contracts.states import JobState
-from warrener_runtime.bus.port import Bus, PublishResult
+from warrener_runtime.bus.port import Bus
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
 from warrener_store.job_row import evolve
 from warrener_store.port import Save, StateStore
 from warrener_store.queued import START_TIMEOUT_REPORTED
 from warrener_store.rows import JobRow
+from warrener_supervisor import effects
 from warrener_supervisor.decisions.context import Timings
 from warrener_supervisor.decisions.starts import timeout_check_at
 from warrener_supervisor.decisions.timeouts import deadline_event, has_overrun, watchdog_event
@@ -86,12 +87,10 @@ class Watchdog:
             await self._store.save_jobs(saves)
 
     async def _publish(self, messages: list[Message]) -> bool:
-        """Publish once, without retries: after an outage the events may no longer be true. True if the broker
-        confirmed all."""
+        """Return True if the broker confirmed all."""
         if not messages:
             return True
-        results = await self._bus.publish(messages)
-        unconfirmed = sum(result is not PublishResult.CONFIRMED for result in results)
+        unconfirmed = await effects.publish_once(self._bus, messages)
         _log.info(
             "Due jobs were reported to the judge.",
             action="watchdog.said",

@@ -14,7 +14,7 @@ from warrener_contracts.events import AgentHeartbeat, AttemptStarted, AttemptSta
 from warrener_contracts.states import JobState
 from warrener_store.rows import JobRow
 from warrener_store.running import RunningAttemptRow
-from warrener_supervisor import SOURCE
+from warrener_supervisor.decisions.signals import job_event
 
 _UNWANTED = frozenset({JobState.CANCELLED, JobState.EXPIRED, JobState.DEAD})
 
@@ -163,13 +163,12 @@ def classify_discrepancy(row: JobRow, line: HeartbeatLine, agent_id: str, now: d
 
 
 def _begun(row: JobRow, agent_id: str, now: datetime) -> AttemptStarted:
-    return AttemptStarted(
-        id=f"{row.job_id}:{row.attempt}:listed",
-        source=SOURCE,
-        time=now,
-        traceparent=row.traceparent,
-        tracestate=row.tracestate,
-        data=AttemptStartedData(
+    return job_event(
+        AttemptStarted,
+        row,
+        f"{row.attempt}:listed",
+        now,
+        AttemptStartedData(
             job_id=row.job_id, attempt=row.attempt, job_type=row.job_type, agent_id=agent_id, started_at=now
         ),
     )

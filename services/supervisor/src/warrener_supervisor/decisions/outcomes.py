@@ -10,7 +10,7 @@ from datetime import datetime
 from functools import cache
 from typing import Any
 
-from warrener_contracts.events import AttemptSucceeded, JobCancelRequested, JobDeadlinePassed
+from warrener_contracts.events import AttemptSucceeded, ErrorInfo, JobCancelRequested, JobDeadlinePassed
 from warrener_contracts.policy import Guarantee, JobPolicy
 from warrener_contracts.state_machine import Signal
 from warrener_contracts.states import JobState
@@ -39,18 +39,39 @@ def on_succeeded(row: JobRow, event: AttemptSucceeded, context: JudgeContext) ->
     over = _over(row, JobState.SUCCEEDED, context.now, result=data.result, owner=data.agent_id)
     itself = data.recorded_attempt == row.attempt
     verdict = VERDICT if itself else f"{VERDICT}: recorded by attempt {data.recorded_attempt}"
-    record = AttemptRow(
-        job_id=row.job_id,
-        attempt=row.attempt,
-        end=AttemptEnd.SUCCEEDED,
-        agent_id=data.agent_id,
-        dispatched_at=row.dispatched_at,
+    record = attempt_record(
+        row,
+        AttemptEnd.SUCCEEDED,
+        data.finished_at,
+        data.agent_id,
         started_at=data.started_at,
-        finished_at=data.finished_at,
-        error=None,
         verdict=verdict,
     )
     return JobTransition(over, VERDICT, attempt=record, notifications=notifications)
+
+
+def attempt_record(
+    row: JobRow,
+    end: AttemptEnd,
+    finished_at: datetime,
+    agent_id: str | None,
+    *,
+    started_at: datetime | None = None,
+    error: ErrorInfo | None = None,
+    verdict: str = "",
+) -> AttemptRow:
+    """Make the record of the current attempt; `started_at`: the row's if None."""
+    return AttemptRow(
+        job_id=row.job_id,
+        attempt=row.attempt,
+        end=end,
+        agent_id=agent_id,
+        dispatched_at=row.dispatched_at,
+        started_at=started_at or row.started_at,
+        finished_at=finished_at,
+        error=error,
+        verdict=verdict,
+    )
 
 
 def end_dead(row: JobRow, record: AttemptRow, reason: str, now: datetime) -> JobTransition:
@@ -103,15 +124,11 @@ def on_deadline_passed(row: JobRow, event: JobDeadlinePassed, context: JudgeCont
     over = _over(row, JobState.EXPIRED, context.now, owner=row.owner)
     record = None
     if row.state is JobState.RUNNING:
-        record = AttemptRow(
-            job_id=row.job_id,
-            attempt=row.attempt,
-            end=AttemptEnd.CANCELLED,
-            agent_id=row.owner,
-            dispatched_at=row.dispatched_at,
-            started_at=row.started_at,
-            finished_at=context.now,
-            error=None,
+        record = attempt_record(
+            row,
+            AttemptEnd.CANCELLED,
+            context.now,
+            row.owner,
             verdict=f"expired: its deadline was {event.data.deadline.isoformat()}",
         )
     return JobTransition(

@@ -8,6 +8,7 @@ from warrener_contracts.events import (
     AttemptCancelled,
     AttemptCancelledData,
     AttemptFailed,
+    AttemptFailedData,
     AttemptLost,
     AttemptReleased,
     AttemptSucceeded,
@@ -22,6 +23,7 @@ from warrener_store.job_row import evolve
 from warrener_store.rows import AttemptEnd, AttemptRow, JobRow
 from warrener_supervisor.decisions import delays, outcomes, poison
 from warrener_supervisor.decisions.context import JobTransition, JudgeContext, Notification
+from warrener_supervisor.decisions.outcomes import attempt_record
 from warrener_supervisor.decisions.timeouts import has_overrun, timeout_error, was_overrunning
 
 
@@ -32,8 +34,7 @@ def on_failed(row: JobRow, event: AttemptFailed, context: JudgeContext) -> JobTr
     if is_unknown_job_type(data.error):
         return _on_unknown_job_type(row, event, context)
     charged = evolve(row, failures=row.failures + 1, error=poison.error_with_deaths(row, data.error))
-    record = _record(row, AttemptEnd.FAILED, context, data.agent_id, data.error)
-    record = replace(record, started_at=data.started_at, finished_at=data.finished_at)
+    record = _ended(row, AttemptEnd.FAILED, data, data.error)
     if why := poison.quarantine_reason(charged):
         return _end_job(charged, record, why, context)
     requested_by_handler = (
@@ -50,8 +51,7 @@ def on_snoozed(row: JobRow, event: AttemptFailed, context: JudgeContext) -> JobT
     it would spin."""
     data = event.data
     delay = max(delays.requested_delay(data.retry_after_seconds or 0.0), context.timings.min_queue_delay)
-    record = _record(row, AttemptEnd.SNOOZED, context, data.agent_id, None)
-    record = replace(record, started_at=data.started_at, finished_at=data.finished_at)
+    record = _ended(row, AttemptEnd.SNOOZED, data)
     if delays.count_snoozes(row, context) >= row.policy.max_snoozes:
         most = f"it has snoozed {row.policy.max_snoozes} times"
         error = _snoozed_out(most, data.error)
@@ -79,7 +79,7 @@ def on_lost(row: JobRow, event: AttemptLost, context: JudgeContext) -> JobTransi
     message = poison.loss_message(event.data.agent_id, since, unlisted=event.data.unlisted)
     error = ErrorInfo(kind=ErrorKind.LOST, type=poison.LOST, message=message)
     charged = evolve(row, losses=row.losses + 1, error=poison.error_with_deaths(row, error))
-    record = _record(row, AttemptEnd.LOST, context, event.data.agent_id, error)
+    record = attempt_record(row, AttemptEnd.LOST, context.now, event.data.agent_id, error=error)
     if row.cancel_reason is not None:
         decision = outcomes.end_cancelled(charged, record, context.now)
         return decision._replace(notifications=outcomes.notifications_for(JobState.CANCELLED, Signal.LOST))
@@ -111,7 +111,7 @@ def revoke_loss(row: JobRow, event: Event[Any], context: JudgeContext) -> JobTra
 
 def on_released(row: JobRow, event: AttemptReleased, context: JudgeContext) -> JobTransition:
     """Dispatch a released attempt at once to another agent, uncharged."""
-    record = _record(row, AttemptEnd.RELEASED, context, event.data.agent_id, None)
+    record = attempt_record(row, AttemptEnd.RELEASED, context.now, event.data.agent_id)
     if row.cancel_reason is not None:
         return outcomes.end_cancelled(row, record, context.now)
     decision = _retry(row, record, timedelta(0), context)
@@ -122,8 +122,7 @@ def on_stopped(row: JobRow, event: AttemptCancelled, context: JudgeContext) -> J
     """End a job whose attempt was stopped on request. An unrequested stop is charged, so that it cannot
     repeat without end."""
     data = event.data
-    record = _record(row, AttemptEnd.CANCELLED, context, data.agent_id, flight_record_error(data))
-    record = replace(record, started_at=data.started_at, finished_at=data.finished_at)
+    record = _ended(row, AttemptEnd.CANCELLED, data, flight_record_error(data))
     if row.cancel_reason is not None:
         return outcomes.end_cancelled(row, record, context.now)
     if has_overrun(row, context.now, context.timings):
@@ -141,8 +140,7 @@ def on_stopped(row: JobRow, event: AttemptCancelled, context: JudgeContext) -> J
 def on_withdrawn(row: JobRow, event: AttemptCancelled, context: JudgeContext) -> JobTransition:
     """End the job, as its handler requests."""
     data = event.data
-    record = _record(row, AttemptEnd.CANCELLED, context, data.agent_id, None)
-    record = replace(record, started_at=data.started_at, finished_at=data.finished_at)
+    record = _ended(row, AttemptEnd.CANCELLED, data)
     reason = row.cancel_reason or f"by its handler: {data.reason}"
     return outcomes.end_cancelled(evolve(row, cancel_reason=reason), record, context.now)
 
@@ -150,7 +148,9 @@ def on_withdrawn(row: JobRow, event: AttemptCancelled, context: JudgeContext) ->
 def _on_unknown_job_type(row: JobRow, event: AttemptFailed, context: JudgeContext) -> JobTransition:
     """Retry uncharged until an agent knows the job type, as during a deployment, or until the job's limits
     end it."""
-    record = _record(row, AttemptEnd.RELEASED, context, event.data.agent_id, event.data.error)
+    record = attempt_record(
+        row, AttemptEnd.RELEASED, context.now, event.data.agent_id, error=event.data.error
+    )
     if row.cancel_reason is not None:
         return outcomes.end_cancelled(row, record, context.now)
     decision = _retry_unless_too_old(
@@ -252,20 +252,13 @@ def _end_job(charged: JobRow, record: AttemptRow, reason: str, context: JudgeCon
     return outcomes.end_dead(charged, record, reason, context.now)
 
 
-def _record(
-    row: JobRow, end: AttemptEnd, context: JudgeContext, agent_id: str, error: ErrorInfo | None
+def _ended(
+    row: JobRow,
+    end: AttemptEnd,
+    data: AttemptFailedData | AttemptCancelledData,
+    error: ErrorInfo | None = None,
 ) -> AttemptRow:
-    return AttemptRow(
-        job_id=row.job_id,
-        attempt=row.attempt,
-        end=end,
-        agent_id=agent_id,
-        dispatched_at=row.dispatched_at,
-        started_at=row.started_at,
-        finished_at=context.now,
-        error=error,
-        verdict="",
-    )
+    return attempt_record(row, end, data.finished_at, data.agent_id, started_at=data.started_at, error=error)
 
 
 def _retry_unless_too_old(

@@ -7,7 +7,7 @@ newer information contradicts it.
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 from warrener_contracts.events import (
@@ -23,6 +23,7 @@ from warrener_contracts.events import (
     AttemptSucceeded,
     AttemptTimedOut,
     Event,
+    EventData,
     JobCancelRequested,
     JobCancelRequestedData,
     JobDeadlinePassed,
@@ -31,7 +32,10 @@ from warrener_contracts.events import (
 from warrener_contracts.state_machine import ATTEMPT_SIGNALS, Fence, Signal, compare_attempts
 from warrener_contracts.states import JobState
 from warrener_store.rows import JobRow
+from warrener_supervisor import SOURCE
 from warrener_supervisor.decisions.context import JudgeContext
+
+E = TypeVar("E", bound=Event[Any])
 
 SIGNALS: Mapping[type[Event[Any]], Signal] = {
     AttemptStarted: Signal.ALIVE,
@@ -78,6 +82,29 @@ def fence_of(row: JobRow, event: Event[Any]) -> Fence:
     if attempt is None or SIGNALS[type(event)] not in ATTEMPT_SIGNALS:
         return Fence.CURRENT
     return compare_attempts(row.attempt, attempt)
+
+
+def job_event(
+    kind: type[E],
+    row: JobRow,
+    name: str,
+    time: datetime | None,
+    data: EventData,
+    *,
+    trace: tuple[str | None, str | None] | None = None,
+) -> E:
+    """Make an event about a job, with `name` after the job's id as its own; `trace`: the job's if None."""
+    traceparent, tracestate = (row.traceparent, row.tracestate) if trace is None else trace
+    fields: dict[str, Any] = {
+        "id": f"{row.job_id}:{name}",
+        "source": SOURCE,
+        "time": time,
+        "subject": str(row.job_id),
+        "traceparent": traceparent,
+        "tracestate": tracestate,
+        "data": data,
+    }
+    return kind(**fields)
 
 
 def stale_reason(row: JobRow, event: Event[Any], context: JudgeContext) -> str | None:

@@ -14,7 +14,7 @@ from warrener_contracts.state_machine import Signal
 from warrener_contracts.states import JobState
 from warrener_store.breaker_gate import RECHECK_INTERVAL
 from warrener_store.job_row import evolve
-from warrener_store.rows import AttemptEnd, AttemptRow, JobRow
+from warrener_store.rows import AttemptEnd, JobRow
 from warrener_supervisor.decisions import outcomes, poison
 from warrener_supervisor.decisions.context import (
     NO_NOTIFICATIONS,
@@ -72,17 +72,7 @@ def _taken_over(row: JobRow, event: SignOfLife, now: datetime) -> bool:
 def _quarantine(row: JobRow, why: str, now: datetime) -> JobTransition:
     """End a poisonous job and stop the attempt that has just begun."""
     assert row.error is not None
-    record = AttemptRow(
-        job_id=row.job_id,
-        attempt=row.attempt,
-        end=AttemptEnd.LOST,
-        agent_id=row.owner,
-        dispatched_at=row.dispatched_at,
-        started_at=row.started_at,
-        finished_at=now,
-        error=row.error,
-        verdict="",
-    )
+    record = outcomes.attempt_record(row, AttemptEnd.LOST, now, row.owner, error=row.error)
     return outcomes.end_dead(row, record, why, now)._replace(
         notifications=outcomes.notifications_for(JobState.DEAD, Signal.ALIVE)
     )

@@ -28,8 +28,8 @@ from warrener_contracts.events.flight_record import FlightRecord
 from warrener_contracts.states import JobState
 from warrener_store.job_row import evolve
 from warrener_store.rows import JobRow
-from warrener_supervisor import SOURCE
 from warrener_supervisor.decisions.context import JobTransition, JudgeContext, Notification, Timings
+from warrener_supervisor.decisions.signals import job_event
 
 _NOBODY = "none"
 
@@ -81,28 +81,24 @@ def deadline_event(row: JobRow, now: datetime) -> Event[Any] | None:
     """Return the event for a job whose `deadline_at` has come."""
     if row.deadline_at is None:
         return None
-    return JobDeadlinePassed(
-        id=f"{row.job_id}:deadline_passed",
-        source=SOURCE,
-        time=now,
-        subject=str(row.job_id),
-        traceparent=row.traceparent,
-        tracestate=row.tracestate,
-        data=JobDeadlinePassedData(job_id=row.job_id, deadline=row.deadline_at),
+    return job_event(
+        JobDeadlinePassed,
+        row,
+        "deadline_passed",
+        now,
+        JobDeadlinePassedData(job_id=row.job_id, deadline=row.deadline_at),
     )
 
 
 def lost_event(row: JobRow, last_seen_at: datetime, now: datetime, *, unlisted: bool = False) -> Event[Any]:
     """Return the event for an attempt that is lost with its agent; `unlisted`: its agent lives and no longer
     lists it."""
-    return AttemptLost(
-        id=f"{row.job_id}:{row.attempt}:lost",
-        source=SOURCE,
-        time=now,
-        subject=str(row.job_id),
-        traceparent=row.traceparent,
-        tracestate=row.tracestate,
-        data=AttemptLostData(
+    return job_event(
+        AttemptLost,
+        row,
+        f"{row.attempt}:lost",
+        now,
+        AttemptLostData(
             job_id=row.job_id,
             attempt=row.attempt,
             job_type=row.job_type,
@@ -114,14 +110,12 @@ def lost_event(row: JobRow, last_seen_at: datetime, now: datetime, *, unlisted: 
 
 
 def _overdue(row: JobRow, now: datetime) -> Event[Any]:
-    return AttemptStartTimedOut(
-        id=f"{row.job_id}:{row.attempt}:overdue",
-        source=SOURCE,
-        time=now,
-        subject=str(row.job_id),
-        traceparent=row.traceparent,
-        tracestate=row.tracestate,
-        data=AttemptStartTimedOutData(
+    return job_event(
+        AttemptStartTimedOut,
+        row,
+        f"{row.attempt}:overdue",
+        now,
+        AttemptStartTimedOutData(
             job_id=row.job_id,
             attempt=row.attempt,
             job_type=row.job_type,
@@ -132,14 +126,12 @@ def _overdue(row: JobRow, now: datetime) -> Event[Any]:
 
 
 def _timed_out(row: JobRow, now: datetime) -> Event[Any]:
-    return AttemptTimedOut(
-        id=f"{row.job_id}:{row.attempt}:timed_out",
-        source=SOURCE,
-        time=now,
-        subject=str(row.job_id),
-        traceparent=row.traceparent,
-        tracestate=row.tracestate,
-        data=AttemptTimedOutData(
+    return job_event(
+        AttemptTimedOut,
+        row,
+        f"{row.attempt}:timed_out",
+        now,
+        AttemptTimedOutData(
             job_id=row.job_id,
             attempt=row.attempt,
             job_type=row.job_type,
