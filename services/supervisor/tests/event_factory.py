@@ -6,6 +6,8 @@ from typing import Any, TypedDict
 from uuid import UUID
 
 from warrener_contracts.events import (
+    AgentHeartbeat,
+    AgentHeartbeatData,
     AttemptCancelled,
     AttemptCancelledData,
     AttemptFailed,
@@ -27,6 +29,7 @@ from warrener_contracts.events import (
     ErrorInfo,
     ErrorKind,
     Event,
+    HeartbeatAttempt,
     JobCancelRequested,
     JobCancelRequestedData,
     JobDeadlinePassed,
@@ -40,6 +43,7 @@ from warrener_store.rows import JobRow
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 JOB = UUID("01890000-0000-7000-8000-000000000001")
 STARTED = NOW - timedelta(seconds=30)
+FRESH = NOW + timedelta(seconds=30)
 BOOM = ErrorInfo(kind=ErrorKind.ERROR, type="Boom", message="boom")
 
 
@@ -181,3 +185,22 @@ def make(state: JobState = JobState.QUEUED, **changes: Any) -> JobRow:
             "lease_until": NOW - timedelta(seconds=1),
         }
     return JobRow(**(fields | changes))
+
+
+def running_row(**changes: Any) -> JobRow:
+    """A job that agent-1 runs, and that somebody watches."""
+    return make(JobState.RUNNING, lease_until=FRESH, wake_at=FRESH, watchers=("me",), **changes)
+
+
+def heartbeat(*running: tuple[Any, int], agent: str = "agent-1", number: int = 1) -> AgentHeartbeat:
+    """A heartbeat of an agent that runs these attempts."""
+    data = AgentHeartbeatData(
+        agent_id=agent,
+        host="here",
+        pid=1,
+        queues=("default",),
+        slots=4,
+        running=tuple(HeartbeatAttempt(job_id=job_id, attempt=attempt) for job_id, attempt in running),
+        started_at=NOW,
+    )
+    return AgentHeartbeat(id=f"beat-{agent}-{number}", source=agent, data=data)

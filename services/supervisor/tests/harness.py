@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from services.supervisor.tests.event_factory import NOW
+from services.supervisor.tests.event_factory import JOB, NOW
 
 from warrener_contracts import topology
 from warrener_contracts.codec import DecodedEvent, decode
@@ -61,6 +61,10 @@ class SupervisorHarness:
         await self.component.stop()
         await self.bus.close()
         self.broker.stop()
+
+    async def row(self) -> JobRow:
+        """The row of the one job."""
+        return (await self.store.jobs_by_id([JOB]))[JOB]
 
     async def _receive(self, delivery: Delivery) -> None:
         self.received.setdefault(delivery.exchange, []).append(delivery)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from services.supervisor.tests import event_factory
-from services.supervisor.tests.event_factory import JOB, NOW, OF_SIGNAL, MakeRow
+from services.supervisor.tests.event_factory import JOB, NOW, OF_SIGNAL, MakeRow, make
 
 from warrener_contracts import state_machine
 from warrener_contracts.events import ErrorInfo, ErrorKind, Event, Reason
@@ -428,3 +428,34 @@ def test_1_a_retry_that_was_held_in_the_store_is_dispatched(make_row: MakeRow) -
     decision = _judged(make_row(JobState.RETRYING, attempt=2, dispatched_at=None), event_factory.overdue(2))
     assert (decision.row.state, decision.row.attempt, decision.row.dispatched_at) == (JobState.QUEUED, 2, NOW)
     assert decision.notifications == {Notification.DISPATCH}
+
+
+LIVE = [state for state in JobState if not state.terminal]
+WORDS = st.tuples(st.sampled_from(sorted(event_factory.OF_SIGNAL)), st.integers(1, 4))
+STAYS_OR_ENDS = {JobState.RUNNING, JobState.CANCELLED, JobState.SUCCEEDED, JobState.EXPIRED}
+"""What may become of a running job once somebody has asked to cancel it: no further attempt is made."""
+
+
+def judge_event(row: JobRow, event: Event[Any]) -> JobRow:
+    return judge_all(row, [JudgedEvent(event, 0.5)], AT).row
+
+
+@given(state=st.sampled_from(LIVE), reported=st.lists(WORDS, max_size=20), at=st.integers(0, 20))
+def test_g2_a_cancelled_job_is_never_tried_again_and_never_succeeds_later(
+    state: JobState, reported: list[tuple[Signal, int]], at: int
+) -> None:
+    row = make(state)
+    history = [event_factory.OF_SIGNAL[signal](attempt) for signal, attempt in reported]
+    for event in history[:at]:
+        row = judge_event(row, event)
+    before = row.state
+    row = judge_event(row, event_factory.cancel())
+    if not before.terminal and before is not JobState.RUNNING:
+        assert row.state is JobState.CANCELLED, "it had not begun"
+    attempt = row.attempt
+    for event in history[at:]:
+        was, row = row, judge_event(row, event)
+        if was.state.terminal:
+            assert row == was, "an end stays"
+        assert row.attempt == attempt or before.terminal
+        assert before is not JobState.RUNNING or row.state in STAYS_OR_ENDS

@@ -1,0 +1,269 @@
+"""Dead-lettered, parked and unroutable messages are stored, published again, or judged."""
+
+import json
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+import pytest
+from services.supervisor.tests.event_factory import FRESH, JOB, NOW, make
+from services.supervisor.tests.harness import SupervisorHarness
+
+from warrener_contracts import topology
+from warrener_contracts.events import (
+    AttemptDispatched,
+    AttemptDispatchedData,
+    AttemptLost,
+)
+from warrener_contracts.messages import Message, build_parked_message
+from warrener_contracts.states import JobState
+from warrener_contracts.topology import (
+    DELAY,
+    DELAY_LEVELS,
+    RETURN,
+    STATUS,
+    STATUS_QUEUE,
+    TOPOLOGY,
+    UNROUTABLE_QUEUE,
+    dispatch_queue,
+)
+from warrener_runtime.bus import Delivery, Subscription
+from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
+from warrener_runtime.virtual_clock import VirtualClock
+from warrener_store import StoreUnavailable
+from warrener_store.memory import MemoryStore
+from warrener_store.parked import ParkedMessage
+from warrener_store.rows import JobRow
+from warrener_supervisor.dead_letters import DeadLetterConsumer, find_missing_queue
+
+QUEUE = topology.dispatch_queue("default")
+
+
+LIMIT = 20
+
+
+NEWS = Message(
+    exchange=STATUS,
+    routing_key="attempt.succeeded.flights.load",
+    body=b"{}",
+    content_type="application/cloudevents+json",
+    message_id="done",
+    type="attempt.succeeded.v1",
+    headers={"traceparent": "00-1"},
+)
+
+
+@pytest.fixture
+async def unopened() -> AsyncIterator[SupervisorHarness]:
+    one = SupervisorHarness()
+    yield one
+    await one.close()
+
+
+async def open_with(harness: SupervisorHarness, row: JobRow) -> None:
+    await harness.open(row)
+    await harness.bus.declare(topology.Topology((), (QUEUE,)))
+    data = row.dispatched_data()
+    await harness.publish(AttemptDispatched(id=f"{JOB}:1", source="test", data=data))
+
+
+async def give_up(harness: SupervisorHarness) -> None:
+    """Return the message until the broker gives it up, as a connection does that breaks again and again."""
+    subscription = await harness.bus.subscribe(QUEUE.name, prefetch=1)
+    returns = 0
+    async for batch in subscription:
+        await subscription.reject(batch, requeue=True)
+        returns += 1
+        if returns > LIMIT:
+            break
+    await subscription.close()
+    await harness.clock.advance(1)
+
+
+async def next_batch(subscription: Subscription) -> list[Delivery]:
+    async for batch in subscription:
+        return batch
+    raise AssertionError("expected a delivery, got the end")
+
+
+async def test_a_parked_message_is_stored_once_with_its_reason(harness: SupervisorHarness) -> None:
+    parked = build_parked_message(
+        queue="warrener.requests",
+        body=b"{",
+        reason="not_json",
+        detail="no",
+        message_id="p",
+        content_type=None,
+    )
+    await harness.publish(parked, parked._replace(headers={**parked.headers}), then=1)
+    (message,) = await harness.store.parked()
+    assert (message.queue, message.reason, message.detail, message.body) == (
+        "warrener.requests",
+        "not_json",
+        "no",
+        b"{",
+    )
+
+
+async def test_a_dispatch_that_the_broker_gives_up_is_a_lost_attempt() -> None:
+    harness = SupervisorHarness()
+    row = make(JobState.QUEUED, wake_at=FRESH)
+    await harness.open(row)
+    await harness.bus.declare(topology.Topology((), (topology.dispatch_queue("default"),)))
+    dispatch = AttemptDispatched(id="d", source="test", data=AttemptDispatchedData(**_dispatched(row)))
+    await harness.publish(dispatch)
+    subscription = await harness.bus.subscribe("warrener.queue.default", prefetch=1)
+    async for batch in subscription:
+        await subscription.reject(batch, requeue=False)
+        break
+    await harness.clock.advance(1)
+    assert not await harness.store.parked(), "its job goes on, so nobody has anything to do about the message"
+    assert any(isinstance(event, AttemptLost) for event in harness.published(topology.STATUS))
+    assert (await harness.row()).attempt == 2
+    await harness.close()
+
+
+async def test_what_is_bound_nowhere_is_stored(harness: SupervisorHarness) -> None:
+    nowhere = Message(topology.DEAD, "x", json.dumps({}).encode(), "application/json", "n", "x", {})
+    await harness.publish(
+        nowhere._replace(exchange=topology.RETURN, routing_key="1s.nobody.flights.load"), then=1
+    )
+    (message,) = await harness.store.parked()
+    assert message.reason == "unroutable"
+    assert "nobody.flights.load" in message.detail
+
+
+def _dispatched(row: JobRow) -> dict[str, Any]:
+    return row.dispatched_data().model_dump()
+
+
+async def test_4_an_attempt_that_was_returned_too_often_waits_on_uncharged(
+    unopened: SupervisorHarness,
+) -> None:
+    before = make(JobState.QUEUED)
+    await open_with(unopened, before)
+    await give_up(unopened)
+    row = await unopened.row()
+    assert (row.state, row.attempt, row.losses, row.error) == (JobState.QUEUED, 1, 0, None)
+    assert unopened.broker.ready(QUEUE.name) == 0
+    await unopened.clock.advance(5)
+    assert unopened.broker.ready(QUEUE.name) == 1, "it is in its queue again, a while later"
+    assert not await unopened.store.parked()
+
+
+async def test_4_one_that_never_starts_however_often_it_is_given_out_is_lost_in_the_end(
+    unopened: SupervisorHarness,
+) -> None:
+    await open_with(unopened, make(JobState.QUEUED))
+    for pause in (5, 15, 60):
+        await give_up(unopened)
+        assert (await unopened.row()).losses == 0
+        await unopened.clock.advance(pause)
+        assert unopened.broker.ready(QUEUE.name) == 1
+    await give_up(unopened)
+    row = await unopened.row()
+    assert (row.attempt, row.losses) == (2, 1), "it may end each agent that reads it"
+
+
+@pytest.mark.parametrize("state", [JobState.RUNNING, JobState.SUCCEEDED])
+async def test_4_what_runs_or_is_over_does_not_need_the_message(
+    unopened: SupervisorHarness, state: JobState
+) -> None:
+    row = make(state)
+    await open_with(unopened, row)
+    await give_up(unopened)
+    await unopened.clock.advance(5)
+    assert unopened.broker.ready(QUEUE.name) == 0
+    after = await unopened.row()
+    assert (after.state, after.attempt, after.losses) == (state, 1, 0)
+
+
+async def test_3_news_that_found_no_queue_is_published_again_as_it_was_and_not_parked() -> None:
+    clock = VirtualClock(NOW)
+    broker, store = MemoryBroker(clock), MemoryStore()
+    bus = MemoryBus(broker)
+    await bus.start()
+    await bus.declare(TOPOLOGY)
+    broker.delete_queue(STATUS_QUEUE.name)
+    await bus.publish([NEWS])
+    stray = await bus.subscribe(UNROUTABLE_QUEUE.name, prefetch=10)
+
+    await DeadLetterConsumer(bus, store, clock).handle(stray, await next_batch(stray))
+
+    [again] = await next_batch(await bus.subscribe(STATUS_QUEUE.name, prefetch=10))
+    assert (again.routing_key, again.body, again.message_id) == (NEWS.routing_key, NEWS.body, "done")
+    assert again.headers["traceparent"] == "00-1"
+    assert not await store.parked()
+    assert stray.nothing_unacked
+    await bus.close()
+    broker.stop()
+
+
+class UnavailableStore(MemoryStore):
+    """A store that does not answer while it is away."""
+
+    away = True
+
+    async def park(self, messages: Sequence[ParkedMessage]) -> None:
+        if self.away:
+            raise StoreUnavailable("away")
+        await super().park(messages)
+
+
+async def test_3_news_is_published_again_once_however_often_the_store_does_not_answer() -> None:
+    clock = VirtualClock(NOW)
+    broker, store = MemoryBroker(clock), UnavailableStore()
+    bus = MemoryBus(broker)
+    await bus.start()
+    await bus.declare(TOPOLOGY)
+    broker.delete_queue(STATUS_QUEUE.name)
+    await bus.publish([NEWS, NEWS._replace(exchange=RETURN, routing_key="1s.nobody", message_id="stray")])
+    stray = await bus.subscribe(UNROUTABLE_QUEUE.name, prefetch=10)
+    batch, bury = await next_batch(stray), DeadLetterConsumer(bus, store, clock)
+
+    for _ in range(3):  # as a Consumer does: the same batch, until it is handled
+        with pytest.raises(StoreUnavailable):
+            await bury.handle(stray, batch)
+    store.away = False
+    await bury.handle(stray, batch)
+
+    again = await next_batch(await bus.subscribe(STATUS_QUEUE.name, prefetch=10))
+    assert [one.message_id for one in again] == ["done"]
+    assert len(await store.parked()) == 1
+    assert stray.nothing_unacked
+    await bus.close()
+    broker.stop()
+
+
+def test_3_what_died_in_a_queue_is_not_misrouted() -> None:
+    gone = Delivery(b"{}", NEWS.routing_key, STATUS, redelivered=False, tag=1, epoch=1)
+    assert find_missing_queue(gone) is STATUS_QUEUE
+    assert find_missing_queue(gone._replace(headers={"x-death": [{"queue": "warrener.status"}]})) is None
+    assert find_missing_queue(gone._replace(exchange="warrener.return")) is None
+    assert find_missing_queue(gone._replace(exchange=DELAY, routing_key="2s.default.x")) is None, (
+        "no such level"
+    )
+
+
+async def test_13_what_found_no_delay_queue_is_published_again_and_comes_down_it() -> None:
+    clock = VirtualClock(NOW)
+    broker, store = MemoryBroker(clock), MemoryStore()
+    bus = MemoryBus(broker)
+    await bus.start()
+    await bus.declare(TOPOLOGY.with_queues([dispatch_queue("default")]))
+    broker.delete_queue(DELAY_LEVELS[1].queue)
+    delayed = [
+        NEWS._replace(exchange=DELAY, routing_key="5s.default.x", message_id=f"delayed-{number}")
+        for number in range(80)
+    ]
+    await bus.publish(delayed)
+    stray = await bus.subscribe(UNROUTABLE_QUEUE.name, prefetch=100)
+
+    await DeadLetterConsumer(bus, store, clock).handle(stray, await next_batch(stray))
+
+    assert not await store.parked()
+    assert stray.nothing_unacked
+    assert broker.ready(DELAY_LEVELS[1].queue) == 80
+    await clock.advance(5)
+    assert broker.ready(dispatch_queue("default").name) == 80
+    await bus.close()
+    broker.stop()

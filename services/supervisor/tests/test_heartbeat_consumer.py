@@ -1,0 +1,152 @@
+"""Heartbeats are signs of life; silence proves nothing to a supervisor that could not have received them."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from services.supervisor.tests import event_factory
+from services.supervisor.tests.event_factory import FRESH, JOB, NOW, heartbeat, make
+from services.supervisor.tests.harness import SupervisorHarness
+
+from warrener_contracts import topology
+from warrener_contracts.events import (
+    AgentHeartbeat,
+    AgentHeartbeatData,
+)
+from warrener_contracts.messages import BATCH_TYPE, build_message
+from warrener_contracts.states import JobState
+from warrener_supervisor.decisions.context import Timings
+from warrener_supervisor.heartbeat_consumer import TICK, HeartbeatCoverage
+from warrener_supervisor.settings import SupervisorSettings
+
+RULES = Timings()
+
+
+LEASE, RECONNECT = RULES.lease.total_seconds(), RULES.reconnect.total_seconds()
+
+
+@dataclass
+class FakeHeartbeatQueue:
+    """What is consumed, and how."""
+
+    live: bool = True
+    epoch: int = 1
+
+
+def coverage_of(queue: FakeHeartbeatQueue) -> HeartbeatCoverage:
+    return HeartbeatCoverage(lambda: queue.live, lambda: queue.epoch, RULES)
+
+
+def looked(coverage: HeartbeatCoverage, begin: float, end: float) -> bool:
+    """What it says at the end of this time, in which it has looked as often as it should."""
+    for step in range(int((end - begin) / TICK)):
+        coverage.sample(begin + step * TICK)
+    return coverage.is_conclusive(end)
+
+
+def test_a_lease_must_have_been_listened_for() -> None:
+    coverage = coverage_of(FakeHeartbeatQueue())
+    assert not looked(coverage, 0, LEASE - 1)
+    assert looked(coverage, LEASE - 1, LEASE)
+
+
+def test_after_a_break_agents_have_time_to_come_back() -> None:
+    queue = FakeHeartbeatQueue(live=False)
+    coverage = coverage_of(queue)
+    assert not looked(coverage, 0, 100), "not begun yet: no break"
+    queue.live = True
+    assert looked(coverage, 101, 102 + LEASE)
+    queue.live = False
+    assert not looked(coverage, 102 + LEASE, 200)
+    queue.live = True
+    assert not looked(coverage, 200, 200 + LEASE + 1)
+    assert looked(coverage, 201 + LEASE, 200 + LEASE + RECONNECT + 1)
+
+
+def test_a_queue_that_was_lost_between_two_looks_is_a_break() -> None:
+    queue = FakeHeartbeatQueue()
+    coverage = coverage_of(queue)
+    assert looked(coverage, 0, 100)
+    queue.epoch = 2
+    assert not looked(coverage, 100, 100 + LEASE + 1)
+    assert looked(coverage, 101 + LEASE, 100 + LEASE + RECONNECT + 1)
+
+
+def test_a_process_that_was_frozen_first_receives_what_waits() -> None:
+    coverage = coverage_of(FakeHeartbeatQueue())
+    assert looked(coverage, 0, 100)
+    assert not coverage.is_conclusive(125), "frozen for 25 s"
+    assert not looked(coverage, 125, 125 + LEASE - 1)
+    assert looked(coverage, 124 + LEASE, 125 + LEASE)
+
+
+async def test_heartbeats_keep_an_attempt_alive_and_silence_loses_it(harness: SupervisorHarness) -> None:
+    for number in range(12):
+        await harness.publish(heartbeat((JOB, 1), number=number), then=5)
+    assert (await harness.row()).attempt == 1
+    await harness.clock.advance(12)
+    row = await harness.row()
+    assert (row.state, row.attempt, row.losses, row.failures) == (JobState.RETRYING, 2, 1, 0)
+    (again,) = harness.dispatched()
+    assert again.time == row.due_at, "elsewhere, at once"
+    (agent,) = await harness.store.agents()
+    assert agent.last_seen_at == NOW + timedelta(seconds=55)
+
+
+async def test_a_supervisor_that_has_not_listened_for_a_lease_loses_nothing(
+    harness: SupervisorHarness,
+) -> None:
+    await harness.publish(heartbeat((JOB, 1)))
+    harness.broker.stop()
+    await harness.clock.advance(300)
+    harness.broker.start()
+    await harness.clock.advance(16)
+    for number in range(2, 6):
+        await harness.publish(heartbeat((JOB, 1), number=number), then=5)
+    row = await harness.row()
+    assert (row.attempt, row.losses) == (1, 0)
+
+
+async def test_a_heartbeat_is_a_sign_of_life_of_what_nobody_announced() -> None:
+    harness = SupervisorHarness()
+    await harness.open(make(JobState.QUEUED, wake_at=FRESH))
+    await harness.publish(heartbeat((JOB, 1)))
+    row = await harness.row()
+    assert (row.state, row.owner) == (JobState.RUNNING, "agent-1")
+    await harness.close()
+
+
+async def test_a_stop_that_was_not_received_is_repeated_with_everyheartbeat(
+    harness: SupervisorHarness,
+) -> None:
+    await harness.publish(build_message(event_factory.cancel())._replace(exchange=topology.STATUS))
+    await harness.publish(heartbeat((JOB, 1)), heartbeat((JOB, 1), number=2))
+    assert len(harness.published(topology.CONTROL)) >= 2
+
+
+async def test_5_heartbeats_beyond_the_batch_limit_are_parked_as_one_message() -> None:
+    harness = SupervisorHarness(settings=SupervisorSettings(batch_limit=2))
+    await harness.open()
+    beats = [
+        AgentHeartbeat(
+            id=f"b{number}",
+            source="test",
+            time=NOW,
+            data=AgentHeartbeatData(
+                agent_id=f"agent-{number}",
+                host="h",
+                pid=1,
+                queues=("default",),
+                slots=1,
+                running=(),
+                started_at=NOW,
+            ),
+        )
+        for number in range(3)
+    ]
+    bodies = b",".join(build_message(beat).body for beat in beats)
+    together = build_message(beats[0])._replace(body=b"[" + bodies + b"]", content_type=BATCH_TYPE)
+    await harness.publish(together, then=1)
+    assert not await harness.store.agents()
+    (message,) = await harness.store.parked()
+    assert "at most 2 events" in message.detail
+    await harness.close()
