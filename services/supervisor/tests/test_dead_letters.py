@@ -36,11 +36,7 @@ from warrener_store.rows import JobRow
 from warrener_supervisor.dead_letters import DeadLetterConsumer, find_missing_queue
 
 QUEUE = topology.dispatch_queue("default")
-
-
 LIMIT = 20
-
-
 NEWS = Message(
     exchange=STATUS,
     routing_key="attempt.succeeded.flights.load",

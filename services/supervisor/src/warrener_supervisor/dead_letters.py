@@ -48,7 +48,7 @@ _BROKER_REASONS = {"delivery_limit": Reason.DELIVERY_LIMIT.value}
 _GIVEN_UP = "warrener-given-up"
 """Header of a dispatch that the broker has given up: how often."""
 _PAUSES = DELAY_LEVELS[1:4]
-
+"""Delays of the repeats of a dispatch that was given up."""
 _LEVELS: Mapping[str, Queue] = {
     level.name: queue for level, queue in zip(DELAY_LEVELS, DELAY_QUEUES, strict=True)
 }

@@ -60,8 +60,6 @@ _MAX_OVERDUE = 1000
 _OPEN = 1000  # incidents read at once
 _EXPLAINED = 50  # new incidents per look whose cause is looked up
 _NEWEST_TICKS = 20
-
-
 _WHY = {
     STOPPED: "a scheduler is there again",
     OVERDUE: "it ticks again",

@@ -38,6 +38,10 @@ _MAX_BATCHES = 20
 _PROBE = 10
 """Jobs that are published to a queue which has refused."""
 _FIRST_PAUSE, _MAX_PAUSE = timedelta(seconds=1), timedelta(seconds=15)
+_SLICE = 500
+_SLICES = 4
+"""Slices per look, over all queues: 2,000 jobs."""
+_FIRST_REREAD, _MAX_REREAD = timedelta(seconds=15), timedelta(minutes=5)
 
 
 @dataclass(slots=True)
@@ -149,12 +153,6 @@ def _raised(queue: str, since: datetime, now: datetime) -> RaisedIncident:
         sample={"text": text, "since": since.isoformat()},
         raised_at=now,
     )
-
-
-_SLICE = 500
-_SLICES = 4
-"""Slices per look, over all queues: 2,000 jobs."""
-_FIRST_REREAD, _MAX_REREAD = timedelta(seconds=15), timedelta(minutes=5)
 
 
 @dataclass(slots=True)

@@ -1,5 +1,4 @@
-"""What an event of the status exchange means for a job: its job, attempt and signal, its fence, and if it is
-stale.
+"""Read events of the status exchange: job, attempt, signal, fence and staleness; make events about jobs.
 
 Staleness is narrower than the fence, which compares attempts: the event is about the current attempt, and
 newer information contradicts it.
