@@ -109,7 +109,7 @@ async def test_what_a_retry_mends_wakes_nobody() -> None:
     assert rig.requested[0].data.arguments == dead[0].arguments
     await rig.store.insert_jobs([make(JobState.SUCCEEDED, job_id=each) for each in ids])
     row = await rig.after(60)
-    assert row.closed_why == "mended: all 2 jobs have succeeded when they were asked for again"
+    assert row.closed_why == "mended: all 2 jobs have succeeded when they were requested again"
     assert rig.alerts == []
 
 

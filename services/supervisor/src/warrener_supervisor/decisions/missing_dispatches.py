@@ -3,7 +3,7 @@
 Time in a queue proves nothing. Two facts do. By count: the jobs that the store has as queued need more
 messages than the queue, the delay queues and the agents' free slots can hold. By order: a queue is first
 in, first out, so a job that waits while later ones have begun, or while the queue is empty, has no message
-in it; this finds the few that a count cannot tell apart from messages on their way. In a queue that holds
+in it; this finds the few that a count cannot distinguish from messages on their way. In a queue that holds
 as many messages as its jobs need, nothing is lost, whatever was overtaken.
 """
 
@@ -53,7 +53,7 @@ class QueueSnapshot(NamedTuple):
     def possible(self) -> int:
         """Messages that are lost unless agents are about to begin them.
 
-        Where the queue is empty and agents have free slots, none of its messages circles by the shortest
+        If the queue is empty and agents have free slots, none of its messages circles by the shortest
         delay queue: an agent would have begun it when it came back. The messages in there belong to other
         queues.
         """

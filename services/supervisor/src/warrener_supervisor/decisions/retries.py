@@ -1,4 +1,4 @@
-"""What follows when an attempt ends without success: another attempt, or the job's end."""
+"""Decide what follows an attempt without success: another attempt, or the job's end."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -128,7 +128,7 @@ def on_stopped(row: JobRow, event: AttemptCancelled, context: JudgeContext) -> J
     if has_overrun(row, context.now, context.timings):
         how = f"agent {data.agent_id} has stopped it when it was told to"
         return _timed_out(row, record, timeout_error(row, how, data.flight_record), context)
-    message = f"agent {data.agent_id} stopped it, and nobody had asked for that: {data.reason}"
+    message = f"agent {data.agent_id} stopped it, and nobody had requested that: {data.reason}"
     error = ErrorInfo(kind=ErrorKind.ERROR, type="stopped", message=message, flight_record=data.flight_record)
     charged = evolve(row, failures=row.failures + 1, error=error)
     if charged.failures >= row.policy.max_attempts:

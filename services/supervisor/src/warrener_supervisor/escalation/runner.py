@@ -121,7 +121,7 @@ class EscalationRunner:
     async def _run_step(self, case: CaseRow, ladder: Ladder, file: Escalation) -> CaseRow:
         step = ladder.steps[case.step]
         if not isinstance(step, RetryStep) and await self._mended(case, ladder):
-            why = f"mended: all {case.times} jobs have succeeded when they were asked for again"
+            why = f"mended: all {case.times} jobs have succeeded when they were requested again"
             return decisions.closed(case, self._clock.now(), why)
         match step:
             case AlertStep():
