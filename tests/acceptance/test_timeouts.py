@@ -31,7 +31,7 @@ MODULE = "tests.acceptance.timeout_handlers"
 
 FORGETFUL = """
 # The fault stands here and not in the product: in this agent nobody looks at the time.
-from warrener_agent.deadlines import Deadlines
+from warrener_agent.run_table import Deadlines
 Deadlines.watch = lambda self, run, over_at: None
 from tests.acceptance.timeout_handlers import agent
 """

@@ -12,7 +12,7 @@ from pathlib import Path
 from tests.chaos.effects import FOLDER, EffectWriter, Run
 
 from warrener_agent import Agent, Backoff, JobContext
-from warrener_agent.job_definitions import JobOptions
+from warrener_agent.definitions.job import JobOptions
 
 agent = Agent()
 _writer = EffectWriter(Path(os.environ.get(FOLDER, ".")))

@@ -19,7 +19,7 @@ from warrener_agent.ledger import (
     LedgerError,
     open_ledger,
 )
-from warrener_agent.ledger.claim_results import highest_attempts
+from warrener_agent.ledger.rows import highest_attempts
 
 
 @pytest.mark.parametrize("by_transaction", [True, False])

@@ -23,7 +23,7 @@ from warrener_agent.ledger import (
     Renewal,
     SavedCheckpoint,
 )
-from warrener_agent.ledger.claim_results import highest_attempts
+from warrener_agent.ledger.rows import highest_attempts
 from warrener_runtime.clock import Clock, SystemClock
 
 

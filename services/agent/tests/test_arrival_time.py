@@ -5,7 +5,7 @@ from uuid import uuid4
 
 import pytest
 
-from warrener_agent.intake_decisions import arrival_time
+from warrener_agent.decisions.intake import arrival_time
 from warrener_contracts.events import AttemptDispatched, AttemptDispatchedData
 from warrener_contracts.messages import is_early
 from warrener_contracts.topology import delay_level_for

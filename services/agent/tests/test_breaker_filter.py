@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
-from warrener_agent.breaker_filter import BreakerFilter
+from warrener_agent.decisions.breakers import BreakerFilter
 from warrener_contracts.circuit_breaker import BreakerState
 from warrener_contracts.events import AttemptDispatched, AttemptDispatchedData, BreakerChangedData
 from warrener_contracts.policy import Guarantee, JobPolicy

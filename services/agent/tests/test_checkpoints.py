@@ -8,7 +8,7 @@ import pytest
 from services.agent.tests.stage import Stage
 
 from warrener_agent import Agent, JobContext
-from warrener_agent.intake_decisions import newest_checkpoint
+from warrener_agent.decisions.intake import newest_checkpoint
 from warrener_agent.ledger import Ledger, SavedCheckpoint, open_ledger
 from warrener_agent.testing import run
 from warrener_contracts.events import AttemptCheckpointed, AttemptFailed, AttemptSucceeded, Checkpoint

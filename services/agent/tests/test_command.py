@@ -13,7 +13,7 @@ from uuid import uuid4
 
 import pytest
 
-from warrener_agent.loading import AgentNotFound, load_agents
+from warrener_agent.__main__ import AgentNotFound, load_agents
 from warrener_contracts.codec import DecodedEvent, decode
 from warrener_contracts.events import (
     AgentAnnounced,

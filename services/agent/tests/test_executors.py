@@ -16,8 +16,8 @@ import pytest
 from services.agent.tests.stage import Stage
 
 from warrener_agent import Agent, JobContext
+from warrener_agent.__main__ import load_agents
 from warrener_agent.ledger import Claim, Ledger
-from warrener_agent.loading import load_agents
 from warrener_agent.testing import run, temporary_ledger
 from warrener_contracts.events import (
     AttemptCancel,
@@ -140,7 +140,7 @@ async def test_a_child_dies_with_its_agent(agent: Agent, tmp_path: Path) -> None
     script = f"""
 import asyncio, sys
 sys.path[:0] = {sys.path!r}
-from warrener_agent.loading import load_agents
+from warrener_agent.__main__ import load_agents
 from warrener_agent.testing import run
 asyncio.run(run(load_agents(["agent_handlers"]), "hangs", {{"pids": {str(pids)!r}}}))
 """

@@ -6,7 +6,7 @@ from services.agent.tests.stage import Stage
 from structlog.testing import capture_logs
 
 from warrener_agent.agent_context import AgentContext
-from warrener_agent.breaker_filter import BreakerFilter
+from warrener_agent.decisions.breakers import BreakerFilter
 from warrener_agent.heartbeat import Heartbeater
 from warrener_agent.ledger import open_ledger
 from warrener_agent.run_table import RunTable

@@ -10,7 +10,7 @@ import pytest
 from services.agent.tests.stage import Stage
 
 from warrener_agent import Agent, JobContext, JobDefinitionError, Program
-from warrener_agent.handler_heartbeat import HandlerHeartbeat
+from warrener_agent.run_table import HandlerHeartbeat
 from warrener_contracts.events import AttemptFailed, AttemptSucceeded, ErrorKind
 
 SIGNS = ["alive", "progress", "checkpoint"]

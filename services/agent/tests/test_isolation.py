@@ -13,8 +13,8 @@ import pytest
 from services.agent.tests.stage import Stage
 
 from warrener_agent import Agent, Limits
-from warrener_agent.executors.cgroup import Cgroup
-from warrener_agent.loading import load_agents
+from warrener_agent.__main__ import load_agents
+from warrener_agent.executors.limits import Cgroup
 from warrener_agent.testing import run
 from warrener_contracts.events import (
     AttemptCancel,

@@ -7,18 +7,19 @@ from pathlib import Path
 import pytest
 
 from warrener_agent import Limits, Recycle
-from warrener_agent.executors.cgroup import Cgroup
-from warrener_agent.executors.environment import filter_environment
-from warrener_agent.executors.error_info import describe_error
-from warrener_agent.executors.exit_info import (
+from warrener_agent.decisions.errors import (
     ExitInfo,
+    HandlerRaised,
+    HandlerReturned,
     describe_crash,
+    describe_error,
     find_exceeded_limit,
     is_fault,
     relabel_memory_error,
 )
-from warrener_agent.executors.port import HandlerRaised, HandlerReturned
+from warrener_agent.executors.limits import Cgroup
 from warrener_agent.executors.restarts import JobTypesSuspended, RestartLimit, Restarts
+from warrener_agent.executors.sandbox import filter_environment
 from warrener_runtime.virtual_clock import VirtualClock
 
 MIB = 1 << 20

@@ -10,9 +10,8 @@ import pytest
 from services.agent.tests.stage import Stage
 
 from warrener_agent import Agent
-from warrener_agent.blocked_loop_leases import LeaseState, is_due, must_end
-from warrener_agent.loop_stall_detector import LoopStallDetector
-from warrener_agent.loop_watchdog import stall_limit
+from warrener_agent.leases import LeaseState, is_due, must_end
+from warrener_agent.loop_watchdog import LoopStallDetector, stall_limit
 from warrener_contracts.events import AttemptFailed, AttemptSucceeded, ErrorKind
 from warrener_runtime.lifecycle.runner import ServiceExitCode
 
@@ -127,7 +126,7 @@ import sys
 import threading
 import time
 
-from warrener_agent.gil_stall_timer import GilStallTimer
+from warrener_agent.loop_watchdog import GilStallTimer
 
 timer = GilStallTimer()
 timer.arm(time.monotonic() + 2)

@@ -6,9 +6,8 @@ from uuid import uuid4
 from services.agent.tests.stage import Stage
 
 from warrener_agent import Agent, JobContext
-from warrener_agent.intake_decisions import failure_to_record
+from warrener_agent.decisions.outcomes import FailedOutcome, failure_to_record
 from warrener_agent.ledger import Claim, open_ledger
-from warrener_agent.outcomes import FailedOutcome
 from warrener_contracts import topology
 from warrener_contracts.circuit_breaker import BreakerState
 from warrener_contracts.events import (

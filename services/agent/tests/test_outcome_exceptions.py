@@ -10,8 +10,8 @@ import pytest
 from services.agent.tests.stage import Stage
 
 from warrener_agent import Agent, Backoff, JobDefinitionError
+from warrener_agent.__main__ import load_agents
 from warrener_agent.ledger import Claim, Ledger
-from warrener_agent.loading import load_agents
 from warrener_agent.testing import run, temporary_ledger
 from warrener_contracts.events import AttemptCancelled, AttemptFailed, ErrorInfo
 

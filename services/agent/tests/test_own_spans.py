@@ -8,7 +8,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from services.agent.tests.stage import Stage
 
 from warrener_agent import Agent
-from warrener_agent.job_definitions import ExecutorName
+from warrener_agent.definitions.job import ExecutorName
 from warrener_contracts.events import AttemptSucceeded
 from warrener_runtime.telemetry import Telemetry
 

@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from services.agent.tests.stage import Stage
 
 from warrener_agent import Agent, JobDefinitionError, Limits, Program, Recycle
-from warrener_agent.program import BadArgument
+from warrener_agent.definitions.program import BadArgument
 from warrener_agent.testing import run
 from warrener_contracts.events import (
     AttemptCancel,

@@ -12,7 +12,7 @@ import pytest
 from services.agent.tests.stage import Stage
 
 from warrener_agent import Agent, JobDefinitionError, Program
-from warrener_agent.loading import load_agents
+from warrener_agent.__main__ import load_agents
 from warrener_contracts.events import AttemptFailed, AttemptSucceeded
 
 

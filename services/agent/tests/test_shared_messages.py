@@ -9,10 +9,9 @@ import pytest
 from services.agent.tests.stage import WAIT, HandlerRig, Stage
 
 from warrener_agent import Agent, JobContext, JobDefinitionError
-from warrener_agent.delivery_refs import DeliveryRef
-from warrener_agent.job_definitions import ExecutorName
+from warrener_agent.definitions.job import ExecutorName
 from warrener_agent.ledger import Claim
-from warrener_agent.run_table import Run, RunTable
+from warrener_agent.run_table import DeliveryRef, Run, RunTable
 from warrener_contracts.events import AttemptFailed, AttemptSucceeded
 from warrener_contracts.messages import BATCH_TYPE, build_message
 from warrener_contracts.topology import Topology, dispatch_queue

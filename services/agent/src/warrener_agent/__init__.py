@@ -2,10 +2,10 @@
 
 from warrener_agent.agent import Agent
 from warrener_agent.context import JobContext, SyncTransaction
+from warrener_agent.definitions.isolation import Limits, Recycle
+from warrener_agent.definitions.program import Program
 from warrener_agent.failures import Cancel, Fail, JobDefinitionError, RetryAfter, Snooze
-from warrener_agent.isolation import Limits, Recycle
 from warrener_agent.ledger.port import Transaction
-from warrener_agent.program import Program
 from warrener_contracts.circuit_breaker import BreakerPolicy
 from warrener_contracts.policy import Backoff
 

@@ -1,10 +1,110 @@
-"""`python -m warrener_agent MODULE …`: serve the jobs of these modules."""
+"""`warrener-agent MODULE …`, or `python -m warrener_agent MODULE …`: serve the jobs of these modules."""
 
-from warrener_agent.command import app
+import importlib
+import sys
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType
+from typing import Annotated
+
+import typer
+
+from warrener_agent.agent import Agent
+from warrener_agent.settings import AgentSettings
+from warrener_agent.wiring import production
+from warrener_runtime.lifecycle import serve
+from warrener_runtime.settings import SettingsError, load
+
+app = typer.Typer(add_completion=False)
+
+
+class AgentNotFound(Exception):
+    """The module, or the Agent in it, does not exist; the message says what to do."""
+
+
+@app.command()
+def agent(
+    modules: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="MODULE[:NAME]...", help="Modules with an Agent, or one Agent in a module."),
+    ] = None,
+    queue: Annotated[
+        list[str] | None, typer.Option(help="Serve this queue and no other; may be given several times.")
+    ] = None,
+    slots: Annotated[
+        int | None,
+        typer.Option(min=1, help="How many attempts of a queue run at once; of one message: one."),
+    ] = None,
+) -> None:
+    """Serve the jobs of these modules, until SIGTERM or Ctrl-C drains the agent."""
+    try:
+        settings = load(AgentSettings, agent_queues=tuple(queue) if queue else None, agent_slots=slots)
+        served = load_agents(modules or settings.agent_modules)
+    except (SettingsError, AgentNotFound) as error:
+        print(f"warrener-agent cannot start:\n{error}", file=sys.stderr)
+        raise typer.Exit(2) from None
+    raise typer.Exit(
+        serve("warrener-agent", settings, lambda telemetry: production(served, settings, telemetry))
+    )
+
+
+def load_agents(targets: Sequence[str]) -> Agent:
+    """Return one agent that serves the jobs of all `targets`: `MODULE` (every Agent in it) or `MODULE:NAME`.
+
+    The current folder is searched first. Raises AgentNotFound.
+    """
+    if not targets:
+        raise AgentNotFound(
+            "expected the modules with the handlers, got none; say e.g. `warrener-agent shop.jobs`"
+        )
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    combined = Agent()
+    for target in targets:
+        for found in _agents(target):
+            combined.include(found)
+    return combined
+
+
+def _agents(target: str) -> list[Agent]:
+    name, _, attribute = target.partition(":")
+    module = _import(name)
+    if attribute:
+        found: object = getattr(module, attribute, None)
+        if not isinstance(found, Agent):
+            raise AgentNotFound(
+                f"expected an Agent as {target}, found {found!r}; {_suggest(module) or 'the module has none'}"
+            )
+        return [found]
+    agents = list({id(value): value for value in vars(module).values() if isinstance(value, Agent)}.values())
+    if not agents:
+        raise AgentNotFound(f"expected an Agent in module {name}, found none; write `agent = Agent()` in it")
+    return agents
+
+
+def _suggest(module: ModuleType) -> str:
+    names = sorted(name for name, value in vars(module).items() if isinstance(value, Agent))
+    return f"there is {', '.join(f'{module.__name__}:{name}' for name in names)}" if names else ""
+
+
+def _import(name: str) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not (name == error.name or name.startswith(f"{error.name}.")):
+            raise  # the module exists; something that it imports does not
+        hint = ""
+        if name.endswith(".py") or "/" in name:
+            hint = f"; a module is named with dots: {name.removesuffix('.py').replace('/', '.')}"
+        elif find_spec(name.partition(".")[0]) is None:
+            hint = f"; neither {Path.cwd()} nor the installed packages have {name.partition('.')[0]}"
+        raise AgentNotFound(f"expected a module {name}, found none{hint}") from None
 
 
 def main() -> None:
-    """The console script."""
+    """Run the console script."""
     app(prog_name="warrener-agent")
 
 

@@ -1,4 +1,4 @@
-"""The face of an agent: the jobs it knows how to run."""
+"""The declarations of an agent: its job types, programs and schedules."""
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
@@ -6,12 +6,17 @@ from typing import Any, TypeVar, Unpack
 
 from pydantic import BaseModel
 
-from warrener_agent.command_definitions import define_command
-from warrener_agent.errors import ErrorRules, Errors
+from warrener_agent.definitions.job import (
+    ErrorRules,
+    Errors,
+    ExecutorName,
+    JobDefinition,
+    JobOptions,
+    define_job,
+)
+from warrener_agent.definitions.program import Program, define_command
+from warrener_agent.definitions.schedules import ScheduleOptions, declare_schedule, resolve_definition
 from warrener_agent.failures import JobDefinitionError
-from warrener_agent.job_definitions import ExecutorName, JobDefinition, JobOptions, define_job
-from warrener_agent.program import Program
-from warrener_agent.schedules import ScheduleOptions, declare_schedule, resolve_definition
 from warrener_contracts.events import ScheduleDeclaration
 from warrener_contracts.policy import Guarantee
 
@@ -19,7 +24,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Agent:
-    """Job types and their handlers. Declares, and does nothing else: `python -m warrener_agent` serves it."""
+    """Job types and their handlers. Only declares them: `python -m warrener_agent` serves them."""
 
     def __init__(self) -> None:
         self._definitions: dict[str, JobDefinition] = {}
@@ -27,7 +32,7 @@ class Agent:
 
     @property
     def definitions(self) -> Mapping[str, JobDefinition]:
-        """What it serves, by job type."""
+        """The job types that it serves, by name."""
         return MappingProxyType(self._definitions)
 
     @property
@@ -46,20 +51,23 @@ class Agent:
         no_retry: Errors = (),
         **options: Unpack[JobOptions],
     ) -> Callable[[F], F]:
-        """Serve the job type `name` with the decorated function, which stays a function that anybody may
-        call.
+        """Serve the job type `name` with the decorated function, which stays callable as it is.
 
-        Its signature is the contract: arguments are checked by the annotations, the result by the return
-        type, and a parameter annotated with `JobContext` is given the running attempt. An exception is tried
-        again, up to `max_attempts`, unless it is `Fail`, one of `no_retry`, or none of `retry_on` where that
-        is given: exception classes, and names of such with `*` ("requests.*"). `executor` is "coroutine" for
-        an `async def` and "thread" for a plain function if not said; only a "process" can be stopped whatever
-        it does. `depends_on` names what it needs and others run: while too many attempts fail of job types
-        that need it, jobs wait, uncharged; `breaker` says when that is (True: one of its own, as usual).
-        `per_message`: so many first attempts that are dispatched at once may come in one message, run at once
-        in one slot, and come back together if the agent dies: for coroutines that are over soon.
+        The signature is the contract: annotations check the arguments, the return type checks the result, and
+        a parameter annotated with `JobContext` receives the running attempt.
 
-        Raises JobDefinitionError for what cannot be served.
+        - `retry_on`, `no_retry`: exception classes, or their names with `*` ("requests.*"). An exception is
+          retried up to `max_attempts`, unless it is `Fail`, one of `no_retry`, or not among `retry_on`
+          (default: all).
+        - `executor`: "coroutine" (default for an `async def`), "thread" (default for a plain function) or
+          "process", the only one that can stop any handler.
+        - `depends_on`: names of dependencies. While too many attempts of the job types that need one fail,
+          jobs wait, uncharged. `breaker`: the policy that decides this (True: a breaker of the job type's
+          own, with defaults).
+        - `per_message`: maximum of first attempts in one message (default 1). They run at once in one slot,
+          and come back together if the agent dies: for short coroutines.
+
+        Raises JobDefinitionError for a handler that cannot be served.
         """
 
         def declare(handler: F) -> F:
@@ -91,10 +99,10 @@ class Agent:
     ) -> None:
         """Serve the job type `name` with a program, run in a process of its own without a shell.
 
-        `arguments` is a model of what a job may say; without one it may say nothing. `result` is the type of
-        what the program writes to its standard output: `str` is its text, None nothing, anything else JSON.
+        `arguments`: model of the job's arguments (default: none are allowed). `result`: type of the program's
+        standard output: `str` for text, None for nothing, any other type for JSON.
 
-        Raises JobDefinitionError for what cannot be served.
+        Raises JobDefinitionError for a program that cannot be served.
         """
         self._add(
             define_command(
@@ -119,13 +127,12 @@ class Agent:
     ) -> Callable[[F], F]:
         """Declare the schedule `name` for the jobs of the decorated handler; stands above `@agent.job`.
 
-        One of `cron`, `every`, `at`, `after` and `rule` says when. The scheduler takes a declaration up when
-        it is first heard, and never again: what an operator puts, pauses or removes afterwards stays so,
-        until the code says something new. Another `edition` makes it new without a change. `job_type` says
-        which is meant where a handler serves several, and stands alone for a program: there is nothing to
-        decorate.
+        One of `cron`, `every`, `at`, `after` and `rule` sets the times. The scheduler applies a declaration
+        once: an operator's later changes, pauses and removals stay until the declaration in the code changes.
+        Another `edition` applies it again without a change. `job_type` selects one of several job types of a
+        handler, and stands alone for a program, which has nothing to decorate.
 
-        Raises JobDefinitionError for what cannot be kept, and for arguments that the handler would refuse.
+        Raises JobDefinitionError for a bad schedule, and for arguments that the handler would refuse.
         """
 
         if job_type in self._definitions:
@@ -139,7 +146,7 @@ class Agent:
         return declare
 
     def include(self, other: "Agent") -> None:
-        """Serve what `other` serves too. Raises JobDefinitionError where both serve one name."""
+        """Serve the jobs and schedules of `other` too. Raises JobDefinitionError if both declare one name."""
         for definition in other.definitions.values():
             self._add(definition)
         for declaration in other.schedules:

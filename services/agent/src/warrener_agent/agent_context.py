@@ -1,10 +1,10 @@
-"""What all parts of one agent share."""
+"""The dependencies that all parts of one agent share."""
 
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import cached_property
 
-from warrener_agent.breaker_filter import BreakerFilter
+from warrener_agent.decisions.breakers import BreakerFilter
 from warrener_agent.executors.restarts import Restarts
 from warrener_agent.ledger.port import Ledger
 from warrener_agent.run_table import RunTable
@@ -17,7 +17,7 @@ from warrener_runtime.clock import Clock, Entropy
 
 @dataclass(frozen=True, kw_only=True)
 class AgentContext:
-    """One agent's identity, its seams, and the table of what it runs."""
+    """One agent's identity, its ports, and the table of what it runs."""
 
     agent_id: str
     queues: tuple[str, ...]
@@ -33,8 +33,8 @@ class AgentContext:
 
     @cached_property
     def own_control_queue(self) -> Queue:
-        """Its own queue for control. Its name is new at each start: the broker may not have noticed yet that
-        the one before is gone."""
+        """The agent's own control queue. Its name is new at each start: the broker may not have noticed yet
+        that the previous one is gone."""
         queue = control_queue(self.agent_id, self.queues)
         return replace(queue, name=f"{queue.name}.{self.entropy.new_id().hex[-8:]}")
 

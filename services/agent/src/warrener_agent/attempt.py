@@ -1,4 +1,4 @@
-"""One granted attempt, from its start to its report."""
+"""Attempt what was granted: run the handler from its start to its end, and submit the report, once."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
@@ -8,37 +8,43 @@ from functools import partial
 from typing import Any
 
 from warrener_agent.agent_context import AgentContext
-from warrener_agent.attempt_outcomes import (
+from warrener_agent.context import AttemptFacts
+from warrener_agent.decisions.errors import HandlerRaised, HandlerResult, HandlerReturned, describe_error
+from warrener_agent.decisions.outcomes import (
+    FailedOutcome,
+    Outcome,
+    StopCause,
+    SucceededOutcome,
+    UnresolvedOutcome,
     attempt_facts,
-    handler_result,
     stop_outcome,
     timeout_outcome,
     unknown_job_type_error,
 )
-from warrener_agent.checkpoints import CheckpointSaver
-from warrener_agent.context import AttemptFacts
-from warrener_agent.deadlines import Deadlines
-from warrener_agent.executors.error_info import describe_error
-from warrener_agent.executors.flight_recorder import with_progress
-from warrener_agent.executors.port import Execution, Executor, HandlerRaised, HandlerResult, HandlerReturned
+from warrener_agent.definitions.job import ExecutorName, JobDefinition
+from warrener_agent.executors.base import Execution, Executor
+from warrener_agent.executors.coroutine import LeaseEnded
+from warrener_agent.executors.flight_record import with_progress
 from warrener_agent.handler_api import LocalHandlerPort
-from warrener_agent.handler_heartbeat import HandlerHeartbeat
-from warrener_agent.job_definitions import ExecutorName, JobDefinition
 from warrener_agent.ledger.port import Completion, LedgerUnavailable
-from warrener_agent.outcome_recorder import AttemptReport
-from warrener_agent.outcomes import FailedOutcome, Outcome, SucceededOutcome, UnresolvedOutcome
-from warrener_agent.progress import ProgressPublisher
-from warrener_agent.report import Reporter
-from warrener_agent.run_table import STEP_MARGIN, Run
+from warrener_agent.progress import CheckpointSaver, ProgressPublisher
+from warrener_agent.report import AttemptReport, Reporter
+from warrener_agent.run_table import STEP_MARGIN, Deadlines, HandlerHeartbeat, Run
+from warrener_contracts.events import AttemptDispatchedData, ErrorInfo
+from warrener_runtime.lifecycle import ManagedComponent
+from warrener_runtime.lifecycle.health_registry import current_health_registry
 from warrener_runtime.logs import get_logger
 from warrener_runtime.telemetry import Telemetry, names
 
 _log = get_logger("agent.perform")
 
+_RELEASE_SHARE = 0.2
+"""Share of the drain grace that is reserved for releasing what does not end in time."""
+
 
 @dataclass(slots=True, kw_only=True)
 class AttemptServices:
-    """What all attempts of one agent work with. `spawn` begins what waits."""
+    """The services that all attempts of one agent use. `spawn` starts a task for what must wait."""
 
     agent: AgentContext
     definitions: Mapping[str, JobDefinition]
@@ -52,12 +58,94 @@ class AttemptServices:
     live: "set[Attempt]" = field(default_factory=set["Attempt"])
 
 
-class Attempt:
-    """Runs a handler and hands in what became of it, once, whatever happens.
+class AttemptRunner(ManagedComponent):
+    """Runs attempts, each handler in a task of its own, so that a lost channel cancels nothing.
 
-    It goes on by callbacks: the handler has a task, and nobody waits for it in another one. Only what must
-    wait has a task of its own: a transaction that commits, a handler that is stopped, an announcement. So
-    nothing that a handler does to its own task reaches the agent's part.
+    Drain waits for running attempts, for most of the grace or until a second signal; the rest is stopped and
+    released, uncharged.
+    """
+
+    def __init__(
+        self,
+        agent: AgentContext,
+        definitions: Mapping[str, JobDefinition],
+        executors: Mapping[ExecutorName, Executor],
+        reporter: Reporter,
+        progress: ProgressPublisher,
+        *,
+        checkpoints: CheckpointSaver,
+        telemetry: Telemetry,
+    ) -> None:
+        super().__init__("performer")
+        self._agent = agent
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._is_hurried = asyncio.Event()
+        self._services = AttemptServices(
+            agent=agent,
+            definitions=definitions,
+            executors=executors,
+            reporter=reporter,
+            progress=progress,
+            checkpoints=checkpoints,
+            telemetry=telemetry,
+            deadlines=Deadlines(agent.running, agent.clock),
+            spawn=self._spawn,
+        )
+
+    def knows(self, job_type: str) -> bool:
+        """True if this agent has a handler for it."""
+        return job_type in self._services.definitions
+
+    def unknown_job_type_error(self, data: AttemptDispatchedData) -> ErrorInfo:
+        """Describe why an attempt of a job type without a handler cannot run here."""
+        return unknown_job_type_error(data, self._agent.agent_id, sorted(self._services.definitions))
+
+    def begin(self, run: Run) -> None:
+        """Start the attempt; it is in the table of runs from now on."""
+        self._agent.running.add(run)
+        Attempt(self._services, run).start()
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work, name="attempt")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _on_start(self) -> None:
+        if vitals := current_health_registry.get():
+            vitals.on_hurry(self._is_hurried.set)
+
+    async def _on_drain(self) -> None:
+        waiting = asyncio.create_task(self._agent.running.empty())
+        grace = asyncio.create_task(
+            self._agent.clock.sleep(self._agent.settings.drain_grace * (1 - _RELEASE_SHARE))
+        )
+        hurry = asyncio.create_task(self._is_hurried.wait())
+        await asyncio.wait({waiting, grace, hurry}, return_when=asyncio.FIRST_COMPLETED)
+        for run in self._agent.running:
+            run.request_stop(StopCause.DRAINED, "the agent ends")
+        grace.cancel()
+        hurry.cancel()
+        await waiting
+
+    async def _on_stop(self) -> None:
+        attempts, self._services.live = self._services.live, set()
+        tasks = set(self._tasks)
+        for task in tasks:
+            task.cancel()
+        leaving = [asyncio.create_task(attempt.leave()) for attempt in attempts]
+        if tasks or leaving:
+            await asyncio.wait([*tasks, *leaving])
+        self._services.deadlines.close()
+        for executor in self._services.executors.values():
+            await executor.close()
+
+
+class Attempt:
+    """Runs a handler and submits its outcome, once, whatever happens.
+
+    An attempt proceeds by callbacks: the handler has a task, and no other task waits for it. Only a step that
+    must wait has a task: a transaction that commits, a handler that is stopped, an announcement. So nothing
+    that a handler does to its own task reaches the agent's part.
     """
 
     __slots__ = ("_execution", "_facts", "_handler_port", "_over", "_run", "_scope", "_services", "_span")
@@ -71,23 +159,23 @@ class Attempt:
         self._facts: AttemptFacts | None = None
         self._handler_port: LocalHandlerPort | None = None
         self._execution: Execution | None = None
-        self._over = False  # what became of it is decided, or will be by whoever stops it
+        self._over = False  # the outcome is decided, or the code that stops it will decide it
 
     def start(self) -> None:
-        """Begin. It is in the table of what runs already."""
+        """Begin. The run must be in the table already."""
         self._services.live.add(self)
         self._scope.run(self._span.activate)
         self._run.context = self._span.context
         if self._span.recording:
             self._describe()
-        # What was begun before may have ended its agent: whoever dies of it next has been named then.
+        # An attempt taken over may have ended its agent: announced first, the next agent that dies is known.
         if self._run.data.guarantee == "exclusive" or self._run.taken_over:
             self._services.spawn(self._announce_and_begin())
         else:
             self._begin()
 
     async def leave(self) -> None:
-        """The agent ends at once: stop the handler, and say nothing of it."""
+        """Stop the handler and report nothing: the agent ends at once."""
         self._over = True
         if self._handler_port is not None:
             self._handler_port.stopping = True
@@ -110,14 +198,11 @@ class Attempt:
         data = run.data
         definition = services.definitions.get(data.job_type)
         if definition is None:
-            self._report(
-                FailedOutcome(
-                    unknown_job_type_error(data, services.agent.agent_id, sorted(services.definitions))
-                )
-            )
+            error_info = unknown_job_type_error(data, services.agent.agent_id, sorted(services.definitions))
+            self._report(FailedOutcome(error_info))
             return
         try:
-            facts = self._facts = attempt_facts(run)
+            facts = self._facts = attempt_facts(data, run.started_at, run.checkpoint)
             timeout_at = run.began_at + (facts.deadline - run.started_at).total_seconds()
             progress = services.progress.of(run)
             handler_port = self._handler_port = LocalHandlerPort(
@@ -147,10 +232,10 @@ class Attempt:
         services.deadlines.watch(run, silent_at)
         run.halt = self._interrupt
         execution.done.add_done_callback(self._ended)
-        if run.stop is not None:  # while it was announced
+        if run.stop is not None:  # requested during the announcement
             self._interrupt()
 
-    # -- its end -------------------------------------------------------------------------------------------
+    # -- the handler ended ---------------------------------------------------------------------------------
 
     def _ended(self, done: asyncio.Future[HandlerResult]) -> None:
         if self._over:
@@ -158,7 +243,7 @@ class Attempt:
         self._over = True
         assert self._handler_port is not None
         try:
-            ended = handler_result(done)
+            ended = _handler_result(done)
             if not self._handler_port.close_unused():
                 self._services.spawn(self._conclude(self._handler_port, ended))
             elif isinstance(ended, HandlerRaised):
@@ -185,7 +270,7 @@ class Attempt:
         )
 
     async def _conclude(self, handler_port: LocalHandlerPort, ended: HandlerResult) -> None:
-        """Where there may be a transaction: it is committed or rolled back first."""
+        """Commit or roll back the transaction that there may be, then report."""
         outcome: Outcome
         try:
             async with handler_port:
@@ -207,7 +292,7 @@ class Attempt:
             return UnresolvedOutcome("the ledger refused the transaction")
         return SucceededOutcome(completion, recorded=bool(recorded))
 
-    # -- stopped from outside ------------------------------------------------------------------------------
+    # -- the handler is stopped from outside ---------------------------------------------------------------
 
     def _interrupt(self) -> None:
         assert self._execution is not None
@@ -220,7 +305,6 @@ class Attempt:
     async def _stop(self) -> None:
         assert self._execution is not None
         assert self._handler_port is not None
-        assert self._facts is not None
         try:
             async with self._handler_port:
                 if not await self._execution.stop():
@@ -228,20 +312,22 @@ class Attempt:
         except Exception as error:  # noqa: BLE001 - a bug of ours must not lose the attempt
             self._report_own_failure(error)
         else:
-            run, record = (
-                self._run,
-                with_progress(self._execution.flight_record, self._handler_port.progress_value),
-            )
-            over = (
-                timeout_outcome(run, self._facts, record) if run.stop is None else stop_outcome(run, record)
-            )
-            self._report(over)
+            self._report(self._stopped(self._execution, self._handler_port))
+
+    def _stopped(self, execution: Execution, handler_port: LocalHandlerPort) -> Outcome:
+        run, record = self._run, with_progress(execution.flight_record, handler_port.progress_value)
+        if run.stop is not None:
+            return stop_outcome(run.stop, run.stop_reason, record)
+        assert self._facts is not None
+        heartbeat = run.heartbeat
+        silent_for = heartbeat.timeout if heartbeat is not None and heartbeat.is_expired else None
+        return timeout_outcome(run.data, self._facts, silent_for, record)
 
     def _abandon(self, execution: Execution) -> None:
         data = self._run.data
         self._services.agent.running.abandon(self._run, asyncio.create_task(execution.wait_finished()))
         _log.error(
-            "A handler cannot be stopped and is abandoned; it keeps its slot until it ends by itself. "
+            "A handler could not be stopped and was abandoned; it keeps its slot until it ends by itself. "
             'Give the job executor="process", or the calls in it timeouts.',
             action="agent.abandoned",
             job_id=str(data.job_id),
@@ -249,7 +335,7 @@ class Attempt:
             attempt=data.attempt,
         )
 
-    # -- what is said of it --------------------------------------------------------------------------------
+    # -- the report ----------------------------------------------------------------------------------------
 
     def _report_own_failure(self, error: Exception) -> None:
         _log.error(
@@ -268,17 +354,17 @@ class Attempt:
             self._submit(outcome)
 
     async def _report_checkpointed(self, outcome: Outcome) -> None:
-        """There may be another attempt: what this one has saved last is saved before its end is told."""
+        """Save the last checkpoint before the end is reported: another attempt may follow."""
         try:
             await self._services.checkpoints.flush(self._run)
-        except Exception:  # noqa: BLE001 - what cannot be saved must not keep the attempt from its end
+        except Exception:  # noqa: BLE001 - a checkpoint that cannot be saved must not keep the attempt from its end
             _log.exception("A checkpoint could not be saved.", action="agent.checkpoint_failed")
         self._submit(outcome)
 
     def _submit(self, outcome: Outcome) -> None:
         run = self._run
         run.handler_ended, run.succeeded = True, isinstance(outcome, SucceededOutcome)
-        run.halt = None  # no circle: what is over is freed at once, not by the collector
+        run.halt = None  # no reference cycle: a finished attempt is freed at once, not by the collector
         self._services.live.discard(self)
         if self._span.recording:
             self._end_span(outcome)
@@ -302,3 +388,12 @@ class Attempt:
         if isinstance(outcome, FailedOutcome) and handler_signal is None:
             self._span.fail(f"{outcome.error.type}: {outcome.error.message}")
         self._span.finish()
+
+
+def _handler_result(done: asyncio.Future[HandlerResult]) -> HandlerResult:
+    try:
+        return done.result()
+    except (asyncio.CancelledError, LeaseEnded) as error:
+        # Not cancelled by the agent: the handler cancelled its own task. Or the lease ended before the first
+        # step, when nothing of the handler was there yet to turn the error into its result.
+        return describe_error(error)

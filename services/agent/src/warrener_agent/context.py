@@ -1,4 +1,4 @@
-"""What a handler may ask of its agent while it runs."""
+"""The handler API: the `JobContext` that a running handler uses, and the port behind it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -6,17 +6,18 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple, Protocol
 from uuid import UUID
 
-from pydantic_core import to_jsonable_python
+from pydantic_core import PydanticSerializationError, from_json, to_json, to_jsonable_python
 
-from warrener_agent.checkpoint_codec import encode_checkpoint
 from warrener_agent.ledger.port import Transaction
 from warrener_contracts.durations import parse_duration
+from warrener_contracts.events import MAX_CHECKPOINT
+from warrener_contracts.json_safety import find_unsafe_value, may_be_unsafe
 
 Parameters = Mapping[str, Any] | Sequence[Mapping[str, Any]]
 
 
 class AttemptFacts(NamedTuple):
-    """Which attempt this is."""
+    """The facts about an attempt that its handler may know."""
 
     job_id: UUID
     job_type: str
@@ -28,7 +29,7 @@ class AttemptFacts(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FollowUpSpec:
-    """A follow-up that a handler asks for; `arguments` are JSON already."""
+    """A follow-up that a handler requests; `arguments` are JSON already."""
 
     job_type: str
     arguments: dict[str, Any]
@@ -38,7 +39,7 @@ class FollowUpSpec:
 
 
 class HandlerPort(Protocol):
-    """The agent's side of a running attempt, whatever thread or process the handler runs in."""
+    """The agent's side of a running attempt, in whatever thread or process the handler runs."""
 
     async def execute(self, statement: str, parameters: Parameters) -> list[Mapping[str, Any]]: ...
     def execute_blocking(self, statement: str, parameters: Parameters) -> list[Mapping[str, Any]]: ...
@@ -57,13 +58,13 @@ class SyncTransaction(Protocol):
     def execute(self, statement: str, parameters: Parameters = ()) -> list[Mapping[str, Any]]:
         """Run one SQL statement with named parameters (`:name`); with several mappings, once for each.
 
-        Returns the rows, if it gives any.
+        Returns the rows, if there are any.
         """
         ...
 
 
 class JobContext:
-    """The attempt that a handler runs, handed to the parameter that is annotated with this class."""
+    """The running attempt; a handler's parameter annotated with this class receives it."""
 
     def __init__(self, facts: AttemptFacts, handler_port: HandlerPort) -> None:
         self._facts = facts
@@ -71,50 +72,50 @@ class JobContext:
 
     @property
     def job_id(self) -> UUID:
-        """The job; the same in every attempt."""
+        """The id of the job; the same in every attempt."""
         return self._facts.job_id
 
     @property
     def job_type(self) -> str:
-        """The name under which this handler was asked for."""
+        """The job type by which this handler was requested."""
         return self._facts.job_type
 
     @property
     def attempt(self) -> int:
-        """Which try this is: 1, 2, 3, …"""
+        """The number of this attempt: 1, 2, 3, …"""
         return self._facts.attempt
 
     @property
     def max_attempts(self) -> int:
-        """How many tries the job has."""
+        """The maximum number of attempts of the job."""
         return self._facts.max_attempts
 
     @property
     def deadline(self) -> datetime:
-        """When this attempt is stopped: its timeout, or the job's deadline where that comes first."""
+        """When this attempt is stopped: at its timeout or at the job's deadline, whichever comes first."""
         return self._facts.deadline
 
     @property
     def idempotency_key(self) -> str:
-        """What to send to others with an effect that must not happen twice: the same in every attempt."""
+        """A key for external effects that must not happen twice; the same in every attempt."""
         return str(self._facts.job_id)
 
     @property
     def fence(self) -> int:
-        """A number that grows with each attempt: others can refuse the word of an older one."""
+        """A fencing token that grows with each attempt: other systems can refuse an older one."""
         return self._facts.attempt
 
     async def transaction(self) -> Transaction:
-        """The attempt's transaction of the ledger's database; asked for again, it is the same one.
+        """Return the attempt's transaction in the ledger's database; each call returns the same one.
 
-        What is written through it is committed together with the result and the follow-ups when the handler
-        returns, and rolled back when it raises, is stopped, or was overtaken by another attempt. It begins
-        with the first statement. On SQLite one handler writes at a time: read and compute first, write last.
+        Its writes are committed together with the result and the follow-ups when the handler returns, and
+        rolled back if the handler raises, is stopped, or was superseded by another attempt. It begins with
+        the first statement. On SQLite one handler writes at a time: read and compute first, write last.
         """
         return _Transaction(self._handler_port)
 
     def transaction_sync(self) -> SyncTransaction:
-        """`transaction` for handlers that run in a thread or a child process."""
+        """Like `transaction`, for handlers that run in a thread or a child process."""
         return _SyncTransaction(self._handler_port)
 
     def request(
@@ -126,53 +127,57 @@ class JobContext:
         queue: str | None = None,
         delay: timedelta | float | str | None = None,
     ) -> UUID:
-        """Ask for a follow-up job once this attempt has succeeded, and only then; returns its job id.
+        """Request a follow-up job, which is published only if this attempt succeeds; returns its job id.
 
-        `key` tells the follow-ups of one job apart: the same key is the same job, whichever attempt asks.
-        Without one they are told apart by their order, so ask in the same order in each attempt.
+        `key` identifies one of several follow-ups: the same key is the same job, whichever attempt requests
+        it. Without keys their order identifies them, so request them in the same order in each attempt.
         """
         plain: dict[str, Any] = to_jsonable_python(dict(arguments or {}))
         seconds = None if delay is None else parse_duration(delay).total_seconds()
         return self._handler_port.request(FollowUpSpec(job_type, plain, key, queue, seconds))
 
     def progress(self, fraction: float, note: str = "") -> None:
-        """Say how far it is, from 0 to 1. Cheap: at most one message a second is sent, the latest one."""
+        """Report the progress, from 0 to 1. Cheap: only the latest value is sent, once a second."""
         if not 0.0 <= fraction <= 1.0:
             raise ValueError(f"expected a fraction from 0 to 1, got {fraction!r}")
         self._handler_port.progress(float(fraction), note[:500])
 
     def alive(self) -> None:
-        """Say that it goes on, where its job type has a `heartbeat_timeout`; `progress` and `checkpoint` say
-        it too. Call it as often as you like, where the work moves on, and not from a timer: that would say
-        nothing about the work."""
+        """Give a sign of life, for a job type with a `heartbeat_timeout`; `progress` and `checkpoint` do too.
+
+        Call it as often as you like as the work proceeds, and not from a timer, which knows nothing of the
+        work.
+        """
         self._handler_port.alive()
 
     def checkpoint(self, state: Any) -> None:
-        """Save a small state, so that another attempt may go on from there (`last_checkpoint`).
+        """Save a small state, from which another attempt may go on (`last_checkpoint`).
 
         Returns at once: the state is in the ledger within about a second, and survives the agent's death from
-        then on; of several within a second the last is saved. When the attempt fails, snoozes, is released or
-        times out, the last one is saved first. It is no part of the transaction: what is written through that
-        is gone with a failed attempt, and the checkpoint stays.
+        then on; of several within a second the last is saved. If the attempt fails, snoozes, is released or
+        times out, the last one is saved first. A checkpoint is no part of the transaction: a failed attempt
+        loses its writes and keeps its checkpoint.
 
-        Raises ValueError for what is no JSON, or larger than 16 KiB.
+        Raises ValueError for a state that is not JSON, or larger than 16 KiB.
         """
         self._handler_port.checkpoint(encode_checkpoint(state))
 
     @property
     def last_checkpoint(self) -> Any:
-        """What an earlier run of this job has saved last, as JSON data; None if there is nothing.
+        """The last state that an earlier attempt of this job saved, as JSON data; None if there is none.
 
-        An attempt on an agent that shares the ledger finds what the ledger has. Elsewhere it finds what the
-        supervisor had heard of when it dispatched this attempt.
+        An agent that shares the ledger provides the ledger's. Any other agent provides the last one that the
+        supervisor had received when it dispatched this attempt.
         """
         return self._facts.last_checkpoint
 
     @property
     def stopping(self) -> bool:
-        """Whether this attempt is to stop: it was cancelled, has run for too long, has lost its claim, or the
-        agent ends. Handlers in threads look at it now and then and return, as nothing else can stop them;
-        coroutines are cancelled, and child processes killed. What is returned then counts for nothing."""
+        """True if this attempt is to stop: it was cancelled, ran too long, lost its claim, or the agent ends.
+
+        A handler in a thread should check it now and then and return, as nothing else can stop it; coroutines
+        are cancelled, and child processes killed. The result of a stopping handler is ignored.
+        """
         return self._handler_port.stopping
 
 
@@ -190,3 +195,21 @@ class _SyncTransaction:
 
     def execute(self, statement: str, parameters: Parameters = ()) -> list[Mapping[str, Any]]:
         return self._handler_port.execute_blocking(statement, parameters)
+
+
+def encode_checkpoint(state: Any) -> str:
+    """Encode a checkpoint as JSON. Raises ValueError that says what is wrong with it."""
+    try:
+        text = to_json(state)
+    except (PydanticSerializationError, ValueError, TypeError) as error:
+        raise ValueError(
+            f"expected a checkpoint that can be written as JSON, got {type(state).__qualname__}: {error}"
+        ) from error
+    if len(text) > MAX_CHECKPOINT:
+        raise ValueError(
+            f"expected a checkpoint of at most {MAX_CHECKPOINT} bytes of JSON, got {len(text)}: "
+            "keep the data elsewhere, and save where it is"
+        )
+    if may_be_unsafe(text) and (finding := find_unsafe_value(from_json(text))):
+        raise ValueError(f"expected a checkpoint that everybody can keep, {finding}")
+    return text.decode()

@@ -1,8 +1,8 @@
-"""control: what the agent is told beside its work."""
+"""Control messages: cancellations, breaker states, requests for a heartbeat, and the agent's own pulses."""
 
 from warrener_agent.agent_context import AgentContext
+from warrener_agent.decisions.outcomes import StopCause
 from warrener_agent.heartbeat import Heartbeater
-from warrener_agent.run_table import StopCause
 from warrener_contracts.codec import DecodedEvent, decode
 from warrener_contracts.events import (
     AgentHeartbeatRequested,
@@ -11,23 +11,41 @@ from warrener_contracts.events import (
     BreakerChangedData,
 )
 from warrener_contracts.messages import BATCH_TYPE, EVENT_TYPE
-from warrener_runtime.bus.port import Delivery
+from warrener_runtime.bus.port import Bus, Delivery, Handler, Subscription
+from warrener_runtime.lifecycle import ManagedComponent
 from warrener_runtime.logs import get_logger
 
 _log = get_logger("agent.control")
 
 
+class ControlConsumer(ManagedComponent):
+    """Consumes one low-rate queue until the agent stops, draining included: cancellations always arrive."""
+
+    def __init__(self, bus: Bus, queue: str, handler: Handler) -> None:
+        super().__init__(f"consumer of {queue}")
+        self._bus, self._queue, self._handler = bus, queue, handler
+        self._subscription: Subscription | None = None
+
+    async def _on_start(self) -> None:
+        self._subscription = await self._bus.listen(self._queue, self._handler)
+
+    async def _on_stop(self) -> None:
+        subscription, self._subscription = self._subscription, None
+        if subscription is not None:
+            await subscription.stop()
+
+
 class ControlHandler:
-    """Receives pulses, cancellations, breakers and requests for a heartbeat."""
+    """Carries out control messages."""
 
     def __init__(self, agent: AgentContext, heartbeater: Heartbeater) -> None:
         self._agent, self._heartbeater = agent, heartbeater
 
     async def handle(self, delivery: Delivery) -> None:
-        """One message of the control queue."""
+        """Handle one message of the control queue."""
         self._heartbeater.note_message()
         if delivery.content_type not in (EVENT_TYPE, BATCH_TYPE):
-            return  # a pulse: that it came is all it says
+            return  # a pulse: its arrival is all that counts
         ignored = 0
         found = decode(delivery.body, delivery.content_type, max_events=self._agent.settings.batch_limit)
         for element in found:
@@ -42,7 +60,7 @@ class ControlHandler:
                 ignored += 1
         if ignored:
             _log.warning(
-                "A control message means nothing to this agent and is ignored.",
+                "A control message that this agent cannot use was ignored.",
                 action="agent.control_ignored",
                 routing_key=delivery.routing_key,
                 events=ignored,
@@ -51,7 +69,7 @@ class ControlHandler:
     def _apply_breaker(self, data: BreakerChangedData) -> None:
         if self._agent.breaker_filter.update(data, self._agent.clock.monotonic()):
             _log.info(
-                "A circuit breaker has turned: attempts are given back while it is open.",
+                "A circuit breaker changed its state: attempts are given back while it is open.",
                 action="agent.breaker",
                 breaker=data.name,
                 state=data.state.value,
@@ -60,12 +78,12 @@ class ControlHandler:
 
     async def _cancel(self, event: AttemptCancel) -> None:
         data = event.data
-        if data.attempt is None:  # every attempt: whoever claims one later is told so
+        if data.attempt is None:  # every attempt: the ledger refuses later claims too
             await self._agent.ledger.cancel([data.job_id], now=self._agent.clock.now())
         for run in self._agent.running:
             if run.data.job_id == data.job_id and data.attempt in (None, run.data.attempt):
                 _log.info(
-                    "A running attempt is stopped because somebody asked.",
+                    "A running attempt was stopped on request.",
                     action="agent.cancelling",
                     job_id=str(data.job_id),
                     attempt=run.data.attempt,

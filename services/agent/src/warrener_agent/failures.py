@@ -1,5 +1,4 @@
-"""What a handler raises or returns to say what shall become of its job, and what the agent raises about a
-handler."""
+"""Exceptions by which a handler controls its job, and the error of a bad job definition."""
 
 from datetime import timedelta
 from enum import StrEnum
@@ -8,7 +7,7 @@ from warrener_contracts.durations import parse_duration
 
 
 class Fail(Exception):
-    """No further attempt can mend this: the job is dead at once. Any other exception is tried again."""
+    """No further attempt can mend this: the job is dead at once. Any other exception is retried."""
 
 
 class RetryAfter(Exception):
@@ -16,37 +15,37 @@ class RetryAfter(Exception):
 
     def __init__(self, delay: timedelta | float | str, message: str = "") -> None:
         self.delay = parse_duration(delay)
-        super().__init__(message or f"asked to be tried again after {self.delay.total_seconds():g} s")
+        super().__init__(message or f"retry requested after {self.delay.total_seconds():g} s")
 
 
 class Snooze(Exception):
-    """Nothing went wrong, it is only too early: run the job again after `delay`, and charge it nothing.
+    """Nothing went wrong, but it is too early: run the job again after `delay`, uncharged.
 
-    At least a second, so that it cannot spin; and after `max_snoozes` of them each one is charged.
+    The delay is at least a second, so that a job cannot spin. After `max_snoozes`, each snooze is charged.
     """
 
     def __init__(self, delay: timedelta | float | str, message: str = "") -> None:
         self.delay = parse_duration(delay)
-        super().__init__(message or f"asked to be run again after {self.delay.total_seconds():g} s")
+        super().__init__(message or f"next run requested after {self.delay.total_seconds():g} s")
 
 
 class Cancel(Exception):
-    """The job has no purpose any more: it ends cancelled, at its own wish."""
+    """The job no longer has a purpose: it ends cancelled, by its own handler."""
 
     def __init__(self, reason: str = "its handler has no more use for it") -> None:
         super().__init__(reason)
 
 
 OUTCOME_EXCEPTIONS = (Fail, RetryAfter, Snooze, Cancel)
-"""What a handler may return in place of its result; it means the same as raised."""
+"""Exceptions that a handler may return in place of its result; that means the same as raising them."""
 
 
 class HandlerSignal(StrEnum):
-    """What a handler asks for instead of having failed."""
+    """What a handler requests instead of failing."""
 
     SNOOZED = "snoozed"
     CANCELLED = "cancelled"
 
 
 class JobDefinitionError(TypeError):
-    """A handler cannot be served as it is declared. Raised where it is declared."""
+    """A handler cannot be served as declared. Raised at its declaration."""

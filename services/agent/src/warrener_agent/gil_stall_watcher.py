@@ -1,7 +1,7 @@
-"""A process beside the agent that ends it when none of the agent's Python threads gets a turn.
+"""A process beside the agent that ends the agent when none of its Python threads runs.
 
-Run as a script, by `GilStallTimer`, with the standard library alone. Standard input carries deadlines:
-doubles of `time.monotonic()`, which all processes of a host share. Its end is that of the agent.
+`GilStallTimer` runs it as a script, with the standard library alone. Standard input carries deadlines:
+doubles of `time.monotonic()`, which all processes of a host share. Its end of file is the end of the agent.
 """
 
 import os
@@ -13,7 +13,7 @@ import time
 
 DEADLINE = struct.Struct("=d")
 _PERIOD = 0.1
-"""Seconds between two looks at an agent that sends nothing."""
+"""Seconds between two checks of an agent that sends nothing."""
 _AFTER_FREEZE = 1.0
 """Seconds that an agent has to send a deadline after it, or this process, was stopped."""
 _STACKS = 0.5
@@ -44,7 +44,7 @@ def main() -> None:
 
 
 def is_stopped(pid: int) -> bool:
-    """True if a signal or a debugger has stopped the process: it computes nothing."""
+    """True if a signal or a debugger has stopped the process, so that it computes nothing."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123 - pathlib costs it 3 MB
             return file.read().rpartition(b")")[2].split()[0] in {b"T", b"t"}
@@ -53,7 +53,7 @@ def is_stopped(pid: int) -> bool:
 
 
 def end(agent: int) -> None:
-    """Let it write its stacks, which needs no interpreter, and die of that signal; or else kill it."""
+    """Let the agent write its stacks, which needs no interpreter, and die of that signal; else kill it."""
     for number, patience in ((signal.SIGVTALRM, _STACKS), (signal.SIGKILL, _STACKS)):
         if os.getppid() != agent:
             return

@@ -3,14 +3,20 @@
 import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
+from datetime import timedelta
 from types import TracebackType
 from typing import Any, Self
 from uuid import UUID
 
+from pydantic import ValidationError
+
 from warrener_agent.context import FollowUpSpec, Parameters
-from warrener_agent.follow_ups import FollowUps
-from warrener_agent.handler_heartbeat import HandlerHeartbeat
 from warrener_agent.ledger.port import Claim, Completion, FollowUp, Ledger, LedgerError, OpenTransaction
+from warrener_agent.run_table import HandlerHeartbeat
+from warrener_contracts.events import JobRequested, JobRequestedData
+from warrener_contracts.identity import follow_up_id
+from warrener_contracts.messages import encode
+from warrener_contracts.topology import MAX_BODY
 from warrener_runtime.telemetry import TraceContext
 
 LEASE_ENDED = "expected a claim that holds, got one whose lease has ended; the attempt is stopped"
@@ -20,8 +26,8 @@ Save = Callable[[str], None]
 
 
 class LocalHandlerPort:
-    """A `HandlerPort` in the agent's event loop. It must be closed whatever happens: by `async with`, or at
-    once by `close_unused`."""
+    """A `HandlerPort` in the agent's event loop. It must always be closed: by `async with`, or at once by
+    `close_unused`."""
 
     __slots__ = (
         "_agent_id",
@@ -42,7 +48,7 @@ class LocalHandlerPort:
         "stopping",
     )
 
-    def __init__(  # noqa: PLR0917 - what a handler may use, each of another part of the agent
+    def __init__(  # noqa: PLR0917 - the parts of the agent that a handler may use
         self,
         ledger: Ledger,
         claim: Claim,
@@ -56,10 +62,10 @@ class LocalHandlerPort:
         self._progress, self._save, self._time_left = progress, save, time_left
         self._closed = False
         self.progress_value: tuple[float, str] | None = None
-        self.heartbeat: HandlerHeartbeat | None = None  # where silence is watched
+        self.heartbeat: HandlerHeartbeat | None = None  # if the job type has a heartbeat_timeout
         self.stopping = False
         self.lease_check: Callable[[], bool] | None = None  # True once the lease has ended
-        # Most handlers ask for none of these.
+        # Most handlers use none of these.
         self._follow_ups: FollowUps | None = None
         self._stack: AsyncExitStack | None = None
         self._transaction: OpenTransaction | None = None
@@ -69,7 +75,7 @@ class LocalHandlerPort:
         if self._closed:
             raise LedgerError("expected an open transaction, got one that is over: its attempt has ended")
         self._check_lease()
-        # A task of its own, so that closing can end it whichever thread waits for it.
+        # In a task of its own, so that closing can end it, whichever thread waits for it.
         work = asyncio.create_task(self._execute(statement, parameters))
         statements = self._statements = self._statements if self._statements is not None else set()
         statements.add(work)
@@ -87,9 +93,8 @@ class LocalHandlerPort:
 
     def execute_blocking(self, statement: str, parameters: Parameters) -> list[Mapping[str, Any]]:
         raise RuntimeError(
-            "expected `await (await job.transaction()).execute(...)` in a coroutine, got "
-            "transaction_sync(): it "
-            "would stop the whole agent while it waits"
+            "expected `await (await job.transaction()).execute(...)` in a coroutine, got transaction_sync(): "
+            "it would stop the whole agent while it waits"
         )
 
     def request(self, spec: FollowUpSpec) -> UUID:
@@ -110,7 +115,7 @@ class LocalHandlerPort:
             self._save(state_text)
 
     def lease_ended(self) -> bool:
-        """True if the lease has ended, as after a freeze: another agent may run the job. From any thread."""
+        """True if the lease has ended, as after a freeze: another agent may run the job. Thread-safe."""
         return self.lease_check is not None and self.lease_check()
 
     def _check_lease(self) -> None:
@@ -118,23 +123,24 @@ class LocalHandlerPort:
             raise LedgerError(LEASE_ENDED)
 
     def alive(self) -> None:
-        if self.heartbeat is not None and not self.stopping:  # what is said then does not change why
+        if self.heartbeat is not None and not self.stopping:  # a sign then must not change why it stops
             self.heartbeat.beat()
 
     @property
     def follow_ups(self) -> tuple[FollowUp, ...]:
-        """What the handler has asked for."""
+        """The follow-ups that the handler requested."""
         return () if self._follow_ups is None else self._follow_ups.all()
 
     def close_unused(self) -> bool:
-        """Close it if that needs no waiting: False where a statement was sent, and `async with` is needed."""
+        """Close it if that needs no waiting; False if a statement was sent, so that `async with` is
+        needed."""
         if self._statements is not None:
             return False
         self._closed = True
         return True
 
     async def complete(self, completion: Completion) -> bool | None:
-        """Commit the transaction with the completion: whether it was accepted. None if there is no
+        """Commit the transaction with the completion; True if the ledger accepted it, None if there is no
         transaction."""
         return None if self._transaction is None else await self._transaction.complete(completion)
 
@@ -144,7 +150,7 @@ class LocalHandlerPort:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Nothing of the handler gets through any more; what was not completed is rolled back."""
+        """Refuse all further calls of the handler, and roll back a transaction that was not completed."""
         self._closed = True
         if self._statements is not None:
             await asyncio.shield(self._end_transaction(self._statements))
@@ -157,3 +163,52 @@ class LocalHandlerPort:
             await asyncio.wait(statements)
         if self._stack is not None:
             await self._stack.aclose()
+
+
+class FollowUps:
+    """The follow-ups of one attempt, in the order of their requests, until the attempt has succeeded."""
+
+    def __init__(self, parent: UUID, context: TraceContext) -> None:
+        self._parent = parent
+        self._context = context
+        self._requested: dict[str, FollowUp] = {}
+
+    def add(self, spec: FollowUpSpec) -> UUID:
+        """Store a follow-up, and return the job id that it will have. Raises ValueError for a bad request."""
+        key = spec.key if spec.key is not None else f"{spec.job_type} {len(self._requested)}"
+        if key in self._requested:
+            raise ValueError(f"expected a key for each follow-up of a job, got {key!r} twice")
+        job_id = follow_up_id(self._parent, key)
+        self._requested[key] = FollowUp(key, self._request(spec, job_id))
+        return job_id
+
+    def all(self) -> tuple[FollowUp, ...]:
+        return tuple(self._requested.values())
+
+    def _request(self, spec: FollowUpSpec, job_id: UUID) -> bytes:
+        try:
+            data = JobRequestedData(
+                job_type=spec.job_type,
+                arguments=spec.arguments,
+                queue=spec.queue,
+                delay=None if spec.delay_seconds is None else timedelta(seconds=spec.delay_seconds),
+                parent_id=self._parent,
+            )
+        except ValidationError as error:
+            raise ValueError(f"expected a request that can be made, got: {error}") from error
+        body = encode(
+            JobRequested(
+                id=str(job_id),
+                source=f"warrener/job/{self._parent}",
+                subject=str(job_id),
+                traceparent=self._context.traceparent,
+                tracestate=self._context.tracestate,
+                data=data,
+            )
+        )
+        if len(body) > MAX_BODY:
+            raise ValueError(
+                f"expected a request of at most {MAX_BODY} bytes, got {len(body)}: put the data elsewhere "
+                "and send its URL"
+            )
+        return body

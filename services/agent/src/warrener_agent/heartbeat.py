@@ -1,14 +1,24 @@
-"""presence: the agent says that it lives, as long as it hears."""
+"""Announce the agent and its job types, and send heartbeats for as long as it receives messages."""
 
 import asyncio
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from warrener_agent.agent_context import AgentContext
+from warrener_agent.definitions.job import JobDefinition
+from warrener_agent.outbox import AgentOutbox, OutboxEntry
 from warrener_contracts import topology
-from warrener_contracts.events import AgentHeartbeat, AgentHeartbeatData, HeartbeatAttempt
+from warrener_contracts.events import (
+    AgentAnnounced,
+    AgentAnnouncedData,
+    AgentHeartbeat,
+    AgentHeartbeatData,
+    HeartbeatAttempt,
+    ScheduleDeclaration,
+)
 from warrener_contracts.messages import Message, build_message
+from warrener_contracts.topology import TOPOLOGY, dispatch_queue
 from warrener_runtime.lifecycle import ManagedComponent
 from warrener_runtime.logs import get_logger
 
@@ -16,40 +26,83 @@ _log = get_logger("agent.presence")
 
 PULSE = "application/x-warrener-pulse"
 _FIRST_GRACE = 3
-"""Heartbeats' time within which the first one may be missing without a word."""
-
+"""Heartbeat intervals within which the first heartbeat may be missing without a log line."""
 _GOODBYE_TIMEOUT = 2.0
-"""Seconds in which the last heartbeat must be gone: nobody waits for a broker that is away."""
+"""Seconds in which the last heartbeat must be sent: nothing waits for a broker that is away."""
+
+
+class Announcer(ManagedComponent):
+    """Declares the queues when it starts, then announces to the scheduler what this agent can run."""
+
+    def __init__(
+        self,
+        agent: AgentContext,
+        outbox: AgentOutbox,
+        definitions: Iterable[JobDefinition],
+        schedules: Iterable[ScheduleDeclaration] = (),
+    ) -> None:
+        super().__init__("announcer")
+        self._outbox = outbox
+        self._agent, self._definitions, self._schedules = agent, tuple(definitions), tuple(schedules)
+
+    async def _on_start(self) -> None:
+        own = (self._agent.own_control_queue, *map(dispatch_queue, self._agent.queues))
+        await self._agent.bus.declare(TOPOLOGY.with_queues(own))
+        event = AgentAnnounced(
+            id=str(self._agent.entropy.new_id()),
+            source=f"warrener/agent/{self._agent.agent_id}",
+            time=self._agent.clock.now(),
+            data=AgentAnnouncedData(
+                agent_id=self._agent.agent_id,
+                queues=self._agent.queues,
+                job_types=tuple(definition.declaration for definition in self._definitions),
+                schedules=self._schedules,
+            ),
+        )
+        sent = await self._outbox.send([OutboxEntry([build_message(event)])])
+        _log.info(
+            "The agent announced its job types."
+            if sent
+            else "The agent works; its job types are announced as soon as the broker accepts that.",
+            action="agent.announced",
+            agent_id=self._agent.agent_id,
+            queues=list(self._agent.queues),
+            job_types=[definition.name for definition in self._definitions],
+            schedules=[declared.schedule.name for declared in self._schedules],
+        )
 
 
 class Heartbeater:
-    """Heartbeats. Before each one the agent sends itself a pulse through the broker: only if that arrives,
-    and the queues of work deliver too, the heartbeat goes. A deaf agent falls silent, and its work is given
-    to others. `silent`: True if the last heartbeat could not be sent."""
+    """Sends heartbeats.
+
+    Before each one the agent sends itself a pulse through the broker. The heartbeat is sent only if the pulse
+    arrives and the dispatch queues deliver too: an agent that receives nothing falls silent, and other agents
+    get its work. `silent`: True if the last heartbeat was not sent.
+    """
 
     def __init__(self, agent: AgentContext, is_receiving_work: Callable[[], bool]) -> None:
         self._agent, self._is_receiving_work = agent, is_receiving_work
         self._started_at = agent.clock.now()
         self._message_received = asyncio.Event()
         self._grace_until = 0.0
-        # What is younger will most often be over before anybody has read of it.
+        # A younger attempt is most often over before the heartbeat is read.
         self._min_reported_age = min(agent.settings.agent_announce_after, agent.settings.agent_heartbeat)
         self.open = self.draining = self.silent = False
 
     def begin(self) -> None:
-        """All parts have started: heartbeats go from now on. The first may take its time: the broker is still
-        busy with what was declared."""
+        """Start sending heartbeats, once all parts have started. The first may be late: the broker is still
+        busy with the declarations."""
         self._grace_until = (
             self._agent.clock.monotonic() + _FIRST_GRACE * self._agent.settings.agent_heartbeat
         )
         self.open, self.draining = True, False
 
     def note_message(self) -> None:
-        """Something arrived on the control queue."""
+        """Note that a message arrived on the control queue."""
         self._message_received.set()
 
     async def send_heartbeat(self) -> None:
-        """One pulse, and one heartbeat if it came back."""
+        """Send one pulse, and one heartbeat if it came back."""
         if not self.open:
             return
         self._message_received.clear()
@@ -63,13 +116,12 @@ class Heartbeater:
         await self._agent.bus.publish([build_message(self._heartbeat())])
 
     async def send_goodbye(self) -> None:
-        """Say that the agent ends: its silence, later, means no harm."""
+        """Announce that the agent ends, so that its silence counts as no loss."""
         self.draining = True
         await self._agent.bus.publish([build_message(self._heartbeat())], timeout=_GOODBYE_TIMEOUT)
 
     async def send_requested_heartbeat(self) -> None:
-        """A supervisor misses the heartbeats: send one at once. The request has arrived, so no pulse is
-        needed."""
+        """Send a heartbeat that a supervisor requested. The request has arrived, so no pulse is needed."""
         if self.open and (self.draining or self._is_receiving_work()):
             await self._agent.bus.publish([build_message(self._heartbeat())], timeout=_GOODBYE_TIMEOUT)
 
@@ -77,7 +129,7 @@ class Heartbeater:
         if self._agent.clock.monotonic() < self._grace_until:
             return
         _log.warning(
-            "The agent hears nothing, so it says nothing: no heartbeat is sent.",
+            "No heartbeat was sent: the agent receives no messages.",
             action="agent.deaf",
             running=len(self._agent.running),
         )
@@ -129,8 +181,8 @@ class Heartbeater:
 
 
 class ReadyGate(ManagedComponent):
-    """Opens when all parts have started, and says when the agent begins to drain: it stands last, so it
-    drains first. Heartbeats begin with it, and go on until the end."""
+    """Starts the heartbeats when all parts have started, and marks the agent as draining: it stands last, so
+    it drains first. Heartbeats go on until the end."""
 
     def __init__(self, heartbeater: Heartbeater) -> None:
         super().__init__("ready gate")
@@ -144,7 +196,7 @@ class ReadyGate(ManagedComponent):
 
 
 class GoodbyeMessage(ManagedComponent):
-    """Says at the end of a drain that the agent ends: it stands first, so it drains last."""
+    """Announces at the end of a drain that the agent ends: it stands first, so it drains last."""
 
     def __init__(self, heartbeater: Heartbeater) -> None:
         super().__init__("goodbye")

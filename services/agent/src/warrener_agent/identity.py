@@ -1,9 +1,9 @@
-"""Who an agent is, also after it was started again.
+"""The identity of an agent, which survives a restart.
 
-An agent that dies leaves claims that hold until their lease is over. Whoever is started in its place, in the
-same folder, takes up its identity, and need not wait: the ledger grants an attempt again to its holder. That
-the one before is dead is certain, because an identity is a file that its holder has locked, and the kernel
-lets go of the lock only with the process. One that is frozen has it still.
+An agent that dies leaves claims that hold until their leases are over. An agent started in its place, in the
+same folder, takes up its identity and need not wait: the ledger grants an attempt again to its holder. The
+previous agent is certainly dead: its identity is a file that it has locked, and the kernel releases the lock
+only with the process. A frozen agent still holds it.
 """
 
 import fcntl
@@ -21,50 +21,50 @@ from warrener_runtime.logs import get_logger
 
 _log = get_logger("agent.identity")
 
-_MOST = 1000
+_MAX_IDENTITIES = 1000
 _WELL_FORMED = re.compile(r"[A-Za-z0-9-]{1,80}")
 
 
 class Identity:
-    """An agent's name, and the lock by which nobody else has it."""
+    """An agent's name, and the lock that keeps it from other agents."""
 
     def __init__(self, agent_id: str, file: IO[str] | None = None) -> None:
         self.agent_id = agent_id
         self._file = file
 
     async def release(self) -> None:
-        """Another may have it from now on. May be called twice."""
+        """Let another agent have it. May be called twice."""
         if self._file is not None:
             self._file.close()
 
 
 def new_agent_id(entropy: Entropy) -> str:
-    """A name that nobody has had."""
+    """Make a new name."""
     host = re.sub(r"[^A-Za-z0-9-]", "-", socket.gethostname())[:60]
     return f"{host}-{os.getpid()}-{entropy.new_id().hex[-8:]}"
 
 
 def default_identity_folder(ledger_url: str) -> Path:
-    """Where agents keep who they are, if nobody has chosen a place."""
+    """Return the folder of identities where the settings name none."""
     scheme, _, path = ledger_url.partition(":///")
     return (Path(path).parent if scheme == "sqlite" and path else Path(".warrener")) / "agents"
 
 
 def acquire_identity(folder: Path, queues: Sequence[str], entropy: Entropy) -> Identity:
-    """The first identity of `folder` that nobody has and that served the same queues, or else a new one.
+    """Return the first free identity of `folder` that served the same queues, or else a new one.
 
-    Where none can be written or locked it is new, and nobody will take it up.
+    If no file can be written or locked, the identity is new, and no agent will take it up.
     """
     served = hashlib.sha256("\n".join(sorted(queues)).encode()).hexdigest()[:8]
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for number in range(_MOST):
+        for number in range(_MAX_IDENTITIES):
             if (file := _lock_file(folder / f"{served}-{number}")) is not None:
                 return _read_or_create(file, entropy)
     except OSError as error:
         _log.warning(
-            "The agent cannot keep its identity: started again, it will be another one, whose attempts wait "
-            "until its leases are over.",
+            "The agent's identity could not be stored: after a restart the agent will have another one, and "
+            "its attempts will wait until their leases are over.",
             action="agent.identity_not_kept",
             folder=str(folder),
             error=str(error),
@@ -73,7 +73,7 @@ def acquire_identity(folder: Path, queues: Sequence[str], entropy: Entropy) -> I
 
 
 def _lock_file(path: Path) -> IO[str] | None:
-    """The file, if nobody else has it. Raises OSError where files cannot be locked."""
+    """Return the locked file; None if another process has it. Raises OSError if locks do not work."""
     file = path.open("a+", encoding="ascii")
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -90,7 +90,7 @@ def _read_or_create(file: IO[str], entropy: Entropy) -> Identity:
     file.seek(0)
     stored_id = file.read()
     if _WELL_FORMED.fullmatch(stored_id):
-        _log.info("The agent takes up its identity again.", action="agent.resumed", agent_id=stored_id)
+        _log.info("The agent took up its earlier identity.", action="agent.resumed", agent_id=stored_id)
         return Identity(stored_id, file)
     fresh = new_agent_id(entropy)
     file.truncate(0)

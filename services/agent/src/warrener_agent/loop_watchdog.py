@@ -1,38 +1,59 @@
-"""The watch over the agent's event loop: no handler that blocks it goes on when its lease is over, and a loop
-that is blocked for good ends with its process.
+"""The watchdog of the agent's event loop.
 
 A coroutine that never awaits stops everything that the agent does, the renewal of its leases too. So a thread
-renews them meanwhile, or ends the process before they are over.
+renews them meanwhile (`leases.BlockedLoopLeases`), or ends the process before they are over; and a loop that
+is blocked for good ends with its process. A call into C that keeps the interpreter's lock (a regular
+expression that backtracks endlessly) stops that thread too: a small process beside the agent, and
+`faulthandler`, which needs no lock, end the process then.
 """
 
 import asyncio
+import faulthandler
+import os
+import signal
+import subprocess
+import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, Final
 
+from warrener_agent import gil_stall_watcher
 from warrener_agent.agent_context import AgentContext
-from warrener_agent.blocked_loop_leases import CHECK_SHARE, BlockedLoopLeases
-from warrener_agent.blocked_loop_report import BlockedLoopReport
-from warrener_agent.gil_stall_timer import GilStallTimer
-from warrener_agent.loop_stall_detector import LoopStallDetector
+from warrener_agent.decisions.errors import describe_blocked_loop
+from warrener_agent.decisions.outcomes import FailedOutcome, failure_to_record
+from warrener_agent.executors.flight_record import find_log_capture, record_in_agent
+from warrener_agent.executors.stacks import thread_stack
+from warrener_agent.leases import CHECK_SHARE, BlockedLoopLeases
+from warrener_agent.ledger import open_ledger
+from warrener_agent.ledger.port import Failure, LedgerUnavailable
 from warrener_runtime.lifecycle import ManagedComponent
 from warrener_runtime.lifecycle.runner import ServiceExitCode
+from warrener_runtime.logs import get_logger
 
-_REPORT_TIMEOUT: Final = 10.0
-"""Seconds that the last deed may take at most: it needs the disk and the ledger, and neither may keep the
-process."""
+_log = get_logger("agent.blocked")
+
+SIGNAL: Final = signal.SIGVTALRM
+_STDERR: Final = 2
 
 _MIN_LEASES: Final = 2.0
-"""No loop is called blocked for good before this many leases are over, whatever the setting says."""
+"""Leases that must be over before a loop counts as blocked for good, whatever the setting says."""
+_REPORT_TIMEOUT: Final = 10.0
+"""Seconds that the report may take: it needs the disk and the ledger, and neither may keep the process."""
+_MAX_NAMED: Final = 20
+"""Other runs that the log names."""
+_RESTART_INTERVAL: Final = 10.0
+"""Seconds between two starts of the process beside the agent."""
 
 
 class LoopWatchdog(ManagedComponent):
-    """Has the process ended with exit code 71 when its event loop has not turned for `agent_blocked_after`,
-    or sooner where the leases of what it runs cannot be renewed meanwhile.
+    """Ends the process with exit code 71 when its event loop has not turned for `agent_blocked_after`, or
+    sooner if its leases cannot be renewed meanwhile.
 
-    A thread asks the loop for a sign, twenty times a lease. It needs nothing of the loop, so it works while
-    that does not; where even threads do not, `GilStallTimer` takes over.
+    A thread requests a sign of the loop, twenty times a lease. The thread needs nothing of the loop; while
+    not even threads run, `GilStallTimer` takes over.
     """
 
     def __init__(self, agent: AgentContext, end_process: Callable[[int], Any]) -> None:
@@ -90,8 +111,8 @@ class LoopWatchdog(ManagedComponent):
         self._has_turned = True
 
     def _give_up(self, thread: int, task: asyncio.Task[Any] | None, reason: str) -> None:
-        """Say why, and end before the leases do. In a thread of its own: whoever blocks the loop may hold the
-        log's lock too."""
+        """Report why, and end before the leases do. The report has a thread of its own: the handler that
+        blocks the loop may hold the log's lock too."""
         done, latest = threading.Event(), time.monotonic() + _REPORT_TIMEOUT
 
         def write_report() -> None:
@@ -103,7 +124,7 @@ class LoopWatchdog(ManagedComponent):
                 done.set()
 
         try:
-            threading.Thread(target=write_report, name="last deed", daemon=True).start()
+            threading.Thread(target=write_report, name="blocked loop report", daemon=True).start()
             while not done.wait(self._pause) and self._leases.time_to_end() > 0 and time.monotonic() < latest:
                 self._stall_timer.extend(self._leases.deadline())
                 self._leases.check(turned=False, task=task)
@@ -112,5 +133,176 @@ class LoopWatchdog(ManagedComponent):
 
 
 def stall_limit(blocked_after: float, lease: float) -> float:
-    """For how long the loop may stand still, where its leases can be renewed for so long."""
+    """Return for how long the loop may stand still, if its leases can be renewed for so long."""
     return max(blocked_after, _MIN_LEASES * lease)
+
+
+@dataclass(slots=True)
+class LoopStallDetector:
+    """Adds up the time for which the loop has not turned, as far as its watcher was awake to see it. Pure.
+
+    `limit`: seconds until the loop counts as blocked. `max_step`: the maximum that one check adds, however
+    long ago the last one was: a process that was frozen, or a machine that slept, saw nothing of its loop.
+    While the activity of the loop changes, the loop is slow and not stuck.
+    """
+
+    limit: float
+    max_step: float
+    seconds: float = 0.0
+    _activity: Any = None
+    _checked_at: float | None = None
+
+    def check(self, now: float, *, turned: bool, activity: Any = None) -> bool:
+        """True if the loop is blocked. `turned`: True if it has turned since the last check. `activity`: the
+        task that it runs."""
+        before, self._checked_at = self._checked_at, now
+        if turned or before is None or activity is not self._activity:
+            self.seconds, self._activity = 0.0, None if turned else activity
+            return False
+        self.seconds += min(now - before, self.max_step)
+        return self.seconds >= self.limit
+
+
+class BlockedLoopReport:
+    """Explains and charges the end of an agent whose loop `thread` has been stuck in `task` for `seconds`.
+
+    Nothing of the loop is used. If the task belongs to an attempt that still runs, the ledger records the
+    attempt as failed: its delivery comes back when this process is gone, and the next agent reports the
+    failure instead of running the attempt again. `task` is None if the loop is in no task.
+    """
+
+    def __init__(
+        self, agent: AgentContext, thread: int, task: asyncio.Task[Any] | None, seconds: float, reason: str
+    ) -> None:
+        self._agent, self._thread, self._task, self._seconds = agent, thread, task, seconds
+        self._reason = reason
+        self._log_capture = None if task is None else find_log_capture(task)
+        self._run = None if self._log_capture is None else agent.running.get(self._log_capture.claim)
+
+    def submit(self, on_recorded: Callable[[], None]) -> None:
+        """Log the stacks of all threads, then record the failure. Calls `on_recorded` once that is done: the
+        claim is free then, so the process must not live on."""
+        stuck = thread_stack(self._thread)
+        self._log_blocked(stuck)
+        if (run := self._run) is not None and self._log_capture is not None:
+            failed = FailedOutcome(
+                describe_blocked_loop(self._seconds, record_in_agent([stuck], self._log_capture)).error
+            )
+            failure = failure_to_record(run.claim, failed, run.started_at, self._agent.clock.now())
+            asyncio.run(self._charge(failure, on_recorded))
+
+    def _log_blocked(self, stuck: str) -> None:
+        run = self._run
+        beside = [str(one.data.job_id) for one in self._agent.running if one is not run]
+        _log.error(
+            "The event loop is blocked: this agent ends, so that a fresh process takes its place. A handler "
+            'that computes, or waits without await, needs executor="thread" or "process".',
+            action="agent.blocked",
+            reason=self._reason,
+            seconds=round(self._seconds, 1),
+            job_id=None if run is None else str(run.data.job_id),
+            job_type=None if run is None else run.data.job_type,
+            attempt=None if run is None else run.data.attempt,
+            task=None if self._task is None else self._task.get_name(),
+            running_beside=beside[:_MAX_NAMED],
+            stacks="\n".join([*self._other_stacks(), stuck]),
+        )
+
+    def _other_stacks(self) -> Iterator[str]:
+        for one in threading.enumerate():
+            if one.ident is not None and one.ident not in {self._thread, threading.get_ident()}:
+                yield thread_stack(one.ident)
+
+    async def _charge(self, failure: Failure, on_recorded: Callable[[], None]) -> None:
+        """Record the failure by a connection of its own: the agent's belongs to the loop."""
+        ledger = open_ledger(self._agent.settings.ledger_url)
+        try:
+            await ledger.start()
+            recorded = await ledger.fail([failure], agent_id=self._agent.agent_id)
+            if recorded:
+                on_recorded()
+        except LedgerUnavailable as error:
+            _log.warning(
+                "The attempt that blocks the event loop could not be charged: the ledger does not answer.",
+                action="agent.blocked_uncharged",
+                error=str(error),
+                job_id=str(failure.job_id),
+                attempt=failure.attempt,
+            )
+            return
+        finally:
+            await ledger.close()
+        if failure.job_id not in recorded:
+            _log.warning(
+                "The attempt that blocks the event loop was not charged: it belongs to another agent by now.",
+                action="agent.blocked_fenced",
+                job_id=str(failure.job_id),
+                attempt=failure.attempt,
+            )
+
+
+class GilStallTimer:
+    """Ends the process by SIGVTALRM, with the stacks of all threads on standard error, when the last deadline
+    passes without being extended. The time in which the process is stopped does not count."""
+
+    def __init__(self) -> None:
+        self._watch: subprocess.Popen[bytes] | None = None
+        self._started_at = -_RESTART_INTERVAL
+
+    def arm(self, deadline: float) -> None:
+        """Start the timer. `deadline`: of `time.monotonic()`."""
+        faulthandler.register(SIGNAL, _STDERR, chain=True)  # and then it ends, as by any unhandled signal
+        self._start()
+        self.extend(deadline)
+
+    def extend(self, deadline: float) -> None:
+        """Move the deadline: Python runs."""
+        watch = self._watch
+        if watch is None or watch.stdin is None:
+            return
+        try:
+            os.write(watch.stdin.fileno(), gil_stall_watcher.DEADLINE.pack(deadline))
+        except BlockingIOError:  # the process beside is stopped
+            pass
+        except OSError:
+            self._restart(deadline)
+
+    def disarm(self) -> None:
+        """Stop the timer. May be called twice."""
+        faulthandler.unregister(SIGNAL)
+        self._close()
+
+    def _start(self) -> None:
+        self._started_at = time.monotonic()
+        try:
+            self._watch = subprocess.Popen(  # noqa: S603 - our own module
+                [sys.executable, "-I", "-S", gil_stall_watcher.__file__],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        except OSError as error:
+            _log.warning(
+                "No process could be started beside the agent: a call into C that keeps the interpreter's "
+                "lock will not be ended.",
+                action="agent.no_seizure_watch",
+                error=str(error),
+            )
+            return
+        assert self._watch.stdin is not None
+        os.set_blocking(self._watch.stdin.fileno(), False)
+
+    def _restart(self, deadline: float) -> None:
+        """Start the process beside the agent again after it was killed."""
+        if time.monotonic() - self._started_at > _RESTART_INTERVAL:
+            self._close()
+            self._start()
+            self.extend(deadline)
+
+    def _close(self) -> None:
+        watch, self._watch = self._watch, None
+        if watch is not None and watch.stdin is not None:
+            with suppress(OSError):
+                watch.stdin.close()
+            watch.wait()

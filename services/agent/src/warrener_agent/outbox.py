@@ -1,5 +1,4 @@
-"""outbox: what the agent publishes. Messages whose queue refuses them are published again later, beside all
-other work."""
+"""The outbox: publish messages, then acknowledge. Refused messages are published again later."""
 
 import asyncio
 from collections.abc import Iterable, Sequence
@@ -7,8 +6,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from warrener_agent.agent_context import AgentContext
-from warrener_agent.delivery_refs import DeliveryRef, ack_all
-from warrener_agent.run_table import Run
+from warrener_agent.run_table import DeliveryRef, Run, ack_all
 from warrener_contracts.messages import Message, batch_messages, batch_parked
 from warrener_runtime.lifecycle import ManagedComponent, NotReady
 from warrener_runtime.lifecycle.health_registry import HealthRegistry, current_health_registry
@@ -17,19 +15,19 @@ from warrener_runtime.publishing import UnroutableMessages, publish_or_defer
 
 _log = get_logger("agent.outbox")
 
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 15.0
+_FIRST_PAUSE, _MAX_PAUSE = 0.1, 15.0
 _NAMED_AFTER = 5.0
-"""Seconds after which readiness names what refuses."""
+"""Seconds after which readiness names the refusing targets."""
 _DRAIN_TIMEOUT = 5.0
-"""Seconds that a drain waits for what is refused. Its deliveries stay unacknowledged: the broker delivers
-them to another agent, which finds in the ledger what was recorded."""
+"""Seconds that a drain waits for refused messages. Their deliveries stay unacknowledged: the broker delivers
+them to another agent, which finds the outcomes in the ledger."""
 
 Target = tuple[str, str]
 """An exchange and a routing key."""
 
 
 class OutboxEntry(NamedTuple):
-    """Messages, and what is settled once the broker has them all: deliveries, and the slot of a run."""
+    """Messages, and the deliveries and the slot of a run that are settled once the broker has them all."""
 
     messages: Sequence[Message]
     delivery_refs: Sequence[DeliveryRef] = ()
@@ -37,10 +35,10 @@ class OutboxEntry(NamedTuple):
 
 
 class AgentOutbox(ManagedComponent):
-    """Publishes and then acknowledges. What is refused holds its own deliveries and slots, and nothing else.
+    """Publishes and then acknowledges. A refused message holds its own deliveries and slots, and no others.
 
-    What waits here is bounded by the slots and the prefetch: a shipment without a run is forgotten as soon as
-    the broker has taken its delivery back.
+    The slots and the prefetch bound the entries that wait: an entry without a run is dropped as soon as the
+    broker has taken its delivery back.
     """
 
     def __init__(self, agent: AgentContext) -> None:
@@ -48,7 +46,7 @@ class AgentOutbox(ManagedComponent):
         self._agent = agent
         self._unsent: list[OutboxEntry] = []
         self._refusing_targets: set[Target] = set()
-        self._since = 0.0  # monotonic; when the first of what is unsent was refused
+        self._since = 0.0  # monotonic; when the first unsent entry was refused
         self._work: asyncio.Task[None] | None = None
         self._health_registry: HealthRegistry | None = None
 
@@ -62,8 +60,10 @@ class AgentOutbox(ManagedComponent):
             )
 
     async def send(self, entries: Sequence[OutboxEntry]) -> bool:
-        """Publish these in as few messages as they fit, and settle what the broker has; True if it has all.
-        The others are published again later."""
+        """Publish these in as few messages as possible, and settle the entries that the broker has.
+
+        True if the broker has all. The others are published again later.
+        """
         if self._refusing_targets:
             retained = [one for one in entries if self._is_refused(one)]
             self._retain(retained)
@@ -92,7 +92,7 @@ class AgentOutbox(ManagedComponent):
         patience.cancel()
         if self._unsent:
             _log.warning(
-                "The agent ends without having published everything: the deliveries go back to their queues.",
+                "The agent ended before all messages were published: their deliveries go back to the queues.",
                 action="agent.unsent",
                 messages=len(self._unsent),
             )
@@ -107,7 +107,7 @@ class AgentOutbox(ManagedComponent):
             await asyncio.wait({self._work}, timeout=1)
 
     async def _publish(self, entries: Sequence[OutboxEntry]) -> set[Target]:
-        """Publish once; the targets that did not take everything."""
+        """Publish once; return the targets that refused a message."""
         messages = [*chain.from_iterable(one.messages for one in entries)]
         if not messages:
             return set()
@@ -118,7 +118,7 @@ class AgentOutbox(ManagedComponent):
             )
         except UnroutableMessages as error:
             _log.error(
-                "No queue is bound for what the agent sends; it is sent again. Is a scheduler running?",
+                "No queue is bound for messages of this agent; they are sent again. Is a scheduler running?",
                 action="agent.unroutable",
                 error=str(error),
             )
@@ -131,7 +131,7 @@ class AgentOutbox(ManagedComponent):
         )
 
     def _unpublished_part(self, entry: OutboxEntry) -> OutboxEntry:
-        """What is left of a published shipment: the broker has all that no target refuses."""
+        """Return what is left of a published entry: the broker has all that no target refused."""
         messages = [
             one for one in entry.messages if (one.exchange, one.routing_key) in self._refusing_targets
         ]
@@ -144,7 +144,7 @@ class AgentOutbox(ManagedComponent):
                 delivery_ref.complete_event()
             delivery_refs += one.delivery_refs
             if one.run is not None:
-                self._agent.running.remove(one.run)  # first the slot: the next delivery comes with the ack
+                self._agent.running.remove(one.run)  # the slot first: the next delivery comes with the ack
         await ack_all(delivery_refs)
 
     def _retain(self, entries: Sequence[OutboxEntry]) -> None:
@@ -166,17 +166,17 @@ class AgentOutbox(ManagedComponent):
                 await self._agent.clock.sleep(pause)
                 try:
                     some = await self._republish()
-                except Exception:  # noqa: BLE001 - logged with its trace, as the lines below say
+                except Exception:  # noqa: BLE001 - logged with its trace
                     _log.exception("The agent itself failed at publishing.", action="agent.publish_failed")
                     some = False
-                pause = _FIRST_PAUSE if some else min(pause * 2, _LONGEST_PAUSE)
+                pause = _FIRST_PAUSE if some else min(pause * 2, _MAX_PAUSE)
         finally:
             self._work = None
             if not self._unsent:
                 self._refusing_targets.clear()
 
     async def _republish(self) -> bool:
-        """Publish again what is unsent; True if the broker took some of it."""
+        """Publish the unsent entries again; True if the broker took some."""
         self._unsent = [one for one in self._unsent if not _is_delivered_again(one)]
         tried = list(self._unsent)
         self._refusing_targets = await self._publish(tried)
@@ -192,7 +192,7 @@ class AgentOutbox(ManagedComponent):
 
 
 def _is_delivered_again(entry: OutboxEntry) -> bool:
-    """True if nothing here depends on it: the broker has taken its deliveries back."""
+    """True if the broker has taken its deliveries back, so that nothing depends on it here."""
     delivery_refs = entry.delivery_refs
     return (
         entry.run is None

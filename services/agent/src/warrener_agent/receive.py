@@ -1,5 +1,4 @@
-"""receive: batches of a dispatch queue, claimed in one statement; what is granted runs in tasks of its
-own."""
+"""Receive batches of a dispatch queue: claim them in one statement, and begin what is granted."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -8,9 +7,8 @@ from datetime import datetime, timedelta
 from math import ceil
 
 from warrener_agent.agent_context import AgentContext
-from warrener_agent.attempt_runner import AttemptRunner
-from warrener_agent.delivery_refs import DeliveryRef, ack_all
-from warrener_agent.intake_decisions import (
+from warrener_agent.attempt import AttemptRunner
+from warrener_agent.decisions.intake import (
     IntakeAction,
     IntakeRoute,
     ParkingReason,
@@ -20,22 +18,22 @@ from warrener_agent.intake_decisions import (
     claim_for,
     newest_checkpoint,
     read_dispatch,
-    recorded_completion,
-    recorded_failure,
     resend_level,
 )
-from warrener_agent.ledger.port import Claim, ClaimResult
-from warrener_agent.outbox import AgentOutbox, OutboxEntry
-from warrener_agent.outcome_recorder import AttemptReport
-from warrener_agent.outcomes import (
+from warrener_agent.decisions.outcomes import (
     CancelledOutcome,
     FailedOutcome,
     FinalOutcome,
     ReleasedOutcome,
+    StopCause,
     SucceededOutcome,
+    recorded_completion,
+    recorded_failure,
 )
-from warrener_agent.report import Reporter
-from warrener_agent.run_table import Run, StopCause
+from warrener_agent.ledger.port import Claim, ClaimResult
+from warrener_agent.outbox import AgentOutbox, OutboxEntry
+from warrener_agent.report import AttemptReport, Reporter
+from warrener_agent.run_table import DeliveryRef, Run, ack_all
 from warrener_agent.status_events import Times
 from warrener_contracts import topology
 from warrener_contracts.codec import DecodedEvent, DecodeFailure
@@ -58,14 +56,15 @@ _log = get_logger("agent.receive")
 
 _SENT_BACK = "warrener-sent-back"
 _SLOT_SHORT_RETRIES, _MAX_SLOT_DELAY = 5, timedelta(seconds=15)
-"""A slot may be free at any moment, so what waits for one is never kept away for long."""
+"""A slot may be free at any moment, so an attempt that waits for one is never delayed for long."""
 _MAX_HELD_DELAY = timedelta(minutes=1)
-_LEASES_SPARE = 2  # seconds beyond a lease in which its holder may still turn out to have died
+_LEASE_TOLERANCE = 2
+"""Seconds beyond a lease in which its holder may still turn out to have died."""
 
 
 @dataclass(slots=True)
 class Batch:
-    """What is to be done with one batch of deliveries."""
+    """The decisions about one batch of deliveries, to be carried out together."""
 
     now: datetime
     received_at: float  # monotonic; the same moment
@@ -78,32 +77,28 @@ class Batch:
     parked: list[ParkingReason] = field(default_factory=list[ParkingReason])
 
     def forward(self, message: Message, delivery_refs: Sequence[DeliveryRef]) -> None:
-        """Somebody else keeps it from now on."""
+        """Publish `message`, then acknowledge the deliveries."""
         self.outgoing.append(OutboxEntry([message], delivery_refs))
 
     def release(self, delivery_refs: Sequence[DeliveryRef]) -> None:
-        """The delivery is not needed any more."""
+        """Acknowledge the deliveries: nothing needs them."""
         self.done += delivery_refs
 
 
 class Receiver:
-    """The agent's side of the dispatch queues. Decides nothing: `decide_receipt` does."""
+    """Consumes the dispatch queues. `decisions.intake` decides; the receiver carries out."""
 
     def __init__(
         self, agent: AgentContext, attempt_runner: AttemptRunner, reporter: Reporter, outbox: AgentOutbox
     ) -> None:
-        self._agent, self._attempt_runner, self._reporter, self._outbox = (
-            agent,
-            attempt_runner,
-            reporter,
-            outbox,
-        )
-        # Within a lease its holder may have died, and then the message is how the attempt goes on, a second
-        # later. After it the holder lives, or the supervisor gives the job a new attempt.
-        self._short_retries = ceil(agent.settings.agent_lease) + _LEASES_SPARE
+        self._agent, self._attempt_runner = agent, attempt_runner
+        self._reporter, self._outbox = reporter, outbox
+        # The holder of a claim may have died; then this message is how the attempt goes on, a second after
+        # the lease. Later the holder lives, or the supervisor gives the job a new attempt.
+        self._short_retries = ceil(agent.settings.agent_lease) + _LEASE_TOLERANCE
 
     async def handle(self, queue: str, subscription: Subscription, deliveries: list[Delivery]) -> None:
-        """Take in one batch. Raises LedgerUnavailable with nothing done, and may then be called again."""
+        """Process one batch. Raises LedgerUnavailable with nothing done, and may be called again then."""
         read = await decode_all(deliveries, max_events=self._agent.settings.batch_limit)
         batch = Batch(self._agent.clock.now(), self._agent.clock.monotonic())
         self._sort(batch, queue, subscription, read)
@@ -114,7 +109,7 @@ class Receiver:
         for run, delivery_ref in batch.adopted:
             if self._agent.running.get(run.claim) is run:
                 run.delivery_refs.append(delivery_ref)
-            else:  # it was reported while the ledger was asked about others
+            else:  # it was reported during the claim of the others
                 batch.release([delivery_ref])
         if batch.outgoing:
             await self._outbox.send(batch.outgoing)
@@ -143,12 +138,12 @@ class Receiver:
                     batch.forward(_parking_message(queue, element, event), [delivery_ref])
                     continue
                 claim = claim_for(event)
-                if (duplicate := claims.get(claim)) is not None:  # a duplicate shares its fate
+                if (duplicate := claims.get(claim)) is not None:  # a duplicate goes where the first one goes
                     duplicate[1].append(delivery_ref)
                 else:
                     taken = free <= 0 or self._agent.restarts.is_suspended(event.data.job_type)
                     self._route_event(batch, event, claim, delivery_ref, slot_free=not taken)
-            free -= len(claims) > before  # those of one delivery share a slot
+            free -= len(claims) > before  # attempts of one delivery share a slot
 
     def _route_event(
         self,
@@ -161,20 +156,18 @@ class Receiver:
     ) -> None:
         run, is_shared = self._agent.running.get(claim), delivery_ref.is_redelivered_batch
         if (before := self._agent.running.earlier_run(claim)) is not None:
-            if before.is_recent_takeover(batch.received_at, self._agent.settings.agent_lease):
-                before.even_awaited = True
-            if before.even_awaited and not before.handler_ended:
-                # What was lost was not this run: the later attempt waits for its end.
+            if (
+                before.even_awaited and not before.handler_ended
+            ):  # it was declared lost and lives: wait for it
                 batch.forward(
                     _resend_later(event, [delivery_ref], self._short_retries, _MAX_HELD_DELAY), [delivery_ref]
                 )
                 return
             before.request_stop(StopCause.FENCED, f"attempt {claim.attempt} was dispatched")
-            batch.forward(
-                delayed_by(build_message(event), topology.DELAY_LEVELS[0]), [delivery_ref]
-            )  # until that has ended
+            batch.forward(delayed_by(build_message(event), topology.DELAY_LEVELS[0]), [delivery_ref])
             return
-        # What may have been begun before is claimed all the same: the ledger knows whether it runs elsewhere.
+        # An attempt that may have begun before is claimed all the same: the ledger knows if it runs
+        # elsewhere.
         known = self._attempt_runner.knows(event.data.job_type) or _may_have_begun(event, [delivery_ref])
         now = arrival_time(event, batch.now, returned=delivery_ref.delivery.exchange == topology.RETURN)
         match choose_route(
@@ -195,12 +188,11 @@ class Receiver:
                 batch.forward(
                     _resend_later(event, [delivery_ref], _SLOT_SHORT_RETRIES, _MAX_SLOT_DELAY), [delivery_ref]
                 )
-            case IntakeRoute.SPLIT:  # it comes back alone, so once
+            case IntakeRoute.SPLIT:  # it comes back in a message of its own
                 batch.forward(delayed_by(build_message(event), topology.DELAY_LEVELS[0]), [delivery_ref])
 
     def _unknown(self, event: AttemptDispatched, now: datetime) -> Message:
-        """Tell the supervisor that another agent has to run it. Nothing was claimed, so nothing is
-        recorded."""
+        """Report that another agent has to run it. Nothing was claimed, so nothing is recorded."""
         context = TraceContext(event.traceparent, event.tracestate)
         failed = FailedOutcome(self._attempt_runner.unknown_job_type_error(event.data))
         event_id = self._agent.entropy.new_id()
@@ -217,10 +209,10 @@ class Receiver:
         for (claim, (event, delivery_refs)), answer in zip(batch.claims.items(), granted, strict=True):
             if (next_action := action_for(answer)) is not IntakeAction.START:
                 self._handle_refusal(batch, claim, answer, next_action)
-            elif self._agent.running.earlier_run(claim) is not None:  # begun while the ledger was asked
+            elif self._agent.running.earlier_run(claim) is not None:  # begun during the claim
                 self._handle_refusal(batch, claim, answer, IntakeAction.RETRY_LATER)
             elif why := self._agent.breaker_filter.hold_reason(event, batch.received_at):
-                # Only now: what has ended already is told, and what another runs is left to it.
+                # Only now: an attempt that ended is reported, and one that runs elsewhere is left alone.
                 self._submit_outcome(batch, claim, ReleasedOutcome(f"held back: {why}"))
             else:
                 context = TraceContext(event.traceparent, event.tracestate)
@@ -253,7 +245,7 @@ class Receiver:
                 )
             case IntakeAction.DROP:
                 _log.info(
-                    "A dispatched attempt is dropped: a later one was claimed.",
+                    "A dispatched attempt was dropped: a later one has the claim.",
                     action="agent.superseded",
                     job_id=str(claim.job_id),
                     attempt=claim.attempt,
@@ -268,7 +260,7 @@ class Receiver:
 
 def _log_parked(queue: str, parked: Sequence[ParkingReason]) -> None:
     _log.error(
-        "Messages in a dispatch queue cannot be understood and are parked.",
+        "Unreadable messages of a dispatch queue were parked.",
         action="agent.parked",
         queue=queue,
         messages=len(parked),
@@ -289,8 +281,8 @@ def _parking_message(queue: str, found: DecodedEvent | DecodeFailure, parking: P
 
 
 def _may_have_begun(event: AttemptDispatched, delivery_refs: Sequence[DeliveryRef]) -> bool:
-    """Whether an agent may have begun it before: its message was given out before, or has waited on a rung
-    until another's claim had run out."""
+    """True if an agent may have begun it before: its message was delivered before, or waited on a delay level
+    until another agent's claim had expired."""
     return any(
         delivery.redelivered or (delivery.exchange == topology.RETURN and event.data.not_before is None)
         for delivery in (delivery_ref.delivery for delivery_ref in delivery_refs)
@@ -298,10 +290,11 @@ def _may_have_begun(event: AttemptDispatched, delivery_refs: Sequence[DeliveryRe
 
 
 def _resend_later(
-    event: AttemptDispatched, delivery_refs: Sequence[DeliveryRef], patience: int, longest: timedelta
+    event: AttemptDispatched, delivery_refs: Sequence[DeliveryRef], short_retries: int, max_delay: timedelta
 ) -> Message:
-    """The same attempt again, later each time: how often it was sent back stands in the message's header."""
+    """Delay the attempt again, longer each time: a header of the message counts how often it was sent
+    back."""
     headers = [delivery_ref.delivery.headers.get(_SENT_BACK) for delivery_ref in delivery_refs]
     returned = max(int(text) if isinstance(text, str) and text.isdecimal() else 0 for text in headers)
-    message = delayed_by(build_message(event), resend_level(returned, patience, longest))
+    message = delayed_by(build_message(event), resend_level(returned, short_retries, max_delay))
     return message._replace(headers={**message.headers, _SENT_BACK: str(returned + 1)})

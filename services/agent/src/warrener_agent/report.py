@@ -1,39 +1,68 @@
-"""report: the ledger first, then the follow-ups and the outcomes, confirmed, and only then the
-acknowledgement."""
+"""Report attempts: first to the ledger, then follow-ups and outcomes to the broker, then acknowledge."""
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import NamedTuple, TypeGuard, TypeVar
+from uuid import UUID
 
 from warrener_agent.agent_context import AgentContext
-from warrener_agent.ledger.port import FollowUp
+from warrener_agent.decisions.outcomes import (
+    CancelledOutcome,
+    FailedOutcome,
+    FinalOutcome,
+    Outcome,
+    ReleasedOutcome,
+    ReportableOutcome,
+    SucceededOutcome,
+    SupersededOutcome,
+    UnresolvedOutcome,
+    failure_to_record,
+    resolve,
+)
+from warrener_agent.ledger.port import Claim, ClaimResult, Completion, Failure, FollowUp, LedgerUnavailable
 from warrener_agent.outbox import AgentOutbox, OutboxEntry
-from warrener_agent.outcome_recorder import AttemptReport, OutcomeRecorder
-from warrener_agent.outcomes import FinalOutcome, ReportableOutcome, SucceededOutcome, SupersededOutcome
+from warrener_agent.run_table import DeliveryRef, Run
 from warrener_agent.status_events import Times
 from warrener_contracts.codec import DecodedEvent, decode
+from warrener_contracts.events import AttemptDispatchedData
 from warrener_contracts.messages import Message, build_message
+from warrener_runtime.backoff import ExponentialBackoff
 from warrener_runtime.lifecycle import ManagedComponent
 from warrener_runtime.logs import get_logger
+from warrener_runtime.telemetry import TraceContext
 
 _log = get_logger("agent.report")
+R = TypeVar("R")
 
-_AT_ONCE = 500
+_MAX_BATCH = 500
 """Reports in one commit."""
 _LOCKED_PAUSE = 1.0
-"""Seconds until outcomes are recorded again whose rows were locked."""
+"""Seconds until outcomes whose rows were locked are recorded again."""
 _FAILED_PAUSE = 5.0
-"""Seconds until an outcome is recorded again that met an error nobody expected."""
+"""Seconds until an outcome that met an unexpected error is recorded again."""
+
+
+class AttemptReport(NamedTuple):
+    """The end of an attempt, to be recorded and published. `run` is None if nothing ran here."""
+
+    dispatch: AttemptDispatchedData
+    context: TraceContext
+    outcome: Outcome
+    started_at: datetime
+    delivery_refs: list[DeliveryRef]
+    run: Run | None = None
 
 
 class Reporter(ManagedComponent):
-    """Gathers what ends meanwhile: one statement, one publish and one acknowledgement for all of it.
+    """Batches reports: one statement, one publish and one acknowledgement for all that end meanwhile.
 
-    There is no timer: what is handed in while nothing is committed goes at once. It does not give up: while
-    the ledger or the broker is away it tries again, and the deliveries stay unacknowledged. What a queue
-    refuses is left to the outbox. If the agent dies
-    at any point, the delivery comes again and finds in the ledger what was recorded; so an outcome may be
-    told twice, and the work is done once.
+    There is no timer: a report submitted while nothing is being committed goes at once. The reporter never
+    gives up: while the ledger or the broker is away it tries again, and the deliveries stay unacknowledged.
+    The outbox keeps what a queue refuses. If the agent dies at any point, the delivery comes again and finds
+    in the ledger what was recorded; so an outcome may be published twice, and the work is done once.
     """
 
     def __init__(self, agent: AgentContext, outbox: AgentOutbox) -> None:
@@ -45,30 +74,10 @@ class Reporter(ManagedComponent):
         self._later: set[asyncio.Task[None]] = set()
 
     def submit(self, report: AttemptReport) -> None:
-        """It will be recorded, told and acknowledged; nobody has to wait for that."""
+        """Record, publish and acknowledge it, without waiting for that."""
         self._waiting.append(report)
         if self._work is None:
             self._work = asyncio.create_task(self._run(), name="reports")
-
-    def _retry_locked(self, reports: Sequence[AttemptReport]) -> None:
-        """Their rows are locked: the others need not wait."""
-        _log.warning(
-            "Outcomes wait: other transactions hold their rows in the ledger.",
-            action="agent.rows_locked",
-            jobs=[str(one.dispatch.job_id) for one in reports[:10]],
-            outcomes=len(reports),
-        )
-        self._retry_later(reports, _LOCKED_PAUSE)
-
-    def _retry_later(self, reports: Sequence[AttemptReport], pause: float) -> None:
-        later = asyncio.create_task(self._retry(reports, pause), name="reports that are tried again")
-        self._later.add(later)
-        later.add_done_callback(self._later.discard)
-
-    async def _retry(self, reports: Sequence[AttemptReport], pause: float) -> None:
-        await self._agent.clock.sleep(pause)
-        for report in reports:
-            self.submit(report)
 
     async def _on_drain(self) -> None:
         while waiting := {*self._later, *([self._work] if self._work is not None else [])}:
@@ -85,17 +94,17 @@ class Reporter(ManagedComponent):
     async def _run(self) -> None:
         try:
             while self._waiting:
-                count = min(len(self._waiting), _AT_ONCE)
+                count = min(len(self._waiting), _MAX_BATCH)
                 await self._settle_or_leave([self._waiting.popleft() for _ in range(count)])
         finally:
             self._work = None
 
     async def _settle_or_leave(self, reports: list[AttemptReport]) -> None:
-        """Report them. An error that nobody expected stops only the outcome that meets it, which is reported
-        again later: its claim is renewed meanwhile, so nobody else would end the attempt."""
+        """Report these. An unexpected error stops only the outcome that meets it, which is reported again
+        later: its claim is renewed meanwhile, so no other agent would end the attempt."""
         try:
             await self._settle(reports)
-        except Exception:  # noqa: BLE001 - logged with its trace, as the lines below say
+        except Exception:  # noqa: BLE001 - logged with its trace
             _log.exception(
                 "The agent itself failed at reporting.", action="agent.report_failed", reports=len(reports)
             )
@@ -118,6 +127,26 @@ class Reporter(ManagedComponent):
             ]
         )
 
+    def _retry_locked(self, reports: Sequence[AttemptReport]) -> None:
+        """Leave locked rows for later, so that the others need not wait."""
+        _log.warning(
+            "Outcomes wait: other transactions hold their rows in the ledger.",
+            action="agent.rows_locked",
+            jobs=[str(one.dispatch.job_id) for one in reports[:10]],
+            outcomes=len(reports),
+        )
+        self._retry_later(reports, _LOCKED_PAUSE)
+
+    def _retry_later(self, reports: Sequence[AttemptReport], pause: float) -> None:
+        later = asyncio.create_task(self._retry(reports, pause), name="reports that are tried again")
+        self._later.add(later)
+        later.add_done_callback(self._later.discard)
+
+    async def _retry(self, reports: Sequence[AttemptReport], pause: float) -> None:
+        await self._agent.clock.sleep(pause)
+        for report in reports:
+            self.submit(report)
+
     def _messages(self, report: AttemptReport, end: FinalOutcome) -> list[Message]:
         if isinstance(end, SucceededOutcome):
             message = self._agent.event_factory.succeeded(
@@ -127,7 +156,7 @@ class Reporter(ManagedComponent):
             return [*map(_request, follow_ups), message] if follow_ups else [message]
         if isinstance(end, SupersededOutcome):
             _log.warning(
-                "The end of an attempt is dropped: it belongs to another by now.",
+                "The end of an attempt was dropped: the attempt belongs to another agent by now.",
                 action="agent.fenced",
                 job_id=str(report.dispatch.job_id),
                 attempt=report.dispatch.attempt,
@@ -144,7 +173,127 @@ class Reporter(ManagedComponent):
         )
 
 
+class OutcomeRecorder:
+    """Records a batch in the ledger, in one statement for each kind of end, before anything is published.
+
+    The recorder never gives up while the ledger is away.
+    """
+
+    def __init__(self, agent: AgentContext) -> None:
+        self._agent = agent
+
+    async def record(self, reports: list[AttemptReport]) -> Sequence[FinalOutcome | None]:
+        """Return the final outcome of each report, in order, as the ledger has it from now on.
+
+        None if the job's row is locked, so that nothing is known yet: report it again later.
+        """
+        successes = [one.outcome for one in reports if _is_new(one.outcome)]
+        completed = await self._complete([one.completion for one in successes])
+        if len(completed) == len(reports):  # nothing but successes, and all are recorded
+            return successes
+        failed = await self._fail(reports)
+        outcomes = [_apply_refusal(one, completed, failed) for one in reports]
+        settled = await self._resolve(reports, outcomes)
+        free = [_claim(one) for one, end in zip(reports, settled, strict=True) if _is_released(end)]
+        if free:
+            await self._retry_while_unavailable(
+                lambda: self._agent.ledger.release(free, agent_id=self._agent.agent_id)
+            )
+        return settled
+
+    async def _complete(self, completions: list[Completion]) -> set[UUID]:
+        if not completions:
+            return set()
+        return await self._retry_while_unavailable(
+            lambda: self._agent.ledger.complete(completions, agent_id=self._agent.agent_id)
+        )
+
+    async def _fail(self, reports: list[AttemptReport]) -> dict[Claim, Failure]:
+        now = self._agent.clock.now()
+        failures = [
+            failure_to_record(_claim(one), one.outcome, one.started_at, now)
+            for one in reports
+            if _is_new_failure(one.outcome)
+        ]
+        if not failures:
+            return {}
+        recorded = await self._retry_while_unavailable(
+            lambda: self._agent.ledger.fail(failures, agent_id=self._agent.agent_id)
+        )
+        return {Claim(one.job_id, one.attempt): one for one in failures if one.job_id in recorded}
+
+    async def _resolve(
+        self, reports: list[AttemptReport], outcomes: list[Outcome]
+    ) -> list[FinalOutcome | None]:
+        """Claim again what is in doubt: the answer says what the ledger has."""
+        unresolved = [
+            _claim(one)
+            for one, end in zip(reports, outcomes, strict=True)
+            if isinstance(end, UnresolvedOutcome)
+        ]
+        answers = (
+            await self._retry_while_unavailable(lambda: self._claim_again(unresolved)) if unresolved else []
+        )
+        ends = dict(zip(unresolved, answers, strict=True))
+        settled: list[FinalOutcome | None] = []
+        for one, end in zip(reports, outcomes, strict=True):
+            if isinstance(end, UnresolvedOutcome):
+                answer = ends[_claim(one)]
+                # The lock may be that of the very commit that is in doubt.
+                settled.append(None if answer.locked else resolve(end, _claim(one), answer))
+            else:
+                settled.append(end)
+        return settled
+
+    async def _claim_again(self, claims: list[Claim]) -> list[ClaimResult]:
+        return await self._agent.ledger.claim(claims, agent_id=self._agent.agent_id, lease=self._agent.lease)
+
+    async def _retry_while_unavailable(self, work: Callable[[], Awaitable[R]]) -> R:
+        backoff = ExponentialBackoff(ceiling=5.0)
+        while True:
+            try:
+                return await work()
+            except LedgerUnavailable as error:
+                pause = backoff.failed()
+                _log.warning(
+                    "The ledger does not answer; outcomes wait and are recorded when it does.",
+                    action="agent.ledger_unavailable",
+                    error=str(error),
+                    pause=pause,
+                )
+                await self._agent.clock.sleep(pause)
+
+
 def _request(follow_up: FollowUp) -> Message:
     (read,) = decode(follow_up.request)
     assert isinstance(read, DecodedEvent), follow_up.request
     return build_message(read.event)._replace(body=follow_up.request)
+
+
+def _claim(report: AttemptReport) -> Claim:
+    return Claim(report.dispatch.job_id, report.dispatch.attempt)
+
+
+def _is_new(outcome: Outcome) -> TypeGuard[SucceededOutcome]:
+    return isinstance(outcome, SucceededOutcome) and not outcome.recorded
+
+
+def _is_new_failure(outcome: Outcome) -> TypeGuard[FailedOutcome]:
+    return isinstance(outcome, FailedOutcome) and outcome.recorded is None
+
+
+def _apply_refusal(report: AttemptReport, completed: set[UUID], failed: Mapping[Claim, Failure]) -> Outcome:
+    outcome = report.outcome
+    if _is_new(outcome) and report.dispatch.job_id not in completed:
+        return UnresolvedOutcome("the ledger refused the completion")
+    if _is_new_failure(outcome):
+        failure = failed.get(_claim(report))
+        if failure is None:
+            return UnresolvedOutcome("the ledger refused the failure")
+        return replace(outcome, recorded=failure)
+    return outcome
+
+
+def _is_released(end: FinalOutcome | None) -> bool:
+    """True if the claim is to be released: the attempt did not end here. A later one may wait for that."""
+    return isinstance(end, (CancelledOutcome, ReleasedOutcome, SupersededOutcome))

@@ -1,30 +1,92 @@
-"""What this agent runs now."""
+"""The attempts that this agent runs: their deliveries, slots, signs of life and deadlines."""
 
 import asyncio
-from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from datetime import datetime
-from enum import StrEnum
 from math import inf
 from uuid import UUID
 
-from warrener_agent.delivery_refs import DeliveryRef
-from warrener_agent.handler_heartbeat import HandlerHeartbeat
+from warrener_agent.decisions.outcomes import StopCause
 from warrener_agent.ledger.port import Claim
 from warrener_contracts.events import AttemptDispatchedData, Checkpoint
+from warrener_runtime.bus.port import Delivery, Subscription
+from warrener_runtime.clock import Clock
 from warrener_runtime.telemetry import TraceContext
 
 STEP_MARGIN = 0.25
-"""The share of a lease before its end from which on a handler takes no further step."""
+"""Share of a lease that must be left for a handler to take a further step."""
+_CLOCK_TOLERANCE = 0.001
+"""Seconds before a deadline at which it counts as reached, instead of another short sleep."""
 
 
-class StopCause(StrEnum):
-    """Why a run is stopped from outside."""
+@dataclass(eq=False, slots=True)
+class DeliveryRef:
+    """One delivery. It may carry several events, and is acknowledged when all of them are done."""
 
-    CANCELLED = "cancelled"  # somebody asked
-    FENCED = "fenced"  # the claim is lost, or could not be renewed in time
-    DRAINED = "drained"  # the agent ends
+    subscription: Subscription
+    delivery: Delivery
+    queue: str
+    open_events: int
+    received_at: float
+    acknowledged: bool = field(default=False, init=False)
+    runs: int = field(default=0, init=False)  # that share its slot now
+
+    @property
+    def is_redelivered_batch(self) -> bool:
+        """True if it carries several events and was delivered before: one may have ended its agent."""
+        return self.delivery.redelivered and self.open_events > 1
+
+    def complete_event(self) -> None:
+        """Count one of its events as done."""
+        self.open_events -= 1
+
+    @property
+    def is_due(self) -> bool:
+        """True if it can be acknowledged, and was not yet."""
+        return self.open_events <= 0 and not self.acknowledged
+
+
+async def ack_all(delivery_refs: Iterable[DeliveryRef]) -> None:
+    """Acknowledge the deliveries that are due, by range where the bus can."""
+    due: defaultdict[Subscription, list[Delivery]] = defaultdict(list)
+    for delivery_ref in delivery_refs:
+        if delivery_ref.is_due:
+            delivery_ref.acknowledged = True
+            due[delivery_ref.subscription].append(delivery_ref.delivery)
+    for subscription, deliveries in due.items():
+        await subscription.ack(deliveries)
+
+
+class HandlerHeartbeat:
+    """The signs of life of one attempt, where its job type has a `heartbeat_timeout`.
+
+    A sign of life is one assignment, from any thread. `Deadlines` checks when the silence would be too long,
+    and sets a later check if there was a sign.
+    """
+
+    __slots__ = ("_last_beat_at", "_now", "timeout", "timeout_at")
+
+    def __init__(self, timeout: float, timeout_at: float, now: Callable[[], float]) -> None:
+        """`timeout`: seconds of silence. `timeout_at`: the attempt's own end; monotonic, as `now`."""
+        self.timeout, self.timeout_at = timeout, timeout_at
+        self._now = now
+        self._last_beat_at = now()
+
+    def beat(self) -> None:
+        """Note a sign of life."""
+        self._last_beat_at = self._now()
+
+    @property
+    def due(self) -> float:
+        """When to check next, as far as is known now."""
+        return min(self._last_beat_at + self.timeout, self.timeout_at)
+
+    @property
+    def is_expired(self) -> bool:
+        """True if silence ended the attempt, and not its own timeout."""
+        return self._last_beat_at + self.timeout < self.timeout_at
 
 
 @dataclass(eq=False, slots=True)
@@ -35,27 +97,27 @@ class Run:
     claim: Claim
     delivery_refs: list[DeliveryRef]
     started_at: datetime
-    began_at: float  # monotonic, as lease_good_until and over_at; the moment of started_at
+    began_at: float  # monotonic, as lease_expires_at and timeout_at; the moment of started_at
     lease_expires_at: float
     context: TraceContext
     announced: bool = False
-    taken_over: bool = False  # another may have begun it: who runs it now is said at once
+    taken_over: bool = False  # another agent may have begun it: its start is announced before it begins
     stop: StopCause | None = None
     stop_reason: str = ""
     is_off_loop: bool = False  # its handler does not run in the event loop, and goes on when that is blocked
     even_awaited: bool = False  # it goes on although a later attempt may wait for its claim
-    handler_ended: bool = False  # its handler has ended; what became of it is being recorded and reported
+    handler_ended: bool = False  # its outcome is being recorded and reported
     succeeded: bool = False  # so its handler has ended
     timeout_at: float = inf
-    heartbeat: HandlerHeartbeat | None = None  # where silence is watched
-    checkpoint: Checkpoint | None = None  # what was saved before it began
+    heartbeat: HandlerHeartbeat | None = None  # if its job type has a heartbeat_timeout
+    checkpoint: Checkpoint | None = None  # the last one of an earlier attempt
     checkpoints: int = 0  # the number of the last one saved
     slot: DeliveryRef | None = None  # the delivery by which it has one
     halt: Callable[[], None] | None = None
-    """Ends the handler, once there is one: it is asked to stop, or its time is over."""
+    """Ends the handler, once there is one."""
 
     def resume_from(self, checkpoint: Checkpoint) -> None:
-        """Before it begins: this was saved last."""
+        """Set the checkpoint from which the handler may go on. Call it before the run begins."""
         self.checkpoint, self.checkpoints = checkpoint, checkpoint.number
 
     def lease_ended(self, monotonic: Callable[[], float], margin: float = 0.0) -> bool:
@@ -66,25 +128,25 @@ class Run:
     def is_recent_takeover(self, now: float, lease: float) -> bool:
         """True for a lease after this agent has taken the attempt over from another one.
 
-        A later attempt that shows up within that time follows from the loss of the former holder, which the
+        A later attempt that arrives within that time follows from the loss of the former holder, which the
         supervisor was about to declare; it takes longer than a lease to declare the loss of this agent.
         """
         return self.taken_over and now - self.began_at < lease
 
     def request_stop(self, why: StopCause, reason: str) -> None:
-        """Stop it as soon as it can be stopped; the first reason counts."""
+        """Stop the handler as soon as it can be stopped; the first reason counts."""
         if self.stop is None:
             self.stop, self.stop_reason = why, reason
             self.interrupt()
 
     def interrupt(self) -> None:
-        """Let its handler be ended, whatever the reason."""
+        """End the handler, if there is one."""
         if self.halt is not None:
             self.halt()
 
 
 class RunTable:
-    """The table of runs, and the slots that they take: those of one delivery share one."""
+    """The table of runs, and the slots that they take: runs of one delivery share one."""
 
     def __init__(self, slots: int) -> None:
         self.slots = slots
@@ -102,23 +164,23 @@ class RunTable:
         return len(self._runs)
 
     def get(self, claim: Claim) -> Run | None:
-        """The run of this attempt, if it runs here."""
+        """Return the run of this attempt, if it runs here."""
         return self._runs.get(claim)
 
     def earlier_run(self, claim: Claim) -> Run | None:
-        """The run of an earlier attempt of the same job, if its handler has not ended, or its success is not
-        recorded yet."""
+        """Return the run of an earlier attempt of the same job, if its handler has not ended, or its success
+        is not recorded yet."""
         latest = self._latest.get(claim.job_id)
         if latest is None or latest.claim.attempt >= claim.attempt:
             return None
         return latest if latest.succeeded or not latest.handler_ended else None
 
     def free(self, queue: str) -> int:
-        """How many slots of a queue are free."""
+        """Return how many slots of a queue are free."""
         return self.slots - self._taken[queue]
 
     def add(self, run: Run) -> None:
-        """It takes a slot."""
+        """Add a run; it takes a slot."""
         data = run.data
         self._latest[data.job_id] = run
         self._runs[run.claim] = run
@@ -127,7 +189,7 @@ class RunTable:
         self._empty.clear()
 
     def remove(self, run: Run) -> None:
-        """It is reported: its slot is free, unless others share it."""
+        """Remove a reported run; its slot is free, unless other runs share it."""
         if self._runs.get(run.claim) is run:
             del self._runs[run.claim]
             self._aside.discard(run.claim)
@@ -137,7 +199,7 @@ class RunTable:
         self._note_empty()
 
     def set_aside(self, run: Run) -> None:
-        """Its outcome is recorded and cannot be published yet: a drain does not wait for it."""
+        """Let a drain not wait for this run: its outcome is recorded and cannot be published yet."""
         if self._runs.get(run.claim) is run:
             self._aside.add(run.claim)
             self._note_empty()
@@ -147,19 +209,19 @@ class RunTable:
             self._empty.set()
 
     def abandon(self, run: Run, gone: asyncio.Task[None]) -> None:
-        """A handler that could not be stopped keeps its part of its slot until it ends."""
+        """Keep the slot of a handler that could not be stopped until `gone` is done."""
         slot = run.slot
         self._share(slot)
         gone.add_done_callback(lambda _: self._leave(slot))
 
     def _share(self, slot: DeliveryRef | None) -> None:
-        assert slot is not None, "it has one since it was added"
+        assert slot is not None, "a run has a slot since it was added"
         slot.runs += 1
         if slot.runs == 1:
             self._taken[slot.queue] += 1
 
     def _leave(self, slot: DeliveryRef | None) -> None:
-        assert slot is not None, "it has one since it was added"
+        assert slot is not None, "a run has a slot since it was added"
         slot.runs -= 1
         if not slot.runs:
             self._taken[slot.queue] -= 1
@@ -169,3 +231,43 @@ class RunTable:
         while len(self._runs) > len(self._aside):
             self._empty.clear()
             await self._empty.wait()
+
+
+class Deadlines:
+    """Interrupts each run that has run or been silent for too long. One sleep, until the earliest of them."""
+
+    def __init__(self, running: RunTable, clock: Clock) -> None:
+        self._running, self._clock = running, clock
+        self._sleeper: asyncio.Task[None] | None = None
+        self._until = inf
+
+    def watch(self, run: Run, timeout_at: float) -> None:
+        """Interrupt `run` at this monotonic moment, if it still runs then."""
+        run.timeout_at = timeout_at
+        if timeout_at < self._until:
+            self.close()
+            self._until = timeout_at
+            self._sleeper = asyncio.create_task(self._sleep(), name="deadlines")
+
+    def close(self) -> None:
+        """Stop watching."""
+        if self._sleeper is not None:
+            self._sleeper.cancel()
+        self._sleeper, self._until = None, inf
+
+    async def _sleep(self) -> None:
+        while self._until < inf:
+            await self._clock.sleep(max(0.0, self._until - self._clock.monotonic()))
+            self._interrupt_due()
+            self._until = min((run.timeout_at for run in self._running), default=inf)
+
+    def _interrupt_due(self) -> None:
+        now = self._clock.monotonic() + _CLOCK_TOLERANCE
+        for run in self._running:
+            if run.timeout_at > now:
+                continue
+            if run.heartbeat is not None and run.heartbeat.due > now:  # there was a sign of life meanwhile
+                run.timeout_at = run.heartbeat.due
+            else:
+                run.timeout_at = inf
+                run.interrupt()

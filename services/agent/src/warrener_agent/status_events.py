@@ -1,4 +1,4 @@
-"""What the agent says about an attempt, as events. Pure."""
+"""The status events of attempts. Pure."""
 
 import json
 from datetime import datetime
@@ -7,10 +7,14 @@ from uuid import UUID
 
 from pydantic_core import to_json
 
+from warrener_agent.decisions.outcomes import (
+    CancelledOutcome,
+    FailedOutcome,
+    ReleasedOutcome,
+    ReportableOutcome,
+)
 from warrener_agent.failures import HandlerSignal
-from warrener_agent.ledger.checkpoints import SavedCheckpoint
-from warrener_agent.ledger.port import Completion
-from warrener_agent.outcomes import CancelledOutcome, FailedOutcome, ReleasedOutcome, ReportableOutcome
+from warrener_agent.ledger.port import Completion, SavedCheckpoint
 from warrener_contracts.events import (
     AttemptCancelled,
     AttemptCancelledData,
@@ -36,7 +40,7 @@ _SUCCEEDED = "attempt.succeeded.v1"
 
 
 class Times(NamedTuple):
-    """From when to when an attempt ran."""
+    """The start and the end of an attempt."""
 
     started_at: datetime
     finished_at: datetime
@@ -47,7 +51,7 @@ ProgressValue = tuple[float, str]
 
 
 class EventFactory:
-    """Makes the events of one agent."""
+    """Builds the events of one agent."""
 
     def __init__(self, agent_id: str) -> None:
         self.agent_id = agent_id
@@ -57,7 +61,6 @@ class EventFactory:
     def started(
         self, event_id: UUID, dispatch: AttemptDispatchedData, at: datetime, context: TraceContext
     ) -> AttemptStarted:
-        """It runs."""
         data = AttemptStartedData(**self._attempt_fields(dispatch), started_at=at)
         return AttemptStarted(data=data, **self._envelope(event_id, dispatch, at, context))
 
@@ -69,7 +72,6 @@ class EventFactory:
         context: TraceContext,
         progress_value: ProgressValue,
     ) -> AttemptProgressed:
-        """It has come so far."""
         fraction, note = progress_value
         data = AttemptProgressedData(**self._attempt_fields(dispatch), fraction=fraction, note=note)
         return AttemptProgressed(data=data, **self._envelope(event_id, dispatch, at, context))
@@ -82,7 +84,6 @@ class EventFactory:
         context: TraceContext,
         saved: SavedCheckpoint,
     ) -> AttemptCheckpointed:
-        """It has saved its state."""
         checkpoint = Checkpoint(number=saved.number, state=json.loads(saved.state_text))
         data = AttemptCheckpointedData(**self._attempt_fields(dispatch), saved_at=at, checkpoint=checkpoint)
         return AttemptCheckpointed(data=data, **self._envelope(event_id, dispatch, at, context))
@@ -90,11 +91,11 @@ class EventFactory:
     def succeeded(
         self, event_id: str, dispatch: AttemptDispatchedData, context: TraceContext, completion: Completion
     ) -> Message:
-        """`attempt.succeeded`, ready to be published.
+        """Build the message of `attempt.succeeded`, ready to be published.
 
-        Most of what an agent says is this, and all of it is from our own hands: so it is written as text,
-        around a result that is text already. Names and ids have been through their patterns and hold nothing
-        that JSON would escape. A test holds it to what the event's model reads and writes.
+        Most messages of an agent are this one, so it is written as text, around a result that is text
+        already. Names and ids have passed their patterns and hold nothing that JSON would escape. A test
+        compares it with the event's model.
         """
         job_id = str(dispatch.job_id)
         finished_at = _text(completion.finished_at)
@@ -118,7 +119,7 @@ class EventFactory:
         )
 
     def _started(self, at: datetime) -> str:
-        """Attempts of one batch have started at one moment."""
+        """Format the start; attempts of one batch share it."""
         if at is not self._moment[0]:
             self._moment = (at, _text(at))
         return self._moment[1]
@@ -131,7 +132,7 @@ class EventFactory:
         context: TraceContext,
         outcome: ReportableOutcome,
     ) -> Event[Any]:
-        """What became of it where it did not succeed."""
+        """Build the event of an attempt that did not succeed."""
         fields, envelope = (
             self._attempt_fields(dispatch),
             self._envelope(event_id, dispatch, times.finished_at, context),
@@ -186,7 +187,7 @@ class EventFactory:
 
 
 def _text(at: datetime) -> str:
-    """A moment of ours, which is in UTC, as events have it."""
+    """Format a time, which is in UTC, as events do."""
     return at.isoformat().replace("+00:00", "Z")
 
 

@@ -1,4 +1,4 @@
-"""For users' tests: run one attempt of a handler as an agent would, without a broker.
+"""For users' tests: run one attempt of a handler as an agent does, without a broker.
 
     trial = await run(agent, "flights.load", {"path": "day.csv"})
     assert trial.result == {"rows": 842}
@@ -21,14 +21,15 @@ from uuid import UUID
 
 from warrener_agent.agent import Agent
 from warrener_agent.context import AttemptFacts
+from warrener_agent.decisions.errors import HandlerResult, HandlerReturned
+from warrener_agent.definitions.job import ExecutorName, JobDefinition
+from warrener_agent.executors.base import Executor
 from warrener_agent.executors.command import CommandExecutor
 from warrener_agent.executors.coroutine import CoroutineExecutor
-from warrener_agent.executors.port import Executor, HandlerResult, HandlerReturned
 from warrener_agent.executors.process import ProcessExecutor
 from warrener_agent.executors.thread import ThreadExecutor
 from warrener_agent.failures import HandlerSignal
 from warrener_agent.handler_api import LocalHandlerPort
-from warrener_agent.job_definitions import ExecutorName, JobDefinition
 from warrener_agent.ledger import Claim, ClaimStatus, Completion, Ledger, open_ledger
 from warrener_contracts.codec import DecodedEvent, decode
 from warrener_contracts.events import ErrorInfo, JobRequested
@@ -46,25 +47,25 @@ _AGENT = "test"
 
 @dataclass(frozen=True)
 class Trial:
-    """What one attempt did."""
+    """The result of one attempt."""
 
     result: Any = None
     error: ErrorInfo | None = None
     retry_after_seconds: float | None = None
-    handler_signal: HandlerSignal | None = None  # what it asked for in place of a judgement: `error` says why
+    handler_signal: HandlerSignal | None = None  # requested instead of failing; `error` says why
     follow_ups: tuple[JobRequested, ...] = ()
     progress: list[tuple[float, str]] = field(default_factory=list[tuple[float, str]])
-    checkpoints: list[Any] = field(default_factory=list[Any])  # every one that it has saved, in order
+    checkpoints: list[Any] = field(default_factory=list[Any])  # all that it saved, in order
 
     @property
     def succeeded(self) -> bool:
-        """Whether the handler returned."""
+        """True if the handler returned."""
         return self.error is None
 
 
 @asynccontextmanager
 async def temporary_ledger() -> AsyncGenerator[Ledger]:
-    """A SQLite ledger that is gone afterwards."""
+    """Open a SQLite ledger, and delete it afterwards."""
     with tempfile.TemporaryDirectory(prefix="warrener-") as folder:
         ledger = open_ledger(f"sqlite:///{Path(folder, 'ledger.db')}")
         await ledger.start()
@@ -84,10 +85,10 @@ async def run(
     attempt: int = 1,
     last_checkpoint: Any = None,
 ) -> Trial:
-    """Run one attempt. A handler's exception is the trial's `error`, not ours.
+    """Run one attempt. A handler's exception becomes the trial's `error`.
 
-    Give it a `ledger` of yours (see `temporary_ledger`) to look at what its transaction wrote, and the same
-    `job_id` to try a job again; `last_checkpoint` is what it finds. There is no timeout: the test has one.
+    Pass a `ledger` (see `temporary_ledger`) to read what the transaction wrote, and the same `job_id` to run
+    another attempt of a job; `last_checkpoint` is the state that it finds. The attempt has no timeout.
     """
     definition, claim = agent.definitions[job_type], Claim(job_id or SystemEntropy().new_id(), attempt)
     if ledger is not None:

@@ -1,4 +1,4 @@
-"""The composition root: which parts an agent has, and in which order they start and drain."""
+"""The composition root: the parts of an agent, in the order in which they start and drain."""
 
 import os
 from collections.abc import Callable
@@ -7,38 +7,39 @@ from typing import Any
 
 from warrener_agent.agent import Agent
 from warrener_agent.agent_context import AgentContext
-from warrener_agent.announce import Announcer
-from warrener_agent.attempt_runner import AttemptRunner
-from warrener_agent.breaker_filter import BreakerFilter
-from warrener_agent.checkpoints import SAVE_INTERVAL, CheckpointSaver
-from warrener_agent.control import ControlHandler
-from warrener_agent.control_consumer import ControlConsumer
+from warrener_agent.attempt import AttemptRunner
+from warrener_agent.control import ControlConsumer, ControlHandler
+from warrener_agent.decisions.breakers import BreakerFilter
+from warrener_agent.definitions.job import ExecutorName
+from warrener_agent.executors.base import Executor
 from warrener_agent.executors.command import CommandExecutor
 from warrener_agent.executors.coroutine import CoroutineExecutor
-from warrener_agent.executors.port import Executor
 from warrener_agent.executors.process import ProcessExecutor
 from warrener_agent.executors.restarts import RestartLimit, Restarts
 from warrener_agent.executors.thread import ThreadExecutor
-from warrener_agent.heartbeat import GoodbyeMessage, Heartbeater, ReadyGate
+from warrener_agent.heartbeat import Announcer, GoodbyeMessage, Heartbeater, ReadyGate
 from warrener_agent.identity import acquire_identity, default_identity_folder, new_agent_id
-from warrener_agent.job_definitions import ExecutorName
-from warrener_agent.lease_keeper import LeaseKeeper, connect_with_retry
-from warrener_agent.ledger import Ledger, open_ledger
+from warrener_agent.leases import LeaseKeeper
+from warrener_agent.ledger import Ledger, LedgerUnavailable, open_ledger
 from warrener_agent.loop_watchdog import LoopWatchdog
 from warrener_agent.outbox import AgentOutbox
-from warrener_agent.progress import ProgressPublisher
+from warrener_agent.progress import SAVE_INTERVAL, CheckpointSaver, ProgressPublisher
 from warrener_agent.receive import Receiver
 from warrener_agent.report import Reporter
 from warrener_agent.run_table import RunTable
 from warrener_agent.settings import AgentSettings
 from warrener_agent.status_events import EventFactory
 from warrener_contracts.topology import dispatch_queue
+from warrener_runtime.backoff import ExponentialBackoff
 from warrener_runtime.bus import Bus, open_bus
 from warrener_runtime.clock import Clock, Entropy, SystemEntropy
 from warrener_runtime.database_clock import DatabaseClock
 from warrener_runtime.lifecycle import Component, Consumer, Group, Loop, Resource, Service
+from warrener_runtime.logs import get_logger
 from warrener_runtime.settings import SettingsError
 from warrener_runtime.telemetry import Telemetry
+
+_log = get_logger("agent.leases")
 
 
 def assemble(  # noqa: PLR0917 - the parts that every service is assembled from, in the order they all share
@@ -54,11 +55,12 @@ def assemble(  # noqa: PLR0917 - the parts that every service is assembled from,
     restarts: Restarts | None = None,
     end_process: Callable[[int], Any] | None = None,
 ) -> Component:
-    """An agent that serves `agent`; `bus` and `ledger` are started by the caller. `end_process` is called
-    with an exit code if the event loop is blocked for good; None lets it be.
+    """Assemble an agent that serves `agent`; the caller starts `bus` and `ledger`.
 
-    The parts drain in reverse order: first nothing is received any more, then what runs ends and is reported,
-    and leases are renewed and heartbeats sent until that is done.
+    `end_process` is called with an exit code if the event loop is blocked for good; None: no watchdog.
+
+    The parts drain in reverse order: first nothing is received, then the running attempts end and are
+    reported; leases are renewed and heartbeats sent until that is done.
     """
     agent_id = agent_id or new_agent_id(entropy)
     context = AgentContext(
@@ -100,10 +102,8 @@ def _parts(context: AgentContext, agent: Agent, telemetry: Telemetry) -> Compone
     heartbeater = Heartbeater(
         context, lambda: all(consumer.live or consumer.is_paused for consumer in consumers)
     )
-    control, lease_keeper = (
-        ControlHandler(context, heartbeater),
-        LeaseKeeper(context, lambda: heartbeater.silent),
-    )
+    control = ControlHandler(context, heartbeater)
+    lease_keeper = LeaseKeeper(context, lambda: heartbeater.silent)
     every, lease = partial(Loop, clock=context.clock), context.settings.agent_lease
     return Group(
         GoodbyeMessage(heartbeater),
@@ -127,7 +127,7 @@ def _parts(context: AgentContext, agent: Agent, telemetry: Telemetry) -> Compone
 
 
 def _consumer(context: AgentContext, receiver: Receiver, queue: str) -> Consumer:
-    # As many unacknowledged as slots: what waits, waits in the queue, where another agent can take it.
+    # As many unacknowledged as slots: messages wait in the queue, where another agent can receive them.
     return Consumer(
         f"attempts of {queue}",
         context.bus,
@@ -140,7 +140,7 @@ def _consumer(context: AgentContext, receiver: Receiver, queue: str) -> Consumer
 
 
 async def production(agent: Agent, settings: AgentSettings, telemetry: Telemetry) -> Service:
-    """An agent on the broker and the ledger that the settings name."""
+    """Assemble an agent on the broker and the ledger that the settings name."""
     if not agent.definitions:
         raise SettingsError(["expected at least one job type, got none; declare one with @agent.job(...)"])
     entropy = SystemEntropy()
@@ -170,7 +170,7 @@ async def production(agent: Agent, settings: AgentSettings, telemetry: Telemetry
             settings,
             agent_id=identity.agent_id,
             restarts=restarts,
-            end_process=os._exit,  # what is blocked cannot end in a tidier way
+            end_process=os._exit,  # a blocked loop cannot end in a tidier way
         ),
         name="agent and what it stands on",
     )
@@ -184,7 +184,7 @@ async def production(agent: Agent, settings: AgentSettings, telemetry: Telemetry
 
 
 def make_restarts(settings: AgentSettings, clock: Clock) -> Restarts:
-    """How often processes may die, by the settings."""
+    """Build the limits of crashing processes from the settings."""
     return Restarts(
         clock, RestartLimit(settings.agent_deaths, settings.agent_deaths_within, settings.agent_hold)
     )
@@ -200,11 +200,30 @@ def _executors(restarts: Restarts) -> dict[ExecutorName, Executor]:
 
 
 def _queues(agent: Agent, settings: AgentSettings) -> tuple[str, ...]:
-    """What it serves: as it was told, or else what its job types declare."""
+    """The queues of the settings, or else those that the job types declare."""
     return settings.agent_queues or tuple(
         sorted({definition.declaration.queue for definition in agent.definitions.values()})
     )
 
 
+async def connect_with_retry(ledger: Ledger, clock: Clock) -> None:
+    """Start the ledger, however long its database takes to answer."""
+    backoff = ExponentialBackoff(first=0.5, ceiling=5.0)
+    while True:
+        try:
+            await ledger.start()
+        except LedgerUnavailable as error:
+            pause = backoff.failed()
+            _log.warning(
+                "The ledger did not answer; trying again.",
+                action="agent.ledger_unavailable",
+                error=str(error),
+                pause=pause,
+            )
+            await clock.sleep(pause)
+        else:
+            return
+
+
 async def _do_nothing() -> None:
-    """It is taken already."""
+    """The identity is acquired already."""

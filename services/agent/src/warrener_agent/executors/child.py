@@ -1,5 +1,7 @@
-"""The child process: `python -m warrener_agent.executors.child FD FD WHO`, started by the agent and by nobody
-else. The first is the connection, the second the file for its stacks; WHO is JSON, its user and its umask."""
+"""The child process: `python -m warrener_agent.executors.child FD FD IDENTITY`, started by the agent alone.
+
+The first FD is the connection, the second the file for its stacks; IDENTITY is JSON, its user and its umask.
+"""
 
 import asyncio
 import inspect
@@ -10,28 +12,32 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from itertools import count
+from time import monotonic
 from typing import Any, NoReturn
 from uuid import UUID
 
 from warrener_agent.context import AttemptFacts, FollowUpSpec, Parameters
+from warrener_agent.decisions.errors import HandlerRaised, HandlerResult, describe_error
+from warrener_agent.definitions.job import find_definition
 from warrener_agent.executors import sandbox
-from warrener_agent.executors.error_info import describe_error
-from warrener_agent.executors.frames import HEADER, Frame, pack, unpack
-from warrener_agent.executors.handler_call import call, call_blocking
-from warrener_agent.executors.port import HandlerRaised, HandlerResult
-from warrener_agent.executors.remote_error import rebuild_error
+from warrener_agent.executors.base import call, call_blocking
+from warrener_agent.executors.frames import HEADER, Frame, pack, rebuild_error, unpack
+from warrener_agent.executors.process_tree import kill_below
 from warrener_agent.executors.stacks import Stacks
-from warrener_agent.executors.throttle import Throttle
-from warrener_agent.executors.tree import kill_below
-from warrener_agent.job_definitions import find_definition
+
+_THROTTLE_INTERVAL = 0.1
+"""Seconds between two values. The agent publishes one a second: more would only keep it busy reading."""
 
 
 class ParentChannel:
-    """The connection to the agent. One thread reads: it ends the process when the agent is gone, whatever the
-    handler does at that moment, so that no orphan goes on working, and it tells where the others are."""
+    """The connection to the agent.
+
+    One thread reads. It ends the process when the agent is gone, whatever the handler does at that moment, so
+    that no orphan goes on working; and it sends the stacks of the other threads on request.
+    """
 
     def __init__(self, connection: socket.socket, stacks: Stacks) -> None:
         self._connection = connection
@@ -48,10 +54,10 @@ class ParentChannel:
             self._connection.sendall(body)
 
     def call_agent(self, frame: Frame) -> Any:
-        """Ask the agent and wait for the answer; raises what went wrong there."""
+        """Send a call to the agent and return its answer. Raises the error that happened there."""
         number = next(self._call_ids)
         waiting = self._answers[number] = queue.SimpleQueue[Frame]()
-        self.send({**frame, "ask": number})
+        self.send({**frame, "call": number})
         answer = waiting.get()
         if "error" in answer:
             raise rebuild_error(*answer["error"])
@@ -84,8 +90,45 @@ class ParentChannel:
         return bytes(parts)
 
 
+class Throttle:
+    """Passes on the first value at once, and of values that follow quickly the last, which always arrives."""
+
+    def __init__(self, send: Callable[[Any], None]) -> None:
+        self._send = send
+        self._lock = threading.Lock()
+        self._next = 0.0
+        self._latest: Any = None
+        self._timer: threading.Timer | None = None
+
+    def put(self, value: Any) -> None:
+        """Pass on `value`, or a later one."""
+        with self._lock:
+            self._latest = value
+            wait = self._next - monotonic()
+            if self._timer is not None:
+                return
+            if wait > 0:
+                self._timer = threading.Timer(wait, self.flush)
+                self._timer.daemon = True
+                self._timer.start()
+                return
+            self._pass_on()
+
+    def flush(self) -> None:
+        """Pass on the value that waits, at once."""
+        with self._lock:
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+                self._pass_on()
+
+    def _pass_on(self) -> None:
+        self._next = monotonic() + _THROTTLE_INTERVAL
+        self._send(self._latest)
+
+
 class ChannelHandlerPort:
-    """The desk, seen from another process."""
+    """A `HandlerPort` in the child process: it passes each call to the agent."""
 
     def __init__(self, channel: ParentChannel) -> None:
         self._channel = channel
@@ -124,16 +167,16 @@ class ChannelHandlerPort:
         self._channel.send({"checkpoint": state_text})
 
     def lease_ended(self) -> bool:
-        """Its agent knows, which is asked with each statement and request."""
+        """False: the agent checks the lease at each statement and request."""
         return False
 
     @property
     def stopping(self) -> bool:
-        """Nobody is asked here: a child that is to stop is killed."""
+        """False: a child that is to stop is killed."""
         return False
 
     def close(self) -> None:
-        """The handler has ended: its last word goes out before that is told."""
+        """Send the last progress before the end of the handler is reported."""
         self._progress.flush()
         self._alive.flush()
 
@@ -143,7 +186,7 @@ def perform(assignment: Frame, channel: ParentChannel) -> HandlerResult:
     try:
         with sandbox.apply_limits(assignment["limits"]):
             return _perform(assignment, channel)
-    except BaseException as error:  # noqa: BLE001 - there was no memory to say so where it was raised
+    except BaseException as error:  # noqa: BLE001 - there was no memory to describe it where it was raised
         return describe_error(error)
 
 
@@ -156,7 +199,7 @@ def _perform(assignment: Frame, channel: ParentChannel) -> HandlerResult:
         return describe_error(error)
     arguments, handler_port = json.loads(assignment["arguments"]), ChannelHandlerPort(channel)
     if definition.declaration.policy.heartbeat_timeout is not None:
-        handler_port.alive()  # the child has started and its modules are imported: that may have taken long
+        handler_port.alive()  # starting the child and importing its modules may have taken long
     try:
         if inspect.iscoroutinefunction(definition.handler):
             return asyncio.run(channel.stacks.track_tasks(call(definition, facts, arguments, handler_port)))
@@ -166,7 +209,7 @@ def _perform(assignment: Frame, channel: ParentChannel) -> HandlerResult:
 
 
 def serve(channel: ParentChannel) -> NoReturn:
-    """One assignment after another, until the agent is gone."""
+    """Run one assignment after another, until the agent is gone."""
     while True:
         ended = perform(channel.assignments.get(), channel)
         _flush()
@@ -186,16 +229,16 @@ def _flush() -> None:
 
 
 def _end() -> NoReturn:
-    kill_below(os.getpid())  # what the handler has started goes too
+    kill_below(os.getpid())  # the processes that the handler started
     os.killpg(0, signal.SIGKILL)
     os._exit(1)
 
 
-def _begin(connection: int, stacks: int, who: Frame) -> NoReturn:
+def _begin(connection: int, stacks: int, identity: Frame) -> NoReturn:
     sandbox.prepare()
-    sandbox.switch_user(who["user"], who["umask"])
+    sandbox.switch_user(identity["user"], identity["umask"])
     reconfigure = getattr(sys.stdout, "reconfigure", None)
-    if reconfigure is not None:  # a pipe by now: what is said shall not wait for more of it
+    if reconfigure is not None:  # a pipe by now: a line must not wait for more lines
         reconfigure(line_buffering=True)
     channel = ParentChannel(socket.socket(fileno=connection), Stacks(stacks))
     channel.send({"ready": True})

@@ -1,8 +1,8 @@
 """Attempts as coroutines of the agent's own event loop, with the tasks that they start.
 
-What an attempt has started and left running is cancelled when it ends in any way but success: the next
-attempt would find it at work. A success is looked at no further, which costs nothing, and what it leaves may
-be meant to stay, as the tasks of a client that it has opened for all jobs.
+Tasks that an attempt leaves running are cancelled when it ends in any way but success: the next attempt would
+find them at work. A success leaves its tasks alone, which costs nothing; they may be meant to stay, as those
+of a client that serves all jobs.
 """
 
 import asyncio
@@ -11,28 +11,28 @@ from contextvars import copy_context
 from typing import Any
 
 from warrener_agent.context import AttemptFacts, HandlerPort
-from warrener_agent.executors.flight_recorder import record_in_agent
-from warrener_agent.executors.handler_call import call
-from warrener_agent.executors.log_capture import (
+from warrener_agent.decisions.errors import HandlerRaised, HandlerResult
+from warrener_agent.definitions.job import JobDefinition
+from warrener_agent.executors.base import call
+from warrener_agent.executors.flight_record import (
     LogCapture,
     find_tasks,
     install_log_capture,
+    record_in_agent,
     start_log_capture,
 )
-from warrener_agent.executors.port import HandlerRaised, HandlerResult
 from warrener_agent.executors.stacks import task_stack
-from warrener_agent.job_definitions import JobDefinition
 from warrener_contracts.events import FlightRecord
 from warrener_runtime.logs import get_logger
 
 _log = get_logger("agent.coroutine")
 
 _PATIENCE = 5.0
-"""Seconds that a cancelled handler, or a task that it has left, may take to tidy up."""
+"""Seconds that a cancelled handler, or a task that it left, may take to clean up."""
 
 
 class CoroutineExecutor:
-    """Each handler in a task of its own, which can be cancelled."""
+    """Runs each handler in a task of its own, which can be cancelled."""
 
     def __init__(self) -> None:
         install_log_capture()
@@ -53,11 +53,11 @@ class CoroutineExecutor:
         return CoroutineExecution(task, log_capture)
 
     async def close(self) -> None:
-        """Nothing is kept."""
+        """Do nothing: no task is kept."""
 
 
 class CoroutineExecution:
-    """A task."""
+    """A running handler in a task."""
 
     __slots__ = ("_log_capture", "done", "flight_record")
 
@@ -78,8 +78,8 @@ class CoroutineExecution:
 
 
 class LeaseEnded(BaseException):
-    """Raised inside a handler that must not go on. No CancelledError: `asyncio.timeout` would make a
-    TimeoutError of that, which handlers catch."""
+    """Raised in a handler that must not go on. Not a CancelledError: `asyncio.timeout` would turn that into a
+    TimeoutError, which handlers catch."""
 
 
 def _never() -> bool:
@@ -97,7 +97,7 @@ class _LeaseGuard(Coroutine[Any, Any, HandlerResult]):
 
     def __init__(self, inner: Coroutine[Any, Any, HandlerResult], lease_ended: Callable[[], bool]) -> None:
         self._inner, self._lease_ended = inner, lease_ended
-        self._stopped = False  # and may tidy up
+        self._stopped = False  # once True, the handler may clean up
 
     def send(self, value: Any) -> Any:
         if not self._stopped and self._lease_ended():
@@ -105,7 +105,7 @@ class _LeaseGuard(Coroutine[Any, Any, HandlerResult]):
         try:
             return self._inner.send(value)
         except BaseException:
-            self._lease_ended = _never  # nothing of the attempt is kept for as long as its task is
+            self._lease_ended = _never  # a task that lives on keeps nothing of the attempt alive
             raise
 
     def throw(self, *error: Any) -> Any:
@@ -124,7 +124,7 @@ class _LeaseGuard(Coroutine[Any, Any, HandlerResult]):
         return self._inner.__await__()
 
     def __getattr__(self, name: str) -> Any:
-        """What the stack of a task is read from: `cr_frame`, `cr_await`."""
+        """Delegate `cr_frame` and `cr_await`, from which the stack of a task is read."""
         return getattr(self._inner, name)
 
 
@@ -142,7 +142,7 @@ async def _call(
 
 
 async def _end_tasks(log_capture: LogCapture, *, but: asyncio.Future[Any] | None) -> None:
-    """Cancel what belongs to the attempt, and wait for it, but not for ever."""
+    """Cancel the attempt's other tasks, and wait a limited time for them."""
     if not (left := [task for task in find_tasks(log_capture) if task is not but]):
         return
     for task in left:
@@ -150,7 +150,7 @@ async def _end_tasks(log_capture: LogCapture, *, but: asyncio.Future[Any] | None
     _, stubborn = await asyncio.wait(left, timeout=_PATIENCE)
     if stubborn:
         _log.warning(
-            "Tasks that an attempt has left running go on, though they were cancelled.",
+            "Tasks that an attempt left running go on, though they were cancelled.",
             action="agent.tasks_left",
             tasks=[task.get_name() for task in stubborn],
         )

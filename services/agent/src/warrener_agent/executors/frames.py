@@ -1,9 +1,10 @@
-"""What an agent and its child processes say to each other: JSON, each piece after its length.
+"""The protocol between an agent and its child processes: JSON frames, each after its length.
 
-SQL knows more types than JSON does; those are tagged, so that a date leaves and arrives as a date.
+SQL has more types than JSON; values of those types are tagged, so that a date arrives as a date.
 """
 
 import base64
+import importlib
 import json
 import struct
 from collections.abc import Callable, Mapping
@@ -13,6 +14,8 @@ from enum import Enum
 from pathlib import PurePath
 from typing import Any, Final
 from uuid import UUID
+
+from warrener_agent.ledger.port import LedgerError
 
 HEADER: Final = struct.Struct("!I")
 _TAG: Final = "$type"
@@ -30,13 +33,13 @@ _READERS: Mapping[str, Callable[[str], Any]] = {
 
 
 def pack(frame: Frame) -> bytes:
-    """The frame with its length before it."""
+    """Encode a frame, with its length before it."""
     body = json.dumps(frame, default=_tagged).encode()
     return HEADER.pack(len(body)) + body
 
 
 def unpack(body: bytes) -> Frame:
-    """The frame again."""
+    """Decode a frame."""
     frame: Frame = json.loads(body, object_hook=_untagged)
     return frame
 
@@ -55,12 +58,25 @@ def _tagged(value: Any) -> Any:
             return str(value)
         case _:
             raise TypeError(
-                "expected numbers, texts, bytes, times, decimals or UUIDs between an agent and its "
-                "child process, "
-                f"got {type(value).__qualname__}"
+                "expected numbers, texts, bytes, times, decimals or UUIDs between an agent and its child "
+                f"process, got {type(value).__qualname__}"
             )
 
 
 def _untagged(found: dict[str, Any]) -> Any:
     reader = _READERS.get(found.get(_TAG, ""))
     return found if reader is None else reader(found["value"])
+
+
+def rebuild_error(module: str, qualname: str, message: str) -> Exception:
+    """Make an error of the agent again in the child, so that a handler may catch it by its class.
+
+    LedgerError stands for a class that cannot be made from a message.
+    """
+    try:
+        kind: object = getattr(importlib.import_module(module), qualname)
+        if isinstance(kind, type) and issubclass(kind, Exception):
+            return kind(message)
+    except Exception:  # noqa: BLE001 - constructors of foreign exceptions may do anything
+        return LedgerError(f"{qualname}: {message}")
+    return LedgerError(f"{qualname}: {message}")

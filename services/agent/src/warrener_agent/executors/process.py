@@ -1,37 +1,55 @@
-"""Attempts in child processes: the executor that can stop whatever a handler does."""
+"""Attempts in warm child processes: this executor can stop any handler."""
 
 import asyncio
 import json
+import os
+import socket
 import sys
-from collections.abc import Mapping
+import tempfile
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import IO, Any, Self
 
-from warrener_agent.context import AttemptFacts, HandlerPort
-from warrener_agent.executors.child_pool import ChildPool
-from warrener_agent.executors.child_process import ChildDied, ChildProcess
-from warrener_agent.executors.error_info import start_failure
-from warrener_agent.executors.exit_info import (
+from warrener_agent.context import AttemptFacts, FollowUpSpec, HandlerPort
+from warrener_agent.decisions.errors import (
     OUT_OF_MEMORY,
+    ExitInfo,
+    HandlerRaised,
+    HandlerResult,
+    HandlerReturned,
     describe_crash,
     describe_limit_kill,
     is_fault,
     relabel_memory_error,
+    start_failure,
 )
-from warrener_agent.executors.frames import Frame
-from warrener_agent.executors.limit_watch import cancel_and_wait, wait_first
-from warrener_agent.executors.port import HandlerRaised, HandlerResult
+from warrener_agent.definitions.isolation import Limits, ProcessSettings, Recycle
+from warrener_agent.definitions.job import JobDefinition
+from warrener_agent.executors.flight_record import CapturedOutput, FlightRecorder
+from warrener_agent.executors.frames import HEADER, Frame, pack, unpack
+from warrener_agent.executors.limits import Cgroup, cancel_and_wait, kernel_oom_kills, new_group, wait_first
+from warrener_agent.executors.process_tree import kill_tree, tree
 from warrener_agent.executors.restarts import Restarts
-from warrener_agent.executors.system_user import UserUnavailable
-from warrener_agent.isolation import Limits
-from warrener_agent.job_definitions import JobDefinition
-from warrener_contracts.events import FlightRecord
+from warrener_agent.executors.sandbox import UserUnavailable, filter_environment, resolve_user
+from warrener_agent.executors.stacks import SIGNAL
+from warrener_agent.failures import HandlerSignal
+from warrener_contracts.events import ErrorInfo, FlightRecord
+from warrener_runtime.logs import get_logger
+
+_log = get_logger("agent.pool")
 
 _WHAT = "the child process to report the end of the handler"
+_STDERR = 2
+_ANSWER_TIMEOUT = 0.4
+"""Seconds that a child may take to send its stacks itself."""
+_WRITE_TIMEOUT = 0.2
+"""Seconds that a child that did not send its stacks may take to write them at a signal."""
 
 
 class ProcessExecutor:
-    """Runs each handler in a child process, kept warm for the next one."""
+    """Runs each handler in a child process, which stays warm for the next one."""
 
     def __init__(self, restarts: Restarts | None = None) -> None:
         self.restarts = restarts or Restarts()
@@ -51,7 +69,7 @@ class ProcessExecutor:
 
 
 class ProcessExecution:
-    """One assignment of one child."""
+    """One assignment of one child process."""
 
     def __init__(
         self,
@@ -95,7 +113,7 @@ class ProcessExecution:
         return ended
 
     async def _until_end(
-        self, child: ChildProcess, assignment: Frame, handler_port: HandlerPort
+        self, child: "ChildProcess", assignment: Frame, handler_port: HandlerPort
     ) -> HandlerResult:
         limits = self._isolation.limits
         running = asyncio.create_task(child.run(assignment, limits, handler_port))
@@ -114,17 +132,17 @@ class ProcessExecution:
         finally:
             await cancel_and_wait(running)
 
-    def _return_child(self, child: ChildProcess, ended: HandlerResult) -> None:
+    def _return_child(self, child: "ChildProcess", ended: HandlerResult) -> None:
         if child.alive:
             self._restarts.record_clean_exit(self._job_type)
         if isinstance(ended, HandlerRaised) and ended.error.type == OUT_OF_MEMORY:
-            self._pool.dismiss(child)  # who knows what it holds
+            self._pool.dismiss(child)  # it may be short of memory still
             self._replace(failed=True)
         elif not self._pool.give_back(child, self._isolation.process_settings, self._isolation.recycle):
             self._replace(failed=not child.alive)
 
     def _replace(self, *, failed: bool) -> None:
-        """The child is not kept: another one, where the job type wants that now."""
+        """Start another child, if the job type declares that, in place of one that is not kept."""
         if self._isolation.restart == "always" or (failed and self._isolation.restart == "on-failure"):
             self._pool.replace(
                 self._isolation.process_settings, partial(self._restarts.pause, self._job_type)
@@ -136,7 +154,7 @@ def _assignment(definition: JobDefinition, facts: AttemptFacts, arguments: Mappi
         "path": sys.path,
         "module": definition.handler.__module__,
         "qualname": definition.handler.__qualname__,
-        "arguments": json.dumps(arguments),  # as text: what users say is not ours to read
+        "arguments": json.dumps(arguments),  # as text: a user's JSON must not be read as tags of a frame
         "limits": _limits(definition.isolation.limits),
         "checkpoint": json.dumps(facts.last_checkpoint),
         "facts": {
@@ -150,10 +168,299 @@ def _assignment(definition: JobDefinition, facts: AttemptFacts, arguments: Mappi
 
 
 def _limits(limits: Limits) -> Frame:
-    """What the kernel is to hold a single process to."""
+    """The limits that the kernel applies to a single process."""
     return {
         "memory": limits.memory_bytes,
         "cpu": limits.cpu_seconds,
         "open_files": limits.open_files,
         "file_size": limits.file_bytes,
     }
+
+
+class ChildPool:
+    """Keeps warm children for the next attempt with the same process settings, and starts one if none is
+    idle."""
+
+    def __init__(self) -> None:
+        self._idle: defaultdict[ProcessSettings, list[ChildProcess]] = defaultdict(list)
+        self._closing: set[asyncio.Task[None]] = set()
+        self._replacing: dict[ProcessSettings, asyncio.Task[None]] = {}
+
+    async def borrow(self, process_settings: ProcessSettings) -> "ChildProcess":
+        """Return a child that waits for work. Raises UserUnavailable."""
+        idle = self._idle[process_settings]
+        while idle:
+            child = idle.pop()
+            if child.alive:
+                return child
+            self.dismiss(child)
+        return await ChildProcess.start(process_settings)
+
+    def give_back(self, child: "ChildProcess", process_settings: ProcessSettings, recycle: Recycle) -> bool:
+        """Take back a child that has finished an attempt; True if it is kept.
+
+        A child is dismissed if it is due for recycling, or if a process that the attempt started still runs:
+        nothing of an attempt outlives it.
+        """
+        if not child.alive or child.has_leftovers or recycle.is_due(child.jobs, child.memory):
+            self.dismiss(child)
+            return False
+        self._idle[process_settings].append(child)
+        return True
+
+    def replace(self, process_settings: ProcessSettings, pause: Callable[[], Awaitable[None]]) -> None:
+        """Start a child after a pause, in place of one that ended, so that the next attempt finds it warm.
+
+        One is enough, and none is needed while another is idle.
+        """
+        if self._idle[process_settings] or process_settings in self._replacing:
+            return
+        task = asyncio.create_task(self._replace(process_settings, pause), name="replacement")
+        self._replacing[process_settings] = task
+        task.add_done_callback(lambda _: self._replacing.pop(process_settings, None))
+
+    async def _replace(self, process_settings: ProcessSettings, pause: Callable[[], Awaitable[None]]) -> None:
+        await pause()
+        try:
+            child = await ChildProcess.start(process_settings)
+        except (UserUnavailable, OSError) as error:  # the next attempt reports it
+            _log.warning(
+                "A child process could not be replaced.", action="agent.not_replaced", why=str(error)
+            )
+            return
+        self._idle[process_settings].append(child)
+        _log.info("A child process was replaced.", action="agent.child_replaced", pid=child.pid)
+
+    def dismiss(self, child: "ChildProcess") -> None:
+        """Close a child, without waiting for that."""
+        task = asyncio.create_task(child.close(), name="dismissal")
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
+
+    async def close(self) -> None:
+        """Close all children, and wait until they are gone."""
+        replacing = set(self._replacing.values())
+        for task in replacing:
+            task.cancel()
+        if replacing:
+            await asyncio.wait(replacing)
+        idle, self._idle = self._idle, defaultdict(list)
+        for children in idle.values():
+            for child in children:
+                self.dismiss(child)
+        if self._closing:
+            await asyncio.wait(set(self._closing))
+
+
+class ChildDied(Exception):
+    """The child ended before its attempt did; `exit_info` says how."""
+
+    def __init__(self, exit_info: ExitInfo) -> None:
+        super().__init__(f"the child process ended: {exit_info}")
+        self.exit_info = exit_info
+
+
+class ChildProcess:
+    """A Python process in a session of its own, which runs one handler after another.
+
+    Spawned, never forked: a fork would carry the agent's threads and connections in an unknown state.
+    """
+
+    def __init__(
+        self,
+        process: asyncio.subprocess.Process,
+        streams: tuple[asyncio.StreamReader, asyncio.StreamWriter],
+        output: CapturedOutput,
+        stacks: IO[bytes],
+        group: Cgroup | None,
+    ) -> None:
+        self._process, self._output, self._stacks, self._group = process, output, stacks, group
+        self._reader, self._writer = streams
+        self._recorder = FlightRecorder(output)
+        self._stacks_answer: asyncio.Future[str] | None = None
+        self._oom_kills = 0
+        self.jobs = self.memory = 0
+        self.has_leftovers = self._ready = False
+
+    @classmethod
+    async def start(cls, process_settings: ProcessSettings) -> Self:
+        """Start a child. Raises UserUnavailable if it cannot run as its user."""
+        user = resolve_user(process_settings.user)
+        ours, theirs = socket.socketpair()
+        output = CapturedOutput(forward_to=_STDERR)
+        stacks = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the child
+        try:
+            with theirs:
+                process = await asyncio.create_subprocess_exec(
+                    sys.executable,
+                    "-m",
+                    "warrener_agent.executors.child",
+                    str(theirs.fileno()),
+                    str(stacks.fileno()),
+                    json.dumps({"umask": process_settings.umask, "user": user and [user.uid, user.gid]}),
+                    stdin=asyncio.subprocess.DEVNULL,
+                    stdout=output.writing,
+                    stderr=output.writing,
+                    pass_fds=(theirs.fileno(), stacks.fileno()),
+                    start_new_session=True,  # its descendants die with it, and Ctrl-C reaches the agent alone
+                    env=filter_environment(os.environ, process_settings.environment)
+                    | (user.environment if user else {}),
+                )
+            output.close_writing_end()
+            group = new_group()
+            if group is not None:
+                group.add(process.pid)
+            return cls(process, await asyncio.open_connection(sock=ours), output, stacks, group)
+        except BaseException:
+            ours.close()  # a child that was started ends by that
+            output.close()
+            stacks.close()
+            raise
+
+    @property
+    def alive(self) -> bool:
+        return self._process.returncode is None and not self._reader.at_eof()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def members(self) -> list[int]:
+        """The child and its descendants."""
+        return (self._group.members() if self._group else []) or tree(self.pid)
+
+    async def run(self, assignment: Frame, limits: Limits, handler_port: HandlerPort) -> HandlerResult:
+        """Let the child run one handler, and answer the handler's calls. Raises ChildDied, with nothing left
+        of the child."""
+        self._begin(limits)
+        try:
+            self._send(assignment)
+            while True:
+                frame = await self._receive()
+                if (ended := frame.get("ended")) is not None:
+                    self.jobs, self.memory = self.jobs + 1, frame["memory"]
+                    self.has_leftovers = frame["left"]
+                    return _parse_result(ended)
+                if "ready" in frame:
+                    self._ready = True
+                    handler_port.alive()
+                elif "stacks" in frame:
+                    self._set_stacks(frame["stacks"])
+                elif "progress" in frame:
+                    self._recorder.progress(*frame["progress"])
+                    handler_port.progress(*frame["progress"])
+                elif "alive" in frame:
+                    handler_port.alive()
+                elif "checkpoint" in frame:
+                    handler_port.checkpoint(frame["checkpoint"])
+                else:
+                    self._send(await _serve(handler_port, frame))
+        except (asyncio.IncompleteReadError, ConnectionError):
+            raise ChildDied(await self._exit_info()) from None
+
+    def record(self) -> FlightRecord:
+        """Return the flight record of a dead child."""
+        return self._recorder.record((), self._written())
+
+    async def capture(self) -> FlightRecord:
+        """Return the flight record of a running child, even a stuck one, within half a second."""
+        pids = self.members()
+        return self._recorder.record(pids, await self._request_stacks())
+
+    async def kill(self) -> None:
+        """Kill the child and its descendants."""
+        if self._group is not None:
+            self._group.kill()
+        kill_tree(self._process.pid)
+        await self._process.wait()
+        self._output.drain()
+        self._writer.close()
+        with suppress(ConnectionError):
+            await self._writer.wait_closed()
+
+    async def close(self) -> None:
+        """Kill the child and release all that it held. It cannot be used afterwards."""
+        await self.kill()
+        self._output.close()
+        self._stacks.close()
+        if self._group is not None:
+            await asyncio.to_thread(self._group.remove)
+
+    def _begin(self, limits: Limits) -> None:
+        self._recorder.begin()
+        os.ftruncate(self._stacks.fileno(), 0)
+        os.lseek(self._stacks.fileno(), 0, os.SEEK_SET)
+        if self._group is not None:
+            self._group.limit(limits)
+        self._oom_kills = self._count_oom_kills()
+
+    def _count_oom_kills(self) -> int:
+        return self._group.oom_kills() if self._group is not None else kernel_oom_kills()
+
+    async def _exit_info(self) -> ExitInfo:
+        await self.kill()
+        return ExitInfo(self._process.returncode, self._count_oom_kills() > self._oom_kills)
+
+    async def _request_stacks(self) -> str:
+        self._stacks_answer = asyncio.get_running_loop().create_future()
+        try:
+            self._send({"stacks": True})
+            return await asyncio.wait_for(self._stacks_answer, _ANSWER_TIMEOUT)
+        except TimeoutError:
+            return await self._signal_for_stacks()
+        except ConnectionError:
+            return self._written()
+
+    async def _signal_for_stacks(self) -> str:
+        """Let the child's signal handler in C write the stacks: no Python runs in the child."""
+        if not self._ready:  # it has no signal handler yet
+            return ""
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(self.pid, SIGNAL)
+        before = ""
+        for _ in range(10):
+            await asyncio.sleep(_WRITE_TIMEOUT / 10)
+            if (written := self._written()) and written == before:
+                break
+            before = written
+        return before
+
+    def _written(self) -> str:
+        return os.pread(self._stacks.fileno(), 1 << 16, 0).decode(errors="replace")
+
+    def _set_stacks(self, stacks: str) -> None:
+        if self._stacks_answer is not None and not self._stacks_answer.done():
+            self._stacks_answer.set_result(stacks)
+
+    def _send(self, frame: Frame) -> None:
+        self._writer.write(pack(frame))
+
+    async def _receive(self) -> Frame:
+        (size,) = HEADER.unpack(await self._reader.readexactly(HEADER.size))
+        return unpack(await self._reader.readexactly(size))
+
+
+async def _serve(handler_port: HandlerPort, frame: Frame) -> Frame:
+    """Answer one call of the handler; an error goes back to the handler."""
+    try:
+        if "execute" in frame:
+            answer: Any = await handler_port.execute(*frame["execute"])
+        else:
+            answer = handler_port.request(_parse_follow_up(frame["request"]))
+    except Exception as error:  # noqa: BLE001 - the handler gets it, whatever it is
+        kind = type(error)
+        return {"to": frame["call"], "error": [kind.__module__, kind.__qualname__, str(error)]}
+    return {"to": frame["call"], "answer": answer}
+
+
+def _parse_follow_up(values: dict[str, Any]) -> FollowUpSpec:
+    return FollowUpSpec(**{**values, "arguments": json.loads(values["arguments"])})
+
+
+def _parse_result(values: dict[str, Any]) -> HandlerResult:
+    if "error" in values:
+        handler_signal = values["instead"] and HandlerSignal(values["instead"])
+        return HandlerRaised(
+            ErrorInfo.model_validate(values["error"]), values["retry_after_seconds"], handler_signal
+        )
+    return HandlerReturned(values["result"])

@@ -1,8 +1,9 @@
-"""What stands between the agent and a program: `python -I -S program_supervisor.py REQUEST`.
+"""A supervisor between the agent and a program: `python -I -S program_supervisor.py REQUEST`.
 
-It starts the program within its limits, adopts whatever that leaves behind, tells the agent how it ended and
-what it used, and kills all of it when the agent is gone. It is a script of its own that imports nothing but
-the standard library, so that it is there in some milliseconds. REQUEST is JSON; see `LaunchRequest`.
+The supervisor starts the program within its limits, adopts the orphans of the program, reports to the agent
+how the program ended and what it used, and kills all of it when the agent is gone. It is a script that
+imports the standard library alone, so that it starts in some milliseconds. REQUEST is JSON; see
+`LaunchRequest`.
 """
 
 import ctypes
@@ -19,7 +20,7 @@ _SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER
 
 
 class LaunchRequest(TypedDict):
-    """What the agent asks for. `limits` are numbers of the kernel with a soft and a hard value."""
+    """The agent's request. `limits` are numbers of the kernel with a soft and a hard value."""
 
     argv: list[str]
     cwd: str
@@ -30,7 +31,7 @@ class LaunchRequest(TypedDict):
 
 
 def main() -> NoReturn:
-    """Do what was ordered."""
+    """Carry out the request."""
     request: LaunchRequest = json.loads(sys.argv[1])
     os.set_inheritable(request["control"], False)  # noqa: FBT003 - it takes no name
     if sys.platform == "linux":
@@ -40,13 +41,13 @@ def main() -> NoReturn:
     os.set_blocking(waker, False)
     signal.signal(signal.SIGCHLD, lambda number, frame: None)
     signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
-    if not os.read(request["control"], 1):  # until the agent has put us where the program shall be
+    if not os.read(request["control"], 1):  # until the agent has put this process into the control group
         os._exit(1)
     program = _start(request)
     _redirect_streams_to_null()
     result = _watch(program, request["control"], woken)
     os.write(request["control"], json.dumps(result).encode() + b"\n")
-    while os.read(request["control"], 1024):  # the agent kills us, with all that is left below us
+    while os.read(request["control"], 1024):  # the agent kills this process, with its descendants
         pass
     _end(program)
 
@@ -57,7 +58,7 @@ def _start(request: LaunchRequest) -> int:
     if pid == 0:
         try:
             _exec_program(request)
-        except BaseException as error:  # noqa: BLE001 - whatever it is, the agent must hear of it
+        except BaseException as error:  # noqa: BLE001 - the agent must receive it, whatever it is
             os.write(fail, f"{type(error).__name__}: {error}".encode())
         os._exit(127)
     os.close(fail)
@@ -69,8 +70,8 @@ def _start(request: LaunchRequest) -> int:
 
 
 def _exec_program(request: LaunchRequest) -> None:
-    """The program, from here on."""
-    os.setpgid(0, 0)  # what it sends to its own group is not for its keeper
+    """Become the program."""
+    os.setpgid(0, 0)  # a signal to its own group must not reach the supervisor
     signal.set_wakeup_fd(-1)
     for number in (signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)
@@ -90,14 +91,14 @@ def _exec_program(request: LaunchRequest) -> None:
 
 
 def _redirect_streams_to_null() -> None:
-    """The program's own streams are to end with the program."""
+    """Let go of the program's streams, so that they end with the program."""
     nothing = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
         os.dup2(nothing, stream)
 
 
 def _watch(program: int, control: int, woken: int) -> dict[str, Any]:
-    """How the program ended."""
+    """Wait for the program, and return how it ended."""
     while True:
         result = _reap(program)
         if result is not None:
@@ -110,7 +111,7 @@ def _watch(program: int, control: int, woken: int) -> dict[str, Any]:
 
 
 def _reap(program: int) -> dict[str, Any] | None:
-    """Bury all who have ended; what is to be told if the program is among them."""
+    """Reap all processes that have ended; return the report if the program is among them."""
     with suppress(ChildProcessError):
         while True:
             pid, status, used = os.wait4(-1, os.WNOHANG)

@@ -1,4 +1,4 @@
-"""How often the processes of a job type may die: back-off, and holding the type where it is too often."""
+"""The crash limit of job types: back-off, and suspension of a type whose processes die too often."""
 
 from collections import Counter, defaultdict, deque
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ _FIRST, _CEILING = 0.1, 5.0  # seconds of back-off
 
 @dataclass(frozen=True, slots=True)
 class RestartLimit:
-    """At most `deaths` `within` so many seconds, or the type is held for `hold` seconds."""
+    """A job type is suspended for `hold` seconds after more than `deaths` crashes in `within` seconds."""
 
     deaths: int = 10
     within: float = 60.0
@@ -21,12 +21,15 @@ class RestartLimit:
 
 
 class JobTypesSuspended(Exception):
-    """Some job types are held; the message says which and why."""
+    """Some job types are suspended; the message says which and why."""
 
 
 class Restarts:
-    """Counts the deaths of processes by job type, as a supervisor of OTP does. A process is started again
-    when the next attempt needs one; what is held here goes back to the queue and is not charged."""
+    """Counts the crashes of processes by job type, as an OTP supervisor does.
+
+    A process is started again when the next attempt needs one; attempts of a suspended type go back to the
+    queue, uncharged.
+    """
 
     def __init__(self, clock: Clock | None = None, limit: RestartLimit | None = None) -> None:
         self._clock = clock or SystemClock()
@@ -36,7 +39,7 @@ class Restarts:
         self._suspended_until: dict[str, float] = {}
 
     def record_crash(self, job_type: str) -> None:
-        """A process of this type died, and not by our hand."""
+        """Note that a process of this type died, and its agent did not kill it."""
         now, limit = self._clock.monotonic(), self._limit
         deaths = self._deaths[job_type]
         deaths.append(now)
@@ -46,7 +49,7 @@ class Restarts:
         if len(deaths) > limit.deaths and job_type not in self._suspended_until:
             self._suspended_until[job_type] = now + limit.hold
             _log.error(
-                "The processes of a job type die too often; its attempts are left to other agents for now.",
+                "A job type was suspended: its processes die too often. Other agents may run its attempts.",
                 action="agent.type_held",
                 job_type=job_type,
                 deaths=len(deaths),
@@ -55,18 +58,19 @@ class Restarts:
             )
 
     def record_clean_exit(self, job_type: str) -> None:
-        """A process of this type has reported the end of its attempt: the next begins without a pause."""
+        """Note that a process of this type reported the end of its attempt: the next starts without a
+        pause."""
         self._in_a_row.pop(job_type, None)
 
     async def pause(self, job_type: str) -> None:
-        """Wait before the next process of this type: longer with each death in a row."""
+        """Wait before the next process of this type: longer with each crash in a row."""
         in_a_row = self._in_a_row.get(job_type, 0)
         if in_a_row:
             until = self._deaths[job_type][-1] + min(_CEILING, _FIRST * 2.0 ** min(in_a_row - 1, 20))
             await self._clock.sleep(max(0.0, until - self._clock.monotonic()))
 
     def is_suspended(self, job_type: str) -> bool:
-        """Whether attempts of this type are not to be begun now."""
+        """True if attempts of this type must not begin now."""
         until = self._suspended_until.get(job_type)
         if until is None:
             return False
@@ -75,11 +79,11 @@ class Restarts:
         del self._suspended_until[job_type]
         self._deaths[job_type].clear()
         self._in_a_row.pop(job_type, None)
-        _log.info("A job type that was held is tried again.", action="agent.type_tried", job_type=job_type)
+        _log.info("A suspended job type is tried again.", action="agent.type_tried", job_type=job_type)
         return False
 
     async def check(self) -> None:
-        """For the agent's health. Raises TypesHeld."""
+        """Check the agent's health. Raises JobTypesSuspended."""
         held = [name for name in list(self._suspended_until) if self.is_suspended(name)]
         if held:
             raise JobTypesSuspended(f"processes die too often; held for now: {', '.join(sorted(held))}")

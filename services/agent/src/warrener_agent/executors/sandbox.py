@@ -1,26 +1,38 @@
-"""In a child process: what one attempt may use, held by the kernel while it runs.
+"""The sandbox of an attempt's process: its kernel limits, its user and its environment.
 
-The limits are soft and are lifted after the attempt, so that a warm child can be used again and can always
-tell how it went. What several processes use together is watched by the agent.
+A child's limits are soft and are lifted after the attempt, so that a warm child can be used again and can
+always report how the attempt ended. The agent checks the usage of several processes together.
 """
 
 import ctypes
 import math
 import os
+import pwd
+import re
 import resource
 import sys
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import Any, Final
 
 _SUBREAPER: Final = 36  # PR_SET_CHILD_SUBREAPER
 MEMORY: Final = resource.RLIMIT_DATA if sys.platform == "linux" else resource.RLIMIT_AS
-"""Linux counts in RLIMIT_DATA what a process has for itself alone; RLIMIT_AS counts addresses that nobody
-uses too, so that a program with threads needs many times its memory."""
+"""On Linux RLIMIT_DATA counts private memory. RLIMIT_AS counts unused addresses too, so that a program with
+threads needs many times its memory."""
+
+_SECRET_NAMES = re.compile(
+    r"PASSWORD|PASSWD|PASSPHRASE|SECRET|CREDENTIAL|TOKENS?(?:_|\d|$)"
+    r"|(?:API|ACCESS|AUTH|ACCOUNT|SIGNING|MASTER|PRIVATE)_?KEY"
+    r"|(?:^|_)(?:PWD|PASS|KEY|AUTH|DSN|PAT)$",
+    re.IGNORECASE,
+)
+_HARMLESS = frozenset({"PWD", "OLDPWD"})  # folders
+_URL_WITH_PASSWORD = re.compile(r"://[^/@\s]*:[^/@\s]+@")
 
 
 def kernel_limits(limits: Mapping[str, Any], cpu_used: float) -> dict[int, int]:
-    """What the kernel is told, by its own names. `cpu_used` is what the process has used before."""
+    """Return the limits by the kernel's names. `cpu_used`: seconds that the process has used before."""
     values = {
         MEMORY: limits.get("memory"),
         resource.RLIMIT_NOFILE: limits.get("open_files"),
@@ -33,7 +45,7 @@ def kernel_limits(limits: Mapping[str, Any], cpu_used: float) -> dict[int, int]:
 
 @contextmanager
 def apply_limits(limits: Mapping[str, Any]) -> Generator[None]:
-    """Hold this process to its limits."""
+    """Apply the limits to this process."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     before = {
         name: _lower_soft_limit(name, value)
@@ -47,7 +59,7 @@ def apply_limits(limits: Mapping[str, Any]) -> Generator[None]:
 
 
 def prepare() -> None:
-    """Once, before the first attempt: whatever is started below stays below, and no core is dumped."""
+    """Prepare a child for its first attempt: it adopts orphans of its descendants, and dumps no core."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     if sys.platform == "linux":
         with suppress(OSError, AttributeError):
@@ -55,7 +67,7 @@ def prepare() -> None:
 
 
 def switch_user(user: Sequence[int] | None, umask: int | None) -> None:
-    """Be somebody else from now on, for good: before anything of a handler is imported."""
+    """Change the user and the umask of this process for good, before a handler's modules are imported."""
     if umask is not None:
         os.umask(umask)
     if user is not None:
@@ -66,7 +78,7 @@ def switch_user(user: Sequence[int] | None, umask: int | None) -> None:
 
 
 def has_children() -> bool:
-    """Whether something that an attempt has started is still there."""
+    """True if a process that an attempt started still exists."""
     try:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:
@@ -75,11 +87,11 @@ def has_children() -> bool:
 
 
 def memory() -> int:
-    """Bytes that this process holds now."""
+    """Return the bytes that this process holds now."""
     try:
-        with open("/proc/self/statm", "rb") as file:  # noqa: PTH123 - asked after each attempt
+        with open("/proc/self/statm", "rb") as file:  # noqa: PTH123 - read after each attempt
             return int(file.read().split()[1]) * resource.getpagesize()
-    except OSError:  # not Linux: the most that it ever held
+    except OSError:  # not Linux: the maximum that it ever held
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
@@ -88,3 +100,56 @@ def _lower_soft_limit(name: int, value: int) -> int:
     most = value if hard == resource.RLIM_INFINITY else min(value, hard)
     resource.setrlimit(name, (most, hard))
     return soft
+
+
+class UserUnavailable(Exception):
+    """The job type's user cannot be used here; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class SystemUser:
+    """An entry of the machine's users."""
+
+    name: str
+    uid: int
+    gid: int
+    home: str
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The variables that a login would set."""
+        return {"HOME": self.home, "USER": self.name, "LOGNAME": self.name}
+
+
+def resolve_user(name: str | None) -> SystemUser | None:
+    """Return the user called `name`; None for none, or for the agent's own.
+
+    Raises UserUnavailable: to go on as the agent's user would give the handler more rights than declared.
+    """
+    if name is None:
+        return None
+    try:
+        entry = pwd.getpwnam(name)
+    except KeyError:
+        raise UserUnavailable(f"expected a user {name} on this machine, found none: create it") from None
+    if entry.pw_uid == os.geteuid():
+        return None
+    if os.geteuid() != 0:
+        raise UserUnavailable(
+            f"expected to be root to run as {name}, the agent runs as user {os.geteuid()}: start the agent "
+            f"as root or as {name}, or leave `user` out"
+        )
+    return SystemUser(name, entry.pw_uid, entry.pw_gid, entry.pw_dir)
+
+
+def filter_environment(environment: Mapping[str, str], named: Collection[str]) -> dict[str, str]:
+    """Return the variables that are no secrets by name or value, and those in `named`."""
+    return {
+        name: value for name, value in environment.items() if name in named or not _looks_secret(name, value)
+    }
+
+
+def _looks_secret(name: str, value: str) -> bool:
+    if _URL_WITH_PASSWORD.search(value):
+        return True
+    return name not in _HARMLESS and _SECRET_NAMES.search(name) is not None

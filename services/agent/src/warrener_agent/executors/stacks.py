@@ -1,4 +1,4 @@
-"""In a child process: where all of its threads and tasks are, told even while it is stuck."""
+"""The stacks of threads and tasks, which even a stuck process can write."""
 
 import asyncio
 import faulthandler
@@ -13,11 +13,11 @@ from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
 SIGNAL: Final = signal.SIGUSR2
-"""Makes a child write its stacks to the file of its agent, whatever it does at that moment."""
+"""Makes a child write its stacks to the agent's file, whatever it does at that moment."""
 
 
 class Stacks:
-    """Of this process. `file` is where they are written at a fatal signal, at SIGXCPU, and at `SIGNAL`."""
+    """The stacks of a child process, written to `file` at a fatal signal, SIGXCPU or `SIGNAL`."""
 
     def __init__(self, file: int) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -26,7 +26,7 @@ class Stacks:
         faulthandler.register(signal.SIGXCPU, file, chain=True)  # and then it ends, as the kernel wants
 
     async def track_tasks(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run it; the tasks of its event loop are told of as long as it runs."""
+        """Run `work`; meanwhile `text` includes the tasks of its event loop."""
         self._loop = asyncio.get_running_loop()
         try:
             return await work
@@ -34,7 +34,7 @@ class Stacks:
             self._loop = None
 
     def text(self) -> str:
-        """Of all threads but the one that asks, and of all tasks."""
+        """Return the stacks of all threads but the calling one, and of all tasks."""
         others = set(_frames()) - {threading.get_ident()}
         return "\n".join([*map(thread_stack, others), *self._tasks()])
 
@@ -44,7 +44,7 @@ class Stacks:
 
 
 def thread_stack(ident: int) -> str:
-    """Where a thread of this process is."""
+    """Return the stack of a thread of this process."""
     name = next((one.name for one in threading.enumerate() if one.ident == ident), ident)
     frame = _frames().get(ident)
     where = "it has ended\n" if frame is None else "".join(traceback.format_stack(frame))
@@ -52,12 +52,12 @@ def thread_stack(ident: int) -> str:
 
 
 def _frames() -> Mapping[int, FrameType]:
-    # The only way to see other threads; documented, for all its name.
+    # The only way to see other threads; documented, despite its name.
     return sys._current_frames()  # noqa: SLF001
 
 
 def task_stack(task: asyncio.Task[Any]) -> str:
-    """Where a task is, down to what it waits for."""
+    """Return the stack of a task, down to the coroutine that it awaits."""
     buffer = io.StringIO()
     buffer.write(f"Task {task.get_name()} (most recent call last):\n")
     awaited: Any = task.get_coro()

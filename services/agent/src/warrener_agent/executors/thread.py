@@ -1,4 +1,4 @@
-"""Attempts in threads. A thread cannot be stopped from outside: it is asked to, and else abandoned."""
+"""Attempts in threads. A thread cannot be stopped from outside: it returns by itself, or is abandoned."""
 
 import asyncio
 import threading
@@ -8,23 +8,28 @@ from typing import Any
 from uuid import UUID
 
 from warrener_agent.context import AttemptFacts, FollowUpSpec, HandlerPort, Parameters
-from warrener_agent.executors.flight_recorder import record_in_agent
-from warrener_agent.executors.handler_call import call_blocking
-from warrener_agent.executors.log_capture import LogCapture, install_log_capture, start_log_capture
-from warrener_agent.executors.port import HandlerResult
+from warrener_agent.decisions.errors import HandlerResult
+from warrener_agent.definitions.job import JobDefinition
+from warrener_agent.executors.base import call_blocking
+from warrener_agent.executors.flight_record import (
+    LogCapture,
+    install_log_capture,
+    record_in_agent,
+    start_log_capture,
+)
+from warrener_agent.executors.process_tree import thread_seconds
 from warrener_agent.executors.stacks import thread_stack
-from warrener_agent.executors.tree import thread_seconds
 from warrener_agent.handler_api import LEASE_ENDED
-from warrener_agent.job_definitions import JobDefinition
 from warrener_agent.ledger.port import LedgerError
 from warrener_contracts.events import FlightRecord
 
 _PATIENCE = 1.0
-"""Seconds in which a handler may see that it is to stop (`JobContext.stopping`) and return."""
+"""Seconds in which a handler may notice `JobContext.stopping` and return."""
 
 
 class ThreadExecutor:
-    """A thread for each handler; daemons, so that an abandoned one does not keep the agent from ending."""
+    """Runs each handler in a thread; a daemon, so that an abandoned one does not keep the agent from
+    ending."""
 
     def __init__(self) -> None:
         install_log_capture()
@@ -52,11 +57,11 @@ class ThreadExecutor:
         return execution
 
     async def close(self) -> None:
-        """Nothing is kept."""
+        """Do nothing: no thread is kept."""
 
 
 class ThreadExecution:
-    """A thread."""
+    """A running handler in a thread."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, log_capture: LogCapture) -> None:
         self._loop, self._log_capture = loop, log_capture
@@ -65,11 +70,11 @@ class ThreadExecution:
         self.done: asyncio.Future[HandlerResult] = loop.create_future()
 
     def finish(self, ended: HandlerResult) -> None:
-        """Called by the thread as its last deed."""
+        """Set the result. The thread calls it last."""
         try:
             self._loop.call_soon_threadsafe(self.done.set_result, ended)
         except RuntimeError:
-            return  # the loop is closed: it was abandoned, and nobody wants to know any more
+            return  # the loop is closed: the handler was abandoned
 
     async def stop(self) -> bool:
         if (thread := self.thread) is not None and thread.ident is not None:
@@ -85,7 +90,7 @@ class ThreadExecution:
 
 
 class _ThreadHandlerPort:
-    """The desk, seen from a thread."""
+    """A `HandlerPort` in a thread: it passes each call to the event loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, handler_port: HandlerPort) -> None:
         self._loop, self._handler_port = loop, handler_port
@@ -96,7 +101,8 @@ class _ThreadHandlerPort:
         return self._handler_port.lease_ended()
 
     def _check_lease(self) -> None:
-        """A thread that wakes from a freeze goes on before the loop can stop it: refused here."""
+        """Refuse a call after the lease: a thread that wakes from a freeze goes on before the loop stops
+        it."""
         if self.lease_ended():
             raise LedgerError(LEASE_ENDED)
 
@@ -115,7 +121,7 @@ class _ThreadHandlerPort:
         return asyncio.run_coroutine_threadsafe(request_in_loop(), self._loop).result()
 
     def progress(self, fraction: float, note: str) -> None:
-        """However often it is called, the loop is woken once for what came meanwhile."""
+        """Pass on the latest value. The loop is woken once for all calls that came meanwhile."""
         self._check_lease()
         self._progress_value = (fraction, note)
         if not self._is_update_scheduled:

@@ -1,7 +1,7 @@
-"""Where attempts are claimed and their completions recorded; `open_ledger` chooses by the URL."""
+"""The ledger, where attempts are claimed and their completions recorded; `open_ledger` chooses the engine."""
 
-from warrener_agent.ledger.checkpoints import SavedCheckpoint
-from warrener_agent.ledger.factory import open_ledger
+from pathlib import Path
+
 from warrener_agent.ledger.port import (
     Claim,
     ClaimResult,
@@ -15,6 +15,7 @@ from warrener_agent.ledger.port import (
     LedgerUnavailable,
     OpenTransaction,
     Renewal,
+    SavedCheckpoint,
     Transaction,
 )
 
@@ -35,3 +36,28 @@ __all__ = [
     "Transaction",
     "open_ledger",
 ]
+
+_SQLITE = "sqlite:///"
+_POSTGRES = ("postgresql://", "postgres://")
+
+
+def open_ledger(url: str) -> Ledger:
+    """Return the ledger at `url`: `sqlite:///path/to/file` (a fourth slash makes the path absolute) or
+    `postgresql://…`.
+
+    The ledger is not connected yet: `start()` does that. Raises ValueError for any other URL.
+    """
+    # An agent loads the engine of its own ledger, and a child process none.
+    if url.startswith(_POSTGRES):
+        from warrener_agent.ledger.postgres import PostgresLedger  # noqa: PLC0415 - see above
+
+        return PostgresLedger(url)
+    path = url.removeprefix(_SQLITE) if url.startswith(_SQLITE) else ""
+    if not path or path.startswith(":memory:"):
+        raise ValueError(
+            'expected a ledger URL such as "sqlite:///ledger.db" or "postgresql://user@host/name", '
+            f"got {url!r}: a ledger that outlives its agent is a file or a server"
+        )
+    from warrener_agent.ledger.sqlite import SqliteLedger  # noqa: PLC0415 - see above
+
+    return SqliteLedger(Path(path))

@@ -1,7 +1,7 @@
-"""The ledger: where an agent claims an attempt and records its completion, so that neither happens twice.
+"""The port of the ledger, where an agent claims an attempt and records its completion, each once.
 
-Every implementation passes `tests/conformance/test_ledger*.py`. One row a job: the highest attempt claimed,
-who holds it until when, and the outcome once there is one.
+Every implementation passes `tests/conformance/test_ledger*.py`. There is one row a job: the highest attempt
+claimed, its holder and lease, and the outcome once there is one.
 """
 
 import json
@@ -14,7 +14,15 @@ from math import inf
 from typing import Any, NamedTuple, Protocol
 from uuid import UUID
 
-from warrener_agent.ledger.checkpoints import CheckpointStore, SavedCheckpoint
+
+class SavedCheckpoint(NamedTuple):
+    """The state that an attempt saved. `state_text` is JSON, written once; `number` counts on from attempt to
+    attempt."""
+
+    job_id: UUID
+    attempt: int
+    number: int
+    state_text: str
 
 
 class ClaimStatus(StrEnum):
@@ -23,14 +31,14 @@ class ClaimStatus(StrEnum):
     GRANTED = "granted"
     COMPLETED = "completed"  # the job has a recorded outcome: repeat that, do not run it
     FAILED = "failed"  # this very attempt has failed: repeat that, do not run it
-    HELD = "held"  # another live agent holds this attempt, or the one before: look again later
+    HELD = "held"  # another live agent holds this attempt, or the one before: claim again later
     SUPERSEDED = "superseded"  # a later attempt was claimed: drop this one
     CANCELLED = "cancelled"  # the job was cancelled before it was claimed: report that
 
 
 @dataclass(frozen=True, slots=True)
 class FollowUp:
-    """A job that a handler asks for; requested only if the attempt succeeds. `request` is its JobRequested
+    """A job that a handler requests, published only if the attempt succeeds. `request` is its JobRequested
     event as JSON, with an id derived from the parent and the key."""
 
     key: str
@@ -38,8 +46,8 @@ class FollowUp:
 
 
 class Completion(NamedTuple):
-    """A success, recorded: what to tell however often it is asked for. The result is JSON as text, written
-    once: it is kept and told as it stands."""
+    """A recorded success, to be reported as often as its dispatch arrives. The result is JSON as text,
+    written once: it is stored and published as it stands."""
 
     job_id: UUID
     attempt: int
@@ -50,14 +58,14 @@ class Completion(NamedTuple):
 
     @property
     def result(self) -> Any:
-        """What the handler returned, as JSON."""
+        """The result as JSON data."""
         return json.loads(self.result_text)
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """The end of an attempt that went wrong, recorded: what to tell should its dispatch come again. `details`
-    is JSON. A later attempt takes its place."""
+    """A recorded failure of an attempt, to be reported if its dispatch comes again. `details` is JSON. A
+    later attempt replaces it."""
 
     job_id: UUID
     attempt: int
@@ -67,7 +75,7 @@ class Failure:
 
 
 class Claim(NamedTuple):
-    """An agent wants to run this attempt."""
+    """The attempt that an agent claims."""
 
     job_id: UUID
     attempt: int
@@ -75,8 +83,8 @@ class Claim(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DeletedRows:
-    """One batch of a deletion: how many rows went, how many of them were completions, and after which claim
-    the next batch begins; None: this was the last one."""
+    """One batch of a deletion: how many rows were deleted, how many of them were completions, and after which
+    claim the next batch begins; None: this was the last one."""
 
     rows: int = 0
     completions: int = 0
@@ -85,9 +93,12 @@ class DeletedRows:
 
 @dataclass(frozen=True, slots=True)
 class ClaimResult:
-    """The answer to one claim; `completion` where it is COMPLETED, `failure` where it is FAILED, `checkpoint`
-    where it is GRANTED and something was saved before. `locked` where it is HELD only because another
-    transaction holds the row at this moment, perhaps one of this agent: what holds is said later."""
+    """The answer to one claim: with `completion` if COMPLETED, `failure` if FAILED, `checkpoint` if GRANTED
+    and an earlier attempt saved one.
+
+    `locked`: HELD only because another transaction holds the row at this moment, perhaps one of this agent;
+    claim again later for the real answer.
+    """
 
     status: ClaimStatus
     completion: Completion | None = None
@@ -97,8 +108,8 @@ class ClaimResult:
 
 
 class Renewal(NamedTuple):
-    """Jobs whose claims were extended, and jobs whose rows another transaction holds at this moment: their
-    leases stand as they were. All others are lost."""
+    """Jobs whose claims were extended, and jobs whose rows another transaction holds at this moment, so that
+    their leases are unchanged. All others are lost."""
 
     renewed: Set[UUID]
     locked: Set[UUID] = frozenset()
@@ -112,26 +123,26 @@ class Transaction(Protocol):
     ) -> list[Mapping[str, Any]]:
         """Run one SQL statement with named parameters (`:name`); with several mappings, once for each.
 
-        Returns the rows, if it gives any.
+        Returns the rows, if there are any.
         """
         ...
 
 
 class OpenTransaction(Transaction, Protocol):
-    """What the agent does with it; the handler sees only `Transaction`."""
+    """The agent's view of a transaction; the handler sees only `Transaction`."""
 
     async def complete(self, completion: Completion) -> bool:
-        """Record the completion and commit everything together. False, and everything rolled back, where the
-        claim is no longer this agent's: fenced."""
+        """Record the completion and commit everything together. False, and everything rolled back, if the
+        claim is no longer this agent's."""
         ...
 
 
-class Ledger(CheckpointStore, Protocol):
-    """Claims, completions and transactions. Fenced: what a superseded or expired holder records is
-    refused."""
+class Ledger(Protocol):
+    """Claims, completions, checkpoints and transactions. Fenced: a superseded or expired holder records
+    nothing."""
 
     async def start(self) -> None:
-        """Connect, and make the tables where they are missing."""
+        """Connect, and make missing tables."""
         ...
 
     async def close(self) -> None:
@@ -139,28 +150,29 @@ class Ledger(CheckpointStore, Protocol):
         ...
 
     async def ping(self) -> None:
-        """One round trip. Raises LedgerUnavailable where it does not answer, or could not be written."""
+        """Make one round trip. Raises LedgerUnavailable if there is no answer, or the database is
+        read-only."""
         ...
 
     async def time(self) -> datetime:
-        """The database's clock, in UTC: leases are granted by it. Raises LedgerUnavailable."""
+        """Return the time of the database's clock, in UTC, which leases go by. Raises LedgerUnavailable."""
         ...
 
     async def claim(self, claims: Sequence[Claim], *, agent_id: str, lease: timedelta) -> list[ClaimResult]:
         """Claim attempts for `agent_id` until `lease` from now, by the clock of `time`; one answer for each,
         in order.
 
-        A higher attempt supersedes a lower one, and is granted once that was let go or its lease has run out:
-        HELD until then, and the holder cannot renew any more. The same attempt is granted again to its
-        holder, and to another agent once the holder's lease has run out; once it has failed, to nobody.
+        A higher attempt supersedes a lower one, and is granted once that was released or its lease has run
+        out: HELD until then, and the holder can no longer renew. The same attempt is granted again to its
+        holder, and to another agent once the holder's lease has run out; once it has failed, to none.
         """
         ...
 
     async def renew(
         self, claims: Sequence[Claim], *, agent_id: str, lease: timedelta, even_awaited: bool = False
     ) -> Renewal:
-        """Extend the leases of what is still this agent's to `lease` from now. What is neither kept nor
-        locked must stop.
+        """Extend the leases of claims that are still this agent's to `lease` from now. The handler of a claim
+        that is neither renewed nor locked must stop.
 
         Claims for which a later attempt waits are lost, unless `even_awaited`: the later attempt waits on.
         """
@@ -172,43 +184,49 @@ class Ledger(CheckpointStore, Protocol):
         ...
 
     async def fail(self, failures: Sequence[Failure], *, agent_id: str) -> set[UUID]:
-        """Record failures of claims that this agent holds, and let go of them; return the jobs recorded. The
+        """Record failures of claims that this agent holds, and release these; return the jobs recorded. The
         others were fenced."""
         ...
 
+    async def save_checkpoints(
+        self, checkpoints: Sequence[SavedCheckpoint], *, agent_id: str, now: datetime
+    ) -> set[UUID]:
+        """Save states of claims that this agent holds, one for each job, in place of earlier ones; return the
+        jobs saved. The others were fenced. A granted claim carries the last one, of whichever attempt."""
+        ...
+
     async def release(self, claims: Sequence[Claim], *, agent_id: str) -> None:
-        """Let go of claims that came to no end: the same attempt may be claimed again at once."""
+        """Release claims that came to no end: the same attempt may be claimed again at once."""
         ...
 
     async def cancel(self, job_ids: Collection[UUID], *, now: datetime) -> None:
-        """Remember that these are cancelled, so that a later claim is told so. Completed ones stay
-        completed."""
+        """Mark these jobs as cancelled, for later claims. Completed ones stay completed."""
         ...
 
     def transaction(
         self, claim: Claim, *, agent_id: str, time_left: float = inf
     ) -> AbstractAsyncContextManager[OpenTransaction]:
-        """Open a transaction for the holder of a claim. Rolled back on leaving, unless it was completed; by
-        the database itself after `time_left` seconds, where it can."""
+        """Open a transaction for the holder of a claim. It is rolled back on leaving, unless completed; by
+        the database itself after `time_left` seconds, if it can."""
         ...
 
     async def delete_old(
         self, before: datetime, *, after: datetime | None = None, limit: int = 1000
     ) -> DeletedRows:
-        """Look at about `limit` rows that were claimed before `before`, the oldest after `after` first, and
-        delete those of them that ended, were released or lost their lease before it, with their checkpoints.
+        """Read about `limit` rows that were claimed before `before`, the oldest after `after` first, and
+        delete those that ended, were released or lost their lease before it, with their checkpoints.
 
         The longest redelivery must be younger. Two agents never delete at the same time: while another does,
-        the answer is that nothing is left.
+        this one finds nothing left.
         """
         ...
 
 
 class LedgerError(Exception):
-    """The root of what a ledger raises."""
+    """The base of a ledger's errors."""
 
 
 class LedgerUnavailable(LedgerError):
-    """The database does not answer, is locked or full; nothing was changed, try again."""
+    """The database does not answer, is locked or full. Nothing was changed; try again."""
 
-    outage = True  # its traceback would tell nothing more
+    outage = True  # its traceback adds nothing

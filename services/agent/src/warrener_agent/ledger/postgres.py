@@ -1,52 +1,78 @@
 """The ledger in PostgreSQL: one table beside the handlers' own ones."""
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
-from contextlib import asynccontextmanager
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from datetime import datetime, timedelta
 from math import inf
+from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
 import asyncpg
 
 from warrener_agent.ledger import postgres_sql as sql
-from warrener_agent.ledger.checkpoints import SavedCheckpoint, parse_checkpoint
-from warrener_agent.ledger.claim_results import GRANTED, Found, claim_results, highest_attempts, sort_by_job
 from warrener_agent.ledger.port import (
     Claim,
     ClaimResult,
     Completion,
     DeletedRows,
     Failure,
+    LedgerError,
     LedgerUnavailable,
     Renewal,
+    SavedCheckpoint,
 )
-from warrener_agent.ledger.postgres_errors import translate_outages
-from warrener_agent.ledger.postgres_locks import LockTolerantBatches
-from warrener_agent.ledger.postgres_sessions import CLAIMS, HANDLERS, close_pool, fetch, open_pool
-from warrener_agent.ledger.postgres_transaction import PostgresTransaction
-from warrener_agent.ledger.row_codec import (
+from warrener_agent.ledger.postgres_sessions import (
+    ANSWER_TIMEOUT,
+    CLAIMS,
+    HANDLERS,
+    LockTolerantBatches,
+    close_pool,
+    fetch,
+    open_pool,
+    terminate_connection,
+    translate_outages,
+)
+from warrener_agent.ledger.rows import (
+    GRANTED,
+    Found,
+    claim_results,
+    decode_checkpoint,
     decode_failure,
     decode_follow_ups,
     encode_failure,
     encode_follow_ups,
+    highest_attempts,
+    sort_by_job,
 )
+from warrener_agent.ledger.statements import number_parameters, reject_transaction_control
 
 V = TypeVar("V")
 B = TypeVar("B", Claim, Completion, Failure, SavedCheckpoint)
 
 if TYPE_CHECKING:
-    from warrener_agent.ledger.postgres_sessions import Pool
+    from warrener_agent.ledger.postgres_sessions import Connection, Pool
 
-_TRANSACTIONS = 64
+_MAX_TRANSACTIONS = 64
 """Connections for handlers' transactions; a further handler waits for one."""
-_TABLES = 600.0
-"""Seconds that making the tables may take, or adding to large ones what this version needs."""
+_TABLES_TIMEOUT = 600.0
+"""Seconds that making the tables may take, or adding columns to large ones."""
+_BEGIN_TIMEOUT = 4.0
+"""Seconds that a connection has for the first answer; after that another one is tried, once."""
+_ROLLBACK_TIMEOUT = 2.0
+"""Seconds that a connection has to roll back; after that it is closed."""
+_MIN_COMMIT_TIMEOUT = 1.0
+_SPARE = 2.0
+"""Seconds after the attempt's end at which the server ends the transaction, if it receives nothing."""
+_MAX_SERVER_TIMEOUT = 2_147_483  # seconds; PostgreSQL counts milliseconds in 31 bits
 
 
 class PostgresLedger:
-    """A `Ledger` in the database at `url`. Claims have connections of their own: handlers that hold all
-    theirs do not keep leases from being renewed."""
+    """A `Ledger` in the database at `url`.
+
+    Claims have connections of their own: handlers that hold all theirs do not block the renewal of leases.
+    """
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -62,7 +88,11 @@ class PostgresLedger:
         opened: list[Pool] = []
         with translate_outages():
             try:
-                for session, least, most in ((CLAIMS, 1, 3), (CLAIMS, 0, 2), (HANDLERS, 0, _TRANSACTIONS)):
+                for session, least, most in (
+                    (CLAIMS, 1, 3),
+                    (CLAIMS, 0, 2),
+                    (HANDLERS, 0, _MAX_TRANSACTIONS),
+                ):
                     opened.append(await open_pool(self._url, session, min_size=least, max_size=most))
                 async with opened[0].acquire() as connection:
                     await _make_table(connection)
@@ -99,13 +129,11 @@ class PostgresLedger:
                 wanted, lambda free: self._fetch(sql.CLAIM, *_pairs(free), agent_id, lease)
             )
             saved = {
-                row["job_id"]: parse_checkpoint(row["job_id"], row["attempt"], text)
+                row["job_id"]: decode_checkpoint(row["job_id"], row["attempt"], text)
                 for row in claimed_rows
                 if (text := row["checkpoint"]) is not None
             }
-            if (
-                len(claimed_rows) == len(claims) and not saved
-            ):  # what comes back was granted, most often all of it
+            if len(claimed_rows) == len(claims) and not saved:  # all granted, as most often
                 return [GRANTED] * len(claims)
             granted = {Claim(row["job_id"], row["attempt"]) for row in claimed_rows}
             refused = [claim.job_id for claim in wanted if claim not in granted]
@@ -116,8 +144,8 @@ class PostgresLedger:
     async def renew(
         self, claims: Sequence[Claim], *, agent_id: str, lease: timedelta, even_awaited: bool = False
     ) -> Renewal:
-        """Connections of their own: what claims wait for does not keep leases from being renewed. One that is
-        asked for while another is not answered goes by a new connection."""
+        """Renew by connections of their own, so that no claim blocks a renewal. A renewal requested while
+        another is unanswered uses a new connection."""
         self._pool()
         pool = self._renewals
         assert pool is not None
@@ -175,7 +203,7 @@ class PostgresLedger:
         return await self._change(sort_by_job(checkpoints), save)
 
     async def release(self, claims: Sequence[Claim], *, agent_id: str) -> None:
-        """What is locked is free when its lease ends."""
+        """Release claims; a locked one is free when its lease ends."""
         await self._change(claims, lambda free: self._fetch(sql.RELEASE, *_pairs(free), agent_id))
 
     async def cancel(self, job_ids: Collection[UUID], *, now: datetime) -> None:
@@ -192,7 +220,7 @@ class PostgresLedger:
     @asynccontextmanager
     async def transaction(
         self, claim: Claim, *, agent_id: str, time_left: float = inf
-    ) -> AsyncGenerator[PostgresTransaction]:
+    ) -> "AsyncGenerator[PostgresTransaction]":
         self._pool()
         assert self._handlers is not None
         one = PostgresTransaction(self._handlers, claim, agent_id, time_left)
@@ -211,7 +239,7 @@ class PostgresLedger:
     async def _change(
         self, batch: Sequence[B], work: Callable[[Sequence[B]], Awaitable[list[asyncpg.Record]]]
     ) -> set[UUID]:
-        """The jobs that were changed."""
+        """Return the jobs that were changed."""
         with translate_outages():
             rows, _ = await self._rows.run(batch, work)
         return {row["job_id"] for row in rows}
@@ -229,11 +257,13 @@ async def _make_table(connection: "asyncpg.pool.PoolConnectionProxy[asyncpg.Reco
     if await connection.fetchval(sql.IS_MADE) is not None:
         return
     async with connection.transaction():
-        # Several agents start at once, and IF NOT EXISTS alone lets two of them collide.
+        # Several agents may start at once, and IF NOT EXISTS alone lets two of them collide.
         await connection.execute("SET LOCAL lock_timeout = 0; SET LOCAL statement_timeout = 0")
-        await connection.execute("SELECT pg_advisory_xact_lock(hashtext('warrener_ledger'))", timeout=_TABLES)
+        await connection.execute(
+            "SELECT pg_advisory_xact_lock(hashtext('warrener_ledger'))", timeout=_TABLES_TIMEOUT
+        )
         for statement in (sql.TABLE, sql.TABLE_BEFORE, sql.CHECKPOINTS, sql.CLAIMED):
-            await connection.execute(statement, timeout=_TABLES)
+            await connection.execute(statement, timeout=_TABLES_TIMEOUT)
 
 
 def _pairs(claims: Sequence[Claim]) -> tuple[list[UUID], list[int]]:
@@ -242,7 +272,7 @@ def _pairs(claims: Sequence[Claim]) -> tuple[list[UUID], list[int]]:
 
 
 def _once(column: list[V]) -> list[V]:
-    """The column, none of whose values is None; one value where all are equal, as the statements take it."""
+    """Reduce a column of equal values to one, which the statements accept. No value is None."""
     return column[:1] if column and column.count(column[0]) == len(column) else column
 
 
@@ -259,3 +289,133 @@ def _found(row: "asyncpg.Record") -> Found:
         )
     failure = decode_failure(Claim(row["job_id"], row["attempt"]), row["failure"])
     return Found(row["attempt"], row["cancelled_at"] is not None, completion, failure)
+
+
+class PostgresTransaction:
+    """An `OpenTransaction`. It takes a connection with its first statement, not before.
+
+    The server itself limits the transaction to the attempt's time: an agent that is cut off holds the
+    handler's rows no longer.
+    """
+
+    def __init__(self, pool: "Pool", claim: Claim, agent_id: str, time_left: float) -> None:
+        self._pool, self._claim, self._agent_id = pool, claim, agent_id
+        self._timeout_at = monotonic() + time_left
+        self._one_at_a_time = asyncio.Lock()
+        self._connection: Connection | None = None
+        self._over = False
+        self._clean = False  # True once the session has nothing open and nothing left
+
+    async def execute(
+        self, statement: str, parameters: Mapping[str, Any] | Sequence[Mapping[str, Any]] = ()
+    ) -> list[Mapping[str, Any]]:
+        reject_transaction_control(statement)
+        text, names = number_parameters(statement)
+        async with self._one_at_a_time:
+            connection = await self._begin()
+            with translate_outages():
+                if not isinstance(parameters, Mapping) and (parameters or names):
+                    await connection.executemany(text, [_values(one, names) for one in parameters])
+                    return []
+                given: Mapping[str, Any] = parameters if isinstance(parameters, Mapping) else {}
+                return [dict(row) for row in await connection.fetch(text, *_values(given, names))]
+
+    async def complete(self, completion: Completion) -> bool:
+        async with self._one_at_a_time:
+            connection = await self._begin()
+            # From here on the commit runs to its end, even if this task is cancelled.
+            recording = asyncio.ensure_future(self._record(connection, completion))
+            try:
+                return await asyncio.shield(recording)
+            finally:
+                if not recording.done():
+                    await asyncio.wait({recording})
+                await self.end()
+
+    async def _record(self, connection: "Connection", completion: Completion) -> bool:
+        """Commit in one round trip, within the attempt's time. Without an answer the outcome is in doubt, and
+        the ledger knows."""
+        limit = min(ANSWER_TIMEOUT, max(self._timeout_at - monotonic(), _MIN_COMMIT_TIMEOUT))
+        with translate_outages():
+            message = sql.COMMIT_WITH.format(
+                job_id=_literal(self._claim.job_id),
+                attempt=int(self._claim.attempt),
+                agent_id=_literal(self._agent_id),
+                result=_literal(completion.result_text),
+                follow_ups=_literal(encode_follow_ups(completion.follow_ups)),
+                started_at=_literal(completion.started_at),
+                finished_at=_literal(completion.finished_at),
+                clean_up=connection.get_reset_query(),
+            )
+            try:
+                await connection.execute(message, timeout=limit)
+            except TimeoutError:
+                self._clean = True  # the session is gone
+                await terminate_connection(self._pool, connection)
+                raise
+            except asyncpg.InvalidTextRepresentationError as error:
+                if sql.LOST in str(error):
+                    return False
+                raise
+        self._clean = True
+        return True
+
+    async def _begin(self) -> "Connection":
+        if self._over:
+            raise LedgerError("expected an open transaction, got one that is over: its attempt has ended")
+        if self._connection is None:
+            with translate_outages():
+                try:
+                    self._connection = await self._begun()
+                except TimeoutError:  # the connection was idle; by now all idle ones are closed
+                    self._connection = await self._begun()
+        return self._connection
+
+    async def _begun(self) -> "Connection":
+        connection = await self._pool.acquire()
+        left = min(max(self._timeout_at - monotonic(), 0.0) + _SPARE, _MAX_SERVER_TIMEOUT)
+        try:
+            await connection.execute(
+                "BEGIN; "
+                f"SET LOCAL statement_timeout = {left * 1000:.0f}; "
+                f"SET LOCAL idle_in_transaction_session_timeout = {left * 1000:.0f}",
+                timeout=_BEGIN_TIMEOUT,
+            )
+        except BaseException:
+            await terminate_connection(self._pool, connection)
+            await self._pool.release(connection)
+            raise
+        return connection
+
+    async def end(self) -> None:
+        """Roll back a transaction that was not completed, and return the connection. May be called twice."""
+        self._over = True
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await asyncio.shield(self._give_back(connection))
+
+    async def _give_back(self, connection: "Connection") -> None:
+        try:
+            if not self._clean:
+                async with asyncio.timeout(_ROLLBACK_TIMEOUT):  # a running statement is cancelled before
+                    await connection.execute(f"ROLLBACK; {connection.get_reset_query()}")
+        except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
+            with suppress(asyncpg.InterfaceError):  # it was closed before
+                connection.terminate()  # the server rolls back what it finds open
+        finally:
+            await self._pool.release(connection)
+
+
+def _values(parameters: Mapping[str, Any], names: Sequence[str]) -> list[Any]:
+    missing = [name for name in names if name not in parameters]
+    if missing:
+        raise ValueError(f"expected a value for :{', :'.join(missing)}, got {sorted(parameters)}")
+    return [parameters[name] for name in names]
+
+
+def _literal(value: str | UUID | datetime | None) -> str:
+    """Write a value as SQL text, which reads the same whatever a handler has set in its session."""
+    if value is None:
+        return "NULL"
+    text = value.isoformat() if isinstance(value, datetime) else str(value)
+    return "E'" + text.replace("\\", "\\\\").replace("'", "''") + "'"

@@ -1,15 +1,22 @@
-"""Connections of the PostgreSQL ledger, none of which may hold others up: limits on both sides of each, and
-an end without ceremony for one that does not answer."""
+"""Sessions of the PostgreSQL ledger: limits on both sides, so that no peer, outage or lock blocks the
+others."""
 
 import asyncio
 import socket
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from uuid import UUID
 
 import asyncpg
+
+from warrener_agent.ledger.port import LedgerUnavailable
+from warrener_agent.ledger.postgres_sql import LOCKED
 
 if TYPE_CHECKING:
     from asyncpg.pool import PoolConnectionProxy
 
+    Records = list[asyncpg.Record]
     Pool = asyncpg.Pool[asyncpg.Record]
     Connection = PoolConnectionProxy[asyncpg.Record]
     _Base = asyncpg.Connection[asyncpg.Record]  # generic in the stubs alone
@@ -21,12 +28,12 @@ ANSWER_TIMEOUT = 8.0
 _CONNECT = 5.0
 _CLOSE = 5.0
 _SERVER = 6.0
-"""Seconds after which the server gives a claim's statement up itself: before the client does."""
+"""Seconds after which the server cancels a claim's statement: before the client gives up."""
 _LOCK = 0.3
 """Seconds that a claim's statement waits for a row: claims hold one for milliseconds."""
 _IDLE, _INTERVAL, _PROBES, _UNACKNOWLEDGED = 4, 2, 2, 8
-"""TCP: seconds without traffic before the first probe, between probes, how many go unanswered, and how long
-sent data may stay unacknowledged. A peer that is gone is noticed within eight seconds."""
+"""TCP: seconds without traffic before the first probe, seconds between probes, unanswered probes, and seconds
+that sent data may stay unacknowledged. A lost peer is noticed within eight seconds."""
 
 _BOTH = {
     "tcp_keepalives_idle": str(_IDLE),
@@ -35,27 +42,45 @@ _BOTH = {
     "tcp_user_timeout": f"{_UNACKNOWLEDGED}s",
 }
 CLAIMS = _BOTH | {
-    # Claims name their rows by key. A plan that was made while the table was small would read all of it, and
-    # is kept while it grows.
+    # Claims name their rows by key. A plan made while the table is small would read all of it, and would stay
+    # in use while the table grows.
     "enable_seqscan": "off",
-    # One plan a statement from the first time on: another for each of the first batches would know how long
-    # their arrays are, which changes nothing and costs more than the batch.
+    # One plan a statement from the start: a plan for each of the first batches would know the length of their
+    # arrays, which changes nothing and costs more than the batch.
     "plan_cache_mode": "force_generic_plan",
     "lock_timeout": f"{_LOCK}s",
     "statement_timeout": f"{_SERVER:g}s",
     "idle_in_transaction_session_timeout": f"{_SERVER:g}s",
 }
 HANDLERS = _BOTH
-"""What a handler's statements may take is the attempt's timeout: see PostgresTransaction."""
+"""The attempt's timeout limits a handler's statements: see PostgresTransaction."""
+_OUTAGES = (
+    OSError,
+    TimeoutError,
+    asyncpg.InterfaceError,
+    asyncpg.PostgresConnectionError,
+    asyncpg.CannotConnectNowError,
+    asyncpg.TooManyConnectionsError,
+    asyncpg.AdminShutdownError,
+    asyncpg.CrashShutdownError,
+    asyncpg.DeadlockDetectedError,
+    asyncpg.SerializationError,
+    asyncpg.LockNotAvailableError,
+    asyncpg.DiskFullError,
+    asyncpg.OutOfMemoryError,
+    asyncpg.QueryCanceledError,
+    asyncpg.ReadOnlySQLTransactionError,  # a standby, or a server that was made one
+    asyncpg.IdleInTransactionSessionTimeoutError,
+)
 
 
 class _LedgerConnection(_Base):
-    """Notices by itself that its server is gone."""
+    """A connection that notices when its server is gone."""
 
     _transport: asyncio.BaseTransport  # asyncpg's own, which its stubs leave out
 
     def watch_peer(self) -> None:
-        """Set the limits of TCP, as far as this platform has them."""
+        """Set the TCP limits that this platform has."""
         one: socket.socket | None = self._transport.get_extra_info("socket")
         if one is None or one.family not in (socket.AF_INET, socket.AF_INET6):
             return
@@ -71,7 +96,7 @@ class _LedgerConnection(_Base):
 
 
 async def open_pool(url: str, session: dict[str, str], *, min_size: int, max_size: int) -> "Pool":
-    """A pool of connections with these settings. Raises what asyncpg raises."""
+    """Open a pool of connections with these settings. Raises asyncpg's errors."""
     return await asyncpg.create_pool(
         url,
         min_size=min_size,
@@ -86,8 +111,11 @@ async def open_pool(url: str, session: dict[str, str], *, min_size: int, max_siz
 
 
 async def fetch(pool: "Pool", statement: str, *values: Any) -> "list[asyncpg.Record]":
-    """The rows of one statement, committed by itself. A connection that does not answer in time is closed
-    without waiting for it, and so are the others that are idle before they are used again."""
+    """Return the rows of one statement, committed by itself.
+
+    A connection that does not answer in time is closed without waiting for it; idle ones are closed before
+    they are used again.
+    """
     connection = await pool.acquire()
     try:
         return await connection.fetch(statement, *values)
@@ -99,7 +127,7 @@ async def fetch(pool: "Pool", statement: str, *values: Any) -> "list[asyncpg.Rec
 
 
 async def close_pool(pool: "Pool") -> None:
-    """Close all; those that still work for somebody are given a moment."""
+    """Close all connections; busy ones have a moment to finish."""
     try:
         async with asyncio.timeout(_CLOSE):
             await pool.close()
@@ -108,7 +136,7 @@ async def close_pool(pool: "Pool") -> None:
 
 
 async def terminate_connection(pool: "Pool", connection: "Connection") -> None:
-    """Close it at once; those that are idle may be as dead."""
+    """Close a connection at once, and expire the idle ones, which may be as dead."""
     connection.terminate()
     await pool.expire_connections()
 
@@ -119,5 +147,77 @@ async def _watch_peer(connection: "_Base") -> None:
 
 
 async def _nothing_to_reset(_: "_Base") -> None:
-    """A claim leaves nothing behind in its session, and a handler's transaction cleans up after itself: that
-    saves a round trip."""
+    """Save a round trip: a claim leaves nothing in its session, and a handler's transaction cleans up."""
+
+
+@contextmanager
+def translate_outages() -> Generator[None]:
+    """Raise LedgerUnavailable for a server that is gone, starting, full or overloaded."""
+    try:
+        yield
+    except asyncpg.DataError:  # the caller's error, though asyncpg makes it an InterfaceError too
+        raise
+    except _OUTAGES as error:
+        raise LedgerUnavailable(
+            f"expected the ledger's PostgreSQL to answer, got {type(error).__name__}: {error}; try again"
+        ) from error
+
+
+class _LockableRow(Protocol):
+    @property
+    def job_id(self) -> UUID: ...
+
+
+R = TypeVar("R", bound=_LockableRow)
+
+
+class LockTolerantBatches:
+    """Runs a statement for a batch; if that waits too long for a row, for the rows that are free.
+
+    A batch costs nothing extra while no row is locked. A row that was found locked is checked before the next
+    batch that names it, so that one batch waits for its lock and not every batch.
+    """
+
+    def __init__(self, fetch: "Callable[[str, list[UUID]], Awaitable[Records]]") -> None:
+        self._fetch = fetch
+        self._suspects: set[UUID] = set()
+
+    async def run(
+        self, batch: Sequence[R], work: "Callable[[Sequence[R]], Awaitable[Records]]"
+    ) -> "tuple[Records, set[UUID]]":
+        """Return the rows of `work`, and the jobs that were left out because their rows are locked."""
+        locked: set[UUID] = set()
+        if self._suspects and any(one.job_id in self._suspects for one in batch):
+            batch, locked = await self._free(batch)
+        try:
+            return await _unless_empty(batch, work), locked
+        except asyncpg.LockNotAvailableError:
+            batch, more = await self._free(batch)
+        locked |= more
+        try:
+            return await _unless_empty(batch, work), locked
+        except asyncpg.LockNotAvailableError:  # locked since, or a row that only its inserter can see
+            rows, more = await self._one_by_one(batch, work)
+        return rows, locked | more
+
+    async def _free(self, batch: Sequence[R]) -> tuple[list[R], set[UUID]]:
+        job_ids = {one.job_id for one in batch}
+        locked = {row["job_id"] for row in await self._fetch(LOCKED, list(job_ids))}
+        self._suspects = (self._suspects - job_ids) | locked
+        return [one for one in batch if one.job_id not in locked], locked
+
+    async def _one_by_one(
+        self, batch: Sequence[R], work: "Callable[[Sequence[R]], Awaitable[Records]]"
+    ) -> "tuple[Records, set[UUID]]":
+        rows: Records = []
+        locked: set[UUID] = set()
+        for one in batch:
+            try:
+                rows += await work([one])
+            except asyncpg.LockNotAvailableError:
+                locked.add(one.job_id)
+        return rows, locked
+
+
+async def _unless_empty(batch: Sequence[R], work: "Callable[[Sequence[R]], Awaitable[Records]]") -> "Records":
+    return await work(batch) if batch else []

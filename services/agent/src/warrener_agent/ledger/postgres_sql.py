@@ -1,12 +1,11 @@
-"""The statements of the ledger in PostgreSQL. One statement a batch; rows are changed in the order of their
-ids.
+"""The statements of the ledger in PostgreSQL: one statement a batch, rows changed in the order of their ids.
 
-`= ANY (ARRAY[…])` where `=` would do: rows that are changed are found by the key, one after another, in
-whatever plan. A plain join leaves that to the planner, and while the table is small it reads the whole table
-for a batch and compares every row with every claim.
+`= ANY (ARRAY[…])` instead of `=` makes every plan find the changed rows by key, one after another. A plain
+join leaves that to the planner: while the table is small, it reads the whole table for a batch and compares
+every row with every claim.
 
-Where all rows hold one value, an array holds it once: `unnest` fills it up with NULL, and what is never NULL
-is then the first. The driver asks each value of an array what it is, which takes longer than all the rest.
+If all rows have one value, its array holds it once: `unnest` fills the column up with NULL, and `coalesce`
+takes the first. The driver inspects each value of an array, which takes longer than all the rest.
 """
 
 TABLE = """
@@ -27,24 +26,24 @@ CREATE TABLE IF NOT EXISTS warrener_ledger (
     CHECK (failure IS NULL OR (agent_id IS NULL AND finished_at IS NULL))
 ) WITH (fillfactor = 50)
 """
-"""Half of each page is left for the completions of its claims: they need no entry in the key's index then.
-`next_attempt` is the attempt that waits until this claim is given up or its lease has ended."""
+"""Half of each page is left for the completions of its claims, which then need no entry in the key's index.
+`next_attempt` is the attempt that waits until this claim is released or its lease has ended."""
 
 TABLE_BEFORE = """
 ALTER TABLE warrener_ledger ADD COLUMN IF NOT EXISTS claimed_at timestamptz NOT NULL DEFAULT now(),
     ADD COLUMN IF NOT EXISTS next_attempt integer
 """
-"""For a table of an earlier version: its rows count as claimed now, and none of them is written again."""
+"""For a table of an earlier version: its rows count as claimed now, and none of them is rewritten."""
 
 IS_MADE = """
 SELECT 1 FROM pg_attribute WHERE attrelid = to_regclass('warrener_ledger') AND attname = 'next_attempt'
 """
-"""The youngest part of all: where it is, an agent need not be allowed to make tables."""
+"""The newest part of the schema: if it exists, an agent needs no permission to make tables."""
 
 CLAIMED = "CREATE INDEX IF NOT EXISTS warrener_ledger_claimed ON warrener_ledger (claimed_at)"
-"""By this index old rows are found. `claimed_at` is written once, when a row is inserted: an index on what a
-completion writes would take the free half of the page from it. All claims of a batch share one moment,
-so their entries share one key."""
+"""Finds old rows. `claimed_at` is written once, when a row is inserted: an index on a column that a
+completion writes would use up the free half of the page. All claims of a batch share one moment, so their
+entries share one key."""
 
 _FREE = "(held.agent_id IS NULL OR held.agent_id = excluded.agent_id OR held.lease_until <= now())"
 
@@ -71,9 +70,9 @@ SELECT job_id, attempt, (
 ) AS checkpoint
 FROM claimed WHERE next_attempt IS NULL
 """  # noqa: S608 - both parts are ours
-"""An attempt is granted once the one before was given up or its lease has ended; until then it is noted as
-the next one, which keeps the holder from renewing. What was saved comes with the grant: who takes an attempt
-over knows nothing else of it."""
+"""An attempt is granted once the one before was released or its lease has ended; until then it is noted as
+the next one, and the holder cannot renew. The grant carries the last checkpoint: an agent that takes an
+attempt over knows nothing else of it."""
 
 LOOK = """
 SELECT job_id, attempt, cancelled_at, result, follow_ups, started_at, finished_at, failure
@@ -81,8 +80,8 @@ FROM warrener_ledger WHERE job_id = ANY ($1::uuid[])
 """
 
 _MINE = """
-FROM unnest($1::uuid[], $2::integer[]) AS asked (job_id, attempt)
-WHERE held.job_id = ANY (ARRAY[asked.job_id]) AND held.attempt = coalesce(asked.attempt, ($2::integer[])[1])
+FROM unnest($1::uuid[], $2::integer[]) AS given (job_id, attempt)
+WHERE held.job_id = ANY (ARRAY[given.job_id]) AND held.attempt = coalesce(given.attempt, ($2::integer[])[1])
     AND held.agent_id = $3
 """
 
@@ -93,10 +92,10 @@ RETURNING held.job_id
 """  # noqa: S608 - ours
 RENEW = _RENEW.format(unless="AND held.next_attempt IS NULL")
 RENEW_EVEN_AWAITED = _RENEW.format(unless="")
-"""For a handler that nothing but the end of its process can stop: the attempt that waits goes on waiting."""
+"""For a handler that only the end of its process can stop: the waiting attempt goes on waiting."""
 
 RELEASE = f"UPDATE warrener_ledger AS held SET agent_id = NULL, lease_until = now() {_MINE}"  # noqa: S608 - ours
-"""A row without an agent is free whatever its lease says; the lease says since when (FORGET)."""
+"""A row without an agent is free whatever its lease is; the lease records since when (FORGET)."""
 
 COMPLETE = """
 UPDATE warrener_ledger AS held
@@ -119,7 +118,7 @@ EXCEPT SELECT job_id FROM free
 """
 
 LOST = "warrener: the claim was lost"
-"""What the server says of COMMIT_WITH where the claim is no longer this agent's."""
+"""The server's error for COMMIT_WITH if the claim is no longer this agent's."""
 
 COMMIT_WITH = f"""
 SET LOCAL enable_seqscan = off; SET LOCAL lock_timeout = '3s';
@@ -134,11 +133,11 @@ WITH done AS (
 SELECT CASE count(*) WHEN 0 THEN '{LOST}' ELSE '1' END::integer FROM done;
 COMMIT; {{clean_up}}
 """  # noqa: S608 - both parts are ours
-"""A completion and the end of a handler's transaction in one message, so that no network can come between
-the row's lock and the commit. A message of several statements takes no parameters: see `literal`. Where the
+"""A completion and the end of a handler's transaction in one message, so that no network delay comes between
+the row's lock and the commit. A message of several statements takes no parameters: see `_literal`. If the
 claim is lost, the cast fails, and with it all that follows in the message.
 
-The handler's other statements are planned as PostgreSQL likes; what it has left in the session goes.
+The planner settings hold for this statement alone; `clean_up` resets what the handler left in the session.
 """
 
 FAIL = """
@@ -153,7 +152,7 @@ RETURNING held.job_id
 
 CANCEL = """
 INSERT INTO warrener_ledger AS held (job_id, attempt, cancelled_at)
-SELECT job_id, 0, $2 FROM unnest($1::uuid[]) AS asked (job_id)
+SELECT job_id, 0, $2 FROM unnest($1::uuid[]) AS given (job_id)
 ON CONFLICT (job_id) DO UPDATE SET cancelled_at = excluded.cancelled_at
     WHERE held.finished_at IS NULL AND held.cancelled_at IS NULL
 """
@@ -172,9 +171,9 @@ CREATE TABLE IF NOT EXISTS warrener_ledger_checkpoints (
 
 SAVE = """
 INSERT INTO warrener_ledger_checkpoints (job_id, attempt, number, state, saved_at)
-SELECT held.job_id, held.attempt, told.number, told.state, $6
-FROM unnest($1::uuid[], $2::integer[], $3::integer[], $4::text[]) AS told (job_id, attempt, number, state)
-JOIN warrener_ledger AS held ON held.job_id = ANY (ARRAY[told.job_id]) AND held.attempt = told.attempt
+SELECT held.job_id, held.attempt, saved.number, saved.state, $6
+FROM unnest($1::uuid[], $2::integer[], $3::integer[], $4::text[]) AS saved (job_id, attempt, number, state)
+JOIN warrener_ledger AS held ON held.job_id = ANY (ARRAY[saved.job_id]) AND held.attempt = saved.attempt
 WHERE held.agent_id = $5 AND held.finished_at IS NULL AND held.cancelled_at IS NULL
 FOR SHARE OF held
 ON CONFLICT (job_id) DO UPDATE
@@ -182,7 +181,7 @@ ON CONFLICT (job_id) DO UPDATE
         saved_at = excluded.saved_at
 RETURNING job_id
 """
-"""The claim is locked meanwhile: nobody is granted it between the look at it and the save."""
+"""The claim is locked meanwhile, so that it is granted to no agent between the check and the save."""
 
 FORGET = """
 WITH turn AS MATERIALIZED (
@@ -211,4 +210,4 @@ SELECT
     CASE WHEN (SELECT count(*) FROM page) >= $3::bigint THEN (SELECT max(claimed_at) FROM page) END AS after
 """
 """One batch, by the index of claims; WITH TIES, as the claims of a batch share their moment. The lock is held
-for this statement alone: what one agent deletes, no other looks through at the same time."""
+for this statement alone, so that no two agents search for old rows at the same time."""

@@ -1,11 +1,12 @@
-"""SQLite files as every agent process opens them, and the thread in which one is used."""
+"""The two files of the SQLite ledger: how they are opened, and the claims' file with its statements."""
 
 import asyncio
+import json
 import sqlite3
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from datetime import UTC, date, datetime, time
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
 from pathlib import Path, PurePath
@@ -13,12 +14,26 @@ from time import monotonic, sleep
 from typing import Any, TypeVar
 from uuid import UUID
 
-from warrener_agent.ledger.port import LedgerUnavailable
+from warrener_agent.ledger.port import (
+    Claim,
+    Completion,
+    DeletedRows,
+    Failure,
+    LedgerUnavailable,
+    SavedCheckpoint,
+)
+from warrener_agent.ledger.rows import (
+    Found,
+    decode_checkpoint,
+    decode_failure,
+    decode_follow_ups,
+    encode_failure,
+    encode_follow_ups,
+)
 
 R = TypeVar("R")
 BUSY_TIMEOUT = 5.0
-"""Seconds to wait for the claims' lock, which is held for milliseconds: longer means that something is
-wrong."""
+"""Seconds to wait for the claims' lock, which is held for milliseconds."""
 
 COMPLETIONS = """
     CREATE TABLE IF NOT EXISTS warrener_completions (
@@ -29,10 +44,133 @@ COMPLETIONS = """
 COMPLETIONS_BY_END = """
     CREATE INDEX IF NOT EXISTS warrener_completions_finished ON warrener_completions (finished_at)
 """
+_CLAIMS = """
+    CREATE TABLE IF NOT EXISTS warrener_claims (
+        job_id TEXT PRIMARY KEY, attempt INTEGER NOT NULL, agent_id TEXT, lease_until TEXT, cancelled_at TEXT,
+        failure TEXT CHECK (failure IS NULL OR agent_id IS NULL),
+        claimed_at TEXT NOT NULL DEFAULT '0001-01-01T00:00:00.000000+00:00', next_attempt INTEGER
+    ) WITHOUT ROWID
+"""
+_CLAIMED = "CREATE INDEX IF NOT EXISTS warrener_claims_claimed ON warrener_claims (claimed_at)"
+_NOW = "strftime('%Y-%m-%dT%H:%M:%f000+00:00', 'now')"
+"""In the format of `timestamp_text`."""
+
+_CHECKPOINTS = """
+    CREATE TABLE IF NOT EXISTS warrener_checkpoints (
+        job_id TEXT PRIMARY KEY, attempt INTEGER NOT NULL, number INTEGER NOT NULL, state TEXT NOT NULL,
+        saved_at TEXT NOT NULL
+    ) WITHOUT ROWID
+"""
+
+_FREE = "(agent_id IS NULL OR agent_id = excluded.agent_id OR lease_until <= :now)"
+
+_CLAIM = f"""
+    INSERT INTO warrener_claims (job_id, attempt, agent_id, lease_until, claimed_at)
+    SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]'), :agent, :until, {_NOW}
+    FROM json_each(:batch) WHERE true
+    ON CONFLICT (job_id) DO UPDATE
+        SET attempt = iif({_FREE}, excluded.attempt, attempt),
+            agent_id = iif({_FREE}, excluded.agent_id, agent_id),
+            lease_until = iif({_FREE}, excluded.lease_until, lease_until),
+            next_attempt = iif({_FREE}, NULL, excluded.attempt),
+            failure = NULL
+        WHERE cancelled_at IS NULL AND excluded.attempt >= coalesce(next_attempt, attempt)
+            AND iif({_FREE}, excluded.attempt > attempt OR failure IS NULL,
+                excluded.attempt > coalesce(next_attempt, attempt))
+    RETURNING job_id, attempt, next_attempt, (
+        SELECT kept.number || ' ' || kept.state FROM warrener_checkpoints AS kept
+        WHERE kept.job_id = warrener_claims.job_id
+    )
+"""  # noqa: S608 - both parts are ours
+"""A returned row with a next attempt was not granted: that attempt waits until the claim is released or its
+lease has ended, and the holder cannot renew meanwhile."""
+
+_MINE = """
+    FROM (
+        SELECT json_extract(value, '$[0]') AS job, json_extract(value, '$[1]') AS number
+        FROM json_each(:batch)
+    )
+    WHERE job_id = job AND attempt = number AND agent_id = :agent
+"""
+
+_RENEW = f"""
+    UPDATE warrener_claims SET lease_until = :until {_MINE} AND cancelled_at IS NULL
+        AND (:awaited OR next_attempt IS NULL)
+    RETURNING job_id
+"""  # noqa: S608 - both parts are ours
+_RELEASE = f"UPDATE warrener_claims SET agent_id = NULL, lease_until = {_NOW} {_MINE}"  # noqa: S608 - ours
+
+_COMPLETE = """
+    INSERT INTO warrener_completions (job_id, attempt, result, follow_ups, started_at, finished_at)
+    SELECT c.job_id, c.attempt, json_extract(value, '$[2]'), json_extract(value, '$[3]'),
+        json_extract(value, '$[4]'), json_extract(value, '$[5]')
+    FROM json_each(:batch) JOIN warrener_claims AS c
+        ON c.job_id = json_extract(value, '$[0]') AND c.attempt = json_extract(value, '$[1]')
+    WHERE c.agent_id = :agent AND c.cancelled_at IS NULL
+    ON CONFLICT (job_id) DO NOTHING
+    RETURNING job_id
+"""
+
+_FAIL = """
+    UPDATE warrener_claims SET failure = ended, agent_id = NULL, lease_until = at
+    FROM (
+        SELECT json_extract(value, '$[0]') AS job, json_extract(value, '$[1]') AS number,
+            json_extract(value, '$[2]') AS ended, json_extract(value, '$[3]') AS at
+        FROM json_each(:batch)
+    )
+    WHERE job_id = job AND attempt = number AND agent_id = :agent AND cancelled_at IS NULL
+    RETURNING job_id
+"""
+
+_SAVE = """
+    INSERT INTO warrener_checkpoints (job_id, attempt, number, state, saved_at)
+    SELECT c.job_id, c.attempt, json_extract(value, '$[2]'), json_extract(value, '$[3]'), :now
+    FROM json_each(:batch) JOIN warrener_claims AS c
+        ON c.job_id = json_extract(value, '$[0]') AND c.attempt = json_extract(value, '$[1]')
+    WHERE c.agent_id = :agent AND c.cancelled_at IS NULL
+    ON CONFLICT (job_id) DO UPDATE
+        SET attempt = excluded.attempt, number = excluded.number, state = excluded.state,
+            saved_at = excluded.saved_at
+    RETURNING job_id
+"""
+
+_CANCEL = f"""
+    INSERT INTO warrener_claims (job_id, attempt, cancelled_at, claimed_at)
+    SELECT value, 0, :now, {_NOW} FROM json_each(:batch) WHERE true
+    ON CONFLICT (job_id) DO UPDATE SET cancelled_at = coalesce(cancelled_at, excluded.cancelled_at)
+"""  # noqa: S608 - both parts are ours
+
+_COMPLETED = """
+    SELECT job_id, attempt, result, follow_ups, started_at, finished_at FROM warrener_completions
+    WHERE job_id IN (SELECT value FROM json_each(?))
+"""
+_HELD = """
+    SELECT job_id, attempt, cancelled_at IS NOT NULL, failure FROM warrener_claims
+    WHERE job_id IN (SELECT value FROM json_each(?))
+"""
+_PAGE_END = """
+    SELECT claimed_at FROM warrener_claims WHERE claimed_at > :after AND claimed_at < :before
+    ORDER BY claimed_at LIMIT 1 OFFSET :limit - 1
+"""
+_FORGET_CLAIMS = """
+    DELETE FROM warrener_claims
+    WHERE claimed_at > :after AND claimed_at <= :end AND claimed_at < :before
+        AND coalesce(lease_until, '') < :before AND coalesce(cancelled_at, '') < :before
+    RETURNING job_id
+"""
+_FORGET_CHECKPOINTS = """
+    DELETE FROM warrener_checkpoints WHERE job_id IN (SELECT value FROM json_each(:jobs))
+"""
+FORGET_COMPLETIONS = """
+    DELETE FROM warrener_completions WHERE job_id IN (
+        SELECT job_id FROM warrener_completions WHERE finished_at < :before ORDER BY finished_at LIMIT :limit
+    )
+"""
+_OLD_COMPLETION = "SELECT 1 FROM warrener_completions WHERE finished_at < ? LIMIT 1"
 
 
 def open_file(path: Path, *, patience: float = BUSY_TIMEOUT) -> sqlite3.Connection:
-    """A connection that commits only to the disk, and begins and ends transactions only where we say so."""
+    """Open a connection that commits to the disk, and leaves the beginning and end of transactions to us."""
     connection = sqlite3.connect(path, timeout=patience, isolation_level=None, check_same_thread=False)
     _prepare(connection, monotonic() + BUSY_TIMEOUT)
     return connection
@@ -47,7 +185,7 @@ def _prepare(connection: sqlite3.Connection, deadline: float) -> None:
             connection.execute(COMPLETIONS)
             connection.execute(COMPLETIONS_BY_END)
         except sqlite3.OperationalError as error:
-            # SQLite does not wait where several agents turn a new file to WAL at the same moment.
+            # SQLite does not wait if several agents turn a new file to WAL at the same moment.
             if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or monotonic() > deadline:
                 connection.close()
                 raise
@@ -58,7 +196,7 @@ def _prepare(connection: sqlite3.Connection, deadline: float) -> None:
 
 @contextmanager
 def immediate_transaction(connection: sqlite3.Connection) -> Generator[None]:
-    """A transaction that holds the write lock from its first moment: it never has to start over."""
+    """Hold the write lock from the start of the transaction, so that it never has to start over."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -70,7 +208,7 @@ def immediate_transaction(connection: sqlite3.Connection) -> Generator[None]:
 
 @contextmanager
 def translate_outages(path: Path) -> Generator[None]:
-    """A locked, full or vanished database is LedgerUnavailable."""
+    """Raise LedgerUnavailable for a locked, full or vanished database."""
     try:
         yield
     except (sqlite3.OperationalError, sqlite3.ProgrammingError) as error:
@@ -78,12 +216,12 @@ def translate_outages(path: Path) -> Generator[None]:
 
 
 def timestamp_text(value: datetime) -> str:
-    """A time as a column: UTC, and texts compare as the times do."""
+    """Write a time as a column, in UTC: the texts compare as the times do."""
     return value.astimezone(UTC).isoformat(timespec="microseconds")
 
 
 def to_sqlite(value: Any) -> Any:
-    """A parameter of a handler's statement as SQLite can keep it."""
+    """Convert a parameter of a handler's statement to a type that SQLite can store."""
     if isinstance(value, Enum):
         return to_sqlite(value.value)
     if isinstance(value, datetime | date | time):
@@ -94,32 +232,197 @@ def to_sqlite(value: Any) -> Any:
 
 
 def rows_as_dicts(cursor: sqlite3.Cursor) -> Iterable[dict[str, Any]]:
-    """The rows of a result by column name."""
+    """Return the rows of a result as mappings by column name."""
     names = [column[0] for column in cursor.description or ()]
     return (dict(zip(names, row, strict=True)) for row in cursor)
 
 
 class WorkerThread:
-    """One thread of its own, so that a slow disk never stops the event loop. What is begun there ends there,
-    even if the asker has gone meanwhile."""
+    """One thread, so that a slow disk never blocks the event loop. Work that was begun in it is finished,
+    even if the caller is cancelled."""
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._thread: ThreadPoolExecutor | None = None
 
     async def run(self, work: Callable[[], R]) -> R:
-        """Do it after what was asked before."""
+        """Run `work` after all earlier work, and return its result."""
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, thread_name_prefix=self._name)
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
     def submit(self, work: Callable[[], None]) -> None:
-        """Do it after what was asked before; nobody waits for it."""
+        """Run `work` after all earlier work, without waiting for it."""
         if self._thread is not None:
             self._thread.submit(work)
 
     def end(self) -> None:
-        """Let the thread go once it has finished."""
+        """End the thread once it has finished."""
         if self._thread is not None:
             self._thread.shutdown(wait=False)
             self._thread = None
+
+
+class ClaimsFile:
+    """The claims' file, with the completions without a transaction; reads the handlers' file too.
+
+    Used from one thread: each method is one short transaction, each change one statement a batch.
+    """
+
+    def __init__(self, effects: sqlite3.Connection, claims: sqlite3.Connection) -> None:
+        self._effects, self._claims = effects, claims
+        claims.execute(_CLAIMS)
+        claims.execute(_CHECKPOINTS)
+        with immediate_transaction(claims):
+            _add_columns(claims)
+            claims.execute(_CLAIMED)
+
+    def close(self) -> None:
+        self._claims.close()
+        self._effects.close()
+
+    def ping(self) -> None:
+        with immediate_transaction(self._claims):
+            self._effects.execute("SELECT 1").fetchone()
+
+    def claim(
+        self, claims: Sequence[Claim], agent_id: str, lease: timedelta
+    ) -> tuple[set[Claim], dict[UUID, Found], dict[UUID, SavedCheckpoint]]:
+        """Return the granted claims, the rows that refuse the others, and the checkpoints of those
+        granted."""
+        with immediate_transaction(self._claims):
+            found = self._completed([claim.job_id for claim in claims])
+            open_claims = [claim for claim in claims if claim.job_id not in found] if found else claims
+            now = datetime.now(UTC)  # after the wait for the lock
+            values = {
+                "batch": _pairs(open_claims),
+                "agent": agent_id,
+                "now": timestamp_text(now),
+                "until": timestamp_text(now + lease),
+            }
+            rows = self._claims.execute(_CLAIM, values).fetchall()
+            granted_rows = [
+                (UUID(job), attempt, text) for job, attempt, following, text in rows if following is None
+            ]
+            saved = {
+                job: decode_checkpoint(job, attempt, text)
+                for job, attempt, text in granted_rows
+                if text is not None
+            }
+            if len(granted_rows) == len(claims):  # all granted, as most often
+                return set(claims), found, saved
+            granted = {Claim(job, attempt) for job, attempt, _ in granted_rows}
+            refused = [claim.job_id for claim in claims if claim not in granted and claim.job_id not in found]
+            for job, attempt, cancelled, failure in self._claims.execute(_HELD, (_ids(refused),)).fetchall():
+                ended = decode_failure(Claim(UUID(job), attempt), failure)
+                found[UUID(job)] = Found(attempt, bool(cancelled), failure=ended)
+        return granted, found, saved
+
+    def _completed(self, job_ids: Sequence[UUID]) -> dict[UUID, Found]:
+        ids = (_ids(job_ids),)
+        here = self._claims.execute(_COMPLETED, ids).fetchall()
+        there = self._effects.execute(_COMPLETED, ids).fetchall()
+        completions = (_completion(row) for row in (*here, *there))
+        return {one.job_id: Found(one.attempt, cancelled=False, completion=one) for one in completions}
+
+    def renew(
+        self, claims: Sequence[Claim], agent_id: str, lease: timedelta, *, even_awaited: bool
+    ) -> set[UUID]:
+        until = timestamp_text(datetime.now(UTC) + lease)
+        values = {"batch": _pairs(claims), "agent": agent_id, "until": until, "awaited": even_awaited}
+        return self._change(_RENEW, values)
+
+    def release(self, claims: Sequence[Claim], agent_id: str) -> None:
+        self._change(_RELEASE, {"batch": _pairs(claims), "agent": agent_id})
+
+    def complete(self, completions: Sequence[Completion], agent_id: str) -> set[UUID]:
+        # A completion of the handlers' file cannot be here too: a completed job is never granted again.
+        batch = json.dumps([columns(one) for one in completions])
+        return self._change(_COMPLETE, {"batch": batch, "agent": agent_id})
+
+    def fail(self, failures: Sequence[Failure], agent_id: str) -> set[UUID]:
+        with immediate_transaction(self._claims):
+            over = self._completed([one.job_id for one in failures])
+            batch = json.dumps(
+                [
+                    [str(one.job_id), one.attempt, encode_failure(one), timestamp_text(one.finished_at)]
+                    for one in failures
+                    if one.job_id not in over
+                ]
+            )
+            failed = self._claims.execute(_FAIL, {"batch": batch, "agent": agent_id}).fetchall()
+        return {UUID(job) for (job,) in failed}
+
+    def save_checkpoints(
+        self, checkpoints: Sequence[SavedCheckpoint], agent_id: str, now: datetime
+    ) -> set[UUID]:
+        batch = json.dumps([[str(one.job_id), *one[1:]] for one in checkpoints])
+        return self._change(_SAVE, {"batch": batch, "agent": agent_id, "now": timestamp_text(now)})
+
+    def cancel(self, job_ids: Collection[UUID], now: datetime) -> None:
+        self._change(_CANCEL, {"batch": _ids(job_ids), "now": timestamp_text(now)})
+
+    def delete_old(self, before: datetime, after: datetime | None, limit: int) -> tuple[DeletedRows, bool]:
+        """Delete one batch of this file; True if the handlers' file has old completions too."""
+        parameters: dict[str, Any] = {
+            "before": timestamp_text(before),
+            "after": timestamp_text(after) if after else "",
+            "limit": limit,
+        }
+        with immediate_transaction(self._claims):
+            completions = self._claims.execute(FORGET_COMPLETIONS, parameters).rowcount
+            end = self._claims.execute(_PAGE_END, parameters).fetchone()
+            parameters["end"] = end[0] if end else parameters["before"]
+            gone = [job for (job,) in self._claims.execute(_FORGET_CLAIMS, parameters).fetchall()]
+            self._claims.execute(_FORGET_CHECKPOINTS, {"jobs": json.dumps(gone)})
+            there = self._effects.execute(_OLD_COMPLETION, (parameters["before"],)).fetchone() is not None
+        following = after or datetime.min.replace(tzinfo=UTC) if completions == limit else None
+        if end:
+            following = datetime.fromisoformat(end[0])
+        return DeletedRows(completions + len(gone), completions, following), there
+
+    def _change(self, statement: str, values: Mapping[str, object]) -> set[UUID]:
+        with immediate_transaction(self._claims):
+            return {UUID(job) for (job,) in self._claims.execute(statement, values).fetchall()}
+
+
+def _add_columns(claims: sqlite3.Connection) -> None:
+    """Add the columns that a table of an earlier version lacks; its rows count as claimed now."""
+    known = {row[1] for row in claims.execute("PRAGMA table_info(warrener_claims)")}
+    if "claimed_at" not in known:
+        now = timestamp_text(datetime.now(UTC))
+        claims.execute(f"ALTER TABLE warrener_claims ADD COLUMN claimed_at TEXT NOT NULL DEFAULT '{now}'")
+    if "next_attempt" not in known:
+        claims.execute("ALTER TABLE warrener_claims ADD COLUMN next_attempt INTEGER")
+
+
+def columns(completion: Completion) -> list[Any]:
+    """Encode a completion as a row."""
+    return [
+        str(completion.job_id),
+        completion.attempt,
+        completion.result_text,
+        encode_follow_ups(completion.follow_ups),
+        timestamp_text(completion.started_at),
+        timestamp_text(completion.finished_at),
+    ]
+
+
+def _completion(row: tuple[str, int, str, str, str, str]) -> Completion:
+    job, attempt, result, follow_ups, started_at, finished_at = row
+    return Completion(
+        UUID(job),
+        attempt,
+        result,
+        decode_follow_ups(follow_ups),
+        datetime.fromisoformat(started_at),
+        datetime.fromisoformat(finished_at),
+    )
+
+
+def _pairs(claims: Iterable[Claim]) -> str:
+    return json.dumps([[str(claim.job_id), claim.attempt] for claim in claims])
+
+
+def _ids(job_ids: Iterable[UUID]) -> str:
+    return json.dumps([str(job_id) for job_id in job_ids])

@@ -1,4 +1,4 @@
-"""What a handler may send to the database in its transaction."""
+"""The SQL statements of handlers: their named parameters, and the ones that are refused."""
 
 import re
 from functools import lru_cache
@@ -23,7 +23,7 @@ _CONTROL: Final = re.compile(
 
 
 class NumberedStatement(NamedTuple):
-    """A statement with `$1`, `$2` … and the name that each of them stands for."""
+    """A statement with `$1`, `$2` …, and the name of each."""
 
     text: str
     names: tuple[str, ...]
@@ -31,8 +31,8 @@ class NumberedStatement(NamedTuple):
 
 @lru_cache(maxsize=512)
 def number_parameters(statement: str) -> NumberedStatement:
-    """`statement` with its named parameters (`:name`) numbered as PostgreSQL wants them; strings, quoted
-    names, comments and casts are left alone."""
+    """Number the named parameters (`:name`) of `statement` for PostgreSQL, and leave strings, quoted names,
+    comments and casts alone."""
     places: dict[str, int] = {}
 
     def replace(token: re.Match[str]) -> str:
@@ -44,10 +44,9 @@ def number_parameters(statement: str) -> NumberedStatement:
 
 
 def reject_transaction_control(statement: str) -> None:
-    """Raise ValueError for what would end the transaction under the agent's hands."""
+    """Raise ValueError for a statement that would end the agent's transaction."""
     if _CONTROL.match(statement):
         raise ValueError(
             f"expected a statement inside the transaction, got {statement.strip()[:40]!r}: it commits "
-            "together "
-            "with the result when the handler returns, and is rolled back when the handler raises"
+            "together with the result when the handler returns, and is rolled back when the handler raises"
         )

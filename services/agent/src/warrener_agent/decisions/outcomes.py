@@ -1,0 +1,182 @@
+"""Decide how an attempt ended: its outcome, and what the ledger's answers make of one in doubt."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import NamedTuple
+
+from warrener_agent.context import AttemptFacts
+from warrener_agent.decisions.errors import heartbeat_failure, timeout_failure, with_flight_record
+from warrener_agent.failures import HandlerSignal
+from warrener_agent.ledger.port import Claim, ClaimResult, ClaimStatus, Completion, Failure
+from warrener_contracts.events import AttemptDispatchedData, Checkpoint, ErrorInfo, ErrorKind, FlightRecord
+from warrener_contracts.retryability import UNKNOWN_JOB_TYPE
+
+_MAX_TIMEOUT = timedelta(days=3650)
+
+
+class StopCause(StrEnum):
+    """Why an attempt is stopped from outside."""
+
+    CANCELLED = "cancelled"  # on request
+    FENCED = "fenced"  # the claim is lost, or could not be renewed in time
+    DRAINED = "drained"  # the agent ends
+
+
+class SucceededOutcome(NamedTuple):
+    """The handler returned. `recorded`: True if the ledger has it already."""
+
+    completion: Completion
+    recorded: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FailedOutcome:
+    """The handler raised, ran too long, or its executor died.
+
+    `handler_signal`: set if the handler did not fail, but requested something else. `recorded`: the failure
+    that the ledger has already.
+    """
+
+    error: ErrorInfo
+    retry_after_seconds: float | None = None
+    recorded: Failure | None = None
+    handler_signal: HandlerSignal | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CancelledOutcome:
+    """The attempt was stopped, or not started, on request."""
+
+    reason: str
+    flight_record: FlightRecord | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReleasedOutcome:
+    """The attempt is given back unharmed."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class UnresolvedOutcome:
+    """The claim was lost, or the ledger refused the completion or did not answer: claim again to learn what
+    holds."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class SupersededOutcome:
+    """The attempt belongs to another agent by now: nothing is published about it."""
+
+    why: str
+
+
+ReportableOutcome = FailedOutcome | CancelledOutcome | ReleasedOutcome
+"""An outcome other than success that is published."""
+
+FinalOutcome = SucceededOutcome | ReportableOutcome | SupersededOutcome
+Outcome = FinalOutcome | UnresolvedOutcome
+
+
+def attempt_facts(
+    data: AttemptDispatchedData, started_at: datetime, checkpoint: Checkpoint | None
+) -> AttemptFacts:
+    """Return the facts that the handler may know about its attempt."""
+    deadline = started_at + min(data.timeout, _MAX_TIMEOUT)
+    if data.deadline is not None:
+        deadline = min(deadline, data.deadline)
+    last_state = None if checkpoint is None else checkpoint.state
+    return AttemptFacts(data.job_id, data.job_type, data.attempt, data.max_attempts, deadline, last_state)
+
+
+def timeout_outcome(
+    data: AttemptDispatchedData, facts: AttemptFacts, silent_for: float | None, record: FlightRecord | None
+) -> FailedOutcome:
+    """Fail an attempt that ran too long, or was silent for `silent_for` seconds."""
+    if silent_for is not None:
+        raised = heartbeat_failure(silent_for)
+    else:
+        raised = timeout_failure(data.timeout, data.deadline if facts.deadline == data.deadline else None)
+    return FailedOutcome(with_flight_record(raised, record).error, raised.retry_after_seconds)
+
+
+def stop_outcome(cause: StopCause, reason: str, record: FlightRecord | None) -> Outcome:
+    """Return the outcome of an attempt that was stopped from outside."""
+    match cause:
+        case StopCause.CANCELLED:
+            return CancelledOutcome(reason, record)
+        case StopCause.DRAINED:
+            return ReleasedOutcome(reason)
+        case StopCause.FENCED:
+            return UnresolvedOutcome(reason)
+
+
+def unknown_job_type_error(data: AttemptDispatchedData, agent_id: str, known: list[str]) -> ErrorInfo:
+    """Describe an attempt whose job type this agent does not serve."""
+    return ErrorInfo(
+        kind=ErrorKind.ERROR,
+        type=UNKNOWN_JOB_TYPE,
+        message=(
+            f"expected one of {', '.join(known)} in queue {data.queue}, got {data.job_type}: agent "
+            f"{agent_id} does not know it; give its agents a queue of their own, or all agents of this queue "
+            "the same modules"
+        ),
+    )
+
+
+def resolve(doubt: UnresolvedOutcome, claim: Claim, granted: ClaimResult) -> FinalOutcome:
+    """Resolve an outcome in doubt by the ledger's answer to the same claim, made once more.
+
+    COMPLETED: the commit succeeded and its answer was lost. GRANTED: nothing of the attempt was recorded and
+    no other agent has it, so it is given back.
+    """
+    match granted.status:
+        case ClaimStatus.COMPLETED:
+            completion = recorded_completion(granted)
+            if completion.attempt > claim.attempt:  # that attempt reports it
+                return SupersededOutcome(f"{doubt.why}; attempt {completion.attempt} has succeeded")
+            return SucceededOutcome(completion, recorded=True)
+        case ClaimStatus.FAILED:
+            return recorded_failure(granted)
+        case ClaimStatus.CANCELLED:
+            return CancelledOutcome("cancelled while it ran")
+        case ClaimStatus.GRANTED:
+            return ReleasedOutcome(doubt.why)
+        case ClaimStatus.HELD | ClaimStatus.SUPERSEDED:
+            return SupersededOutcome(f"{doubt.why}; the ledger says {granted.status.value}")
+
+
+def recorded_completion(granted: ClaimResult) -> Completion:
+    """Return the completion that a COMPLETED answer carries."""
+    if granted.completion is None:
+        raise ValueError("expected a completion with the answer COMPLETED, got none")
+    return granted.completion
+
+
+def failure_to_record(
+    claim: Claim, outcome: FailedOutcome, started_at: datetime, finished_at: datetime
+) -> Failure:
+    """Return what the ledger records of a failure; `recorded_failure` reads it again."""
+    details = {
+        "error": outcome.error.model_dump(mode="json"),
+        "retry_after_seconds": outcome.retry_after_seconds,
+        "instead": outcome.handler_signal,
+    }
+    return Failure(claim.job_id, claim.attempt, details, started_at, finished_at)
+
+
+def recorded_failure(granted: ClaimResult) -> FailedOutcome:
+    """Return the outcome that a FAILED answer carries."""
+    if granted.failure is None:
+        raise ValueError("expected a failure with the answer FAILED, got none")
+    details = granted.failure.details
+    handler_signal = details.get("instead")  # absent if an agent older than 1.1 recorded it
+    return FailedOutcome(
+        ErrorInfo.model_validate(details["error"]),
+        details["retry_after_seconds"],
+        granted.failure,
+        HandlerSignal(handler_signal) if handler_signal else None,
+    )

@@ -1,0 +1,1 @@
+"""Job types as a handler's author declares them."""

@@ -1,0 +1,210 @@
+"""A job type as an agent serves it: the declaration on the wire, its handler, and the errors it retries."""
+
+import importlib
+import inspect
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import reduce
+from typing import Any, Literal, cast
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from warrener_agent.definitions.isolation import Isolation, IsolationOptions, build_isolation
+from warrener_agent.definitions.signature import Handler, Signature, read_signature
+from warrener_agent.failures import JobDefinitionError
+from warrener_contracts.circuit_breaker import BreakerPolicy
+from warrener_contracts.events import JobTypeDeclaration
+from warrener_contracts.policy import Backoff, Guarantee, JobPolicy
+
+Errors = tuple[type[BaseException] | str, ...]
+"""Exception classes (and what derives from them), or their names, in which `*` is any run of characters."""
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorRules:
+    """The errors that are retried and that are not, as declared."""
+
+    retry_on: Errors = ()
+    no_retry: Errors = ()
+
+    def to_policy(self, job_type: str) -> dict[str, tuple[str, ...]]:
+        """Return the fields of the wire's policy. Raises JobDefinitionError for a value that is no error."""
+        rules: dict[str, object] = {"retry_on": self.retry_on, "no_retry": self.no_retry}
+        return {key: _names(job_type, key, errors) for key, errors in rules.items()}
+
+
+def error_type_name(kind: type[BaseException]) -> str:
+    """Return the name of an error's class on the wire."""
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _names(job_type: str, key: str, errors: object) -> tuple[str, ...]:
+    if not isinstance(errors, tuple):
+        raise JobDefinitionError(
+            f"{job_type}: expected {key} as a tuple of exception classes or names, got {errors!r}"
+        )
+    return tuple(_name(job_type, key, error) for error in cast("tuple[object, ...]", errors))
+
+
+def _name(job_type: str, key: str, error: object) -> str:
+    if isinstance(error, str):
+        return error
+    if isinstance(error, type) and issubclass(error, BaseException):
+        return "*" if error is BaseException else error_type_name(error)
+    raise JobDefinitionError(
+        f'{job_type}: expected exception classes or names such as "requests.*" in {key}, got {error!r}'
+    )
+
+
+ExecutorName = Literal["coroutine", "thread", "process", "command"]
+_DEFINITIONS = "__warrener_jobs__"
+
+
+class JobOptions(IsolationOptions, total=False):
+    """The options of a job type; omitted ones have the defaults of `JobPolicy` and `Isolation`."""
+
+    max_attempts: int
+    max_losses: int
+    max_deaths: int
+    timeout: timedelta | float | str
+    start_timeout: timedelta | float | str
+    heartbeat_timeout: timedelta | float | str
+    backoff: Backoff
+    max_age: timedelta | float | str
+    max_snoozes: int
+    per_message: int
+    depends_on: str | Sequence[str]
+    breaker: BreakerPolicy | bool
+
+
+@dataclass(frozen=True, slots=True)
+class JobDefinition:
+    """One job type of an agent."""
+
+    declaration: JobTypeDeclaration
+    handler: Handler
+    signature: Signature
+    executor: ExecutorName
+    isolation: Isolation
+
+    @property
+    def name(self) -> str:
+        return self.declaration.name
+
+
+def define_job(
+    name: str,
+    handler: Handler,
+    *,
+    queue: str,
+    guarantee: Guarantee | str,
+    executor: ExecutorName | None,
+    errors: ErrorRules,
+    options: JobOptions,
+    signature: Signature | None = None,
+) -> JobDefinition:
+    """Define the job type `name`, run by `handler`; with a `signature`, `handler` makes the call of a
+    program.
+
+    Raises JobDefinitionError that says what is wrong with it.
+    """
+    if inspect.isgeneratorfunction(handler) or inspect.isasyncgenfunction(handler):
+        raise JobDefinitionError(f"{name}: expected a handler that returns its result, got a generator")
+    chosen = _executor(name, handler, executor) if signature is None else "command"
+    if chosen == "command" and "heartbeat_timeout" in options:
+        raise JobDefinitionError(
+            f"{name}: expected no heartbeat_timeout for a program, which cannot say that it lives;"
+            " give it a timeout"
+        )
+    if chosen != "coroutine" and options.get("per_message", 1) != 1:
+        raise JobDefinitionError(
+            f"{name}: expected per_message for an `async def` handler alone, got it with executor {chosen}:"
+            " those that share a message run at once"
+        )
+    isolation = build_isolation(name, chosen, options)
+    signature = signature or read_signature(handler, name)
+    try:
+        declaration = JobTypeDeclaration(
+            name=name,
+            queue=queue,
+            arguments_schema=signature.arguments_schema,
+            result_schema=signature.result_schema,
+            guarantee=Guarantee(guarantee),
+            policy=_policy(name, errors, options),
+            description=inspect.getdoc(handler) or "",
+        )
+    except ValidationError as error:
+        raise JobDefinitionError(f"{name}: {'; '.join(map(_problem, error.errors()))}") from error
+    except ValueError as error:
+        raise JobDefinitionError(f"{name}: {error}; one of {', '.join(Guarantee)}") from error
+    definition = JobDefinition(declaration, handler, signature, chosen, isolation)
+    _register(definition)
+    return definition
+
+
+def _policy(name: str, errors: ErrorRules, options: JobOptions) -> JobPolicy:
+    if unknown := sorted(options.keys() - JobOptions.__annotations__.keys()):
+        known = ", ".join(sorted(JobOptions.__annotations__))
+        raise JobDefinitionError(f"{name}: expected options among {known}, got {', '.join(unknown)}")
+    return JobPolicy.model_validate({**options, **_breaking(options), **errors.to_policy(name)})
+
+
+def _breaking(options: JobOptions) -> dict[str, Any]:
+    """Normalise `depends_on`, which may be one name, and `breaker`, which may be True for the default."""
+    needed = options.get("depends_on", ())
+    chosen = options.get("breaker", False)
+    return {
+        "depends_on": (needed,) if isinstance(needed, str) else tuple(needed),
+        "breaker": (BreakerPolicy() if chosen else None) if isinstance(chosen, bool) else chosen,
+    }
+
+
+def _problem(found: ErrorDetails) -> str:
+    where = ".".join(str(part) for part in found["loc"])
+    reason = found["msg"].removeprefix("Value error, ")
+    return f"{where}: {reason}" if ", got " in reason else f"{where}: {reason}, got {found['input']!r:.100}"
+
+
+def _executor(name: str, handler: Handler, chosen: ExecutorName | None) -> ExecutorName:
+    waits = inspect.iscoroutinefunction(handler)
+    if chosen is None:
+        return "coroutine" if waits else "thread"
+    if chosen not in ("coroutine", "thread", "process"):
+        raise JobDefinitionError(
+            f'{name}: expected executor "coroutine", "thread" or "process", got {chosen!r}'
+        )
+    if chosen == "coroutine" and not waits:
+        raise JobDefinitionError(
+            f"{name}: expected an `async def` for executor coroutine, got a plain function: it would stop "
+            "the whole agent while it runs"
+        )
+    if chosen == "process" and "<locals>" in handler.__qualname__:
+        raise JobDefinitionError(
+            f"{name}: expected a handler at the top of its module for executor process, got "
+            f"{handler.__qualname__}: the child process could not find it"
+        )
+    return chosen
+
+
+def _register(definition: JobDefinition) -> None:
+    """Register the job type on the function, where a child process that imports its module finds it."""
+    jobs: dict[str, JobDefinition] = getattr(definition.handler, _DEFINITIONS, {})
+    setattr(definition.handler, _DEFINITIONS, {**jobs, definition.name: definition})
+
+
+def find_definition(module: str, qualname: str, job_type: str) -> JobDefinition:
+    """Find the job type of a handler in another process. Raises ImportError that names the handler."""
+    found: Callable[..., Any] = reduce(
+        lambda owner, part: getattr(owner, part, None), qualname.split("."), _module(module)
+    )
+    definition: JobDefinition | None = getattr(found, _DEFINITIONS, {}).get(job_type)
+    if definition is None:
+        raise ImportError(f"expected the handler of {job_type} as {module}.{qualname}, found {found!r}")
+    return definition
+
+
+def _module(name: str) -> Any:
+    return sys.modules.get(name) or importlib.import_module(name)

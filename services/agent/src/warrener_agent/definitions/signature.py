@@ -1,0 +1,136 @@
+"""A handler's signature: the arguments that it accepts, and the result that it returns."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property, reduce
+from types import NoneType, UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+from pydantic import BaseModel, ConfigDict, Field, PydanticUserError, TypeAdapter, create_model
+from pydantic_core import to_json
+
+from warrener_agent.context import JobContext
+from warrener_agent.failures import OUTCOME_EXCEPTIONS, JobDefinitionError
+
+Handler = Callable[..., Any]
+_REFUSED: Mapping[object, str] = {
+    inspect.Parameter.POSITIONAL_ONLY: "is positional-only; arguments come by name: remove the `/`",
+    inspect.Parameter.VAR_POSITIONAL: "takes any number of arguments; make it a `list[...]` parameter",
+    inspect.Parameter.VAR_KEYWORD: "takes any name; make it a `dict[str, ...]` parameter",
+}
+
+
+@dataclass(frozen=True)
+class Signature:
+    """Converts JSON to a handler's arguments, and its result to JSON."""
+
+    context: str | None
+    names: Mapping[str, str]  # the model's field of each parameter: a parameter may be called `json` or `_x`
+    arguments: type[BaseModel]
+    result: TypeAdapter[Any]
+
+    def read(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Read the keyword arguments of a call. Raises pydantic's ValidationError."""
+        # As text: pydantic reads more from JSON than from Python's values, such as a date from a string.
+        model = self.arguments.__pydantic_validator__.validate_json(
+            to_json(arguments, inf_nan_mode="constants")
+        )
+        fields = model.__dict__
+        return {name: fields[field] for name, field in self.names.items()}
+
+    def write(self, value: Any) -> bytes:
+        """Write the result as JSON. Raises ValidationError or PydanticSerializationError."""
+        # In two steps: a model inside the result would silently write null for NaN.
+        return to_json(self.plain(value), inf_nan_mode="constants")
+
+    def plain(self, value: Any) -> Any:
+        """Convert the result to numbers, texts, lists and mappings. Raises as `write` does."""
+        valid = self.result.validator.validate_python(value)
+        return self.result.serializer.to_python(valid, mode="json", warnings="error")
+
+    @cached_property
+    def arguments_schema(self) -> dict[str, Any]:
+        return self.arguments.model_json_schema()
+
+    @cached_property
+    def result_schema(self) -> dict[str, Any]:
+        return self.result.json_schema(mode="serialization")
+
+
+def read_signature(handler: Handler, job_type: str) -> Signature:
+    """Read the signature of `handler`. Raises JobDefinitionError if it cannot be served."""
+    hints = _hints(handler, job_type)
+    parameters = inspect.signature(handler).parameters.values()
+    for parameter in parameters:
+        _check(parameter, hints, job_type)
+    contexts = [one.name for one in parameters if hints[one.name] is JobContext]
+    if len(contexts) > 1:
+        raise JobDefinitionError(f"{job_type}: expected one JobContext parameter, got {', '.join(contexts)}")
+    if "return" not in hints:
+        raise JobDefinitionError(
+            f"{job_type}: expected the type of the result (`-> None` for none), got none"
+        )
+    taken = [one for one in parameters if one.name not in contexts]
+    try:
+        signature = Signature(
+            contexts[0] if contexts else None,
+            {one.name: f"field_{number}" for number, one in enumerate(taken)},
+            _model(job_type, taken, hints),
+            _result(result_annotation(hints["return"])),
+        )
+        _ = signature.arguments_schema, signature.result_schema  # a type without a schema fails here
+    except (PydanticUserError, NameError) as error:
+        raise JobDefinitionError(
+            f"{job_type}: expected types that can be read from JSON and written to it, got: {error}"
+        ) from error
+    return signature
+
+
+def result_annotation(hint: Any) -> Any:
+    """Return the type of the result alone: `int` for `int | Snooze`, None for `Snooze`."""
+    if _is_outcome_exception(hint):
+        return NoneType
+    if get_origin(hint) not in (Union, UnionType):
+        return hint
+    results: list[Any] = [each for each in get_args(hint) if not _is_outcome_exception(each)]
+    return reduce(lambda one, other: one | other, results) if results else NoneType
+
+
+def _hints(handler: Handler, job_type: str) -> dict[str, Any]:
+    try:
+        return get_type_hints(handler, include_extras=True)
+    except NameError as error:
+        raise JobDefinitionError(
+            f"{job_type}: expected annotations that can be found in the module of the handler, got: {error}"
+        ) from error
+
+
+def _check(parameter: inspect.Parameter, hints: Mapping[str, Any], job_type: str) -> None:
+    if reason := _REFUSED.get(parameter.kind):
+        raise JobDefinitionError(f"{job_type}: parameter {parameter.name} {reason}")
+    if parameter.name not in hints:
+        raise JobDefinitionError(
+            f"{job_type}: expected a type for parameter {parameter.name}, got none: arguments are checked "
+            "by it"
+        )
+
+
+def _result(hint: Any) -> TypeAdapter[Any]:
+    try:
+        # By default pydantic makes null of NaN, which would be lost silently; this refuses it.
+        return TypeAdapter(hint, config=ConfigDict(ser_json_inf_nan="constants"))
+    except PydanticUserError:  # a model or dataclass, which has its own settings
+        return TypeAdapter(hint)
+
+
+def _model(job_type: str, parameters: list[inspect.Parameter], hints: Mapping[str, Any]) -> type[BaseModel]:
+    fields: dict[str, Any] = {}
+    for number, one in enumerate(parameters):
+        default = ... if one.default is inspect.Parameter.empty else one.default
+        fields[f"field_{number}"] = (hints[one.name], Field(default, alias=one.name))
+    return create_model(f"Arguments of {job_type}", __config__=ConfigDict(extra="forbid"), **fields)
+
+
+def _is_outcome_exception(hint: Any) -> bool:
+    return isinstance(hint, type) and issubclass(hint, OUTCOME_EXCEPTIONS)

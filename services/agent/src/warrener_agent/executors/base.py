@@ -1,0 +1,164 @@
+"""The interface of all executors, and the call of a handler: nothing that a handler does escapes it."""
+
+import asyncio
+import inspect
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from pydantic import ValidationError
+from pydantic_core import PydanticSerializationError, from_json
+
+from warrener_agent.context import AttemptFacts, HandlerPort, JobContext
+from warrener_agent.decisions.errors import (
+    HandlerRaised,
+    HandlerResult,
+    HandlerReturned,
+    describe_error,
+    permanent_failure,
+)
+from warrener_agent.definitions.job import JobDefinition
+from warrener_agent.failures import OUTCOME_EXCEPTIONS
+from warrener_contracts.events import ErrorKind, FlightRecord
+from warrener_contracts.json_safety import find_unsafe_value, may_be_unsafe
+from warrener_contracts.topology import MAX_BODY
+
+
+class Execution(Protocol):
+    """A running handler."""
+
+    @property
+    def done(self) -> asyncio.Future[HandlerResult]:
+        """The handler's result. Never raises what the handler raised. Do not cancel it."""
+        ...
+
+    @property
+    def flight_record(self) -> FlightRecord | None:
+        """The record taken just before the handler was stopped, where the executor can take one."""
+        ...
+
+    async def stop(self) -> bool:
+        """Stop the handler; False if it cannot be stopped and goes on, abandoned."""
+        ...
+
+    async def wait_finished(self) -> None:
+        """Wait until nothing of the handler runs."""
+        ...
+
+
+class Executor(Protocol):
+    """Runs handlers."""
+
+    def begin(
+        self,
+        definition: JobDefinition,
+        facts: AttemptFacts,
+        arguments: Mapping[str, Any],
+        handler_port: HandlerPort,
+    ) -> Execution:
+        """Begin to run the handler of `definition`."""
+        ...
+
+    async def close(self) -> None:
+        """Release what is kept for later attempts."""
+        ...
+
+
+async def call(
+    definition: JobDefinition, facts: AttemptFacts, arguments: Mapping[str, Any], handler_port: HandlerPort
+) -> HandlerResult:
+    """Run an `async def` handler in this event loop. Raises CancelledError if the caller is cancelled."""
+    given = bind_arguments(definition, facts, arguments, handler_port)
+    if isinstance(given, HandlerRaised):
+        return given
+    try:
+        value = await definition.handler(**given)
+    except BaseException as error:  # SystemExit of a handler is its failure, not the agent's end
+        task = asyncio.current_task()
+        if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+            raise
+        return describe_error(error, definition.declaration.policy)
+    return _to_result(definition, value)
+
+
+def call_blocking(
+    definition: JobDefinition, facts: AttemptFacts, arguments: Mapping[str, Any], handler_port: HandlerPort
+) -> HandlerResult:
+    """Run any handler in this thread."""
+    if inspect.iscoroutinefunction(definition.handler):
+        return asyncio.run(call(definition, facts, arguments, handler_port))
+    given = bind_arguments(definition, facts, arguments, handler_port)
+    if isinstance(given, HandlerRaised):
+        return given
+    try:
+        value = definition.handler(**given)
+    except BaseException as error:  # noqa: BLE001 - SystemExit of a handler is its failure, not the agent's end
+        return describe_error(error, definition.declaration.policy)
+    return _to_result(definition, value)
+
+
+def bind_arguments(
+    definition: JobDefinition, facts: AttemptFacts, arguments: Mapping[str, Any], handler_port: HandlerPort
+) -> dict[str, Any] | HandlerRaised:
+    """Return the keyword arguments of the call, or why the handler cannot be called."""
+    try:
+        given = definition.signature.read(arguments)
+    except ValidationError as error:
+        return permanent_failure(ErrorKind.BAD_ARGUMENTS, f"{definition.name}: {_lines(error)}")
+    except Exception as error:  # noqa: BLE001 - a user's validator may raise anything
+        return describe_error(error, definition.declaration.policy)
+    if definition.signature.context is not None:
+        given[definition.signature.context] = JobContext(facts, handler_port)
+    return given
+
+
+def _to_result(definition: JobDefinition, value: Any) -> HandlerResult:
+    return (
+        describe_error(value, definition.declaration.policy)
+        if isinstance(value, OUTCOME_EXCEPTIONS)
+        else encode_result(definition, value)
+    )
+
+
+def encode_result(definition: JobDefinition, value: Any) -> HandlerResult:
+    """Encode a returned value as JSON, or describe why it cannot be sent."""
+    try:
+        # Written once: this text is recorded and published, and nothing behind this point can refuse it.
+        text = definition.signature.write(value)
+        if may_be_unsafe(text) and (finding := find_unsafe_value(from_json(text))):
+            return _unportable(definition, finding)
+    except ValidationError as error:
+        return permanent_failure(
+            ErrorKind.BAD_RESULT, f"{definition.name} returned what it did not declare: {_lines(error)}"
+        )
+    except (PydanticSerializationError, ValueError, TypeError) as error:
+        if finding := _find_unportable(definition, value):
+            return _unportable(definition, finding)
+        return permanent_failure(
+            ErrorKind.BAD_RESULT, f"{definition.name} returned what cannot be sent as JSON: {error}"
+        )
+    if len(text) > MAX_BODY:
+        return permanent_failure(
+            ErrorKind.BAD_RESULT,
+            f"expected a result of at most {MAX_BODY} bytes of {definition.name}, got {len(text)}: "
+            "put the data elsewhere and return its URL",
+        )
+    return HandlerReturned(text.decode())
+
+
+def _find_unportable(definition: JobDefinition, value: Any) -> str | None:
+    """Find half a surrogate pair, which cannot be written as JSON at all."""
+    try:
+        return find_unsafe_value(definition.signature.plain(value))
+    except (PydanticSerializationError, ValueError, TypeError):
+        return None
+
+
+def _unportable(definition: JobDefinition, finding: str) -> HandlerRaised:
+    return permanent_failure(
+        ErrorKind.BAD_RESULT, f"{definition.name} returned what not everybody can keep: {finding}"
+    )
+
+
+def _lines(error: ValidationError) -> str:
+    errors = error.errors(include_url=False)
+    return "; ".join(f"{'.'.join(str(part) for part in one['loc'])}: {one['msg']}" for one in errors[:10])

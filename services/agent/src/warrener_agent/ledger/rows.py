@@ -1,0 +1,145 @@
+"""The rows of both engines' ledgers: their columns, and the answer to a claim that follows from them.
+
+JSON stands in text columns: PostgreSQL's JSON type refuses an escaped NUL, and results are stored as written.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+from datetime import datetime
+from types import MappingProxyType
+from typing import Protocol, TypeVar
+from uuid import UUID
+
+from warrener_agent.ledger.port import (
+    Claim,
+    ClaimResult,
+    ClaimStatus,
+    Completion,
+    Failure,
+    FollowUp,
+    SavedCheckpoint,
+)
+
+_NONE: Mapping[UUID, SavedCheckpoint] = MappingProxyType({})
+GRANTED = ClaimResult(ClaimStatus.GRANTED)
+
+
+class _JobRow(Protocol):
+    @property
+    def job_id(self) -> UUID: ...
+
+
+R = TypeVar("R", bound=_JobRow)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The row of a job whose claim was not granted."""
+
+    attempt: int
+    cancelled: bool
+    completion: Completion | None = None
+    failure: Failure | None = None
+
+
+def highest_attempts(claims: Sequence[Claim]) -> list[Claim]:
+    """Return one claim a job, the one with the highest attempt.
+
+    They are sorted, so that two agents that claim the same jobs lock the rows in the same order.
+    """
+    best: dict[UUID, Claim] = {}
+    for claim in claims:
+        if claim.job_id not in best or best[claim.job_id].attempt < claim.attempt:
+            best[claim.job_id] = claim
+    return sort_by_job(best.values())
+
+
+def sort_by_job(rows: Iterable[R]) -> list[R]:
+    """Sort by the number of the job's id: ids are compared in Python, numbers are not."""
+    return sorted(rows, key=lambda row: row.job_id.int)
+
+
+def claim_results(
+    claims: Sequence[Claim],
+    granted: Set[Claim],
+    found: Mapping[UUID, Found],
+    checkpoints: Mapping[UUID, SavedCheckpoint] = _NONE,
+    *,
+    locked: Set[UUID] = frozenset(),
+) -> list[ClaimResult]:
+    """Return one answer for each claim, in order; `locked`: jobs that could not be claimed for their lock.
+
+    A claim that was not granted, though its row does not refuse it, is HELD: the holder may have released it
+    between the claim and the read of the row, and claiming again later is always safe.
+    """
+    if len(granted) == len(claims) and not checkpoints:  # one claim a job, and each was granted
+        return [GRANTED] * len(claims)
+    now_at = {claim.job_id: claim.attempt for claim in granted}
+    results = (_result(claim, now_at.get(claim.job_id), found.get(claim.job_id)) for claim in claims)
+    return [
+        _with_checkpoint(answer, checkpoints.get(claim.job_id), locked=claim.job_id in locked)
+        for claim, answer in zip(claims, results, strict=True)
+    ]
+
+
+def _with_checkpoint(answer: ClaimResult, checkpoint: SavedCheckpoint | None, *, locked: bool) -> ClaimResult:
+    if answer is GRANTED:
+        return replace(answer, checkpoint=checkpoint)
+    return replace(answer, locked=True) if locked and answer.status is ClaimStatus.HELD else answer
+
+
+def _result(claim: Claim, granted: int | None, found: Found | None) -> ClaimResult:
+    if granted is not None:
+        return GRANTED if granted == claim.attempt else ClaimResult(ClaimStatus.SUPERSEDED)
+    return ClaimResult(ClaimStatus.HELD) if found is None else _refusal(found, claim)
+
+
+def _refusal(found: Found, claim: Claim) -> ClaimResult:
+    if found.completion is not None:
+        return ClaimResult(ClaimStatus.COMPLETED, found.completion)
+    if found.cancelled:
+        return ClaimResult(ClaimStatus.CANCELLED)
+    if found.attempt > claim.attempt:
+        return ClaimResult(ClaimStatus.SUPERSEDED)
+    if found.failure is not None and found.attempt == claim.attempt:
+        return ClaimResult(ClaimStatus.FAILED, failure=found.failure)
+    return ClaimResult(ClaimStatus.HELD)
+
+
+def encode_follow_ups(follow_ups: Sequence[FollowUp]) -> str:
+    """Encode follow-ups as a column."""
+    if not follow_ups:
+        return "[]"
+    return json.dumps([[one.key, one.request.decode()] for one in follow_ups], separators=(",", ":"))
+
+
+def encode_failure(failure: Failure) -> str:
+    """Encode a failure as a column."""
+    details = [failure.details, failure.started_at.isoformat(), failure.finished_at.isoformat()]
+    return json.dumps(details, separators=(",", ":"))
+
+
+def decode_failure(claim: Claim, column: str | None) -> Failure | None:
+    """Decode the failure of a row's attempt, if it has failed."""
+    if column is None:
+        return None
+    details, started_at, finished_at = json.loads(column)
+    return Failure(
+        claim.job_id,
+        claim.attempt,
+        details,
+        datetime.fromisoformat(started_at),
+        datetime.fromisoformat(finished_at),
+    )
+
+
+def decode_follow_ups(column: str) -> tuple[FollowUp, ...]:
+    """Decode the column of follow-ups."""
+    return tuple(FollowUp(key, request.encode()) for key, request in json.loads(column))
+
+
+def decode_checkpoint(job_id: UUID, attempt: int, text: str) -> SavedCheckpoint:
+    """Decode the checkpoint of a claim's answer (number, blank, state), for the attempt that goes on."""
+    number, _, state = text.partition(" ")
+    return SavedCheckpoint(job_id, attempt, int(number), state)
