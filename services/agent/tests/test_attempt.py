@@ -1,4 +1,4 @@
-"""The journey of one attempt: from the dispatch queue to its reported end."""
+"""Attempts, from the dispatch queue to their reported end."""
 
 import asyncio
 import gc

@@ -1,4 +1,4 @@
-"""Where handlers run: what each executor gives, and what it does with a handler that goes wrong."""
+"""Executors: what each provides to a handler, and what it does with a handler that misbehaves."""
 
 import asyncio
 import os

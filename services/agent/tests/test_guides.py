@@ -1,4 +1,4 @@
-"""The guides' Python is Python, names what exists, and declares what the words around it say."""
+"""The Python of the guides compiles, imports names that exist, and declares what the text describes."""
 
 import ast
 import importlib

@@ -1,4 +1,4 @@
-"""When an agent says that it lives, on a clock of its own."""
+"""The times at which an agent sends heartbeats, by a clock of its own."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""An agent that is started again is the one that it was; two that live are never the same."""
+"""A restarted agent has the identity of the one before; two live agents never share one."""
 
 import subprocess
 import sys

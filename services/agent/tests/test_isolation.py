@@ -1,5 +1,5 @@
-"""Issue 4, isolation: a handler that misbehaves is stopped within its limits and told apart, and nobody else
-notices."""
+"""A handler that misbehaves is stopped within its limits, gets an error type of its own, and disturbs no other
+attempt (issue 4, isolation)."""
 
 import asyncio
 import os

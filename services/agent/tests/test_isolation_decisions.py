@@ -1,4 +1,4 @@
-"""What is decided about processes of attempts, without any: their ends, their environment, their restarts."""
+"""Decisions about processes, without any: ends, limits, environment, restarts."""
 
 import os
 import signal

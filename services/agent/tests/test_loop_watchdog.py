@@ -1,4 +1,4 @@
-"""Point 4 of supervision: a coroutine that blocks the event loop of its agent ends it, and is named."""
+"""A coroutine that blocks its agent's event loop ends the agent, and is named (point 4 of supervision)."""
 
 import signal
 import subprocess
@@ -10,7 +10,6 @@ import pytest
 from services.agent.tests.stage import Stage
 
 from warrener_agent import Agent
-from warrener_agent.leases import LeaseState, is_due, must_end
 from warrener_agent.loop_watchdog import LoopStallDetector, stall_limit
 from warrener_contracts.events import AttemptFailed, AttemptSucceeded, ErrorKind
 from warrener_runtime.lifecycle.runner import ServiceExitCode
@@ -42,21 +41,6 @@ def test_4_what_nobody_was_awake_to_see_does_not_count() -> None:
     assert not any(seen(*frozen)), "frozen for an hour in the midst of a turn, and well afterwards"
     often = [(second * 60, False, "spins") for second in range(5)]
     assert not any(seen((-1, True, None), *often)), "four times frozen: 8 s at most"
-
-
-def test_g3_a_lease_is_renewed_from_outside_the_loop_when_the_loop_has_missed_it() -> None:
-    assert not is_due([LeaseState(4.3, is_working=True)], lease=6.0)
-    assert is_due([LeaseState(5.0, is_working=True), LeaseState(3.8, is_working=False)], lease=6.0)
-    assert not is_due([LeaseState(-1.0, is_working=True, refused=True)], lease=6.0), (
-        "it would be refused again"
-    )
-
-
-def test_g3_a_process_ends_for_the_lease_of_a_handler_at_work() -> None:
-    assert must_end(
-        [LeaseState(5.0, is_working=True), LeaseState(1.4, is_working=True, refused=True)], lease=6.0
-    )
-    assert not must_end([LeaseState(1.6, is_working=True), LeaseState(-3.0, is_working=False)], lease=6.0)
 
 
 def test_4_no_loop_is_called_blocked_for_good_within_two_leases() -> None:

@@ -1,4 +1,4 @@
-"""A queue that refuses holds up only what is published to it, and does not keep the agent from ending."""
+"""A queue that refuses messages delays only those, and does not keep the agent from ending."""
 
 import asyncio
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What a handler says of its own job, and which errors its author says are worth another attempt."""
+"""Exceptions by which a handler controls its job, and rules about which errors are retried."""
 
 import sys
 from collections.abc import Iterator

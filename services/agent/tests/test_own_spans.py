@@ -1,4 +1,4 @@
-"""What a handler traces by OpenTelemetry's own means belongs to its attempt."""
+"""Spans that a handler makes by OpenTelemetry's own API belong to its attempt."""
 
 import pytest
 from opentelemetry import trace

@@ -1,4 +1,4 @@
-"""Issue 4, isolation: any program as a job type."""
+"""Programs as job types (issue 4, isolation)."""
 
 import asyncio
 import os

@@ -1,90 +1,45 @@
-"""The event that is written without its model is the event of the model."""
+"""An unexpected error while an outcome is recorded does not leave its attempt without an end."""
 
-import json
-from datetime import UTC, datetime
-from typing import Any
-from uuid import UUID
+import asyncio
 
-from hypothesis import given
-from hypothesis import strategies as st
+import asyncpg
+from services.agent.tests.stage import Stage
 
-from warrener_agent.ledger import Completion, FollowUp
-from warrener_agent.status_events import EventFactory
-from warrener_contracts.codec import DecodedEvent, decode
-from warrener_contracts.events import (
-    AttemptDispatchedData,
-    AttemptSucceeded,
-    AttemptSucceededData,
-)
-from warrener_contracts.messages import build_message
-from warrener_contracts.policy import Guarantee
-from warrener_runtime.telemetry import TraceContext
-
-TRACE = f"00-{'a' * 32}-{'b' * 16}-01"
-MOMENTS = st.datetimes(datetime(1970, 1, 2), datetime(8999, 1, 1), timezones=st.just(UTC))  # noqa: DTZ001 - hypothesis adds the zone
-ATTEMPTS = st.integers(1, 2**31 - 1)
-TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\0"))
-LEAVES = st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats(-1e300, 1e300) | TEXTS
-JSON = st.recursive(
-    LEAVES, lambda some: st.lists(some, max_size=4) | st.dictionaries(TEXTS, some, max_size=4), max_leaves=8
-)
-COMPLETIONS = st.builds(
-    Completion,
-    st.uuids(),
-    ATTEMPTS,
-    JSON.map(json.dumps),
-    st.lists(st.builds(FollowUp, TEXTS, st.binary()), max_size=2).map(tuple),
-    MOMENTS,
-    MOMENTS,
-)
-CONTEXTS = st.sampled_from([TraceContext(), TraceContext(TRACE), TraceContext(TRACE, "vendor=1")])
+from warrener_agent import Agent, JobContext
+from warrener_contracts.events import AttemptSucceeded
 
 
-def dispatched(job_id: UUID, attempt: int) -> AttemptDispatchedData:
-    values: dict[str, Any] = {"timeout": 30, "max_attempts": 3, "arguments": {}, "queue": "default"}
-    return AttemptDispatchedData(
-        job_id=job_id,
-        attempt=attempt,
-        job_type="a.b",
-        guarantee=Guarantee.IDEMPOTENT,
-        requested_at=datetime.now(UTC),
-        **values,
-    )
-
-
-@given(st.uuids(), ATTEMPTS, CONTEXTS, COMPLETIONS)
-def test_a_success_is_written_as_its_model_would_write_it(
-    event_id: UUID, attempt: int, context: TraceContext, completion: Completion
+async def test_g1_an_outcome_that_met_an_unexpected_error_is_reported_when_the_error_is_gone(
+    stage: Stage, postgres_url: str
 ) -> None:
-    dispatch = dispatched(completion.job_id, attempt)
-    written = EventFactory("ada").succeeded(str(event_id), dispatch, context, completion)
-    event = AttemptSucceeded(
-        id=str(event_id),
-        source="warrener/agent/ada",
-        subject=str(completion.job_id),
-        time=completion.finished_at,
-        traceparent=context.traceparent,
-        tracestate=context.tracestate,
-        data=AttemptSucceededData(
-            job_id=completion.job_id,
-            attempt=attempt,
-            job_type="a.b",
-            agent_id="ada",
-            started_at=completion.started_at,
-            finished_at=completion.finished_at,
-            result=completion.result,
-            recorded_attempt=completion.attempt,
-            follow_ups=len(completion.follow_ups),
-        ),
-    )
-    modelled = build_message(event)
-    (found,) = decode(written.body, written.content_type)
-    (expected,) = decode(modelled.body, modelled.content_type)
-    assert isinstance(found, DecodedEvent), found
-    assert isinstance(expected, DecodedEvent), expected
-    assert found.event == expected.event
-    assert _without_body(written) == _without_body(modelled)
+    agent, begun, go_on = Agent(), asyncio.Event(), asyncio.Event()
 
+    @agent.job("waits")
+    async def waits(job: JobContext) -> int:
+        begun.set()
+        await go_on.wait()
+        return job.attempt
 
-def _without_body(message: Any) -> list[Any]:
-    return list(message._replace(body=b""))
+    @agent.job("other")
+    async def other() -> str:
+        return "not held up"
+
+    stage.ledger_url = postgres_url
+    await stage.enter(agent)
+    job = await stage.dispatch("waits")
+    async with asyncio.timeout(20):
+        await begun.wait()
+    connection = await asyncpg.connect(postgres_url)
+    try:
+        refuse = f"CHECK (job_id <> '{job}' OR finished_at IS NULL)"
+        await connection.execute(f"ALTER TABLE warrener_ledger ADD CONSTRAINT refused {refuse}")
+        go_on.set()
+        assert (
+            await stage.wait_for_event(AttemptSucceeded, await stage.dispatch("other"))
+        ).data.result == "not held up"
+        assert not stage.of(AttemptSucceeded, job), "it cannot be recorded"
+        await connection.execute("ALTER TABLE warrener_ledger DROP CONSTRAINT refused")
+    finally:
+        await connection.close()
+
+    assert (await stage.wait_for_event(AttemptSucceeded, job)).data.result == 1

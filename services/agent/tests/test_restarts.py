@@ -1,4 +1,4 @@
-"""Issue 4, isolation: a child process that ends has a successor at once, as its job type wants it."""
+"""A child process that ends is replaced at once, if its job type declares that (issue 4, isolation)."""
 
 import asyncio
 import sys

@@ -1,4 +1,4 @@
-"""Schedules that stand in the code: what they say, and what is said about those that cannot be kept."""
+"""Schedules in the code, and the errors of those that cannot be declared."""
 
 from collections.abc import Callable
 from datetime import timedelta

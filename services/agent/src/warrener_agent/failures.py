@@ -41,7 +41,7 @@ OUTCOME_EXCEPTIONS = (Fail, RetryAfter, Snooze, Cancel)
 
 
 class HandlerSignal(StrEnum):
-    """What a handler requests instead of failing."""
+    """An end that a handler requests instead of failing."""
 
     SNOOZED = "snoozed"
     CANCELLED = "cancelled"

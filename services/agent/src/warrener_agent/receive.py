@@ -156,9 +156,10 @@ class Receiver:
     ) -> None:
         run, is_shared = self._agent.running.get(claim), delivery_ref.is_redelivered_batch
         if (before := self._agent.running.earlier_run(claim)) is not None:
-            if (
-                before.even_awaited and not before.handler_ended
-            ):  # it was declared lost and lives: wait for it
+            if before.is_recent_takeover(batch.received_at, self._agent.settings.agent_lease):
+                before.even_awaited = True
+            if before.even_awaited and not before.handler_ended:
+                # Another agent's loss was declared, not that of this run: the later attempt waits for its end.
                 batch.forward(
                     _resend_later(event, [delivery_ref], self._short_retries, _MAX_HELD_DELAY), [delivery_ref]
                 )

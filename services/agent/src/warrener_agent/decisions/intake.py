@@ -21,7 +21,7 @@ class ParkingReason:
 
 
 class IntakeRoute(StrEnum):
-    """Where a dispatched attempt goes first."""
+    """The first destination of a dispatched attempt."""
 
     ADOPT = "adopt"  # it runs here already: this is a later delivery of the same message
     DELAY = "delay"  # it came before its time: back to the delay queues
@@ -32,7 +32,7 @@ class IntakeRoute(StrEnum):
 
 
 class IntakeAction(StrEnum):
-    """What follows the ledger's answer to a claim."""
+    """The step that follows the ledger's answer to a claim."""
 
     START = "start"
     REPORT_SUCCESS = "report_success"  # it succeeded before: report the recorded outcome, run nothing

@@ -107,7 +107,7 @@ class ProcessSettings:
 
 @dataclass(frozen=True, slots=True)
 class Isolation:
-    """How the attempts of one job type are isolated from the agent and from each other."""
+    """The isolation of one job type's attempts from the agent and from each other."""
 
     limits: Limits = Limits()
     recycle: Recycle = Recycle()

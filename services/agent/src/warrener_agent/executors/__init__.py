@@ -1,1 +1,1 @@
-"""Where one attempt runs: a coroutine, a thread, a child process or a program."""
+"""Executors, which run one attempt as a coroutine, a thread, a child process or a program."""

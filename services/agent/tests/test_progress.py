@@ -1,4 +1,4 @@
-"""What a handler saves, when it is told, and what the next attempt is given."""
+"""Checkpoints: when they are saved and published, and what the next attempt receives."""
 
 import asyncio
 from typing import Any, cast

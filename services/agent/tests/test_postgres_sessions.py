@@ -1,5 +1,4 @@
-"""Rows of the PostgreSQL ledger that somebody has locked, and connections that do not answer: all else goes
-on."""
+"""Sessions of the PostgreSQL ledger: locked rows, silent connections, and a database that is killed."""
 
 import asyncio
 import json
@@ -7,12 +6,10 @@ import logging
 from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime, timedelta
 from uuid import uuid4
-
 import asyncpg
 import pytest
 from tests.faults.postgres_proxy import COMMIT, How, PostgresProxy, When, by_way_of
 from tests.servers.kinds import PostgresServer
-
 from warrener_agent.ledger import (
     Claim,
     ClaimStatus,
@@ -23,6 +20,12 @@ from warrener_agent.ledger import (
     SavedCheckpoint,
     open_ledger,
 )
+from services.agent.tests.stage import Stage
+from warrener_agent import Agent, JobContext
+from warrener_contracts.events import AttemptFailed, AttemptReleased, AttemptSucceeded
+
+
+# -- locked rows and connections that do not answer: all else goes on ---------------------------------------
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 LATER = NOW + timedelta(seconds=20)
@@ -209,3 +212,51 @@ async def test_7_a_database_that_is_read_only_does_not_answer_a_ping(
     with pytest.raises(LedgerUnavailable):
         await again.claim([Claim(uuid4(), 1)], agent_id="ada", lease=ENDED)
     await again.close()
+
+
+# -- a database that is killed while a handler works --------------------------------------------------------
+
+class Writer:
+    """A handler that writes, and lets the test in before its transaction commits."""
+
+    def __init__(self, *, write_again: bool) -> None:
+        self.agent = Agent()
+        self.written = asyncio.Event()
+        self.go_on = asyncio.Event()
+
+        @self.agent.job("write", guarantee="transactional")
+        async def write(job: JobContext) -> int:
+            transaction = await job.transaction()
+            await transaction.execute("CREATE TABLE IF NOT EXISTS effects (note TEXT)")
+            await transaction.execute("INSERT INTO effects VALUES (:note)", {"note": f"by {job.attempt}"})
+            self.written.set()
+            await self.go_on.wait()
+            if write_again:
+                await transaction.execute("INSERT INTO effects VALUES ('more')")
+            return job.attempt
+
+
+@pytest.mark.parametrize("write_again", [False, True], ids=["at the commit", "between two statements"])
+async def test_g4_a_database_killed_in_the_middle_of_a_transaction_costs_an_attempt_and_doubles_nothing(
+    stage: Stage, own_postgres: PostgresServer, *, write_again: bool
+) -> None:
+    stage.ledger_url = own_postgres.url
+    writer = Writer(write_again=write_again)
+    await stage.enter(writer.agent)
+    job = await stage.dispatch("write")
+    async with asyncio.timeout(20):
+        await writer.written.wait()
+    await asyncio.to_thread(own_postgres.kill)
+    writer.go_on.set()
+    await asyncio.to_thread(own_postgres.start)
+
+    # A commit that cannot be is given back; a statement that cannot be is the handler's error, tried again.
+    if write_again:
+        assert (await stage.wait_for_event(AttemptFailed, job)).data.error.retryable
+    else:
+        await stage.wait_for_event(AttemptReleased, job)
+    assert not stage.of(AttemptSucceeded)
+
+    await stage.dispatch("write", job_id=job, attempt=2)  # as the supervisor does then
+    assert (await stage.wait_for_event(AttemptSucceeded, job)).data.result == 2
+    assert sorted(await stage.effects()) == (["by 2", "more"] if write_again else ["by 2"])

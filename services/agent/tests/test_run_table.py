@@ -1,5 +1,5 @@
-"""Point 2 of supervision: an attempt whose job type has a `heartbeat_timeout` is stopped when it falls
-silent, however much of its time is left."""
+"""An attempt whose job type has a `heartbeat_timeout` is stopped when it falls silent, whatever its timeout
+(point 2 of supervision)."""
 
 import asyncio
 import threading

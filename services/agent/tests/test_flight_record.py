@@ -1,4 +1,4 @@
-"""Issue 4, flight recorder, where there is no process to look at: coroutines and threads of the agent."""
+"""The flight record of coroutines and threads, which share the agent's process (issue 4)."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""The agent as a process: what it says when it cannot start; that it serves and drains on a real broker."""
+"""The agent as a process: its start, its errors, and its service and drain on a real broker."""
 
 import asyncio
 import os

@@ -1,5 +1,4 @@
-"""Guarantee G3 while the event loop of an agent is blocked: its leases are renewed from outside the loop, an
-attempt that waits for one that is at work waits on, and what stands still gives way."""
+"""Leases are renewed while the event loop is blocked, and old rows of the ledger are deleted."""
 
 import asyncio
 import threading
@@ -8,13 +7,22 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, cast
 from uuid import UUID
-
 import pytest
 from services.agent.tests.stage import Stage
-
 from warrener_agent import Agent, JobContext
 from warrener_agent.ledger import Claim, ClaimStatus, Completion, Ledger, open_ledger
 from warrener_contracts.events import AttemptSucceeded
+from datetime import UTC, datetime, timedelta
+from uuid import uuid4
+from services.agent.tests.stage import HandlerRig, Stage
+from warrener_agent.ledger import Claim, ClaimStatus, Completion, DeletedRows, Ledger, open_ledger
+from warrener_agent.leases import LeaseState, is_due, must_end
+from warrener_agent.settings import AgentSettings
+from warrener_runtime.settings import SettingsError, load
+from warrener_runtime.virtual_clock import VirtualClock
+
+
+# -- while the event loop is blocked (guarantee G3) ---------------------------------------------------------
 
 LEASE = 2.0
 
@@ -132,3 +140,85 @@ async def test_a_later_attempt_waits_until_the_success_of_its_own_agent_is_recor
     assert (await stage.wait_for_event(AttemptSucceeded, beside)).data.result == 1
     assert (await stage.wait_for_event(AttemptSucceeded, job, times=2)).data.result == 1, "told again"
     assert len(calls) == 2
+
+
+def test_g3_a_lease_is_renewed_from_outside_the_loop_when_the_loop_has_missed_it() -> None:
+    assert not is_due([LeaseState(4.3, is_working=True)], lease=6.0)
+    assert is_due([LeaseState(5.0, is_working=True), LeaseState(3.8, is_working=False)], lease=6.0)
+    assert not is_due([LeaseState(-1.0, is_working=True, refused=True)], lease=6.0), (
+        "it would be refused again"
+    )
+
+
+def test_g3_a_process_ends_for_the_lease_of_a_handler_at_work() -> None:
+    assert must_end(
+        [LeaseState(5.0, is_working=True), LeaseState(1.4, is_working=True, refused=True)], lease=6.0
+    )
+    assert not must_end([LeaseState(1.6, is_working=True), LeaseState(-3.0, is_working=False)], lease=6.0)
+
+
+# -- deletion of old rows -----------------------------------------------------------------------------------
+
+WEEK = timedelta(days=7)
+
+
+class NotedLedger:
+    """A ledger whose deletions are noted."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self.forgot: list[datetime] = []
+        self.has_forgotten = asyncio.Event()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._ledger, name)
+
+    async def delete_old(self, before: datetime, *, after: datetime | None = None) -> DeletedRows:
+        self.forgot.append(before)
+        batch = await self._ledger.delete_old(before, after=after)
+        if batch.after is None:
+            self.has_forgotten.set()
+        return batch
+
+
+async def test_once_an_hour_what_is_older_than_a_week_is_forgotten(stage: Stage, rig: HandlerRig) -> None:
+    clock = VirtualClock()
+    ledger = NotedLedger(open_ledger(stage.ledger_url))
+    # Everything else that an agent does again and again, as rarely as can be: two hours pass in a moment.
+    await stage.enter(
+        rig.agent, ledger=cast("Ledger", ledger), clock=clock, agent_lease=1e6, agent_heartbeat=1e6
+    )
+    began = clock.now()
+    for _ in range(3):
+        async with asyncio.timeout(20):
+            await ledger.has_forgotten.wait()
+        ledger.has_forgotten.clear()
+        await clock.advance(3600.0)
+    assert ledger.forgot[:3] == [began - WEEK + timedelta(hours=hours) for hours in range(3)]
+
+
+async def test_what_is_old_is_gone_and_what_is_young_stays(stage: Stage, rig: HandlerRig) -> None:
+    now = datetime.now(UTC) + 2 * WEEK
+    old, young = uuid4(), uuid4()
+    ledger = open_ledger(stage.ledger_url)
+    await ledger.start()
+    for job_id, age in ((old, WEEK + timedelta(minutes=1)), (young, WEEK - timedelta(minutes=1))):
+        await ledger.claim([Claim(job_id, 1)], agent_id="past", lease=timedelta(0))
+        ended = Completion(job_id, 1, '"recorded"', (), now - age, now - age)
+        assert await ledger.complete([ended], agent_id="past") == {job_id}
+
+    noted = NotedLedger(ledger)
+    await stage.enter(rig.agent, ledger=cast("Ledger", noted), clock=VirtualClock(now))
+    async with asyncio.timeout(20):
+        await noted.has_forgotten.wait()
+    claims = [Claim(old, 1), Claim(young, 1)]
+    answers = await ledger.claim(claims, agent_id="x", lease=timedelta(seconds=10))
+    assert [answer.status for answer in answers] == [ClaimStatus.GRANTED, ClaimStatus.COMPLETED]
+
+
+def test_a_ledger_that_forgets_sooner_than_a_message_lives_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("WARRENER_AGENT_REMEMBER", "3600")
+    with pytest.raises(SettingsError, match="WARRENER_AGENT_REMEMBER: expected at least 2 h"):
+        load(AgentSettings)

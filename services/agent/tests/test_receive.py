@@ -1,13 +1,15 @@
-"""Attempts that share a message: each is judged by itself, and together they take one slot."""
+"""Received messages: several attempts in one, delayed ones, and attempts that may have begun before."""
 
 import asyncio
+import time
+from datetime import timedelta
+from warrener_agent.ledger import Claim, ClaimStatus, open_ledger
+from warrener_contracts.topology import DELAY_QUEUES
 from datetime import UTC, datetime
 from math import inf
 from uuid import uuid4
-
 import pytest
 from services.agent.tests.stage import WAIT, HandlerRig, Stage
-
 from warrener_agent import Agent, JobContext, JobDefinitionError
 from warrener_agent.definitions.job import ExecutorName
 from warrener_agent.ledger import Claim
@@ -16,6 +18,17 @@ from warrener_contracts.events import AttemptFailed, AttemptSucceeded
 from warrener_contracts.messages import BATCH_TYPE, build_message
 from warrener_contracts.topology import Topology, dispatch_queue
 from warrener_runtime.telemetry import NO_CONTEXT
+from datetime import UTC, datetime, timedelta
+from warrener_agent.decisions.intake import arrival_time
+from warrener_contracts.events import AttemptDispatched, AttemptDispatchedData
+from warrener_contracts.messages import is_early
+from warrener_contracts.topology import delay_level_for
+from services.agent.tests.stage import Stage
+from warrener_agent import Agent, JobContext
+from warrener_contracts.events import AttemptStarted, AttemptSucceeded
+
+
+# -- attempts that share a message: each is judged alone, and together they take one slot -------------------
 
 WORK = "warrener.queue.default"
 
@@ -162,3 +175,140 @@ def _sums() -> int:
 
 async def _greet() -> str:
     return str(uuid4())
+
+
+# -- delayed attempts at an agent whose clock is wrong (point 4 of "under strain") --------------------------
+
+SENT = datetime(2026, 11, 20, 12, tzinfo=UTC)
+
+
+def delayed(seconds: float) -> AttemptDispatched:
+    data = AttemptDispatchedData(
+        job_id=uuid4(),
+        attempt=2,
+        job_type="greet",
+        queue="default",
+        arguments={},
+        timeout=timedelta(minutes=1),
+        max_attempts=3,
+        requested_at=SENT,
+        not_before=SENT + timedelta(seconds=seconds),
+    )
+    return AttemptDispatched(id="1", source="test", time=SENT, data=data)
+
+
+@pytest.mark.parametrize("wrong", [-3600.0, -60.0, -5.0, 0.0])
+@pytest.mark.parametrize("delay", [0.1, 1.0, 6.0, 40.0, 70.0, 600.0])
+def test_4_a_wake_up_ends_in_time_whatever_the_clock_of_the_agent_is_behind(
+    delay: float, wrong: float
+) -> None:
+    event, true = delayed(delay), SENT
+    for _ in range(12):
+        level = (
+            delay_level_for(event.data.not_before - (event.time or SENT)) if event.data.not_before else None
+        )
+        true += level.delay if level else timedelta(0)
+        now = arrival_time(event, true + timedelta(seconds=wrong), returned=True)
+        if not is_early(event, now):
+            break
+        event = event.model_copy(update={"time": now})  # as the receiver sends it up again
+    else:
+        raise AssertionError(f"expected it to begin, got one that circles until {true - SENT}")
+    assert -0.3 <= (true - SENT).total_seconds() - delay <= 6.0
+
+
+def test_one_that_waited_long_in_its_queue_is_not_early_by_a_clock_that_is_right() -> None:
+    event = delayed(600.0)
+    now = SENT + timedelta(hours=1)
+    assert not is_early(event, arrival_time(event, now, returned=True))
+
+
+# -- attempts that another agent may have begun: announced first, and not stopped by the old agent's loss ----
+
+NEVER = 1000.0
+LEASE = 2.0
+
+
+class Waiting:
+    """A job that waits in its first life until its agent is gone, and in its second one for a gate."""
+
+    def __init__(self) -> None:
+        self.agent, self.begun, self.gate = Agent(), asyncio.Queue[int](), asyncio.Event()
+
+        @self.agent.job("wait")
+        async def wait(job: JobContext) -> int:
+            self.begun.put_nowait(job.attempt)
+            await self.gate.wait()
+            return job.attempt
+
+
+async def test_what_an_agent_has_left_behind_is_announced_by_the_next_one_and_what_is_new_is_not(
+    stage: Stage,
+) -> None:
+    agent, begun = Agent(), asyncio.Queue[int]()
+    lives = 0
+
+    @agent.job("wait")
+    async def wait(job: JobContext) -> int:
+        nonlocal lives
+        lives += 1
+        begun.put_nowait(job.attempt)
+        if lives == 1:
+            await asyncio.Event().wait()
+        return job.attempt
+
+    first = await stage.enter(agent, agent_lease=1.0, agent_announce_after=NEVER)
+    job = await stage.dispatch("wait")
+    await begun.get()
+    await stage.leave(first)
+    assert not stage.of(AttemptStarted), "it was new: nobody waits for a word about it"
+
+    await stage.enter(agent, agent_lease=1.0, agent_announce_after=NEVER)
+    assert (await stage.wait_for_event(AttemptSucceeded, job)).data.result == 1
+    assert len(stage.of(AttemptStarted, job)) == 1
+
+
+async def test_an_attempt_that_is_taken_over_as_its_loss_is_declared_is_not_run_a_third_time(
+    stage: Stage,
+) -> None:
+    waiting = Waiting()
+    first = await stage.enter(waiting.agent, agent_lease=1.0)
+    job = await stage.dispatch("wait")
+    assert await waiting.begun.get() == 1
+    await stage.leave(first)
+    await stage.enter(waiting.agent, agent_lease=30.0)
+    assert await waiting.begun.get() == 1
+
+    await stage.dispatch("wait", job_id=job, attempt=2)
+    await stage.until(lambda: stage.broker.ready(DELAY_QUEUES[0].name) == 1, "the second attempt to wait")
+    waiting.gate.set()
+    await stage.until(lambda: len(stage.of(AttemptSucceeded, job)) == 2, "an answer to each dispatch")
+    assert {event.data.result for event in stage.of(AttemptSucceeded, job)} == {1}, "the run of attempt 1"
+    assert waiting.begun.empty()
+
+
+async def test_a_later_attempt_elsewhere_waits_for_one_that_was_taken_over_just_before(stage: Stage) -> None:
+    waiting, other = Waiting(), open_ledger(stage.ledger_url)
+    first = await stage.enter(waiting.agent, agent_lease=1.0)
+    job = await stage.dispatch("wait")
+    assert await waiting.begun.get() == 1
+    await stage.leave(first)
+    await stage.enter(waiting.agent, agent_lease=LEASE)
+    assert await waiting.begun.get() == 1
+
+    async def claim_later_attempt() -> ClaimStatus:
+        claims = [Claim(job, 2)]
+        (answer,) = await other.claim(claims, agent_id="other", lease=timedelta(seconds=LEASE))
+        return answer.status
+
+    await other.start()
+    try:
+        enough = time.monotonic() + 2 * LEASE  # what is not renewed is granted within one lease
+        while time.monotonic() < enough:
+            assert await claim_later_attempt() is ClaimStatus.HELD
+        waiting.gate.set()
+        await stage.wait_for_event(AttemptSucceeded, job)
+        assert await claim_later_attempt() is ClaimStatus.COMPLETED
+        assert waiting.begun.empty()
+    finally:
+        await other.close()

@@ -1,4 +1,4 @@
-"""What a user writes, and what is said about what cannot be served."""
+"""Declarations of job types, and the errors of those that cannot be served."""
 
 import enum
 from collections.abc import AsyncIterator, Callable

@@ -1,4 +1,4 @@
-"""The ledger's statements go by the key, however the table was when they were planned."""
+"""The ledger's statements find rows by key, whatever the table was like when they were planned."""
 
 import asyncio
 import json

@@ -1,0 +1,163 @@
+"""Attempts that an agent gives back while a breaker is not closed."""
+
+from datetime import UTC, datetime, timedelta
+from uuid import uuid4
+from warrener_agent.decisions.breakers import BreakerFilter
+from warrener_contracts.circuit_breaker import BreakerState
+from warrener_contracts.events import AttemptDispatched, AttemptDispatchedData, BreakerChangedData
+from warrener_contracts.policy import Guarantee, JobPolicy
+from services.agent.tests.stage import Stage
+from warrener_agent import Agent, JobContext
+from warrener_agent.decisions.outcomes import FailedOutcome, failure_to_record
+from warrener_agent.ledger import Claim, open_ledger
+from warrener_contracts import topology
+from warrener_contracts.events import (
+    AttemptFailed,
+    AttemptReleased,
+    AttemptSucceeded,
+    BreakerChanged,
+    BreakerChangedData,
+    ErrorInfo,
+    ErrorKind,
+)
+from warrener_contracts.messages import build_message
+
+
+# -- the decision -------------------------------------------------------------------------------------------
+
+POLICIES = {"bill": JobPolicy(depends_on=("billing-api",)), "mail": JobPolicy()}
+OPENED = datetime(2026, 1, 1, 12, tzinfo=UTC)
+BEFORE, AFTER = OPENED - timedelta(seconds=1), OPENED + timedelta(seconds=30)
+
+
+def changed(
+    name: str, state: BreakerState = BreakerState.OPEN, since: datetime = OPENED
+) -> BreakerChangedData:
+    return BreakerChangedData(name=name, state=state, since=since, reason="down")
+
+
+def sent(job_type: str, at: datetime = BEFORE) -> AttemptDispatched:
+    data = AttemptDispatchedData(
+        job_id=uuid4(),
+        attempt=1,
+        job_type=job_type,
+        queue="default",
+        arguments={},
+        guarantee=Guarantee.IDEMPOTENT,
+        timeout=timedelta(hours=1),
+        max_attempts=1,
+        requested_at=at,
+    )
+    return AttemptDispatched(id="d", source="test", time=at, data=data)
+
+
+def test_what_depends_on_an_open_breaker_is_held() -> None:
+    breaker_filter = BreakerFilter(POLICIES)
+    assert breaker_filter.hold_reason(sent("bill"), 0.0) is None
+    assert breaker_filter.update(changed("dependency:billing-api"), 0.0)
+    assert breaker_filter.hold_reason(sent("bill"), 1.0) == "dependency:billing-api is open"
+    assert breaker_filter.hold_reason(sent("bill", AFTER), 1.0) == "dependency:billing-api is open"
+    assert breaker_filter.hold_reason(sent("mail"), 1.0) is None
+    assert not breaker_filter.update(changed("dependency:billing-api"), 5.0), "a reminder is no news"
+
+
+def test_11_while_probes_are_out_what_was_sent_before_the_breaker_opened_is_given_back() -> None:
+    breaker_filter = BreakerFilter(POLICIES)
+    breaker_filter.update(changed("dependency:billing-api"), 0.0)
+    assert breaker_filter.update(changed("dependency:billing-api", BreakerState.HALF_OPEN, AFTER), 6.0)
+    assert breaker_filter.hold_reason(sent("bill", BEFORE), 7.0) == "dependency:billing-api is half_open"
+    assert breaker_filter.hold_reason(sent("bill", AFTER), 7.0) is None, "a probe"
+    assert breaker_filter.update(changed("dependency:billing-api", BreakerState.CLOSED, AFTER), 8.0)
+    assert breaker_filter.hold_reason(sent("bill", BEFORE), 9.0) is None
+
+
+def test_an_agent_that_missed_the_opening_runs_attempts_while_probes_are_out() -> None:
+    breaker_filter = BreakerFilter(POLICIES)
+    breaker_filter.update(changed("dependency:billing-api", BreakerState.HALF_OPEN), 0.0)
+    assert breaker_filter.hold_reason(sent("bill"), 1.0) is None
+
+
+def test_a_breaker_without_news_expires() -> None:
+    breaker_filter = BreakerFilter(POLICIES)
+    breaker_filter.update(changed("job:mail"), 0.0)
+    assert breaker_filter.hold_reason(sent("mail"), 29.0) == "job:mail is open"
+    assert breaker_filter.hold_reason(sent("mail"), 31.0) is None
+
+
+def test_breakers_before_nothing_that_it_runs_are_passed_over() -> None:
+    breaker_filter = BreakerFilter(POLICIES)
+    assert not breaker_filter.update(changed("dependency:weather"), 0.0)
+    assert breaker_filter.hold_reason(sent("bill"), 0.0) is None
+
+
+# -- in an agent --------------------------------------------------------------------------------------------
+
+agent = Agent()
+
+
+@agent.job("bill", depends_on=("billing-api",))
+async def bill(job: JobContext) -> int:
+    if job.attempt == 1:
+        raise RuntimeError("not today")
+    return job.attempt
+
+
+@agent.job("greet")
+async def greet() -> str:
+    return "hello"
+
+
+async def turn(stage: Stage, state: BreakerState) -> None:
+    """Every agent hears of it before anything that is dispatched from now on is begun."""
+    event = BreakerChanged(
+        id=f"dependency:billing-api:{state}",
+        source="test",
+        data=BreakerChangedData(
+            name="dependency:billing-api", state=state, since=datetime.now(UTC), reason="by the test"
+        ),
+    )
+    message = build_message(event)._replace(
+        exchange=topology.CONTROL, routing_key="all", persistent=False, mandatory=False
+    )
+    await stage.bus.publish([message])
+    await stage.wait_for_event(AttemptSucceeded, await stage.dispatch("greet"))
+
+
+async def test_what_stands_in_the_queue_is_given_back_and_runs_once_probes_are_let_through(
+    stage: Stage,
+) -> None:
+    await stage.enter(agent)
+    await turn(stage, BreakerState.OPEN)
+    job_id = await stage.dispatch("bill", attempt=2)
+    given_back = await stage.wait_for_event(AttemptReleased, job_id)
+    assert given_back.data.reason == "held back: dependency:billing-api is open"
+    await turn(stage, BreakerState.HALF_OPEN)
+    await stage.dispatch("bill", job_id=job_id, attempt=3)
+    assert (await stage.wait_for_event(AttemptSucceeded, job_id)).data.result == 3
+
+
+async def test_a_delay_goes_on_while_the_breaker_is_open(stage: Stage) -> None:
+    """It comes from a rung before its time: given back, it would be due at once when the breaker closes."""
+    await stage.enter(agent)
+    await turn(stage, BreakerState.OPEN)
+    due = datetime.now(UTC) + timedelta(seconds=2.5)
+    job_id = await stage.dispatch("bill", attempt=2, not_before=due)
+    await stage.wait_for_event(AttemptReleased, job_id)
+    assert datetime.now(UTC) >= due - timedelta(seconds=0.2)
+
+
+async def test_a_failure_that_was_never_reported_is_reported_and_not_given_back(stage: Stage) -> None:
+    job_id, now = uuid4(), datetime.now(UTC)
+    ledger = open_ledger(stage.ledger_url)
+    await ledger.start()
+    await ledger.claim([Claim(job_id, 1)], agent_id="dead", lease=timedelta(seconds=30))
+    error = ErrorInfo(kind=ErrorKind.ERROR, type="RuntimeError", message="not today")
+    failure = failure_to_record(Claim(job_id, 1), FailedOutcome(error), now, now)
+    assert await ledger.fail([failure], agent_id="dead") == {job_id}
+    await ledger.close()
+
+    await stage.enter(agent)
+    await turn(stage, BreakerState.OPEN)
+    await stage.dispatch("bill", job_id=job_id)
+    assert (await stage.wait_for_event(AttemptFailed, job_id)).data.error.message == "not today"
+    assert not stage.of(AttemptReleased, job_id)
