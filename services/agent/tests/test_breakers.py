@@ -2,16 +2,18 @@
 
 from datetime import UTC, datetime, timedelta
 from uuid import uuid4
-from warrener_agent.decisions.breakers import BreakerFilter
-from warrener_contracts.circuit_breaker import BreakerState
-from warrener_contracts.events import AttemptDispatched, AttemptDispatchedData, BreakerChangedData
-from warrener_contracts.policy import Guarantee, JobPolicy
+
 from services.agent.tests.stage import Stage
+
 from warrener_agent import Agent, JobContext
+from warrener_agent.decisions.breakers import BreakerFilter
 from warrener_agent.decisions.outcomes import FailedOutcome, failure_to_record
 from warrener_agent.ledger import Claim, open_ledger
 from warrener_contracts import topology
+from warrener_contracts.circuit_breaker import BreakerState
 from warrener_contracts.events import (
+    AttemptDispatched,
+    AttemptDispatchedData,
     AttemptFailed,
     AttemptReleased,
     AttemptSucceeded,
@@ -21,7 +23,7 @@ from warrener_contracts.events import (
     ErrorKind,
 )
 from warrener_contracts.messages import build_message
-
+from warrener_contracts.policy import Guarantee, JobPolicy
 
 # -- the decision -------------------------------------------------------------------------------------------
 

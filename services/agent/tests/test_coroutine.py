@@ -1,9 +1,13 @@
 """Coroutines: the tasks that they leave, and leases that end while the event loop stands still."""
 
 import asyncio
+import threading
+import time
 from contextvars import Context
+
 import pytest
 from services.agent.tests.stage import Stage
+
 from warrener_agent import Agent, JobContext, Snooze
 from warrener_contracts.events import (
     AttemptCancel,
@@ -11,16 +15,13 @@ from warrener_contracts.events import (
     AttemptCancelled,
     AttemptFailed,
     AttemptProgressed,
+    AttemptReleased,
     AttemptSucceeded,
 )
 from warrener_contracts.messages import build_message
-import threading
-import time
-from warrener_agent import Agent, JobContext
-from warrener_contracts.events import AttemptFailed, AttemptReleased
-
 
 # -- tasks that an attempt starts end with it, unless it succeeds (point 4 of supervision) ------------------
+
 
 class Nursery:
     """A handler whose children say how they end."""
@@ -97,7 +98,7 @@ async def test_4_what_a_successful_attempt_leaves_may_be_meant_to_stay(stage: St
     nursery.leave()
 
 
-# -- a lease that ended while the loop stood still (the test stops the loop that it shares, as a freeze does) 
+# -- a lease that ended while the loop stood still (the test stops the loop that it shares, as a freeze does)
 
 LEASE = 1.0
 

@@ -1,4 +1,4 @@
-"""A handler that misbehaves is stopped within its limits, gets an error type of its own, and disturbs no other
+"""A handler that misbehaves is stopped within its limits, has its own error type, and disturbs no other
 attempt (issue 4, isolation)."""
 
 import asyncio

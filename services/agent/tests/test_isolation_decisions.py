@@ -17,9 +17,9 @@ from warrener_agent.decisions.errors import (
     is_fault,
     relabel_memory_error,
 )
+from warrener_agent.executors.environment import filter_environment
 from warrener_agent.executors.limits import Cgroup
 from warrener_agent.executors.restarts import JobTypesSuspended, RestartLimit, Restarts
-from warrener_agent.executors.sandbox import filter_environment
 from warrener_runtime.virtual_clock import VirtualClock
 
 MIB = 1 << 20

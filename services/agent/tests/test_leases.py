@@ -4,23 +4,20 @@ import asyncio
 import threading
 import time
 from collections.abc import Sequence
-from datetime import timedelta
-from typing import Any, cast
-from uuid import UUID
-import pytest
-from services.agent.tests.stage import Stage
-from warrener_agent import Agent, JobContext
-from warrener_agent.ledger import Claim, ClaimStatus, Completion, Ledger, open_ledger
-from warrener_contracts.events import AttemptSucceeded
 from datetime import UTC, datetime, timedelta
-from uuid import uuid4
+from typing import Any, cast
+from uuid import UUID, uuid4
+
+import pytest
 from services.agent.tests.stage import HandlerRig, Stage
-from warrener_agent.ledger import Claim, ClaimStatus, Completion, DeletedRows, Ledger, open_ledger
+
+from warrener_agent import Agent, JobContext
 from warrener_agent.leases import LeaseState, is_due, must_end
+from warrener_agent.ledger import Claim, ClaimStatus, Completion, DeletedRows, Ledger, open_ledger
 from warrener_agent.settings import AgentSettings
+from warrener_contracts.events import AttemptSucceeded
 from warrener_runtime.settings import SettingsError, load
 from warrener_runtime.virtual_clock import VirtualClock
-
 
 # -- while the event loop is blocked (guarantee G3) ---------------------------------------------------------
 

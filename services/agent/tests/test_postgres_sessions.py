@@ -6,10 +6,14 @@ import logging
 from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime, timedelta
 from uuid import uuid4
+
 import asyncpg
 import pytest
+from services.agent.tests.stage import Stage
 from tests.faults.postgres_proxy import COMMIT, How, PostgresProxy, When, by_way_of
 from tests.servers.kinds import PostgresServer
+
+from warrener_agent import Agent, JobContext
 from warrener_agent.ledger import (
     Claim,
     ClaimStatus,
@@ -20,10 +24,7 @@ from warrener_agent.ledger import (
     SavedCheckpoint,
     open_ledger,
 )
-from services.agent.tests.stage import Stage
-from warrener_agent import Agent, JobContext
 from warrener_contracts.events import AttemptFailed, AttemptReleased, AttemptSucceeded
-
 
 # -- locked rows and connections that do not answer: all else goes on ---------------------------------------
 
@@ -215,6 +216,7 @@ async def test_7_a_database_that_is_read_only_does_not_answer_a_ping(
 
 
 # -- a database that is killed while a handler works --------------------------------------------------------
+
 
 class Writer:
     """A handler that writes, and lets the test in before its transaction commits."""

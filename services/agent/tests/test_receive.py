@@ -2,31 +2,28 @@
 
 import asyncio
 import time
-from datetime import timedelta
-from warrener_agent.ledger import Claim, ClaimStatus, open_ledger
-from warrener_contracts.topology import DELAY_QUEUES
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from math import inf
 from uuid import uuid4
+
 import pytest
 from services.agent.tests.stage import WAIT, HandlerRig, Stage
-from warrener_agent import Agent, JobContext, JobDefinitionError
-from warrener_agent.definitions.job import ExecutorName
-from warrener_agent.ledger import Claim
-from warrener_agent.run_table import DeliveryRef, Run, RunTable
-from warrener_contracts.events import AttemptFailed, AttemptSucceeded
-from warrener_contracts.messages import BATCH_TYPE, build_message
-from warrener_contracts.topology import Topology, dispatch_queue
-from warrener_runtime.telemetry import NO_CONTEXT
-from datetime import UTC, datetime, timedelta
-from warrener_agent.decisions.intake import arrival_time
-from warrener_contracts.events import AttemptDispatched, AttemptDispatchedData
-from warrener_contracts.messages import is_early
-from warrener_contracts.topology import delay_level_for
-from services.agent.tests.stage import Stage
-from warrener_agent import Agent, JobContext
-from warrener_contracts.events import AttemptStarted, AttemptSucceeded
 
+from warrener_agent import Agent, JobContext, JobDefinitionError
+from warrener_agent.decisions.intake import arrival_time
+from warrener_agent.definitions.job import ExecutorName
+from warrener_agent.ledger import Claim, ClaimStatus, open_ledger
+from warrener_agent.run_table import DeliveryRef, Run, RunTable
+from warrener_contracts.events import (
+    AttemptDispatched,
+    AttemptDispatchedData,
+    AttemptFailed,
+    AttemptStarted,
+    AttemptSucceeded,
+)
+from warrener_contracts.messages import BATCH_TYPE, build_message, is_early
+from warrener_contracts.topology import DELAY_QUEUES, Topology, delay_level_for, dispatch_queue
+from warrener_runtime.telemetry import NO_CONTEXT
 
 # -- attempts that share a message: each is judged alone, and together they take one slot -------------------
 

@@ -159,7 +159,7 @@ class Receiver:
             if before.is_recent_takeover(batch.received_at, self._agent.settings.agent_lease):
                 before.even_awaited = True
             if before.even_awaited and not before.handler_ended:
-                # Another agent's loss was declared, not that of this run: the later attempt waits for its end.
+                # The declared loss was another agent's: the later attempt waits for the end of this run.
                 batch.forward(
                     _resend_later(event, [delivery_ref], self._short_retries, _MAX_HELD_DELAY), [delivery_ref]
                 )

@@ -31,17 +31,12 @@ from warrener_agent.definitions.job import JobDefinition
 from warrener_agent.definitions.program import BadArgument, ProgramCall
 from warrener_agent.executors import program_supervisor
 from warrener_agent.executors.base import bind_arguments, encode_result
+from warrener_agent.executors.environment import SystemUser, UserUnavailable, filter_environment, resolve_user
 from warrener_agent.executors.flight_record import CapturedOutput, FlightRecorder, Keep, command_lines
 from warrener_agent.executors.limits import Cgroup, cancel_and_wait, kernel_oom_kills, new_group, wait_first
 from warrener_agent.executors.process_tree import kill_tree, tree
 from warrener_agent.executors.restarts import Restarts
-from warrener_agent.executors.sandbox import (
-    MEMORY,
-    SystemUser,
-    UserUnavailable,
-    filter_environment,
-    resolve_user,
-)
+from warrener_agent.executors.sandbox import MEMORY
 from warrener_contracts.events import ErrorKind, FlightRecord
 from warrener_contracts.topology import MAX_BODY
 

@@ -27,12 +27,12 @@ from warrener_agent.decisions.errors import (
 )
 from warrener_agent.definitions.isolation import Limits, ProcessSettings, Recycle
 from warrener_agent.definitions.job import JobDefinition
+from warrener_agent.executors.environment import UserUnavailable, filter_environment, resolve_user
 from warrener_agent.executors.flight_record import CapturedOutput, FlightRecorder
 from warrener_agent.executors.frames import HEADER, Frame, pack, unpack
 from warrener_agent.executors.limits import Cgroup, cancel_and_wait, kernel_oom_kills, new_group, wait_first
 from warrener_agent.executors.process_tree import kill_tree, tree
 from warrener_agent.executors.restarts import Restarts
-from warrener_agent.executors.sandbox import UserUnavailable, filter_environment, resolve_user
 from warrener_agent.executors.stacks import SIGNAL
 from warrener_agent.failures import HandlerSignal
 from warrener_contracts.events import ErrorInfo, FlightRecord

@@ -1,34 +1,22 @@
-"""The sandbox of an attempt's process: its kernel limits, its user and its environment.
+"""The sandbox of a child process, from inside: its kernel limits and its user.
 
-A child's limits are soft and are lifted after the attempt, so that a warm child can be used again and can
+The limits are soft and are lifted after the attempt, so that a warm child can be used again and can
 always report how the attempt ended. The agent checks the usage of several processes together.
 """
 
 import ctypes
 import math
 import os
-import pwd
-import re
 import resource
 import sys
-from collections.abc import Collection, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from typing import Any, Final
 
 _SUBREAPER: Final = 36  # PR_SET_CHILD_SUBREAPER
 MEMORY: Final = resource.RLIMIT_DATA if sys.platform == "linux" else resource.RLIMIT_AS
 """On Linux RLIMIT_DATA counts private memory. RLIMIT_AS counts unused addresses too, so that a program with
 threads needs many times its memory."""
-
-_SECRET_NAMES = re.compile(
-    r"PASSWORD|PASSWD|PASSPHRASE|SECRET|CREDENTIAL|TOKENS?(?:_|\d|$)"
-    r"|(?:API|ACCESS|AUTH|ACCOUNT|SIGNING|MASTER|PRIVATE)_?KEY"
-    r"|(?:^|_)(?:PWD|PASS|KEY|AUTH|DSN|PAT)$",
-    re.IGNORECASE,
-)
-_HARMLESS = frozenset({"PWD", "OLDPWD"})  # folders
-_URL_WITH_PASSWORD = re.compile(r"://[^/@\s]*:[^/@\s]+@")
 
 
 def kernel_limits(limits: Mapping[str, Any], cpu_used: float) -> dict[int, int]:
@@ -100,56 +88,3 @@ def _lower_soft_limit(name: int, value: int) -> int:
     most = value if hard == resource.RLIM_INFINITY else min(value, hard)
     resource.setrlimit(name, (most, hard))
     return soft
-
-
-class UserUnavailable(Exception):
-    """The job type's user cannot be used here; the message says why."""
-
-
-@dataclass(frozen=True, slots=True)
-class SystemUser:
-    """An entry of the machine's users."""
-
-    name: str
-    uid: int
-    gid: int
-    home: str
-
-    @property
-    def environment(self) -> dict[str, str]:
-        """The variables that a login would set."""
-        return {"HOME": self.home, "USER": self.name, "LOGNAME": self.name}
-
-
-def resolve_user(name: str | None) -> SystemUser | None:
-    """Return the user called `name`; None for none, or for the agent's own.
-
-    Raises UserUnavailable: to go on as the agent's user would give the handler more rights than declared.
-    """
-    if name is None:
-        return None
-    try:
-        entry = pwd.getpwnam(name)
-    except KeyError:
-        raise UserUnavailable(f"expected a user {name} on this machine, found none: create it") from None
-    if entry.pw_uid == os.geteuid():
-        return None
-    if os.geteuid() != 0:
-        raise UserUnavailable(
-            f"expected to be root to run as {name}, the agent runs as user {os.geteuid()}: start the agent "
-            f"as root or as {name}, or leave `user` out"
-        )
-    return SystemUser(name, entry.pw_uid, entry.pw_gid, entry.pw_dir)
-
-
-def filter_environment(environment: Mapping[str, str], named: Collection[str]) -> dict[str, str]:
-    """Return the variables that are no secrets by name or value, and those in `named`."""
-    return {
-        name: value for name, value in environment.items() if name in named or not _looks_secret(name, value)
-    }
-
-
-def _looks_secret(name: str, value: str) -> bool:
-    if _URL_WITH_PASSWORD.search(value):
-        return True
-    return name not in _HARMLESS and _SECRET_NAMES.search(name) is not None
