@@ -17,9 +17,8 @@ import asyncpg
 
 from warrener_runtime.clock import SystemClock
 from warrener_runtime.servers import PrivatePostgres
-from warrener_scheduler.retention.pruner import PruneBatch, Pruner
-from warrener_scheduler.retention.settings import RetentionSettings
-from warrener_scheduler.schedules.tick_pruner import TickPruner
+from warrener_scheduler.retention.pruner import PruneBatch, Pruner, TickPruner
+from warrener_scheduler.settings import RetentionSettings
 from warrener_store import Store, migrate, open_store
 from warrener_store.successes import Success
 from warrener_store.testing import queued_job

@@ -16,8 +16,7 @@ from warrener.scheduling.import_result import ImportResult, Loss
 from warrener.scheduling.schedules_file import parse
 from warrener_contracts.events import SchedulePutData
 from warrener_contracts.schedule_rules import CronRule, IntervalRule
-from warrener_scheduler.schedules.template_variables import TICK_VARIABLES
-from warrener_scheduler.schedules.templating import find_mistakes, render
+from warrener_scheduler.templates import TICK_VARIABLES, find_mistakes, render
 
 Run = Callable[..., Result]
 CRONTAB = r"""

@@ -23,8 +23,8 @@ from warrener_contracts.events import (
 from warrener_contracts.identity import tick_job_id
 from warrener_contracts.schedule_rules import IntervalRule, OnceRule
 from warrener_contracts.triggers import EventRule
-from warrener_scheduler.schedules.backfill import BATCH_SIZE, batch_times, is_backfilled, plan_batch
-from warrener_scheduler.schedules.tick_decisions import MAX_PUT_BACKLOG, decide_ticks, plan_first_tick
+from warrener_scheduler.decisions.backfill import BATCH_SIZE, batch_times, is_backfilled, plan_batch
+from warrener_scheduler.decisions.ticks import MAX_PUT_BACKLOG, decide_ticks, plan_first_tick
 from warrener_store.schedules.rows import DueSchedule, ScheduleRow
 
 HOUR = timedelta(hours=1)

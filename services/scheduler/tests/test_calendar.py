@@ -23,8 +23,8 @@ from warrener_contracts.schedule_rules import (
     ScheduleChoices,
 )
 from warrener_scheduler.calendar import cron
+from warrener_scheduler.calendar.dst import moments
 from warrener_scheduler.calendar.ticks import NeverTicks, check, due_at, nominal_times
-from warrener_scheduler.calendar.wall_clock import moments
 from warrener_scheduler.calendar.zones import UnknownZone
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)

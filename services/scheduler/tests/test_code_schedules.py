@@ -16,7 +16,7 @@ from warrener_contracts.events import (
     ScheduleRemoveRequested,
 )
 from warrener_contracts.schedule_rules import CronRule, IntervalRule, OverlapPolicy, ScheduleChoices
-from warrener_scheduler.schedules.adoption import declaration_digest
+from warrener_scheduler.schedules.from_code import declaration_digest
 from warrener_store.schedules.rows import ScheduleRow
 
 MINUTE = timedelta(minutes=1)

@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from warrener_contracts.triggers import Condition
-from warrener_scheduler.triggers.conditions import passes
+from warrener_scheduler.decisions.triggers import passes
 
 EVENT = {
     "type": "landed",

@@ -19,8 +19,7 @@ from services.scheduler.tests.zones import YEARS, ZONES, around
 
 from warrener_contracts.events import SchedulePutData
 from warrener_contracts.schedule_rules import DstGap, DstOverlap
-from warrener_scheduler.calendar.preview import preview
-from warrener_scheduler.calendar.ticks import NeverTicks, check, nominal_times
+from warrener_scheduler.calendar.ticks import NeverTicks, check, nominal_times, preview
 from warrener_scheduler.calendar.wall_rules import BadCombination
 
 JANUARY = datetime(2026, 1, 1, tzinfo=UTC)

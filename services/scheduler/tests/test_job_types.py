@@ -7,8 +7,7 @@ from datetime import datetime
 from services.scheduler.tests.stage import announcement, declaration
 
 from warrener_runtime.virtual_clock import VirtualClock
-from warrener_scheduler.announcements import job_type_rows
-from warrener_scheduler.job_types import JobTypeCache
+from warrener_scheduler.job_types import JobTypeCache, job_type_rows
 from warrener_store.memory import MemoryStore
 from warrener_store.rows import JobTypeRow
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from warrener_contracts.events import SchedulePutData
-from warrener_scheduler.calendar.lint_checks import LintWarning, lint_schedule
+from warrener_scheduler.calendar.lint import LintWarning, lint_schedule
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 NIGHTLY = {"kind": "cron", "expression": "30 2 * * *"}

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from warrener_scheduler.redrive_decisions import merge_patch
+from warrener_scheduler.decisions.dead_letters import merge_patch
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=3),

@@ -22,7 +22,7 @@ from services.scheduler.tests.zones import YEARS, ZONES
 
 from warrener_contracts.schedule_rules import CronRule, DstGap, DstOverlap
 from warrener_scheduler.calendar import cron
-from warrener_scheduler.calendar.wall_clock import moments
+from warrener_scheduler.calendar.dst import moments
 
 FIXED = ["30 2 * * *", "0 2 * * *", "30 1,2,3 * * *", "15 0 * * *", "0,30 2 1,8,15,22,29 * *"]
 BY_THE_CLOCK = ["*/15 * * * *", "0 * * * *", "30 * * * *", "*/30 2 * * *", "0 */2 * * *", "30 */3 * * *"]

@@ -17,11 +17,9 @@ from warrener_contracts.schedule_rules import IntervalRule
 from warrener_contracts.states import JobState
 from warrener_runtime.settings import SettingsError, load
 from warrener_runtime.virtual_clock import VirtualClock
-from warrener_scheduler.idempotency import IdempotencyWindow
-from warrener_scheduler.retention.pruner import ClaimLost, Pruner
-from warrener_scheduler.retention.settings import RetentionSettings
-from warrener_scheduler.schedules.tick_pruner import TickPruner
-from warrener_scheduler.settings import SchedulerSettings
+from warrener_scheduler.accept import IdempotencyWindow
+from warrener_scheduler.retention.pruner import ClaimLost, Pruner, TickPruner
+from warrener_scheduler.settings import RetentionSettings, SchedulerSettings
 from warrener_store.memory import MemoryStore
 from warrener_store.parked import ParkedMessage
 from warrener_store.rows import AgentRow, JobRow

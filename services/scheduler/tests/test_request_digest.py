@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from warrener_contracts.events import JobRequestedData
 from warrener_contracts.policy import Backoff, PolicyOverrides
-from warrener_scheduler.request_digest import request_digest
+from warrener_scheduler.decisions.admission import request_digest
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\x00"))  # what a request may hold

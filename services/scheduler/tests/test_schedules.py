@@ -31,7 +31,7 @@ from warrener_contracts.identity import tick_job_id
 from warrener_contracts.messages import build_message
 from warrener_contracts.schedule_rules import CronRule, IntervalRule, MisfirePolicy, OnceRule, ScheduleChoices
 from warrener_contracts.states import JobState
-from warrener_scheduler.schedules.tick_decisions import (
+from warrener_scheduler.decisions.ticks import (
     BATCH_SIZE,
     DECISION_LEAD,
     decide_ticks,

@@ -19,8 +19,7 @@ from warrener_contracts.events import (
 from warrener_contracts.schedule_rules import CronRule, IntervalRule, Rule, ScheduleChoices
 from warrener_contracts.states import JobState
 from warrener_scheduler.calendar.ticks import previous_nominal
-from warrener_scheduler.schedules.template_variables import TICK_VARIABLES
-from warrener_scheduler.schedules.templating import find_mistakes, render
+from warrener_scheduler.templates import TICK_VARIABLES, find_mistakes, render
 from warrener_store.port import Save
 
 NAMES = {

@@ -19,8 +19,8 @@ from warrener_contracts.events import (
 from warrener_contracts.messages import build_message
 from warrener_contracts.policy import Backoff, PolicyOverrides
 from warrener_contracts.schedule_rules import OnceRule, OverlapPolicy, ScheduleChoices
-from warrener_scheduler.dispatch_messages import SOURCE
-from warrener_scheduler.schedules.tick_messages import request_messages, request_text, ticked_message
+from warrener_scheduler.messages import SOURCE
+from warrener_scheduler.tick_messages import request_messages, request_text, ticked_message
 from warrener_store.schedules.rows import TickRow
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)

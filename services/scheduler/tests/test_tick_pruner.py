@@ -8,7 +8,7 @@ from services.scheduler.tests.test_schedules import at, ledger, named, put, send
 
 from warrener_contracts.events import ScheduleCommandData, SchedulePauseRequested, ScheduleResumeRequested
 from warrener_contracts.schedule_rules import IntervalRule
-from warrener_scheduler.schedules.tick_pruner import TickPruner
+from warrener_scheduler.retention.pruner import TickPruner
 from warrener_store.schedules.watches import WatchRow
 
 

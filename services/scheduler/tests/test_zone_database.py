@@ -8,9 +8,7 @@ from importlib.resources import files
 from pathlib import Path
 
 RELEASE = version_of("tzdata")
-PRINT_VERSION = (
-    "from warrener_scheduler.calendar.zone_database import database_version; print(database_version())"
-)
+PRINT_VERSION = "from warrener_scheduler.calendar.zones import database_version; print(database_version())"
 
 
 def version(folder: Path | None) -> str:

@@ -3,7 +3,7 @@
 from datetime import datetime, timedelta
 from zoneinfo import available_timezones
 
-from warrener_scheduler.calendar.zone_database import zone_file
+from warrener_scheduler.calendar.zones import zone_file
 
 ZONES = sorted(available_timezones() - {"localtime", "posixrules", "Factory"})
 DISTINCT = sorted({zone_file(name): name for name in reversed(ZONES)}.values())

@@ -13,7 +13,6 @@ from warrener.errors import CommandError, ExitCode
 from warrener_contracts.events import SchedulePutData
 
 _CALENDAR = "warrener_scheduler.calendar"
-_QUESTIONS = "warrener_scheduler.calendar.queries"
 _LINT = "warrener_scheduler.calendar.lint"
 
 
@@ -32,7 +31,7 @@ def find_problems(schedules: Sequence[SchedulePutData]) -> list[str | None]:
     if not schedules:
         return []
     documents = [definition.model_dump(mode="json", exclude_none=True) for definition in schedules]
-    found: list[str | None] = _run_calendar(_QUESTIONS, {"check": documents})
+    found: list[str | None] = _run_calendar(_CALENDAR, {"check": documents})
     return found
 
 
@@ -47,7 +46,7 @@ def times_between(
         "end": end.isoformat(),
         "most": limit,
     }
-    return [datetime.fromisoformat(text) for text in _run_calendar(_QUESTIONS, {"between": question})]
+    return [datetime.fromisoformat(text) for text in _run_calendar(_CALENDAR, {"between": question})]
 
 
 class LintTarget(NamedTuple):

@@ -1,2 +1,1 @@
-"""The scheduler: decides whether and when. It accepts requests, removes repeats, and dispatches what is
-due."""
+"""The scheduler: accepts requests, removes duplicates, and dispatches jobs when they are due."""

@@ -9,7 +9,7 @@ from warrener_scheduler.wiring import NAME, production
 
 
 def main() -> int:
-    """Serve until told to end; the exit code."""
+    """Serve until a signal ends the process; the exit code."""
     return serve(NAME, SchedulerSettings, production, gc_thresholds=gc_tuning.RARE)
 
 

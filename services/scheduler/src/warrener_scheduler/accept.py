@@ -1,121 +1,92 @@
-"""accept: requests become jobs. Insert → commit → publish the dispatch → confirmed → acknowledge the request.
+"""Accept requests: they become jobs. Insert → commit → publish the dispatch → confirmed → acknowledge the
+request.
 
-Safe to be killed anywhere and run again with the same batch: the insert then changes nothing and the dispatch
-is published again. The request is its own outbox.
+Safe to be killed anywhere and run again with the same batch: the insert then changes nothing, and the
+dispatch is published again. So a request is its own outbox.
 """
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
-from datetime import datetime
+from collections.abc import Mapping, Sequence, Set
+from datetime import datetime, timedelta
+from typing import NamedTuple
 from uuid import UUID
 
-from warrener_contracts.codec import DecodeFailure
+from warrener_contracts.codec import DecodedEvent
 from warrener_contracts.decode_failures import format_reason_counts
 from warrener_contracts.events import JobRequested, Reason
-from warrener_contracts.inbox import decode_all
-from warrener_contracts.messages import Message, batch_parked, to_supervisor
+from warrener_contracts.messages import Message
 from warrener_contracts.states import JobState
-from warrener_contracts.topology import DISPATCH, MAX_BODY, MAX_EVENTS
-from warrener_runtime.bus.port import Bus, Delivery, Subscription
+from warrener_contracts.topology import DISPATCH
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
 from warrener_runtime.telemetry import NO_CONTEXT, Telemetry, TraceContext, names
-from warrener_scheduler import replies
-from warrener_scheduler.admission import Accepted, AdmissionDecision, Rejected, decide, job_id_for
-from warrener_scheduler.announcements import AnnouncementHandler
-from warrener_scheduler.arguments import find_argument_error
-from warrener_scheduler.breaker_cache import BreakerCache
-from warrener_scheduler.cancelled_trees import cancel_messages, find_cancelled
-from warrener_scheduler.congestion import CongestedQueues
-from warrener_scheduler.dispatch_messages import dispatch_message
-from warrener_scheduler.duplicates import Duplicate, classify_duplicate
-from warrener_scheduler.job_types import CachedJobType, JobTypeCache
-from warrener_scheduler.publishing import publish
-from warrener_scheduler.redrive_runner import RedriveRunner
-from warrener_scheduler.request_batch import JobRequest, parse_batch
-from warrener_scheduler.schedules.commands import ScheduleCommandHandler
-from warrener_scheduler.schedules.tick_messages import schedule_from_source
+from warrener_scheduler.decisions.admission import (
+    Accepted,
+    AdmissionDecision,
+    CachedJobType,
+    Duplicate,
+    Rejected,
+    classify_duplicate,
+    decide,
+    job_id_for,
+)
+from warrener_scheduler.dispatch_gates import BreakerCache, CongestedQueues
+from warrener_scheduler.job_types import JobTypeCache
+from warrener_scheduler.messages import (
+    deduplicated_reply,
+    dispatch_message,
+    finished_reply,
+    rejection,
+    tree_cancel_message,
+)
+from warrener_scheduler.tick_messages import schedule_from_source
 from warrener_store.port import Inserted, StoreRefused
 from warrener_store.rows import JobRow
 from warrener_store.store import Store
 
 _log = get_logger("accept")
 
-_PARK_CHUNK = 500
-"""Unreadable events that are answered and parked before the event loop may run."""
-
 AdmissionResult = JobRow | Duplicate | Rejected
-"""What became of a request: a new job, an earlier one, or none."""
+"""The result of a request: a new job, an earlier one, or none."""
 
 
-class RequestConsumer:
-    """The verb that hears the requests queue."""
+class JobRequest(NamedTuple):
+    """A request and the message that it was read from, which is parked if the request is rejected."""
+
+    event: JobRequested
+    received: DecodedEvent
+
+
+class RequestAcceptor:
+    """Admits requests: inserts their jobs, and builds the messages that follow."""
 
     def __init__(
         self,
-        bus: Bus,
         store: Store,
         clock: Clock,
         telemetry: Telemetry,
-        announcements: AnnouncementHandler,
         *,
         breaker_cache: BreakerCache,
-        redrive_runner: RedriveRunner,
-        commands: ScheduleCommandHandler,
         job_types: JobTypeCache,
-        insert_jobs: Callable[[Sequence[JobRow]], Awaitable[list[Inserted]]],
         congestion: CongestedQueues,
-        max_events: int = MAX_EVENTS,
+        idempotency_window: timedelta | None,
     ) -> None:
-        self._bus = bus
         self._store = store
         self._clock = clock
         self._telemetry = telemetry
-        self._announcements = announcements
         self._breakers = breaker_cache
-        self._redrive_runner = redrive_runner
-        self._commands = commands
         self._job_types = job_types
-        self._insert_jobs = insert_jobs
         self._congestion = congestion
-        self._max_events = max_events
+        self._insert_jobs = IdempotencyWindow(store, clock, idempotency_window).insert_jobs
 
-    async def handle(self, subscription: Subscription, deliveries: list[Delivery]) -> None:
-        """Carry out one batch. Raises for infrastructure's sake alone, and then nothing is acknowledged.
-
-        Announcements come first: a request may stand in the same batch as the first word of its agent.
-        """
-        batch = parse_batch(await decode_all(deliveries, limit=MAX_BODY, max_events=self._max_events))
-        if batch.announcements:
-            await self._announcements.carry_out(batch.announcements)
-            self._job_types.invalidate()
-        cancelled = {event.data.job_id for event in batch.cancels}
-        messages, rows = await self._accept(batch.requests, cancelled)
-        if batch.schedule_commands:
-            messages += await self._commands.carry_out(batch.schedule_commands)
-        messages += [to_supervisor(event) for event in (*batch.cancels, *batch.forwarded)]
-        messages += batch.misrouted
-        messages += await self._redrive_runner.carry_out(batch.redrive_commands)
-        refused = await publish(self._bus, batch_parked(messages), self._clock)
-        await self._congestion.record_refusals(refused, rows)
-        if batch.unreadable:
-            await self._reject_unreadable(batch.unreadable)
-        await subscription.ack(deliveries)
-        _log.debug("Requests were accepted.", action="accept.done", requests=len(batch.requests))
-
-    async def _reject_unreadable(self, unreadable: Sequence[DecodeFailure]) -> None:
-        """Answer and park what cannot be read: after the others, which do not wait for it."""
-        _log_rejections(Counter(found.reason for found in unreadable), unreadable[0].detail)
-        for begin in range(0, len(unreadable), _PARK_CHUNK):
-            part, now = unreadable[begin : begin + _PARK_CHUNK], self._clock.now()
-            messages = [message for found in part for message in replies.unreadable_messages(found, now)]
-            await publish(self._bus, batch_parked(messages), self._clock)
-
-    async def _accept(
+    async def accept(
         self, requests: Sequence[JobRequest], cancelled: Set[UUID]
     ) -> tuple[list[Message], list[JobRow]]:
-        """Insert these; what follows from it, and their jobs. What is cancelled in the same batch is not
-        dispatched: its cancel goes to the judge with the rest."""
+        """Insert jobs; returns the messages that follow, and the jobs.
+
+        A job that is cancelled in the same batch is not dispatched: its cancel goes to the supervisor with
+        the rest.
+        """
         if not requests:
             return [], []
         now = self._clock.now()
@@ -126,7 +97,7 @@ class RequestConsumer:
         await self._release_schedules(events, outcomes)
         watched = await self._add_watchers(events, outcomes)
         rows = [row for row in map(_row, outcomes) if row is not None]
-        in_cancelled_trees = await find_cancelled(self._store, rows)
+        in_cancelled_trees = await self._find_cancelled(rows)
         held_back = in_cancelled_trees.keys() | cancelled
         messages = [
             message
@@ -134,10 +105,11 @@ class RequestConsumer:
             for message in _outgoing_messages(request, outcome, watched, now)
             if not held_back or message.exchange != DISPATCH or job_id_for(request.event) not in held_back
         ]
-        return [*messages, *cancel_messages(in_cancelled_trees, now)], rows
+        messages += [tree_cancel_message(job_id, why, now) for job_id, why in in_cancelled_trees.items()]
+        return messages, rows
 
     def _start_trace(self, request: JobRequest) -> JobRequest:
-        """The request under our span: the row and all attempts hang there. Without a context the trace begins
+        """Return the request under our span, which all attempts join. Without a context the trace begins
         here."""
         event = request.event
         parent = TraceContext(event.traceparent, event.tracestate) if event.traceparent else None
@@ -145,7 +117,7 @@ class RequestConsumer:
             self._record_span(event, parent) if self._telemetry.records(parent) else parent or NO_CONTEXT
         )
         if context == (event.traceparent, event.tracestate):
-            return request  # as without telemetry: an event is not copied for nothing
+            return request  # without telemetry the event is not copied
         return JobRequest(event.model_copy(update=context._asdict()), request.received)
 
     def _record_span(self, event: JobRequested, parent: TraceContext | None) -> TraceContext:
@@ -159,7 +131,7 @@ class RequestConsumer:
     # -- deciding -----------------------------------------------------------------------------------------
 
     async def _admit(self, requests: Sequence[JobRequested], now: datetime) -> list[AdmissionResult]:
-        """One outcome for each request, with every new job in the store."""
+        """Return one result for each request, with every new job in the store."""
         job_types = await self._job_types.get_many({event.data.job_type for event in requests})
         decisions = [_decide(event, job_types.get(event.data.job_type), now) for event in requests]
         decisions = [self._breakers.hold_if_open(decision, now) for decision in decisions]
@@ -180,7 +152,7 @@ class RequestConsumer:
     async def _insert(self, rows: Sequence[JobRow]) -> list[Inserted | Rejected]:
         try:
             return list(await self._insert_jobs(rows))
-        except StoreRefused:  # one of them is poisonous: the others must not suffer for it
+        except StoreRefused:  # one by one, so that a single bad row cannot fail the batch
             return [await self._insert_alone(row) for row in rows]
 
     async def _insert_alone(self, row: JobRow) -> Inserted | Rejected:
@@ -192,7 +164,7 @@ class RequestConsumer:
     async def _release_schedules(
         self, requests: Sequence[JobRequested], outcomes: Sequence[AdmissionResult]
     ) -> None:
-        """A schedule does not wait for the end of a job that there will never be."""
+        """Release schedules that would wait for the end of a rejected job."""
         rejected = [
             (schedule, job_id_for(event))
             for event, outcome in zip(requests, outcomes, strict=True)
@@ -201,14 +173,16 @@ class RequestConsumer:
         if rejected:
             await self._store.release_schedules(rejected)
 
-    # -- telling ------------------------------------------------------------------------------------------
+    # -- results that are there already --------------------------------------------------------------------
 
     async def _add_watchers(
         self, requests: Sequence[JobRequested], outcomes: Sequence[AdmissionResult]
     ) -> Mapping[UUID, JobRow]:
-        """Add those who ask again to the watchers; the rows of jobs that were over before that.
+        """Add the reply addresses of duplicates to the watchers; returns the rows of jobs that had ended
+        before.
 
-        Nobody else will tell these: the supervisor told the watchers that it found when the job ended.
+        These get their reply here: the supervisor has notified the watchers that were there when the job
+        ended.
         """
         wanted = [
             (outcome.row.job_id, event.data.reply_to)
@@ -220,14 +194,56 @@ class RequestConsumer:
         live = await self._store.add_watchers(wanted)
         return await self._store.jobs_by_id({job_id for job_id, _ in wanted} - live)
 
+    async def _find_cancelled(self, rows: Sequence[JobRow]) -> Mapping[UUID, str]:
+        """Return which of these jobs belong to a cancelled tree, and why. Only child jobs cost a query.
+
+        The jobs must be in the store already: a cancel of a tree looks for child jobs after it has marked the
+        tree, so that either side finds the other.
+        """
+        parents = {row.job_id: row.parent_id for row in rows if row.parent_id and not row.state.terminal}
+        if not parents:
+            return {}
+        trees = await self._store.cancelled_among(set(parents.values()))
+        return {job_id: trees[parent].reason for job_id, parent in parents.items() if parent in trees}
+
+
+class IdempotencyWindow:
+    """Inserts jobs. A key whose window has passed is given to the first job that requests it.
+
+    Only a repeat looks at the window: a new job costs nothing, and no key is ever searched for.
+    """
+
+    def __init__(self, store: Store, clock: Clock, window: timedelta | None) -> None:
+        self._store, self._clock, self._window = store, clock, window
+
+    async def insert_jobs(self, rows: Sequence[JobRow]) -> list[Inserted]:
+        """Insert jobs, and again those whose key belongs to a job that was accepted before the window and has
+        ended."""
+        inserted = await self._store.insert_jobs(rows)
+        if self._window is None:
+            return inserted
+        latest = self._clock.now() - self._window
+        places = [
+            place
+            for place, (row, found) in enumerate(zip(rows, inserted, strict=True))
+            if not found.new
+            and found.row.job_id != row.job_id
+            and found.row.state.terminal
+            and found.row.accepted_at < latest
+        ]
+        if not places:
+            return inserted
+        await self._store.retention.release_keys({inserted[place].row.job_id for place in places})
+        again = await self._store.insert_jobs([rows[place] for place in places])
+        for place, found in zip(places, again, strict=True):
+            inserted[place] = found
+        return inserted
+
 
 def _decide(event: JobRequested, known: CachedJobType | None, now: datetime) -> AdmissionDecision:
-    """Decide; where we ourselves fail at a request, it is rejected and the others go on."""
+    """Decide about one request. One that we fail at is rejected, and the others go on."""
     try:
-        if known is None:
-            return decide(event, None, None, now)
-        wrong = find_argument_error(known.validator, event.data.arguments) if known.validator else None
-        return decide(event, known.row, wrong, now)
+        return decide(event, known, now)
     except Exception as error:  # noqa: BLE001 - one request must not stop the others
         _log.exception("A request could not be decided: a bug.", action="accept.bug", event_id=event.id)
         return Rejected(Reason.IMPOSSIBLE, f"the scheduler failed at it: {type(error).__name__}: {error}")
@@ -236,8 +252,11 @@ def _decide(event: JobRequested, known: CachedJobType | None, now: datetime) -> 
 def _resolve(
     event: JobRequested, found: Inserted | Rejected, earlier: Mapping[UUID, JobRow]
 ) -> AdmissionResult:
-    """A request that would be rejected today may be the repeat of one that was accepted before the job type
-    changed or went: then that job stands."""
+    """Resolve a decision against the store.
+
+    A request that is rejected today may repeat one that was accepted before its job type changed or vanished:
+    then that job stands.
+    """
     if isinstance(found, Inserted):
         return found.row if found.new else classify_duplicate(event, found.row)
     row = earlier.get(job_id_for(event))
@@ -261,7 +280,7 @@ def _outgoing_messages(
         case Duplicate() as duplicate:
             return _duplicate_messages(event, duplicate, finished, now)
         case Rejected() as rejected:
-            return replies.rejection(event, request.received, rejected, now)
+            return rejection(event, request.received, rejected.reason, rejected.detail, now)
 
 
 def _duplicate_messages(
@@ -270,9 +289,9 @@ def _duplicate_messages(
     messages = [dispatch_message(duplicate.row, now)] if duplicate.dispatch else []
     address = event.data.reply_to
     if address and duplicate.instead_of is not None:
-        messages.append(replies.deduplicated_reply(event, duplicate.row, address, now))
+        messages.append(deduplicated_reply(event, duplicate.row, address, now))
     if address and (row := finished.get(duplicate.row.job_id)) is not None:
-        messages.append(replies.finished_reply(row, address))
+        messages.append(finished_reply(row, address))
     return messages
 
 
@@ -285,11 +304,11 @@ def _log_rejected(events: Sequence[JobRequested], outcomes: Sequence[AdmissionRe
     if rejected:
         event, first = rejected[0]
         reasons = Counter(why.reason for _, why in rejected)
-        _log_rejections(reasons, first.detail, event_id=event.id, job_type=event.data.job_type)
+        log_rejections(reasons, first.detail, event_id=event.id, job_type=event.data.job_type)
 
 
-def _log_rejections(reasons: Counter[Reason], detail: str, **context: object) -> None:
-    """One line for a batch, however many there are; `detail` and `context` are of the first."""
+def log_rejections(reasons: Counter[Reason], detail: str, **context: object) -> None:
+    """Log one line for a batch; `detail` and `context` are of the first rejection."""
     _log.warning(
         "Requests were rejected.",
         action="accept.rejected",

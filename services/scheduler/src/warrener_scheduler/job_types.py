@@ -1,47 +1,96 @@
-"""The job types that agents have announced, ready to check requests against."""
+"""Job types: announcements store them and declare their queues; a cache has them ready to check requests."""
 
-from collections.abc import Mapping
+import json
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from datetime import datetime
 
-from jsonschema_rs import Validator
+import jsonschema_rs
 
+from warrener_contracts.events import AgentAnnounced, JobTypeDeclaration, JsonObject
+from warrener_runtime.bus.port import Bus
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
-from warrener_scheduler.arguments import ArgumentChecker, UnusableSchema
+from warrener_scheduler.decisions.admission import CachedJobType
+from warrener_scheduler.publishing import declare_queues
+from warrener_scheduler.schedules.from_code import CodeSchedules
 from warrener_store.port import StateStore
 from warrener_store.rows import JobTypeRow
 
 _log = get_logger("job_types")
 
-REFRESH_INTERVAL = 1.0  # seconds between two looks
-_MAX_AGE = 1.5 * REFRESH_INTERVAL  # a request that meets an announcement may be judged by either side of it
-_REFRESH_WINDOW = 600.0  # seconds; what nobody has asked for since is read when somebody does
+REFRESH_INTERVAL = 1.0  # seconds between two reads
+_MAX_AGE = 1.5 * REFRESH_INTERVAL  # a request beside an announcement may be judged by either job type
+_REFRESH_WINDOW = 600.0  # seconds; job types that no request has named since are read on demand
+_MAX_COMPILED = 1000  # schemas
 
 
-@dataclass(frozen=True, slots=True)
-class CachedJobType:
-    """A job type as it was read from the store. Without a validator its arguments are not checked here."""
+class AnnouncementHandler:
+    """Handles announcements of agents; a repeat changes nothing."""
 
-    row: JobTypeRow
-    validator: Validator | None
-    read_at: float
+    def __init__(self, bus: Bus, store: StateStore, clock: Clock, code_schedules: CodeSchedules) -> None:
+        self._bus = bus
+        self._store = store
+        self._clock = clock
+        self._code_schedules = code_schedules
+
+    async def carry_out(self, events: Sequence[AgentAnnounced]) -> None:
+        """Store the job types, declare the queues and adopt the schedules of these announcements."""
+        if not events:
+            return
+        now = self._clock.now()
+        await self._store.put_job_types([row for event in events for row in job_type_rows(event, now)])
+        await declare_queues(self._bus, (queue for event in events for queue in _queues(event)))
+        await self._code_schedules.carry_out(events)
+        _log.info(
+            "Agents announced what they can run.",
+            action="announce.kept",
+            agents=[event.data.agent_id for event in events],
+            job_types=sorted(
+                {declared_type.name for event in events for declared_type in event.data.job_types}
+            ),
+        )
+
+
+def job_type_rows(event: AgentAnnounced, now: datetime) -> list[JobTypeRow]:
+    """Return the rows of one announcement. Its time orders it among others, but none is from the future."""
+    announced_at = min(event.time or now, now)
+    return [_row(declared, event.data.agent_id, announced_at) for declared in event.data.job_types]
+
+
+def _row(declared: JobTypeDeclaration, agent_id: str, announced_at: datetime) -> JobTypeRow:
+    return JobTypeRow(
+        name=declared.name,
+        queue=declared.queue,
+        arguments_schema=declared.arguments_schema,
+        result_schema=declared.result_schema,
+        guarantee=declared.guarantee,
+        policy=declared.policy,
+        description=declared.description,
+        announced_by=agent_id,
+        announced_at=announced_at,
+    )
+
+
+def _queues(event: AgentAnnounced) -> list[str]:
+    return [*event.data.queues, *(declared.queue for declared in event.data.job_types)]
 
 
 class JobTypeCache:
-    """Job types by name, hardly more than a second old. What is not known is looked for each time."""
+    """Job types by name, hardly older than a second. Unknown ones are looked up each time."""
 
     def __init__(self, store: StateStore, clock: Clock) -> None:
         self._store = store
         self._clock = clock
-        self._checker = ArgumentChecker()
+        self._validators = _ValidatorCache()
         self._known: dict[str, CachedJobType] = {}
         self._last_used_at: dict[str, float] = {}
-        self._generation = 0  # how often
+        self._generation = 0  # grows with each announcement
         self._unusable: set[tuple[str, str]] = set()
 
     async def get_many(self, names: AbstractSet[str]) -> Mapping[str, CachedJobType]:
-        """Those of `names` that an agent has announced."""
+        """Return those of `names` that an agent has announced."""
         now = self._clock.monotonic()
         fresh = {name: known for name, known in self._known.items() if now - known.read_at < _MAX_AGE}
         if missing := names - fresh.keys():
@@ -51,7 +100,7 @@ class JobTypeCache:
         return fresh
 
     async def refresh(self) -> None:
-        """Read those anew that were asked for lately: the first request after a pause waits for none."""
+        """Read the recently used job types, so that the first request after a pause waits for none."""
         now = self._clock.monotonic()
         self._last_used_at = {
             name: at for name, at in self._last_used_at.items() if now - at < _REFRESH_WINDOW
@@ -60,11 +109,11 @@ class JobTypeCache:
             return
         generation = self._generation
         known = await self._read(self._last_used_at.keys(), now)
-        if self._generation == generation:  # else it may be from before the announcement
+        if self._generation == generation:  # otherwise the rows may be older than the announcement
             self._known = self._known | known
 
     def invalidate(self) -> None:
-        """An agent has announced something: read them anew."""
+        """Forget all job types, because an agent has announced some."""
         self._known = {}
         self._generation += 1
 
@@ -72,15 +121,15 @@ class JobTypeCache:
         rows = await self._store.job_types(names)
         return {name: CachedJobType(row, self._validator(row), now) for name, row in rows.items()}
 
-    def _validator(self, row: JobTypeRow) -> Validator | None:
+    def _validator(self, row: JobTypeRow) -> jsonschema_rs.Validator | None:
         try:
-            return self._checker.validator(row.arguments_schema)
+            return self._validators.validator(row.arguments_schema)
         except UnusableSchema as error:
             self._log_unusable(row.name, str(error))
             return None
 
     def _log_unusable(self, job_type: str, why: str) -> None:
-        """Once for each schema: the agent checks arguments too, so jobs go on."""
+        """Log once for each schema. Jobs go on, because the agent checks arguments too."""
         if (job_type, why) in self._unusable:
             return
         self._unusable.add((job_type, why))
@@ -90,3 +139,35 @@ class JobTypeCache:
             job_type=job_type,
             reason=why,
         )
+
+
+class UnusableSchema(Exception):
+    """The library cannot compile the schema, so no arguments can be checked against it."""
+
+
+class _ValidatorCache:
+    """Compiles validators of schemas, each once."""
+
+    def __init__(self) -> None:
+        self._compiled: OrderedDict[str, jsonschema_rs.Validator] = OrderedDict()
+
+    def validator(self, schema: JsonObject) -> jsonschema_rs.Validator:
+        """Return the validator of a schema; raises UnusableSchema. It reads the whole schema: do not call it
+        per request."""
+        key = json.dumps(schema, sort_keys=True)
+        if (known := self._compiled.get(key)) is not None:
+            self._compiled.move_to_end(key)
+            return known
+        try:
+            compiled = jsonschema_rs.validator_for(schema, retriever=_refuse_reference)
+        except (ValueError, jsonschema_rs.ReferencingError) as error:
+            raise UnusableSchema(str(error).partition("\n")[0]) from error
+        self._compiled[key] = compiled
+        if len(self._compiled) > _MAX_COMPILED:
+            self._compiled.popitem(last=False)
+        return compiled
+
+
+def _refuse_reference(uri: str) -> JsonObject:
+    """Refuse references: fetching them would let any agent that announces one make us call anywhere."""
+    raise ValueError(f"expected a schema without outside references, got {uri}")

@@ -1,4 +1,4 @@
-"""Publishing what the scheduler has to say; the queue of a dispatch is made where it is missing."""
+"""Publish the scheduler's messages; the missing queue of a dispatch is declared."""
 
 from collections.abc import Iterable
 from uuid import UUID
@@ -15,22 +15,22 @@ _log = get_logger("publishing")
 
 
 async def publish(bus: Bus, messages: Iterable[Message], clock: Clock) -> list[tuple[UUID, int]]:
-    """Return once the broker has confirmed these, in as few messages as they fit; the attempts whose queue
-    did not take their dispatch.
+    """Return once the broker has confirmed these, batched into as few messages as possible.
 
-    A dispatch waits for its agent even if no agent has served its queue yet: the queue is declared.
+    Returns the attempts whose queue did not take their dispatch. A dispatch waits for its agent even if no
+    agent has served its queue yet: the queue is declared.
     """
     unique = batch_messages({message.message_id: message for message in messages}.values())
     if not unique:
         return []
     try:
         left = await publish_or_defer(bus, unique, clock=clock, may_defer=_may_leave)
-    except UnroutableMessages as stray:
-        strays = {message.message_id for message in stray.messages}
-        retried = [message for message in unique if message.message_id in strays]
+    except UnroutableMessages as unroutable:
+        ids = {message.message_id for message in unroutable.messages}
+        retried = [message for message in unique if message.message_id in ids]
         await declare_queues(bus, (_queue_of(message) for message in retried if message.exchange == DISPATCH))
         again = await publish_or_defer(bus, retried, clock=clock, may_defer=_may_leave)
-        left = [*stray.deferred, *again]
+        left = [*unroutable.deferred, *again]
     dispatches = (message for message in left if message.exchange == DISPATCH)
     return [
         each for message in dispatches for each in dispatched_attempts(message.body, message.content_type)
@@ -38,14 +38,13 @@ async def publish(bus: Bus, messages: Iterable[Message], clock: Clock) -> list[t
 
 
 async def declare_queues(bus: Bus, queues: Iterable[str]) -> None:
-    """Make these dispatch queues exist."""
     names = sorted(set(queues))
     await bus.declare(Topology((), tuple(dispatch_queue(name) for name in names)))
     _log.info("Dispatch queues were declared.", action="publishing.declared", queues=names)
 
 
 def _may_leave(message: OutgoingMessage) -> bool:
-    """A dispatch is kept in the store; an event that a subscriber's queue refuses is his loss alone."""
+    """True for dispatches, which are in the store, and events, whose refusal affects one subscriber alone."""
     return message.exchange in {DISPATCH, EVENTS}
 
 

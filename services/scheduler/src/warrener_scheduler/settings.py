@@ -1,24 +1,110 @@
-"""What the scheduler can be told."""
+"""Settings of the scheduler: environment `WARRENER_*`, or a TOML file."""
 
-from typing import Annotated
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated, Self
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field, model_validator
 
-from warrener_scheduler.retention.settings import RetentionSettings
+from warrener_contracts.durations import PositiveDuration, parse_duration
+from warrener_contracts.states import TERMINAL, JobState
+from warrener_runtime.settings import ServiceSettings
+
+_MIN_RETENTION = timedelta(hours=1)
+_NEVER = "never"
+
+
+def _parse_retention(value: object) -> timedelta | None:
+    return None if value is None or value == _NEVER else parse_duration(value)
+
+
+Retention = Annotated[timedelta | None, BeforeValidator(_parse_retention)]
+"""A duration such as "30d"; "never" deletes nothing."""
+
+
+def _terminal_state(state: object) -> JobState:
+    if state not in TERMINAL:
+        raise ValueError(f"one of {', '.join(sorted(TERMINAL))}")
+    return JobState(str(state))
+
+
+TerminalState = Annotated[JobState, BeforeValidator(_terminal_state)]
+
+
+class RetentionSettings(ServiceSettings):
+    """The settings that `warrener prune` needs too."""
+
+    scheduler_succeeded_retention: Retention = timedelta(days=7)
+    """How long succeeded jobs and their attempts stay after their end; "never" deletes none."""
+    scheduler_cancelled_retention: Retention = timedelta(days=7)
+    """The same for cancelled jobs, and for the marks that keep a cancelled tree from growing."""
+    scheduler_dead_retention: Retention = timedelta(days=30)
+    """The same for dead jobs and their dead letters."""
+    scheduler_expired_retention: Retention = timedelta(days=30)
+    """The same for expired jobs."""
+    scheduler_retention_by_job_type: dict[str, dict[TerminalState, Retention]] = Field(default_factory=dict)
+    """Other retention for some job types: `{"flights.load": {"succeeded": "1d", "dead": "never"}}`."""
+    scheduler_idempotency_window: PositiveDuration | None = None
+    """How long an idempotency key stands for its job after the job was accepted. None: as long as the job is
+    stored. Longer: jobs with a key are stored that long. Shorter: the first repeat after it begins a new job.
+    """
+    scheduler_parked_retention: Retention = timedelta(days=30)
+    """How long parked messages stay."""
+    scheduler_incident_retention: Retention = timedelta(days=90)
+    """How long incidents stay after their end, and how long an open one names the jobs that died of it."""
+    scheduler_redrive_retention: Retention = timedelta(days=90)
+    """How long redrives stay after their end."""
+    scheduler_agent_retention: Retention = timedelta(days=7)
+    """How long agents stay after their last heartbeat."""
+    scheduler_job_type_retention: Retention = timedelta(days=30)
+    """How long job types stay after their last announcement, if no agent serves the queue, no schedule names
+    the type and none of its jobs is unfinished."""
+    scheduler_prune_interval: Retention = timedelta(minutes=5)
+    """Time between two passes of deletion, for all schedulers together; "never" deletes nothing."""
+    scheduler_prune_batch_limit: Annotated[int, Field(ge=1, le=10_000)] = 500
+    """Maximal number of rows that one statement looks at."""
+    scheduler_prune_pause: Annotated[float, Field(ge=0, le=60)] = 0.1
+    """Seconds between two of these statements."""
+    scheduler_export_folder: Path | None = None
+    """Folder for JSON Lines files of deleted rows; each row is on the disk before it is deleted."""
+
+    @model_validator(mode="after")
+    def _check_pairs(self) -> Self:
+        retentions = [
+            self.scheduler_succeeded_retention,
+            self.scheduler_cancelled_retention,
+            self.scheduler_dead_retention,
+            self.scheduler_expired_retention,
+            self.scheduler_agent_retention,
+            *(keep for states in self.scheduler_retention_by_job_type.values() for keep in states.values()),
+        ]
+        if any(keep is not None and keep < _MIN_RETENTION for keep in retentions):
+            raise ValueError(
+                "a retention of at least 1 h for jobs and agents: clients ask again for minutes, "
+                "and a repeat of a deleted job would run it again"
+            )
+        incidents, dead = self.scheduler_incident_retention, self.scheduler_dead_retention
+        if incidents is not None and dead is not None and incidents < dead:
+            raise ValueError(
+                "scheduler_incident_retention to be no shorter than scheduler_dead_retention: "
+                "an open incident would not name jobs that are there"
+            )
+        return self
 
 
 class SchedulerSettings(RetentionSettings):
-    """Environment `WARRENER_*`, or a TOML file."""
+    """All settings of the scheduler."""
 
     section = "scheduler"
 
     store_url: str = "sqlite:///.warrener/state.db"
     """PostgreSQL, or a SQLite file that all services of this host share."""
     requests_prefetch: Annotated[int, Field(ge=1, le=10_000)] = 500
-    """How many messages are accepted in one batch at most; as many again are fetched meanwhile."""
+    """Maximal number of messages in a batch; as many again are prefetched."""
     dispatch_every: Annotated[float, Field(gt=0, le=60)] = 0.5
     """Seconds between looks at the jobs that wait for their time."""
     ticks_keep_days: Annotated[float, Field(gt=0, le=36_500)] = 90.0
-    """Days that the ledger keeps a tick; what waits, or is not known to be published, is kept longer."""
+    """Days that the tick history keeps a tick; waiting ticks, and ticks not known to be published, stay
+    longer."""
     ticks_keep_newest: Annotated[int, Field(ge=1, le=1_000_000)] = 100
-    """How many of the newest ticks of each schedule are kept however old they are."""
+    """Number of newest ticks of each schedule that stay however old they are."""

@@ -1,6 +1,5 @@
-"""The scheduler put together: the only place that knows which bus and which store."""
+"""Assemble the scheduler: the only module that knows which bus and which store it has."""
 
-from datetime import timedelta
 from functools import partial
 
 from warrener_contracts.topology import REQUESTS_QUEUE, TOPOLOGY, TRIGGERS_QUEUE
@@ -12,18 +11,15 @@ from warrener_runtime.lifecycle.crashed_readers import IsolatingHandler
 from warrener_runtime.logs import get_logger
 from warrener_runtime.settings import SettingsError
 from warrener_runtime.telemetry import Telemetry
-from warrener_scheduler.accept import RequestConsumer
-from warrener_scheduler.announcements import AnnouncementHandler
-from warrener_scheduler.breaker_cache import BreakerCache
-from warrener_scheduler.congestion import CongestedQueues
-from warrener_scheduler.dispatcher import Dispatcher
-from warrener_scheduler.idempotency import IdempotencyWindow
-from warrener_scheduler.job_types import REFRESH_INTERVAL, JobTypeCache
-from warrener_scheduler.redrive_runner import RedriveRunner
-from warrener_scheduler.retention.pruner import Pruner
-from warrener_scheduler.schedules.code_schedules import CodeSchedules
+from warrener_scheduler.accept import RequestAcceptor
+from warrener_scheduler.dispatch import Dispatcher
+from warrener_scheduler.dispatch_gates import BreakerCache, CongestedQueues
+from warrener_scheduler.job_types import REFRESH_INTERVAL, AnnouncementHandler, JobTypeCache
+from warrener_scheduler.redrive import RedriveRunner
+from warrener_scheduler.request_consumer import RequestConsumer
+from warrener_scheduler.retention.pruner import build_pruner
 from warrener_scheduler.schedules.commands import ScheduleCommandHandler
-from warrener_scheduler.schedules.tick_pruner import TickPruner
+from warrener_scheduler.schedules.from_code import CodeSchedules
 from warrener_scheduler.schedules.ticker import Ticker, TickerLoop
 from warrener_scheduler.schedules.writer import ScheduleWriter
 from warrener_scheduler.settings import SchedulerSettings
@@ -35,8 +31,7 @@ from warrener_store.crashed_readers import StoredTries
 from warrener_store.installation import require_installation
 
 NAME = "warrener-scheduler"
-_REDRIVE_INTERVAL = 0.5  # seconds between looks at the campaigns over dead letters
-
+_REDRIVE_INTERVAL = 0.5  # seconds
 _BREAKER_REFRESH_INTERVAL = 1.0  # seconds
 _BINDING_SYNC_INTERVAL = 30.0
 _CLEANUP_INTERVAL = 3600.0
@@ -52,34 +47,34 @@ def assemble(  # noqa: PLR0917 - the same six for every service
     telemetry: Telemetry,
     settings: SchedulerSettings,
 ) -> Component:
-    """The scheduler on a bus and a store that work already. Any number of them may run at once."""
+    """Assemble the scheduler on a connected bus and store. Any number of schedulers may run at once."""
     breaker_cache, redrive_runner = BreakerCache(store), RedriveRunner(bus, store, clock)
     ticker, job_types = Ticker(bus, store, clock), JobTypeCache(store, clock)
     bindings, congestion = TriggerBindings(bus, store), CongestedQueues(store, clock)
     writer = ScheduleWriter(store, clock, bindings)
-    accept = RequestConsumer(
-        bus,
+    acceptor = RequestAcceptor(
         store,
         clock,
         telemetry,
-        AnnouncementHandler(bus, store, clock, CodeSchedules(store, clock, ticker.wake, writer)),
         breaker_cache=breaker_cache,
+        job_types=job_types,
+        congestion=congestion,
+        idempotency_window=settings.scheduler_idempotency_window,
+    )
+    request_consumer = RequestConsumer(
+        bus,
+        clock,
+        acceptor,
+        AnnouncementHandler(bus, store, clock, CodeSchedules(store, clock, ticker.wake, writer)),
         redrive_runner=redrive_runner,
         commands=ScheduleCommandHandler(store, clock, ticker.wake, bindings=bindings, writer=writer),
         job_types=job_types,
         congestion=congestion,
-        insert_jobs=IdempotencyWindow(store, clock, settings.scheduler_idempotency_window).insert_jobs,
         max_events=settings.batch_limit,
     )
     trigger_consumer = TriggerConsumer(bus, store, clock, ticker.wake, max_events=settings.batch_limit)
     dispatcher = Dispatcher(bus, store, clock, breaker_cache=breaker_cache, congestion=congestion)
-    pruner = Pruner(
-        store,
-        clock,
-        settings,
-        holder=entropy.new_id_text(),
-        tick_pruner=tick_pruner_for(store, clock, settings),
-    )
+    pruner = build_pruner(store, clock, settings, holder=entropy.new_id_text())
     interval = settings.scheduler_prune_interval
     tries = StoredTries(store, clock.now)
     return Group(
@@ -89,7 +84,7 @@ def assemble(  # noqa: PLR0917 - the same six for every service
             bus,
             REQUESTS_QUEUE.name,
             2 * settings.requests_prefetch,
-            IsolatingHandler(REQUESTS_QUEUE.name, accept.handle, tries),
+            IsolatingHandler(REQUESTS_QUEUE.name, request_consumer.handle, tries),
             max_batch_size=settings.requests_prefetch,
             clock=clock,
             give_up_after=settings.give_up_deaf_after,
@@ -123,14 +118,8 @@ def assemble(  # noqa: PLR0917 - the same six for every service
     )
 
 
-def tick_pruner_for(store: Store, clock: Clock, settings: SchedulerSettings) -> TickPruner:
-    """The upkeep of the ticks, by the settings."""
-    keep = timedelta(days=settings.ticks_keep_days)
-    return TickPruner(store, clock, keep=keep, newest=settings.ticks_keep_newest)
-
-
 async def production(settings: SchedulerSettings, telemetry: Telemetry) -> Service:
-    """The scheduler on RabbitMQ and a database. Raises SettingsError where these are not named well."""
+    """Assemble the scheduler on RabbitMQ and a database. Raises SettingsError for unusable URLs."""
     try:
         store = open_store(settings.store_url)
     except StoreError as error:
@@ -158,11 +147,11 @@ async def production(settings: SchedulerSettings, telemetry: Telemetry) -> Servi
 
 
 async def _do_nothing() -> None:
-    """What was declared stays."""
+    """Do nothing on close: declarations stay."""
 
 
 async def _open(store: StateStore, clock: Clock) -> None:
-    """Wait for the database; what waiting cannot mend is for the operator."""
+    """Wait for the database. Raises SettingsError for errors that waiting cannot solve."""
     try:
         await connect_with_retry(store, sleep=clock.sleep, waiting=_log_waiting)
     except StoreNotMigrated as error:

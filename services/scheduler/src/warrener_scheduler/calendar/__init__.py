@@ -1,1 +1,1 @@
-"""When a schedule ticks: pure functions of its rule, its zone and the moment from which on to look."""
+"""Ticks of schedules: pure functions of a rule, its zone and the moment after which to look."""

@@ -1,5 +1,4 @@
-"""The days of a rule by business days: every one of them, the n-th of each month, or days of the month that
-roll to a business day. Pure."""
+"""The days of a business-day rule: all of them, the n-th of each month, or days that roll to one. Pure."""
 
 from calendar import monthrange
 from collections.abc import Callable, Iterator
@@ -9,12 +8,12 @@ from functools import lru_cache
 from warrener_contracts.day_rules import BusinessDayConvention, BusinessDaysRule, Weekday
 
 _DAY = timedelta(days=1)
-_MAX_ROLL_DAYS = 31  # days; a business day that far away stands for no other
+_MAX_ROLL_DAYS = 31  # a business day that far away replaces no other
 _WEEKDAYS = tuple(Weekday)
 
 
 def make_day_filter(rule: BusinessDaysRule) -> Callable[[date], bool]:
-    """Whether the rule ticks on a day."""
+    """Return a function that is true for the days on which the rule ticks."""
     business = _BusinessDayCheck(rule)
     if not (rule.nth or rule.days):
         return lambda day: _in_months(rule, day.month) and business(day)
@@ -24,12 +23,12 @@ def make_day_filter(rule: BusinessDaysRule) -> Callable[[date], bool]:
     def of_month(year: int, month: int) -> frozenset[date]:
         return frozenset(chosen(rule, business, year, month))
 
-    months = range(-1, 2) if rule.days else range(1)  # a day may roll here from the months beside
+    months = range(-1, 2) if rule.days else range(1)  # a day may roll over from the months beside
     return lambda day: any(day in of_month(*_month(day, beside)) for beside in months)
 
 
 class _BusinessDayCheck:
-    """Whether a day is a business day."""
+    """True for business days."""
 
     def __init__(self, rule: BusinessDaysRule) -> None:
         self._weekdays = frozenset(_WEEKDAYS.index(name) for name in rule.weekdays)
@@ -64,7 +63,7 @@ def _nth_days_of_month(
 def _rolled_days_of_month(
     rule: BusinessDaysRule, business: _BusinessDayCheck, year: int, month: int
 ) -> Iterator[date]:
-    """Where the chosen days of this month come to lie."""
+    """Yield the days to which the chosen days of this month roll."""
     if not _in_months(rule, month):
         return
     last = monthrange(year, month)[1]
@@ -92,5 +91,5 @@ def _roll(roll: BusinessDayConvention, business: _BusinessDayCheck, day: date) -
 
 
 def _nearest_business_day(business: _BusinessDayCheck, day: date, step: timedelta) -> date | None:
-    """The first business day from here on, in steps of a day back or forward."""
+    """Return the first business day behind `day`, in steps of a day back or forward."""
     return next((found for n in range(1, _MAX_ROLL_DAYS + 1) if business(found := day + n * step)), None)

@@ -1,20 +1,18 @@
-"""The ticks of a schedule: nominal times from its rule, and when each is due."""
+"""The ticks of a schedule: their nominal times, when each is due, and a preview for people. Pure."""
 
 from collections import deque
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from itertools import takewhile
+from itertools import islice, takewhile
 from uuid import NAMESPACE_OID, uuid5
 
 from warrener_contracts.events import SchedulePutData
 from warrener_contracts.schedule_rules import CronRule
 from warrener_contracts.triggers import AfterRule, EventRule, TriggerRule
-from warrener_scheduler.calendar import combined, cron, intervals
-from warrener_scheduler.calendar.combined import RuleContext
-from warrener_scheduler.calendar.instant import INSTANT
-from warrener_scheduler.calendar.wall_clock import moments
-from warrener_scheduler.calendar.zones import zone
+from warrener_scheduler.calendar import cron, rules
+from warrener_scheduler.calendar.dst import moments
+from warrener_scheduler.calendar.zones import ClockChange, changes_of, zone
 
 _PAST = datetime.min.replace(tzinfo=UTC)
 _WHOLE = 2**128
@@ -22,18 +20,19 @@ _FIRST_LOOK_BACK = timedelta(minutes=1)
 
 
 class NeverTicks(ValueError):
-    """The rule, or its start and end, leave no tick at all."""
+    """The rule, or its start and end, leave no tick."""
 
 
 def check(spec: SchedulePutData, put_at: datetime) -> None:
-    """Raises ValueError where it names no zone or no expression, or would never tick, or without a pause."""
+    """Raise ValueError for an unknown zone, a bad rule, and a schedule that never ticks or ticks without a
+    pause."""
     zone(spec.timezone)
     if isinstance(spec.rule, TriggerRule):
         if spec.choices.jitter:
             raise ValueError("expected no jitter where events make the ticks: they come when they come")
         return
-    combined.check(spec.rule)
-    # Its ticks may all be past, but one that ticks from now on is found without looking at the past.
+    rules.check(spec.rule)
+    # A rule may have past ticks alone; one that ticks from now on is found without a look at the past.
     if all(next(nominal_times(spec, put_at, begin), None) is None for begin in (put_at, _PAST)):
         raise NeverTicks(
             "expected a rule that ticks at least once between start and end, got one that never does"
@@ -41,22 +40,22 @@ def check(spec: SchedulePutData, put_at: datetime) -> None:
 
 
 def nominal_times(spec: SchedulePutData, put_at: datetime, after: datetime) -> Iterator[datetime]:
-    """The nominal times later than `after`, in order, each once."""
+    """Yield the nominal times later than `after`, in order, each once."""
     choices = spec.choices
     if choices.start is not None:
-        after = max(after, choices.start - INSTANT)
-    end = intervals.END if choices.end is None else choices.end
+        after = max(after, choices.start - timedelta.resolution)
+    end = rules.END if choices.end is None else choices.end
     return takewhile(lambda moment: moment <= end, _of_rule(spec, put_at, after))
 
 
 def previous_nominal(
     spec: SchedulePutData, put_at: datetime, nominal_at: datetime, *, since: datetime | None = None
 ) -> datetime | None:
-    """The nominal time before this one; None where there was none since the schedule was put, or `since`."""
+    """Return the nominal time before this one; None if there was none since `since`, or since the put."""
     span, first = _FIRST_LOOK_BACK, since or put_at
     while True:
         whole = nominal_at - first < span
-        after = first - INSTANT if whole else nominal_at - span
+        after = first - timedelta.resolution if whole else nominal_at - span
         before = takewhile(lambda moment: moment < nominal_at, nominal_times(spec, put_at, after))
         if found := deque(before, maxlen=1):
             return found[0]
@@ -66,12 +65,29 @@ def previous_nominal(
 
 
 def due_at(spec: SchedulePutData, nominal_at: datetime) -> datetime:
-    """When the tick of this nominal time is due: later by its part of the jitter, which is the same whoever
-    asks and how often."""
+    """Return when the tick of this nominal time is due: later by its share of the jitter.
+
+    The share depends on the name and the time alone, so that all schedulers agree.
+    """
     jitter = spec.choices.jitter
     if not jitter:
         return nominal_at
     return nominal_at + jitter * (uuid5(NAMESPACE_OID, f"{spec.name}\n{nominal_at.isoformat()}").int / _WHOLE)
+
+
+def preview(spec: SchedulePutData, put_at: datetime, after: datetime, count: int) -> list[dict[str, str]]:
+    """Return `count` ticks later than `after`, each with its wall time.
+
+    For a rule by the wall clock each clock change in between has an entry with the choice for the times that
+    the change skips or repeats.
+    """
+    found: list[dict[str, str]] = []
+    last = after
+    for moment in islice(nominal_times(spec, put_at, after), count):
+        found += [_clock_change_entry(change, spec) for change in _changes(spec, last, moment)]
+        found.append({"at": _utc(moment), "wall": _wall(moment, spec)})
+        last = moment
+    return found
 
 
 def _of_rule(spec: SchedulePutData, put_at: datetime, after: datetime) -> Iterator[datetime]:
@@ -79,10 +95,38 @@ def _of_rule(spec: SchedulePutData, put_at: datetime, after: datetime) -> Iterat
     match spec.rule:
         case CronRule(expression=expression):
             wall_times = partial(cron.wall_times, expression)
-            since = max(after, intervals.EPOCH)
+            since = max(after, rules.EPOCH)
             return moments(spec.timezone, wall_times, since, choices.skipped_hour, choices.repeated_hour)
         case EventRule() | AfterRule():
             return iter(())
         case rule:
-            context = RuleContext(spec.timezone, choices.skipped_hour, choices.repeated_hour, put_at)
-            return combined.combined_ticks(rule, context, after)
+            context = rules.RuleContext(spec.timezone, choices.skipped_hour, choices.repeated_hour, put_at)
+            return rules.combined_ticks(rule, context, after)
+
+
+def _changes(spec: SchedulePutData, begin: datetime, end: datetime) -> Iterator[ClockChange]:
+    """Yield the clock changes later than `begin` and up to `end`."""
+    if not rules.uses_wall_clock(spec.rule):
+        return
+    for year in range(begin.year, end.year + 1):
+        yield from (change for change in changes_of(spec.timezone, year) if begin < change.at <= end)
+
+
+def _clock_change_entry(change: ClockChange, spec: SchedulePutData) -> dict[str, str]:
+    before, after = change.at + change.before, change.at + change.after
+    jump = f"{before:%H:%M} → {after:%H:%M}"
+    choices = spec.choices
+    rule = (
+        f"skipped times: {choices.skipped_hour}"
+        if after > before
+        else f"repeated times: {choices.repeated_hour}"
+    )
+    return {"at": _utc(change.at), "clock_change": f"the clock changes {jump} ({rule})"}
+
+
+def _wall(moment: datetime, spec: SchedulePutData) -> str:
+    return f"{moment.astimezone(zone(spec.timezone)):%a %Y-%m-%d %H:%M:%S %Z}"
+
+
+def _utc(moment: datetime) -> str:
+    return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")

@@ -1,8 +1,12 @@
-"""Rules by the wall clock, as the times of each day; combined, they are combined by the wall clock too. So a
-clock change meets what is left of them, once. Pure."""
+"""Rules by the wall clock, as the times of each day: bit n of a number is the second n since midnight.
 
-from collections.abc import Sequence
-from datetime import date
+So the intersection of rules and the removal of one from another are `&` and `~` for all kinds of rules, and a
+day costs the same for one tick or a tick each second. Rules are combined by the wall clock, so that a clock
+change applies once, to the result. Pure.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import date, datetime, time, timedelta
 from enum import Enum
 
 from warrener_contracts.day_rules import BusinessDaysRule, DaysRule, Weekday
@@ -17,25 +21,33 @@ from warrener_contracts.schedule_rules import (
 )
 from warrener_scheduler.calendar import cron
 from warrener_scheduler.calendar.business_days import make_day_filter
-from warrener_scheduler.calendar.times_of_day import ALL_DAY, NO_TIME, TimesOfDay, between, product, these
 
+TimesOfDay = Callable[[date], int]
+"""The times of each day, by the wall clock."""
+_SECONDS = 86_400
+NO_TIME = 0
+ALL_DAY = (1 << _SECONDS) - 1
+_DAY = timedelta(days=1)
+_MAX_SILENCE = timedelta(days=60 * 366)
+"""Days and weekdays of the Gregorian calendar repeat within 40 years: a rule that is silent for longer never
+ticks again."""
 _WEEKDAYS = tuple(Weekday)
 
 
 class BadCombination(ValueError):
-    """Rules that cannot be combined in this way."""
+    """These rules cannot be combined in this way."""
 
 
 class RuleKind(Enum):
-    """What kind of thing a rule is when it is combined."""
+    """The part that a rule plays in a combination."""
 
-    DAYS = "days"  # holds for whole stretches of time, and ticks at none of its own
+    DAYS = "days"  # a set of days, without a tick of its own
     WALL = "wall"  # ticks by the wall clock
-    ELAPSED = "elapsed"  # ticks, some of it at least, at moments that no wall clock knows
+    ELAPSED = "elapsed"  # ticks, at least in part, at moments that depend on no wall clock
 
 
 def rule_kind(rule: Rule | RulePart) -> RuleKind:
-    """Raises BadCombination where its parts do not go together."""
+    """Return the kind of a rule. Raises BadCombination if its parts do not fit together."""
     kinds = [rule_kind(part) for part in child_rules(rule)]
     match rule:
         case DaysRule():
@@ -50,6 +62,77 @@ def rule_kind(rule: Rule | RulePart) -> RuleKind:
             return _of_except(kinds)
         case _:
             return RuleKind.ELAPSED
+
+
+def times_of_day(rule: Rule | RulePart) -> TimesOfDay:
+    """Return the times of the rule on each day; for a set of days, the times that it includes.
+
+    The rule must not be ELAPSED.
+    """
+    parts = [times_of_day(part) for part in child_rules(rule)]
+    match rule:
+        case CronRule(expression=expression):
+            return _of_cron(cron.parse_cron(expression))
+        case BusinessDaysRule():
+            return _of_business_days(rule)
+        case DaysRule():
+            return _of_days(rule)
+        case AnyOfRule():
+            return any_of(parts)
+        case AllOfRule():
+            return all_of(parts)
+        case ExceptRule():
+            return all_of((parts[0], nothing_of(parts[1:])))
+        case _:
+            raise BadCombination(f"expected a rule by the wall clock, got one of kind {rule.kind!r}")
+
+
+def any_of(parts: Sequence[TimesOfDay]) -> TimesOfDay:
+    """Return the times that one of the parts has."""
+
+    def times(day: date) -> int:
+        found = NO_TIME
+        for part in parts:
+            found |= part(day)
+        return found
+
+    return times
+
+
+def all_of(parts: Sequence[TimesOfDay]) -> TimesOfDay:
+    """Return the times that all parts have."""
+
+    def times(day: date) -> int:
+        found = ALL_DAY
+        for part in parts:
+            if not (found := found & part(day)):
+                break
+        return found
+
+    return times
+
+
+def nothing_of(parts: Sequence[TimesOfDay]) -> TimesOfDay:
+    """Return the times that none of the parts has."""
+    taken = any_of(parts)
+    return lambda day: ALL_DAY & ~taken(day)
+
+
+def wall_times(times: TimesOfDay, after: datetime) -> Iterator[datetime]:
+    """Yield the times later than `after`, in order, until there is none for 60 years."""
+    day, begun = after.date(), _second_of(after.time()) + 1
+    silent_since = day
+    while day - silent_since <= _MAX_SILENCE:
+        midnight = datetime.combine(day, time.min)
+        for second in _bits(times(day) >> begun << begun):
+            yield midnight + timedelta(seconds=second)
+            silent_since = day
+        day, begun = day + _DAY, 0
+
+
+def holds(times: TimesOfDay, wall: datetime) -> bool:
+    """True if the second of this wall time is among the times."""
+    return bool(times(wall.date()) >> _second_of(wall.time()) & 1)
 
 
 def _of_any(kinds: Sequence[RuleKind]) -> RuleKind:
@@ -84,69 +167,18 @@ def _of_except(kinds: Sequence[RuleKind]) -> RuleKind:
     return mine
 
 
-def times_of_day(rule: Rule | RulePart) -> TimesOfDay:
-    """Its times on each day; of a set of days, those that it holds. For rules that are not ELAPSED."""
-    parts = [times_of_day(part) for part in child_rules(rule)]
-    match rule:
-        case CronRule(expression=expression):
-            return _of_cron(cron.parse_cron(expression))
-        case BusinessDaysRule():
-            return _of_business_days(rule)
-        case DaysRule():
-            return _of_days(rule)
-        case AnyOfRule():
-            return any_of(parts)
-        case AllOfRule():
-            return all_of(parts)
-        case ExceptRule():
-            return all_of((parts[0], nothing_of(parts[1:])))
-        case _:
-            raise BadCombination(f"expected a rule by the wall clock, got one of kind {rule.kind!r}")
-
-
-def any_of(parts: Sequence[TimesOfDay]) -> TimesOfDay:
-    """The times of any of these."""
-
-    def times(day: date) -> int:
-        found = NO_TIME
-        for part in parts:
-            found |= part(day)
-        return found
-
-    return times
-
-
-def all_of(parts: Sequence[TimesOfDay]) -> TimesOfDay:
-    """The times that all of these have."""
-
-    def times(day: date) -> int:
-        found = ALL_DAY
-        for part in parts:
-            if not (found := found & part(day)):
-                break
-        return found
-
-    return times
-
-
-def nothing_of(parts: Sequence[TimesOfDay]) -> TimesOfDay:
-    """The times that none of these has."""
-    taken = any_of(parts)
-    return lambda day: ALL_DAY & ~taken(day)
-
-
 def _of_cron(expression: cron.Cron) -> TimesOfDay:
-    times = product(expression.hours, expression.minutes, expression.seconds)
+    times = _product(expression.hours, expression.minutes, expression.seconds)
     return lambda day: times if expression.match_date(day) else NO_TIME
 
 
 def _of_business_days(rule: BusinessDaysRule) -> TimesOfDay:
-    times, ticks_on = these(rule.at), make_day_filter(rule)
+    times, ticks_on = _these(rule.at), make_day_filter(rule)
     return lambda day: times if ticks_on(day) else NO_TIME
 
 
 def _of_days(rule: DaysRule) -> TimesOfDay:
-    times = between(rule.since, rule.until) if rule.since or rule.until else ALL_DAY
+    times = _between(rule.since, rule.until) if rule.since or rule.until else ALL_DAY
     weekdays = frozenset(_WEEKDAYS.index(name) for name in rule.weekdays or _WEEKDAYS)
     months, dates = frozenset(rule.months or range(1, 13)), frozenset(rule.dates)
 
@@ -154,3 +186,37 @@ def _of_days(rule: DaysRule) -> TimesOfDay:
         return day.weekday() in weekdays and day.month in months and (not dates or day in dates)
 
     return lambda day: times if held(day) else NO_TIME
+
+
+def _second_of(at: time) -> int:
+    return (at.hour * 60 + at.minute) * 60 + at.second
+
+
+def _these(times: Iterable[time]) -> int:
+    found = NO_TIME
+    for at in times:
+        found |= 1 << _second_of(at)
+    return found
+
+
+def _product(hours: Iterable[int], minutes: Iterable[int], seconds: Iterable[int]) -> int:
+    """Return each of the seconds in each of the minutes in each of the hours."""
+    minute = sum(1 << second for second in set(seconds))
+    hour = sum(minute << 60 * number for number in set(minutes))
+    return sum(hour << 3600 * number for number in set(hours))
+
+
+def _between(since: time | None, until: time | None) -> int:
+    """Return the times from `since` until, without, `until`; past midnight if `until` is the earlier one."""
+    low = _second_of(since or time.min)
+    high = _SECONDS if until is None else _second_of(until)
+    if low < high:
+        return (1 << high) - (1 << low)
+    return ALL_DAY & ~((1 << low) - (1 << high))
+
+
+def _bits(number: int) -> Iterator[int]:
+    while number:
+        lowest = number & -number
+        yield lowest.bit_length() - 1
+        number ^= lowest

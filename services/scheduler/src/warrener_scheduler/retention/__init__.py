@@ -1,1 +1,1 @@
-"""Retention: how long what is over is kept, and who deletes it."""
+"""Retention: how long finished rows stay, and their deletion."""

@@ -1,6 +1,4 @@
-"""`python -m warrener_scheduler.retention`: a pass of deletion by hand, with the settings of the scheduler.
-
-The command `warrener prune` hands over to this."""
+"""`python -m warrener_scheduler.retention`, which `warrener prune` runs: one pass of deletion by hand."""
 
 import argparse
 import asyncio
@@ -11,16 +9,15 @@ from collections.abc import Sequence
 from warrener_runtime.clock import SystemEntropy
 from warrener_runtime.database_clock import DatabaseClock
 from warrener_runtime.settings import SettingsError, load
-from warrener_scheduler.retention.pruner import CLAIM, ClaimLost, PruneBatch, Pruner
+from warrener_scheduler.retention.pruner import CLAIM, ClaimLost, PruneBatch, build_pruner
 from warrener_scheduler.settings import SchedulerSettings
-from warrener_scheduler.wiring import tick_pruner_for
 from warrener_store import StoreError, open_store
 
 _FAILED, _USAGE = 1, 2
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Say what would go, or delete it; the exit code."""
+    """Delete old rows, or count them in a dry run; the exit code."""
     options = _parser().parse_args(arguments)
     try:
         settings = load(SchedulerSettings, store_url=options.store)
@@ -68,13 +65,7 @@ def _confirmed() -> bool:
 async def _pass(settings: SchedulerSettings, *, dry_run: bool) -> list[PruneBatch]:
     store = open_store(settings.store_url)
     clock = DatabaseClock(store.time)
-    pruner = Pruner(
-        store,
-        clock,
-        settings,
-        holder=SystemEntropy().new_id_text(),
-        tick_pruner=tick_pruner_for(store, clock, settings),
-    )
+    pruner = build_pruner(store, clock, settings, holder=SystemEntropy().new_id_text())
     await store.start()
     try:
         await clock.start()

@@ -1,11 +1,11 @@
-"""What is old enough to go. Pure."""
+"""Which rows are old enough to be deleted, by the settings. Pure."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from warrener_contracts.states import JobState
-from warrener_scheduler.retention.settings import RetentionSettings
+from warrener_scheduler.settings import RetentionSettings
 from warrener_store.retention.port import JobsBefore, OldRow, RetentionKind
 from warrener_store.rows import AgentRow, JobTypeRow, StateCount
 from warrener_store.schedules.rows import ScheduleRow
@@ -13,7 +13,7 @@ from warrener_store.schedules.rows import ScheduleRow
 
 @dataclass(frozen=True, slots=True)
 class RetentionPolicy:
-    """How long what is kept; None: for good."""
+    """How long each kind of row stays; None: always."""
 
     jobs: Mapping[JobState, timedelta | None]
     by_type: Mapping[str, Mapping[JobState, timedelta | None]]
@@ -22,7 +22,7 @@ class RetentionPolicy:
 
     @classmethod
     def of(cls, settings: RetentionSettings) -> "RetentionPolicy":
-        """As the settings say."""
+        """Read the policy from the settings."""
         return cls(
             jobs={
                 JobState.SUCCEEDED: settings.scheduler_succeeded_retention,
@@ -42,7 +42,7 @@ class RetentionPolicy:
         )
 
     def jobs_before(self, counts: Iterable[StateCount], now: datetime) -> list[JobsBefore]:
-        """Which jobs are old, of each type and terminal state that there are jobs of."""
+        """Return which jobs are old, for each type and terminal state that has jobs."""
         kinds = [(one.job_type, one.state) for one in counts if one.state.terminal]
         keeps = [(job_type, state, self._keep(job_type, state)) for job_type, state in kinds]
         keyed = now if self.window is None else now - self.window
@@ -57,7 +57,7 @@ class RetentionPolicy:
         return of_type[state] if state in of_type else self.jobs[state]
 
     def rows_before(self, kind: RetentionKind, now: datetime) -> datetime | None:
-        """Until when rows of this kind are old; None: they are kept for good."""
+        """Return the age limit of this kind of row; None if its rows always stay."""
         keep = self.rows[kind]
         return None if keep is None else now - keep
 
@@ -65,9 +65,10 @@ class RetentionPolicy:
 def unused_types(
     old: Mapping[str, OldRow], schedules: Iterable[ScheduleRow], agents: Iterable[AgentRow], before: datetime
 ) -> set[str]:
-    """The keys of job types that no schedule names and whose queue no agent has served since `before`.
+    """Return the keys of job types that no schedule names and whose queue no agent has served since `before`.
 
-    An agent announces its types when it starts, and may run for months.
+    The age of the announcement is not enough: an agent announces its types when it starts, and may run for
+    months.
     """
     named = {row.asked.job_type for row in schedules}
     served = {queue for agent in agents if agent.last_seen_at >= before for queue in agent.queues}

@@ -1,20 +1,28 @@
-"""prune: what is old is deleted, in batches with pauses. One scheduler at a time; a claim says which."""
+"""Delete old rows, in batches with pauses. One scheduler prunes at a time; a claim in the store says which
+one.
 
+Deleted rows are first written to JSON Lines files if an export folder is set: a file a day and kind.
+"""
+
+import asyncio
+import os
 from collections import Counter
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from pydantic_core import to_json
+
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
-from warrener_scheduler.retention.export import JsonLinesExporter
 from warrener_scheduler.retention.policy import RetentionPolicy, unused_types
-from warrener_scheduler.retention.settings import RetentionSettings
-from warrener_scheduler.schedules.tick_messages import schedule_source
-from warrener_scheduler.schedules.tick_pruner import TickPruner
+from warrener_scheduler.settings import RetentionSettings, SchedulerSettings
+from warrener_scheduler.tick_messages import schedule_source
 from warrener_store.retention.port import JobsBefore, OldJob, OldRows, RetentionKind
 from warrener_store.schedules.rows import TickRow
+from warrener_store.schedules.tick_retention import TickRetention
 from warrener_store.store import Store
 
 _log = get_logger("prune")
@@ -22,6 +30,46 @@ _log = get_logger("prune")
 CLAIM = timedelta(seconds=15)
 _MAX_BATCHES = 2000  # of each kind in one pass; the rest is left to the next one
 _SCHEDULE = schedule_source("")
+Export = Callable[[Sequence[TickRow]], Awaitable[None]]
+_SCHEDULE_LIMIT = 100
+_TICK_LIMIT = 50  # of each schedule in one transaction
+_MAX_TICK_BATCHES = 100  # in one run; the rest is left to the next one
+
+
+class TickPruner:
+    """Deletes old ticks, schedule by schedule in the order of names; begins again behind the last one."""
+
+    def __init__(self, ledger: TickRetention, clock: Clock, *, keep: timedelta, newest: int) -> None:
+        self._ledger, self._clock = ledger, clock
+        self._keep, self._newest = keep, newest
+        self._after = ""
+        self.complete = False
+        """True if the last run has reached the end of the tick history."""
+
+    @property
+    def before(self) -> datetime:
+        """Age limit of ticks."""
+        return self._clock.now() - self._keep
+
+    async def run_once(self, export: Export | None = None) -> int:
+        """Delete old ticks of the next few schedules, after `export` has written them; how many."""
+        names = await self._ledger.ticked_schedules(self._after, _SCHEDULE_LIMIT)
+        before = self.before
+        found = deleted = 0
+        for _ in range(_MAX_TICK_BATCHES if names else 0):
+            ticks = await self._ledger.old_ticks(names, before, self._newest, _TICK_LIMIT)
+            if ticks and export is not None:
+                await export(ticks)
+            deleted += await self._ledger.delete_ticks([tick.key for tick in ticks])
+            found = len(ticks)
+            if found < _TICK_LIMIT:  # none of these schedules has more
+                break
+        self.complete = found < _TICK_LIMIT and len(names) < _SCHEDULE_LIMIT
+        if found < _TICK_LIMIT:
+            self._after = names[-1] if len(names) == _SCHEDULE_LIMIT else ""
+        if deleted:
+            _log.info("Old ticks were deleted.", action="upkeep.forgotten", ticks=deleted)
+        return deleted
 
 
 class ClaimLost(Exception):
@@ -29,7 +77,7 @@ class ClaimLost(Exception):
 
 
 class PruneBatch(NamedTuple):
-    """A batch: what it was about, how old, and how many rows went (or would go)."""
+    """One batch: the kind of its rows, their age limit, and how many were deleted (or would be)."""
 
     what: str
     before: str
@@ -37,7 +85,7 @@ class PruneBatch(NamedTuple):
 
 
 class Pruner:
-    """The verb that deletes. Any number of schedulers may run it."""
+    """Deletes what the policy calls old. Any number of schedulers may run one."""
 
     def __init__(
         self, store: Store, clock: Clock, settings: RetentionSettings, *, holder: str, tick_pruner: TickPruner
@@ -52,7 +100,7 @@ class Pruner:
         self._renew_at = 0.0
 
     async def run_once(self) -> None:
-        """One pass, if no other scheduler has made one within the interval."""
+        """Make one pass, if no other scheduler has made one within the interval."""
         began = self._clock.now()
         if not await self.claim(CLAIM):
             return
@@ -68,7 +116,7 @@ class Pruner:
             _log.info("Old rows were deleted.", action="prune.deleted", **rows)
 
     async def claim(self, span: timedelta) -> bool:
-        """True if this one alone prunes for so long."""
+        """Claim pruning for `span`. True if this scheduler alone prunes for so long."""
         now = self._clock.now()
         self._renew_at = self._clock.monotonic() + span.total_seconds() / 2
         return await self._store.retention.claim_pruning(self._holder, now, now + span)
@@ -78,7 +126,7 @@ class Pruner:
         await self.claim(timedelta(0))
 
     async def steps(self, *, dry_run: bool = False) -> AsyncGenerator[PruneBatch]:
-        """One pass, batch by batch; nothing is deleted in a dry run. Raises ClaimLost."""
+        """Make one pass, batch by batch; a dry run deletes nothing. Raises ClaimLost."""
         for which in self._policy.jobs_before(await self._store.count_jobs(), self._clock.now()):
             async for step in self._jobs(which, dry_run=dry_run):
                 yield step
@@ -105,7 +153,7 @@ class Pruner:
             await self._pause_between_batches(dry_run=dry_run)
 
     async def _without_jobs_in_use(self, jobs: Sequence[OldJob]) -> list[UUID]:
-        """Without those that a schedule looks back at."""
+        """Leave out the jobs that a schedule looks back at."""
         names = {job.source.removeprefix(_SCHEDULE) for job in jobs if job.source.startswith(_SCHEDULE)}
         used = await self._store.retention.runs_in_use(names) if names else set[UUID]()
         return [job.job_id for job in jobs if job.job_id not in used]
@@ -173,9 +221,61 @@ class Pruner:
         await self._export.write(kind, rows, self._clock.now())
 
     async def _pause_between_batches(self, *, dry_run: bool = False) -> None:
-        """Let the hot path have the database, and keep the claim."""
+        """Leave the database to the hot path for a while, and renew the claim."""
         if dry_run:
             return
         await self._clock.sleep(self._pause)
         if self._clock.monotonic() >= self._renew_at and not await self.claim(CLAIM):
             raise ClaimLost
+
+
+class JsonLinesExporter:
+    """Appends to `<kind>-<day>.jsonl` in a folder. A row may stand there twice; none is missing."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    async def write(self, kind: str, rows: Sequence[Any], now: datetime) -> None:
+        """Return when the rows are on the disk. Raises OSError; then the rows must not be deleted."""
+        path = self._folder / f"{kind}-{now:%Y-%m-%d}.jsonl"
+        await asyncio.to_thread(_append, path, b"".join(_line(row) for row in rows))
+
+
+def _line(row: Any) -> bytes:
+    return to_json(row, bytes_mode="base64", inf_nan_mode="constants", serialize_unknown=True) + b"\n"
+
+
+def _append(path: Path, lines: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = not path.exists()
+    with path.open("ab") as file:
+        if _is_torn(path):  # its writer was killed; the row is written again as a whole
+            file.write(b"\n")
+        file.write(lines)
+        file.flush()
+        os.fsync(file.fileno())
+    if new:
+        _sync_folder(path.parent)
+
+
+def _is_torn(path: Path) -> bool:
+    with path.open("rb") as file:
+        if file.seek(0, os.SEEK_END) == 0:
+            return False
+        file.seek(-1, os.SEEK_END)
+        return file.read(1) != b"\n"
+
+
+def _sync_folder(folder: Path) -> None:
+    number = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)
+
+
+def build_pruner(store: Store, clock: Clock, settings: SchedulerSettings, holder: str) -> Pruner:
+    """Build the pruner of jobs, rows and ticks from the settings. `holder` names it in its claim."""
+    keep = timedelta(days=settings.ticks_keep_days)
+    ticks = TickPruner(store, clock, keep=keep, newest=settings.ticks_keep_newest)
+    return Pruner(store, clock, settings, holder=holder, tick_pruner=ticks)

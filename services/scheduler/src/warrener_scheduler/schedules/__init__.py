@@ -1,2 +1,1 @@
-"""The clock: schedules are kept, their ticks are decided and asked for as jobs, through the same door as all
-requests. Any number of schedulers may run one each."""
+"""Schedules: their commands and their ticks. Ticks request jobs as any client does. Any number may run."""

@@ -1,11 +1,15 @@
-"""keeping: what is asked of schedules is kept; a repeat changes nothing."""
+"""Carry out schedule commands: put, pause, resume, remove, trigger and backfill. A repeat changes nothing.
+
+A backfill goes batch by batch: ticks stored → the rest requested as a new command → the command acknowledged.
+A crash in between brings the same batch again, which then finds its ticks stored.
+"""
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import groupby
 from typing import Any
-from uuid import UUID
+from uuid import NAMESPACE_OID, UUID, uuid5
 
 from warrener_contracts.codec import DecodedEvent
 from warrener_contracts.events import (
@@ -19,17 +23,19 @@ from warrener_contracts.events import (
     TickStatus,
 )
 from warrener_contracts.identity import job_id_of
-from warrener_contracts.messages import Message
+from warrener_contracts.messages import Message, build_message
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
-from warrener_scheduler import replies
-from warrener_scheduler.schedules.backfill_runner import BackfillRunner
-from warrener_scheduler.schedules.template_variables import Tick, tick_variables, uses_last_success
-from warrener_scheduler.schedules.tick_messages import request_text
+from warrener_scheduler.decisions.backfill import batch_times, plan_batch, refusal_reason
+from warrener_scheduler.messages import SOURCE, schedule_rejection
 from warrener_scheduler.schedules.writer import PutRequest, ScheduleWriter
+from warrener_scheduler.templates import Tick, tick_variables, uses_last_success
+from warrener_scheduler.tick_messages import request_text
 from warrener_scheduler.triggers.bindings import TriggerBindings
 from warrener_store import Store
 from warrener_store.schedules.rows import ScheduleRow, TickRow
+
+_log = get_logger("schedules")
 
 ScheduleEvent = (
     SchedulePut
@@ -40,12 +46,10 @@ ScheduleEvent = (
     | ScheduleBackfillRequested
 )
 
-_log = get_logger("schedules")
-
 
 @dataclass(frozen=True, slots=True)
 class ScheduleCommand:
-    """What is asked of a schedule, and what it was read from: that is parked should it be rejected."""
+    """A command and the message that it was read from, which is parked if the command is rejected."""
 
     event: ScheduleEvent
     received: DecodedEvent
@@ -68,16 +72,16 @@ class ScheduleCommandHandler:
         self._writer = writer
         self._clock = clock
         self._on_change = on_change
-        self._backfill_runner = BackfillRunner(schedules, clock)
 
     async def carry_out(self, commands: Sequence[ScheduleCommand]) -> list[Message]:
-        """In their order, those of one kind together. Returns the answers to what cannot be kept."""
+        """Carry out commands in their order, those of one kind together. Returns the replies to rejected
+        ones."""
         messages: list[Message] = []
         for kind, some in groupby(commands, key=lambda command: type(command.event)):
             messages += await self._handle_group(kind, list(some))
         if commands:
             self._on_change()
-            _log.info("Schedules were asked for.", action="schedules.kept", events=len(commands))
+            _log.info("Schedule commands were carried out.", action="schedules.kept", events=len(commands))
         return messages
 
     async def _handle_group(self, kind: type[Event[Any]], commands: list[ScheduleCommand]) -> list[Message]:
@@ -124,7 +128,7 @@ class ScheduleCommandHandler:
             await self._schedules.pause_schedules(names, paused=True, why=why)
 
     async def _resume(self, names: Collection[str]) -> None:
-        # First, so that nobody sees one that is resumed, and failures that still count.
+        # First, so that no resumed schedule has failures that still count.
         await self._schedules.restart_watches(names, self._clock.now())
         await self._schedules.pause_schedules(names, paused=False)
 
@@ -137,9 +141,7 @@ class ScheduleCommandHandler:
             if row is None:
                 messages += self._refuse(command, _unknown_schedule(command))
             else:
-                success = (
-                    await self._schedules.last_success(row.name) if uses_last_success(row.asked) else None
-                )
+                success = await self._last_success(row)
                 try:
                     ticks.append(_triggered_tick(row, command.event, now, success))
                 except Exception as error:  # noqa: BLE001 - one schedule must not stop the others
@@ -157,14 +159,51 @@ class ScheduleCommandHandler:
                 messages += self._refuse(command, _unknown_schedule(command))
             elif isinstance(command.event, ScheduleBackfillRequested):
                 try:
-                    messages += await self._backfill_runner.carry_out(command.event, row)
+                    messages += await self._backfill_batch(command.event, row)
                 except (ValueError, ArithmeticError) as error:
                     messages += self._refuse(command, str(error))
         return messages
 
+    async def _backfill_batch(self, event: ScheduleBackfillRequested, row: ScheduleRow) -> list[Message]:
+        """Store the ticks of the next batch; returns the command for the rest. Raises ValueError."""
+        data, now = event.data, self._clock.now()
+        if why := refusal_reason(row, data, now):
+            raise ValueError(why)
+        times = batch_times(row, data, now)
+        if not times:
+            return []
+        existing = await self._schedules.ticks_between(row.name, times[0], times[-1])
+        success = await self._last_success(row)
+        batch = plan_batch(
+            row, data, times, {tick.nominal_at: tick for tick in existing}, now, last_success=success
+        )
+        stored = await self._schedules.backfill_ticks(batch.ticks)
+        _log.info(
+            "Past ticks were requested.",
+            action="backfill.kept",
+            schedule=row.name,
+            asked=len(stored),
+            passed_over=batch.passed_over,
+            more=batch.rest is not None,
+        )
+        if batch.rest is None:
+            return []
+        again = event.model_copy(
+            update={
+                "id": str(uuid5(NAMESPACE_OID, f"{event.id}\n{batch.rest.begin.isoformat()}")),
+                "source": SOURCE,
+                "time": now,
+                "data": batch.rest,
+            }
+        )
+        return [build_message(again)]
+
+    async def _last_success(self, row: ScheduleRow) -> datetime | None:
+        return await self._schedules.last_success(row.name) if uses_last_success(row.asked) else None
+
     def _refuse(self, command: ScheduleCommand, detail: str) -> list[Message]:
-        _log.warning("A request about a schedule was rejected.", action="schedules.rejected", detail=detail)
-        return replies.schedule_rejection(command.event, command.received, detail, self._clock.now())
+        _log.warning("A schedule command was rejected.", action="schedules.rejected", detail=detail)
+        return schedule_rejection(command.event, command.received, detail, self._clock.now())
 
 
 def _unknown_schedule(command: ScheduleCommand) -> str:
@@ -172,14 +211,14 @@ def _unknown_schedule(command: ScheduleCommand) -> str:
 
 
 def _sent_at(event: Event[Any], now: datetime) -> datetime:
-    """Its own time orders it among others, but none is from the future."""
+    """Return the time of an event, which orders it among others; none is from the future."""
     return min(event.time or now, now)
 
 
 def _triggered_tick(
     row: ScheduleRow, event: ScheduleEvent, now: datetime, last_success: datetime | None
 ) -> TickRow:
-    """A tick beside those of the rule; published by the next look at the ledger."""
+    """Make a tick beside those of the rule; the next run of the ticker publishes its request."""
     sent_at, job_id = _sent_at(event, now), job_id_of(event.source, event.id)
     tick = Tick(sent_at, run=row.runs, previous_at=row.last_at, previous_success_at=last_success)
     return TickRow(
@@ -196,6 +235,9 @@ def _triggered_tick(
 
 
 def _trigger_key(sent_at: datetime, job_id: UUID) -> datetime:
-    """The key of a trigger in the ledger. Some askers tell whole seconds: there stand the ticks of the rule
-    and other triggers of that second, and of two under one key one would be lost."""
+    """Return the key of a trigger in the tick history.
+
+    Some requesters send whole seconds, where ticks of the rule and other triggers of that second are: of two
+    ticks under one key one would be lost.
+    """
     return sent_at if sent_at.microsecond else sent_at + timedelta(microseconds=1 + job_id.int % 999_999)

@@ -1,8 +1,8 @@
-"""ticking: what is due is decided, and its jobs are asked for.
+"""Run the clock of all schedules: decide due ticks and publish the requests for their jobs.
 
-Decided and kept, a little ahead → published when it is due → confirmed → marked. A crash before the last step
-leaves a tick with its request in the ledger; whoever sees it first publishes it again, under the same id, and
-the door takes it as a repeat.
+Decided and stored, a little ahead → published when due → confirmed → marked. A crash before the last step
+leaves a stored tick with its request; the first scheduler that finds it publishes it again, under the same
+id, and admission takes it as a duplicate.
 """
 
 import asyncio
@@ -11,16 +11,17 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from warrener_contracts.events import SchedulePutData, TickStatus
+from warrener_contracts.triggers import TriggerRule
 from warrener_runtime.bus.port import Bus
 from warrener_runtime.clock import Clock
 from warrener_runtime.lifecycle import Loop
 from warrener_runtime.logs import get_logger
-from warrener_scheduler.calendar.zone_database import database_version
+from warrener_scheduler.calendar.zones import database_version
+from warrener_scheduler.decisions.backfill import is_backfilled
+from warrener_scheduler.decisions.event_ticks import decide_event_ticks
+from warrener_scheduler.decisions.ticks import DECISION_LEAD, PUBLISHED_WITHIN, decide_ticks
 from warrener_scheduler.publishing import publish
-from warrener_scheduler.schedules.backfill import is_backfilled
-from warrener_scheduler.schedules.tick_batch import PUBLISHED_WITHIN
-from warrener_scheduler.schedules.tick_decisions import DECISION_LEAD, decide_ticks
-from warrener_scheduler.schedules.tick_messages import request_messages, ticked_message
+from warrener_scheduler.tick_messages import request_messages, ticked_message
 from warrener_store.schedules.port import Schedules
 from warrener_store.schedules.rows import Advance, DueSchedule, TickRow
 
@@ -28,17 +29,17 @@ _log = get_logger("clock")
 
 _BATCH_LIMIT = 500
 _MAX_SLEEP = 2.0
-"""Seconds after which the store is asked again when the next tick is due: another scheduler may have been
-told of a schedule, and died before it looked."""
+"""Seconds after which the store is queried again for the next tick: another scheduler may have stored a
+schedule, and died before it looked."""
 _RETRY_DELAY = timedelta(minutes=1)
 _NOTHING = timedelta(0)
-_INSTANT = 1e-6  # seconds; what is less is lost where a virtual clock adds it to its time
+_INSTANT = 1e-6  # seconds; a smaller step would be lost in the float of a virtual clock
 _CLAIMED_DELAY = 0.05
-"""Seconds to leave to the one who holds what is due."""
+"""Seconds to leave to the scheduler that has claimed what is due."""
 
 
 class Ticker:
-    """The verb that sleeps until the next tick is due."""
+    """Sleeps until the next tick is due, and runs it. Any number of schedulers may run one."""
 
     def __init__(self, bus: Bus, schedules: Schedules, clock: Clock) -> None:
         self._bus = bus
@@ -48,11 +49,11 @@ class Ticker:
         self._zone_version = ""
 
     def wake(self) -> None:
-        """Look now: something about the schedules has changed."""
+        """Look now: the schedules have changed."""
         self._woken.set()
 
     async def run_once(self) -> None:
-        """Carry out all that is due, then sleep until the next."""
+        """Run everything that is due, then sleep until the next tick."""
         self._woken.clear()
         if not self._zone_version:
             await self._schedules.replan_schedules(database_version(), self._clock.now())
@@ -63,12 +64,12 @@ class Ticker:
             await self._sleep(wake_at)
 
     async def run_due(self) -> None:
-        """Decide and carry out all that is due."""
+        """Decide and publish everything that is due."""
         while await self._run_batch():
-            pass  # there is more of the same moment
+            pass  # more may be due at the same moment
 
     async def _run_batch(self) -> bool:
-        """Whether there may be more."""
+        """True if there may be more."""
         now = self._clock.now()
         specs: dict[str, SchedulePutData] = {}
 
@@ -80,20 +81,21 @@ class Ticker:
         return len(specs) >= _BATCH_LIMIT
 
     def _decide(self, due: DueSchedule, now: datetime) -> Advance:
-        """How one schedule goes on; where we ourselves fail at it, the others go on without it."""
+        """Decide how one schedule goes on. One that we fail at waits, and the others go on."""
         try:
-            return decide_ticks(due, now, self._zone_version)
+            decide = decide_event_ticks if isinstance(due.row.asked.rule, TriggerRule) else decide_ticks
+            return decide(due, now, self._zone_version)
         except Exception:  # noqa: BLE001 - one schedule must not stop the others
             _log.exception(
-                "A schedule could not be decided; it is looked at again in a minute.",
+                "A schedule could not be decided; it is tried again in a minute.",
                 action="clock.bug",
                 schedule=due.row.name,
             )
             return Advance(replace(due.row, wake_at=now + _RETRY_DELAY))
 
     async def _republish(self) -> bool:
-        """Publish what was triggered or backfilled, and what another scheduler has decided and not published
-        in time. Whether there was any."""
+        """Publish triggered and backfilled ticks, and ticks that another scheduler has decided and not
+        published in time. True if there were any."""
         now = self._clock.now()
         found = await self._schedules.claim_ticks(now, now + PUBLISHED_WITHIN, _BATCH_LIMIT)
         late = sum(tick.fate is not TickStatus.TRIGGERED and not is_backfilled(tick) for tick in found)
@@ -103,13 +105,12 @@ class Ticker:
         return bool(found)
 
     async def _publish(self, ticks: Sequence[TickRow], specs: Mapping[str, SchedulePutData]) -> None:
-        """Ask for their jobs, for each as soon as it is due. `specs`: the schedules that are at hand."""
+        """Publish the requests of ticks, each as soon as it is due. `specs`: the schedules at hand."""
         now, monotonic = self._clock.now(), self._clock.monotonic()
         moments: dict[timedelta, list[TickRow]] = {}
         for tick in ticks:
-            early = min(
-                max(tick.due_at - now, _NOTHING), DECISION_LEAD
-            )  # no more, whatever the clocks of others say
+            # never later than the lead, whatever the clocks of other schedulers say
+            early = min(max(tick.due_at - now, _NOTHING), DECISION_LEAD)
             moments.setdefault(early, []).append(tick)
         async with asyncio.TaskGroup() as group:
             for early, due in moments.items():
@@ -144,7 +145,7 @@ class Ticker:
 
 
 class TickerLoop(Loop):
-    """Runs `ticker` back to back; draining does not wait for the next tick."""
+    """Runs the ticker back to back; draining does not wait for the next tick."""
 
     def __init__(self, ticker: Ticker, clock: Clock) -> None:
         super().__init__("clock", ticker.run_once, every=None, clock=clock, judges_time=True)

@@ -1,10 +1,10 @@
-"""putting: schedules are kept, with all that hangs on them, whoever has asked for them.
+"""Store schedules with everything that hangs on them, for commands and for schedules from code.
 
-Bound → kept → watched: what they wait for is heard before they are there, and what is expected of them is
-kept in step afterwards. A crash in between leaves nothing that a repeat does not mend.
+Bound → stored → watched: the events of a schedule are received before it is there, and its expectations are
+updated afterwards. A repeat corrects what a crash in between leaves.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
@@ -12,26 +12,26 @@ from warrener_contracts.events import SchedulePutData
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
 from warrener_scheduler.calendar.ticks import check
-from warrener_scheduler.calendar.zone_database import database_version
-from warrener_scheduler.schedules.expectations import watches_of
-from warrener_scheduler.schedules.template_variables import check_arguments
-from warrener_scheduler.schedules.tick_decisions import plan_first_tick
+from warrener_scheduler.calendar.zones import database_version
+from warrener_scheduler.decisions.ticks import plan_first_tick
+from warrener_scheduler.templates import check_arguments
 from warrener_scheduler.triggers.bindings import TriggerBindings
 from warrener_store import Store
 from warrener_store.schedules.rows import ScheduleRow
+from warrener_store.schedules.watches import WatchRow
 
 _log = get_logger("putting")
 
 
 class PutRequest(NamedTuple):
-    """A schedule as it shall be, and when that was said."""
+    """A schedule to store, and the time of its put."""
 
     spec: SchedulePutData
     at: datetime
 
 
 class ScheduleWriter:
-    """Asked first which cannot be kept, and then to keep the others."""
+    """Says which schedules are refused, and then stores the others."""
 
     def __init__(self, store: Store, clock: Clock, bindings: TriggerBindings) -> None:
         self._store = store
@@ -39,14 +39,14 @@ class ScheduleWriter:
         self._bindings = bindings
 
     async def refusals(self, puts: Sequence[PutRequest]) -> list[str | None]:
-        """Why each of these cannot be kept; None where it can."""
+        """Return why each of these is refused; None if it is not."""
         problems = [_find_problem(put) for put in puts]
         sound = [put.spec for put, problem in zip(puts, problems, strict=True) if problem is None]
         refused = await self._bindings.refusals(sound)
         return [problem or refused.get(put.spec.name) for put, problem in zip(puts, problems, strict=True)]
 
     async def save(self, puts: Sequence[PutRequest]) -> None:
-        """Keep these; what says the same again, or is older than what is there, changes nothing."""
+        """Store schedules; one that is stored already, or older than the stored one, changes nothing."""
         if not puts:
             return
         now, version = self._clock.now(), database_version()
@@ -56,13 +56,13 @@ class ScheduleWriter:
         await self._bindings.sync()
 
     async def _update_watches(self, names: Collection[str]) -> None:
-        """Keep in step what the supervisor watches them for, by what is kept: a put may be older."""
-        watches = watches_of((await self._store.schedules(names)).values())
+        """Update the supervisor's watches from the stored schedules: a put may be older."""
+        watches = _watches_of((await self._store.schedules(names)).values())
         await self._store.put_watches(watches, set(names) - {row.name for row in watches})
 
 
 def _find_problem(put: PutRequest) -> str | None:
-    """Why it cannot be kept, as far as it says itself; where we ourselves fail at it, the others go on."""
+    """Return why a schedule is refused by itself. One that we fail at is refused, and the others go on."""
     try:
         check(put.spec, put.at)
         check_arguments(put.spec)
@@ -70,7 +70,22 @@ def _find_problem(put: PutRequest) -> str | None:
         return str(error)
     except Exception as error:  # noqa: BLE001 - one schedule must not stop the others
         _log.exception(
-            "A schedule could not be looked at: a bug.", action="putting.bug", schedule=put.spec.name
+            "A schedule could not be checked: a bug.", action="putting.bug", schedule=put.spec.name
         )
         return f"the scheduler failed at it: {type(error).__name__}: {error}"
     return None
+
+
+def _watches_of(rows: Iterable[ScheduleRow]) -> list[WatchRow]:
+    """Return the watches of the schedules that expect something of their jobs."""
+    return [
+        WatchRow(
+            name=row.name,
+            pause_after=choices.pause_after_failures,
+            success_within=choices.expect_success_within,
+            since=row.put_at,
+            look_at=row.put_at,
+        )
+        for row in rows
+        if (choices := row.asked.choices).pause_after_failures or choices.expect_success_within
+    ]

@@ -1,2 +1,1 @@
-"""Schedules that tick because something happened: events are heard, judged by the rules that wait for them,
-and kept as arrivals; `schedules/event_ticks.py` makes ticks of these."""
+"""Schedules that wait for events: bindings of the triggers queue, and its consumer."""

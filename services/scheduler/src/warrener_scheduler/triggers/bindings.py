@@ -1,8 +1,8 @@
-"""binding: the bindings of the triggers queue are kept in step with the schedules.
+"""Keep the bindings of the triggers queue in step with the schedules.
 
-Noted → bound → schedules kept; schedules removed → unbound → forgotten. The notes in the store are ahead of
-the broker, and the schedules say what is wanted: whoever dies in between leaves nothing that the next look,
-of whichever scheduler, does not mend.
+Noted → bound → schedules stored; schedules removed → unbound → note removed. The notes in the store are ahead
+of the broker, and the schedules say what is required: after a crash in between, the next sync of any
+scheduler corrects the rest.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -12,8 +12,12 @@ from warrener_contracts.topology import TRIGGERS_QUEUE, Binding
 from warrener_contracts.triggers import EventRule, TriggerRule
 from warrener_runtime.bus.port import Bus, TopologyMismatch
 from warrener_runtime.logs import get_logger
-from warrener_scheduler.triggers.addresses import required_addresses, triggers_queue_with, upstream_schedules
-from warrener_scheduler.triggers.cycles import find_cycle
+from warrener_scheduler.decisions.trigger_graph import (
+    find_cycle,
+    required_addresses,
+    triggers_queue_with,
+    upstream_schedules,
+)
 from warrener_store.store import Store
 from warrener_store.triggers.rows import Address
 
@@ -21,8 +25,7 @@ _log = get_logger("triggers")
 
 
 class TriggerBindings:
-    """Asked before and after schedules are put, after they are removed, and to look now and then: somebody
-    may have deleted an exchange and made it anew."""
+    """Binds and unbinds; also synced now and then, because an exchange may be deleted and declared again."""
 
     def __init__(self, bus: Bus, store: Store) -> None:
         self._bus = bus
@@ -30,8 +33,8 @@ class TriggerBindings:
         self._triggers = store.triggers
 
     async def refusals(self, puts: Sequence[SchedulePutData]) -> dict[str, str]:
-        """Why some of these cannot be kept, by name: they would start themselves for ever, or there is no
-        such exchange."""
+        """Return why some of these cannot be stored, by name: they would start themselves, or the exchange is
+        missing."""
         specs = [one for one in puts if isinstance(one.rule, TriggerRule)]
         if not specs:
             return {}
@@ -42,21 +45,21 @@ class TriggerBindings:
                 refused[one.name] = why
             else:
                 known[one.name] = one
-                refused.pop(one.name, None)  # of two in one batch the later counts
+                refused.pop(one.name, None)  # the later of two in one batch counts
         return refused
 
     async def drop_schedules(self, schedules: Collection[str]) -> None:
-        """These are gone, with what was open for them."""
+        """Delete the open arrivals and the bindings of removed schedules."""
         await self._triggers.delete_open_arrivals(schedules)
         await self.sync()
 
     async def sync(self) -> None:
-        """Bind what the schedules want, and unbind what none of them does any more."""
+        """Bind what the schedules require, and unbind the rest."""
         while await self._sync_once():
-            pass  # what was unbound may have been wanted anew meanwhile
+            pass  # an address that was unbound may be required again by now
 
     async def _sync_once(self) -> bool:
-        """One look; whether another is needed."""
+        """Sync once. True if another pass is needed."""
         wanted = await self._required_addresses()
         held = await self._triggers.bound()
         await self._triggers.add_bindings(wanted - held)
@@ -80,12 +83,13 @@ class TriggerBindings:
             missing = await self._bus.bind(triggers_queue_with(set(addresses)))
         except TopologyMismatch as error:
             _log.error(
-                "Schedules cannot hear all that they wait for. " + str(error), action="triggers.unbound"
+                "Schedules cannot receive all events that they wait for. " + str(error),
+                action="triggers.unbound",
             )
             return
         for one in missing:
             _log.warning(
-                "A schedule waits for the messages of an exchange that is not there; looked for again soon.",
+                "A schedule waits for messages of a missing exchange; it is looked for again soon.",
                 action="triggers.no_exchange",
                 exchange=one.exchange,
                 key=one.key,

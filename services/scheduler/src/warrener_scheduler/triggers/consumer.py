@@ -1,19 +1,29 @@
-"""listen: what schedules wait for is heard and kept. Kept → what cannot be read is parked → acknowledged.
+"""Consume the triggers queue: events that schedules wait for are stored as arrivals.
 
-Safe to be killed anywhere: what comes again is known by its schedule and event, and counts once.
+Stored → unreadable messages parked → acknowledged. Safe to be killed anywhere: a redelivered event is known
+by its schedule and id, and counts once.
+
+A CloudEvent names itself. Any other JSON is the data of an event whose id is the message id, and whose source
+is the exchange. A message without an id is parked: its repeat could not be recognised.
 """
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
 
+from pydantic import TypeAdapter, ValidationError
+from pydantic_core import from_json
+
 from warrener_contracts.decode_failures import format_reason_counts, identity_of
 from warrener_contracts.events import Reason, SchedulePutData
-from warrener_contracts.json_safety import find_unsafe_value
+from warrener_contracts.events.fields import Timestamp
+from warrener_contracts.json_array import JsonArrayElements, has_more_elements_than
+from warrener_contracts.json_safety import is_array, is_object
 from warrener_contracts.messages import (
+    BATCH_TYPE,
     EVENT_TYPE,
     ORIGINAL_EXCHANGE,
     ORIGINAL_MESSAGE_ID,
@@ -26,68 +36,35 @@ from warrener_contracts.topology import MAX_BODY, MAX_EVENTS, TRIGGERS_QUEUE
 from warrener_runtime.bus.port import Bus, Delivery, Subscription
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
+from warrener_scheduler.decisions.triggers import (
+    IncomingEvent,
+    TriggerContext,
+    UnusableEvent,
+    find_job_ids,
+    may_match,
+)
 from warrener_scheduler.publishing import publish
-from warrener_scheduler.triggers.incoming_events import IncomingEvent, UnusableMessage, events_in
-from warrener_scheduler.triggers.matching import find_job_ids, matched_upstream, may_match
-from warrener_store.encoding import encode
 from warrener_store.rows import JobRow
 from warrener_store.store import Store
 from warrener_store.triggers.rows import ArrivalRow
 
 _log = get_logger("triggers")
 
-_MAX_EVENT_BYTES = MAX_BODY // 2
-"""Bytes of an event: a request that carries it must fit through the door."""
+_INSTANT: TypeAdapter[datetime] = TypeAdapter(Timestamp)
 _JUDGE_CHUNK = 250
 """Events of a message that are judged before the event loop may run."""
 _ARRIVAL_RETENTION = timedelta(days=7)
-"""So long a repeat of an event is known; later the door still knows its job."""
-
-
-class UnusableEvent(ValueError):
-    """An event that no request could carry, and why."""
-
-    def __init__(self, reason: Reason, detail: str) -> None:
-        super().__init__(detail)
-        self.reason = reason
+"""Time in which a repeat of an event is recognised; later its job id still is."""
 
 
 @dataclass(frozen=True, slots=True)
-class TriggerContext:
-    """What is known when a batch is judged: the schedules that wait, and jobs that its events are about."""
+class UnusableMessage:
+    """A message, or an element of a batch, that is no event, and why; it is parked as it was received."""
 
-    specs: Sequence[SchedulePutData]
-    jobs: Mapping[UUID, JobRow]
-    now: datetime
-
-    def arrivals_for(self, event: IncomingEvent) -> list[ArrivalRow]:
-        """One for each schedule that has waited for it. Raises UnusableEvent."""
-        found = ((one.name, matched_upstream(one, event, self.jobs)) for one in self.specs)
-        waited = [(name, upstream) for name, upstream in found if upstream is not None]
-        if not waited:
-            return []
-        document = event.document()
-        if finding := find_unsafe_value(document):
-            raise UnusableEvent(Reason.BAD_FIELDS, finding)
-        text = encode(document)
-        if len(text) > _MAX_EVENT_BYTES:
-            raise UnusableEvent(
-                Reason.TOO_LARGE,
-                f"expected an event of at most {_MAX_EVENT_BYTES} bytes, got {len(text)}: put the "
-                "data elsewhere and "
-                "send its URL",
-            )
-        return [
-            ArrivalRow(
-                schedule=name,
-                event_id=event.identity,
-                told_at=event.time,
-                heard_at=self.now,
-                upstream=upstream,
-                event=text,
-            )
-            for name, upstream in waited
-        ]
+    reason: Reason
+    detail: str
+    body: bytes
+    content_type: str | None
 
 
 class TriggerConsumer:
@@ -109,15 +86,14 @@ class TriggerConsumer:
         self._max_events = max_events
 
     async def handle(self, subscription: Subscription, deliveries: list[Delivery]) -> None:
-        """Carry out one batch. Raises for infrastructure's sake alone, and then nothing is acknowledged."""
+        """Handle one batch. Raises only if the infrastructure fails, and then nothing is acknowledged."""
         now = self._clock.now()
         specs = [row.asked for row in await self._store.triggers.waiting_schedules()]
         arrivals: list[ArrivalRow] = []
         unusable_messages: list[UnusableMessage] = []
         parked: list[Message] = []
-        for delivery in map(
-            with_original_address, deliveries
-        ):  # what nobody waits for came by a binding that is about to go
+        for delivery in map(_with_original_address, deliveries):
+            # A message that no schedule waits for came by a binding that is about to be removed.
             if any(may_match(one, delivery.exchange, delivery.routing_key) for one in specs):
                 rows, unusable = await self._judge(specs, delivery, now)
                 arrivals += rows
@@ -130,13 +106,13 @@ class TriggerConsumer:
             _log_parked(unusable_messages)
             await publish(self._bus, batch_parked(parked), self._clock)
         await subscription.ack(deliveries)
-        _log.debug("Events were heard.", action="triggers.heard", arrivals=len(arrivals))
+        _log.debug("Events were received.", action="triggers.heard", arrivals=len(arrivals))
 
     async def _judge(
         self, specs: Sequence[SchedulePutData], delivery: Delivery, now: datetime
     ) -> tuple[list[ArrivalRow], list[UnusableMessage]]:
-        """What the events of one message become; the event loop runs between parts of a large one."""
-        events = list(events_in(delivery, now, self._max_events))
+        """Judge the events of one message; the event loop runs between parts of a large one."""
+        events = list(_events_in(delivery, now, self._max_events))
         context = TriggerContext(
             specs, await self._jobs(specs, [one for one in events if isinstance(one, IncomingEvent)]), now
         )
@@ -159,14 +135,14 @@ class TriggerConsumer:
         return await self._store.jobs_by_id(wanted) if wanted else {}
 
     async def delete_old_arrivals(self) -> None:
-        """Forget what nobody will repeat any more."""
+        """Delete arrivals that will not be repeated any longer."""
         await self._store.triggers.delete_old_arrivals(self._clock.now() - _ARRIVAL_RETENTION)
 
 
 def _judged(
     event: IncomingEvent | UnusableMessage, context: TriggerContext
 ) -> list[ArrivalRow] | UnusableMessage:
-    """What becomes of one event; what we ourselves fail at is parked, and the others go on."""
+    """Judge one event. An event that we fail at is parked, and the others go on."""
     if isinstance(event, UnusableMessage):
         return event
     try:
@@ -189,8 +165,11 @@ def _log_parked(unusable_messages: Sequence[UnusableMessage]) -> None:
     )
 
 
-def with_original_address(delivery: Delivery) -> Delivery:
-    """A message that was parked and is sent in again, by the exchange and the key by which it first came."""
+# -- reading and parking -------------------------------------------------------------------------------------
+
+
+def _with_original_address(delivery: Delivery) -> Delivery:
+    """Restore the exchange and the key of a message that was parked and is sent again."""
     headers = delivery.headers
     exchange, key = headers.get(ORIGINAL_EXCHANGE), headers.get(ORIGINAL_ROUTING_KEY)
     if delivery.exchange or not isinstance(exchange, str) or not isinstance(key, str):
@@ -198,16 +177,101 @@ def with_original_address(delivery: Delivery) -> Delivery:
     return delivery._replace(exchange=exchange, routing_key=key)
 
 
-def _parked(unusable_messages: UnusableMessage, delivery: Delivery) -> Message:
+def _events_in(
+    delivery: Delivery, now: datetime, max_events: int = MAX_EVENTS
+) -> Iterator[IncomingEvent | UnusableMessage]:
+    """Yield the events of a message; of a batch, each element by itself. A message that is too large is not
+    parsed."""
+    kind = (delivery.content_type or "").partition(";")[0].strip().lower()
+    if finding := _too_large(delivery.body, max_events if kind == BATCH_TYPE else None):
+        yield UnusableMessage(Reason.TOO_LARGE, finding, delivery.body, delivery.content_type)
+        return
+    try:
+        value: object = from_json(delivery.body)
+    except ValueError as error:
+        yield UnusableMessage(
+            Reason.NOT_JSON, f"expected JSON, got {error}", delivery.body, delivery.content_type
+        )
+        return
+    if kind == BATCH_TYPE and is_array(value):
+        if value and not any(map(is_object, value)):
+            detail = f"expected a JSON array of events, got {len(value)} other values"
+            yield UnusableMessage(Reason.NOT_AN_EVENT, detail, delivery.body, delivery.content_type)
+            return
+        texts = JsonArrayElements(delivery.body)
+        for place, element in enumerate(value):
+            found = _cloud_event(element, delivery, now, texts, place)
+            yield found or _not_an_event(texts[place], EVENT_TYPE)
+    elif kind == EVENT_TYPE or (is_object(value) and "specversion" in value):
+        found = _cloud_event(value, delivery, now, delivery.body)
+        yield found or _not_an_event(delivery.body, delivery.content_type)
+    elif delivery.message_id:
+        yield IncomingEvent(
+            id=delivery.message_id,
+            source=delivery.exchange,
+            type=delivery.type,
+            time=now,
+            exchange=delivery.exchange,
+            key=delivery.routing_key,
+            data=value,
+            origin=delivery.body,
+        )
+    else:
+        detail = "expected a CloudEvent, or a message id for other JSON, got neither: set the message id"
+        yield UnusableMessage(Reason.MISSING_ID, detail, delivery.body, delivery.content_type)
+
+
+def _too_large(body: bytes, max_events: int | None) -> str | None:
+    """Return why a message is not parsed: its contents would not fit into a request anyway."""
+    if len(body) > MAX_BODY:
+        return f"expected at most {MAX_BODY} bytes, got {len(body)}: put the data elsewhere and send its URL"
+    if max_events is not None and has_more_elements_than(body, max_events):
+        return f"expected at most {max_events} events in one message, got more: send several messages"
+    return None
+
+
+def _cloud_event(
+    value: object, delivery: Delivery, now: datetime, origin: bytes | JsonArrayElements, place: int = 0
+) -> IncomingEvent | None:
+    if not is_object(value):
+        return None
+    event_id, source, kind = value.get("id"), value.get("source"), value.get("type")
+    if not (isinstance(event_id, str) and event_id and isinstance(source, str) and source):
+        return None
+    return IncomingEvent(
+        id=event_id,
+        source=source,
+        type=kind if isinstance(kind, str) else None,
+        time=_time(value.get("time"), now),
+        exchange=delivery.exchange,
+        key=delivery.routing_key,
+        data=value.get("data"),
+        origin=origin,
+        place=place,
+    )
+
+
+def _not_an_event(body: bytes, content_type: str | None) -> UnusableMessage:
+    detail = "expected a CloudEvent with id and source, got none: a repeat of it could not be recognised"
+    return UnusableMessage(Reason.NOT_AN_EVENT, detail, body, content_type)
+
+
+def _time(claimed_time: object, now: datetime) -> datetime:
+    """Return the time that the event claims, but none from the future."""
+    try:
+        return min(_INSTANT.validate_python(claimed_time), now)
+    except ValidationError:
+        return now
+
+
+def _parked(unusable: UnusableMessage, delivery: Delivery) -> Message:
     return build_parked_message(
         queue=TRIGGERS_QUEUE.name,
-        body=unusable_messages.body,
-        reason=unusable_messages.reason.value,
-        detail=unusable_messages.detail,
-        message_id=identity_of(unusable_messages.body),
-        content_type=delivery.content_type
-        if unusable_messages.body == delivery.body
-        else unusable_messages.content_type,
+        body=unusable.body,
+        reason=unusable.reason.value,
+        detail=unusable.detail,
+        message_id=identity_of(unusable.body),
+        content_type=delivery.content_type if unusable.body == delivery.body else unusable.content_type,
         came={
             ORIGINAL_EXCHANGE: delivery.exchange,
             ORIGINAL_ROUTING_KEY: delivery.routing_key,

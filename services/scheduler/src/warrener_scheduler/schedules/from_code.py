@@ -1,21 +1,21 @@
-"""adopting: schedules that agents declare in their code are kept, each declaration once.
+"""Adopt schedules that agents declare in their code, each declaration once.
 
-The schedule is put → the declaration is noted. A crash in between puts it again, which changes nothing.
+The schedule is put → the declaration is noted; a crash in between puts it again, which changes nothing. A
+declaration is adopted when it is first received, and never again: no restart undoes what an operator has
+changed since, and agents of two releases that restart in turns change nothing.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
+from enum import StrEnum
+from hashlib import sha256
 
-from warrener_contracts.events import AgentAnnounced, ScheduleDeclaration
+from pydantic_core import to_json
+
+from warrener_contracts.events import AgentAnnounced, ScheduleDeclaration, SchedulePutData
 from warrener_contracts.events.schedules import CODE_OWNER
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
-from warrener_scheduler.schedules.adoption import (
-    Adoption,
-    decide_adoption,
-    declaration_digest,
-    spec_from_declaration,
-)
 from warrener_scheduler.schedules.writer import PutRequest, ScheduleWriter
 from warrener_store import Store
 from warrener_store.schedules.declarations import DeclarationRow
@@ -24,7 +24,7 @@ _log = get_logger("schedules")
 
 
 class CodeSchedules:
-    """The verb for the schedules of announcements; a repeat changes nothing."""
+    """Adopts the schedules of announcements; a repeat changes nothing."""
 
     def __init__(
         self, store: Store, clock: Clock, on_change: Callable[[], None], writer: ScheduleWriter
@@ -35,8 +35,7 @@ class CodeSchedules:
         self._writer = writer
 
     async def carry_out(self, events: Sequence[AgentAnnounced]) -> None:
-        """Take up what is new in these announcements, one after the other, and report what is not there any
-        more."""
+        """Adopt what is new in these announcements, one after the other, and report missing declarations."""
         for event in events:
             await self._adopt(event)
 
@@ -57,7 +56,7 @@ class CodeSchedules:
                 *row.key, known, existing[row.name].asked if row.name in existing else None
             )
             if what is Adoption.ADOPT:
-                new.append(PutRequest(spec_from_declaration(declaration), sent_at))
+                new.append(PutRequest(_spec_from_declaration(declaration), sent_at))
                 declaration_rows.append(row)
             elif what is Adoption.OPERATOR_OWNED:
                 _log_operator_owned(row, existing[row.name].asked.owner)
@@ -81,7 +80,7 @@ class CodeSchedules:
         await self._store.keep_declarations([declaration_rows[place] for place in accepted])
         self._on_change()
         _log.info(
-            "Schedules that an agent's code declares were taken up.",
+            "Schedules that an agent's code declares were adopted.",
             action="schedules.adopted",
             agent_id=agent_id,
             schedules=sorted(new[place].spec.name for place in accepted),
@@ -101,7 +100,7 @@ class CodeSchedules:
 
 def _log_refused(put: PutRequest, why: str) -> None:
     _log.warning(
-        "A schedule that an agent's code declares cannot be kept.",
+        "A schedule that an agent's code declares was refused.",
         action="schedules.declaration_refused",
         schedule=put.spec.name,
         detail=why,
@@ -110,7 +109,7 @@ def _log_refused(put: PutRequest, why: str) -> None:
 
 def _log_operator_owned(row: DeclarationRow, owner: str | None) -> None:
     _log.info(
-        "A schedule that an agent's code declares is kept by somebody else, and stays as it is.",
+        "A schedule that an agent's code declares is owned by somebody else, and stays as it is.",
         action="schedules.declaration_left",
         schedule=row.name,
         agent_id=row.declared_by,
@@ -121,9 +120,48 @@ def _log_operator_owned(row: DeclarationRow, owner: str | None) -> None:
 def _log_vanished(event: AgentAnnounced, names: Sequence[str]) -> None:
     if names:
         _log.warning(
-            "Schedules are declared no more by an agent that runs their jobs. They go on ticking: "
+            "Schedules are no longer declared by an agent that runs their jobs. They go on ticking: "
             "`warrener schedule remove NAME` ends one.",
             action="schedules.vanished",
             agent_id=event.data.agent_id,
             schedules=sorted(names),
         )
+
+
+# -- decisions ------------------------------------------------------------------------------------------
+
+
+class Adoption(StrEnum):
+    """The decision about a declaration."""
+
+    ADOPT = "taken_up"
+    ALREADY_ADOPTED = "known"  # adopted before, whatever its schedule is now
+    OPERATOR_OWNED = "operators"  # somebody else has put this schedule, and owns it
+
+
+def decide_adoption(
+    name: str, digest: str, known: Collection[tuple[str, str]], existing: SchedulePutData | None
+) -> Adoption:
+    """Decide about the declaration of this schedule, `existing` being the stored one."""
+    if (name, digest) in known:
+        return Adoption.ALREADY_ADOPTED
+    if existing is not None and existing.owner != CODE_OWNER:
+        return Adoption.OPERATOR_OWNED
+    return Adoption.ADOPT
+
+
+def _spec_from_declaration(declaration: ScheduleDeclaration) -> SchedulePutData:
+    """Return the schedule that an adopted declaration puts."""
+    return declaration.schedule.model_copy(update={"owner": CODE_OWNER, "reply_to": None})
+
+
+def declaration_digest(declaration: ScheduleDeclaration) -> str:
+    """Return the same digest for declarations of the same contents.
+
+    Defaults are left out, so that a new field does not make known declarations new.
+    """
+    spec = declaration.schedule
+    fields = spec.model_dump(mode="json", exclude_defaults=True, exclude={"owner", "reply_to", "rule"})
+    rule = spec.rule.model_dump(mode="json", exclude_none=True)
+    fields = {"edition": declaration.edition, "rule": rule, "arguments": spec.arguments, **fields}
+    return sha256(to_json(dict(sorted(fields.items())))).hexdigest()[:16]

@@ -1,8 +1,11 @@
-"""The moments of business days and of combined rules. What goes by the wall clock is combined by the wall
-clock, and made moments of as a whole; what goes by elapsed time is narrowed to days moment by moment."""
+"""The moments of all rules but plain cron: intervals, single times, and combinations.
+
+Parts by the wall clock are combined by the wall clock, and become moments as a whole; parts by elapsed time
+are restricted to days moment by moment. Pure.
+"""
 
 from collections.abc import Iterator
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache, partial
 from heapq import merge
 from itertools import groupby
@@ -21,26 +24,31 @@ from warrener_contracts.schedule_rules import (
     RulePart,
     child_rules,
 )
-from warrener_scheduler.calendar import cron, intervals
-from warrener_scheduler.calendar.instant import INSTANT
-from warrener_scheduler.calendar.times_of_day import TimesOfDay, holds, wall_times
-from warrener_scheduler.calendar.wall_clock import moments
+from warrener_scheduler.calendar import cron
+from warrener_scheduler.calendar.dst import moments
 from warrener_scheduler.calendar.wall_rules import (
     BadCombination,
     RuleKind,
+    TimesOfDay,
     all_of,
+    holds,
     nothing_of,
     rule_kind,
     times_of_day,
+    wall_times,
 )
 from warrener_scheduler.calendar.zones import zone
 
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+END = datetime(2190, 1, 1, tzinfo=UTC)
+_MIN_INTERVAL = timedelta(milliseconds=100)
+"""Shorter intervals would write ticks faster than schedulers decide them, from one request."""
 _MAX_LEAPS = 10_000
-"""An interval that has missed its days so often in a row does not meet them."""
+"""An interval that misses its days so many times in a row never meets them."""
 
 
 class RuleContext(NamedTuple):
-    """What the ticks of a rule depend on beside the rule."""
+    """The values beside a rule that its ticks depend on."""
 
     zone: str
     skipped: DstGap
@@ -49,12 +57,12 @@ class RuleContext(NamedTuple):
 
 
 def check(rule: Rule | RulePart) -> None:
-    """Raises ValueError where a part is no rule, or the parts do not go together."""
+    """Raise ValueError if a part is no rule, or if the parts do not fit together."""
     for leaf in leaf_rules(rule):
         if isinstance(leaf, CronRule):
             cron.parse_cron(leaf.expression)
         elif isinstance(leaf, IntervalRule):
-            intervals.check(leaf)
+            _check_interval(leaf)
     if rule_kind(rule) is RuleKind.DAYS:
         raise BadCombination(
             "expected a rule that ticks, got days alone: put them into all_of, together with a rule that "
@@ -63,7 +71,7 @@ def check(rule: Rule | RulePart) -> None:
 
 
 def leaf_rules(rule: Rule | RulePart) -> Iterator[Rule | RulePart]:
-    """The rules that it is made of in the end; itself, if it is not combined."""
+    """Yield the rules that a combination consists of; the rule itself if it is not combined."""
     parts = child_rules(rule)
     if not parts:
         yield rule
@@ -72,19 +80,19 @@ def leaf_rules(rule: Rule | RulePart) -> Iterator[Rule | RulePart]:
 
 
 def uses_wall_clock(rule: Rule | RulePart) -> bool:
-    """Whether clock changes matter to it."""
+    """True if clock changes affect the rule."""
     return any(rule_kind(leaf) is not RuleKind.ELAPSED for leaf in leaf_rules(rule))
 
 
 def combined_ticks(rule: Rule | RulePart, context: RuleContext, after: datetime) -> Iterator[datetime]:
-    """The moments later than `after` at which the rule ticks, in order, each once."""
+    """Yield the moments later than `after` at which the rule ticks, in order, each once."""
     return _within(rule, context, after, None)
 
 
 def _within(
     rule: Rule | RulePart, context: RuleContext, after: datetime, days: TimesOfDay | None
 ) -> Iterator[datetime]:
-    """Those of the rule that `days` hold; None: all."""
+    """Yield the ticks that `days` include; None includes all."""
     if rule_kind(rule) is RuleKind.WALL:
         times = _compiled(rule) if days is None else all_of((_compiled(rule), days))
         return _moments(context, times, after, context.skipped, context.repeated)
@@ -101,7 +109,7 @@ def _within(
             return _within(rule.rule, context, after, _intersected(days, left))
         case IntervalRule() as interval:
             return (
-                intervals.multiples(interval, after)
+                _multiples(interval, after)
                 if days is None
                 else _multiples_within(interval, context, after, days)
             )
@@ -121,12 +129,21 @@ def _intersected(days: TimesOfDay | None, *others: TimesOfDay) -> TimesOfDay:
     return all_of(others if days is None else (days, *others))
 
 
+def _multiples(rule: IntervalRule, after: datetime) -> Iterator[datetime]:
+    """Yield the ticks later than `after`, counted from the anchor, so that no tick moves the next one."""
+    first = (rule.anchor or EPOCH) + (rule.offset or timedelta(0))
+    number = max(0, (max(after, EPOCH) - first) // rule.every + 1)
+    while (moment := first + number * rule.every) < END:
+        yield moment
+        number += 1
+
+
 def _multiples_within(
     rule: IntervalRule, context: RuleContext, after: datetime, days: TimesOfDay
 ) -> Iterator[datetime]:
-    """Its multiples that the days hold. Where they do not, it leaps to where they begin to."""
+    """Yield the ticks that the days include; behind the others, leap to the next time that they include."""
     last, leaps = after, 0
-    while (moment := next(intervals.multiples(rule, last), None)) is not None and leaps < _MAX_LEAPS:
+    while (moment := next(_multiples(rule, last), None)) is not None and leaps < _MAX_LEAPS:
         if _holds(days, context, moment):
             yield moment
             last, leaps = moment, 0
@@ -134,7 +151,7 @@ def _multiples_within(
         opening = next(_moments(context, days, moment, DstGap.SKIP, DstOverlap.BOTH), None)
         if opening is None:
             return
-        last, leaps = opening - INSTANT, leaps + 1
+        last, leaps = opening - timedelta.resolution, leaps + 1
 
 
 def _holds(days: TimesOfDay, context: RuleContext, moment: datetime) -> bool:
@@ -144,5 +161,10 @@ def _holds(days: TimesOfDay, context: RuleContext, moment: datetime) -> bool:
 def _moments(
     context: RuleContext, times: TimesOfDay, after: datetime, skipped: DstGap, repeated: DstOverlap
 ) -> Iterator[datetime]:
-    since = max(after, intervals.EPOCH)
+    since = max(after, EPOCH)
     return moments(context.zone, partial(wall_times, times), since, skipped, repeated)
+
+
+def _check_interval(rule: IntervalRule) -> None:
+    if rule.every < _MIN_INTERVAL:
+        raise ValueError(f"expected an interval of at least 0.1 s, got {rule.every.total_seconds()} s")

@@ -1,26 +1,86 @@
-"""Arguments with places to be filled: `{{ tick.nominal_at }}`, `{{ tick.local_at | %Y-%m-%d }}`. Pure.
+"""Placeholders in the arguments of schedules: `{{ tick.nominal_at }}`, `{{ tick.local_at | %Y-%m-%d }}`.
+Pure.
 
-`{{{{` stands for two braces. Nothing is computed in a template: it names values, and gives moments a form.
+`{{{{` stands for two braces. A template computes nothing: it names values, and formats moments.
 """
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
-from datetime import datetime
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, cast
 
+from warrener_contracts.events import SchedulePutData
 from warrener_contracts.json_safety import is_array
+from warrener_scheduler.calendar.zones import zone
 
+KnownVariables = Mapping[str, Collection[str] | None]
+"""The first part of each name, and the names that may follow it; None allows any."""
+TICK_VARIABLES: KnownVariables = {
+    "tick": (
+        "schedule",
+        "run",
+        "nominal_at",
+        "local_at",
+        "previous_at",
+        "previous_local_at",
+        "previous_success_at",
+        "previous_success_local_at",
+    )
+}
 _PLACEHOLDER = re.compile(r"\{\{\{\{|\{\{([^{}]*)\}\}")
 _NAME = re.compile(r"[A-Za-z_]\w*(?:\.\w+)*", re.ASCII)
 _NOTHING = object()
-_MAX_QUOTED = 60  # characters of a text that a mistake quotes
+_MAX_QUOTED = 60  # characters of a text in a mistake
 
-KnownVariables = Mapping[str, Collection[str] | None]
-"""The first word of each name, and what may follow it; None: anything."""
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """One nominal time of a schedule and the ticks before it."""
+
+    nominal_at: datetime
+    run: int
+    previous_at: datetime | None
+    previous_success_at: datetime | None
+
+
+def tick_variables(spec: SchedulePutData, tick: Tick) -> Mapping[str, Any]:
+    """Return the variables of a tick, each moment in UTC and by the clock of the schedule's zone."""
+    here = zone(spec.timezone)
+
+    def local(moment: datetime | None) -> datetime | None:
+        return None if moment is None else moment.astimezone(here)
+
+    def universal(moment: datetime | None) -> datetime | None:
+        return None if moment is None else moment.astimezone(UTC)
+
+    return {
+        "tick": {
+            "schedule": spec.name,
+            "run": tick.run,
+            "nominal_at": universal(tick.nominal_at),
+            "local_at": local(tick.nominal_at),
+            "previous_at": universal(tick.previous_at),
+            "previous_local_at": local(tick.previous_at),
+            "previous_success_at": universal(tick.previous_success_at),
+            "previous_success_local_at": local(tick.previous_success_at),
+        }
+    }
+
+
+def check_arguments(spec: SchedulePutData, known: KnownVariables = TICK_VARIABLES) -> None:
+    """Raise ValueError if the arguments name a variable that no tick has."""
+    if mistakes := list(find_mistakes(spec.arguments, known)):
+        raise ValueError("; ".join(mistakes))
+
+
+def uses_last_success(spec: SchedulePutData) -> bool:
+    """True if the arguments name the last tick whose job succeeded."""
+    return any("tick.previous_success" in placeholder for placeholder in placeholders_in(spec.arguments))
 
 
 def placeholders_in(template: Any) -> Iterator[str]:
-    """What stands between the braces of a text, or of the texts in a JSON value."""
+    """Yield the text between the braces of each placeholder, in a text or in the texts of a JSON value."""
     if isinstance(template, str):
         yield from (found[1] for found in _PLACEHOLDER.finditer(template) if found[1] is not None)
     for part in _parts(template):
@@ -28,7 +88,7 @@ def placeholders_in(template: Any) -> Iterator[str]:
 
 
 def find_mistakes(template: Any, known: KnownVariables) -> Iterator[str]:
-    """What is wrong with the places of a text, or of the texts in a JSON value."""
+    """Yield the mistakes in the placeholders of a text, or of the texts of a JSON value."""
     if isinstance(template, str):
         for found in _PLACEHOLDER.finditer(template):
             if found[1] is not None and (mistake := _find_mistake(found[1], known)):
@@ -38,8 +98,11 @@ def find_mistakes(template: Any, known: KnownVariables) -> Iterator[str]:
 
 
 def render(template: Any, names: Mapping[str, Any]) -> Any:
-    """The JSON value with its places filled from `names`, a value that is one place alone by what is named
-    itself: a number stays a number. A place that names nothing stays as it stands."""
+    """Fill the placeholders of a JSON value from `names`.
+
+    A text that is one placeholder alone becomes the value itself, so that a number stays a number. A
+    placeholder without a value stays as it is.
+    """
     if isinstance(template, str):
         return _render_text(template, names) if "{{" in template else template
     if isinstance(template, Mapping):
@@ -51,7 +114,7 @@ def render(template: Any, names: Mapping[str, Any]) -> Any:
 
 
 def has_placeholders(template: Any) -> bool:
-    """Whether there is anything to render."""
+    """True if there may be placeholders to render."""
     if isinstance(template, str):
         return "{{" in template
     return any(map(has_placeholders, _parts(template)))

@@ -1,4 +1,5 @@
-"""A dead job asked for again: which request that is, and whether it may be. Pure."""
+"""Decide about one dead letter of a redrive: its new request, whether it may be requested, and its state.
+Pure."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -8,21 +9,20 @@ from uuid import UUID
 from warrener_contracts.events import JobRedriveRequestedData, JobRequested, JobRequestedData, JsonObject
 from warrener_contracts.identity import redrive_id
 from warrener_contracts.messages import build_message
+from warrener_contracts.states import JobState
 from warrener_contracts.topology import MAX_BODY
-from warrener_scheduler.admission import Rejected, decide
-from warrener_scheduler.arguments import find_argument_error
-from warrener_scheduler.job_types import CachedJobType
-from warrener_store.dead_letters import DeadLetterTransition, SuccessfulRequest
+from warrener_scheduler.decisions.admission import CachedJobType, Rejected, decide
+from warrener_store.dead_letters import DeadLetterTransition, RedriveOutcome, SuccessfulRequest
 from warrener_store.rows import DeadLetter, DeadLetterState, JobRow
 
 
 def build_request(
     dead_letter: DeadLetter, dead: JobRow, options: JobRedriveRequestedData, campaign_id: UUID, now: datetime
 ) -> JobRequested:
-    """The request for a new job in place of the dead one: the same however often it is made.
+    """Build the request for a new job in place of the dead one: the same each time it is built.
 
-    It hangs in the trace and under the parent of the dead job. Its deadline was for the first time, and its
-    idempotency key stands for the dead job for ever: neither is asked for again.
+    The new job joins the trace and the parent of the dead one. The deadline was for the first time, and the
+    idempotency key always stands for the dead job: the request has neither.
     """
     return JobRequested(
         id=str(dead_letter.redriven_as or redrive_id(dead_letter.job_id, dead_letter.redrives + 1)),
@@ -42,26 +42,22 @@ def build_request(
 
 
 def merge_patch(arguments: JsonObject, patch: Mapping[str, object]) -> JsonObject:
-    """JSON merge patch (RFC 7396): null takes away, objects are merged, everything else replaces."""
-    made = dict(arguments)
+    """Apply a JSON merge patch (RFC 7396): null removes, objects are merged, everything else replaces."""
+    patched = dict(arguments)
     for name, value in patch.items():
         if value is None:
-            made.pop(name, None)
+            patched.pop(name, None)
         elif isinstance(value, dict):
-            inner = made.get(name)
-            made[name] = merge_patch(inner if isinstance(inner, dict) else {}, value)  # pyright: ignore[reportUnknownArgumentType] - JSON
+            inner = patched.get(name)
+            patched[name] = merge_patch(inner if isinstance(inner, dict) else {}, value)  # pyright: ignore[reportUnknownArgumentType] - JSON
         else:
-            made[name] = value
-    return made
+            patched[name] = value
+    return patched
 
 
 def refusal_reason(event: JobRequested, known: CachedJobType | None, now: datetime) -> str | None:
-    """Why the scheduler would not accept this request; None if it would."""
-    if known is None:
-        decision = decide(event, None, None, now)
-    else:
-        wrong = find_argument_error(known.validator, event.data.arguments) if known.validator else None
-        decision = decide(event, known.row, wrong, now)
+    """Return why the scheduler would not accept this request; None if it would."""
+    decision = decide(event, known, now)
     if isinstance(decision, Rejected):
         return decision.detail
     size = len(build_message(event).body)
@@ -71,7 +67,7 @@ def refusal_reason(event: JobRequested, known: CachedJobType | None, now: dateti
 def find_later_success(
     dead_letter: DeadLetter, dead: JobRow, found: Iterable[SuccessfulRequest]
 ) -> UUID | None:
-    """A job of the same request that was accepted after this one had died, and has succeeded."""
+    """Return a job of the same request that was accepted after this one died, and has succeeded."""
     return next(
         (
             other.job_id
@@ -85,17 +81,17 @@ def find_later_success(
 
 
 def claim(dead_letter: DeadLetter, campaign_id: UUID) -> DeadLetterTransition:
-    """The campaign will ask for it."""
+    """Take the dead letter for a redrive, which will request it."""
     return _move(dead_letter, DeadLetterState.CLAIMED, campaign_id, None)
 
 
 def refuse(dead_letter: DeadLetter, campaign_id: UUID, why: str) -> DeadLetterTransition:
-    """It cannot be asked for as it is; another campaign may mend it."""
+    """Note why the dead letter cannot be requested as it is; another redrive may correct it."""
     return _move(dead_letter, DeadLetterState.REFUSED, campaign_id, why)
 
 
 def mark_already_succeeded(dead_letter: DeadLetter, campaign_id: UUID, by: UUID) -> DeadLetterTransition:
-    """It need not be asked for."""
+    """Note the job that makes a new request needless."""
     return _move(
         dead_letter,
         DeadLetterState.ALREADY_SUCCEEDED,
@@ -105,29 +101,44 @@ def mark_already_succeeded(dead_letter: DeadLetter, campaign_id: UUID, by: UUID)
 
 
 def drop(dead_letter: DeadLetter, campaign_id: UUID, by: str, reason: str) -> DeadLetterTransition:
-    """Nobody will ask for it."""
+    """Note that the dead letter will not be requested."""
     return _move(dead_letter, DeadLetterState.DROPPED, campaign_id, f"dropped by {by}: {reason}")
 
 
 def release(dead_letter: DeadLetter) -> DeadLetterTransition:
-    """It was taken, and is free again: its campaign has stopped."""
+    """Free a claimed dead letter: its redrive has stopped."""
     return DeadLetterTransition(
         dead_letter.state, replace(dead_letter, state=DeadLetterState.OPEN, campaign_id=None)
     )
 
 
 def mark_requested(dead_letter: DeadLetter, now: datetime) -> DeadLetterTransition:
-    """Its request is about to be published; a letter that was asked for already keeps its heir."""
-    heir = dead_letter.redriven_as if dead_letter.state is DeadLetterState.REQUEUED else None
-    number = dead_letter.redrives if heir else dead_letter.redrives + 1
+    """Note that the request is about to be published; if it was requested before, its successor stays."""
+    successor = dead_letter.redriven_as if dead_letter.state is DeadLetterState.REQUEUED else None
+    number = dead_letter.redrives if successor else dead_letter.redrives + 1
     changed = replace(
         dead_letter,
         state=DeadLetterState.REQUEUED,
-        redriven_as=heir or redrive_id(dead_letter.job_id, number),
+        redriven_as=successor or redrive_id(dead_letter.job_id, number),
         redrives=number,
         asked_at=now,
     )
     return DeadLetterTransition(dead_letter.state, changed)
+
+
+def resolve_outcome(successor: RedriveOutcome) -> DeadLetterTransition:
+    """Note the end of the successor. If that was cancelled or expired, the dead letter is open again."""
+    dead_letter = successor.dead_letter
+    match successor.state:
+        case JobState.SUCCEEDED:
+            state, note = DeadLetterState.SUCCEEDED, None
+        case JobState.DEAD:
+            # A dead letter without a fingerprint may have died of any cause: assume the worst.
+            same = dead_letter.fingerprint in ("", successor.fingerprint)
+            state, note = (DeadLetterState.DIED_AGAIN if same else DeadLetterState.DIED), None
+        case over:
+            state, note = DeadLetterState.REOPENED, f"the job asked for in its place is {over}"
+    return DeadLetterTransition(dead_letter.state, replace(dead_letter, state=state, note=note))
 
 
 def _move(

@@ -1,7 +1,8 @@
-"""Dispatch queues that take no more: their jobs stay in the store, and supervisors publish them later.
+"""Gates that hold an accepted job back: circuit breakers that are open, and dispatch queues that are full.
 
-A queue that has refused is not tried again for a while, so that neither it nor the other jobs of a batch
-suffer; each scheduler remembers for itself.
+The job is in the store in both cases. A held job waits until its breaker wakes it; a job whose queue is full
+stays queued, and supervisors publish it later. A queue that has refused a dispatch is not tried again for a
+while, so that neither the queue nor the other jobs of a batch suffer; each scheduler remembers for itself.
 """
 
 from collections.abc import Collection, Sequence, Set
@@ -13,7 +14,8 @@ from warrener_contracts.states import JobState
 from warrener_runtime.clock import Clock
 from warrener_runtime.lifecycle.health_registry import NotReady, current_health_registry
 from warrener_runtime.logs import get_logger
-from warrener_scheduler.admission import Accepted, AdmissionDecision
+from warrener_scheduler.decisions.admission import Accepted, AdmissionDecision
+from warrener_store.breaker_gate import RECHECK_INTERVAL, OpenBreakers
 from warrener_store.port import StateStore
 from warrener_store.rows import JobRow
 
@@ -21,7 +23,41 @@ _log = get_logger("congestion")
 
 _FIRST_PAUSE, _MAX_PAUSE = timedelta(seconds=5), timedelta(minutes=1)
 _UNREADY_AFTER = timedelta(seconds=15)
-"""Readiness names a queue that has taken nothing for so long, as the supervisor's readiness does."""
+"""Time after which readiness names a queue that takes no messages, as the supervisor's readiness does."""
+
+
+class BreakerCache:
+    """The breakers as last read. Agents give back the jobs that pass a breaker that has opened since."""
+
+    def __init__(self, store: StateStore) -> None:
+        self._store = store
+        self._open_breakers = OpenBreakers()
+
+    async def refresh(self) -> None:
+        """Read the state of all breakers."""
+        self._open_breakers = OpenBreakers(await self._store.breakers())
+
+    def hold_if_open(self, decision: AdmissionDecision, now: datetime) -> AdmissionDecision:
+        """Hold back the job of a decision, if it would be dispatched and a breaker is not closed."""
+        if not isinstance(decision, Accepted) or decision.row.state is not JobState.QUEUED:
+            return decision
+        row = decision.row
+        if self._open_breakers.find_blocking(row.job_type, row.policy) is None:
+            return decision
+        return Accepted(
+            replace(
+                row,
+                state=JobState.WAITING,
+                attempt=0,
+                due_at=now,
+                wake_at=now + RECHECK_INTERVAL,
+                dispatched_at=None,
+            )
+        )
+
+    def is_held(self, row: JobRow, now: datetime) -> bool:
+        """True if a job that has waited must wait on, because its breaker has not chosen it as a probe."""
+        return self._open_breakers.holds(row, now) is not None
 
 
 @dataclass(slots=True)
@@ -36,7 +72,7 @@ class _ClosedQueue:
 
 
 class CongestedQueues:
-    """The queues that have refused dispatches lately."""
+    """The queues that have refused dispatches recently."""
 
     def __init__(self, store: StateStore, clock: Clock) -> None:
         self._store, self._clock = store, clock
@@ -48,7 +84,7 @@ class CongestedQueues:
         return found is not None and now < found.until
 
     def hold_if_closed(self, decision: AdmissionDecision, now: datetime) -> AdmissionDecision:
-        """The decision with its job kept in the store, if its queue is not tried now."""
+        """Leave the job of a decision unpublished, if its queue is not tried now."""
         if not self._closed or not isinstance(decision, Accepted):
             return decision
         row = decision.row
@@ -68,8 +104,10 @@ class CongestedQueues:
             raise NotReady(f"dispatch queues take no messages, full or without a quorum: {', '.join(named)}")
 
     async def record_refusals(self, refused: Sequence[tuple[UUID, int]], rows: Collection[JobRow]) -> None:
-        """Keep these attempts of `rows` in the store, and their queues closed for a while. A queue that took
-        the others, tried after such a while, is open."""
+        """Note these attempts of `rows` as unpublished, and close their queues for a while.
+
+        A queue that was tried after such a while and took its dispatches is open.
+        """
         if self._closed:
             self._reopen({job_id for job_id, _ in refused}, rows)
         if not refused:
@@ -99,7 +137,7 @@ class CongestedQueues:
             since, pause = known.since, min(known.pause * 2, _MAX_PAUSE)
         self._closed[queue] = _ClosedQueue(since, now + pause, pause)
         _log.warning(
-            "A dispatch queue takes no more: its jobs stay in the store and are published later.",
+            "A dispatch queue takes no messages: its jobs stay in the store and are published later.",
             action="congestion.closed",
             queue=queue,
             pause=pause.total_seconds(),

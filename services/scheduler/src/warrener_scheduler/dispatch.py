@@ -1,8 +1,8 @@
-"""dispatch: jobs that waited for their time are sent to the agents when it has come.
+"""Dispatch jobs that have waited for their time.
 
-Marked, published, and then marked as published: a crash before the last step leaves a row whose
-`dispatched_at` is not set, and a supervisor publishes it under the same attempt number. An agent's
-word about attempt 1 always finds attempt 1 in the store.
+Attempt started → dispatch published → attempt marked as dispatched. A crash before the last step leaves a row
+whose `dispatched_at` is not set, and a supervisor publishes it under the same attempt number. So an agent's
+event about attempt 1 always finds attempt 1 in the store.
 """
 
 from dataclasses import replace
@@ -12,9 +12,8 @@ from warrener_contracts.states import JobState
 from warrener_runtime.bus.port import Bus
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
-from warrener_scheduler.breaker_cache import BreakerCache
-from warrener_scheduler.congestion import CongestedQueues
-from warrener_scheduler.dispatch_messages import dispatch_message
+from warrener_scheduler.dispatch_gates import BreakerCache, CongestedQueues
+from warrener_scheduler.messages import dispatch_message
 from warrener_scheduler.publishing import publish
 from warrener_store.breaker_gate import RECHECK_INTERVAL
 from warrener_store.port import Save, StateStore
@@ -24,7 +23,7 @@ _log = get_logger("dispatch")
 
 
 class Dispatcher:
-    """The verb that watches what waits."""
+    """Claims waiting jobs whose time has come, and dispatches them."""
 
     def __init__(
         self,
@@ -46,47 +45,47 @@ class Dispatcher:
     async def run_once(self) -> None:
         """Dispatch everything that is due."""
         while await self._dispatch_batch() >= self._limit:
-            pass  # there is more of the same moment
+            pass  # more may be due at the same moment
 
     async def _dispatch_batch(self) -> int:
         now = self._clock.now()
         claimed = await self._store.claim_due([JobState.WAITING], now, now + CLAIM_TIMEOUT, self._limit)
         due = [row for row in claimed if not _has_expired(row, now)]
-        # Asked once of each: breakers may turn while the first ones are saved.
+        # Computed once: breakers may change while the first rows are saved.
         held = {row.job_id for row in due if self._breakers.is_held(row, now)}
-        await self._save([postpone(row, now) for row in due if row.job_id in held])
-        applied = await self._save([start_attempt(row, now) for row in due if row.job_id not in held])
+        await self._save([_postpone(row, now) for row in due if row.job_id in held])
+        applied = await self._save([_start_attempt(row, now) for row in due if row.job_id not in held])
         opened = [row for row in applied if not self._congestion.is_closed(row.queue, now)]
         refused = await publish(self._bus, [dispatch_message(row, now) for row in opened], self._clock)
         unpublished = {job_id for job_id, _ in refused}
         confirmed = [
-            mark_dispatched(row, self._clock.now()) for row in opened if row.job_id not in unpublished
+            _mark_dispatched(row, self._clock.now()) for row in opened if row.job_id not in unpublished
         ]
         await self._save(confirmed)
         await self._congestion.record_refusals(
             refused, [*confirmed, *(row for row in opened if row.job_id in unpublished)]
         )
         if applied:
-            _log.info("Jobs that waited were dispatched.", action="dispatch.done", jobs=len(applied))
+            _log.info("Waiting jobs were dispatched.", action="dispatch.done", jobs=len(applied))
         return len(claimed)
 
     async def _save(self, rows: list[JobRow]) -> list[JobRow]:
-        """The rows that were applied; the others were changed by somebody else, as by a cancel."""
+        """Save rows; returns those that were applied. Others were changed in between, as by a cancel."""
         if not rows:
             return []
         applied = await self._store.save_jobs([Save(row) for row in rows])
         return [row for row in rows if row.job_id in applied]
 
 
-def postpone(row: JobRow, now: datetime) -> JobRow:
-    """Held back: looked at again when its breaker wakes it, and after PUT_OFF at the latest."""
+def _postpone(row: JobRow, now: datetime) -> JobRow:
+    """Hold a job back until its breaker wakes it, or the recheck interval has passed."""
     return replace(
         row, version=row.version + 1, due_at=row.due_at or now, wake_at=now + RECHECK_INTERVAL, updated_at=now
     )
 
 
-def start_attempt(row: JobRow, now: datetime) -> JobRow:
-    """Attempt 1, not known to be published."""
+def _start_attempt(row: JobRow, now: datetime) -> JobRow:
+    """Start attempt 1, not known to be published."""
     return replace(
         row,
         version=row.version + 1,
@@ -99,8 +98,8 @@ def start_attempt(row: JobRow, now: datetime) -> JobRow:
     )
 
 
-def mark_dispatched(row: JobRow, now: datetime) -> JobRow:
-    """The broker has its dispatch: it may wait for an agent as long as its policy says."""
+def _mark_dispatched(row: JobRow, now: datetime) -> JobRow:
+    """Note that the broker has the dispatch: the start timeout of the policy begins."""
     return replace(
         row,
         version=row.version + 1,
@@ -111,5 +110,5 @@ def mark_dispatched(row: JobRow, now: datetime) -> JobRow:
 
 
 def _has_expired(row: JobRow, now: datetime) -> bool:
-    """Its deadline has passed: the supervisor ends it."""
+    """True if the deadline has passed: the supervisor ends the job."""
     return row.deadline_at is not None and row.deadline_at <= now

@@ -1,8 +1,8 @@
-"""Which past ticks a backfill asks for, one portion after the other. Pure.
+"""Decide which past ticks a backfill requests, batch by batch. Pure.
 
-It asks for nominal times that have no job. Their requests wait in the ledger, each until its turn by the
-rate, and are published as any other; the job ids are those that the ticks would have had. So whatever is said
-twice, or begun again after a crash, asks for nothing twice.
+A backfill requests nominal times without a job. Their requests wait in the tick history until their turn by
+the rate, and are published like any other; the job ids are those that the ticks would have had. So a backfill
+that is received twice, or begun again after a crash, requests nothing twice.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,24 +14,22 @@ from typing import Any
 from warrener_contracts.events import MAX_BACKFILL_TICKS, ScheduleBackfillRequestedData, TickStatus
 from warrener_contracts.identity import tick_job_id
 from warrener_contracts.triggers import TriggerRule
-from warrener_scheduler.calendar.instant import INSTANT
-from warrener_scheduler.calendar.intervals import EPOCH
+from warrener_scheduler.calendar.rules import EPOCH
 from warrener_scheduler.calendar.ticks import due_at, nominal_times, previous_nominal
-from warrener_scheduler.schedules.template_variables import Tick, tick_variables
-from warrener_scheduler.schedules.templating import has_placeholders
-from warrener_scheduler.schedules.tick_messages import request_text
+from warrener_scheduler.templates import Tick, has_placeholders, tick_variables
+from warrener_scheduler.tick_messages import request_text
 from warrener_store.schedules.rows import ScheduleRow, TickRow
 
 BATCH_SIZE = 1000
-"""Nominal times that are asked for in one transaction."""
+"""Nominal times in one transaction."""
 _MIN_RATE = 1 / 86_400
-"""Jobs a second: the turns of 50,000 jobs are moments that can be told."""
+"""Jobs a second: with a lower rate the turns of 50,000 jobs would exceed the range of dates."""
 _BACKFILLED = "backfilled"
 
 
 @dataclass(frozen=True, slots=True)
 class BackfillBatch:
-    """Ticks to be kept, and what is left to ask for behind them."""
+    """Ticks to store, and the request for the rest behind them."""
 
     ticks: tuple[TickRow, ...]
     passed_over: int
@@ -39,18 +37,19 @@ class BackfillBatch:
 
 
 def is_backfilled(tick: TickRow) -> bool:
-    """Whether somebody has asked for it after its time."""
+    """True if the tick was requested after its time."""
     return tick.fate is TickStatus.CAUGHT_UP and tick.reason.startswith(_BACKFILLED)
 
 
 def refusal_reason(row: ScheduleRow, data: ScheduleBackfillRequestedData, now: datetime) -> str:
-    """Why this cannot be asked for: nothing is ever past, it is too much, or too slow. Empty where it can."""
+    """Return why the backfill is refused: no tick is ever past, too many ticks, too low a rate. Empty if it
+    is not."""
     if isinstance(row.asked.rule, TriggerRule):
         return f"expected a schedule with times, got {row.name!r}, which waits for events: none is past"
     if data.rate < _MIN_RATE:
         return f"expected a rate of at least one job a day, got {data.rate} a second"
     if data.not_before is not None:
-        return ""  # the rest of one that was looked at
+        return ""  # the rest of a backfill that was checked before
     if next(islice(_nominal_times(row, data, now), MAX_BACKFILL_TICKS, None), None) is None:
         return ""
     return (
@@ -60,7 +59,7 @@ def refusal_reason(row: ScheduleRow, data: ScheduleBackfillRequestedData, now: d
 
 
 def batch_times(row: ScheduleRow, data: ScheduleBackfillRequestedData, now: datetime) -> list[datetime]:
-    """The nominal times of the next portion, and the first behind it if there is one."""
+    """Return the nominal times of the next batch, and the first behind it if there is one."""
     return list(islice(_nominal_times(row, data, now), BATCH_SIZE + 1))
 
 
@@ -73,11 +72,13 @@ def plan_batch(
     *,
     last_success: datetime | None = None,
 ) -> BackfillBatch:
-    """What becomes of these nominal times, `existing` being their rows in the ledger. `last_success`: the
-    newest tick whose job has succeeded, where the arguments name it."""
+    """Plan the ticks of these nominal times, `existing` being their rows in the tick history.
+
+    `last_success`: the newest tick whose job has succeeded, if the arguments name it.
+    """
     gap = timedelta(seconds=1 / data.rate)
     turn = max(data.not_before or now, now)
-    # Begun again after a crash: the others of this portion keep their turns.
+    # After a crash the stored ticks of this batch keep their turns.
     turns = [
         tick.wake_at + gap for tick in existing.values() if is_backfilled(tick) and tick.wake_at is not None
     ]
@@ -105,11 +106,10 @@ def plan_batch(
 def _nominal_times(
     row: ScheduleRow, data: ScheduleBackfillRequestedData, now: datetime
 ) -> Iterator[datetime]:
-    """Those of the span that are past, and that the clock has decided on or never will."""
-    before = min(data.end + INSTANT, now, row.next_at or now)
-    return takewhile(
-        lambda moment: moment < before, nominal_times(row.asked, row.put_at, data.begin - INSTANT)
-    )
+    """Yield the times of the span that are past, and that the ticker has decided or never will."""
+    before = min(data.end + timedelta.resolution, now, row.next_at or now)
+    times = nominal_times(row.asked, row.put_at, data.begin - timedelta.resolution)
+    return takewhile(lambda moment: moment < before, times)
 
 
 def _backfilled_tick(
@@ -129,8 +129,10 @@ def _backfilled_tick(
 
 
 def _previous_times(row: ScheduleRow, times: Sequence[datetime]) -> Iterator[datetime | None]:
-    """The nominal time before each of these, which follow each other. Looked for where the arguments may name
-    it, also before the schedule was put: they are asked for as if it had been there."""
+    """Yield the nominal time before each of these consecutive ones, if the arguments may name it.
+
+    That includes times before the schedule was put: the ticks are requested as if it had been there.
+    """
     if not has_placeholders(row.asked.arguments):
         return repeat(None)
     first = (previous_nominal(row.asked, row.put_at, moment, since=EPOCH) for moment in times[:1])
@@ -140,7 +142,7 @@ def _previous_times(row: ScheduleRow, times: Sequence[datetime]) -> Iterator[dat
 def _template_variables(
     row: ScheduleRow, nominal_at: datetime, before: datetime | None, last_success: datetime | None
 ) -> Mapping[str, Any] | None:
-    """What its arguments may name: as for a triggered job, and no success that came later."""
+    """Return the variables of the arguments: as for a triggered job, without a success that came later."""
     if not has_placeholders(row.asked.arguments):
         return None
     success = last_success if last_success is not None and last_success < nominal_at else None

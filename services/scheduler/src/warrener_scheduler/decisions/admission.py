@@ -1,0 +1,226 @@
+"""Decide whether a request becomes a job, and which one. Pure.
+
+A request whose job is in the store already is a duplicate: its digest says whether it is the same request.
+"""
+
+import json
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import lru_cache
+from hashlib import blake2b
+from typing import NamedTuple
+from uuid import UUID
+
+import jsonschema_rs
+
+from warrener_contracts.events import JobRequested, JobRequestedData, JsonObject, Reason
+from warrener_contracts.identity import job_id_of
+from warrener_contracts.states import JobState
+from warrener_store.rows import JobRow, JobTypeRow
+
+_MAX_PROBLEMS = 5
+_MAX_VALUE_LENGTH = 120  # characters of a value
+_CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
+
+
+@dataclass(frozen=True, slots=True)
+class CachedJobType:
+    """A job type as it was read from the store. Without a validator its arguments are not checked here."""
+
+    row: JobTypeRow
+    validator: jsonschema_rs.Validator | None
+    read_at: float
+
+
+class Accepted(NamedTuple):
+    """The job to insert: queued with attempt 1, or waiting for its time."""
+
+    row: JobRow
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """No job, and the reason."""
+
+    reason: Reason
+    detail: str
+
+
+AdmissionDecision = Accepted | Rejected
+
+
+@dataclass(frozen=True, slots=True)
+class Duplicate:
+    """The same job is requested again.
+
+    `dispatch`: the first dispatch may never have been published, so it is published again (the agent's ledger
+    lets one through). `instead_of`: the request names another job, and this one stands for it by its
+    idempotency key.
+    """
+
+    row: JobRow
+    dispatch: bool
+    instead_of: UUID | None = None
+
+
+def job_id_for(event: JobRequested) -> UUID:
+    """Return the id of the job that `event` requests."""
+    return job_id_of(event.source, event.id)
+
+
+def decide(event: JobRequested, known: CachedJobType | None, now: datetime) -> AdmissionDecision:
+    """Accept or reject `event`, given its job type as announced, None if no agent has announced it.
+
+    The row gets the trace context of the event.
+    """
+    data = event.data
+    if known is None:
+        detail = (
+            f"expected a job type that an agent has announced, got {data.job_type!r}: start an agent for it"
+        )
+        return Rejected(Reason.UNKNOWN_JOB_TYPE, detail)
+    problem = find_argument_error(known.validator, data.arguments) if known.validator else None
+    if problem is not None:
+        return Rejected(Reason.BAD_ARGUMENTS, problem)
+    return Accepted(_row(event, known.row, now))
+
+
+def classify_duplicate(event: JobRequested, row: JobRow) -> Duplicate | Rejected:
+    """Decide about `event`, for whose job (or idempotency key) the store holds `row`."""
+    requested_id = job_id_for(event)
+    if row.job_id != requested_id:
+        return Duplicate(row, dispatch=False, instead_of=requested_id)
+    if row.fingerprint not in ("", request_digest(event.data)):
+        detail = (
+            f"expected the content of the earlier request with id {event.id!r}, got another one: "
+            "a new job needs a new id"
+        )
+        return Rejected(Reason.CONFLICTING_REPEAT, detail)
+    published = row.state is JobState.QUEUED and row.attempt == 1 and row.dispatched_at is not None
+    return Duplicate(row, dispatch=published)  # supervisors publish the unpublished ones
+
+
+def request_digest(data: JobRequestedData) -> str:
+    """Return the digest of a request: the same for the same job, whatever the order of its arguments.
+
+    It is compared with digests that earlier versions have stored: the digested text never changes.
+    """
+    return blake2b(_digested_text(data).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+
+# -- the row of a new job -----------------------------------------------------------------------------------
+
+
+def _row(event: JobRequested, job_type: JobTypeRow, now: datetime) -> JobRow:
+    data = event.data
+    policy = data.policy.apply_to(job_type.policy) if data.policy else job_type.policy
+    due_at, deadline_at = _due_at(data, now), _deadline_at(data, now)
+    waits = due_at > now or _has_expired(deadline_at, now)
+    return JobRow(
+        job_id=job_id_for(event),
+        job_type=data.job_type,
+        queue=data.queue or job_type.queue,
+        arguments=data.arguments,
+        guarantee=job_type.guarantee,
+        policy=policy.with_initial_wait(due_at - now) if waits else policy,
+        source=event.source,
+        idempotency_key=data.idempotency_key,
+        parent_id=data.parent_id,
+        traceparent=event.traceparent,
+        tracestate=event.tracestate,
+        requested_at=event.time or now,
+        accepted_at=now,
+        deadline_at=deadline_at,
+        fingerprint=request_digest(data),
+        state=JobState.WAITING if waits else JobState.QUEUED,
+        attempt=0 if waits else 1,
+        watchers=(data.reply_to,) if data.reply_to else (),
+        due_at=due_at if waits else None,
+        wake_at=due_at if waits else now + policy.start_timeout,
+        dispatched_at=None if waits else now,
+        updated_at=now,
+    )
+
+
+def _due_at(data: JobRequestedData, now: datetime) -> datetime:
+    """Return the later time if both are given: neither may be broken."""
+    if data.not_before is None and data.delay is None:
+        return now
+    return max(data.not_before or now, now + (data.delay or timedelta(0)))
+
+
+def _deadline_at(data: JobRequestedData, now: datetime) -> datetime | None:
+    """Return the earlier time if both are given."""
+    if data.expires_after is None:
+        return data.deadline
+    expires_at = now + data.expires_after
+    return expires_at if data.deadline is None else min(data.deadline, expires_at)
+
+
+def _has_expired(deadline_at: datetime | None, now: datetime) -> bool:
+    """True if the deadline has passed: the job gets no attempt, and the supervisor ends it."""
+    return deadline_at is not None and deadline_at <= now
+
+
+# -- the digest of a request ---------------------------------------------------------------------------------
+
+
+def _digested_text(data: JobRequestedData) -> str:
+    """Write all fields but `reply_to`, because a repeat may have another reply address."""
+    if _has_options(data):
+        return _CANONICAL.encode(data.model_dump(mode="json", exclude={"reply_to"}))
+    # Most requests: the fields that they leave out are written as constants.
+    return (
+        f'{{"arguments":{_CANONICAL.encode(data.arguments)},"deadline":null,"delay":null,"expires_after":null,'
+        f'"idempotency_key":{_json(data.idempotency_key)},"job_type":{_json(data.job_type)},'
+        f'"not_before":null,"parent_id":null,"policy":null,"queue":{_json(data.queue)}}}'
+    )
+
+
+def _has_options(data: JobRequestedData) -> bool:
+    return (
+        data.deadline is not None
+        or data.delay is not None
+        or data.expires_after is not None
+        or data.not_before is not None
+        or data.parent_id is not None
+        or data.policy is not None
+    )
+
+
+@lru_cache(maxsize=1024)
+def _json(text: str | None) -> str:
+    return _CANONICAL.encode(text)
+
+
+# -- the arguments -------------------------------------------------------------------------------------------
+
+
+def find_argument_error(validator: jsonschema_rs.Validator, arguments: JsonObject) -> str | None:
+    """Return the mistakes in `arguments`: where, the expected value and the given one; None without any."""
+    if validator.is_valid(arguments):
+        return None
+    errors = validator.iter_errors(arguments)
+    lines = [_describe_error(error) for error, _ in zip(errors, range(_MAX_PROBLEMS), strict=False)]
+    return "; ".join(lines)
+
+
+def _describe_error(error: jsonschema_rs.ValidationError) -> str:
+    where = ".".join(["arguments", *(str(part) for part in error.instance_path)])
+    match error.kind.name:
+        case "type":
+            expected = " or ".join(str(kind) for kind in error.kind.value)
+            return f"{where}: expected {expected}, got {_shorten(error.instance)}"
+        case "required":
+            return f"{where}: expected {error.kind.value!r}, got none"
+        case "additionalProperties":
+            return f"{where}: expected no {', '.join(repr(name) for name in error.kind.value)}, got one"
+        case "enum":
+            return f"{where}: expected one of {_shorten(error.kind.value)}, got {_shorten(error.instance)}"
+        case _:
+            return f"{where}: {error.message[:300]}"
+
+
+def _shorten(value: object) -> str:
+    text = json.dumps(value, default=str)
+    return text if len(text) <= _MAX_VALUE_LENGTH else f"{text[:_MAX_VALUE_LENGTH]}…"

@@ -1,0 +1,233 @@
+"""Decide how a redrive of dead letters goes on: its start, its commands, its next step and its end. Pure.
+
+A redrive requests a canary, then the others at a rate, and stops by itself if jobs die again. It goes by the
+counts of its dead letters by state, as the store has them: they are exact whichever scheduler was killed.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from warrener_contracts.events import (
+    DeadLetterSelection,
+    JobDropRequested,
+    JobRedriveRequested,
+    JobRedriveRequestedData,
+    RedriveChangeRequested,
+)
+from warrener_contracts.identity import job_id_of
+from warrener_store.dead_letters import (
+    CampaignKind,
+    CampaignRow,
+    CampaignState,
+    DeadLetterFilter,
+    DeadLetterTransition,
+    JournalEntry,
+)
+from warrener_store.rows import DeadLetterState
+
+StartCommand = JobRedriveRequested | JobDropRequested
+RedriveCommand = StartCommand | RedriveChangeRequested
+Counts = Mapping[str, int]
+PAGE_SIZE = 500
+"""Dead letters that one step claims, checks or requests."""
+MAX_JOURNAL_ENTRIES = 100
+_REQUESTED_STATES = ("asked", "succeeded", "returned", "died", "ended")
+_MAX_WAIT_SECONDS = 366 * 86_400
+"""Maximal time between two jobs: the wire accepts any rate above zero, and dates are limited."""
+_MIN_POLL_INTERVAL, _MAX_POLL_INTERVAL = timedelta(seconds=1), timedelta(seconds=30)
+
+
+@dataclass(frozen=True, slots=True)
+class RedrivePlan:
+    """What to do now: request some, stop, or change the state; and when to look again."""
+
+    state: CampaignState
+    request_count: int = 0
+    why: str = ""  # for the journal
+    wait: timedelta | None = None  # None: nothing is left to do
+
+
+def new_campaign(event: StartCommand, now: datetime) -> CampaignRow:
+    """Start a redrive; its id is derived from the event, so that a repeat starts the same one."""
+    data = event.data
+    kind, state = CampaignKind.DROP, CampaignState.ROLLING
+    if isinstance(event, JobRedriveRequested):
+        kind = CampaignKind.DRY_RUN if event.data.dry_run else CampaignKind.REDRIVE
+        state = _initial_state(kind, event.data.canary)
+    first_entry = JournalEntry(at=event.time or now, by=data.by, what=_with_reason("asked for", data.reason))
+    return CampaignRow(
+        campaign_id=job_id_of(event.source, event.id),
+        kind=kind,
+        told=data.model_dump(mode="json"),
+        asked_by=data.by,
+        reason=data.reason,
+        asked_at=event.time or now,
+        state=state,
+        began_at=now,
+        journal=(first_entry,),
+        wake_at=now,
+        updated_at=now,
+    )
+
+
+def apply_change(row: CampaignRow, event: RedriveChangeRequested, now: datetime) -> CampaignRow | None:
+    """Stop or resume a redrive; None if the event changes nothing, as when it is received again."""
+    data = event.data
+    entry = JournalEntry(
+        at=event.time or now,
+        by=data.by,
+        what=_with_reason("stopped" if data.change == "stop" else "resumed", data.reason),
+    )
+    if entry in row.journal or row.state is CampaignState.DONE:
+        return None
+    if (row.state is CampaignState.STOPPED) == (data.change == "stop"):
+        return None
+    if data.change == "stop":
+        why = _with_reason(f"stopped by {data.by}", data.reason)
+        return with_journal_entry(_due_now(row, now, state=CampaignState.STOPPED, why=why), entry)
+    state = _initial_state(row.kind, row.told.get("canary", 0))
+    return with_journal_entry(
+        _due_now(row, now, state=state, why="", since=dict(row.counts), began_at=now), entry
+    )
+
+
+def with_journal_entry(row: CampaignRow, entry: JournalEntry) -> CampaignRow:
+    """Append to the journal, which holds its first entry and the last hundred."""
+    journal = (*row.journal, entry)
+    if len(journal) > MAX_JOURNAL_ENTRIES:
+        journal = (journal[0], *journal[2 - MAX_JOURNAL_ENTRIES :])
+    return replace(row, journal=journal)
+
+
+def dead_letter_filter(row: CampaignRow, **more: Any) -> DeadLetterFilter:
+    """Select the dead letters of a redrive: the unresolved ones among those that had died when it began.
+
+    Jobs that die of the redrive itself are for the next one.
+    """
+    which = DeadLetterSelection.model_validate(row.told["which"])
+    return DeadLetterFilter(
+        job_ids=which.job_ids,
+        fingerprint=which.fingerprint,
+        job_type=which.job_type,
+        died_after=which.died_after,
+        died_before=min(which.died_before or row.began_at, row.began_at),
+        oldest_first=True,
+        **more,
+    )
+
+
+def plan_next_step(
+    row: CampaignRow, options: JobRedriveRequestedData, counts: Counts, *, exhausted: bool, now: datetime
+) -> RedrivePlan:
+    """Plan the next step. `exhausted`: no dead letter is left to be requested."""
+    if row.state is CampaignState.STOPPED:
+        return RedrivePlan(row.state, wait=_poll_interval(row, now) if counts.get("asked") else None)
+    if why := _stop_reason(row, options, counts):
+        return RedrivePlan(CampaignState.STOPPED, why=why, wait=timedelta(0))
+    if exhausted and not counts.get("asked"):
+        return RedrivePlan(CampaignState.DONE, why=_summarize(counts))
+    if row.state is CampaignState.CANARY:
+        return _plan_canary(row, options, counts, exhausted=exhausted, now=now)
+    if exhausted:
+        return RedrivePlan(row.state, wait=_poll_interval(row, now))
+    some = min(PAGE_SIZE, max(1, round(options.rate)))
+    return RedrivePlan(
+        row.state, request_count=some, wait=timedelta(seconds=min(some / options.rate, _MAX_WAIT_SECONDS))
+    )
+
+
+def plan_after_assessment(row: CampaignRow, judged: Sequence[DeadLetterTransition]) -> RedrivePlan:
+    """Go on, unless the job type refuses all dead letters of the first page."""
+    first = judged[0].dead_letter
+    if row.state is CampaignState.CANARY and all(
+        move.dead_letter.state is DeadLetterState.REFUSED for move in judged
+    ):
+        why = f"all of the first {len(judged)} were refused; {first.job_id}: {first.note}"
+        return RedrivePlan(CampaignState.STOPPED, why=why, wait=timedelta(0))
+    return RedrivePlan(row.state, wait=timedelta(0))
+
+
+def total_requested(counts: Counts) -> int:
+    """Return how many were requested again, whatever their state is now."""
+    return sum(counts.get(state, 0) for state in _REQUESTED_STATES)
+
+
+def remaining_capacity(options: JobRedriveRequestedData, counts: Counts) -> int:
+    """Return how many more dead letters may be claimed now."""
+    if options.limit is None:
+        return PAGE_SIZE
+    return max(0, min(PAGE_SIZE, options.limit - total_requested(counts) - counts.get("taken", 0)))
+
+
+def apply_moves(counts: Counts, moves: Iterable[DeadLetterTransition], row: CampaignRow) -> dict[str, int]:
+    """Return the counts after these moves."""
+    moved = dict(counts)
+    for move in moves:
+        held, dead_letter = move.from_state.value, move.dead_letter
+        if not move.from_state.unresolved:
+            moved[held] = moved.get(held, 0) - 1
+        if dead_letter.campaign_id == row.campaign_id:
+            moved[dead_letter.state.value] = moved.get(dead_letter.state.value, 0) + 1
+    return {state: count for state, count in moved.items() if count}
+
+
+def _plan_canary(
+    row: CampaignRow, options: JobRedriveRequestedData, counts: Counts, *, exhausted: bool, now: datetime
+) -> RedrivePlan:
+    requested = total_requested(counts) - total_requested(row.since)
+    if requested < options.canary and not exhausted:
+        return RedrivePlan(
+            row.state, request_count=min(options.canary - requested, PAGE_SIZE), wait=_MIN_POLL_INTERVAL
+        )
+    if counts.get("asked"):
+        return RedrivePlan(row.state, wait=_poll_interval(row, now))
+    return RedrivePlan(CampaignState.ROLLING, why=f"the canary of {requested} has passed", wait=timedelta(0))
+
+
+def _stop_reason(row: CampaignRow, options: JobRedriveRequestedData, counts: Counts) -> str:
+    """Return why the redrive must stop, if so. Each death of a canary counts, of the rest those of the old
+    cause."""
+
+    def count_since_start(state: str) -> int:
+        return counts.get(state, 0) - row.since.get(state, 0)
+
+    requested = total_requested(counts) - total_requested(row.since)
+    if count_since_start("returned") > options.tolerate:
+        return (
+            f"the same failure is back: {count_since_start('returned')} of {requested} jobs that were "
+            "asked for again died "
+            "of what they had died of before"
+        )
+    if row.state is not CampaignState.CANARY:
+        return ""
+    if count_since_start("died") + count_since_start("returned") > options.tolerate:
+        return (
+            f"the canary fails otherwise: {count_since_start('died')} of {requested} died of "
+            "another cause than before"
+        )
+    return ""
+
+
+def _poll_interval(row: CampaignRow, now: datetime) -> timedelta:
+    """Return a tenth of the time without a change: a canary may take hours."""
+    return min(max((now - row.updated_at) / 10, _MIN_POLL_INTERVAL), _MAX_POLL_INTERVAL)
+
+
+def _summarize(counts: Counts) -> str:
+    parts = ", ".join(f"{count} {state}" for state, count in sorted(counts.items()) if count)
+    return f"no letter is left: {parts or 'there was none'}"
+
+
+def _initial_state(kind: CampaignKind, canary: int) -> CampaignState:
+    return CampaignState.CANARY if kind is CampaignKind.REDRIVE and canary else CampaignState.ROLLING
+
+
+def _due_now(row: CampaignRow, now: datetime, **changes: Any) -> CampaignRow:
+    version = row.version + 1
+    return replace(row, version=version, wake_at=now, updated_at=now, finished_at=None, **changes)
+
+
+def _with_reason(what: str, reason: str) -> str:
+    return f"{what}: {reason}" if reason else what
