@@ -102,7 +102,7 @@ soak: setup ## Run the tests of real processes, and clocks in every zone, ROUNDS
 	@for round in $$(seq $(ROUNDS)); do \
 		echo "soak: round $$round of $(ROUNDS)"; \
 		WARRENER_TEST_SOAK=1 $(PYTHON) -m pytest -q -x $(wildcard tests/acceptance tests/chaos) \
-			services/scheduler/tests/test_sweep.py $(ARGS); \
+			services/scheduler/tests/calendar/test_sweep.py $(ARGS); \
 	done
 
 .PHONY: chaos

@@ -1,7 +1,8 @@
-"""A scheduler's surroundings in memory, and what is asked of it."""
+"""A scheduler with its surroundings in memory, and builders of requests and commands."""
 
 import json
 from collections.abc import Mapping
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -15,8 +16,16 @@ from warrener_contracts.events import (
     JobRequested,
     JobRequestedData,
     JobTypeDeclaration,
+    ScheduleCommandData,
+    SchedulePauseRequested,
+    SchedulePut,
+    SchedulePutData,
+    ScheduleRemoveRequested,
+    ScheduleResumeRequested,
+    ScheduleTriggerRequested,
 )
 from warrener_contracts.messages import BATCH_TYPE, EVENT_TYPE, Message, build_message
+from warrener_contracts.schedule_rules import IntervalRule, ScheduleChoices
 from warrener_contracts.topology import Binding, Queue, Topology
 from warrener_runtime.bus import Delivery
 from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
@@ -27,6 +36,7 @@ from warrener_runtime.virtual_clock import VirtualClock
 from warrener_scheduler.settings import SchedulerSettings
 from warrener_scheduler.wiring import assemble
 from warrener_store.memory import MemoryStore
+from warrener_store.schedules.rows import TickRow
 
 SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -43,7 +53,7 @@ _CAPTURE_QUEUES = (
 
 
 class Stage:
-    """A scheduler on a memory broker and a memory store; everything it says is heard."""
+    """A scheduler on a memory broker and a memory store; all that it publishes is captured."""
 
     def __init__(self) -> None:
         self.clock = VirtualClock()
@@ -84,13 +94,13 @@ class Stage:
         await self.send(*(build_message(request) for request in requests), then=then)
 
     async def send_raw(self, body: bytes | Mapping[str, Any] | list[Any]) -> None:
-        """Publish what a plain AMQP tool would."""
+        """Publish a body as a plain AMQP tool would."""
         raw = body if isinstance(body, bytes) else json.dumps(body).encode()
         kind = BATCH_TYPE if isinstance(body, list) else EVENT_TYPE
         await self.send(Message(topology.REQUESTS, "x", raw, kind, f"raw-{len(raw)}", "raw", {}))
 
     def published(self, exchange: str) -> list[Event[Any]]:
-        """The events that were published there, in order."""
+        """Return the events that were published there, in order."""
         return [
             found.event
             for delivery in self.received.get(exchange, [])
@@ -99,7 +109,7 @@ class Stage:
         ]
 
     def answers(self, address: str) -> list[Event[Any]]:
-        """What was answered to `address`."""
+        """Return the replies to `address`."""
         return [
             found.event
             for delivery in self.received.get(topology.EVENTS, [])
@@ -113,25 +123,25 @@ class Stage:
         return [event for event in self.published(topology.DISPATCH) if isinstance(event, AttemptDispatched)]
 
     def parked(self) -> list[tuple[str, bytes]]:
-        """Reason and body of what was parked."""
+        """Return reason and body of each parked message."""
         return [
             (str(delivery.headers["warrener-reason"]), delivery.body)
             for delivery in self.received.get(topology.DEAD, [])
         ]
 
     def pending(self) -> int:
-        """How many requests wait."""
+        """Return how many requests wait."""
         return self.broker.ready(topology.REQUESTS_QUEUE.name)
 
 
 def declaration(**changes: Any) -> JobTypeDeclaration:
-    """The job type `flights.load`."""
+    """Declare the job type `flights.load`."""
     fields: dict[str, Any] = {"name": "flights.load", "arguments_schema": SCHEMA}
     return JobTypeDeclaration(**(fields | changes))
 
 
 def announcement(*declared: JobTypeDeclaration, queues: tuple[str, ...] = ("default",)) -> AgentAnnounced:
-    """An agent's first word."""
+    """Build an agent's first event."""
     data = AgentAnnouncedData(agent_id="agent-1", queues=queues, job_types=declared)
     return AgentAnnounced(id="announcement", source="agent-1", data=data)
 
@@ -142,7 +152,56 @@ def job_id(number: int) -> UUID:
 
 
 def request(number: int = 1, trace: str | None = None, **changes: Any) -> JobRequested:
-    """A request that is fine."""
+    """Build a valid request."""
     fields: dict[str, Any] = {"job_type": "flights.load", "arguments": {"path": "a.csv"}}
     data = JobRequestedData(**(fields | changes))
     return JobRequested(id=str(job_id(number)), source="test", traceparent=trace, data=data)
+
+
+# -- schedules ---------------------------------------------------------------------------------------------
+
+SECOND = timedelta(seconds=1)
+START = datetime.fromisoformat("2026-01-01T00:00:00Z")
+
+
+def put(name: str = "tick", **choices: Any) -> SchedulePut:
+    rule = choices.pop("rule", IntervalRule(every=SECOND))
+    data = SchedulePutData(
+        name=name,
+        rule=rule,
+        job_type="flights.load",
+        arguments={"path": "a.csv"},
+        timezone=choices.pop("timezone", "UTC"),
+        choices=ScheduleChoices.model_validate(choices),
+        reply_to="desk",
+    )
+    return SchedulePut(id=f"put-{name}", source="test", data=data)
+
+
+ScheduleCommandType = type[
+    SchedulePauseRequested | ScheduleResumeRequested | ScheduleRemoveRequested | ScheduleTriggerRequested
+]
+
+
+def named(kind: ScheduleCommandType, name: str = "tick", event_id: str = "1") -> Event[Any]:
+    return kind(id=event_id, source="test", data=ScheduleCommandData(name=name))
+
+
+async def send(stage: Stage, *events: Event[Any], then: float = 0.0) -> None:
+    await stage.send(*map(build_message, events), then=then)
+
+
+async def tick_rows(stage: Stage, name: str = "tick") -> list[TickRow]:
+    return list(reversed(await stage.store.ticks_of(name, 10_000)))
+
+
+async def statuses(stage: Stage, name: str = "tick") -> list[str]:
+    return [tick.fate.value for tick in await tick_rows(stage, name)]
+
+
+def at(seconds: float) -> datetime:
+    return START + timedelta(seconds=seconds)
+
+
+def job_ids(stage: Stage) -> list[UUID]:
+    return [event.data.job_id for event in stage.dispatched()]

@@ -1,4 +1,4 @@
-"""Job types are at hand when a request comes, and what is at hand is hardly more than a second old."""
+"""Job types are cached when a request arrives, and hardly more than a second old."""
 
 from collections.abc import Collection
 from dataclasses import replace
@@ -15,7 +15,7 @@ LOAD = frozenset({"flights.load"})
 
 
 class Library(MemoryStore):
-    """A store that remembers how often it was asked for job types."""
+    """A store that counts the reads of job types."""
 
     def __init__(self) -> None:
         super().__init__()

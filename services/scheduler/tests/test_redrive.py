@@ -1,4 +1,4 @@
-"""A redrive asks again for what has died: a canary first, the others at a rate, until the cause is back."""
+"""A redrive requests dead jobs again: a canary first, the others at a rate, until the cause is back."""
 
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import replace
@@ -92,7 +92,7 @@ async def dead_letters(stage: Stage, *states: DeadLetterState) -> list[DeadLette
 
 
 async def heirs(stage: Stage) -> list[JobRow]:
-    """The jobs that were asked for in place of dead ones and are not over."""
+    """Return the jobs that were requested in place of dead ones and are not over."""
     ids = [
         each.redriven_as for each in await dead_letters(stage, DeadLetterState.REQUEUED) if each.redriven_as
     ]
@@ -112,7 +112,7 @@ async def test_a_canary_goes_first_and_the_others_follow_at_the_rate(stage: Stag
     await redrive(stage)
     assert len(await heirs(stage)) == 3
     await stage.clock.advance(600)
-    assert len(await heirs(stage)) == 3, "nothing else is asked for until all of the canary are over"
+    assert len(await heirs(stage)) == 3, "nothing else is requested until the canary is over"
     assert await end_heirs(stage, then=60) == 3
     assert (await the_campaign(stage)).counts == {"succeeded": 3, "asked": 17}
     await end_heirs(stage, then=60)
@@ -290,7 +290,7 @@ async def test_a_cancelled_heir_leaves_its_dead_letter_to_the_next_redrive(stage
 async def test_a_request_that_was_lost_is_published_again_under_its_id(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The scheduler was killed when it had noted the letters and not yet published."""
+    """The scheduler was killed after it had noted the dead letters, and before it published."""
     await dead_jobs(stage, 3)
     publish = stage.bus.publish
     lost: list[object] = []

@@ -1,11 +1,11 @@
-"""What a tick says is written without validation: it is, byte for byte, what the contracts write."""
+"""The messages of a tick are written without validation: byte for byte as the contracts write them."""
 
 from datetime import UTC, datetime, timedelta, timezone
 from uuid import UUID, uuid4
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from services.scheduler.tests.test_dispatch_messages import MOMENTS, VALUES, WORDS
+from services.scheduler.tests.test_messages import MOMENTS, VALUES, WORDS
 
 from warrener_contracts.codec import DecodedEvent, decode
 from warrener_contracts.events import (

@@ -18,14 +18,10 @@ from warrener_runtime.bus.port import Bus
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
 from warrener_scheduler.decisions.dead_letters import (
+    assess,
     build_request,
-    claim,
     drop,
-    find_later_success,
-    mark_already_succeeded,
     mark_requested,
-    refusal_reason,
-    refuse,
     release,
     resolve_outcome,
 )
@@ -35,15 +31,15 @@ from warrener_scheduler.decisions.redrive import (
     RedrivePlan,
     apply_change,
     apply_moves,
+    apply_plan,
     dead_letter_filter,
     new_campaign,
     plan_after_assessment,
     plan_next_step,
     remaining_capacity,
-    with_journal_entry,
 )
 from warrener_scheduler.job_types import JobTypeCache
-from warrener_scheduler.messages import SOURCE, parked_event
+from warrener_scheduler.messages import parked_event
 from warrener_scheduler.publishing import publish
 from warrener_store.dead_letters import (
     CampaignKind,
@@ -51,7 +47,6 @@ from warrener_store.dead_letters import (
     CampaignState,
     DeadLetterFilter,
     DeadLetterTransition,
-    JournalEntry,
     RedriveOutcome,
 )
 from warrener_store.port import StateStore
@@ -108,28 +103,21 @@ class RedriveRunner:
         """Make one step of each redrive that is due, and another if it can go on at once."""
         while claimed := await self._claim():
             for row in claimed:
-                await self._run_step_safely(row)
+                await self._run_step(row)
 
     async def _claim(self) -> list[CampaignRow]:
         now = self._clock.now()
         return await self._dead_letters.claim_campaigns(now, now + _CLAIM_DURATION, _CLAIM_LIMIT)
 
-    async def _run_step_safely(self, row: CampaignRow) -> None:
+    async def _run_step(self, row: CampaignRow) -> None:
         """Make one step. A failed one is repeated when its claim has run out; the other redrives go on."""
+        steps = {CampaignKind.DROP: self._drop, CampaignKind.DRY_RUN: self._dry_run}
         try:
-            await self._run_step(row)
+            await steps.get(row.kind, self._redrive)(row)
         except Exception:  # noqa: BLE001 - it is logged, and concerns this redrive alone
             _log.exception(
                 "A step of a campaign failed.", action="campaigns.failed", campaign_id=str(row.campaign_id)
             )
-
-    async def _run_step(self, row: CampaignRow) -> None:
-        if row.kind is CampaignKind.DROP:
-            await self._drop(row)
-        elif row.kind is CampaignKind.DRY_RUN:
-            await self._dry_run(row)
-        else:
-            await self._redrive(row)
 
     # -- redriving ----------------------------------------------------------------------------------------
 
@@ -241,20 +229,18 @@ class RedriveRunner:
                 min(dead_letter.died_at for dead_letter in dead_letters),
             )
         )
-        moves: list[DeadLetterTransition] = []
-        for dead_letter in dead_letters:
-            job = dead[dead_letter.job_id]
-            if other := find_later_success(dead_letter, job, found):
-                moves.append(mark_already_succeeded(dead_letter, row.campaign_id, other))
-                continue
-            request = build_request(dead_letter, job, options, row.campaign_id, now)
-            why = refusal_reason(request, known.get(job.job_type), now)
-            moves.append(
-                claim(dead_letter, row.campaign_id)
-                if why is None
-                else refuse(dead_letter, row.campaign_id, why)
+        return [
+            assess(
+                dead_letter,
+                job := dead[dead_letter.job_id],
+                options,
+                known=known.get(job.job_type),
+                successes=found,
+                campaign_id=row.campaign_id,
+                now=now,
             )
-        return moves
+            for dead_letter in dead_letters
+        ]
 
     # -- dropping -----------------------------------------------------------------------------------------
 
@@ -296,22 +282,9 @@ class RedriveRunner:
         before: Mapping[str, int],
     ) -> bool:
         """Save a step. False if the claim was lost: the decision is then out of date."""
-        state_changed = plan.state is not row.state
-        saved = replace(
-            row,
-            version=row.version + 1,
-            state=plan.state,
-            why=plan.why if state_changed and plan.state is CampaignState.STOPPED else row.why,
-            counts=apply_moves(before, moves, row),
-            wake_at=None if plan.wait is None else now + plan.wait,
-            updated_at=now if state_changed or moves else row.updated_at,
-            finished_at=now if plan.wait is None else None,
-        )
-        if state_changed:
-            what = f"{plan.state.value}: {plan.why}" if plan.why else plan.state.value
-            saved = with_journal_entry(saved, JournalEntry(at=now, by=SOURCE, what=what))
+        saved = apply_plan(row, plan, moves, before, now)
         is_saved = await self._dead_letters.save_campaign(saved, moves)
-        if is_saved and state_changed:
+        if is_saved and saved.state is not row.state:
             _log_transition(saved)
         return is_saved
 

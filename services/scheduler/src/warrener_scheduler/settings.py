@@ -32,10 +32,10 @@ TerminalState = Annotated[JobState, BeforeValidator(_terminal_state)]
 
 
 class RetentionSettings(ServiceSettings):
-    """The settings that `warrener prune` needs too."""
+    """Settings of retention, which `warrener prune` needs too."""
 
     scheduler_succeeded_retention: Retention = timedelta(days=7)
-    """How long succeeded jobs and their attempts stay after their end; "never" deletes none."""
+    """Time that succeeded jobs and their attempts stay after their end; "never" deletes none."""
     scheduler_cancelled_retention: Retention = timedelta(days=7)
     """The same for cancelled jobs, and for the marks that keep a cancelled tree from growing."""
     scheduler_dead_retention: Retention = timedelta(days=30)
@@ -45,19 +45,19 @@ class RetentionSettings(ServiceSettings):
     scheduler_retention_by_job_type: dict[str, dict[TerminalState, Retention]] = Field(default_factory=dict)
     """Other retention for some job types: `{"flights.load": {"succeeded": "1d", "dead": "never"}}`."""
     scheduler_idempotency_window: PositiveDuration | None = None
-    """How long an idempotency key stands for its job after the job was accepted. None: as long as the job is
+    """Time that an idempotency key stands for its job after the job was accepted. None: as long as the job is
     stored. Longer: jobs with a key are stored that long. Shorter: the first repeat after it begins a new job.
     """
     scheduler_parked_retention: Retention = timedelta(days=30)
-    """How long parked messages stay."""
+    """Time that parked messages stay."""
     scheduler_incident_retention: Retention = timedelta(days=90)
-    """How long incidents stay after their end, and how long an open one names the jobs that died of it."""
+    """Time that incidents stay after their end, and that an open one names the jobs that died of it."""
     scheduler_redrive_retention: Retention = timedelta(days=90)
-    """How long redrives stay after their end."""
+    """Time that redrives stay after their end."""
     scheduler_agent_retention: Retention = timedelta(days=7)
-    """How long agents stay after their last heartbeat."""
+    """Time that agents stay after their last heartbeat."""
     scheduler_job_type_retention: Retention = timedelta(days=30)
-    """How long job types stay after their last announcement, if no agent serves the queue, no schedule names
+    """Time that job types stay after their last announcement, if no agent serves the queue, no schedule names
     the type and none of its jobs is unfinished."""
     scheduler_prune_interval: Retention = timedelta(minutes=5)
     """Time between two passes of deletion, for all schedulers together; "never" deletes nothing."""
@@ -80,7 +80,7 @@ class RetentionSettings(ServiceSettings):
         ]
         if any(keep is not None and keep < _MIN_RETENTION for keep in retentions):
             raise ValueError(
-                "a retention of at least 1 h for jobs and agents: clients ask again for minutes, "
+                "a retention of at least 1 h for jobs and agents: clients repeat requests for minutes, "
                 "and a repeat of a deleted job would run it again"
             )
         incidents, dead = self.scheduler_incident_retention, self.scheduler_dead_retention

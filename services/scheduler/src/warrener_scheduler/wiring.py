@@ -7,6 +7,7 @@ from warrener_runtime.bus import Bus, TopologyMismatch, open_bus
 from warrener_runtime.clock import Clock, Entropy, SystemEntropy
 from warrener_runtime.database_clock import DatabaseClock
 from warrener_runtime.lifecycle import Component, Consumer, Group, Loop, Resource, Service
+from warrener_runtime.lifecycle.consumer import Handle
 from warrener_runtime.lifecycle.crashed_readers import IsolatingHandler
 from warrener_runtime.logs import get_logger
 from warrener_runtime.settings import SettingsError
@@ -77,19 +78,23 @@ def assemble(  # noqa: PLR0917 - the same six for every service
     pruner = build_pruner(store, clock, settings, holder=entropy.new_id_text())
     interval = settings.scheduler_prune_interval
     tries = StoredTries(store, clock.now)
-    return Group(
-        Resource("topology", lambda: bus.declare(TOPOLOGY), _do_nothing),
-        Consumer(
-            "accept",
+
+    def build_consumer(name: str, queue: str, handle: Handle) -> Consumer:
+        return Consumer(
+            name,
             bus,
-            REQUESTS_QUEUE.name,
+            queue,
             2 * settings.requests_prefetch,
-            IsolatingHandler(REQUESTS_QUEUE.name, request_consumer.handle, tries),
+            IsolatingHandler(queue, handle, tries),
             max_batch_size=settings.requests_prefetch,
             clock=clock,
             give_up_after=settings.give_up_deaf_after,
             probe=store.ping,
-        ),
+        )
+
+    return Group(
+        Resource("topology", lambda: bus.declare(TOPOLOGY), _do_nothing),
+        build_consumer("accept", REQUESTS_QUEUE.name, request_consumer.handle),
         Loop("breakers", breaker_cache.refresh, every=_BREAKER_REFRESH_INTERVAL, clock=clock),
         Loop("job types", job_types.refresh, every=REFRESH_INTERVAL, clock=clock),
         Loop("dispatch", dispatcher.run_once, every=settings.dispatch_every, clock=clock, judges_time=True),
@@ -100,17 +105,7 @@ def assemble(  # noqa: PLR0917 - the same six for every service
             if interval is not None
             else []
         ),
-        Consumer(
-            "listen",
-            bus,
-            TRIGGERS_QUEUE.name,
-            2 * settings.requests_prefetch,
-            IsolatingHandler(TRIGGERS_QUEUE.name, trigger_consumer.handle, tries),
-            max_batch_size=settings.requests_prefetch,
-            clock=clock,
-            give_up_after=settings.give_up_deaf_after,
-            probe=store.ping,
-        ),
+        build_consumer("listen", TRIGGERS_QUEUE.name, trigger_consumer.handle),
         Loop("stale tries", tries.forget_stale, every=_CLEANUP_INTERVAL, clock=clock),
         Loop("bindings", bindings.sync, every=_BINDING_SYNC_INTERVAL, clock=clock),
         Loop("arrivals", trigger_consumer.delete_old_arrivals, every=_CLEANUP_INTERVAL, clock=clock),

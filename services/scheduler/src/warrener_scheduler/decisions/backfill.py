@@ -53,7 +53,7 @@ def refusal_reason(row: ScheduleRow, data: ScheduleBackfillRequestedData, now: d
     if next(islice(_nominal_times(row, data, now), MAX_BACKFILL_TICKS, None), None) is None:
         return ""
     return (
-        f"expected a span with at most {MAX_BACKFILL_TICKS} ticks of {row.name}, got more: ask for "
+        f"expected a span with at most {MAX_BACKFILL_TICKS} ticks of {row.name}, got more: request "
         "it in several"
     )
 

@@ -55,49 +55,23 @@ def merge_patch(arguments: JsonObject, patch: Mapping[str, object]) -> JsonObjec
     return patched
 
 
-def refusal_reason(event: JobRequested, known: CachedJobType | None, now: datetime) -> str | None:
-    """Return why the scheduler would not accept this request; None if it would."""
-    decision = decide(event, known, now)
-    if isinstance(decision, Rejected):
-        return decision.detail
-    size = len(build_message(event).body)
-    return f"expected a request of at most {MAX_BODY:,} bytes, got {size:,}" if size > MAX_BODY else None
-
-
-def find_later_success(
-    dead_letter: DeadLetter, dead: JobRow, found: Iterable[SuccessfulRequest]
-) -> UUID | None:
-    """Return a job of the same request that was accepted after this one died, and has succeeded."""
-    return next(
-        (
-            other.job_id
-            for other in found
-            if (other.job_type, other.request) == (dead.job_type, dead.fingerprint)
-            and other.accepted_at > dead_letter.died_at
-            and dead.fingerprint
-        ),
-        None,
-    )
-
-
-def claim(dead_letter: DeadLetter, campaign_id: UUID) -> DeadLetterTransition:
-    """Take the dead letter for a redrive, which will request it."""
-    return _move(dead_letter, DeadLetterState.CLAIMED, campaign_id, None)
-
-
-def refuse(dead_letter: DeadLetter, campaign_id: UUID, why: str) -> DeadLetterTransition:
-    """Note why the dead letter cannot be requested as it is; another redrive may correct it."""
-    return _move(dead_letter, DeadLetterState.REFUSED, campaign_id, why)
-
-
-def mark_already_succeeded(dead_letter: DeadLetter, campaign_id: UUID, by: UUID) -> DeadLetterTransition:
-    """Note the job that makes a new request needless."""
-    return _move(
-        dead_letter,
-        DeadLetterState.ALREADY_SUCCEEDED,
-        campaign_id,
-        f"the same request has succeeded as job {by}",
-    )
+def assess(
+    dead_letter: DeadLetter,
+    dead: JobRow,
+    options: JobRedriveRequestedData,
+    *,
+    known: CachedJobType | None,
+    successes: Iterable[SuccessfulRequest],
+    campaign_id: UUID,
+    now: datetime,
+) -> DeadLetterTransition:
+    """Claim a dead letter for a redrive, refuse it, or note the success that makes its request needless."""
+    if other := _find_later_success(dead_letter, dead, successes):
+        note = f"the same request has succeeded as job {other}"
+        return _move(dead_letter, DeadLetterState.ALREADY_SUCCEEDED, campaign_id, note)
+    refusal = _refusal_reason(build_request(dead_letter, dead, options, campaign_id, now), known, now)
+    state = DeadLetterState.CLAIMED if refusal is None else DeadLetterState.REFUSED
+    return _move(dead_letter, state, campaign_id, refusal)
 
 
 def drop(dead_letter: DeadLetter, campaign_id: UUID, by: str, reason: str) -> DeadLetterTransition:
@@ -137,8 +111,33 @@ def resolve_outcome(successor: RedriveOutcome) -> DeadLetterTransition:
             same = dead_letter.fingerprint in ("", successor.fingerprint)
             state, note = (DeadLetterState.DIED_AGAIN if same else DeadLetterState.DIED), None
         case over:
-            state, note = DeadLetterState.REOPENED, f"the job asked for in its place is {over}"
+            state, note = DeadLetterState.REOPENED, f"the job requested in its place is {over}"
     return DeadLetterTransition(dead_letter.state, replace(dead_letter, state=state, note=note))
+
+
+def _refusal_reason(event: JobRequested, known: CachedJobType | None, now: datetime) -> str | None:
+    """Return why the scheduler would not accept this request; None if it would."""
+    decision = decide(event, known, now)
+    if isinstance(decision, Rejected):
+        return decision.detail
+    size = len(build_message(event).body)
+    return f"expected a request of at most {MAX_BODY:,} bytes, got {size:,}" if size > MAX_BODY else None
+
+
+def _find_later_success(
+    dead_letter: DeadLetter, dead: JobRow, found: Iterable[SuccessfulRequest]
+) -> UUID | None:
+    """Return a job of the same request that was accepted after this one died, and has succeeded."""
+    return next(
+        (
+            other.job_id
+            for other in found
+            if (other.job_type, other.request) == (dead.job_type, dead.fingerprint)
+            and other.accepted_at > dead_letter.died_at
+            and dead.fingerprint
+        ),
+        None,
+    )
 
 
 def _move(

@@ -17,6 +17,7 @@ from warrener_contracts.events import (
     RedriveChangeRequested,
 )
 from warrener_contracts.identity import job_id_of
+from warrener_scheduler.messages import SOURCE
 from warrener_store.dead_letters import (
     CampaignKind,
     CampaignRow,
@@ -32,7 +33,7 @@ RedriveCommand = StartCommand | RedriveChangeRequested
 Counts = Mapping[str, int]
 PAGE_SIZE = 500
 """Dead letters that one step claims, checks or requests."""
-MAX_JOURNAL_ENTRIES = 100
+_MAX_JOURNAL_ENTRIES = 100
 _REQUESTED_STATES = ("asked", "succeeded", "returned", "died", "ended")
 _MAX_WAIT_SECONDS = 366 * 86_400
 """Maximal time between two jobs: the wire accepts any rate above zero, and dates are limited."""
@@ -41,7 +42,7 @@ _MIN_POLL_INTERVAL, _MAX_POLL_INTERVAL = timedelta(seconds=1), timedelta(seconds
 
 @dataclass(frozen=True, slots=True)
 class RedrivePlan:
-    """What to do now: request some, stop, or change the state; and when to look again."""
+    """The next action: request some, stop, or change the state; and when to look again."""
 
     state: CampaignState
     request_count: int = 0
@@ -86,19 +87,11 @@ def apply_change(row: CampaignRow, event: RedriveChangeRequested, now: datetime)
         return None
     if data.change == "stop":
         why = _with_reason(f"stopped by {data.by}", data.reason)
-        return with_journal_entry(_due_now(row, now, state=CampaignState.STOPPED, why=why), entry)
+        return _with_journal_entry(_due_now(row, now, state=CampaignState.STOPPED, why=why), entry)
     state = _initial_state(row.kind, row.told.get("canary", 0))
-    return with_journal_entry(
+    return _with_journal_entry(
         _due_now(row, now, state=state, why="", since=dict(row.counts), began_at=now), entry
     )
-
-
-def with_journal_entry(row: CampaignRow, entry: JournalEntry) -> CampaignRow:
-    """Append to the journal, which holds its first entry and the last hundred."""
-    journal = (*row.journal, entry)
-    if len(journal) > MAX_JOURNAL_ENTRIES:
-        journal = (journal[0], *journal[2 - MAX_JOURNAL_ENTRIES :])
-    return replace(row, journal=journal)
 
 
 def dead_letter_filter(row: CampaignRow, **more: Any) -> DeadLetterFilter:
@@ -138,6 +131,31 @@ def plan_next_step(
     )
 
 
+def apply_plan(
+    row: CampaignRow,
+    plan: RedrivePlan,
+    moves: Sequence[DeadLetterTransition],
+    before: Counts,
+    now: datetime,
+) -> CampaignRow:
+    """Return the redrive after a step with this plan and these moves. `before`: the counts before them."""
+    state_changed = plan.state is not row.state
+    changed = replace(
+        row,
+        version=row.version + 1,
+        state=plan.state,
+        why=plan.why if state_changed and plan.state is CampaignState.STOPPED else row.why,
+        counts=apply_moves(before, moves, row),
+        wake_at=None if plan.wait is None else now + plan.wait,
+        updated_at=now if state_changed or moves else row.updated_at,
+        finished_at=now if plan.wait is None else None,
+    )
+    if not state_changed:
+        return changed
+    what = f"{plan.state.value}: {plan.why}" if plan.why else plan.state.value
+    return _with_journal_entry(changed, JournalEntry(at=now, by=SOURCE, what=what))
+
+
 def plan_after_assessment(row: CampaignRow, judged: Sequence[DeadLetterTransition]) -> RedrivePlan:
     """Go on, unless the job type refuses all dead letters of the first page."""
     first = judged[0].dead_letter
@@ -149,7 +167,7 @@ def plan_after_assessment(row: CampaignRow, judged: Sequence[DeadLetterTransitio
     return RedrivePlan(row.state, wait=timedelta(0))
 
 
-def total_requested(counts: Counts) -> int:
+def _total_requested(counts: Counts) -> int:
     """Return how many were requested again, whatever their state is now."""
     return sum(counts.get(state, 0) for state in _REQUESTED_STATES)
 
@@ -158,7 +176,7 @@ def remaining_capacity(options: JobRedriveRequestedData, counts: Counts) -> int:
     """Return how many more dead letters may be claimed now."""
     if options.limit is None:
         return PAGE_SIZE
-    return max(0, min(PAGE_SIZE, options.limit - total_requested(counts) - counts.get("taken", 0)))
+    return max(0, min(PAGE_SIZE, options.limit - _total_requested(counts) - counts.get("taken", 0)))
 
 
 def apply_moves(counts: Counts, moves: Iterable[DeadLetterTransition], row: CampaignRow) -> dict[str, int]:
@@ -176,7 +194,7 @@ def apply_moves(counts: Counts, moves: Iterable[DeadLetterTransition], row: Camp
 def _plan_canary(
     row: CampaignRow, options: JobRedriveRequestedData, counts: Counts, *, exhausted: bool, now: datetime
 ) -> RedrivePlan:
-    requested = total_requested(counts) - total_requested(row.since)
+    requested = _total_requested(counts) - _total_requested(row.since)
     if requested < options.canary and not exhausted:
         return RedrivePlan(
             row.state, request_count=min(options.canary - requested, PAGE_SIZE), wait=_MIN_POLL_INTERVAL
@@ -193,12 +211,11 @@ def _stop_reason(row: CampaignRow, options: JobRedriveRequestedData, counts: Cou
     def count_since_start(state: str) -> int:
         return counts.get(state, 0) - row.since.get(state, 0)
 
-    requested = total_requested(counts) - total_requested(row.since)
+    requested = _total_requested(counts) - _total_requested(row.since)
     if count_since_start("returned") > options.tolerate:
         return (
             f"the same failure is back: {count_since_start('returned')} of {requested} jobs that were "
-            "asked for again died "
-            "of what they had died of before"
+            "requested again died of the same cause as before"
         )
     if row.state is not CampaignState.CANARY:
         return ""
@@ -217,7 +234,7 @@ def _poll_interval(row: CampaignRow, now: datetime) -> timedelta:
 
 def _summarize(counts: Counts) -> str:
     parts = ", ".join(f"{count} {state}" for state, count in sorted(counts.items()) if count)
-    return f"no letter is left: {parts or 'there was none'}"
+    return f"no dead letter is left: {parts or 'there was none'}"
 
 
 def _initial_state(kind: CampaignKind, canary: int) -> CampaignState:
@@ -227,6 +244,14 @@ def _initial_state(kind: CampaignKind, canary: int) -> CampaignState:
 def _due_now(row: CampaignRow, now: datetime, **changes: Any) -> CampaignRow:
     version = row.version + 1
     return replace(row, version=version, wake_at=now, updated_at=now, finished_at=None, **changes)
+
+
+def _with_journal_entry(row: CampaignRow, entry: JournalEntry) -> CampaignRow:
+    """Append to the journal, which holds its first entry and the last hundred."""
+    journal = (*row.journal, entry)
+    if len(journal) > _MAX_JOURNAL_ENTRIES:
+        journal = (journal[0], *journal[2 - _MAX_JOURNAL_ENTRIES :])
+    return replace(row, journal=journal)
 
 
 def _with_reason(what: str, reason: str) -> str:

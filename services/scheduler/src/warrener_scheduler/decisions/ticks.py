@@ -272,7 +272,7 @@ def _wake_at(
 
 
 class _Backlog(NamedTuple):
-    """How many later ticks are due already, and how many of them were missed."""
+    """The number of later ticks that are due already, and of those among them that were missed."""
 
     due: int
     missed: int

@@ -89,7 +89,7 @@ class UnusableEvent(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class TriggerContext:
-    """What is known when a batch is judged: the waiting schedules, and the jobs that its events are about."""
+    """The knowledge to judge a batch by: the waiting schedules, and the jobs that its events are about."""
 
     specs: Sequence[SchedulePutData]
     jobs: Mapping[UUID, JobRow]

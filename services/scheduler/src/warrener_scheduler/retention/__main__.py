@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="warrener prune", description="Delete what is old, at once.")
     parser.add_argument("--dry-run", action="store_true", help="count it, delete nothing")
-    parser.add_argument("--yes", "-y", action="store_true", help="do not ask for confirmation")
+    parser.add_argument("--yes", "-y", action="store_true", help="skip the confirmation")
     parser.add_argument("--json", dest="as_json", action="store_true", help="one JSON document")
     parser.add_argument("--store", help="URL of the store (default: as set for the scheduler)")
     return parser
@@ -53,7 +53,7 @@ def _parser() -> argparse.ArgumentParser:
 def _confirmed() -> bool:
     if not sys.stdin.isatty():
         print(
-            "expected --yes where nobody can be asked, got none; look with --dry-run, then say --yes",
+            "expected --yes without a terminal, got none; look with --dry-run, then add --yes",
             file=sys.stderr,
         )
         return False

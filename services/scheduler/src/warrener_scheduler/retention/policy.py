@@ -1,4 +1,4 @@
-"""Which rows are old enough to be deleted, by the settings. Pure."""
+"""Decide which rows are old enough to be deleted, by the settings. Pure."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from warrener_store.schedules.rows import ScheduleRow
 
 @dataclass(frozen=True, slots=True)
 class RetentionPolicy:
-    """How long each kind of row stays; None: always."""
+    """The retention of each kind of row; None: it always stays."""
 
     jobs: Mapping[JobState, timedelta | None]
     by_type: Mapping[str, Mapping[JobState, timedelta | None]]

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
-from services.scheduler.tests.slow_calendar import changes, slow_ticks, slow_walls
-from services.scheduler.tests.slow_rules import ticks_at
-from services.scheduler.tests.zones import YEARS, ZONES, around
+from services.scheduler.tests.calendar.slow_calendar import changes, slow_ticks, slow_walls
+from services.scheduler.tests.calendar.slow_rules import ticks_at
+from services.scheduler.tests.calendar.zones import YEARS, ZONES, around
 
 from warrener_contracts.events import SchedulePutData
 from warrener_contracts.schedule_rules import DstGap, DstOverlap
@@ -195,7 +195,7 @@ def test_once_within_days_or_not_at_all() -> None:
 
 
 def test_the_rule_of_the_docs() -> None:
-    page = (Path(__file__).parents[3] / "docs" / "howto" / "schedule-jobs.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[4] / "docs" / "howto" / "schedule-jobs.md").read_text(encoding="utf-8")
     rule = json.loads(page.split("```json\n")[1].split("```")[0])
     assert times(rule, datetime(2026, 12, 23, 17, 58, 30, tzinfo=UTC), 2) == ["25 08:00:00", "25 08:01:30"]
 
@@ -328,7 +328,7 @@ def test_no_tick_of_combined_rules_is_missing_and_none_comes_twice_whatever_the_
 
 
 def one_by_one(spec: SchedulePutData, begin: datetime, end: datetime) -> list[datetime]:
-    """As a scheduler asks: the one behind the last one, each time anew."""
+    """Compute ticks as a scheduler does: each time the one behind the last one."""
     found: list[datetime] = []
     while (begin := next(nominal_times(spec, begin, begin), end)) < end:
         found.append(begin)

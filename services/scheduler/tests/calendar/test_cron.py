@@ -9,16 +9,16 @@ from zoneinfo import ZoneInfo
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from services.scheduler.tests.other_crons import (
+from services.scheduler.tests.calendar.other_crons import (
     croniter_model,
     croniter_ticks,
     cronsim_ticks,
     debian_ticks,
     is_fixed,
 )
-from services.scheduler.tests.slow_calendar import Span, changes, slow_walls
-from services.scheduler.tests.slow_rules import ticks_at
-from services.scheduler.tests.zones import YEARS, ZONES
+from services.scheduler.tests.calendar.slow_calendar import Span, changes, slow_walls
+from services.scheduler.tests.calendar.slow_rules import ticks_at
+from services.scheduler.tests.calendar.zones import YEARS, ZONES
 
 from warrener_contracts.schedule_rules import CronRule, DstGap, DstOverlap
 from warrener_scheduler.calendar import cron

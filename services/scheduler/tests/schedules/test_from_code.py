@@ -1,11 +1,10 @@
-"""Schedules that agents declare in their code: taken up once each, and never against an operator."""
+"""Schedules that agents declare in their code: adopted once each, and never against an operator."""
 
 from datetime import timedelta
 from typing import Any
 
 import pytest
-from services.scheduler.tests.stage import Stage, declaration
-from services.scheduler.tests.test_schedules import named, put, send
+from services.scheduler.tests.stage import Stage, declaration, named, put, send
 
 from warrener_contracts.events import (
     AgentAnnounced,

@@ -1,4 +1,4 @@
-"""Whether a rule by the wall clock ticks at a wall minute: an independent, slow statement, which looks at
+"""True for the wall minutes at which a rule ticks: an independent, slow statement, which looks at
 each day by itself and knows neither cronsim nor the scheduler's calendar."""
 
 from calendar import monthrange

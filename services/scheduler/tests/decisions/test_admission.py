@@ -1,4 +1,4 @@
-"""What makes two requests the same: a text that never changes, however it is written."""
+"""The digest of a request: the digested text never changes, whatever code writes it."""
 
 import json
 from datetime import UTC, datetime, timedelta

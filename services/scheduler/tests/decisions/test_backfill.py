@@ -1,13 +1,12 @@
-"""Asking for past ticks: each at most once, portion by portion, at a rate; and puts from long ago."""
+"""Backfills request past ticks, each at most once, batch by batch, at a rate; and puts from long ago."""
 
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-from services.scheduler.tests.stage import Stage
-from services.scheduler.tests.test_schedules import SECOND, at, fates, job_ids, ledger, named, put, send
-from services.scheduler.tests.test_templating import paths
+from services.scheduler.tests.stage import SECOND, Stage, at, job_ids, named, put, send, statuses, tick_rows
+from services.scheduler.tests.test_templates import paths
 
 from warrener_contracts import topology
 from warrener_contracts.events import (
@@ -46,7 +45,7 @@ class TestBackfill:
         await send(stage, backfill(now - 3 * HOUR, now - HOUR), then=1)
         past = [now - n * HOUR for n in (3, 2, 1)]
         assert job_ids(stage) == [*fired, *(tick_job_id("tick", moment) for moment in past)]
-        ticks = await ledger(stage)
+        ticks = await tick_rows(stage)
         assert [tick.nominal_at for tick in ticks[:3]] == past
         assert all(is_backfilled(tick) and tick.request is None for tick in ticks[:3])
         assert ticks[0].reason == "backfilled: mended"
@@ -66,9 +65,9 @@ class TestBackfill:
         await send(stage, put(), then=0.5)
         await send(stage, named(SchedulePauseRequested), then=2)
         await send(stage, named(ScheduleResumeRequested), then=0.8)
-        assert await fates(stage) == ["fired", "skipped", "skipped", "fired"]
+        assert await statuses(stage) == ["fired", "skipped", "skipped", "fired"]
         await send(stage, backfill(begun, begun + 3 * SECOND, rate=100), then=0.5)
-        ticks = (await ledger(stage))[:4]
+        ticks = (await tick_rows(stage))[:4]
         assert [tick.fate for tick in ticks] == ["fired", "caught_up", "caught_up", "fired"]
         assert ticks[1].reason == "backfilled: mended; it was skipped (the schedule is paused: asked for)"
 
@@ -106,7 +105,7 @@ class TestBackfill:
         now = stage.clock.now()
         await send(stage, put(rule=HOURLY), then=1)
         await send(stage, backfill(now - HOUR, now + 9 * HOUR), then=1)
-        assert await fates(stage) == ["caught_up", "fired"]
+        assert await statuses(stage) == ["caught_up", "fired"]
 
 
 class TestRefusals:
@@ -178,7 +177,7 @@ class TestPutsFromLongAgo:
         now = stage.clock.now()
         old = put(rule=HOURLY).model_copy(update={"time": now - timedelta(days=9000)})
         await send(stage, old, then=2)
-        ticks = await ledger(stage)
+        ticks = await tick_rows(stage)
         assert ticks[0].nominal_at >= now - MAX_PUT_BACKLOG
         assert len(ticks) == MAX_PUT_BACKLOG // HOUR + 1
         assert (await stage.store.schedules())["tick"].put_at == old.time, "its time orders it among others"
@@ -196,4 +195,4 @@ class TestPutsFromLongAgo:
         rule = OnceRule(after=HOUR)
         old = put(rule=rule).model_copy(update={"time": stage.clock.now() - timedelta(days=30)})
         await send(stage, old, then=1)
-        assert await fates(stage) == ["caught_up"]
+        assert await statuses(stage) == ["caught_up"]

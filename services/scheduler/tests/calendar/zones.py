@@ -1,4 +1,4 @@
-"""What the tests of clocks look at: every zone of the database, these years, the hours around a change."""
+"""The range of the clock tests: every zone of the database, these years, the hours around a change."""
 
 from datetime import datetime, timedelta
 from zoneinfo import available_timezones

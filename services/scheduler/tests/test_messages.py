@@ -1,4 +1,4 @@
-"""A dispatch is written without validation: it is, byte for byte, the one that the contracts write."""
+"""A dispatch is written without validation: byte for byte as the contracts write it."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone

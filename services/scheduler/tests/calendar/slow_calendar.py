@@ -48,7 +48,7 @@ def readings(zone: ZoneInfo, walls: Iterable[datetime]) -> list[Reading]:
 
 
 def chosen(found: Iterable[Reading], span: Span, choices: Choice) -> list[datetime]:
-    """What the choices make of them."""
+    """Apply the choices."""
     begin, end = span
     moments = {moment for early, late in found for moment in _of_reading(early, late, *choices)}
     return sorted(moment for moment in moments if begin < moment < end)

@@ -1,4 +1,4 @@
-"""What the owner of a schedule is warned of, and what goes without a word."""
+"""Warnings about schedules, and schedules without any."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta

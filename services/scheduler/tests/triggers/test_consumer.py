@@ -1,4 +1,4 @@
-"""Schedules that wait for events: heard once, judged by their rules, kept until they have become ticks."""
+"""Schedules that wait for events: received once, judged by their rules, stored until they are ticks."""
 
 import json
 from collections.abc import Mapping
@@ -102,12 +102,12 @@ async def send(stage: Stage, *events: Event[Any], then: float = 0.5) -> None:
     await stage.send(*map(build_message, events), then=then)
 
 
-async def ledger(stage: Stage, name: str) -> list[TickRow]:
+async def tick_rows(stage: Stage, name: str) -> list[TickRow]:
     return list(reversed(await stage.store.ticks_of(name, 10_000)))
 
 
-async def fates(stage: Stage, name: str) -> list[str]:
-    return [tick.fate.value for tick in await ledger(stage, name)]
+async def statuses(stage: Stage, name: str) -> list[str]:
+    return [tick.fate.value for tick in await tick_rows(stage, name)]
 
 
 def jobs(stage: Stage) -> list[Mapping[str, Any]]:
@@ -131,19 +131,19 @@ class TestEvents:
         published = [message(1, data={"country": "DE"}), message(2, data={"country": "US"})]
         await stage.send(*published, message(3, "started.jfk", {"country": "DE"}), *published)
         await stage.send(message(1, data={"country": "DE"}))
-        assert await fates(stage, "landing") == ["fired"]
+        assert await statuses(stage, "landing") == ["fired"]
         assert stage.broker.ready(TRIGGERS_QUEUE.name) == 0
         assert len(refusals(stage)) == 1, "the schema of flights.load wants a text as path"
 
     async def test_the_job_gets_the_event_where_it_is_wanted(self, airport: Stage) -> None:
         text = LANDED.model_copy(update={"event_as": None})
-        await send(airport, put("plain", text), put("told", text.model_copy(update={"event_as": "rows"})))
+        await send(airport, put("plain", text), put("named", text.model_copy(update={"event_as": "rows"})))
         await airport.send(message(data={"flight": 7}))
         assert [job["path"] for job in jobs(airport)] == ["a.csv"]
-        (tick,) = await ledger(airport, "told")
+        (tick,) = await tick_rows(airport, "named")
         assert tick.job_id is not None
         (detail,) = refusals(airport)
-        assert "rows" in detail, "it was asked for with the event, which the schema refuses"
+        assert "rows" in detail, "the request has the event, which the schema refuses"
 
     async def test_any_json_with_a_message_id_is_an_event_and_what_cannot_be_read_is_parked(
         self, airport: Stage
@@ -163,7 +163,7 @@ class TestEvents:
         body = b'[{"id": "1", "source": "a"}, 7, {"id": "2", "source": "a", "time": "2020-01-01T00:00:00Z"}]'
         await airport.send(raw_message(body, kind=BATCH_TYPE))
         assert airport.parked() == [("not_an_event", b"7")]
-        ticks = await ledger(airport, "landing")
+        ticks = await tick_rows(airport, "landing")
         assert [tick.reason for tick in ticks] == ["event 2", "event 1"]
         row = (await airport.store.schedules())["landing"]
         assert ticks[0].nominal_at == row.put_at, "what has happened before is as if it happened then"
@@ -172,7 +172,7 @@ class TestEvents:
         await send(airport, put("landing", LANDED.model_copy(update={"event_as": None})))
         same = "2020-01-01T00:00:00Z"
         await airport.send(*(message(number, time=same) for number in range(20)))
-        assert await fates(airport, "landing") == ["fired"] * 20
+        assert await statuses(airport, "landing") == ["fired"] * 20
         assert len(set(jobs_of(airport))) == 20
 
     async def test_what_is_too_large_for_a_request_is_parked(self, airport: Stage) -> None:
@@ -184,7 +184,7 @@ class TestEvents:
         await send(airport, put("landing", LANDED))
         await airport.send(message(1, data={"pilot": "\x00"}))
         assert [reason for reason, _ in airport.parked()] == ["bad_fields"]
-        assert await fates(airport, "landing") == []
+        assert await statuses(airport, "landing") == []
 
     async def test_the_choices_of_the_owner_hold(self, airport: Stage) -> None:
         rule = LANDED.model_copy(update={"event_as": None})
@@ -199,25 +199,25 @@ class TestEvents:
             SchedulePauseRequested(id="p", source="test", data=ScheduleCommandData(name="paused")),
         )
         await airport.send(*(message(number) for number in range(3)), then=0.5)
-        assert await fates(airport, "twice") == ["fired", "fired"]
-        assert await fates(airport, "single") == ["fired", "skipped", "skipped"]
-        assert await fates(airport, "queue") == ["fired", "waiting", "waiting"]
-        assert await fates(airport, "not.yet") == []
-        assert await fates(airport, "paused") == ["skipped"] * 3
+        assert await statuses(airport, "twice") == ["fired", "fired"]
+        assert await statuses(airport, "single") == ["fired", "skipped", "skipped"]
+        assert await statuses(airport, "queue") == ["fired", "waiting", "waiting"]
+        assert await statuses(airport, "not.yet") == []
+        assert await statuses(airport, "paused") == ["skipped"] * 3
 
     async def test_one_that_waited_for_the_end_of_a_job_still_has_its_event(self, airport: Stage) -> None:
         rule = LANDED.model_copy(update={"event_as": "path"})
         schema = put("queue", rule, job_type="any.thing", overlap="queue_all")
         await send(airport, schema)
         await airport.send(message(1, data="first"), message(2, data="second"), then=0.5)
-        (one, two) = await ledger(airport, "queue")
+        (one, two) = await tick_rows(airport, "queue")
         assert [one.fate, two.fate] == ["fired", "waiting"]
         await airport.clock.advance(
             62
         )  # nobody knows any.thing: the job was rejected, and is no longer waited for
         published = [event for event in airport.published(topology.EVENTS) if isinstance(event, JobRejected)]
         assert len(published) == 2
-        assert (await ledger(airport, "queue"))[1].job_id == published[1].data.job_id
+        assert (await tick_rows(airport, "queue"))[1].job_id == published[1].data.job_id
         assert [json.loads(body)["data"]["arguments"]["path"]["data"] for _, body in airport.parked()] == [
             "first",
             "second",
@@ -236,10 +236,10 @@ class TestDebounce:
         await send(airport, put("quiet", self.RULE))
         for number in range(3):
             await airport.send(message(number), then=3)
-        assert await fates(airport, "quiet") == ["coalesced", "coalesced"]
+        assert await statuses(airport, "quiet") == ["coalesced", "coalesced"]
         await airport.clock.advance(2.1)
-        assert await fates(airport, "quiet") == ["coalesced", "coalesced", "fired"]
-        assert (await ledger(airport, "quiet"))[-1].reason == "event event-2"
+        assert await statuses(airport, "quiet") == ["coalesced", "coalesced", "fired"]
+        assert (await tick_rows(airport, "quiet"))[-1].reason == "event event-2"
         await airport.clock.advance(60)
         assert len(jobs(airport)) == 1
 
@@ -249,13 +249,13 @@ class TestDebounce:
             await airport.send(message(number), then=3)
         await airport.clock.advance(6)
         assert len(jobs(airport)) == 3
-        assert (await fates(airport, "quiet")).count("fired") == 3
-        assert len(await ledger(airport, "quiet")) == 10
+        assert (await statuses(airport, "quiet")).count("fired") == 3
+        assert len(await tick_rows(airport, "quiet")) == 10
 
     async def test_more_than_are_decided_at_once_are_still_one_burst(self, airport: Stage) -> None:
         await send(airport, put("quiet", self.RULE))
         await airport.send(*(message(number) for number in range(1100)), then=7)
-        found = await fates(airport, "quiet")
+        found = await statuses(airport, "quiet")
         assert (len(found), found.count("fired"), len(jobs(airport))) == (1100, 1, 1)
 
 
@@ -270,7 +270,7 @@ class TestAfter:
         for number, state in enumerate(("succeeded", "dead", "expired", "cancelled")):
             await stage.send(finished(UUID(int=number), "nightly", JobState(state), at=now))
         await stage.send(finished(UUID(int=9), "other", at=now), finished(UUID(int=0), "nightly", at=now))
-        counts = {end.value: len(await ledger(stage, f"after.{end}")) for end in UpstreamEnd}
+        counts = {end.value: len(await tick_rows(stage, f"after.{end}")) for end in UpstreamEnd}
         assert counts == {"succeeded": 1, "failed": 2, "finished": 4}
 
     async def test_after_the_jobs_of_a_schedule_whatever_else_has_its_type(self, stage: Stage) -> None:
@@ -282,10 +282,10 @@ class TestAfter:
         (job,) = jobs_of(stage)
         now = stage.clock.now()
         await stage.send(finished(UUID(int=7), at=now))
-        assert await fates(stage, "second") == []
+        assert await statuses(stage, "second") == []
         await stage.send(finished(job, at=now), then=2)
-        assert await fates(stage, "second") == ["fired"]
-        assert (await ledger(stage, "second"))[0].reason == "after schedule:first"
+        assert await statuses(stage, "second") == ["fired"]
+        assert (await tick_rows(stage, "second"))[0].reason == "after schedule:first"
 
     async def test_all_of_several_within_a_window(self, stage: Stage) -> None:
         types = ("a", "b", "c")
@@ -294,14 +294,14 @@ class TestAfter:
         await stage.send(finished(UUID(int=1), "a", at=stage.clock.now()), then=10)
         await stage.send(finished(UUID(int=2), "a", at=stage.clock.now()), then=40)
         await stage.send(finished(UUID(int=3), "b", at=stage.clock.now()), then=25)
-        assert await fates(stage, "all") == ["coalesced"]
+        assert await statuses(stage, "all") == ["coalesced"]
         await stage.send(finished(UUID(int=4), "c", at=stage.clock.now()), then=150)
-        rows = await ledger(stage, "all")
+        rows = await tick_rows(stage, "all")
         assert [row.fate for row in rows] == ["coalesced", "skipped", "skipped", "skipped"]
         assert rows[1].reason == "after a, but not within the window after b, c"
         for number, name in enumerate(types, 5):
             await stage.send(finished(UUID(int=number), name, at=stage.clock.now()))
-        assert [row.reason for row in await ledger(stage, "all")][4:] == ["after a, b, c"]
+        assert [row.reason for row in await tick_rows(stage, "all")][4:] == ["after a, b, c"]
         assert len(jobs(stage)) == 1
         assert await stage.store.triggers.arrivals_of("all") == []
 
@@ -348,7 +348,7 @@ class TestBindings:
         assert list(await stage.store.schedules()) == ["fine"]
 
     async def test_what_is_put_elsewhere_is_known_to_every_scheduler(self, airport: Stage) -> None:
-        """One queue for all of them: who hears a message asks the store which schedules there are."""
+        """Both consume one queue: the one that receives a message reads the schedules from the store."""
         bus = MemoryBus(airport.broker, name="second")
         await bus.start()
         second = assemble(
@@ -400,9 +400,9 @@ class TestLoops:
         await stage.send(finished(job, at=stage.clock.now()))
         row = (await stage.store.jobs_by_id([job]))[job]
         await stage.store.save_jobs([Save(row)])
-        assert await fates(stage, "all") == ["triggered"]
+        assert await statuses(stage, "all") == ["triggered"]
         await stage.send(finished(UUID(int=3), "other", at=stage.clock.now()))
-        assert await fates(stage, "all") == ["triggered", "fired"]
+        assert await statuses(stage, "all") == ["triggered", "fired"]
 
 
 async def test_jitter_is_refused(airport: Stage) -> None:

@@ -1,4 +1,4 @@
-"""The time zone database by which ticks are planned is known by what it says, not by a name."""
+"""The version of the time zone database depends on its contents, not on a name."""
 
 import os
 import subprocess
@@ -12,7 +12,7 @@ PRINT_VERSION = "from warrener_scheduler.calendar.zones import database_version;
 
 
 def version(folder: Path | None) -> str:
-    """As a process says it that looks for zones in this folder first; None: where the system has them."""
+    """Return the version in a process that looks into this folder first; None: into the system's."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONTZPATH"}
     if folder is not None:
         environment["PYTHONTZPATH"] = str(folder)
@@ -23,7 +23,7 @@ def version(folder: Path | None) -> str:
 
 
 def put_zone(folder: Path, name: str, like: str) -> None:
-    """From now on this zone is as that one."""
+    """Replace a zone by another one."""
     path = folder / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(files("tzdata").joinpath("zoneinfo", *like.split("/")).read_bytes())

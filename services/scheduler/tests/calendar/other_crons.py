@@ -1,4 +1,4 @@
-"""What other crons do at clock changes: cronsim and croniter as they are, and a model of what Debian's
+"""Other crons at clock changes: cronsim and croniter as they are, and a model of what Debian's
 cron(8) says of itself. Jobs with neither @hourly nor a `*` in the hour or minute run soon after a change that
 skips them, and not again in the time that is repeated; all others go by what the clock shows."""
 
@@ -10,25 +10,25 @@ from zoneinfo import ZoneInfo
 
 from croniter import croniter  # type: ignore[import-untyped]
 from cronsim import CronSim
-from services.scheduler.tests.slow_calendar import Span
+from services.scheduler.tests.calendar.slow_calendar import Span
 
 MINUTE = timedelta(minutes=1)
 Other = Callable[[ZoneInfo, str, Span], list[datetime]]
 
 
 def cronsim_ticks(zone: ZoneInfo, expression: str, span: Span) -> list[datetime]:
-    """Those of cronsim, which is handed an aware time."""
+    """Return the ticks of cronsim, which gets an aware time."""
     return _between(span, CronSim(expression, span[0].astimezone(zone)))
 
 
 def croniter_ticks(zone: ZoneInfo, expression: str, span: Span) -> list[datetime]:
-    """Those of croniter, likewise."""
+    """Return the ticks of croniter, likewise."""
     times: Any = croniter(expression, span[0].astimezone(zone), ret_type=datetime)
     return _between(span, times)
 
 
 def debian_ticks(zone: ZoneInfo, expression: str, walls: Iterable[datetime], span: Span) -> list[datetime]:
-    """Those of Debian's cron as documented, from the wall minutes that its fields name."""
+    """Return the ticks of Debian's cron as documented, from the wall minutes that its fields name."""
     fixed = is_fixed(expression)
     return _of_walls(zone, walls, span, late=fixed, twice=not fixed)
 
@@ -40,7 +40,7 @@ def croniter_model(zone: ZoneInfo, expression: str, walls: Iterable[datetime], s
 
 
 def is_fixed(expression: str) -> bool:
-    """Whether it runs at particular times, as Debian's cron sees it."""
+    """True if it runs at particular times, as Debian's cron sees it."""
     minute, hour = expression.split()[:2]
     return not (minute.startswith("*") or hour.startswith("*"))
 

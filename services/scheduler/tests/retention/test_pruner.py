@@ -1,4 +1,4 @@
-"""Nothing grows for ever: what is old is deleted, what lives stays, and one scheduler at a time does it."""
+"""Retention: old rows are deleted, live ones stay, and one scheduler at a time prunes."""
 
 import json
 from dataclasses import replace
@@ -8,8 +8,13 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
-from services.scheduler.tests.stage import Stage
-from services.scheduler.tests.test_schedules import put, send
+from services.scheduler.tests.stage import (
+    Stage,
+    at,
+    put,
+    send,
+    tick_rows,
+)
 from tests.conformance.test_schedules import schedule, tick
 
 from warrener_contracts.events import TickStatus
@@ -272,3 +277,25 @@ def test_never_is_a_retention(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = load(SchedulerSettings)
     assert settings.scheduler_dead_retention is None
     assert settings.scheduler_retention_by_job_type == {"a": {JobState.SUCCEEDED: None}}
+
+
+async def test_5_old_ticks_are_forgotten_and_the_newest_stay(stage: Stage) -> None:
+    await send(stage, put(), put("rare", rule=IntervalRule(every=timedelta(seconds=400))), then=600)
+    tick_pruner = TickPruner(stage.store, stage.clock, keep=timedelta(seconds=100), newest=5)
+    for _ in range(2):
+        await tick_pruner.run_once()
+    assert [tick.nominal_at for tick in await tick_rows(stage)] == [at(n) for n in range(501, 602)]
+    assert len(await tick_rows(stage, "rare")) == 1
+
+
+async def test_5_more_than_one_portion_is_forgotten_in_portions(stage: Stage) -> None:
+    await send(stage, put(rule=IntervalRule(every=timedelta(seconds=0.1))), then=800)
+    tick_pruner = TickPruner(stage.store, stage.clock, keep=timedelta(seconds=1), newest=1)
+    await tick_pruner.run_once()
+    left = len(await tick_rows(stage))
+    assert left > 100, "the rest is left to the next look"
+    for _ in range(2):
+        await tick_pruner.run_once()
+    remaining = await tick_rows(stage)
+    assert remaining
+    assert min(tick.nominal_at for tick in remaining) >= stage.clock.now() - timedelta(seconds=1)

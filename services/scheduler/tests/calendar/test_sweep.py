@@ -10,7 +10,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
-from services.scheduler.tests.slow_calendar import (
+from services.scheduler.tests.calendar.slow_calendar import (
     Choice,
     Span,
     changes,
@@ -19,10 +19,18 @@ from services.scheduler.tests.slow_calendar import (
     slow_ticks,
     slow_walls,
 )
-from services.scheduler.tests.slow_rules import ticks_at
-from services.scheduler.tests.test_day_rules import all_of, any_of, business_days, cron, days, put, without
-from services.scheduler.tests.test_other_crons import compare
-from services.scheduler.tests.zones import DISTINCT, YEARS, ZONES, around
+from services.scheduler.tests.calendar.slow_rules import ticks_at
+from services.scheduler.tests.calendar.test_cron import compare
+from services.scheduler.tests.calendar.test_rules import (
+    all_of,
+    any_of,
+    business_days,
+    cron,
+    days,
+    put,
+    without,
+)
+from services.scheduler.tests.calendar.zones import DISTINCT, YEARS, ZONES, around
 
 from warrener_contracts.schedule_rules import DstGap, DstOverlap, Rule
 from warrener_scheduler.calendar.ticks import nominal_times

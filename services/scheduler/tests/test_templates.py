@@ -1,12 +1,11 @@
-"""Arguments templated from the tick (point 2): what a place says, and what is refused at the put."""
+"""Arguments templated from the tick: the values of placeholders, and mistakes that a put refuses."""
 
 from dataclasses import replace
 from datetime import timedelta, timezone
 from typing import Any
 
 import pytest
-from services.scheduler.tests.stage import Stage
-from services.scheduler.tests.test_schedules import at, ledger, named, send
+from services.scheduler.tests.stage import Stage, at, named, send, tick_rows
 
 from warrener_contracts.events import (
     JobRejected,
@@ -109,8 +108,8 @@ def templated(**arguments: Any) -> SchedulePut:
 
 
 async def paths(stage: Stage) -> list[Any]:
-    jobs = await stage.store.jobs_by_id([tick.job_id for tick in await ledger(stage) if tick.job_id])
-    found = (jobs.get(tick.job_id) for tick in await ledger(stage) if tick.job_id)
+    jobs = await stage.store.jobs_by_id([tick.job_id for tick in await tick_rows(stage) if tick.job_id])
+    found = (jobs.get(tick.job_id) for tick in await tick_rows(stage) if tick.job_id)
     return [row.arguments["path"] for row in found if row is not None]
 
 
@@ -134,7 +133,7 @@ async def test_2_an_unknown_name_is_refused_with_what_is_known(stage: Stage) -> 
 
 async def test_2_a_number_stays_a_number(stage: Stage) -> None:
     await send(stage, templated(path="a.csv", rows=["{{ tick.run }}"]), then=1.5)
-    jobs = await stage.store.jobs_by_id([tick.job_id for tick in await ledger(stage) if tick.job_id])
+    jobs = await stage.store.jobs_by_id([tick.job_id for tick in await tick_rows(stage) if tick.job_id])
     assert sorted(row.arguments["rows"] for row in jobs.values()) == [[1], [2]]
 
 
@@ -142,7 +141,7 @@ async def test_2_a_tick_that_is_published_again_requests_the_same(stage: Stage) 
     await send(stage, templated(path="{{ tick.run }} {{ tick.previous_at | %S }}", every=60), then=60)
     stage.broker.stop()
     await stage.clock.advance(60)
-    (decided,) = [tick for tick in await ledger(stage) if tick.fired_at is None]
+    (decided,) = [tick for tick in await tick_rows(stage) if tick.fired_at is None]
     assert decided.request is not None
     stage.broker.start()
     await stage.clock.advance(20)
@@ -169,16 +168,16 @@ async def test_2_a_tick_that_waited_has_the_names_of_its_own_time(stage: Stage) 
 
 async def test_5_a_removed_schedule_leaves_no_tick_that_waits(stage: Stage) -> None:
     await send(stage, templated(path="a.csv", every=10, choices={"overlap": "queue_all"}), then=40)
-    assert [tick.fate for tick in await ledger(stage)][1:] == [TickStatus.WAITING] * 3
+    assert [tick.fate for tick in await tick_rows(stage)][1:] == [TickStatus.WAITING] * 3
     await send(stage, named(ScheduleRemoveRequested), then=30)
-    left = (await ledger(stage))[1:]
+    left = (await tick_rows(stage))[1:]
     assert [tick.fate for tick in left] == [TickStatus.SKIPPED] * 3
     assert {tick.reason for tick in left} == {"the schedule was removed while the tick waited"}
 
 
 async def end_first(stage: Stage, state: JobState) -> None:
     """The job of the first tick comes to its end, as a supervisor notes it."""
-    job_id = (await ledger(stage))[0].job_id
+    job_id = (await tick_rows(stage))[0].job_id
     assert job_id is not None
     row = (await stage.store.jobs_by_id([job_id]))[job_id]
     over = replace(row, version=row.version + 1, state=state, wake_at=None, finished_at=stage.clock.now())

@@ -9,8 +9,8 @@ from zoneinfo import ZoneInfo
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from services.scheduler.tests.slow_calendar import changes, slow_moments
-from services.scheduler.tests.zones import YEARS, ZONES, around
+from services.scheduler.tests.calendar.slow_calendar import changes, slow_moments
+from services.scheduler.tests.calendar.zones import YEARS, ZONES, around
 
 from warrener_contracts.events import SchedulePutData
 from warrener_contracts.schedule_rules import (
@@ -59,7 +59,7 @@ def fast_moments(
 def one_by_one(
     zone: str, expression: str, span: tuple[datetime, datetime], choices: tuple[DstGap, DstOverlap]
 ) -> list[datetime]:
-    """As a scheduler asks: the one behind the last one, each time anew."""
+    """Compute ticks as a scheduler does: each time the one behind the last one."""
     last, end = span
     found: list[datetime] = []
     while (last := next(moments(zone, partial(cron.wall_times, expression), last, *choices))) < end:

@@ -1,0 +1,213 @@
+"""Ticks are decided once, on time, as the owner of the schedule chose, and the tick history says so."""
+
+from dataclasses import replace
+from datetime import timedelta
+from uuid import UUID
+
+from services.scheduler.tests.decisions.test_ticks import ZONES, scheduled
+from services.scheduler.tests.stage import (
+    SECOND,
+    Stage,
+    job_ids,
+    put,
+    send,
+    statuses,
+    tick_rows,
+)
+
+from warrener_contracts import topology
+from warrener_contracts.events import (
+    JobCancelRequested,
+    ScheduleTicked,
+    TickStatus,
+)
+from warrener_contracts.identity import tick_job_id
+from warrener_contracts.schedule_rules import CronRule, IntervalRule, OnceRule
+from warrener_contracts.states import JobState
+from warrener_scheduler.decisions.ticks import (
+    DECISION_LEAD,
+    decide_ticks,
+)
+from warrener_store.port import Save
+from warrener_store.rows import JobRow
+
+
+class TestOnTime:
+    async def test_each_tick_requests_one_job_whose_id_is_derived_from_it(self, stage: Stage) -> None:
+        begun = stage.clock.now()
+        await send(stage, put(), then=3.2)
+        ticks = await tick_rows(stage)
+        assert [tick.nominal_at for tick in ticks] == [begun + SECOND * n for n in range(4)]
+        assert job_ids(stage) == [tick_job_id("tick", tick.nominal_at) for tick in ticks]
+        assert {tick.fate for tick in ticks} == {TickStatus.FIRED}
+        assert all(tick.fired_at == tick.due_at and tick.request is None for tick in ticks)
+
+    async def test_it_sleeps_until_the_next_tick_and_no_longer(self, stage: Stage) -> None:
+        await send(
+            stage, put(rule=OnceRule(at=stage.clock.now() + timedelta(hours=30))), then=30 * 3600 - 0.1
+        )
+        assert await tick_rows(stage) == []
+        await stage.clock.advance(0.1)
+        assert await statuses(stage) == ["fired"]
+        assert (await stage.store.schedules())["tick"].wake_at is None
+
+    async def test_a_tick_is_decided_a_little_ahead_and_requested_when_it_is_due(self, stage: Stage) -> None:
+        due = stage.clock.now() + timedelta(hours=1)
+        await send(stage, put(rule=OnceRule(at=due)), then=3600 - 0.01)
+        (tick,) = await tick_rows(stage)
+        assert (tick.decided_at, tick.fired_at) == (due - DECISION_LEAD, None)
+        assert job_ids(stage) == []
+        await stage.clock.advance(0.01)
+        assert job_ids(stage) == [tick.job_id]
+        row = (await stage.store.jobs_by_id(job_ids(stage)))[job_ids(stage)[0]]
+        assert row.requested_at == due
+
+    async def test_nothing_is_decided_ahead_where_it_hangs_on_the_last_job(self, stage: Stage) -> None:
+        due = stage.clock.now() + timedelta(hours=1)
+        await send(stage, put(rule=OnceRule(at=due), overlap="skip"), then=3600 - 0.01)
+        assert await tick_rows(stage) == []
+        await stage.clock.advance(0.01)
+        assert [tick.decided_at for tick in await tick_rows(stage)] == [due]
+
+    async def test_ticks_are_published(self, stage: Stage) -> None:
+        await send(stage, put(), then=0.5)
+        published = [event for event in stage.published(topology.EVENTS) if isinstance(event, ScheduleTicked)]
+        assert [event.data.fate for event in published] == [TickStatus.FIRED]
+        assert published[0].data.job_id == job_ids(stage)[0]
+
+    async def test_the_job_is_as_the_schedule_specifies(self, stage: Stage) -> None:
+        await send(stage, put(), then=0.5)
+        row = (await stage.store.jobs_by_id(job_ids(stage)))[job_ids(stage)[0]]
+        assert (row.job_type, row.arguments, row.source) == (
+            "flights.load",
+            {"path": "a.csv"},
+            "warrener/schedule/tick",
+        )
+
+    async def test_jitter_is_respected(self, stage: Stage) -> None:
+        await send(stage, put(rule=IntervalRule(every=timedelta(minutes=1)), jitter=30), then=300)
+        ticks = [tick for tick in await tick_rows(stage) if tick.fired_at is not None]
+        late = [(tick.due_at - tick.nominal_at).total_seconds() for tick in ticks]
+        assert len(late) >= 4
+        assert len(set(late)) == len(late)
+        assert all(0 <= one < 30 for one in late)
+        assert all(tick.fired_at == tick.due_at for tick in ticks)
+
+    async def test_a_schedule_ends_after_so_many_runs(self, stage: Stage) -> None:
+        await send(stage, put(max_runs=2), then=5)
+        assert await statuses(stage) == ["fired", "fired"]
+
+
+class TestOverlap:
+    async def over(self, stage: Stage, job_id: UUID) -> None:
+        row: JobRow = (await stage.store.jobs_by_id([job_id]))[job_id]
+        now = stage.clock.now()
+        end = replace(row, version=row.version + 1, state=JobState.SUCCEEDED, wake_at=None, finished_at=now)
+        await stage.store.save_jobs([Save(end)])
+
+    async def test_allow(self, stage: Stage) -> None:
+        await send(stage, put(), then=2.5)
+        assert await statuses(stage) == ["fired"] * 3
+
+    async def test_skip(self, stage: Stage) -> None:
+        await send(stage, put(overlap="skip"), then=1.5)
+        await self.over(stage, job_ids(stage)[0])
+        await stage.clock.advance(1)
+        assert await statuses(stage) == ["fired", "skipped", "fired"]
+        assert (await tick_rows(stage))[1].reason == "the job of an earlier tick is not over"
+
+    async def test_queue_one(self, stage: Stage) -> None:
+        await send(stage, put(overlap="queue_one", max_runs=2), then=3.5)
+        assert await statuses(stage) == ["fired", "waiting"]
+        await self.over(stage, job_ids(stage)[0])
+        await stage.clock.advance(1.5)
+        assert (await statuses(stage))[:2] == ["fired", "fired"]
+        assert len(job_ids(stage)) == 2
+
+    async def test_queue_one_skips_what_comes_while_one_waits(self, stage: Stage) -> None:
+        await send(stage, put(overlap="queue_one"), then=3.5)
+        assert await statuses(stage) == ["fired", "waiting", "skipped", "skipped"]
+
+    async def test_a_waiting_tick_is_fired_though_its_schedule_is_replaced_and_not_due_for_long(
+        self, stage: Stage
+    ) -> None:
+        await send(stage, put(overlap="queue_one"), then=1.5)
+        assert await statuses(stage) == ["fired", "waiting"]
+        yearly = put(overlap="queue_one", rule=CronRule(expression="@yearly"))
+        await send(stage, yearly.model_copy(update={"id": "put-again"}), then=1)
+        await self.over(stage, job_ids(stage)[0])
+        await stage.clock.advance(1.5)
+        assert await statuses(stage) == ["fired", "fired"]
+
+    async def test_queue_all_fires_them_in_their_order(self, stage: Stage) -> None:
+        await send(stage, put(overlap="queue_all", max_runs=3), then=2.5)
+        assert await statuses(stage) == ["fired", "waiting", "waiting"]
+        for count in (1, 2, 3):
+            assert len(job_ids(stage)) == count
+            await self.over(stage, job_ids(stage)[-1])
+            await stage.clock.advance(1.5)
+        assert job_ids(stage) == [tick.job_id for tick in await tick_rows(stage)]
+
+    async def test_cancel_stops_the_running_one(self, stage: Stage) -> None:
+        await send(stage, put(overlap="cancel"), then=1.5)
+        cancels = [
+            event for event in stage.published(topology.STATUS) if isinstance(event, JobCancelRequested)
+        ]
+        assert [event.data.job_id for event in cancels] == job_ids(stage)[:1]
+        assert await statuses(stage) == ["fired", "fired"]
+
+    async def test_a_job_that_was_rejected_does_not_block_for_ever(self, stage: Stage) -> None:
+        unknown = put(overlap="skip", rule=IntervalRule(every=timedelta(seconds=30)))
+        data = unknown.data.model_copy(update={"job_type": "unknown"})
+        await send(stage, unknown.model_copy(update={"data": data}), then=95)
+        assert (await statuses(stage))[:3] == ["fired"] * 3
+
+    async def test_skip_holds_while_requests_wait_for_minutes(self, stage: Stage) -> None:
+        every = put(overlap="skip", rule=IntervalRule(every=timedelta(seconds=30)))
+        await send(stage, every, then=35)
+        await self.over(stage, job_ids(stage)[0])
+        stage.broker.mute(topology.REQUESTS_QUEUE.name)
+        await stage.clock.advance(600)
+        assert await statuses(stage) == ["fired", "fired", *["skipped"] * 19]
+        stage.broker.mute(topology.REQUESTS_QUEUE.name, muted=False)
+        await stage.clock.advance(1)
+        assert len(job_ids(stage)) == 2, "never two at once"
+        await self.over(stage, job_ids(stage)[1])
+        await stage.clock.advance(30)
+        assert (await statuses(stage))[-1] == "fired"
+
+    async def test_what_was_lost_with_its_queue_does_not_block_for_ever(self, stage: Stage) -> None:
+        every = put(overlap="skip", rule=IntervalRule(every=timedelta(minutes=10)))
+        await send(stage, every, then=605)
+        await self.over(stage, job_ids(stage)[0])
+        stage.broker.mute(topology.REQUESTS_QUEUE.name)
+        await stage.clock.advance(600)
+        stage.broker.purge(topology.REQUESTS_QUEUE.name)
+        stage.broker.mute(topology.REQUESTS_QUEUE.name, muted=False)
+        await stage.clock.advance(3600)
+        assert await statuses(stage) == ["fired", "fired", *["skipped"] * 5, "fired"]
+
+
+class TestFailure:
+    async def test_a_schedule_whose_zone_has_gone_does_not_stop_the_others(self, stage: Stage) -> None:
+        row = scheduled(stage.clock.now(), name="gone", rule=CronRule(expression="* * * * *"))
+        spec = row.asked.model_copy(update={"timezone": "Europe/Bermuda"})
+        await stage.store.put_schedules([replace(row, asked=spec, wake_at=stage.clock.now())])
+        await send(stage, put(), then=3.5)
+        assert await statuses(stage) == ["fired"] * 4
+        assert await statuses(stage, "gone") == []
+
+
+class TestCrash:
+    async def test_what_a_dead_scheduler_has_decided_is_published_by_another(self, stage: Stage) -> None:
+        row = scheduled(stage.clock.now())
+        await stage.store.put_schedules([row])
+        decided = await stage.store.advance_schedules(
+            stage.clock.now(), 5, lambda due: [decide_ticks(one, stage.clock.now(), ZONES) for one in due]
+        )
+        assert [tick.fate for tick in decided] == [TickStatus.FIRED]  # and here it dies
+        await stage.clock.advance(0.9)
+        assert job_ids(stage) == []
+        await stage.clock.advance(6)
+        assert decided[0].job_id in job_ids(stage)
+        assert len(set(job_ids(stage))) == len(job_ids(stage)), "each job is dispatched once"
