@@ -1,8 +1,8 @@
-"""Accept requests: they become jobs. Insert → commit → publish the dispatch → confirmed → acknowledge the
-request.
+"""Accept requests: they become jobs.
 
-Safe to be killed anywhere and run again with the same batch: the insert then changes nothing, and the
-dispatch is published again. So a request is its own outbox.
+Insert → commit → publish the dispatch → confirmed → acknowledge the request. Safe to be killed anywhere and
+run again with the same batch: the insert then changes nothing, and the dispatch is published again. So a
+request is its own outbox.
 """
 
 from collections import Counter
@@ -109,8 +109,7 @@ class RequestAcceptor:
         return messages, rows
 
     def _start_trace(self, request: JobRequest) -> JobRequest:
-        """Return the request under our span, which all attempts join. Without a context the trace begins
-        here."""
+        """Return the request under our span, which all attempts join; without a context the trace begins."""
         event = request.event
         parent = TraceContext(event.traceparent, event.tracestate) if event.traceparent else None
         context = (
@@ -178,8 +177,7 @@ class RequestAcceptor:
     async def _add_watchers(
         self, requests: Sequence[JobRequested], outcomes: Sequence[AdmissionResult]
     ) -> Mapping[UUID, JobRow]:
-        """Add the reply addresses of duplicates to the watchers; returns the rows of jobs that had ended
-        before.
+        """Add the reply addresses of duplicates to the watchers; returns the jobs that had ended before.
 
         These get their reply here: the supervisor has notified the watchers that were there when the job
         ended.
@@ -217,8 +215,7 @@ class IdempotencyWindow:
         self._store, self._clock, self._window = store, clock, window
 
     async def insert_jobs(self, rows: Sequence[JobRow]) -> list[Inserted]:
-        """Insert jobs, and again those whose key belongs to a job that was accepted before the window and has
-        ended."""
+        """Insert jobs; release the keys of jobs that were accepted before the window and have ended."""
         inserted = await self._store.insert_jobs(rows)
         if self._window is None:
             return inserted

@@ -152,8 +152,10 @@ class _ValidatorCache:
         self._compiled: OrderedDict[str, jsonschema_rs.Validator] = OrderedDict()
 
     def validator(self, schema: JsonObject) -> jsonschema_rs.Validator:
-        """Return the validator of a schema; raises UnusableSchema. It reads the whole schema: do not call it
-        per request."""
+        """Return the validator of a schema. Raises UnusableSchema.
+
+        It reads the whole schema: do not call it per request.
+        """
         key = json.dumps(schema, sort_keys=True)
         if (known := self._compiled.get(key)) is not None:
             self._compiled.move_to_end(key)

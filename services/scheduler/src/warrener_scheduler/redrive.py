@@ -72,8 +72,7 @@ class RedriveRunner:
         self._job_types = JobTypeCache(store, clock)
 
     async def carry_out(self, commands: Iterable[tuple[RedriveCommand, DecodedEvent]]) -> list[Message]:
-        """Store the commands, which `run_once` then carries out. Returns parked commands for unknown
-        redrives."""
+        """Store the commands, which `run_once` carries out; park those for unknown redrives."""
         parked: list[Message] = []
         for event, received in commands:
             if not isinstance(event, RedriveChangeRequested):

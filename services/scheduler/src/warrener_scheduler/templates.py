@@ -1,7 +1,7 @@
-"""Placeholders in the arguments of schedules: `{{ tick.nominal_at }}`, `{{ tick.local_at | %Y-%m-%d }}`.
-Pure.
+"""Placeholders in the arguments of schedules. Pure.
 
-`{{{{` stands for two braces. A template computes nothing: it names values, and formats moments.
+`{{ tick.nominal_at }}` becomes a value, `{{ tick.local_at | %Y-%m-%d }}` a formatted moment, and `{{{{`
+stands for two braces. A template computes nothing: it names values, and formats moments.
 """
 
 import re

@@ -1,9 +1,8 @@
 """The requests and the event of a tick, as text for the store and as messages. Pure.
 
-The store holds the text of a request until the broker has confirmed it.
-
-Both are written as JSON without a model: their contents were validated when the schedule was put, or are our
-own. `tests/test_tick_messages.py` compares them with the events as the contracts write them, byte for byte.
+The store holds the text of a request until the broker has confirmed it. Requests and events are written as
+JSON without a model: their contents were validated when the schedule was put, or are our own.
+`tests/test_tick_messages.py` compares them with the events as the contracts write them, byte for byte.
 """
 
 from collections.abc import Mapping

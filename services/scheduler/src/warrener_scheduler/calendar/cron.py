@@ -36,8 +36,7 @@ class BadCronExpression(ValueError):
 
 
 class Cron(CronSim):
-    """A cron expression that also knows `15W`, the weekday nearest to a day of the month, which cronsim
-    lacks."""
+    """A cron expression with `15W`, the weekday nearest to a day of the month, which cronsim lacks."""
 
     def __init__(self, expression: str, begin: datetime) -> None:
         words = expression.upper().split()

@@ -24,8 +24,7 @@ class NeverTicks(ValueError):
 
 
 def check(spec: SchedulePutData, put_at: datetime) -> None:
-    """Raise ValueError for an unknown zone, a bad rule, and a schedule that never ticks or ticks without a
-    pause."""
+    """Raise ValueError for an unknown zone, a bad rule, and a schedule that never ticks or never pauses."""
     zone(spec.timezone)
     if isinstance(spec.rule, TriggerRule):
         if spec.choices.jitter:

@@ -42,8 +42,7 @@ def is_backfilled(tick: TickRow) -> bool:
 
 
 def refusal_reason(row: ScheduleRow, data: ScheduleBackfillRequestedData, now: datetime) -> str:
-    """Return why the backfill is refused: no tick is ever past, too many ticks, too low a rate. Empty if it
-    is not."""
+    """Return why the backfill is refused: no past ticks, too many, or too low a rate; empty if it is not."""
     if isinstance(row.asked.rule, TriggerRule):
         return f"expected a schedule with times, got {row.name!r}, which waits for events: none is past"
     if data.rate < _MIN_RATE:

@@ -1,5 +1,4 @@
-"""Decide about one dead letter of a redrive: its new request, whether it may be requested, and its state.
-Pure."""
+"""Decide about one dead letter of a redrive: its new request, a refusal, and its next state. Pure."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace

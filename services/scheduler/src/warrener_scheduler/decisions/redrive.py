@@ -205,8 +205,7 @@ def _plan_canary(
 
 
 def _stop_reason(row: CampaignRow, options: JobRedriveRequestedData, counts: Counts) -> str:
-    """Return why the redrive must stop, if so. Each death of a canary counts, of the rest those of the old
-    cause."""
+    """Return why the redrive must stop, if so: any death of a canary counts, later only the old cause."""
 
     def count_since_start(state: str) -> int:
         return counts.get(state, 0) - row.since.get(state, 0)

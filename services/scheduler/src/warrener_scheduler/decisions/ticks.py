@@ -180,8 +180,8 @@ class TickBatch:
         run: int,
         previous: Callable[[], datetime | None],
     ) -> None:
-        """Record a tick with its request. `previous`, the tick before, is computed only if the arguments may
-        name it."""
+        """Record a tick with its request. `previous` is called only if the arguments may name the tick
+        before."""
         cause = self.causes.get(nominal_at)
         job_id = cause.job_id if cause else tick_job_id(self._row.name, nominal_at)
         event = cause.event if cause else None
@@ -263,8 +263,7 @@ def _ready(
 def _wake_at(
     spec: SchedulePutData, next_at: datetime | None, now: datetime, *, waiting: bool
 ) -> datetime | None:
-    """Return when to look at the schedule next: soon while a tick waits, because the end of a job is not
-    notified."""
+    """Return when to look next: soon while a tick waits, because the end of a job is not notified."""
     ahead = None if next_at is None else due_at(spec, next_at) - _lead(spec)
     if not waiting:
         return ahead

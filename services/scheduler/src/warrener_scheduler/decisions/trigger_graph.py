@@ -1,5 +1,4 @@
-"""Decide what must be bound for schedules that wait for events, and refuse schedules that would start
-themselves. Pure.
+"""Decide what is bound for schedules that wait for events, and which would start themselves. Pure.
 
 The events that follow from a tick are known: its own, and those of its job. A cycle is found by addresses
 alone, without the conditions of rules, so that the answer is reliable.
@@ -45,8 +44,7 @@ def triggers_queue_with(addresses: Collection[Address]) -> Queue:
 
 
 def find_cycle(spec: SchedulePutData, others: Iterable[SchedulePutData]) -> list[str]:
-    """Return the schedules that would start each other, in order, from `spec` back to itself; empty without a
-    cycle.
+    """Return the schedules that would start each other, from `spec` back to itself; empty without a cycle.
 
     A rule that receives all events may receive its own: these are ignored, and make no cycle.
     """

@@ -1,7 +1,7 @@
-"""Delete old rows, in batches with pauses. One scheduler prunes at a time; a claim in the store says which
-one.
+"""Delete old rows, in batches with pauses.
 
-Deleted rows are first written to JSON Lines files if an export folder is set: a file a day and kind.
+One scheduler prunes at a time; a claim in the store says which one. Deleted rows are first written to JSON
+Lines files if an export folder is set: a file a day and kind.
 """
 
 import asyncio

@@ -74,8 +74,7 @@ class ScheduleCommandHandler:
         self._on_change = on_change
 
     async def carry_out(self, commands: Sequence[ScheduleCommand]) -> list[Message]:
-        """Carry out commands in their order, those of one kind together. Returns the replies to rejected
-        ones."""
+        """Carry out commands in their order, those of one kind together; returns the rejections."""
         messages: list[Message] = []
         for kind, some in groupby(commands, key=lambda command: type(command.event)):
             messages += await self._handle_group(kind, list(some))

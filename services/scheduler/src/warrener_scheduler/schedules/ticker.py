@@ -94,8 +94,10 @@ class Ticker:
             return Advance(replace(due.row, wake_at=now + _RETRY_DELAY))
 
     async def _republish(self) -> bool:
-        """Publish triggered and backfilled ticks, and ticks that another scheduler has decided and not
-        published in time. True if there were any."""
+        """Publish triggered, backfilled and overdue ticks; True if there were any.
+
+        A tick is overdue if another scheduler has decided it and not published it in time.
+        """
         now = self._clock.now()
         found = await self._schedules.claim_ticks(now, now + PUBLISHED_WITHIN, _BATCH_LIMIT)
         late = sum(tick.fate is not TickStatus.TRIGGERED and not is_backfilled(tick) for tick in found)

@@ -33,8 +33,7 @@ class TriggerBindings:
         self._triggers = store.triggers
 
     async def refusals(self, puts: Sequence[SchedulePutData]) -> dict[str, str]:
-        """Return why some of these cannot be stored, by name: they would start themselves, or the exchange is
-        missing."""
+        """Return why some of these are refused, by name: a cycle of schedules, or a missing exchange."""
         specs = [one for one in puts if isinstance(one.rule, TriggerRule)]
         if not specs:
             return {}

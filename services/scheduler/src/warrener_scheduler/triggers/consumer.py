@@ -180,8 +180,7 @@ def _with_original_address(delivery: Delivery) -> Delivery:
 def _events_in(
     delivery: Delivery, now: datetime, max_events: int = MAX_EVENTS
 ) -> Iterator[IncomingEvent | UnusableMessage]:
-    """Yield the events of a message; of a batch, each element by itself. A message that is too large is not
-    parsed."""
+    """Yield the events of a message, of a batch each by itself; a message that is too large is not parsed."""
     kind = (delivery.content_type or "").partition(";")[0].strip().lower()
     if finding := _too_large(delivery.body, max_events if kind == BATCH_TYPE else None):
         yield UnusableMessage(Reason.TOO_LARGE, finding, delivery.body, delivery.content_type)
