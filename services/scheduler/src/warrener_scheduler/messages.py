@@ -100,45 +100,18 @@ def rejection(
     event: JobRequested, received: DecodedEvent, reason: Reason, detail: str, now: datetime
 ) -> list[Message]:
     """Build the reply and the event of a rejected request, and park the request as it was received."""
-    reply = JobRejected(
-        id=f"{job_id_of(event.source, event.id)}:rejected:{reason.value}",
-        source=SOURCE,
-        time=now,
-        traceparent=event.traceparent,
-        tracestate=event.tracestate,
-        data=JobRejectedData(
-            request_id=event.id,
-            request_source=event.source,
-            job_id=job_id_of(event.source, event.id),
-            job_type=event.data.job_type,
-            reason=reason,
-            detail=detail,
-        ),
-    )
-    return [*_reply_messages(reply, event.data.reply_to), parked_event(received, reason, detail)]
+    job_id = job_id_of(event.source, event.id)
+    reply_id = f"{job_id}:rejected:{reason.value}"
+    return _reject(event, received, reason, detail, reply_id=reply_id, job_id=job_id, now=now)
 
 
 def schedule_rejection(
     event: Event[Any], received: DecodedEvent, detail: str, now: datetime
 ) -> list[Message]:
     """Do the same for a schedule command."""
-    reply = JobRejected(
-        # of a safe length, whatever the id of the request is
-        id=str(uuid5(job_id_of(event.source, event.id), f"{event.type}\nrejected")),
-        source=SOURCE,
-        time=now,
-        traceparent=event.traceparent,
-        tracestate=event.tracestate,
-        data=JobRejectedData(
-            request_id=event.id,
-            request_source=event.source,
-            job_type=getattr(event.data, "job_type", None),
-            reason=Reason.BAD_FIELDS,
-            detail=detail,
-        ),
-    )
-    address = getattr(event.data, "reply_to", None)
-    return [*_reply_messages(reply, address), parked_event(received, Reason.BAD_FIELDS, detail)]
+    # of a safe length, whatever the id of the command is
+    reply_id = str(uuid5(job_id_of(event.source, event.id), f"{event.type}\nrejected"))
+    return _reject(event, received, Reason.BAD_FIELDS, detail, reply_id=reply_id, now=now)
 
 
 def unreadable_messages(found: DecodeFailure, now: datetime) -> list[Message]:
@@ -189,6 +162,35 @@ def tree_cancel_message(job_id: UUID, reason: str, now: datetime) -> Message:
         data=JobCancelRequestedData(job_id=job_id, reason=reason, tree=True),
     )
     return to_supervisor(event)
+
+
+def _reject(
+    event: Event[Any],
+    received: DecodedEvent,
+    reason: Reason,
+    detail: str,
+    *,
+    reply_id: str,
+    now: datetime,
+    job_id: UUID | None = None,
+) -> list[Message]:
+    reply = JobRejected(
+        id=reply_id,
+        source=SOURCE,
+        time=now,
+        traceparent=event.traceparent,
+        tracestate=event.tracestate,
+        data=JobRejectedData(
+            request_id=event.id,
+            request_source=event.source,
+            job_id=job_id,
+            job_type=getattr(event.data, "job_type", None),
+            reason=reason,
+            detail=detail,
+        ),
+    )
+    address = getattr(event.data, "reply_to", None)
+    return [*_reply_messages(reply, address), parked_event(received, reason, detail)]
 
 
 def _reply_messages(event: JobRejected, address: str | None) -> list[Message]:

@@ -69,21 +69,23 @@ class CodeSchedules:
     async def _save_accepted(
         self, new: Sequence[PutRequest], declaration_rows: Sequence[DeclarationRow], agent_id: str
     ) -> None:
-        refusals = await self._writer.refusals(new)
-        for put, why in zip(new, refusals, strict=True):
-            if why is not None:
+        accepted, accepted_rows = list[PutRequest](), list[DeclarationRow]()
+        for put, row, why in zip(new, declaration_rows, await self._writer.refusals(new), strict=True):
+            if why is None:
+                accepted.append(put)
+                accepted_rows.append(row)
+            else:
                 _log_refused(put, why)
-        accepted = [place for place, why in enumerate(refusals) if why is None]
         if not accepted:
             return
-        await self._writer.save([new[place] for place in accepted])
-        await self._store.keep_declarations([declaration_rows[place] for place in accepted])
+        await self._writer.save(accepted)
+        await self._store.keep_declarations(accepted_rows)
         self._on_change()
         _log.info(
             "Schedules that an agent's code declares were adopted.",
             action="schedules.adopted",
             agent_id=agent_id,
-            schedules=sorted(new[place].spec.name for place in accepted),
+            schedules=sorted(put.spec.name for put in accepted),
         )
 
     def _row(
