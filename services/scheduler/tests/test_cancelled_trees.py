@@ -10,7 +10,7 @@ from services.scheduler.tests.stage import Stage, job_id, request
 from warrener_contracts import topology
 from warrener_contracts.events import JobCancelRequested, JobCancelRequestedData
 from warrener_contracts.messages import build_message
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import JobState
 from warrener_store.trees import CancelledTree
 
 WHY = "with the tree of 1: wrong file"

@@ -30,7 +30,7 @@ from warrener_contracts.events import (
 from warrener_contracts.identity import tick_job_id
 from warrener_contracts.messages import build_message
 from warrener_contracts.schedule_rules import CronRule, IntervalRule, MisfirePolicy, OnceRule, ScheduleChoices
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import JobState
 from warrener_scheduler.schedules.tick_decisions import (
     BATCH_SIZE,
     DECISION_LEAD,

@@ -17,7 +17,7 @@ from warrener_contracts.events import (
     TickStatus,
 )
 from warrener_contracts.schedule_rules import CronRule, IntervalRule, Rule, ScheduleChoices
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import JobState
 from warrener_scheduler.calendar.ticks import previous_nominal
 from warrener_scheduler.schedules.template_variables import TICK_VARIABLES
 from warrener_scheduler.schedules.templating import find_mistakes, render

@@ -9,12 +9,11 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from datetime import datetime
 from uuid import UUID
 
-from warrener_contracts.codec import DecodeFailure
-from warrener_contracts.decode_failures import format_reason_counts
+from warrener_contracts.codec import DecodeFailure, format_reason_counts
 from warrener_contracts.events import JobRequested, Reason
 from warrener_contracts.inbox import decode_all
 from warrener_contracts.messages import Message, batch_parked, to_supervisor
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import JobState
 from warrener_contracts.topology import DISPATCH, MAX_BODY, MAX_EVENTS
 from warrener_runtime.bus.port import Bus, Delivery, Subscription
 from warrener_runtime.clock import Clock

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from warrener_contracts.events import JobRequested, JobRequestedData, Reason
 from warrener_contracts.identity import job_id_of
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import JobState
 from warrener_scheduler.request_digest import request_digest
 from warrener_store.rows import JobRow, JobTypeRow
 

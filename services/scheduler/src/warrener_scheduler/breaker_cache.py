@@ -3,7 +3,7 @@
 from dataclasses import replace
 from datetime import datetime
 
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import JobState
 from warrener_scheduler.admission import Accepted, AdmissionDecision
 from warrener_store.breaker_gate import RECHECK_INTERVAL, OpenBreakers
 from warrener_store.port import StateStore

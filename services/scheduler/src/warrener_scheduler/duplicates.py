@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from warrener_contracts.events import JobRequested, Reason
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import JobState
 from warrener_scheduler.admission import Rejected, job_id_for
 from warrener_scheduler.request_digest import request_digest
 from warrener_store.rows import JobRow

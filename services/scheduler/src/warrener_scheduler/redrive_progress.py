@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from warrener_contracts.events import JobRedriveRequestedData
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import JobState
 from warrener_store.dead_letters import CampaignRow, CampaignState, DeadLetterTransition, RedriveOutcome
 from warrener_store.rows import DeadLetterState
 

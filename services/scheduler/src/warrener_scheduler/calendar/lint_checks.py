@@ -5,9 +5,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import groupby, islice, pairwise
 
-from warrener_contracts.day_rules import BusinessDaysRule, DaysRule
 from warrener_contracts.events import SchedulePutData
 from warrener_contracts.schedule_rules import (
+    BusinessDaysRule,
+    DaysRule,
     DstGap,
     DstOverlap,
     MisfirePolicy,

@@ -5,14 +5,16 @@ from collections.abc import Sequence
 from datetime import date
 from enum import Enum
 
-from warrener_contracts.day_rules import BusinessDaysRule, DaysRule, Weekday
 from warrener_contracts.schedule_rules import (
     AllOfRule,
     AnyOfRule,
+    BusinessDaysRule,
     CronRule,
+    DaysRule,
     ExceptRule,
     Rule,
     RulePart,
+    Weekday,
     child_rules,
 )
 from warrener_scheduler.calendar import cron

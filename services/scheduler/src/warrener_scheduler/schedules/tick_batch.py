@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from warrener_contracts.events import TickStatus
-from warrener_contracts.events.fields import JsonObject
+from warrener_contracts.fields import JsonObject
 from warrener_contracts.identity import tick_job_id
 from warrener_contracts.schedule_rules import OverlapPolicy
 from warrener_scheduler.calendar.ticks import due_at, previous_nominal

@@ -8,7 +8,7 @@ from uuid import UUID, uuid5
 from warrener_contracts import topology
 from warrener_contracts.codec import DecodedEvent, decode
 from warrener_contracts.events import JobCancelRequested, JobCancelRequestedData, SchedulePutData
-from warrener_contracts.events.fields import JsonObject
+from warrener_contracts.fields import JsonObject
 from warrener_contracts.messages import BATCH_TYPE, EVENT_TYPE, Message, build_message, encode, message_id
 from warrener_contracts.schedule_rules import OverlapPolicy, Rule
 from warrener_contracts.triggers import TriggerRule

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from warrener_contracts.decode_failures import format_reason_counts, identity_of
+from warrener_contracts.codec import format_reason_counts, identity_of
 from warrener_contracts.events import Reason, SchedulePutData
 from warrener_contracts.json_safety import find_unsafe_value
 from warrener_contracts.messages import (

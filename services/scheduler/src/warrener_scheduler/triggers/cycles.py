@@ -7,7 +7,7 @@ break the circle is not asked: it is decided by addresses alone, so that the ans
 from collections.abc import Iterable, Iterator, Mapping
 
 from warrener_contracts.events import SchedulePutData, TickStatus
-from warrener_contracts.states import TERMINAL
+from warrener_contracts.state_machine import TERMINAL
 from warrener_contracts.topology import EVENTS
 from warrener_contracts.triggers import AfterRule, EventRule
 from warrener_runtime.bus.topics import matches

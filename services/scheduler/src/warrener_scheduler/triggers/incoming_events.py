@@ -13,10 +13,10 @@ from uuid import UUID
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import from_json
 
+from warrener_contracts.codec import JsonArrayElements, has_more_elements_than
 from warrener_contracts.events import Reason
-from warrener_contracts.events.fields import Timestamp
+from warrener_contracts.fields import Timestamp
 from warrener_contracts.identity import event_identity
-from warrener_contracts.json_array import JsonArrayElements, has_more_elements_than
 from warrener_contracts.json_safety import is_array, is_object
 from warrener_contracts.messages import BATCH_TYPE, EVENT_TYPE
 from warrener_contracts.topology import MAX_BODY, MAX_EVENTS

@@ -5,7 +5,7 @@ from uuid import UUID
 
 from warrener_contracts.events import SchedulePutData
 from warrener_contracts.json_safety import is_object
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import JobState
 from warrener_contracts.topology import EVENTS
 from warrener_contracts.triggers import AfterRule, EventRule, Upstream, UpstreamEnd
 from warrener_runtime.bus.topics import matches
